@@ -1,0 +1,47 @@
+"""Language sampling rates, and their exact quantisation into blocks of draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+BLOCK = 65_536
+"""Draws in a block: inside each, every task is drawn an exact number of times."""
+
+
+def rates(tokens: Mapping[str, int], alpha: float) -> dict[str, float]:
+    """Sampling probability of each task, p_j = m_j^alpha / sum_k m_k^alpha (XLM section 3.1, ERNIE-M
+    section 4.1).
+
+    Args:
+      tokens: m_j, the number of tokens of each task; tasks with none are left out.
+      alpha: 1 samples in proportion to size, 0 samples all tasks alike.
+    """
+    powers = {task: float(count) ** alpha for task, count in tokens.items() if count > 0}
+    total = sum(powers.values())
+    return {task: power / total for task, power in powers.items()}
+
+
+def draws_per_block(probabilities: Mapping[str, float], block: int = BLOCK) -> dict[str, int]:
+    """How often each task is drawn in a block: `block * p` rounded by largest remainder, at least 1.
+
+    Every count is within one of `block * p` unless so many tasks are rarer than 1 / block that their
+    draws have to come from somewhere; then the largest tasks give one more each.
+
+    Raises:
+      ValueError: if there are more tasks than draws.
+    """
+    if len(probabilities) > block:
+        raise ValueError(f"{len(probabilities)} tasks do not fit into blocks of {block} draws")
+    quotas = {task: block * p for task, p in probabilities.items()}
+    counts = {task: max(1, int(quota)) for task, quota in quotas.items()}
+    # Ties are broken by name, so that the order of the mapping does not matter.
+    by_remainder = sorted(quotas, key=lambda task: (counts[task] - quotas[task], task))
+    missing = block - sum(counts.values())
+    for task in by_remainder[: max(0, missing)]:
+        counts[task] += 1
+    while missing < 0:
+        for task in sorted(quotas, key=lambda task: (int(quotas[task]) - quotas[task], task))[::-1]:
+            if missing < 0 and counts[task] > 1:
+                counts[task] -= 1
+                missing += 1
+    return counts
