@@ -127,6 +127,11 @@ class Objectives:
     mmlm: MaskedLanguageModelling = MaskedLanguageModelling()
     tlm: MaskedLanguageModelling = MaskedLanguageModelling()
 
+    def active(self) -> dict[str, MaskedLanguageModelling]:
+        """The options of the objectives that are on, by name."""
+        options = {"mmlm": self.mmlm, "tlm": self.tlm}
+        return {name: option for name, option in options.items() if option.batch_rows}
+
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
@@ -223,8 +228,8 @@ def phase_configs(config: Config) -> list[tuple[int, Config]]:
         start = changes.pop("start_step", None)
         if not isinstance(start, int) or not phases[-1][0] < start < config.train.steps:
             raise ConfigError(
-                f"{path}.start_step is {start!r}; it must be a step after {phases[-1][0]} (where the "
-                f"phase before starts) and before train.steps={config.train.steps}"
+                f"{path}.start_step is {start!r}; it must be a step after {phases[-1][0]}, where "
+                f"the phase before starts, and before train.steps={config.train.steps}"
             )
         if set(changes) - {"data", "objectives"} or set(changes.get("data", {})) - {"alpha"}:
             raise ConfigError(f"{path} may change data.alpha and objectives.* only, not {changes}")
@@ -353,7 +358,8 @@ def _check_read(config: Config) -> None:
         if condition and lookup(config, condition[0]) not in condition[1]:
             raise ConfigError(
                 f"{path} is set to {lookup(config, path)!r} but nothing reads it, because "
-                f"{condition[0]} is {lookup(config, condition[0])!r}, not {' or '.join(condition[1])}"
+                f"{condition[0]} is {lookup(config, condition[0])!r}, "
+                f"not {' or '.join(condition[1])}"
             )
         section, _, name = path.rpartition(".")
         if section.startswith("objectives.") and name != "batch_rows":
@@ -377,22 +383,17 @@ def _check_together(config: Config) -> None:
                 f"{path}={lookup(config, path)} is beyond the model's positions: "
                 f"model.positions={model.positions} allows {model.positions - 2} tokens a row"
             )
-    active = 0
-    for field in dataclasses.fields(config.objectives):
-        objective = getattr(config.objectives, field.name)
-        if not dataclasses.is_dataclass(objective):
-            continue
-        rows, path = objective.batch_rows, f"objectives.{field.name}"  # type: ignore[attr-defined]
-        active += rows > 0
-        if rows % train.accumulation:
-            raise ConfigError(
-                f"{path}.batch_rows={rows} is not divisible by train.accumulation="
-                f"{train.accumulation}"
-            )
-        if objective.mask_share + objective.random_share > 1:  # type: ignore[attr-defined]
-            raise ConfigError(f"{path}.mask_share and {path}.random_share add up to more than 1")
-    if not active:
+    if not config.objectives.active():
         raise ConfigError("no objective is on; set objectives.mmlm.batch_rows or another's")
+    for name, objective in config.objectives.active().items():
+        path = f"objectives.{name}"
+        if objective.batch_rows % train.accumulation:
+            raise ConfigError(
+                f"{path}.batch_rows={objective.batch_rows} is not divisible by "
+                f"train.accumulation={train.accumulation}"
+            )
+        if objective.mask_share + objective.random_share > 1:
+            raise ConfigError(f"{path}.mask_share and {path}.random_share add up to more than 1")
     if optimizer.warmup_steps + optimizer.decay_steps > train.steps:
         raise ConfigError(
             f"optimizer.warmup_steps={optimizer.warmup_steps} and optimizer.decay_steps="

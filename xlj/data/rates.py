@@ -9,8 +9,9 @@ BLOCK = 65_536
 
 
 def rates(tokens: Mapping[str, int], alpha: float) -> dict[str, float]:
-    """Sampling probability of each task, p_j = m_j^alpha / sum_k m_k^alpha (XLM section 3.1, ERNIE-M
-    section 4.1).
+    """Sampling probability of each task, p_j = m_j^alpha / sum_k m_k^alpha.
+
+    Source: XLM section 3.1, ERNIE-M section 4.1.
 
     Args:
       tokens: m_j, the number of tokens of each task; tasks with none are left out.
@@ -22,10 +23,10 @@ def rates(tokens: Mapping[str, int], alpha: float) -> dict[str, float]:
 
 
 def draws_per_block(probabilities: Mapping[str, float], block: int = BLOCK) -> dict[str, int]:
-    """How often each task is drawn in a block: `block * p` rounded by largest remainder, at least 1.
+    """How often each task is drawn in a block: largest remainder of `block * p`, at least 1.
 
-    Every count is within one of `block * p` unless so many tasks are rarer than 1 / block that their
-    draws have to come from somewhere; then the largest tasks give one more each.
+    Every count is within one of `block * p`, unless more tasks are rarer than 1 / block than there
+    are others to take the missing draws from.
 
     Raises:
       ValueError: if there are more tasks than draws.

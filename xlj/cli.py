@@ -1,0 +1,97 @@
+"""What every door does first: flags, the config file, its overrides, and readable errors."""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+from absl import flags
+from ml_collections import config_flags
+
+from xlj import config as schema
+from xlj.config import Config, ConfigError
+
+
+def main(run: Callable[[Config], None], doc: str | None) -> None:
+    """Parses the command line, and calls `run` with the checked config.
+
+    Errors that a user can mend (`ConfigError`) are printed as one `error:` line, with exit code 2.
+
+    Args:
+      run: the door's work; it reads flags of its own from `absl.flags.FLAGS`.
+      doc: the door's docstring, the first part of `--help`.
+    """
+    if not {"-h", "--help", "--helpfull"}.isdisjoint(sys.argv):
+        print(_help(doc or ""))
+        return
+    try:
+        run(_parse(sys.argv))
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+def config_name() -> str:
+    """The name of the config file of this run, without folder and ending; the variant joins it."""
+    filename = config_flags.get_config_filename(flags.FLAGS["config"])
+    path, _, variant = filename.partition(":")
+    return Path(path).stem + (f"-{variant}" if variant else "")
+
+
+def _parse(argv: list[str]) -> Config:
+    given = [argument for argument in argv[1:] if re.match(r"--?config[.=]", argument)]
+    path = next((a.split("=", 1)[1] for a in given if re.match(r"--?config=", a)), None)
+    if path is None:
+        raise ConfigError("say which recipe with --config=configs/NAME.py (see configs/)")
+    if not Path(path.split(":")[0]).is_file():
+        raise ConfigError(f"--config={path}: there is no such file")
+    _check_overrides(given)
+    config_flags.DEFINE_config_file("config", lock_config=True)
+    try:
+        rest = flags.FLAGS(argv)
+        config = flags.FLAGS.config
+    except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
+        # ConfigDict's own errors (a typo in the file, a wrong type) say what is wrong; a bug in the
+        # config file comes with its traceback in the message.
+        raise ConfigError(f"--config={path}: {str(error).strip(chr(34))}") from error
+    if rest[1:]:
+        raise ConfigError(f"cannot read {rest[1]!r}; flags look like --config.train.steps=100")
+    return schema.parse(config)
+
+
+def _check_overrides(given: list[str]) -> None:
+    known = [name for name, _ in schema.keys()]
+    for argument in given:
+        name, equals, _ = argument.lstrip("-").partition("=")
+        name = name.removeprefix("config").lstrip(".")
+        if name and name not in known and not name.startswith("phases."):
+            raise ConfigError(f"unknown config key {name}{schema.nearest(name)}")
+        if not equals:
+            raise ConfigError(f"{argument}: give the value after an equals sign")
+
+
+def _help(doc: str) -> str:
+    lines = [textwrap.dedent(doc).strip(), "", "Flags:"]
+    for flag in flags.FLAGS.get_flags_for_module(sys.argv[0]):
+        lines += _entry(f"--{flag.name}", flag.default, flag.help)
+    lines += _entry(
+        "--config", None, "config file; NAME.py:VARIANT for a variant, e.g. xlm_r_base.py:tiny"
+    )
+    lines += ["", "Keys of the config (set any with --config.KEY=VALUE; defaults of the schema):"]
+    for name, field in schema.keys():
+        lines += _entry(f"--config.{name}", field.default, field.metadata["doc"])
+    return "\n".join(lines)
+
+
+def _entry(name: str, default: object, doc: str) -> list[str]:
+    if isinstance(default, tuple):
+        default = ",".join(default)
+    shown = f" [{default}]" if isinstance(default, (int, float, str)) and default != "" else ""
+    body = textwrap.wrap(doc, 88, initial_indent="      ", subsequent_indent="      ")
+    return [f"  {name}{shown}", *body]
