@@ -25,8 +25,8 @@ def rates(tokens: Mapping[str, int], alpha: float) -> dict[str, float]:
 def draws_per_block(probabilities: Mapping[str, float], block: int = BLOCK) -> dict[str, int]:
     """How often each task is drawn in a block: largest remainder of `block * p`, at least 1.
 
-    Every count is within one of `block * p`, unless more tasks are rarer than 1 / block than there
-    are others to take the missing draws from.
+    Every count is within one of `block * p`, except where that is impossible because many tasks are
+    rarer than 1 / block: then the largest tasks give one draw more each.
 
     Raises:
       ValueError: if there are more tasks than draws.
@@ -40,9 +40,10 @@ def draws_per_block(probabilities: Mapping[str, float], block: int = BLOCK) -> d
     missing = block - sum(counts.values())
     for task in by_remainder[: max(0, missing)]:
         counts[task] += 1
+    largest = sorted(quotas, key=lambda task: (-quotas[task], task))
     while missing < 0:
-        for task in sorted(quotas, key=lambda task: (int(quotas[task]) - quotas[task], task))[::-1]:
-            if missing < 0 and counts[task] > 1:
+        for task in largest[:-missing]:
+            if counts[task] > 1:
                 counts[task] -= 1
                 missing += 1
     return counts

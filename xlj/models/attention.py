@@ -1,0 +1,48 @@
+"""Self-attention whose pattern is two integer vectors a row: query i sees key j if the ids agree."""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from xlj.models.dense import Dense
+from xlj.models.dropout import dropout
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention (Vaswani et al., 2017), without the residual connection."""
+
+    heads: int
+    dtype: jnp.dtype
+    init_std: float
+    dropout_rate: float
+
+    @nn.compact
+    def __call__(
+        self,
+        x: jax.Array,
+        query_ids: jax.Array,
+        key_ids: jax.Array,
+        keys: jax.Array | None,
+        site: int,
+    ) -> jax.Array:
+        """x [rows, length, hidden], ids int32 [rows, length] -> float32 [rows, length, hidden].
+
+        A query that sees no key gets zeros (before the output layer), never NaN.
+        """
+        rows, length, hidden = x.shape
+
+        def heads_of(name: str) -> jax.Array:
+            projected = Dense(hidden, self.dtype, self.init_std, name=name)(x)
+            return projected.astype(self.dtype).reshape(rows, length, self.heads, -1)
+
+        query, key, value = heads_of("query"), heads_of("key"), heads_of("value")
+        scores = jnp.einsum("bqhd,bkhd->bhqk", query, key, preferred_element_type=jnp.float32)
+        seen = (query_ids[:, :, None] == key_ids[:, None, :])[:, None]
+        scores = jnp.where(seen, scores * (hidden // self.heads) ** -0.5, -1e30)
+        weights = jnp.where(seen, jax.nn.softmax(scores), 0)
+        weights = dropout(weights, keys, site, self.dropout_rate).astype(self.dtype)
+        mixed = jnp.einsum("bhqk,bkhd->bqhd", weights, value, preferred_element_type=jnp.float32)
+        mixed = mixed.reshape(rows, length, hidden)
+        return Dense(hidden, self.dtype, self.init_std, name="output")(mixed)

@@ -1,0 +1,185 @@
+"""The XLM-R encoder: embeddings, post-LN transformer layers, no final LayerNorm.
+
+Facts: RoBERTa's and XLM-R's released weights and code (`docs/fidelity.md`). The parameters are one
+nested dict; those of all layers are stacked on a leading axis, whether the layers are compiled as a
+loop or one by one, so that a checkpoint does not depend on it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from xlj.config import Model
+from xlj.models.attention import Attention
+from xlj.models.dense import Dense, LayerNorm
+from xlj.models.dropout import dropout
+
+Params = dict[str, Any]
+
+FIRST_POSITION = 2
+"""Row of the position table that position 0 reads, as in XLM-R (rows 0 and 1 belong to padding)."""
+
+
+class Inputs(NamedTuple):
+    """What the encoder reads, each int32 [rows, length]."""
+
+    tokens: jax.Array
+    positions: jax.Array
+    query_ids: jax.Array
+    key_ids: jax.Array
+
+
+class Embeddings(nn.Module):
+    """Word plus learned position embedding, LayerNorm, dropout."""
+
+    model: Model
+    vocabulary_size: int
+
+    @nn.compact
+    def __call__(
+        self, tokens: jax.Array, positions: jax.Array, keys: jax.Array | None
+    ) -> jax.Array:
+        """int32 [rows, length] twice -> float32 [rows, length, hidden]."""
+        normal = nn.initializers.normal(self.model.init_std)
+        word = self.param("word", normal, (self.vocabulary_size, self.model.hidden))
+        position = self.param("position", normal, (self.model.positions, self.model.hidden))
+        x = word[tokens] + position[positions + FIRST_POSITION]
+        x = LayerNorm(self.model.layer_norm_epsilon, name="norm")(x)
+        return dropout(x, keys, 0, self.model.dropout)
+
+
+class FeedForward(nn.Module):
+    """Two linear layers with a GELU (exact) between them."""
+
+    model: Model
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """[rows, length, hidden] -> float32 [rows, length, hidden]."""
+        dtype = jnp.dtype(self.model.dtype)
+        x = Dense(self.model.intermediate, dtype, self.model.init_std, name="inner")(x)
+        x = nn.gelu(x, approximate=False)
+        return Dense(self.model.hidden, dtype, self.model.init_std, name="outer")(x)
+
+
+class Layer(nn.Module):
+    """A post-LN transformer layer: attention, then feed-forward, each added and normalised."""
+
+    model: Model
+
+    @nn.compact
+    def __call__(
+        self, x: jax.Array, query_ids: jax.Array, key_ids: jax.Array, keys: jax.Array | None
+    ) -> jax.Array:
+        """float32 [rows, length, hidden] -> the same; `keys` as in `dropout`."""
+        model = self.model
+        attention = Attention(
+            model.heads,
+            jnp.dtype(model.dtype),
+            model.init_std,
+            model.attention_dropout,
+            name="attention",
+        )
+        update = attention(x, query_ids, key_ids, keys, 1)
+        x = x + dropout(update, keys, 2, model.dropout)
+        x = LayerNorm(model.layer_norm_epsilon, name="attention_norm")(x)
+        update = FeedForward(model, name="feed_forward")(x)
+        x = x + dropout(update, keys, 3, model.dropout)
+        return LayerNorm(model.layer_norm_epsilon, name="feed_forward_norm")(x)
+
+
+class PredictionHead(nn.Module):
+    """RoBERTa's head for masked tokens, up to the product with the (tied) word embeddings."""
+
+    model: Model
+    vocabulary_size: int
+
+    @nn.compact
+    def __call__(self, hidden: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """[..., hidden] -> float32 [..., hidden], and the bias of every token float32 [vocabulary]."""
+        model = self.model
+        dense = Dense(model.hidden, jnp.dtype(model.dtype), model.init_std, name="dense")
+        x = nn.gelu(dense(hidden), approximate=False)
+        x = LayerNorm(model.layer_norm_epsilon, name="norm")(x)
+        return x, self.param("bias", nn.initializers.zeros, (self.vocabulary_size,))
+
+
+def init(key: jax.Array, model: Model, vocabulary_size: int) -> Params:
+    """Parameters of an encoder with its prediction head, drawn as RoBERTa does (N(0, init_std))."""
+    embedding_key, layer_key, head_key = jax.random.split(key, 3)
+    ids = jnp.zeros((1, 1), jnp.int32)
+    x = jnp.zeros((1, 1, model.hidden))
+    embeddings = Embeddings(model, vocabulary_size).init(embedding_key, ids, ids, None)
+    layer_keys = jax.random.split(layer_key, model.layers)
+    layers = jax.vmap(lambda key: Layer(model).init(key, x, ids, ids, None))(layer_keys)
+    head = PredictionHead(model, vocabulary_size).init(head_key, x)
+    params = {"embeddings": embeddings, "layers": layers, "prediction_head": head}
+    return {name: part["params"] for name, part in params.items()}
+
+
+def apply(
+    params: Params,
+    model: Model,
+    inputs: Inputs,
+    keys: jax.Array | None = None,
+    *,
+    all_layers: bool = False,
+) -> jax.Array:
+    """Hidden vectors of every token.
+
+    Args:
+      params: as made by `init`.
+      inputs: int32 [rows, length] each.
+      keys: a key of each row [rows], for dropout; None in evaluation.
+      all_layers: return the embeddings' output and every layer's, not only the last.
+
+    Returns:
+      float32 [rows, length, hidden], or [layers + 1, rows, length, hidden] with `all_layers`.
+    """
+    word = params["embeddings"]["word"]
+    embeddings = Embeddings(model, word.shape[0])
+    x = embeddings.apply(
+        {"params": params["embeddings"]}, inputs.tokens, inputs.positions, _folded(keys, 0)
+    )
+
+    def layer(x: jax.Array, weights_and_index: tuple[Params, jax.Array]) -> tuple[Any, Any]:
+        weights, index = weights_and_index
+        y = Layer(model).apply(
+            {"params": weights}, x, inputs.query_ids, inputs.key_ids, _folded(keys, index + 1)
+        )
+        return y, y if all_layers else None
+
+    if model.remat:
+        layer = jax.checkpoint(layer, prevent_cse=not model.scan_layers)
+    indices = jnp.arange(model.layers)
+    last, every = jax.lax.scan(
+        layer, x, (params["layers"], indices), unroll=1 if model.scan_layers else model.layers
+    )
+    return jnp.concatenate([x[None], every]) if all_layers else last
+
+
+def prediction_vectors(
+    params: Params, model: Model, hidden: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """What the logits of masked tokens are made of: logits = vectors @ table.T + bias.
+
+    Args:
+      hidden: [..., hidden] of the positions to predict.
+
+    Returns:
+      vectors float32 [..., hidden], table float32 [vocabulary, hidden], bias float32 [vocabulary].
+    """
+    table = params["embeddings"]["word"]
+    head = PredictionHead(model, table.shape[0])
+    vectors, bias = head.apply({"params": params["prediction_head"]}, hidden)
+    return vectors, table, bias
+
+
+def _folded(keys: jax.Array | None, data: int | jax.Array) -> jax.Array | None:
+    if keys is None:
+        return None
+    return jax.vmap(jax.random.fold_in, (0, None))(keys, data)
