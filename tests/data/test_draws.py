@@ -3,9 +3,14 @@
 import numpy as np
 import pytest
 
+from xlj.data import permutation
 from xlj.data.draws import Phase, Stream
-from xlj.data.permutation import permute
 from xlj.data.rates import BLOCK, draws_per_block, rates
+
+
+def permute(indices, size, key):
+    like = np.ones(len(indices), np.int64)
+    return permutation.permute(indices, size * like, (key * like).astype(np.uint64))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 65, 1000, 65_537, 300_000])

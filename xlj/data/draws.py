@@ -1,9 +1,9 @@
-"""Which rows make up a batch: a pure function of (rows, phases, seed, step). No iterator, no state.
+"""Which rows make up a batch: a pure function of (rows, phases, seed, step), with no iterator.
 
-Draws come in blocks of `rates.BLOCK`. In each block every task is drawn an exact number of times, in
-an order given by a hash; the k-th draw of a task takes row `permutation_e(k mod rows)` of it, where
-e = k div rows counts the epochs of that task. So every row of a task is seen once before any is seen
-twice, whatever the rates do from phase to phase.
+Draws come in blocks of `rates.BLOCK`. In each block every task is drawn an exact number of times,
+in an order given by a hash; the k-th draw of a task takes row `permutation_e(k mod rows)` of it,
+where e = k div rows counts the epochs of that task. So every row of a task is seen once before any
+is seen twice, whatever the rates do from phase to phase.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xlj.data.rates import BLOCK
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """Draws from `start_step` on: rows a batch, and draws a block of each task (they sum to BLOCK)."""
+    """Draws from `start_step` on. `counts` is how often a block draws each task (sum BLOCK)."""
 
     start_step: int
     batch_rows: int
@@ -52,10 +52,11 @@ class Stream:
         if any(sum(phase.counts) != BLOCK or len(phase.counts) != len(tasks) for phase in phases):
             raise ValueError(f"stream {name}: a phase's counts must sum to {BLOCK}, one for a task")
         self.tasks = tuple(tasks)
-        self._rows = tuple(rows)
+        self._rows = np.asarray(rows, np.int64)
         self._phases = tuple(phases)
         self._order_key = combine(seed, name_hash("order"), name_hash(name))
-        self._row_keys = [combine(seed, name_hash("rows"), name_hash(f"{name}/{t}")) for t in tasks]
+        row_keys = [combine(seed, name_hash("rows"), name_hash(f"{name}/{t}")) for t in tasks]
+        self._row_keys = np.asarray(row_keys, np.uint64)
         self._block = functools.lru_cache(maxsize=4)(self._make_block)
         before = np.zeros(len(tasks), np.int64)
         self._drawn_before = [before]
@@ -101,7 +102,7 @@ class Stream:
         return blocks * counts + np.bincount(order[:rest], minlength=len(counts))
 
     def _make_block(self, phase: int, block: int) -> tuple[np.ndarray, np.ndarray]:
-        """The task of each draw of a block, and how many draws of that task came before it there."""
+        """The task of each draw of a block, and the draws of that task before it in the block."""
         counts = self._phases[phase].counts
         key = combine(self._order_key, phase, block)
         shuffle = np.argsort(hash64(np.arange(BLOCK, dtype=np.uint64), key), kind="stable")
@@ -113,13 +114,7 @@ class Stream:
         return order, rank
 
     def _rows_at(self, tasks: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
-        rows = np.empty_like(ordinals)
-        for task in np.unique(tasks):
-            size = self._rows[task]
-            chosen = np.flatnonzero(tasks == task)
-            epochs, indices = np.divmod(ordinals[chosen], size)
-            for epoch in np.unique(epochs):
-                now = epochs == epoch
-                key = combine(self._row_keys[task], int(epoch))
-                rows[chosen[now]] = permute(indices[now], size, key)
-        return rows
+        sizes = self._rows[tasks]
+        epochs, indices = np.divmod(ordinals, sizes)
+        keys = hash64(epochs.astype(np.uint64), self._row_keys[tasks])
+        return permute(indices, sizes, keys)

@@ -23,13 +23,13 @@ def combine(*parts: int) -> int:
     return int(key[0])
 
 
-def hash64(values: np.ndarray, key: int) -> np.ndarray:
-    """Keyed hash of each value: uint64 [n] -> uint64 [n].
+def hash64(values: np.ndarray, key: int | np.ndarray) -> np.ndarray:
+    """Keyed hash of each value: uint64 [n], one key or uint64 [n] -> uint64 [n].
 
     SplitMix64's finaliser (Steele et al., 2014), applied before and after the key is mixed in.
     """
     with np.errstate(over="ignore"):
-        return _mix(_mix(values + np.uint64(_STEP)) ^ np.uint64(key))
+        return _mix(_mix(values + np.uint64(_STEP)) ^ np.asarray(key, np.uint64))
 
 
 def _mix(x: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""A keyed permutation of [0, n) that is evaluated at single indices, without a table."""
+"""Keyed permutations of [0, n) that are evaluated at single indices, without a table."""
 
 from __future__ import annotations
 
@@ -9,26 +9,30 @@ from xlj.data.hashing import hash64
 _ROUNDS = 6
 
 
-def permute(indices: np.ndarray, size: int, key: int) -> np.ndarray:
-    """Images of `indices` under the permutation of [0, size) that `key` chooses.
+def permute(indices: np.ndarray, sizes: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """The image of each index under a permutation of its own [0, size), which its key chooses.
 
-    A Feistel network on the smallest even number of bits that holds `size`, walked on until the
+    A Feistel network on the smallest even number of bits that holds the size, walked on until the
     image falls into the range again (Black and Rogaway, 2002).
 
     Args:
-      indices: int64 [n], each in [0, size).
+      indices: int64 [n], each in [0, its size).
+      sizes: int64 [n].
+      keys: uint64 [n].
     Returns:
       int64 [n].
     """
-    half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
-    low_bits = np.uint64((1 << int(half)) - 1)
+    # Bits of size - 1: float64's exponent is exact below 2**53.
+    bits = np.frexp((sizes - 1).astype(np.float64))[1]
+    half = np.maximum(1, (bits + 1) // 2).astype(np.uint64)
+    mask = (np.uint64(1) << half) - np.uint64(1)
     images = indices.astype(np.uint64)
-    walking = np.ones(len(images), bool)
-    while walking.any():
-        x = images[walking]
-        left, right = x >> half, x & low_bits
+    walking = np.arange(len(images))
+    while len(walking):
+        x, h, m, k = images[walking], half[walking], mask[walking], keys[walking]
+        left, right = x >> h, x & m
         for turn in range(_ROUNDS):
-            left, right = right, left ^ (hash64(right, key + turn) & low_bits)
-        images[walking] = (left << half) | right
-        walking = images >= size
+            left, right = right, left ^ (hash64(right, k + np.uint64(turn)) & m)
+        images[walking] = (left << h) | right
+        walking = walking[images[walking] >= sizes[walking].astype(np.uint64)]
     return images.astype(np.int64)

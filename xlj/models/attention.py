@@ -1,4 +1,4 @@
-"""Self-attention whose pattern is two integer vectors a row: query i sees key j if the ids agree."""
+"""Self-attention whose pattern is two integer vectors a row: i sees j where their ids agree."""
 
 from __future__ import annotations
 

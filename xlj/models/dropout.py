@@ -1,4 +1,4 @@
-"""Dropout whose masks come from one key a row, so that sharding and accumulation never change them."""
+"""Dropout from one key a row, so that sharding and accumulation never change a mask."""
 
 from __future__ import annotations
 

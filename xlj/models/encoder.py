@@ -100,7 +100,7 @@ class PredictionHead(nn.Module):
 
     @nn.compact
     def __call__(self, hidden: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """[..., hidden] -> float32 [..., hidden], and the bias of every token float32 [vocabulary]."""
+        """[..., hidden] -> float32 [..., hidden], and each token's bias, float32 [vocabulary]."""
         model = self.model
         dense = Dense(model.hidden, jnp.dtype(model.dtype), model.init_std, name="dense")
         x = nn.gelu(dense(hidden), approximate=False)
