@@ -1,3 +1,3 @@
-"""xlj: cross-lingual encoder pretraining in JAX (ERNIE-M, XLM-E, XLM-Align, MetaXLM, XLM, XLM-R)."""
+"""xlj: cross-lingual encoder pretraining in JAX (XLM-R, ERNIE-M, XLM-E, XLM-Align, MetaXLM)."""
 
 __version__ = "0.1.0"

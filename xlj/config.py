@@ -116,6 +116,10 @@ class MaskedLanguageModelling:
     )
 
 
+ROW_KINDS = {"mmlm": "text", "tlm": "pairs"}
+"""The kind of rows that each objective reads: monolingual text, or sentence pairs."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Objectives:
     normalisation: str = key(
@@ -129,7 +133,7 @@ class Objectives:
 
     def active(self) -> dict[str, MaskedLanguageModelling]:
         """The options of the objectives that are on, by name."""
-        options = {"mmlm": self.mmlm, "tlm": self.tlm}
+        options = {name: getattr(self, name) for name in ROW_KINDS}
         return {name: option for name, option in options.items() if option.batch_rows}
 
 
@@ -387,6 +391,9 @@ def _check_together(config: Config) -> None:
         raise ConfigError("no objective is on; set objectives.mmlm.batch_rows or another's")
     for name, objective in config.objectives.active().items():
         path = f"objectives.{name}"
+        source = {"text": "mono", "pairs": "parallel"}[ROW_KINDS[name]]
+        if not getattr(config.data, source):
+            raise ConfigError(f"{path} is on, but data.{source} names no {ROW_KINDS[name]} to read")
         if objective.batch_rows % train.accumulation:
             raise ConfigError(
                 f"{path}.batch_rows={objective.batch_rows} is not divisible by "

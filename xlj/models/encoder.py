@@ -142,15 +142,12 @@ def apply(
     """
     word = params["embeddings"]["word"]
     embeddings = Embeddings(model, word.shape[0])
-    x = embeddings.apply(
-        {"params": params["embeddings"]}, inputs.tokens, inputs.positions, _folded(keys, 0)
-    )
+    x = _run(embeddings, params["embeddings"], inputs.tokens, inputs.positions, _folded(keys, 0))
 
     def layer(x: jax.Array, weights_and_index: tuple[Params, jax.Array]) -> tuple[Any, Any]:
         weights, index = weights_and_index
-        y = Layer(model).apply(
-            {"params": weights}, x, inputs.query_ids, inputs.key_ids, _folded(keys, index + 1)
-        )
+        layer_keys = _folded(keys, index + 1)
+        y = _run(Layer(model), weights, x, inputs.query_ids, inputs.key_ids, layer_keys)
         return y, y if all_layers else None
 
     if model.remat:
@@ -175,8 +172,12 @@ def prediction_vectors(
     """
     table = params["embeddings"]["word"]
     head = PredictionHead(model, table.shape[0])
-    vectors, bias = head.apply({"params": params["prediction_head"]}, hidden)
+    vectors, bias = _run(head, params["prediction_head"], hidden)
     return vectors, table, bias
+
+
+def _run(module: nn.Module, params: Params, *arguments: Any) -> Any:
+    return module.apply({"params": params}, *arguments)
 
 
 def _folded(keys: jax.Array | None, data: int | jax.Array) -> jax.Array | None:

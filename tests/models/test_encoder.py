@@ -1,0 +1,185 @@
+"""The encoder: its parameter names, its attention pattern, its dropout."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlj.config import Model
+from xlj.models import encoder
+from xlj.models.dense import matmul
+from xlj.models.dropout import dropout
+from xlj.objectives.segments import segments
+
+TINY = Model(layers=2, hidden=32, heads=4, intermediate=64, positions=66)
+SIZE = 50
+
+GOLDEN = {
+    "embeddings/norm/bias": (32,),
+    "embeddings/norm/scale": (32,),
+    "embeddings/position": (66, 32),
+    "embeddings/word": (50, 32),
+    "layers/attention/key/bias": (2, 32),
+    "layers/attention/key/kernel": (2, 32, 32),
+    "layers/attention/output/bias": (2, 32),
+    "layers/attention/output/kernel": (2, 32, 32),
+    "layers/attention/query/bias": (2, 32),
+    "layers/attention/query/kernel": (2, 32, 32),
+    "layers/attention/value/bias": (2, 32),
+    "layers/attention/value/kernel": (2, 32, 32),
+    "layers/attention_norm/bias": (2, 32),
+    "layers/attention_norm/scale": (2, 32),
+    "layers/feed_forward/inner/bias": (2, 64),
+    "layers/feed_forward/inner/kernel": (2, 32, 64),
+    "layers/feed_forward/outer/bias": (2, 32),
+    "layers/feed_forward/outer/kernel": (2, 64, 32),
+    "layers/feed_forward_norm/bias": (2, 32),
+    "layers/feed_forward_norm/scale": (2, 32),
+    "prediction_head/bias": (50,),
+    "prediction_head/dense/bias": (32,),
+    "prediction_head/dense/kernel": (32, 32),
+    "prediction_head/norm/bias": (32,),
+    "prediction_head/norm/scale": (32,),
+}
+
+
+def params(model=TINY):
+    drawn = encoder.init(jax.random.key(0), model, SIZE)
+    # Biases and norms start at 0 and 1, where a swapped pair would not be seen.
+    return jax.tree.map(lambda x: x + 0.05 * jax.random.normal(jax.random.key(1), x.shape), drawn)
+
+
+apply = jax.jit(encoder.apply, static_argnames=("model", "all_layers"))
+
+
+def inputs(tokens):
+    layout = segments(jnp.asarray(tokens))
+    return encoder.Inputs(jnp.asarray(tokens), layout.position, layout.segment, layout.segment)
+
+
+def example(rng, length):
+    return np.concatenate([[0], rng.integers(4, SIZE - 1, length - 2), [2]])
+
+
+def padded(examples, length=32):
+    row = np.concatenate(examples)
+    return np.pad(row, (0, length - len(row)), constant_values=1)
+
+
+def test_parameter_names_and_shapes_are_the_schema():
+    leaves, _ = jax.tree_util.tree_flatten_with_path(encoder.init(jax.random.key(0), TINY, SIZE))
+    found = {"/".join(str(k.key) for k in path): leaf.shape for path, leaf in leaves}
+    assert found == GOLDEN
+
+
+def test_packed_equals_unpacked():
+    rng = np.random.default_rng(0)
+    parts = [example(rng, n) for n in (9, 4, 13)]
+    packed = apply(params(), TINY, inputs([padded(parts)]))[0]
+    alone = apply(params(), TINY, inputs([padded([part]) for part in parts]))
+    start = 0
+    for index, part in enumerate(parts):
+        got, want = packed[start : start + len(part)], alone[index, : len(part)]
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+        start += len(part)
+
+
+def test_padding_does_not_matter():
+    part = [example(np.random.default_rng(1), 12)]
+    short = apply(params(), TINY, inputs([padded(part, 12)]))
+    long = apply(params(), TINY, inputs([padded(part, 40)]))
+    np.testing.assert_allclose(long[:, :12], short, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_nothing_crosses_between_examples(dtype):
+    model = dataclasses.replace(TINY, dtype=dtype)
+    rng = np.random.default_rng(2)
+    batch = inputs([padded([example(rng, 8), example(rng, 10)])])
+    weights = params(model)
+
+    @jax.jit
+    def first_example(words):
+        looked_up = dict(weights, embeddings=dict(weights["embeddings"], word=words))
+        # Every position reads a row of its own, so that the gradient tells positions apart.
+        own = batch._replace(tokens=jnp.arange(32)[None])
+        return encoder.apply(looked_up, model, own)[0, :8].sum()
+
+    words = weights["embeddings"]["word"][batch.tokens[0]]
+    reached = jnp.abs(jax.grad(first_example)(words)).sum(1)
+    assert (reached[:8] > 0).all() and (reached[8:] == 0).all()
+
+
+def test_a_query_without_keys_is_finite_and_gets_nothing():
+    batch = inputs([padded([example(np.random.default_rng(3), 8)])])
+    ids = batch.query_ids.at[0, 3].set(99)
+    output = apply(params(), TINY, batch._replace(query_ids=ids))
+    assert jnp.isfinite(output).all()
+    gradient = jax.grad(lambda p: apply(p, TINY, batch._replace(query_ids=ids))[0, 3].sum())(
+        params()
+    )
+    assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+    assert (gradient["layers"]["attention"]["value"]["kernel"] == 0).all()
+
+
+def test_a_loop_over_layers_equals_unrolled_and_rematerialised_layers():
+    batch = inputs([padded([example(np.random.default_rng(4), 20)])])
+    keys = jax.random.split(jax.random.key(3), 1)
+
+    def outputs(**options):
+        model = dataclasses.replace(TINY, **options)
+
+        @jax.jit
+        def total(p):
+            return jnp.square(encoder.apply(p, model, batch, keys)).mean()
+
+        return jax.value_and_grad(total)(params())
+
+    expected = outputs(scan_layers=True)
+    for options in ({"scan_layers": False}, {"remat": True}, {"scan_layers": False, "remat": True}):
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-6),
+            outputs(**options),
+            expected,
+        )
+
+
+def test_all_layers_are_embeddings_to_last():
+    batch = inputs([padded([example(np.random.default_rng(5), 20)])])
+    every = apply(params(), TINY, batch, all_layers=True)
+    assert every.shape == (3, 1, 32, 32)
+    np.testing.assert_array_equal(every[-1], apply(params(), TINY, batch))
+
+
+def test_dropout_depends_on_the_rows_key_alone():
+    keys = jax.random.split(jax.random.key(0), 8)
+    x = jnp.ones((8, 33, 7))
+    whole = dropout(x, keys, 1, 0.3)
+    np.testing.assert_array_equal(dropout(x[2:5], keys[2:5], 1, 0.3), whole[2:5])
+    assert (dropout(x, keys, 2, 0.3) != whole).any() and (whole[0] != whole[1]).any()
+    np.testing.assert_array_equal(dropout(x, None, 1, 0.3), x)
+
+
+def test_dropout_keeps_the_mean():
+    keys = jax.random.split(jax.random.key(0), 64)
+    dropped = dropout(jnp.ones((64, 4096)), keys, 0, 0.1)
+    assert abs((dropped == 0).mean() - 0.1) < 0.003
+    assert abs(dropped.mean() - 1) < 0.003
+
+
+def test_matmul_in_bfloat16_rounds_each_factor_once():
+    x, w = jax.random.normal(jax.random.key(0), (2, 3, 40)), jnp.ones((40, 5))
+    w = w + jax.random.normal(jax.random.key(1), w.shape)
+
+    def total(x, w, dtype):
+        return jnp.sin(matmul(x, w, dtype)).sum()
+
+    exact = jax.grad(lambda x, w: jnp.sin(x @ w).sum(), (0, 1))(x, w)
+    single = jax.grad(total, (0, 1))(x, w, jnp.dtype("float32"))
+    half = jax.grad(total, (0, 1))(x, w, jnp.dtype("bfloat16"))
+    for a, b, c in zip(exact, single, half, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5)
+        assert c.dtype == jnp.float32
+        assert 0 < jnp.linalg.norm(c - a) / jnp.linalg.norm(a) < 0.05

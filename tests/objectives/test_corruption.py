@@ -1,0 +1,102 @@
+"""Masking: how many, which, with what; and that a row's masks are its own."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlj.objectives.corruption import capacity, mask_tokens
+
+SIZE = 300
+MASK = SIZE - 1
+SHARES = ("vocabulary_size", "rate", "mask_share", "random_share")
+MASK_TOKENS = jax.jit(mask_tokens, static_argnames=SHARES)
+
+
+def rows(count=512, length=64, seed=0):
+    rng = np.random.default_rng(seed)
+    tokens = rng.integers(4, MASK, (count, length))
+    tokens[:, 0], tokens[:, 20], tokens[:, 50] = 0, 2, 2
+    tokens[:, 51:] = 1
+    tokens[:, 7] = 3
+    return jnp.asarray(tokens, jnp.int32)
+
+
+def masked(tokens, keys=None, rate=0.15):
+    keys = jax.random.split(jax.random.key(1), len(tokens)) if keys is None else keys
+    return MASK_TOKENS(
+        tokens, keys, vocabulary_size=SIZE, rate=rate, mask_share=0.8, random_share=0.1
+    )
+
+
+def test_share_of_tokens_and_of_actions():
+    tokens = rows(4096)
+    result = masked(tokens)
+    text = 51 - 4  # three specials and <unk>
+    counts = result.weights.sum(1)
+    assert set(np.unique(counts)) == {int(0.15 * text), int(0.15 * text) + 1}
+    assert counts.mean() == pytest.approx(0.15 * text, rel=0.01)
+    chosen = result.weights == 1
+    new = jnp.take_along_axis(result.tokens, result.positions, 1)
+    became_mask = (new == MASK)[chosen].mean()
+    kept = (new == result.labels)[chosen].mean()
+    assert became_mask == pytest.approx(0.8, abs=0.01)
+    assert kept == pytest.approx(0.1 + 0.1 / (SIZE - 5), abs=0.01)
+
+
+def test_positions_are_uniform_and_distinct():
+    result = masked(rows(4096))
+    hits = np.zeros(64)
+    for positions, weights in zip(result.positions, result.weights, strict=True):
+        taken = np.asarray(positions)[np.asarray(weights) == 1]
+        assert len(set(taken)) == len(taken)
+        hits[taken] += 1
+    special = [0, 7, 20, 50, *range(51, 64)]
+    assert (hits[special] == 0).all()
+    text = np.delete(hits, special)
+    assert text.min() > 0.85 * text.mean() and text.max() < 1.15 * text.mean()
+
+
+def test_specials_are_never_selected_nor_drawn():
+    tokens = rows()
+    result = masked(tokens, rate=0.9)
+    assert (result.labels[result.weights == 1] >= 4).all()
+    changed = result.tokens != tokens
+    assert (tokens[changed] >= 4).all()
+    assert (result.tokens[changed] >= 4).all()
+    assert changed.any(1).all()
+
+
+def test_labels_are_the_originals_and_the_rest_is_untouched():
+    tokens = rows()
+    result = masked(tokens)
+    assert (jnp.take_along_axis(tokens, result.positions, 1) == result.labels).all()
+    unselected = np.ones(tokens.shape, bool)
+    for row, (positions, weights) in enumerate(zip(result.positions, result.weights, strict=True)):
+        unselected[row, np.asarray(positions)[np.asarray(weights) == 1]] = False
+    assert (np.asarray(result.tokens == tokens))[unselected].all()
+
+
+def test_capacity_is_never_exceeded_and_is_reached():
+    length = 64
+    tokens = jnp.asarray(np.random.default_rng(0).integers(4, MASK, (2000, length)))
+    tokens = tokens.at[:, 0].set(0).at[:, -1].set(2)
+    for rate in (0.05, 0.15, 0.5):
+        result = masked(tokens, rate=rate)
+        assert result.positions.shape[1] == capacity(length, rate)
+        assert result.weights.sum(1).max() == capacity(length, rate)
+
+
+def test_a_row_without_text_selects_nothing():
+    tokens = jnp.full((3, 16), 1, jnp.int32).at[:, 0].set(0).at[:, 1].set(2)
+    result = masked(tokens)
+    assert (result.weights == 0).all() and (result.tokens == tokens).all()
+
+
+def test_a_rows_masks_depend_on_its_own_key_alone():
+    tokens = rows(16)
+    keys = jax.random.split(jax.random.key(7), 16)
+    whole = masked(tokens, keys)
+    part = masked(tokens[5:9], keys[5:9])
+    for a, b in zip(whole, part, strict=True):
+        np.testing.assert_array_equal(a[5:9], b)

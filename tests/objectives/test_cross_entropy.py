@@ -1,0 +1,65 @@
+"""The blockwise cross-entropy against the plain one, in float64 where it matters."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlj.objectives.cross_entropy import cross_entropy
+
+
+def plain(vectors, table, bias, labels):
+    logits = vectors @ table.T + bias
+    return -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], 1)[:, 0]
+
+
+def problem(vocabulary):
+    keys = jax.random.split(jax.random.key(0), 4)
+    vectors = jax.random.normal(keys[0], (23, 16)) * 2
+    table = jax.random.normal(keys[1], (vocabulary, 16))
+    bias = jax.random.normal(keys[2], (vocabulary,))
+    labels = jax.random.randint(keys[3], (23,), 0, vocabulary)
+    return vectors, table, bias, labels.at[0].set(0).at[1].set(vocabulary - 1)
+
+
+@pytest.mark.parametrize("vocabulary, block", [(100, 7), (100, 50), (100, 99), (100, 100), (7, 64)])
+def test_loss_and_gradients_equal_the_plain_ones(vocabulary, block):
+    vectors, table, bias, labels = problem(vocabulary)
+    weights = jax.random.uniform(jax.random.key(9), (23,))
+
+    def ours(v, t, b):
+        losses, _ = cross_entropy(v, t, b, labels, jnp.dtype("float32"), block)
+        return (losses * weights).sum()
+
+    def reference(v, t, b):
+        return (plain(v, t, b, labels) * weights).sum()
+
+    got, of_got = jax.value_and_grad(ours, (0, 1, 2))(vectors, table, bias)
+    want, of_want = jax.value_and_grad(reference, (0, 1, 2))(vectors, table, bias)
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+    for a, b in zip(of_got, of_want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_correct_marks_the_largest_logit():
+    vectors, table, bias, _ = problem(100)
+    best = (vectors @ table.T + bias).argmax(1)
+    labels = best.at[::2].set((best[::2] + 1) % 100)
+    _, correct = cross_entropy(vectors, table, bias, labels, jnp.dtype("float32"), 9)
+    np.testing.assert_array_equal(correct, np.arange(23) % 2)
+
+
+def test_large_logits_stay_finite():
+    vectors, table, bias, labels = problem(100)
+    losses, _ = cross_entropy(vectors * 1e3, table, bias, labels, jnp.dtype("float32"), 9)
+    assert jnp.isfinite(losses).all()
+
+
+def test_logits_of_the_whole_vocabulary_are_never_held():
+    vectors, table, bias, labels = problem(4096)
+
+    def total(v, t, b):
+        return cross_entropy(v, t, b, labels, jnp.dtype("float32"), 64)[0].sum()
+
+    jaxpr = str(jax.make_jaxpr(jax.grad(total, (0, 1, 2)))(vectors, table, bias))
+    assert "23,64]" in jaxpr and "23,4096]" not in jaxpr

@@ -1,0 +1,76 @@
+"""Which tokens a masked language model predicts, and what it sees in their place."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from xlj.data.specials import FIRST_PIECE
+
+
+class Masked(NamedTuple):
+    """Rows to predict tokens of. `capacity` is the most positions that any row can have."""
+
+    tokens: jax.Array
+    """int32 [rows, length], corrupted."""
+    positions: jax.Array
+    """int32 [rows, capacity], all different in a row."""
+    labels: jax.Array
+    """int32 [rows, capacity], the original tokens there."""
+    weights: jax.Array
+    """float32 [rows, capacity], 1 where the position is to be predicted, 0 in unused capacity."""
+
+
+def capacity(length: int, rate: float) -> int:
+    """The most positions that are predicted in a row of `length` tokens, specials included."""
+    return max(1, math.ceil(rate * (length - 2) - 1e-9))
+
+
+def mask_tokens(
+    tokens: jax.Array,
+    keys: jax.Array,
+    *,
+    vocabulary_size: int,
+    rate: float,
+    mask_share: float,
+    random_share: float,
+) -> Masked:
+    """Selects int(rate * n + U[0, 1)) of a row's n text tokens and corrupts them 80/10/10.
+
+    As in fairseq, except that n counts pieces of text only: specials (`<s>`, `</s>`, `<pad>`,
+    `<unk>`, `<mask>`) are never selected, and a random token is never one of them. A row's choice
+    depends on its tokens and its key alone.
+
+    Args:
+      tokens: int32 [rows, length].
+      keys: a threefry key of each row [rows].
+      rate: share of tokens to select.
+      mask_share: share of selected tokens that become `<mask>`.
+      random_share: share that become a random piece; the others stay as they are.
+    """
+    size = capacity(tokens.shape[1], rate)
+    mask = vocabulary_size - 1
+
+    def of_row(row: jax.Array, key: jax.Array) -> Masked:
+        count_key, order_key, action_key, random_key = jax.random.split(key, 4)
+        is_text = (row >= FIRST_PIECE) & (row < mask)
+        count = (rate * is_text.sum() + jax.random.uniform(count_key)).astype(jnp.int32)
+        # Text tokens in random order come first: their keys have the highest bit clear.
+        order = jax.random.bits(order_key, row.shape, jnp.uint32) >> 1
+        order = jnp.where(is_text, order, jnp.uint32(0xFFFFFFFF))
+        positions = jnp.argsort(order)[:size].astype(jnp.int32)
+        labels = row[positions]
+        selected = jnp.arange(size) < count
+        action = jax.random.uniform(action_key, (size,))
+        pieces = jax.random.randint(random_key, (size,), FIRST_PIECE, mask)
+        corrupted = jnp.where(action < mask_share + random_share, pieces, labels)
+        corrupted = jnp.where(action < mask_share, mask, corrupted)
+        corrupted = jnp.where(selected, corrupted, labels)
+        return Masked(
+            row.at[positions].set(corrupted), positions, labels, selected.astype(jnp.float32)
+        )
+
+    return jax.vmap(of_row)(tokens.astype(jnp.int32), keys)

@@ -1,0 +1,130 @@
+"""Cross-entropy over a large vocabulary, block by block, without ever holding all the logits."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from xlj.models.dense import matmul
+
+BLOCK = 16_384
+"""Vocabulary entries whose logits are held at a time."""
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(4, 5))
+def cross_entropy(
+    vectors: jax.Array,
+    table: jax.Array,
+    bias: jax.Array,
+    labels: jax.Array,
+    dtype: jnp.dtype,
+    block: int = BLOCK,
+) -> tuple[jax.Array, jax.Array]:
+    """Negative log-likelihood of labels under softmax(vectors @ table.T + bias).
+
+    Args:
+      vectors: float32 [n, hidden].
+      table: float32 [vocabulary, hidden].
+      bias: float32 [vocabulary].
+      labels: int32 [n].
+      dtype: what the products are computed in; sums are float32.
+      block: vocabulary entries at a time; the backward pass computes each block's logits again.
+
+    Returns:
+      losses float32 [n], and whether the label has the largest logit, float32 [n] (no gradient).
+    """
+    return _forward(vectors, table, bias, labels, dtype, block)[0]
+
+
+def _blocks(table: jax.Array, block: int) -> tuple[int, jax.Array]:
+    """The size of a block, and where each starts; the last one is moved back to fit."""
+    size = min(block, table.shape[0])
+    return size, jnp.arange(0, table.shape[0], size)
+
+
+def _logits(
+    vectors: jax.Array, table: jax.Array, bias: jax.Array, start: jax.Array, size: int, dtype: Any
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Logits [n, size] of the block that begins at `start`, its true start, and its weights.
+
+    Entries that the block before had already are -inf.
+    """
+    true_start = jnp.minimum(start, table.shape[0] - size)
+    weights = jax.lax.dynamic_slice_in_dim(table, true_start, size)
+    logits = jax.lax.dot_general(
+        vectors.astype(dtype),
+        weights.astype(dtype),
+        (((1,), (1,)), ((), ())),
+        preferred_element_type=jnp.float32,
+    )
+    logits = logits + jax.lax.dynamic_slice_in_dim(bias, true_start, size)
+    new = jnp.arange(size) >= start - true_start
+    return jnp.where(new, logits, -jnp.inf), true_start, weights
+
+
+def _forward(
+    vectors: jax.Array,
+    table: jax.Array,
+    bias: jax.Array,
+    labels: jax.Array,
+    dtype: jnp.dtype,
+    block: int,
+) -> tuple[tuple[jax.Array, jax.Array], Any]:
+    size, starts = _blocks(table, block)
+    count = vectors.shape[0]
+
+    def body(carry: Any, start: jax.Array) -> tuple[Any, None]:
+        largest, best, total, of_label = carry
+        logits, true_start, _ = _logits(vectors, table, bias, start, size, dtype)
+        here = logits.max(1)
+        best = jnp.where(here > largest, logits.argmax(1) + true_start, best)
+        new_largest = jnp.maximum(largest, here)
+        total = total * jnp.exp(largest - new_largest)
+        total = total + jnp.exp(logits - new_largest[:, None]).sum(1)
+        within = labels - true_start
+        owned = (labels >= start) & (within < size)
+        picked = jnp.take_along_axis(logits, jnp.clip(within, 0, size - 1)[:, None], 1)[:, 0]
+        return (new_largest, best, total, jnp.where(owned, picked, of_label)), None
+
+    zeros = jnp.zeros(count)
+    initial = (jnp.full(count, -jnp.inf), jnp.zeros(count, jnp.int32), zeros, zeros)
+    (largest, best, total, of_label), _ = jax.lax.scan(body, initial, starts)
+    normaliser = largest + jnp.log(total)
+    outputs = (normaliser - of_label, (best == labels).astype(jnp.float32))
+    return outputs, (vectors, table, bias, labels, normaliser)
+
+
+def _backward(dtype: jnp.dtype, block: int, saved: Any, gradients: Any) -> tuple[Any, ...]:
+    vectors, table, bias, labels, normaliser = saved
+    of_loss = gradients[0]
+    size, starts = _blocks(table, block)
+
+    def body(carry: Any, start: jax.Array) -> tuple[Any, None]:
+        of_vectors, of_table, of_bias = carry
+        logits, true_start, weights = _logits(vectors, table, bias, start, size, dtype)
+        probabilities = jnp.exp(logits - normaliser[:, None])
+        ids = true_start + jnp.arange(size)
+        is_label = (ids == labels[:, None]) & (ids >= start)
+        of_logits = (probabilities - is_label) * of_loss[:, None]
+        # matmul's own gradient holds the two products in the form that the backend runs fast.
+        _, products = jax.vjp(lambda v, w: matmul(v, w, dtype), vectors, weights.T)
+        more_of_vectors, of_weights = products(of_logits)
+        before = jax.lax.dynamic_slice_in_dim(of_table, true_start, size)
+        of_table = jax.lax.dynamic_update_slice_in_dim(
+            of_table, before + of_weights.T, true_start, 0
+        )
+        before = jax.lax.dynamic_slice_in_dim(of_bias, true_start, size)
+        of_bias = jax.lax.dynamic_update_slice_in_dim(
+            of_bias, before + of_logits.sum(0), true_start, 0
+        )
+        return (of_vectors + more_of_vectors, of_table, of_bias), None
+
+    initial = (jnp.zeros_like(vectors), jnp.zeros_like(table), jnp.zeros_like(bias))
+    (of_vectors, of_table, of_bias), _ = jax.lax.scan(body, initial, starts)
+    return of_vectors, of_table, of_bias, None
+
+
+cross_entropy.defvjp(_forward, _backward)

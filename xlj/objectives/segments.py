@@ -1,0 +1,37 @@
+"""What a row's tokens say about its layout: examples, sides and positions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from xlj.data.specials import BOS, EOS, PAD
+
+
+class Segments(NamedTuple):
+    """Each int32 [rows, length]."""
+
+    segment: jax.Array
+    """1, 2, ... for the examples of a row in order; 0 for padding."""
+    side: jax.Array
+    """0 for `<s> A </s>`, 1 for `B </s>`; 0 for padding."""
+    position: jax.Array
+    """Counts from 0 in every example, on across its two sentences; 0 for padding."""
+
+
+def segments(tokens: jax.Array) -> Segments:
+    """The layout of rows [rows, length] of token ids."""
+    real = (tokens != PAD).astype(jnp.int32)
+    starts = tokens == BOS
+    indices = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
+    start = jax.lax.cummax(jnp.where(starts, indices, 0), axis=1)
+    ends = (tokens == EOS).astype(jnp.int32)
+    ends_before = jnp.cumsum(ends, axis=1) - ends
+    side = ends_before - jnp.take_along_axis(ends_before, start, axis=1)
+    return Segments(
+        segment=jnp.cumsum(starts.astype(jnp.int32), axis=1) * real,
+        side=side * real,
+        position=(indices - start) * real,
+    )
