@@ -1,0 +1,160 @@
+"""What rows a config asks for: checked inputs, and the hash that decides whether they are made."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from xlj.config import Config, ConfigError, Data
+from xlj.data import vocabulary_training
+from xlj.data.cleaning import CLEANING
+from xlj.data.files import Scan, ScanCache
+from xlj.data.packing import PACKING
+from xlj.data.sources import (
+    FileSource,
+    PhrasebookSource,
+    SeqioSource,
+    TextTask,
+    module_digest,
+    phrasebook_digest,
+    text_tasks,
+)
+from xlj.data.store import FORMAT
+from xlj.data.vocabulary import Vocabulary
+
+UNIT_LINES = 16_384
+"""Input lines in a unit of work. Fixed, so that rows do not depend on who makes them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """All that decides what rows are made.
+
+    Attributes:
+      data: the config's section.
+      tasks: what is read, in order.
+      scans: the scan of each (file, columns).
+      content: what is hashed, as JSON values: no paths, times, rates or worker counts.
+    """
+
+    data: Data
+    tasks: tuple[TextTask, ...]
+    scans: dict[tuple[Path, int], Scan] = dataclasses.field(repr=False)
+    content: dict[str, Any] = dataclasses.field(repr=False)
+
+    @property
+    def hash(self) -> str:
+        """16 hex digits."""
+        return _hash(self.content)
+
+    @property
+    def folder(self) -> Path:
+        """Where the rows are, or will be."""
+        return Path(self.data.cache).expanduser() / self.hash
+
+    @property
+    def vocabulary_hash(self) -> str:
+        """16 hex digits of what a vocabulary trained here depends on: not on the rows' lengths."""
+        return _hash({k: v for k, v in self.content.items() if k not in ("lengths", "packing")})
+
+    def length(self, kind: str) -> int:
+        """Tokens in a row of this kind."""
+        return self.data.length if kind == "text" else self.data.pair_length
+
+
+def resolve(config: Config) -> Recipe:
+    """Reads and checks every input file (once; later starts look at size and time only).
+
+    Neither TensorFlow nor seqio is imported.
+
+    Raises:
+      ConfigError: if anything is missing, empty or malformed; it names the file and the line.
+    """
+    data = config.data
+    tasks = tuple(text_tasks(data))
+    vocabulary: dict[str, object]
+    if data.vocabulary:
+        vocabulary = {"sha256": Vocabulary.load(data.vocabulary).digest}
+    else:
+        vocabulary = vocabulary_training.settings(data)
+    modules = {module: module_digest(module) for module in data.seqio_modules}
+    inputs = [item for task in tasks for source in task.sources for item in _files(source)]
+    scans = ScanCache(Path(data.cache).expanduser() / "inputs.json").scan_all(inputs)
+    _check(tasks, scans, data.invalid_utf8)
+    kinds = {task.kind for task in tasks}
+    content = {
+        "format": FORMAT,
+        "cleaning": CLEANING,
+        "packing": PACKING,
+        "unit_lines": UNIT_LINES,
+        "held_out_lines": data.held_out_lines,
+        "vocabulary": vocabulary,
+        "lengths": {
+            kind: length
+            for kind, length in (("text", data.length), ("pairs", data.pair_length))
+            if kind in kinds
+        },
+        "tasks": {
+            task.name: {
+                "languages": list(task.languages),
+                "inputs": [_identity(source, scans, modules) for source in task.sources],
+            }
+            for task in tasks
+        },
+    }
+    return Recipe(data, tasks, scans, content)
+
+
+def recipe_hash(config: Config) -> str:
+    """The recipe hash of a config, 16 hex digits; raises what `resolve` does."""
+    return resolve(config).hash
+
+
+def _hash(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _files(source: Any) -> list[tuple[Path, int]]:
+    return source.inputs() if isinstance(source, FileSource) else []
+
+
+def _identity(source: Any, scans: dict, modules: dict[str, str]) -> Any:
+    if isinstance(source, FileSource):
+        return {"sha256": [scans[item].sha256 for item in source.inputs()]}
+    if isinstance(source, PhrasebookSource):
+        return {"phrasebook": source.name, "sha256": phrasebook_digest()}
+    if isinstance(source, SeqioSource):
+        return {"source": source.text, "modules": modules}
+    return {"source": source.text}
+
+
+def _check(tasks: tuple[TextTask, ...], scans: dict, invalid_utf8: str) -> None:
+    for task in tasks:
+        found = 0
+        for source in task.sources:
+            parts = [(path, scans[path, columns]) for path, columns in _files(source)]
+            for path, scan in parts:
+                if scan.first_invalid and invalid_utf8 == "error":
+                    raise ConfigError(
+                        f"{path}: line {scan.first_invalid} is not UTF-8 ({scan.invalid} such "
+                        "lines); mend the file, or set data.invalid_utf8=skip"
+                    )
+                if scan.odd_line:
+                    raise ConfigError(
+                        f"{path}: line {scan.odd_line} has {scan.odd_tabs} tabs; a line must be "
+                        "two sentences with one tab between them"
+                    )
+            if len(parts) == 2 and parts[0][1].lines != parts[1][1].lines:
+                (first, left), (second, right) = parts
+                end, shorter = min((left.lines, first), (right.lines, second))
+                raise ConfigError(
+                    f"{first} has {left.lines} lines but {second} has {right.lines}; line-aligned "
+                    f"files have as many ({shorter} ends after line {end})"
+                )
+            found += sum(sum(scan.sentences) for _, scan in parts) if parts else 1
+        if not found:
+            where = ", ".join(source.text for source in task.sources)
+            raise ConfigError(f"{task.name} is empty: no line of text in {where}")

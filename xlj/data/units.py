@@ -1,0 +1,183 @@
+"""A unit of work: a fixed number of input lines, made into rows, as a shard on disk.
+
+A shard is `<folder>/<task>/<unit>.shard` (training rows, their CRC32s, held-out rows, end to end)
+and `<unit>.json` beside it, written after it, with its counts and sha256. What a unit yields depends
+on its lines only, not on who makes it or when, so a killed run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections import Counter
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xlj.data import atomic, packing
+from xlj.data.cleaning import held_out
+from xlj.data.packing import Packed
+from xlj.data.store import CRC, row_crcs
+from xlj.data.vocabulary import Vocabulary
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """Clean text of a task: `(lines,)`, an empty line ending a document, or both sides of pairs."""
+
+    task: str
+    index: int
+    columns: tuple[list[str], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How the units of a task are made.
+
+    Attributes:
+      folder: where shards go.
+      dtype: of rows, as NumPy's string.
+      thresholds: held-out threshold of each column's language.
+      vocabulary: the SentencePiece model.
+    """
+
+    folder: Path
+    kind: str
+    length: int
+    dtype: str
+    thresholds: tuple[int, ...]
+    vocabulary: Path
+
+
+@dataclasses.dataclass(frozen=True)
+class End:
+    """What is known once all of a task's text was read: its units, and lines left out by reason."""
+
+    units: int
+    skipped: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitCounts:
+    rows: int
+    examples: int
+    sentences: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """What a unit yielded: the sidecar of a shard."""
+
+    sha256: str
+    train: SplitCounts
+    held_out: SplitCounts
+    sentences: int
+    cut: int
+    dropped: dict[str, int]
+
+
+def make(unit: Unit, settings: Settings) -> int:
+    """Makes a unit's rows and writes its shard.
+
+    Returns:
+      The number of input lines.
+    """
+    lines = len(unit.columns[0])
+    file = shard_file(settings.folder, unit.task, unit.index)
+    vocabulary, dtype = _vocabulary(settings.vocabulary), np.dtype(settings.dtype)
+    out = np.array(held_out(unit.columns, settings.thresholds), bool)
+    encoded = [vocabulary.encode(column) for column in unit.columns]
+    if settings.kind == "text":
+        blank = np.array([not line for line in unit.columns[0]], bool)
+        documents = np.cumsum(blank)  # of each line
+        sentences = int((~blank).sum())
+        # Held-out lines are not neighbours in their document, so each is an example of its own.
+        train, aside = (
+            packing.text(encoded[0].select(keep), numbers, settings.length, dtype)
+            for keep, numbers in ((~out, documents[~out]), (out, np.arange(out.sum())))
+        )
+    else:
+        sentences = lines
+        train, aside = (
+            packing.pairs(encoded[0].select(keep), encoded[1].select(keep), settings.length, dtype)
+            for keep in (~out, out)
+        )
+    dropped = Counter(train.dropped) + Counter(aside.dropped)
+    kept = train.sentences + aside.sentences
+    # Text whose every character the normalisation removes.
+    dropped += Counter({"no tokens": sentences - kept - dropped.total()})
+    body = train.rows.tobytes() + row_crcs(train.rows).tobytes() + aside.rows.tobytes()
+    shard = Shard(
+        sha256=hashlib.sha256(body).hexdigest(),
+        train=_counts(train),
+        held_out=_counts(aside),
+        sentences=sentences,
+        cut=train.cut,
+        dropped=dict(sorted(dropped.items())),
+    )
+    file.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write(file, body)
+    atomic.write(file.with_suffix(".json"), json.dumps(dataclasses.asdict(shard)).encode())
+    return lines
+
+
+def shard_file(folder: Path, task: str, index: int) -> Path:
+    """Where the shard of a unit is."""
+    return folder / task / f"{index:08d}.shard"
+
+
+def write_end(settings: Settings, task: str, end: End) -> None:
+    """Notes that all of a task's text was read."""
+    settings.folder.mkdir(parents=True, exist_ok=True)
+    content = json.dumps(dataclasses.asdict(end)).encode()
+    atomic.write(settings.folder / f"{task}.end.json", content)
+
+
+def read_end(settings: Settings, task: str) -> End | None:
+    """What `write_end` noted, if it did."""
+    try:
+        return End(**json.loads((settings.folder / f"{task}.end.json").read_bytes()))
+    except FileNotFoundError:
+        return None
+
+
+def read_shard(
+    settings: Settings, task: str, index: int
+) -> tuple[Shard, np.ndarray, np.ndarray, np.ndarray] | None:
+    """(counts, training rows, their CRC32s, held-out rows) of a shard; None if it is damaged."""
+    file = shard_file(settings.folder, task, index)
+    length, dtype = settings.length, np.dtype(settings.dtype)
+    try:
+        content: dict[str, Any] = json.loads(file.with_suffix(".json").read_bytes())
+        body = file.read_bytes()
+        for name in ("train", "held_out"):
+            content[name] = SplitCounts(**content[name])
+        shard = Shard(**content)
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return None
+    if hashlib.sha256(body).hexdigest() != shard.sha256:
+        return None
+    ends = np.cumsum(
+        [
+            shard.train.rows * length * dtype.itemsize,
+            shard.train.rows * CRC.itemsize,
+            shard.held_out.rows * length * dtype.itemsize,
+        ]
+    )
+    if ends[-1] != len(body):
+        return None
+    train = np.frombuffer(body[: ends[0]], dtype).reshape(-1, length)
+    aside = np.frombuffer(body[ends[1] :], dtype).reshape(-1, length)
+    return shard, train, np.frombuffer(body[ends[0] : ends[1]], CRC), aside
+
+
+@lru_cache(maxsize=1)
+def _vocabulary(path: Path) -> Vocabulary:
+    return Vocabulary.load(path)
+
+
+def _counts(packed: Packed) -> SplitCounts:
+    return SplitCounts(len(packed.rows), packed.examples, packed.sentences)

@@ -1,0 +1,166 @@
+"""A vocabulary of one's own: a balanced sample of all text, and SentencePiece's training."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+
+import sentencepiece
+
+from xlj.config import ConfigError, Data
+from xlj.data.cleaning import HASHES, held_out, line_hashes
+
+THREADS = 8
+"""Fixed, because SentencePiece's result depends on it; part of the recipe."""
+
+_LINE_BYTES = 4000  # below SentencePiece's max_sentence_length, beyond which it drops lines
+
+
+def settings(data: Data) -> dict[str, object]:
+    """All that a trained vocabulary depends on besides its text; part of the recipe."""
+    return {
+        "size": data.vocabulary_size,
+        "alpha": data.vocabulary_alpha,
+        "lines": data.vocabulary_lines,
+        "coverage": data.vocabulary_coverage,
+        "threads": THREADS,
+        "type": "unigram, nmt_nfkc",
+    }
+
+
+def balance(
+    sentences: Mapping[str, int], characters: Mapping[str, int], alpha: float, lines: int
+) -> tuple[dict[str, int], dict[str, int]]:
+    """How many lines of each language to sample, and how often each counts in training.
+
+    The goal is shares of characters proportional to characters^alpha. No line is taken twice, so
+    small languages run out; their lines then count several times instead (ours).
+
+    Args:
+      sentences, characters: of each language, both above 0.
+      lines: the most lines to sample in all.
+
+    Returns:
+      Lines, and integer weights >= 1, of each language.
+    """
+    mean = {name: characters[name] / sentences[name] for name in sentences}
+    goal = {
+        name: characters[name] ** alpha / mean[name] for name in sentences
+    }  # lines, up to scale
+    taken: dict[str, int] = {}
+    left = lines
+    # Water-filling: languages that have fewer lines than their share give all, the others share on.
+    for name in sorted(goal, key=lambda name: (sentences[name] / goal[name], name)):
+        share = left * goal[name] / sum(goal[other] for other in goal if other not in taken)
+        taken[name] = min(sentences[name], max(1, int(share)))
+        left = max(0, left - taken[name])
+    need = {name: goal[name] / taken[name] for name in taken}
+    least = min(need.values())
+    return taken, {name: max(1, round(need[name] / least)) for name in need}
+
+
+def sample(
+    blocks: Iterable[tuple[tuple[str, ...], tuple[list[str], ...]]],
+    thresholds: Mapping[str, int],
+    wanted: Mapping[str, int],
+    sentences: Mapping[str, int],
+) -> dict[str, list[str]]:
+    """A uniform sample of each language's lines by their hash, whatever the order of the input.
+
+    Args:
+      blocks: (language of each column, columns of clean text); both sides of pairs count.
+      thresholds: held-out threshold of each language; held-out lines and pairs are left out.
+      wanted: lines to take of each language.
+      sentences: lines that each language has.
+    """
+    # A little more than wanted is kept while reading, then the lowest hashes are taken.
+    cuts = {
+        name: min(HASHES, HASHES * int(wanted[name] * 1.05 + 1000) // sentences[name])
+        for name in wanted
+    }
+    found: dict[str, list[tuple[int, str]]] = {name: [] for name in wanted}
+    for languages, columns in blocks:
+        out = held_out(columns, [thresholds[name] for name in languages])
+        for name, column in zip(languages, columns, strict=True):
+            for line, skip in zip(column, out, strict=True):
+                if line and not skip:
+                    number = line_hashes(line)[1]
+                    if number < cuts[name]:
+                        found[name].append((number, line))
+    return {name: [line for _, line in sorted(found[name])[: wanted[name]]] for name in wanted}
+
+
+def train(
+    sampled: Mapping[str, list[str]], weights: Mapping[str, int], size: int, coverage: float
+) -> bytes:
+    """A SentencePiece unigram model (nmt_nfkc) of `size - 2` pieces.
+
+    Lines longer than 4,000 bytes, which SentencePiece would drop, are cut.
+
+    Raises:
+      ConfigError: if the text is too little, or its alphabet too large, for this size.
+    """
+    lines = sum(map(len, sampled.values()))
+    characters = sum(len(line) for part in sampled.values() for line in part)
+    print(
+        f"training a vocabulary of {size:,} ids on {lines:,} lines ({characters:,} characters) of "
+        f"{len(sampled)} languages; SentencePiece may take minutes ...",
+        file=sys.stderr,
+        flush=True,
+    )
+    began = time.monotonic()
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_weighted(sampled, weights),
+            model_writer=model,
+            input_format="tsv",  # line <tab> how often it counts
+            model_type="unigram",
+            normalization_rule_name="nmt_nfkc",
+            vocab_size=size - 2,
+            character_coverage=coverage,
+            num_threads=THREADS,
+            max_sentence_length=2 * _LINE_BYTES,
+            train_extremely_large_corpus=characters > 1 << 30,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise ConfigError(_explain(str(error), size, lines)) from None
+    print(f"vocabulary trained in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    return model.getvalue()
+
+
+def _weighted(sampled: Mapping[str, list[str]], weights: Mapping[str, int]) -> Iterator[str]:
+    for language in sorted(sampled):
+        for line in sampled[language]:
+            for part in cut(line):
+                yield f"{part}\t{weights[language]}"
+
+
+def cut(line: str) -> Iterator[str]:
+    """The line in parts of at most 4,000 bytes, cut at a space where there is one."""
+    while len(line.encode()) > _LINE_BYTES:
+        head = line.encode()[:_LINE_BYTES].decode(errors="ignore")
+        space = head.rfind(" ")
+        head = head[:space] if space > 0 else head
+        yield head
+        line = line[len(head) :].lstrip(" ")
+    if line:
+        yield line
+
+
+def _explain(error: str, size: int, lines: int) -> str:
+    if largest := re.search(r"value <= (\d+)", error):
+        return (
+            f"data.vocabulary_size={size} is too large for this text ({lines:,} lines sampled): at "
+            f"most {int(largest[1]) + 2} is possible; set it, or bring more text"
+        )
+    if smallest := re.search(r"required_chars\. \d+ vs (\d+)", error):
+        return (
+            f"data.vocabulary_size={size} does not hold the text's characters: at least "
+            f"{int(smallest[1]) + 2} is needed; set it, or lower data.vocabulary_coverage"
+        )
+    return f"SentencePiece cannot train a vocabulary of data.vocabulary_size={size}: {error}"
