@@ -242,6 +242,12 @@ def phase_configs(config: Config) -> list[tuple[int, Config]]:
     return phases
 
 
+def objectives_in(config: Config) -> tuple[str, ...]:
+    """Names of the objectives that are on in any phase, in the schema's order."""
+    phases = [phase.objectives.active() for _, phase in phase_configs(config)]
+    return tuple(name for name in ROW_KINDS if any(name in active for active in phases))
+
+
 def keys() -> Iterator[tuple[str, dataclasses.Field]]:
     """(full path, field) of every key of the schema, in order."""
     yield from _keys_of(Config, "")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xlj.data.specials import FIRST_PIECE
+from xlj.data.layout import SPECIALS
 
 
 class Masked(NamedTuple):
@@ -52,11 +52,11 @@ def mask_tokens(
       random_share: share that become a random piece; the others stay as they are.
     """
     size = capacity(tokens.shape[1], rate)
-    mask = vocabulary_size - 1
+    first, mask = len(SPECIALS), vocabulary_size - 1
 
     def of_row(row: jax.Array, key: jax.Array) -> Masked:
         count_key, order_key, action_key, random_key = jax.random.split(key, 4)
-        is_text = (row >= FIRST_PIECE) & (row < mask)
+        is_text = (row >= first) & (row < mask)
         count = (rate * is_text.sum() + jax.random.uniform(count_key)).astype(jnp.int32)
         # Text tokens in random order come first: their keys have the highest bit clear.
         order = jax.random.bits(order_key, row.shape, jnp.uint32) >> 1
@@ -65,7 +65,7 @@ def mask_tokens(
         labels = row[positions]
         selected = jnp.arange(size) < count
         action = jax.random.uniform(action_key, (size,))
-        pieces = jax.random.randint(random_key, (size,), FIRST_PIECE, mask)
+        pieces = jax.random.randint(random_key, (size,), first, mask)
         corrupted = jnp.where(action < mask_share + random_share, pieces, labels)
         corrupted = jnp.where(action < mask_share, mask, corrupted)
         corrupted = jnp.where(selected, corrupted, labels)

@@ -27,7 +27,7 @@ def corrupt(
     )
 
 
-def loss(params: encoder.Params, model: Model, masked: Masked, keys: jax.Array | None) -> Tally:
+def loss(params: encoder.Params, masked: Masked, keys: jax.Array | None, model: Model) -> Tally:
     """Cross-entropy of the selected tokens (XLM section 3.2 and 3.3; ERNIE-M section 3.2).
 
     A token sees its own example, and nothing else of the row; in a pair it sees both sentences.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xlj.data.specials import BOS, EOS, PAD
+from xlj.data.layout import BOS, EOS, PAD
 
 
 class Segments(NamedTuple):

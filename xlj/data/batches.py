@@ -1,0 +1,85 @@
+"""The rows of every step: a run's streams over a row store."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlj.config import ROW_KINDS, Config, ConfigError, objectives_in, phase_configs
+from xlj.data.draws import Phase, Stream
+from xlj.data.rates import draws_per_block, rates
+from xlj.data.store import RowStore
+
+
+class Batches:
+    """Batches of each objective, as a pure function of the step.
+
+    Args:
+      store: finished rows.
+      config: the run's; its phases say which batch sizes and alpha hold when.
+
+    Raises:
+      ConfigError: if an objective finds no rows of its kind.
+    """
+
+    def __init__(self, store: RowStore, config: Config):
+        self.store = store
+        self._phases = phase_configs(config)
+        self._streams: dict[str, Stream] = {}
+        self._lengths: dict[str, int] = {}
+        for name in objectives_in(config):
+            tasks = [task for task in store.tasks(ROW_KINDS[name]) if task.train.rows]
+            if not tasks:
+                raise ConfigError(f"objectives.{name} is on, but {store.path} has no rows for it")
+            tokens = {task.name: task.train.tokens for task in tasks}
+            phases = []
+            for start, phase in self._phases:
+                counts = draws_per_block(rates(tokens, phase.data.alpha))
+                rows = getattr(phase.objectives, name).batch_rows
+                phases.append(Phase(start, rows, tuple(counts[task.name] for task in tasks)))
+            self._streams[name] = Stream(
+                name,
+                config.train.seed,
+                [task.name for task in tasks],
+                [task.train.rows for task in tasks],
+                phases,
+            )
+            self._lengths[name] = tasks[0].length
+
+    def phase(self, step: int) -> tuple[int, Config]:
+        """Index and config of the phase that `step` is in."""
+        index = max(i for i, (start, _) in enumerate(self._phases) if start <= step)
+        return index, self._phases[index][1]
+
+    def shapes(self, step: int) -> dict[str, tuple[int, int]]:
+        """(rows, length) of the batch of each objective that is on at `step`."""
+        active = self.phase(step)[1].objectives.active()
+        return {name: (options.batch_rows, self._lengths[name]) for name, options in active.items()}
+
+    def draw(self, objective: str, step: int, slots: np.ndarray) -> list[tuple[str, int]]:
+        """(task, row) of some slots of the batch of `step`."""
+        stream = self._streams[objective]
+        tasks, rows = stream.draw(step, slots)
+        return [(stream.tasks[t], int(r)) for t, r in zip(tasks, rows, strict=True)]
+
+    def read(self, objective: str, step: int, slots: np.ndarray) -> np.ndarray:
+        """Token ids of some slots of the batch of `step`.
+
+        Args:
+          slots: int64 [n], each in [0, batch_rows).
+        Returns:
+          uint16 or uint32 [n, length].
+        Raises:
+          RowStoreError: if a row is damaged.
+        """
+        stream = self._streams[objective]
+        tasks, rows = stream.draw(step, slots)
+        dtype = np.dtype(self.store.manifest.dtype)
+        batch = np.empty((len(slots), self._lengths[objective]), dtype)
+        for task in np.unique(tasks):
+            chosen = tasks == task
+            batch[chosen] = self.store.read(stream.tasks[task], "train", rows[chosen])
+        return batch
+
+    def epochs(self, step: int) -> dict[str, dict[str, float]]:
+        """How often each task of each objective has been gone through before `step`."""
+        return {name: stream.epochs(step) for name, stream in self._streams.items()}

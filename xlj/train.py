@@ -1,0 +1,51 @@
+"""Pretrains an encoder: makes the rows if need be, trains, evaluates, checkpoints, resumes.
+
+    python -m xlj.train --config=configs/NAME.py [--workdir=DIR] [--config.train.steps=1000]
+
+The same command again goes on from the workdir's latest checkpoint. SIGTERM saves and ends with
+exit code 0. docs/getting_started.md tells more.
+"""
+
+from pathlib import Path
+
+from absl import flags
+
+from xlj import cli
+from xlj.config import Config
+
+_WORKDIR = flags.DEFINE_string(
+    "workdir", "", "checkpoints and metrics; empty means runs/ and the config's name"
+)
+_DISTRIBUTED = flags.DEFINE_bool(
+    "distributed", False, "this is one of several processes (Slurm, a TPU pod, mpirun): join them"
+)
+
+
+def run(config: Config) -> None:
+    """Trains to the end, and prints a summary."""
+    import jax
+
+    if _DISTRIBUTED.value:
+        jax.distributed.initialize()
+
+    from xlj.data.making import ensure_rows
+    from xlj.data.report import report
+    from xlj.data.store import RowStoreError
+    from xlj.training import checkpoints, loop, partitioning, summary
+
+    workdir = Path(_WORKDIR.value or Path("runs") / cli.config_name())
+    partitioning.make_mesh(config)  # refuses what does not fit the devices before any rows are made
+    config = checkpoints.adopt_vocabulary(config, workdir)
+    try:
+        store = ensure_rows(config)
+        if jax.process_index() == 0:
+            print(report(store, config.data.alpha), "\n", flush=True)
+        outcome = loop.train(config, workdir, store)
+    except (RowStoreError, FloatingPointError) as error:
+        raise cli.ConfigError(str(error)) from error
+    if jax.process_index() == 0:
+        print(summary.summary(outcome))
+
+
+if __name__ == "__main__":
+    cli.main(run, __doc__)

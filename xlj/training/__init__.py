@@ -1,0 +1,1 @@
+"""The one train loop: state, step, optimizer, partitioning, checkpoints, evaluation, metrics."""

@@ -1,0 +1,279 @@
+"""Checkpoints: atomic, asynchronous, verified and audited when they are read.
+
+A checkpoint is a folder `WORKDIR/checkpoints/STEP` that holds everything: parameters, optimizer
+state and progress, the vocabulary's model file, and a description (`meta`) with the config, the
+rows' content hash, and name, shape, type and digest of every tensor. Orbax does not notice flipped
+bits in its files, so the digests are of the arrays, and compared after every restore.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from orbax.checkpoint.checkpoint_managers import preservation_policy
+
+from xlj.config import Config, ConfigError
+from xlj.data import atomic
+from xlj.data.vocabulary import Vocabulary
+from xlj.training.digests import digests
+from xlj.training.partitioning import named_leaves
+from xlj.training.state import State
+
+_FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """A finished checkpoint on disk, and what it says of itself."""
+
+    folder: Path
+    step: int
+    meta: dict[str, Any]
+
+    def config(self) -> dict[str, Any]:
+        """The config that wrote it, as nested dicts."""
+        return self.meta["config"]
+
+
+class CheckpointError(ConfigError):
+    """A checkpoint is missing, damaged, or belongs to something else."""
+
+
+def find(path: str | Path) -> Checkpoint:
+    """The checkpoint at `path`: a workdir (its latest), or the folder of one checkpoint.
+
+    Raises:
+      CheckpointError: if there is none, or its description is damaged.
+    """
+    path = Path(path)
+    if (path / "meta").is_dir():
+        return _read_meta(path)
+    found = steps(path)
+    if not found:
+        raise CheckpointError(
+            f"{path} is neither a workdir with checkpoints/ nor the folder of one checkpoint"
+        )
+    return _read_meta(path / "checkpoints" / str(found[-1]))
+
+
+def steps(workdir: Path) -> list[int]:
+    """Steps of the finished checkpoints of a workdir, in order."""
+    folder = workdir / "checkpoints"
+    if not folder.is_dir():
+        return []
+    return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdecimal())
+
+
+def _read_meta(folder: Path) -> Checkpoint:
+    try:
+        with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as reader:
+            meta = reader.restore(folder.absolute() / "meta")
+        sealed = meta.pop("seal")
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{folder}: cannot read its description: {error}") from None
+    if _seal(meta) != sealed:
+        raise CheckpointError(f"{folder}: its description (meta) is damaged; {_AWAY}")
+    if meta["format"] != _FORMAT:
+        raise CheckpointError(f"{folder} has format {meta['format']}; this xlj reads {_FORMAT}")
+    return Checkpoint(folder, meta["step"], meta)
+
+
+_AWAY = "move this folder away to go on from the checkpoint before it"
+
+
+def _seal(meta: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(meta, sort_keys=True).encode()).hexdigest()
+
+
+class Checkpointer:
+    """Writes the checkpoints of one run, and knows the latest.
+
+    Args:
+      workdir: where `checkpoints/` is or will be.
+      keep: how many of the latest stay.
+      keep_steps: steps whose checkpoints always stay.
+    """
+
+    def __init__(self, workdir: Path, keep: int, keep_steps: tuple[int, ...] = ()):
+        policies = [
+            preservation_policy.LatestN(keep),
+            preservation_policy.CustomSteps(list(keep_steps)),
+        ]
+        self._manager = ocp.CheckpointManager(
+            (workdir / "checkpoints").absolute(),
+            options=ocp.CheckpointManagerOptions(
+                preservation_policy=preservation_policy.AnyPreservationPolicy(policies),
+                enable_async_checkpointing=True,
+                cleanup_tmp_directories=True,
+            ),
+        )
+
+    def save(self, state: State, config: Config, content: str, vocabulary: Vocabulary) -> None:
+        """Starts to write a checkpoint of `state`; it appears whole, or not at all.
+
+        Raises: whatever went wrong in writing the one before.
+        """
+        step = int(state.progress.step)
+        if step in self._manager.all_steps():
+            return
+        items = _items(state, vocabulary)
+        tensors = {name: item for name, item in items.items() if name != "vocabulary"}
+        meta = {
+            "format": _FORMAT,
+            "step": step,
+            "content": content,
+            "vocabulary": vocabulary.digest,
+            "config": json.loads(json.dumps(dataclasses.asdict(config))),
+            "tensors": {name: described(tree) for name, tree in tensors.items()},
+            "digests": {name: digests(tree) for name, tree in tensors.items()},
+        }
+        meta["seal"] = _seal(meta)
+        self._manager.save(
+            step,
+            args=ocp.args.Composite(
+                meta=ocp.args.JsonSave(meta),
+                **{name: ocp.args.StandardSave(item) for name, item in items.items()},
+            ),
+        )
+
+    def close(self) -> None:
+        """Waits for what is being written; raises what went wrong."""
+        self._manager.wait_until_finished()
+        self._manager.check_for_errors()
+        self._manager.close()
+
+
+def described(tree: Any) -> dict[str, str]:
+    """Type and shape of every leaf, by name."""
+    return {name: f"{leaf.dtype}{list(leaf.shape)}" for name, leaf in named_leaves(tree).items()}
+
+
+def _items(state: State, vocabulary: Vocabulary) -> dict[str, Any]:
+    return {
+        "params": state.params,
+        "optimizer": state.optimizer,
+        "progress": state.progress,
+        "vocabulary": {"model": np.frombuffer(vocabulary.model, np.uint8)},
+    }
+
+
+def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
+    """The vocabulary inside a checkpoint.
+
+    Raises:
+      CheckpointError: if it is damaged.
+    """
+    vocabulary = Vocabulary(_restore_item(checkpoint, "vocabulary", None)["model"].tobytes())
+    if vocabulary.digest != checkpoint.meta["vocabulary"]:
+        raise CheckpointError(f"{checkpoint.folder}: its vocabulary is damaged")
+    return vocabulary
+
+
+def adopt_vocabulary(config: Config, workdir: Path) -> Config:
+    """The config with the vocabulary of the checkpoint to start from, where it names none itself.
+
+    A run that is resumed takes it from its own checkpoint: `init_from` may be gone by then.
+    """
+    if not config.init_from or config.data.vocabulary:
+        return config
+    vocabulary = read_vocabulary(find(workdir if steps(workdir) else config.init_from))
+    path = Path(config.data.cache).expanduser() / "vocabularies" / f"{vocabulary.digest[:16]}.model"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write(path, vocabulary.model)
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, vocabulary=str(path)))
+
+
+def restore(checkpoint: Checkpoint, abstract: State) -> State:
+    """The whole state, on the devices that `abstract`'s shardings name.
+
+    Raises:
+      CheckpointError: if a tensor is missing, left over, of another shape or type, or damaged.
+    """
+    parts = {
+        field.name: _restore_verified(checkpoint, field.name, getattr(abstract, field.name))
+        for field in dataclasses.fields(abstract)
+    }
+    return State(**parts)
+
+
+def restore_params(checkpoint: Checkpoint, abstract: Any) -> Any:
+    """The parameters alone; arguments and errors as in `restore`."""
+    return _restore_verified(checkpoint, "params", abstract)
+
+
+def _restore_verified(checkpoint: Checkpoint, item: str, abstract: Any) -> Any:
+    expected, found = described(abstract), checkpoint.meta["tensors"][item]
+    unequal = [
+        f"{name}: {found.get(name, 'none')} there, {expected.get(name, 'none')} in this run"
+        for name in sorted(expected.keys() | found.keys())
+        if expected.get(name) != found.get(name)
+    ]
+    if unequal:
+        shown = "; ".join(unequal[:4]) + ("; ..." if len(unequal) > 4 else "")
+        raise CheckpointError(
+            f"{checkpoint.folder} is of another model: {len(unequal)} tensors of {item} "
+            f"differ: {shown}"
+        )
+    restored = _restore_item(checkpoint, item, abstract)
+    wanted = checkpoint.meta["digests"][item]
+    damaged = [name for name, digest in digests(restored).items() if digest != wanted[name]]
+    if damaged:
+        raise CheckpointError(
+            f"{checkpoint.folder} is damaged: {item} {', '.join(damaged[:4])} "
+            f"({len(damaged)} in all) are not what was saved; {_AWAY}"
+        )
+    return restored
+
+
+def _restore_item(checkpoint: Checkpoint, item: str, abstract: Any) -> Any:
+    try:
+        with ocp.StandardCheckpointer() as reader:
+            return reader.restore(checkpoint.folder.absolute() / item, abstract)
+    except (OSError, ValueError, KeyError) as error:
+        raise CheckpointError(f"{checkpoint.folder}: cannot read {item}: {error}") from error
+
+
+def differences(checkpoint: Checkpoint, config: Config, content: str) -> list[str]:
+    """What of a checkpoint forbids to go on from it under this config and these rows.
+
+    The model's shape is audited tensor by tensor in `restore`; this compares what decides batches
+    and masks up to the checkpoint's step.
+    """
+    found = []
+    if checkpoint.meta["content"] != content:
+        found.append(f"rows: content {checkpoint.meta['content'][:16]}, now {content[:16]}")
+    old, new = checkpoint.config(), json.loads(json.dumps(dataclasses.asdict(config)))
+    for path in ("train.seed", "data.alpha", "objectives", "phases"):
+        before, now = old, new
+        for name in path.split("."):
+            before, now = before[name], now[name]
+        if path == "phases":  # phases that begin later may still change
+            before, now = (
+                {n: p for n, p in phases.items() if p["start_step"] < checkpoint.step}
+                for phases in (before, now)
+            )
+        found += _unequal(path, before, now)
+    return found
+
+
+def _unequal(path: str, before: Any, now: Any) -> list[str]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        names = sorted(before.keys() | now.keys())
+        return [d for n in names for d in _unequal(f"{path}.{n}", before.get(n), now.get(n))]
+    return [] if before == now else [f"{path}: {before!r}, now {now!r}"]
+
+
+def abstract_like(abstract: Any, sharding: Any) -> Any:
+    """Shapes and types with the shardings to restore them onto."""
+    return jax.tree.map(
+        lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
+        abstract,
+        sharding,
+    )

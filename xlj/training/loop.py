@@ -1,0 +1,220 @@
+"""The train loop, read from top to bottom: rows, mesh, state, steps, evaluation, checkpoints."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from tqdm import tqdm
+
+from xlj import objectives as objectives_room
+from xlj.config import Config, phase_configs
+from xlj.data.batches import Batches
+from xlj.data.store import RowStore
+from xlj.data.vocabulary import Vocabulary
+from xlj.training import checkpoints, metrics, optimizer, partitioning
+from xlj.training import state as states
+from xlj.training.evaluation import Evaluation
+from xlj.training.preemption import Preemption
+from xlj.training.prefetch import Prefetch
+from xlj.training.state import State
+from xlj.training.step import make_train_step
+from xlj.training.throughput import Throughput
+
+_IN_FLIGHT = 2  # steps that the host may be ahead of the devices
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How a call of `train` ended."""
+
+    step: int
+    finished: bool
+    """False if it was asked to stop (SIGTERM) before the last step."""
+    workdir: Path
+    checkpoint: Path
+
+
+def train(config: Config, workdir: Path, store: RowStore) -> Outcome:
+    """Trains from made rows, from the workdir's latest checkpoint if there is one.
+
+    Args:
+      config: as `xlj.config.parse` returned it.
+      workdir: where checkpoints and metrics are kept.
+      store: rows made from `config.data`.
+
+    Raises:
+      ConfigError: before any work, if mesh, rows, vocabulary or checkpoint do not fit the config.
+      FloatingPointError: if more than `train.max_skipped_steps` steps in a row were not finite.
+    """
+    main_process = jax.process_index() == 0
+    mesh = partitioning.make_mesh(config)
+    vocabulary = Vocabulary.load(store.vocabulary_file)
+    batches = Batches(store, config)
+    objectives: dict[str, Any] = {}
+    for _, phase in phase_configs(config):
+        objectives = objectives_room.build(phase, vocabulary.size) | objectives
+    sharding = states.sharding(config, vocabulary.size, mesh)
+    state = _first_state(config, workdir, store, vocabulary, sharding)
+    start = int(state.progress.step)
+
+    workdir.mkdir(parents=True, exist_ok=True)
+    if main_process:
+        text = json.dumps(dataclasses.asdict(config), indent=1)
+        (workdir / "config.json").write_text(text + "\n", encoding="utf-8")
+    decay = (optimizer.decay_start(config),) if config.optimizer.schedule == "wsd" else ()
+    checkpointer = checkpoints.Checkpointer(workdir, config.train.keep_checkpoints, decay)
+    writer = metrics.Metrics(workdir, start, write=main_process)
+    evaluate = Evaluation(store, config, objectives, mesh)
+    preemption = Preemption()
+    rate = optimizer.learning_rate(config)
+    steps = _compiled_steps(config, vocabulary.size, mesh, sharding)
+    restart_sums = jax.jit(states.restart_sums, out_shardings=sharding.progress)
+    prefetch = Prefetch(batches, mesh, start, config.train.steps)
+    bar = tqdm(
+        total=config.train.steps,
+        initial=start,
+        unit="step",
+        dynamic_ncols=True,
+        disable=not main_process,
+    )
+    clock = Throughput(config, vocabulary.size, batches, prefetch)
+    done = start
+    try:
+        if start == 0:
+            writer.log(0, evaluate(state.params))
+        in_flight: collections.deque[jax.Array] = collections.deque()
+        for batch, tokens in prefetch:
+            state, skipped_in_a_row = steps[batches.phase(done)[0]](state, batch)
+            clock.count(done, tokens)
+            done += 1
+            in_flight.append(skipped_in_a_row)
+            if len(in_flight) > _IN_FLIGHT:
+                _check_finite(config, batches, workdir, int(in_flight.popleft()), done)
+            bar.update()
+            last = done == config.train.steps
+            if done % config.train.log_every == 0 or last:
+                line = _training_line(state, float(rate(done - 1)), clock)
+                state = dataclasses.replace(state, progress=restart_sums(state.progress))
+                writer.log(done, line)
+                bar.set_postfix_str(_shown(line))
+            if done % config.train.eval_every == 0 or last:
+                with clock.paused():
+                    writer.log(done, evaluate(state.params))
+            stop = preemption.requested(done)
+            if done % config.train.checkpoint_every == 0 or last or stop or done in decay:
+                with clock.paused():
+                    checkpointer.save(state, config, store.manifest.content_hash, vocabulary)
+            if stop:
+                break
+        for skipped_in_a_row in in_flight:
+            _check_finite(config, batches, workdir, int(skipped_in_a_row), done)
+    finally:
+        prefetch.close()
+        bar.close()
+        checkpointer.close()
+        writer.close()
+        preemption.close()
+    return Outcome(done, done == config.train.steps, workdir, workdir / "checkpoints" / str(done))
+
+
+def _first_state(
+    config: Config, workdir: Path, store: RowStore, vocabulary: Vocabulary, sharding: State
+) -> State:
+    """The latest checkpoint's state, else fresh weights, else those of `init_from`."""
+    abstract = checkpoints.abstract_like(
+        jax.eval_shape(lambda: states.init(config, vocabulary.size)), sharding
+    )
+    if checkpoints.steps(workdir):
+        latest = checkpoints.find(workdir)
+        differences = checkpoints.differences(latest, config, store.manifest.content_hash)
+        if differences:
+            raise checkpoints.CheckpointError(
+                f"{latest.folder} was written by another run: {'; '.join(differences)}. Take "
+                "another --workdir; to start there from these parameters, set "
+                f"--config.init_from={latest.folder}"
+            )
+        if latest.step > config.train.steps:
+            raise checkpoints.CheckpointError(
+                f"{latest.folder} is beyond train.steps={config.train.steps}"
+            )
+        return checkpoints.restore(latest, abstract)
+    state = jax.jit(lambda: states.init(config, vocabulary.size), out_shardings=sharding)()
+    if config.init_from:
+        source = checkpoints.find(config.init_from)
+        if source.meta["vocabulary"] != vocabulary.digest:
+            raise checkpoints.CheckpointError(
+                f"init_from={config.init_from} has another vocabulary than the rows in {store.path}"
+            )
+        params = checkpoints.restore_params(source, abstract.params)
+        state = dataclasses.replace(state, params=params)
+    return state
+
+
+def _compiled_steps(config: Config, vocabulary_size: int, mesh: Any, sharding: State) -> list[Any]:
+    """The jitted step of each phase; phases that differ in alpha alone share one."""
+    compiled: dict[Any, Any] = {}
+    steps = []
+    for _, phase in phase_configs(config):
+        if phase.objectives not in compiled:
+            step = make_train_step(phase, objectives_room.build(phase, vocabulary_size), mesh)
+
+            def with_flag(state: State, batch: Any, step: Any = step) -> tuple[State, jax.Array]:
+                state = step(state, batch)
+                return state, state.progress.skipped_in_a_row
+
+            compiled[phase.objectives] = jax.jit(
+                with_flag, donate_argnums=0, out_shardings=(sharding, None)
+            )
+        steps.append(compiled[phase.objectives])
+    return steps
+
+
+def _training_line(state: State, learning_rate: float, clock: Throughput) -> dict[str, float]:
+    progress = jax.device_get(state.progress)
+    count = max(int(progress.steps_since_log), 1)
+    line = {"train/loss": float(progress.loss / count)}
+    for name, tally in progress.tallies.items():
+        if tally.count:
+            line[f"train/{name}/loss"] = float(tally.sum / tally.count)
+            line[f"train/{name}/accuracy"] = float(tally.correct / tally.count)
+    line |= {
+        "learning_rate": learning_rate,
+        "gradient_norm": float(progress.gradient_norm / count),
+        "skipped_steps": int(progress.skipped),
+    }
+    return line | clock.measures()
+
+
+def _shown(line: dict[str, float]) -> str:
+    losses = [
+        f"{name.split('/')[1]} {value:.3f}"
+        for name, value in line.items()
+        if name.count("/") == 2 and name.startswith("train/") and name.endswith("/loss")
+    ]
+    return " ".join([*losses, f"{line['time/tokens_per_second']:.0f} tokens/s"])
+
+
+def _check_finite(
+    config: Config, batches: Batches, workdir: Path, skipped_in_a_row: int, done: int
+) -> None:
+    """Stops the run, and writes down the rows, once too many steps in a row were not finite."""
+    if skipped_in_a_row <= config.train.max_skipped_steps:
+        return
+    step = done - 1
+    rows = {
+        name: batches.draw(name, step, np.arange(shape[0]))
+        for name, shape in batches.shapes(step).items()
+    }
+    path = workdir / f"not_finite_{step}.json"
+    path.write_text(json.dumps({"step": step, "rows": rows}) + "\n", encoding="utf-8")
+    raise FloatingPointError(
+        f"{skipped_in_a_row} steps in a row, up to about step {step}, had a loss or gradient that "
+        f"is not finite (train.max_skipped_steps={config.train.max_skipped_steps}); the rows of "
+        f"that step are in {path}. A lower optimizer.learning_rate or optimizer.clip_norm may help"
+    )

@@ -1,0 +1,87 @@
+"""Metrics of a run: lines of `WORKDIR/metrics.jsonl`, and TensorBoard events beside them.
+
+Everything is a pure function of the run except keys under `time/`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from xlj.config import ConfigError
+
+FILE = "metrics.jsonl"
+
+
+class Metrics:
+    """Appends metrics, each step once: lines after the step that a run resumes from are cut off.
+
+    Args:
+      workdir: where the file is or will be.
+      step: the step the run goes on from.
+      write: False in all processes of a run but one.
+    """
+
+    def __init__(self, workdir: Path, step: int, write: bool = True):
+        self._write = write
+        if not write:
+            return
+        from tensorboardX import SummaryWriter
+
+        path = workdir / FILE
+        _cut_back(path, step)
+        self._file = path.open("a", encoding="utf-8")
+        self._events = SummaryWriter(str(workdir / "tensorboard"), purge_step=step + 1)
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Writes one line, safely on disk when this returns."""
+        if not self._write:
+            return
+        self._file.write(json.dumps({"step": step, **values}) + "\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        for name, value in values.items():
+            self._events.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """Closes the files."""
+        if self._write:
+            self._file.close()
+            self._events.close()
+
+
+def read(workdir: Path) -> list[dict[str, Any]]:
+    """All lines of a run's metrics, in order.
+
+    Raises:
+      ConfigError: on a line that is not JSON, other than a last one that was cut short.
+    """
+    return _parse(workdir / FILE)
+
+
+def _parse(path: Path) -> list[dict[str, Any]]:
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    parsed = []
+    for number, line in enumerate(lines, 1):
+        try:
+            parsed.append(json.loads(line))
+        except ValueError:
+            if number < len(lines):
+                raise ConfigError(f"{path}:{number} is not a line of JSON") from None
+    return parsed
+
+
+def _cut_back(path: Path, step: int) -> None:
+    """Keeps the lines up to `step`; the file is replaced whole, never half-written."""
+    kept = [line for line in _parse(path) if line["step"] <= step]
+    if not path.exists():
+        return
+    new = path.with_suffix(".new")
+    with new.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(line) + "\n" for line in kept)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)

@@ -1,0 +1,62 @@
+"""AdamW as the papers use it: schedules by step, clipping, no decay of biases and norms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from xlj.config import Config, Optimizer
+from xlj.training.partitioning import name_of
+
+
+def learning_rate(config: Config) -> Callable[[Any], Any]:
+    """The learning rate of a step (0-based): linear warm-up, then the configured schedule.
+
+    linear: from the peak after the warm-up to 0 at `train.steps`. constant: the peak. wsd: the
+    peak, then linear to 0 over the last `decay_steps` (Hu et al., 2024, warm-up-stable-decay).
+    """
+    options, steps = config.optimizer, config.train.steps
+    peak, warmup = options.learning_rate, options.warmup_steps
+    begin = {"linear": warmup, "constant": steps, "wsd": decay_start(config)}[options.schedule]
+
+    def rate(step: Any) -> Any:
+        rise = (step + 1) / warmup if warmup else 1.0
+        fall = (steps - step) / (steps - begin) if begin < steps else 1.0
+        return peak * jnp.clip(jnp.minimum(rise, fall), 0.0, 1.0)
+
+    return rate
+
+
+def decay_start(config: Config) -> int:
+    """The step that wsd's final decay begins at."""
+    return config.train.steps - config.optimizer.decay_steps
+
+
+def transform(options: Optimizer) -> optax.GradientTransformation:
+    """AdamW (Loshchilov and Hutter, 2019) without its learning rate, which the step multiplies in.
+
+    Its updates are to be *subtracted*, times the learning rate.
+    """
+    return optax.chain(
+        optax.scale_by_adam(options.b1, options.b2, options.epsilon),
+        optax.add_decayed_weights(options.weight_decay, decayed),
+    )
+
+
+def decayed(params: Any) -> Any:
+    """True for the parameters that weight decay applies to: all but biases and norms."""
+
+    def is_decayed(path: Any, _: Any) -> bool:
+        return name_of(path).rpartition("/")[2] not in ("bias", "scale")
+
+    return jax.tree_util.tree_map_with_path(is_decayed, params)
+
+
+def clip(gradients: Any, norm: jax.Array, limit: float) -> Any:
+    """Gradients whose global norm is `norm`, scaled down to at most `limit` (0 means no limit)."""
+    factor = jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-12)) if limit else 1.0
+    return jax.tree.map(lambda gradient: gradient * factor, gradients)

@@ -1,0 +1,89 @@
+"""Where parameters and rows live: one mesh, one table of rules."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from xlj.config import Config, ConfigError
+
+ROWS = PartitionSpec(("replica", "fsdp"))
+"""The leading axis of every batch is split over all devices."""
+
+RULES: tuple[tuple[str, PartitionSpec], ...] = (
+    (r"embeddings/(word|position)", PartitionSpec(None, "fsdp")),
+    (r"layers/.*/kernel", PartitionSpec(None, "fsdp", None)),
+    (r"prediction_head/.*kernel", PartitionSpec("fsdp", None)),
+    (r".*(bias|scale)", PartitionSpec()),
+)
+"""(regular expression over a parameter's whole name, its axes); the first that matches holds."""
+
+
+def make_mesh(config: Config) -> Mesh:
+    """The mesh of all devices with axes (replica, fsdp).
+
+    Raises:
+      ConfigError: if the devices do not divide up as configured, or the rows of a microbatch do not
+        divide over the devices.
+    """
+    count, fsdp = jax.device_count(), config.mesh.fsdp
+    replica = config.mesh.replica or max(1, count // fsdp)
+    if replica * fsdp != count:
+        raise ConfigError(
+            f"mesh.replica={config.mesh.replica or 'rest'} x mesh.fsdp={fsdp} does not use the "
+            f"{count} devices of this run"
+        )
+    for name, objective in config.objectives.active().items():
+        rows = objective.batch_rows // config.train.accumulation
+        if rows % count:
+            raise ConfigError(
+                f"objectives.{name}.batch_rows={objective.batch_rows} / train.accumulation="
+                f"{config.train.accumulation} = {rows} rows are not divisible by {count} devices"
+            )
+    return jax.make_mesh((replica, fsdp), ("replica", "fsdp"), axis_types=(AxisType.Auto,) * 2)
+
+
+def name_of(path: Any) -> str:
+    """The name of a leaf of a nested dict, e.g. layers/attention/query/kernel."""
+    return "/".join(str(getattr(part, "key", getattr(part, "name", part))) for part in path)
+
+
+def named_leaves(tree: Any) -> dict[str, Any]:
+    """The leaves of a tree by name."""
+    return {name_of(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+
+
+def shardings(params: Any, mesh: Mesh) -> Any:
+    """The sharding of each parameter, by `RULES`.
+
+    Args:
+      params: arrays, or what `jax.eval_shape` makes of them.
+
+    Raises:
+      ValueError: if a rule matches nothing or no rule names a parameter.
+      ConfigError: if an axis of a parameter does not divide over the devices it is split over.
+    """
+    used = set()
+
+    def of_leaf(path: Any, leaf: Any) -> NamedSharding:
+        name = name_of(path)
+        matching = [(rule, spec) for rule, spec in RULES if re.fullmatch(rule, name)]
+        if not matching:
+            raise ValueError(f"no partitioning rule names the parameter {name}")
+        rule, spec = matching[0]
+        used.add(rule)
+        for size, axis in zip(leaf.shape, spec, strict=False):
+            if axis and size % mesh.shape[axis]:
+                raise ConfigError(
+                    f"{name} {leaf.shape}: {size} is not divisible by mesh.fsdp={mesh.shape[axis]}"
+                )
+        return NamedSharding(mesh, spec)
+
+    result = jax.tree_util.tree_map_with_path(of_leaf, params)
+    unused = [rule for rule, _ in RULES if rule not in used]
+    if unused:
+        raise ValueError(f"partitioning rules that match no parameter: {unused}")
+    return result

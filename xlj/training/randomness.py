@@ -1,0 +1,21 @@
+"""Keys by (seed, purpose, step, row): never stored, and the same on any number of devices."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from xlj.data.hashing import name_hash
+
+
+def row_keys(seed: int, purpose: str, step: jax.Array | int, slots: jax.Array) -> jax.Array:
+    """A threefry key of each row of a global batch.
+
+    Args:
+      purpose: what the keys are for, e.g. mmlm/corruption.
+      step: int32 scalar.
+      slots: int32 [rows], each row's place in the global batch.
+    """
+    key = jax.random.key(seed, impl="threefry2x32")  # rbg keys depend on the batch size under vmap
+    key = jax.random.fold_in(key, jnp.uint32(name_hash(purpose) & 0xFFFFFFFF))
+    return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(key, step), slots)

@@ -1,0 +1,94 @@
+"""All that a run carries from step to step. Batches and random keys follow from `step` alone."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from xlj.config import Config, objectives_in
+from xlj.models import encoder
+from xlj.objectives.losses import Tally
+from xlj.training import optimizer
+from xlj.training.partitioning import shardings
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """Counters and sums of a run, each a scalar."""
+
+    step: jax.Array
+    """int32, steps done."""
+    skipped: jax.Array
+    """int32, steps skipped because their loss or gradient was not finite."""
+    skipped_in_a_row: jax.Array
+    """int32, how many of the latest steps were skipped."""
+    steps_since_log: jax.Array
+    """int32, steps that the sums below are over."""
+    loss: jax.Array
+    """float32, sum of the steps' losses since the last line of metrics."""
+    gradient_norm: jax.Array
+    """float32, sum of the steps' gradient norms since then."""
+    tallies: dict[str, Tally]
+    """Of each objective since then."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class State:
+    """Parameters, the optimizer's state, and progress."""
+
+    params: encoder.Params
+    optimizer: optax.OptState
+    progress: Progress
+
+
+def init(config: Config, vocabulary_size: int) -> State:
+    """A fresh state; the initial weights follow from `train.seed`."""
+    params = encoder.init(jax.random.key(config.train.seed), config.model, vocabulary_size)
+    zero = jnp.zeros((), jnp.int32)
+    progress = Progress(
+        step=zero,
+        skipped=zero,
+        skipped_in_a_row=zero,
+        steps_since_log=zero,
+        loss=jnp.zeros(()),
+        gradient_norm=jnp.zeros(()),
+        tallies={name: zero_tally() for name in objectives_in(config)},
+    )
+    return State(params, optimizer.transform(config.optimizer).init(params), progress)
+
+
+def zero_tally() -> Tally:
+    """A tally of nothing."""
+    return Tally(sum=jnp.zeros(()), count=jnp.zeros(()), correct=jnp.zeros(()))
+
+
+def sharding(config: Config, vocabulary_size: int, mesh: Mesh) -> State:
+    """The sharding of every leaf of the state: moments live where their parameters do."""
+    abstract = jax.eval_shape(lambda: init(config, vocabulary_size))
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    of_params = shardings(abstract.params, mesh)
+    of_optimizer = optax.tree.map_params(
+        optimizer.transform(config.optimizer),
+        lambda _, where: where,
+        abstract.optimizer,
+        of_params,
+        transform_non_params=lambda _: everywhere,
+    )
+    return State(of_params, of_optimizer, jax.tree.map(lambda _: everywhere, abstract.progress))
+
+
+def restart_sums(progress: Progress) -> Progress:
+    """Progress with the sums since the last line of metrics set to zero."""
+    return dataclasses.replace(
+        progress,
+        steps_since_log=jnp.zeros_like(progress.steps_since_log),
+        loss=jnp.zeros_like(progress.loss),
+        gradient_norm=jnp.zeros_like(progress.gradient_norm),
+        tallies=jax.tree.map(jnp.zeros_like, progress.tallies),
+    )

@@ -1,0 +1,60 @@
+"""Tokens and model operations a second between two lines of metrics."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+import jax
+
+from xlj.config import Config
+from xlj.data.batches import Batches
+from xlj.models.flops import training_flops
+from xlj.objectives.corruption import capacity
+from xlj.training.prefetch import Prefetch
+
+
+class Throughput:
+    """Counts steps and time, without the time of evaluations and saves."""
+
+    def __init__(self, config: Config, vocabulary_size: int, batches: Batches, prefetch: Prefetch):
+        self._config, self._vocabulary_size = config, vocabulary_size
+        self._batches, self._prefetch = batches, prefetch
+        self._begin = time.perf_counter()
+        self._restart()
+
+    def count(self, step: int, tokens: int) -> None:
+        """Adds a step, and the tokens of this process's rows."""
+        self._tokens += tokens
+        active = self._batches.phase(step)[1].objectives.active()
+        for name, (rows, length) in self._batches.shapes(step).items():
+            predicted = capacity(length, active[name].mask_rate)
+            self._flops += training_flops(
+                self._config.model, self._vocabulary_size, rows, length, predicted
+            )
+
+    def measures(self) -> dict[str, float]:
+        """Rates since the last call, as metrics; `time/seconds` is since the run was started."""
+        seconds = max(time.perf_counter() - self._since, 1e-9)
+        waited = self._prefetch.seconds_waited - self._waited
+        measures = {
+            "time/tokens_per_second": self._tokens * jax.process_count() / seconds,
+            "time/model_flops_per_second": self._flops / seconds,
+            "time/waiting_share": min(waited / seconds, 1.0),
+            "time/seconds": time.perf_counter() - self._begin,
+        }
+        self._restart()
+        return measures
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Time inside does not count."""
+        begin = time.perf_counter()
+        yield
+        self._since += time.perf_counter() - begin
+
+    def _restart(self) -> None:
+        self._since = time.perf_counter()
+        self._waited = self._prefetch.seconds_waited
+        self._tokens, self._flops = 0, 0.0
