@@ -327,7 +327,6 @@ def _make_in_child(config: Config, runner: str, arguments: Sequence[str]) -> Pat
 def _child(sender: Any, config: Config, runner: str, arguments: tuple[str, ...]) -> None:
     stop_with_parent()
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # accelerators are the trainer's
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         sender.send(("made", str(make(config, runner, arguments))))
     except ConfigError as error:

@@ -12,6 +12,7 @@ import hashlib
 import importlib
 import importlib.machinery
 import itertools
+import os
 import re
 import sys
 from collections import Counter
@@ -97,7 +98,7 @@ class TfdsSource:
     fields: tuple[str, ...]
 
     def raw_blocks(self) -> Iterator[RawBlock]:
-        import tensorflow_datasets as tfds
+        tfds = _import("tensorflow_datasets")
 
         try:
             dataset = tfds.load(self.name, split="train", shuffle_files=False)
@@ -265,13 +266,27 @@ def import_seqio() -> Any:
     Raises:
       ConfigError: if it cannot be imported, with the reason.
     """
+    return _import("seqio")
+
+
+def _import(name: str) -> Any:
+    """A module that imports TensorFlow, which writes to stderr as it starts, whatever its settings."""
+    if name in sys.modules:
+        return sys.modules[name]
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    stderr = os.dup(2)
     try:
-        return importlib.import_module("seqio")
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        return importlib.import_module(name)
     except Exception as error:  # protobuf raises its own kind on versions that do not go together
         raise ConfigError(
-            "making rows needs seqio, which cannot be imported here "
+            f"making rows needs {name}, which cannot be imported here "
             f"({type(error).__name__}: {error})"
         ) from error
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
 
 
 def _match(

@@ -1,0 +1,151 @@
+"""Vocabularies are in XLM-R's layout, balanced, deterministic, and refused with reasons."""
+
+import io
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+import sentencepiece
+
+from xlj.config import ConfigError
+from xlj.data import vocabulary_training
+from xlj.data.cleaning import HASHES, line_hashes
+from xlj.data.vocabulary import Vocabulary
+
+
+def words(seed: int, count: int, letters: str = "abcdefghijklmnoprstuvwz") -> list[str]:
+    """Lines of made-up words that come back often, as words do."""
+    rng = random.Random(seed)
+    lexicon = ["".join(rng.choices(letters, k=rng.randint(2, 8))) for _ in range(400)]
+    return [" ".join(rng.choices(lexicon, k=rng.randint(3, 12))) for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[str]:
+    return words(0, 2000)
+
+
+@pytest.fixture(scope="module")
+def vocabulary(lines) -> Vocabulary:
+    return Vocabulary(vocabulary_training.train({"en": lines}, {"en": 1}, 400, 1.0))
+
+
+def test_layout(vocabulary):
+    assert vocabulary.size == 400 == len(vocabulary.pieces)
+    assert vocabulary.pieces[:4] == ("<s>", "<pad>", "</s>", "<unk>")
+    assert vocabulary.pieces[vocabulary.mask] == "<mask>" and vocabulary.mask == 399
+    assert vocabulary.dtype == np.uint16
+    processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
+    assert [vocabulary.pieces[i + 1] for i in range(3, 398)] == [
+        processor.id_to_piece(i) for i in range(3, 398)
+    ]
+
+
+def test_text_comes_back(vocabulary, lines):
+    encoded = vocabulary.encode_batch(lines)
+    assert [vocabulary.decode(ids) for ids in encoded] == lines
+    ragged = vocabulary.encode(lines)
+    assert np.array_equal(np.concatenate(encoded), ragged.ids)
+    wrapped = [0, *encoded[0], 2, vocabulary.mask, 1, 1]
+    assert vocabulary.decode(wrapped) == lines[0]
+    assert vocabulary.encode_batch([]) == [] and len(vocabulary.encode_batch(["", "ab"])[0]) == 0
+
+
+def test_text_never_yields_specials(vocabulary):
+    text = "<s> </s> <pad> <mask> 漢 ☃ \0"
+    ids = vocabulary.encode_batch([text])[0]
+    assert vocabulary.unk in ids
+    assert not set(ids.tolist()) & {0, 1, 2, vocabulary.mask}
+
+
+def test_files_that_are_no_such_model_are_refused(tmp_path, lines):
+    (tmp_path / "text").write_text("no model")
+    with pytest.raises(ConfigError, match="text is not a SentencePiece model"):
+        Vocabulary.load(tmp_path / "text")
+    with pytest.raises(ConfigError, match="no such file"):
+        Vocabulary.load(tmp_path / "absent")
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=model, vocab_size=300, pad_id=0, unk_id=3,
+        bos_id=1, eos_id=2, minloglevel=2,
+    )  # fmt: skip
+    (tmp_path / "other").write_bytes(model.getvalue())
+    with pytest.raises(ConfigError, match=r"<unk>, <s>, </s> at \[3, 1, 2\]"):
+        Vocabulary.load(tmp_path / "other")
+
+
+def test_too_large_a_size_names_the_largest_possible():
+    few = words(1, 150)
+    with pytest.raises(ConfigError, match="at most") as error:
+        vocabulary_training.train({"en": few}, {"en": 1}, 100_000, 1.0)
+    largest = int(str(error.value).split("at most ")[1].split()[0])
+    vocabulary = Vocabulary(vocabulary_training.train({"en": few}, {"en": 1}, largest, 1.0))
+    assert vocabulary.size == largest
+    with pytest.raises(ConfigError, match="at most"):
+        vocabulary_training.train({"en": few}, {"en": 1}, largest + 1, 1.0)
+
+
+def test_too_small_a_size_names_the_least():
+    with pytest.raises(ConfigError, match="at least") as error:
+        vocabulary_training.train({"en": words(1, 150)}, {"en": 1}, 10, 1.0)
+    least = int(str(error.value).split("at least ")[1].split()[0])
+    vocabulary = Vocabulary(vocabulary_training.train({"en": words(1, 150)}, {"en": 1}, least, 1.0))
+    assert vocabulary.size == least
+
+
+def test_sampling_is_uniform_bounded_and_independent_of_order():
+    en, de = words(2, 20_000), words(3, 2000)
+    sentences = {"en": 20_000, "de": 2000}
+    wanted = {"en": 1500, "de": 2000}
+    thresholds = {"en": HASHES // 20, "de": 0}
+
+    def sample(*blocks):
+        return vocabulary_training.sample(blocks, thresholds, wanted, sentences)
+
+    taken = sample((("en",), (en,)), (("de",), (de,)))
+    mixed = random.Random(0).sample(en, len(en))
+    assert taken == sample((("de",), (de[::-1],)), (("en",), (mixed[:900],)), (("en",), (mixed[900:],)))
+    assert len(taken["en"]) == 1500 and Counter(taken["de"]) == Counter(de)
+    assert all(line_hashes(line)[0] >= HASHES // 20 for line in taken["en"])
+    positions = [en.index(line) for line in taken["en"]]
+    assert 0.47 < np.mean(positions) / 20_000 < 0.53
+    pairs = sample((("en", "de"), (en[:2000], de)))
+    held = [line_hashes(line)[0] < HASHES // 20 for line in en[:2000]]
+    assert 0 < sum(held) and len(pairs["de"]) == 2000 - sum(held)  # with the side it belongs to
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("lines", [1000, 100_000, 10_000_000])
+def test_balance_reaches_its_shares_of_characters(alpha, lines):
+    sentences = {"a": 1_000_000, "b": 50_000, "c": 900}
+    characters = {"a": 90_000_000, "b": 1_500_000, "c": 45_000}
+    taken, weights = vocabulary_training.balance(sentences, characters, alpha, lines)
+    assert sum(taken.values()) <= lines + len(taken)
+    assert all(taken[name] <= sentences[name] for name in taken)
+    assert sum(taken.values()) >= 0.9 * min(lines, sum(sentences.values()))
+    got = {n: taken[n] * weights[n] * characters[n] / sentences[n] for n in taken}
+    total = sum(v**alpha for v in characters.values())
+    for name in taken:
+        share = got[name] / sum(got.values())
+        assert share == pytest.approx(characters[name] ** alpha / total, rel=0.35)
+
+
+def test_weights_reach_the_trainer():
+    rare, common = words(4, 300, "αβγδεζη"), words(5, 300, "abcdefg")
+
+    def greek(weights) -> int:
+        model = vocabulary_training.train({"el": rare, "en": common}, weights, 300, 1.0)
+        return sum(any(c in "αβγδεζη" for c in piece) for piece in Vocabulary(model).pieces)
+
+    assert greek({"el": 20, "en": 1}) > greek({"el": 1, "en": 20}) + 20
+
+
+def test_long_lines_are_cut_not_dropped():
+    long = " ".join(words(6, 300))
+    parts = list(vocabulary_training.cut(long))
+    assert len(parts) > 1 and " ".join(parts) == long
+    unbroken = "漢字" * 5000
+    parts = list(vocabulary_training.cut(unbroken))
+    assert "".join(parts) == unbroken and max(len(p.encode()) for p in parts) <= 4000
+    vocabulary_training.train({"en": [long] * 5}, {"en": 1}, 100, 1.0)  # nothing else to train on
