@@ -27,7 +27,9 @@ def lines(path: Path) -> list[str | None]:
 
 @pytest.mark.parametrize("ending", COMPRESS)
 def test_lines_come_back_through_every_compression(tmp_path, ending):
-    wanted = ["first\u2028same line\x0bstill", "", "žluťoučký 🐎\x85kůň"] + ["x" * 99] * 20_000 + ["end"]
+    wanted = (
+        ["first\u2028same line\x0bstill", "", "žluťoučký 🐎\x85kůň"] + ["x" * 99] * 20_000 + ["end"]
+    )
     raw = "\n".join(wanted).encode()
     path = tmp_path / f"a{ending}"
     half = len(raw) // 3

@@ -3,11 +3,13 @@ clear, and what was killed goes on. Rows are made in processes of their own, as 
 
 import dataclasses
 import fcntl
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -47,7 +49,7 @@ def text(tmp_path_factory):
     pairs = [f"{a}\t{b}" for a, b in zip(*shared, strict=True)] + ["\tno first side"]
     (folder / "xx-yy.tsv").write_text("\n".join(pairs))
     sampled = {language: content[:4000] for language, content in lines.items()}
-    sampled["xx"].append(clean(shared[0][7]))
+    sampled["xx"] += [clean(shared[0][7]), "abcdefghijklmnopqrstuvwxyz"]
     model = vocabulary_training.train(sampled, {"xx": 1, "yy": 1}, 500, 1.0)
     (folder / "v.model").write_bytes(model)
     return folder
@@ -132,7 +134,7 @@ def test_what_is_held_out_anywhere_is_trained_on_nowhere(made, text):
         assert not [tail for tail in tails if tail in joined]
         aside = examples(made, f"text.{language}", "held_out")
         assert 300 < len(aside) and {line.casefold() for line in aside} <= out
-    assert 1500 < made.task("pairs.xx-yy").held_out.sentences < 2100
+    assert 800 < made.task("pairs.xx-yy").held_out.sentences < 1200  # by either side
 
 
 def test_counts_of_the_manifest_are_those_of_the_rows(made):
@@ -145,8 +147,14 @@ def test_counts_of_the_manifest_are_those_of_the_rows(made):
 
 
 def test_the_report_says_what_became_of_the_text(made):
-    table = report(made, 0.7)
-    for part in ("text.xx", "pairs.xx-yy", f"{LINES + 200:,}", "1 dropped, empty side", "alpha = 0.7"):
+    table = report(made, Data())
+    for part in (
+        "text.xx",
+        "pairs.xx-yy",
+        f"{LINES + 200:,}",
+        "1 dropped, empty side",
+        "alpha = 0.7",
+    ):
         assert part in table
     shares = [float(line.split()[-1]) for line in table.split("\n") if line.startswith("text.")]
     assert sum(shares) == pytest.approx(100, abs=0.01)
@@ -162,17 +170,7 @@ def test_beam_does_not_change_rows(made, config, tmp_path):
 
 
 def test_a_killed_run_stops_at_once_and_goes_on(made, config, tmp_path):
-    code = (
-        "import pickle, sys\nfrom xlj.data.making import ensure_rows\n"
-        "if __name__ == '__main__': ensure_rows(pickle.load(open(sys.argv[1], 'rb')))"
-    )
-    import pickle
-
-    (tmp_path / "config").write_bytes(pickle.dumps(config(tmp_path)))
-    (tmp_path / "run.py").write_text(code)
-    arguments = [sys.executable, tmp_path / "run.py", tmp_path / "config"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    run = subprocess.Popen(arguments, env=environment)
+    run = start(tmp_path, ENSURE, config(tmp_path))
     folder = tmp_path / made.path.name
     shards = wait_for(lambda: list(folder.glob("making/*/*.json")), run)
     run.send_signal(signal.SIGKILL)
@@ -188,6 +186,26 @@ def test_a_killed_run_stops_at_once_and_goes_on(made, config, tmp_path):
     shard.write_bytes(damaged)
     (folder / "making" / "x.part").touch()
     assert files(ensure_rows(config(tmp_path))) == files(made)
+
+
+ENSURE = "from xlj.data.making import ensure_rows\nensure_rows(config)"
+
+
+def start(folder: Path, code: str, config: Config, *arguments: Path) -> subprocess.Popen:
+    """Runs code in which `config` is this config, as a script of its own."""
+    data = json.dumps(dataclasses.asdict(config.data))
+    lines = [
+        "import json, sys",
+        "from xlj.config import Config, Data",
+        f"fields = json.loads({data!r})",
+        "fields = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}",
+        "if __name__ == '__main__':",
+        "    config = Config(data=Data(**fields))",
+        textwrap.indent(textwrap.dedent(code), "    "),
+    ]
+    (folder / "run.py").write_text("\n".join(lines))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return subprocess.Popen([sys.executable, folder / "run.py", *arguments], env=environment)
 
 
 def wait_for(condition, run, seconds: float = 60):
@@ -208,16 +226,7 @@ def try_lock(file) -> bool:
 
 
 def test_sigterm_stops_the_maker(config, tmp_path):
-    import pickle
-
-    (tmp_path / "config").write_bytes(pickle.dumps(config(tmp_path)))
-    (tmp_path / "run.py").write_text(
-        "import pickle, sys\nfrom xlj.data.making import ensure_rows\n"
-        "if __name__ == '__main__': ensure_rows(pickle.load(open(sys.argv[1], 'rb')))"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    arguments = [sys.executable, tmp_path / "run.py", tmp_path / "config"]
-    run = subprocess.Popen(arguments, env=environment)
+    run = start(tmp_path, ENSURE, config(tmp_path))
     (lock,) = wait_for(lambda: list(tmp_path.glob("*/.lock")), run)
     run.terminate()
     assert run.wait(timeout=20) == 143
@@ -237,7 +246,7 @@ def test_errors_of_the_maker_are_config_errors_here(config, tmp_path):
         ensure_rows(short)
 
 
-USERS_MODULE = '''
+USERS_MODULE = """
 import seqio, tensorflow as tf
 
 def dataset(split, shuffle_files, seed=None):
@@ -247,7 +256,7 @@ def dataset(split, shuffle_files, seed=None):
 string = seqio.Feature(seqio.PassThroughVocabulary(0), add_eos=False, dtype=tf.string, rank=0)
 seqio.TaskRegistry.add("users.task", source=seqio.FunctionDataSource(dataset, ["train"]),
                        preprocessors=[], output_features={"inputs": string, "targets": string})
-'''
+"""
 STORE_TFDS = """
 import sys, tensorflow as tf, tensorflow_datasets as tfds
 texts = [f"tfds line {i}\\nand more {i}" for i in range(2000)]
@@ -281,27 +290,26 @@ def test_seqio_and_tfds_sources(config, text, tmp_path, monkeypatch):
     assert len(pairs) == 3000
     assert "first line 0 second line 0\tfirst line 2999 second line 2999" in pairs
     assert store.task("text.xx").sentences == 10_000
-    assert "xx has no held-out rows" not in report(store, 0.7)  # none were asked for
+    assert "xx has no held-out rows" not in report(
+        store, Data(held_out_lines=0)
+    )  # none were asked for
 
 
 MIXTURE = """
-import collections, pickle, sys
 import seqio
 from xlj.data import tasks
-config = pickle.load(open(sys.argv[1], "rb"))
 names = tasks.register(config)
 assert names == ["xlj.text.xx", "xlj.text.yy", "xlj.pairs.xx_yy", "xlj.text", "xlj.pairs"], names
 assert tasks.register(config) == names
 def draw(name, count):
-    data = seqio.get_mixture_or_task(name).get_dataset(None, "train", shuffle=False, num_epochs=None, seed=1)
-    return [{k: v.decode() for k, v in e.items()} for e in data.take(count).as_numpy_iterator()]
-pickle.dump((draw("xlj.text", 20_000), draw("xlj.pairs", 500)), open(sys.argv[2], "wb"))
+    mixture = seqio.get_mixture_or_task(name)
+    data = mixture.get_dataset(None, "train", shuffle=False, num_epochs=None, seed=1).take(count)
+    return [{k: v.decode() for k, v in e.items()} for e in data.as_numpy_iterator()]
+json.dump((draw("xlj.text", 20_000), draw("xlj.pairs", 500)), open(sys.argv[1], "w"))
 """
 
 
 def test_the_mixture_draws_the_texts_of_the_rows_at_their_rates(made, config, text, tmp_path):
-    import pickle
-
     few = text / "few"
     few.mkdir()
     (few / "xx.txt").write_text((text / "xx.txt").read_text())
@@ -309,11 +317,8 @@ def test_the_mixture_draws_the_texts_of_the_rows_at_their_rates(made, config, te
     asked = config(tmp_path, mono=(f"{few}/{{language}}.txt",), held_out_lines=0)
     asked = dataclasses.replace(asked, data=dataclasses.replace(asked.data, alpha=0.5))
     store = ensure_rows(asked)
-    (tmp_path / "config").write_bytes(pickle.dumps(asked))
-    arguments = [sys.executable, "-c", MIXTURE, tmp_path / "config", tmp_path / "drawn"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    subprocess.run(arguments, check=True, env=environment)
-    lines, pairs = pickle.loads((tmp_path / "drawn").read_bytes())
+    assert start(tmp_path, MIXTURE, asked, tmp_path / "drawn").wait() == 0
+    lines, pairs = json.loads((tmp_path / "drawn").read_bytes())
     tokens = [task.train.tokens for task in store.tasks("text")]
     share = tokens[0] ** 0.5 / (tokens[0] ** 0.5 + tokens[1] ** 0.5)
     assert 0.7 < share < 0.85

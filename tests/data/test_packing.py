@@ -115,7 +115,9 @@ def test_sentences_without_slots_use_the_whole_row():
 
 def test_repacking_loses_nothing():
     rng = np.random.default_rng(4)
-    single = [packing.text(ragged(rng, [n]), np.zeros(1, int), 64, DTYPE).rows for n in range(1, 50)]
+    single = [
+        packing.text(ragged(rng, [n]), np.zeros(1, int), 64, DTYPE).rows for n in range(1, 50)
+    ]
     rows = np.concatenate(single)
     packed = packing.repack(rows)
     assert Counter(examples(packed)) == Counter(examples(rows))

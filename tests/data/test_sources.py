@@ -18,7 +18,9 @@ def config(tmp_path):
 
     def make(**fields) -> Config:
         fields = {"cache": str(tmp_path / "cache"), "vocabulary_size": 100, **fields}
-        fields = {k: v.replace("@", f"{tmp_path}/") if k == "cache" else v for k, v in fields.items()}
+        fields = {
+            k: v.replace("@", f"{tmp_path}/") if k == "cache" else v for k, v in fields.items()
+        }
         for name in ("mono", "parallel"):
             templates = fields.get(name, ())
             fields[name] = tuple(t.replace("@", f"{tmp_path}/") for t in templates)
@@ -68,7 +70,14 @@ def test_all_misses_are_named_at_once(config, write):
             config(languages=("en", "de", "fr"), mono=("@{language}.txt", "@x/{language}.gz")).data
         )
     message = str(error.value)
-    for part in ("languages=de", "/de.txt", "languages=fr", "/fr.txt", "x/{language}.gz", "x/en.gz"):
+    for part in (
+        "languages=de",
+        "/de.txt",
+        "languages=fr",
+        "/fr.txt",
+        "x/{language}.gz",
+        "x/en.gz",
+    ):
         assert part in message
     assert "languages=en " not in message
 
@@ -76,7 +85,10 @@ def test_all_misses_are_named_at_once(config, write):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"languages": ("en",), "mono": ("@{lang}.txt",)}, r"unknown placeholder \{lang\}.*language"),
+        (
+            {"languages": ("en",), "mono": ("@{lang}.txt",)},
+            r"unknown placeholder \{lang\}.*language",
+        ),
         ({"languages": ("en", "de"), "mono": ("@en.txt",)}, r"same source; use \{language\}"),
         ({"languages": ("en",), "mono": ("@en.txt|@en.txt",)}, "must name one file"),
         ({"languages": ("en",), "mono": ("@en.json",)}, "json files cannot be read"),
@@ -157,7 +169,12 @@ def test_the_recipe_is_about_content_only(config, write, tmp_path):
     write("other.txt", "a\nc\n")
     fields = {"languages": ("en",), "mono": ("@en.txt",)}
     base = recipe.recipe_hash(config(**fields))
-    same = [{"mono": ("@copy.txt",)}, {"workers": 7}, {"alpha": 0.1}, {"cache": str(tmp_path / "c2")}]
+    same = [
+        {"mono": ("@copy.txt",)},
+        {"workers": 7},
+        {"alpha": 0.1},
+        {"cache": str(tmp_path / "c2")},
+    ]
     other = [
         {"mono": ("@other.txt",)},
         {"mono": ("@en.txt", "@other.txt")},

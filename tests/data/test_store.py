@@ -62,7 +62,9 @@ def test_the_manifest_comes_back(path):
     opened = RowStore(path)
     assert [task.name for task in opened.tasks("pairs")] == ["pairs.en-de"]
     assert opened.task("pairs.en-de").languages == ("en", "de")
-    assert json.loads(opened.manifest.to_json()) == json.loads((path / "manifest.json").read_bytes())
+    assert json.loads(opened.manifest.to_json()) == json.loads(
+        (path / "manifest.json").read_bytes()
+    )
 
 
 def test_rows_that_are_not_there_are_an_error(path):

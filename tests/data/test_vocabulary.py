@@ -105,7 +105,9 @@ def test_sampling_is_uniform_bounded_and_independent_of_order():
 
     taken = sample((("en",), (en,)), (("de",), (de,)))
     mixed = random.Random(0).sample(en, len(en))
-    assert taken == sample((("de",), (de[::-1],)), (("en",), (mixed[:900],)), (("en",), (mixed[900:],)))
+    assert taken == sample(
+        (("de",), (de[::-1],)), (("en",), (mixed[:900],)), (("en",), (mixed[900:],))
+    )
     assert len(taken["en"]) == 1500 and Counter(taken["de"]) == Counter(de)
     assert all(line_hashes(line)[0] >= HASHES // 20 for line in taken["en"])
     positions = [en.index(line) for line in taken["en"]]

@@ -28,7 +28,7 @@ from xlj.config import Config, ConfigError
 from xlj.data import atomic, packing, store, units, vocabulary_training
 from xlj.data.cleaning import held_out_threshold
 from xlj.data.processes import SPAWN, stop_with_parent
-from xlj.data.recipe import Recipe, resolve
+from xlj.data.recipe import UNIT_LINES, Recipe, resolve
 from xlj.data.sources import FileSource, TextTask
 from xlj.data.store import MANIFEST, VOCABULARY, Manifest, RowStore, Split
 from xlj.data.units import Settings
@@ -135,10 +135,12 @@ def _sizes(recipe: Recipe, work: Path) -> Sizes:
         elif task.name in counted:
             sentences, characters = counted[task.name]
         else:
-            for block in tqdm(task.blocks(), desc=f"counting {task.name}", unit="block"):
-                for column, lines in enumerate(block):
-                    sentences[column] += sum(map(bool, lines))
-                    characters[column] += sum(map(len, lines))
+            with tqdm(desc=f"counting {task.name}", unit="line", unit_scale=True) as bar:
+                for block in task.blocks():
+                    for column, lines in enumerate(block):
+                        sentences[column] += sum(map(bool, lines))
+                        characters[column] += sum(map(len, lines))
+                    bar.update(len(block[0]))
             counted[task.name] = sentences, characters
             atomic.write(file, json.dumps(counted).encode())
         if not sum(sentences):
@@ -198,10 +200,10 @@ def _make_units(
 ) -> None:
     from xlj.data.tasks import missing_units
 
-    workers = workers or len(os.sched_getaffinity(0))
-    pending: set[Future[int]] = set()
-    total = sum(max(sizes[task.name][0]) for task in tasks)
     # Text brings blank lines besides its sentences, so the total is a little low.
+    total = sum(max(sizes[task.name][0]) for task in tasks)
+    workers = min(workers or len(os.sched_getaffinity(0)), total // UNIT_LINES + len(tasks) + 1)
+    pending: set[Future[int]] = set()
     bar = tqdm(total=total, desc="making rows", unit="line", unit_scale=True)
     with bar, ProcessPoolExecutor(workers, SPAWN, stop_with_parent) as pool:
 

@@ -18,7 +18,9 @@ def report(store: RowStore, alpha: float) -> str:
     of draws after rounding to blocks.
     """
     manifest = store.manifest
-    lines = [f"rows: {store.path}", f"vocabulary: {manifest.vocabulary_size:,} ids"]
+    given = "sha256" in manifest.recipe["vocabulary"]
+    source = " (of data.vocabulary; data.vocabulary_size is not read)" if given else ""
+    lines = [f"rows: {store.path}", f"vocabulary: {manifest.vocabulary_size:,} ids{source}"]
     notes = []
     for kind in ("text", "pairs"):
         tasks = store.tasks(kind)
