@@ -1,0 +1,120 @@
+"""The corpus: sizes, determinism, independence of the languages, errors."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from xlj.data.phrasebook import LANGUAGES, draw, pair_lines, realise, text_lines
+from xlj.data.phrasebook.corpus import PAIRS, SENTENCES
+from xlj.data.phrasebook.drawing import document
+
+GOLDEN: dict[str, str] = {
+    "en": "30dae2818ed0480911f2644ec5aa39d6e22a1266ca4e0834212ff7b03441175b",
+    "de": "29996350a9c3fe8ba339aea5e402ebfc62c997abf8a941bffba1e5f68e1afb21",
+    "fr": "2d9c52fbe94631e147a75b07093c686fd840373ccdc9bc58569a2bdc7fcb8fca",
+    "es": "2fcd70f845b12cb4d82351df34f73b61e4978d76a8a44488c1f8e183f3543c92",
+    "sw": "2df1892fda07d5dce1017937aa491980f1fda29ffb85cf98a34089cabb1b3df0",
+    "tr": "18d9feaf3bc76ce5fcf7eaca2c22b2632d2f2623f3cedd1928e10dfa8bcffeff",
+    "hi": "a0ce7afe5b3dce10914c56e0214d831c05474ab6afaa4823ba44ae6838ea72f1",
+    "zh": "7b02ac9f88cd94b898e79e1d56598b9e1a08f708daea341ec663567e82fb466e",
+}
+
+
+def digest(language):
+    lines = islice((line for line in text_lines(language) if line), 500)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_text_never_changes(language):
+    assert digest(language) == GOLDEN[language]
+
+
+def test_another_hash_seed_makes_no_difference():
+    program = (
+        "from test_corpus import LANGUAGES, digest\n"
+        "print(*(digest(language) for language in LANGUAGES))"
+    )
+    here = Path(__file__).parent
+    path = os.pathsep.join((str(here), str(here.parents[2])))
+    for seed in ("1", "12345"):
+        run = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert run.stdout.split() == [GOLDEN[language] for language in LANGUAGES]
+
+
+def test_draws_are_pure_and_streams_differ():
+    assert draw(1, 7) == draw(1, 7)
+    first = [draw(1, index) for index in range(50)]
+    assert first != [draw(2, index) for index in range(50)]
+    assert len(set(first)) > 45
+
+
+def test_sizes():
+    assert max(SENTENCES.values()) >= 10 * min(SENTENCES.values())
+    assert set(SENTENCES) == set(LANGUAGES) and sum(SENTENCES.values()) == 120_000
+    for language in ("sw", "hi"):
+        lines = list(text_lines(language))
+        sentences = [line for line in lines if line]
+        assert len(sentences) == SENTENCES[language]
+        assert lines[0] and lines[-1], "no empty line at either end"
+        assert all(a or b for a, b in zip(lines, lines[1:], strict=False))
+        assert 2 <= len(sentences) / (lines.count("") + 1) <= 6
+    assert len(list(pair_lines("en-sw"))) == PAIRS["en-sw"]
+    assert len(list(pair_lines("zh-tr"))) == 3000
+
+
+def test_text_is_not_parallel_across_languages():
+    """Names are spelt alike in German and English; those of parallel texts would agree."""
+    english, german = (
+        [line.split()[0] for line in islice(text_lines(language), 200) if line]
+        for language in ("en", "de")
+    )
+    same = sum(a == b for a, b in zip(english, german, strict=False))
+    assert same < 20
+
+
+def test_documents_are_about_their_hero():
+    about = 0
+    for index in range(200):
+        subjects = [meaning.clauses[0].subject for meaning in document(9, index)]
+        named = [p.concept for p in subjects if p and p.kind in ("name", "pronoun")]
+        about += len(named) * 2 >= len(subjects)
+        for p in subjects:
+            if p and p.kind == "name":
+                break
+            assert not (p and p.kind == "pronoun"), "a pronoun takes up someone already named"
+    assert about > 150
+
+
+def test_pairs_are_translations_in_either_order():
+    forward = list(islice(pair_lines("en-de"), 100))
+    assert forward == [(e, d) for d, e in islice(pair_lines("de-en"), 100)]
+    assert all(e.endswith("?") == d.endswith("?") for e, d in forward)
+    assert "?" in "".join(e for e, _ in forward)
+
+
+@pytest.mark.parametrize("code", ["xx", "", "EN"])
+def test_unknown_languages_are_refused_at_once(code):
+    with pytest.raises(ValueError, match="en, de, fr, es, sw, tr, hi, zh"):
+        text_lines(code)
+
+
+@pytest.mark.parametrize("code", ["en", "en-en", "en-xx", "en_de", "en-de-fr"])
+def test_unknown_pairs_are_refused_at_once(code):
+    with pytest.raises(ValueError, match="en, de, fr, es, sw, tr, hi, zh"):
+        pair_lines(code)
+
+
+def test_realise_is_pure():
+    meaning = draw(4, 4)
+    for language in LANGUAGES:
+        assert realise(meaning, language) == realise(meaning, language)
