@@ -147,13 +147,14 @@ def test_counts_of_the_manifest_are_those_of_the_rows(made):
 
 
 def test_the_report_says_what_became_of_the_text(made):
-    table = report(made, Data())
+    table = report(made, 0.7)
     for part in (
         "text.xx",
         "pairs.xx-yy",
         f"{LINES + 200:,}",
         "1 dropped, empty side",
         "alpha = 0.7",
+        "500 ids (of",
     ):
         assert part in table
     shares = [float(line.split()[-1]) for line in table.split("\n") if line.startswith("text.")]

@@ -270,7 +270,7 @@ def import_seqio() -> Any:
 
 
 def _import(name: str) -> Any:
-    """A module that imports TensorFlow, which writes to stderr as it starts, whatever its settings."""
+    """A module that imports TensorFlow, which writes to stderr as it starts whatever is set."""
     if name in sys.modules:
         return sys.modules[name]
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

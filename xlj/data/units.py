@@ -1,8 +1,8 @@
 """A unit of work: a fixed number of input lines, made into rows, as a shard on disk.
 
 A shard is `<folder>/<task>/<unit>.shard` (training rows, their CRC32s, held-out rows, end to end)
-and `<unit>.json` beside it, written after it, with its counts and sha256. What a unit yields depends
-on its lines only, not on who makes it or when, so a killed run goes on where it stopped.
+and `<unit>.json` beside it, written after it, with its counts and sha256. What a unit yields
+depends on its lines only, not on who makes it or when, so a killed run goes on where it stopped.
 """
 
 from __future__ import annotations
