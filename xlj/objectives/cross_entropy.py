@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xlj.models.dense import matmul
+from xlj.models.dense import product, transposed
 
 BLOCK = 16_384
 """Vocabulary entries whose logits are held at a time."""
@@ -54,12 +54,7 @@ def _logits(
     """
     true_start = jnp.minimum(start, table.shape[0] - size)
     weights = jax.lax.dynamic_slice_in_dim(table, true_start, size)
-    logits = jax.lax.dot_general(
-        vectors.astype(dtype),
-        weights.astype(dtype),
-        (((1,), (1,)), ((), ())),
-        preferred_element_type=jnp.float32,
-    )
+    logits = product(vectors, weights, dtype, right_axis=1)
     logits = logits + jax.lax.dynamic_slice_in_dim(bias, true_start, size)
     new = jnp.arange(size) >= start - true_start
     return jnp.where(new, logits, -jnp.inf), true_start, weights
@@ -101,6 +96,7 @@ def _backward(dtype: jnp.dtype, block: int, saved: Any, gradients: Any) -> tuple
     vectors, table, bias, labels, normaliser = saved
     of_loss = gradients[0]
     size, starts = _blocks(table, block)
+    by_dimension = transposed(vectors.astype(dtype))
 
     def body(carry: Any, start: jax.Array) -> tuple[Any, None]:
         of_vectors, of_table, of_bias = carry
@@ -109,9 +105,8 @@ def _backward(dtype: jnp.dtype, block: int, saved: Any, gradients: Any) -> tuple
         ids = true_start + jnp.arange(size)
         is_label = (ids == labels[:, None]) & (ids >= start)
         of_logits = (probabilities - is_label) * of_loss[:, None]
-        # matmul's own gradient holds the two products in the form that the backend runs fast.
-        _, products = jax.vjp(lambda v, w: matmul(v, w, dtype), vectors, weights.T)
-        more_of_vectors, of_weights = products(of_logits)
+        more_of_vectors = product(of_logits, weights, dtype)
+        of_weights = product(by_dimension, of_logits, dtype)
         before = jax.lax.dynamic_slice_in_dim(of_table, true_start, size)
         of_table = jax.lax.dynamic_update_slice_in_dim(
             of_table, before + of_weights.T, true_start, 0
