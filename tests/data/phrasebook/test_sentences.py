@@ -156,6 +156,11 @@ def test_french_elision_contraction_and_agreement():
     assert said("fr", Clause("see", ANNA, tree, tense="past")) == "Anna a vu ce vieil homme."
 
 
+def test_french_there_is_none():
+    none = Clause("exist", noun("cat", determiner="a"), place=noun("theatre"), negative=True)
+    assert said("fr", none) == "Il n'y a pas de chat au théâtre."
+
+
 def test_spanish_contraction_clitics_and_personal_a():
     assert said("es", Clause("help", ANNA, noun("farmer"))) == "Anna ayuda al agricultor."
     like = Clause("like", ANNA, noun("apple", plural=True, determiner="all"), negative=True)

@@ -271,7 +271,7 @@ def _reason(stream: Stream, scene: Scene | None) -> Meaning:
     first = stream.pick((_transitive, _intransitive, _motion))(stream, scene)
     first = replace(first, time_first=False)
     assert first.subject
-    if stream.chance(20):
+    if first.tense != "past" and stream.chance(25):
         weather = stream.pick(WEATHER)
         return Meaning("reason", (first, Clause(weather, tense=_echo(first))), "because")
     second = Clause(

@@ -140,7 +140,9 @@ _VOWELS = "aeiouéèêâîôûœAEIOUÉÈÊ"
 
 def _vowel(form: str) -> bool:
     """Whether a form calls for elision: every common noun in h- of the lexicon has a mute h."""
-    return form[0] in _VOWELS or (form[0] == "h" and form != "huit" and form != "hindi")
+    return (
+        form == "y" or form[0] in _VOWELS or (form[0] == "h" and form != "huit" and form != "hindi")
+    )
 
 
 def _plural(form: str) -> str:
