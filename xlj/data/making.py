@@ -312,9 +312,10 @@ def _make_in_child(config: Config, runner: str, arguments: Sequence[str]) -> Pat
             process.join()
             outcome, message = "died", ""
         finally:  # an interrupt, or SIGTERM
-            if process.is_alive():
-                process.terminate()
-                process.join()
+            process.terminate()
+            process.join(timeout=3)  # it ends its workers; training a vocabulary does not let it
+            process.kill()
+            process.join()
     if outcome == "made":
         return Path(message)
     if outcome == "refused":
@@ -328,6 +329,7 @@ def _make_in_child(config: Config, runner: str, arguments: Sequence[str]) -> Pat
 
 def _child(sender: Any, config: Config, runner: str, arguments: tuple[str, ...]) -> None:
     stop_with_parent()
+    signal.signal(signal.SIGTERM, _leave)
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # accelerators are the trainer's
     try:
         sender.send(("made", str(make(config, runner, arguments))))
@@ -337,6 +339,10 @@ def _child(sender: Any, config: Config, runner: str, arguments: tuple[str, ...])
         sender.send(("failed", traceback.format_exc()))
 
 
+def _leave(number: int, frame: Any) -> None:
+    raise SystemExit(128 + number)
+
+
 @contextmanager
 def _sigterm_as_exit() -> Iterator[None]:
     """SIGTERM unwinds the main thread, so that what it started is stopped."""
@@ -344,10 +350,7 @@ def _sigterm_as_exit() -> Iterator[None]:
         yield
         return
 
-    def leave(number: int, frame: Any) -> None:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, leave)
+    before = signal.signal(signal.SIGTERM, _leave)
     try:
         yield
     finally:
