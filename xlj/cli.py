@@ -52,6 +52,7 @@ def _parse(argv: list[str]) -> Config:
     if not Path(path.split(":")[0]).is_file():
         raise ConfigError(f"--config={path}: there is no such file")
     _check_overrides(given)
+    sys.path.insert(0, str(Path(path).parent))  # so that a config can build on its neighbours
     config_flags.DEFINE_config_file("config", lock_config=True)
     try:
         rest = flags.FLAGS(argv)
@@ -59,7 +60,8 @@ def _parse(argv: list[str]) -> Config:
     except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
         # ConfigDict's own errors (a typo in the file, a wrong type) say what is wrong; a bug in the
         # config file comes with its traceback in the message.
-        raise ConfigError(f"--config={path}: {str(error).strip(chr(34))}") from error
+        message = str(error).strip('"').rpartition("ConfigError: ")[2].strip()
+        raise ConfigError(f"--config={path}: {message}") from error
     if rest[1:]:
         raise ConfigError(f"cannot read {rest[1]!r}; flags look like --config.train.steps=100")
     return schema.parse(config)

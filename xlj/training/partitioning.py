@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -22,14 +23,15 @@ RULES: tuple[tuple[str, PartitionSpec], ...] = (
 """(regular expression over a parameter's whole name, its axes); the first that matches holds."""
 
 
-def make_mesh(config: Config) -> Mesh:
-    """The mesh of all devices with axes (replica, fsdp).
+def make_mesh(config: Config, devices: Sequence[jax.Device] = ()) -> Mesh:
+    """The mesh of some devices, or all, with axes (replica, fsdp).
 
     Raises:
       ConfigError: if the devices do not divide up as configured, or the rows of a microbatch do not
         divide over the devices.
     """
-    count, fsdp = jax.device_count(), config.mesh.fsdp
+    devices = devices or jax.devices()
+    count, fsdp = len(devices), config.mesh.fsdp
     replica = config.mesh.replica or max(1, count // fsdp)
     if replica * fsdp != count:
         raise ConfigError(
@@ -43,7 +45,8 @@ def make_mesh(config: Config) -> Mesh:
                 f"objectives.{name}.batch_rows={objective.batch_rows} / train.accumulation="
                 f"{config.train.accumulation} = {rows} rows are not divisible by {count} devices"
             )
-    return jax.make_mesh((replica, fsdp), ("replica", "fsdp"), axis_types=(AxisType.Auto,) * 2)
+    types = (AxisType.Auto,) * 2
+    return jax.make_mesh((replica, fsdp), ("replica", "fsdp"), types, devices=devices)
 
 
 def name_of(path: Any) -> str:

@@ -1,0 +1,45 @@
+"""The main job on the embedded corpus: MLM and TLM in eight languages, a few minutes on a laptop.
+
+    python -m xlj.train --config=configs/quickstart.py
+
+Nothing to download: the sentences come from xlj's own phrasebook. The model is far too small for
+real text; configs/xlm_tiny.py is the next larger step.
+"""
+
+from xlj import config as schema
+from xlj import variants
+
+
+def get_config(variant=""):
+    config = schema.default()
+
+    config.data.languages = "en,de,fr,es,sw,tr,hi,zh"
+    config.data.mono = "phrasebook:{language}"
+    config.data.pairs = "en-de,en-fr,en-es,en-sw,en-tr,en-hi,en-zh"
+    config.data.parallel = "phrasebook:{pair}"
+    config.data.alpha = 0.5
+    config.data.vocabulary_size = 4_000
+    config.data.length = 64
+    config.data.pair_length = 64
+
+    config.model.layers = 4
+    config.model.hidden = 128
+    config.model.heads = 4
+    config.model.intermediate = 512
+    config.model.positions = 66
+    config.model.dropout = 0.0
+    config.model.attention_dropout = 0.0
+
+    config.objectives.mmlm.batch_rows = 16
+    config.objectives.tlm.batch_rows = 16
+
+    config.optimizer.learning_rate = 2e-3
+    config.optimizer.warmup_steps = 100
+    config.optimizer.b2 = 0.98
+    config.optimizer.clip_norm = 1.0
+
+    config.train.steps = 1_500
+    config.train.log_every = 25
+    config.train.eval_every = 250
+    config.train.checkpoint_every = 250
+    return variants.apply(config, variant)

@@ -1,0 +1,49 @@
+r"""XLM (Lample and Conneau, 2019): MLM on Wikipedia and TLM on parallel text, the 15 XNLI languages.
+
+    python -m xlj.train --config=configs/xlm.py --config.data.mono='/data/wiki/{language}.txt.gz' \
+        --config.data.parallel='/data/parallel/{pair}.tsv.gz'
+
+Section 5.1 of the paper: 12 layers (the XNLI model), 1,024 hidden units, 8 heads, GELU, dropout
+0.1, streams of 256 tokens in batches of 64, TLM batches of 4,000 tokens, Adam with learning rates
+from 1e-4 to 5e-4 and linear warm-up, 95k pieces, alpha = 0.7 for sampling and 0.5 for the
+vocabulary. Ours: no language embeddings, positions run on across a pair (XLM resets them), a
+SentencePiece unigram vocabulary instead of BPE, 500k steps and 10k of warm-up. `:tiny` trains on the
+embedded corpus.
+"""
+
+from xlj import config as schema
+from xlj import variants
+
+
+def get_config(variant=""):
+    config = schema.default()
+
+    config.data.mono = "data/wiki/{language}.txt.gz"
+    config.data.languages = "ar,bg,de,el,en,es,fr,hi,ru,sw,th,tr,ur,vi,zh"
+    config.data.parallel = "data/parallel/{pair}.tsv.gz"
+    config.data.pairs = (
+        "ar-en,bg-en,de-en,el-en,en-es,en-fr,en-hi,en-ru,en-sw,en-th,en-tr,en-ur,en-vi,en-zh"
+    )
+    config.data.alpha = 0.7
+    config.data.vocabulary_alpha = 0.5
+    config.data.vocabulary_size = 95_000
+    config.data.length = 256
+    config.data.pair_length = 256
+
+    config.model.layers = 12
+    config.model.hidden = 1024
+    config.model.heads = 8
+    config.model.intermediate = 4096
+    config.model.positions = 514
+    config.model.dropout = 0.1
+    config.model.attention_dropout = 0.1
+
+    config.objectives.mmlm.batch_rows = 64
+    config.objectives.tlm.batch_rows = 16
+
+    config.optimizer.learning_rate = 1e-4
+    config.optimizer.warmup_steps = 10_000
+    config.optimizer.b2 = 0.98
+
+    config.train.steps = 500_000
+    return variants.apply(config, variant)

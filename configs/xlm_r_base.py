@@ -1,0 +1,52 @@
+r"""XLM-R base (Conneau et al., 2020): masked language modelling on CC-100.
+
+    python -m xlj.train --config=configs/xlm_r_base.py \
+        --config.data.mono='/data/cc100/{language}.txt.xz'
+
+Table 8 of the paper: L=12, H=768, A=12, a vocabulary of 250k, 270M parameters; section 3: alpha =
+0.3, 1.5M updates of 8,192 sequences. The learning rate and the settings of Adam are not in the
+paper; they are RoBERTa base's (Liu et al., 2019, Table 9). `:tiny` trains on the embedded corpus.
+"""
+
+from xlj import config as schema
+from xlj import variants
+
+LANGUAGES = (
+    "af,am,ar,as,az,be,bg,bn,bn_rom,br,bs,ca,cs,cy,da,de,el,en,eo,es,et,eu,fa,fi,fr,fy,ga,gd,gl,gu,"
+    "ha,he,hi,hi_rom,hr,hu,hy,id,is,it,ja,jv,ka,kk,km,kn,ko,ku,ky,la,lo,lt,lv,mg,mk,ml,mn,mr,ms,my,"
+    "my_zaw,ne,nl,no,om,or,pa,pl,ps,pt,ro,ru,sa,sd,si,sk,sl,so,sq,sr,su,sv,sw,ta,ta_rom,te,te_rom,"
+    "th,tl,tr,ug,uk,ur,ur_rom,uz,vi,xh,yi,zh-Hans,zh-Hant"
+)
+
+
+def get_config(variant=""):
+    config = schema.default()
+
+    config.data.mono = "data/cc100/{language}.txt.xz"
+    config.data.languages = LANGUAGES
+    config.data.alpha = 0.3
+    config.data.vocabulary_alpha = 0.3
+    config.data.vocabulary_size = 250_002
+    config.data.length = 512
+
+    config.model.layers = 12
+    config.model.hidden = 768
+    config.model.heads = 12
+    config.model.intermediate = 3072
+    config.model.dropout = 0.1
+    config.model.attention_dropout = 0.1
+    config.model.dtype = "bfloat16"
+
+    config.objectives.mmlm.batch_rows = 8192
+    config.objectives.mmlm.mask_rate = 0.15
+
+    config.optimizer.learning_rate = 6e-4
+    config.optimizer.warmup_steps = 24_000
+    config.optimizer.schedule = "linear"
+    config.optimizer.b2 = 0.98
+    config.optimizer.epsilon = 1e-6
+    config.optimizer.weight_decay = 0.01
+
+    config.train.steps = 1_500_000
+    config.train.accumulation = 8  # ours: as many as your devices need
+    return variants.apply(config, variant)
