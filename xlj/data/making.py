@@ -169,6 +169,8 @@ def _thresholds(recipe: Recipe, sizes: Sizes) -> dict[str, int]:
 def _vocabulary(recipe: Recipe, sizes: Sizes, thresholds: Mapping[str, int]) -> Vocabulary:
     """The vocabulary, given or trained; a trained one serves all recipes with the same text."""
     data, folder = recipe.data, recipe.folder
+    if (folder / VOCABULARY).is_file():  # of a run that was killed: its shards hold these ids
+        return Vocabulary.load(folder / VOCABULARY)
     source = Path(data.vocabulary)
     if not data.vocabulary:
         trained = folder.parent / "vocabularies"

@@ -280,9 +280,10 @@ def _import(name: str) -> Any:
             os.dup2(nowhere.fileno(), 2)
         return importlib.import_module(name)
     except Exception as error:  # protobuf raises its own kind on versions that do not go together
+        mend = "; pip install 'sentencepiece<0.2.3'" if "sentencepiece_model" in str(error) else ""
         raise ConfigError(
             f"making rows needs {name}, which cannot be imported here "
-            f"({type(error).__name__}: {error})"
+            f"({type(error).__name__}: {error}){mend}"
         ) from error
     finally:
         os.dup2(stderr, 2)
