@@ -1,4 +1,4 @@
-r"""XLM (Lample and Conneau, 2019): MLM on Wikipedia and TLM on parallel text, the 15 XNLI languages.
+r"""XLM (Lample and Conneau, 2019): MLM on Wikipedia, TLM on parallel text, 15 languages.
 
     python -m xlj.train --config=configs/xlm.py --config.data.mono='/data/wiki/{language}.txt.gz' \
         --config.data.parallel='/data/parallel/{pair}.tsv.gz'
@@ -7,8 +7,8 @@ Section 5.1 of the paper: 12 layers (the XNLI model), 1,024 hidden units, 8 head
 0.1, streams of 256 tokens in batches of 64, TLM batches of 4,000 tokens, Adam with learning rates
 from 1e-4 to 5e-4 and linear warm-up, 95k pieces, alpha = 0.7 for sampling and 0.5 for the
 vocabulary. Ours: no language embeddings, positions run on across a pair (XLM resets them), a
-SentencePiece unigram vocabulary instead of BPE, 500k steps and 10k of warm-up. `:tiny` trains on the
-embedded corpus.
+SentencePiece unigram vocabulary instead of BPE, 500k steps and 10k of warm-up. `:tiny` trains on
+the embedded corpus.
 """
 
 from xlj import config as schema

@@ -33,7 +33,7 @@ def make_train_step(
     """
     transform = optimizer.transform(config.optimizer)
     rate = optimizer.learning_rate(config)
-    seed, parts = config.train.seed, config.train.accumulation
+    parts = config.train.accumulation
 
     def split(x: jax.Array) -> jax.Array:
         """[rows, ...] -> [parts, rows / parts, ...]; every device keeps its rows."""
@@ -42,15 +42,8 @@ def make_train_step(
 
     def train_step(state: State, batch: Batch) -> State:
         step = state.progress.step
-        inputs: dict[str, Any] = {}
-        counts: dict[str, jax.Array] = {}
-        for name, rows in batch.items():
-            slots = jnp.arange(rows.shape[0])
-            slots = jax.lax.with_sharding_constraint(slots, NamedSharding(mesh, ROWS))
-            objective = objectives[name]
-            corrupted = objective.corrupt(rows, row_keys(seed, f"{name}/corruption", step, slots))
-            counts[name] = objective.count(corrupted).sum()
-            inputs[name] = (corrupted, row_keys(seed, f"{name}/dropout", step, slots))
+        inputs = corrupt(objectives, config.train.seed, mesh, step, batch)
+        counts = {name: objectives[name].count(made).sum() for name, (made, _) in inputs.items()}
         weights = {name: objectives[name].weight for name in batch}
         scales = loss_scales(config.objectives.normalisation, weights, counts)
 
@@ -79,7 +72,7 @@ def make_train_step(
                 add, nothing, jax.tree.map(split, inputs)
             )
 
-        norm = optax.global_norm(gradients)
+        norm = optax.tree.norm(gradients)
         updates, new_optimizer = transform.update(
             optimizer.clip(gradients, norm, config.optimizer.clip_norm),
             state.optimizer,
@@ -98,6 +91,24 @@ def make_train_step(
         )
 
     return train_step
+
+
+def corrupt(
+    objectives: Mapping[str, Objective],
+    seed: int,
+    mesh: Mesh,
+    step: jax.Array | int,
+    batch: Batch,
+) -> dict[str, tuple[Any, jax.Array]]:
+    """What each objective reads at a step: (corrupted rows, dropout keys [rows])."""
+    inputs = {}
+    for name, rows in batch.items():
+        slots = jnp.arange(rows.shape[0])
+        slots = jax.lax.with_sharding_constraint(slots, NamedSharding(mesh, ROWS))
+        keys = row_keys(seed, f"{name}/corruption", step, slots)
+        dropout_keys = row_keys(seed, f"{name}/dropout", step, slots)
+        inputs[name] = (objectives[name].corrupt(rows, keys), dropout_keys)
+    return inputs
 
 
 def loss_scales(

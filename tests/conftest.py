@@ -1,0 +1,75 @@
+"""A small real corpus, its rows, and a tiny config, shared by all tests; 8 fake CPU devices."""
+
+import os
+
+os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+).strip()
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import itertools
+
+import pytest
+
+from xlj import config as schema
+from xlj.data import phrasebook
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory):
+    """A folder with mono/{en,de,sw}.txt of unequal sizes and pairs/{en-de,en-sw}.tsv."""
+    folder = tmp_path_factory.mktemp("corpus")
+    (folder / "mono").mkdir()
+    (folder / "pairs").mkdir()
+    for language, lines in (("en", 3000), ("de", 1500), ("sw", 500)):
+        text = itertools.islice(phrasebook.text_lines(language), lines)
+        (folder / "mono" / f"{language}.txt").write_text("\n".join(text) + "\n", encoding="utf-8")
+    for pair, lines in (("en-de", 1500), ("en-sw", 700)):
+        rows = itertools.islice(phrasebook.pair_lines(pair), lines)
+        text = "".join(f"{source}\t{target}\n" for source, target in rows)
+        (folder / "pairs" / f"{pair}.tsv").write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def rows_folder(tmp_path_factory):
+    """Where rows of the session are kept."""
+    return tmp_path_factory.mktemp("rows")
+
+
+@pytest.fixture
+def tiny(corpus, rows_folder):
+    """An ml_collections config of both objectives that trains on `corpus` in a moment."""
+    config = schema.default()
+    config.data.languages = "en,de,sw"
+    config.data.mono = f"{corpus}/mono/{{language}}.txt"
+    config.data.pairs = "en-de,en-sw"
+    config.data.parallel = f"{corpus}/pairs/{{pair}}.tsv"
+    config.data.cache = str(rows_folder)
+    config.data.vocabulary_size = 400
+    config.data.length = 32
+    config.data.pair_length = 48
+    config.data.held_out_lines = 100
+    config.model.layers = 2
+    config.model.hidden = 32
+    config.model.heads = 2
+    config.model.intermediate = 64
+    config.model.positions = 50
+    config.objectives.mmlm.batch_rows = 16
+    config.objectives.tlm.batch_rows = 16
+    config.optimizer.learning_rate = 1e-3
+    config.optimizer.clip_norm = 1.0
+    config.train.steps = 6
+    config.train.log_every = 2
+    config.train.eval_every = 3
+    config.train.eval_rows = 8
+    config.train.checkpoint_every = 2
+    return config
+
+
+@pytest.fixture
+def store(tiny):
+    """The rows of `tiny`, made once a session."""
+    from xlj.data.making import ensure_rows
+
+    return ensure_rows(schema.parse(tiny))

@@ -1,0 +1,158 @@
+"""One step is one step: on any mesh, in any number of microbatches, with any normalisation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlj import objectives as objectives_room
+from xlj.config import parse
+from xlj.data.batches import Batches
+from xlj.training import partitioning, state
+from xlj.training.step import corrupt, loss_scales, make_train_step
+
+
+def prepared(config, store, devices=1):
+    """Mesh, objectives, and the batch of a step on the mesh's devices."""
+    mesh = partitioning.make_mesh(config, jax.devices()[:devices])
+    objectives = objectives_room.build(config, store.manifest.vocabulary_size)
+    batches = Batches(store, config)
+    rows = jax.NamedSharding(mesh, partitioning.ROWS)
+
+    def batch(step):
+        return {
+            name: jax.device_put(batches.read(name, step, np.arange(shape[0])), rows)
+            for name, shape in batches.shapes(step).items()
+        }
+
+    return mesh, objectives, batch
+
+
+def run(config, store, devices=1, steps=2):
+    """The states of some steps, on the first `devices` devices."""
+    mesh, objectives, batch = prepared(config, store, devices)
+    size = store.manifest.vocabulary_size
+    sharding = state.sharding(config, size, mesh)
+    step = jax.jit(make_train_step(config, objectives, mesh), out_shardings=sharding)
+    states = [jax.jit(lambda: state.init(config, size), out_shardings=sharding)()]
+    for number in range(steps):
+        states.append(step(states[-1], batch(number)))
+    return states
+
+
+def masks(config, store, devices):
+    """What the objectives read at step 7, and the dropout keys."""
+    mesh, objectives, batch = prepared(config, store, devices)
+    made = jax.jit(lambda batch: corrupt(objectives, config.train.seed, mesh, 7, batch))(batch(7))
+    return jax.tree.map(
+        lambda x: np.asarray(jax.random.key_data(x) if x.dtype == KEYS else x), made
+    )
+
+
+KEYS = jax.random.key(0).dtype
+
+
+@pytest.mark.parametrize("replica, fsdp", [(4, 1), (8, 1), (2, 4)])
+def test_a_mesh_changes_no_mask_and_no_loss(tiny, store, replica, fsdp):
+    tiny.train.accumulation = 2
+    alone, alone_masks = run(parse(tiny), store, 1), masks(parse(tiny), store, 1)
+    tiny.mesh.replica, tiny.mesh.fsdp = replica, fsdp
+    spread = run(parse(tiny), store, replica * fsdp)
+    jax.tree.map(
+        np.testing.assert_array_equal, masks(parse(tiny), store, replica * fsdp), alone_masks
+    )
+    for a, b in zip(alone[1:], spread[1:], strict=True):
+        np.testing.assert_allclose(b.progress.loss, a.progress.loss, rtol=1e-5)
+        assert int(a.progress.tallies["mmlm"].count) == int(b.progress.tallies["mmlm"].count) > 0
+    word = spread[-1].params["embeddings"]["word"]
+    assert word.sharding.shard_shape(word.shape)[1] == word.shape[1] // fsdp
+
+
+@pytest.mark.parametrize("normalisation", ["per_objective", "global"])
+def test_accumulation_changes_nothing(tiny, store, normalisation):
+    """With dropout on, and microbatches that predict unequal numbers of tokens."""
+    tiny.objectives.normalisation = normalisation
+    tiny.optimizer.b1, tiny.optimizer.clip_norm = 0.0, 0.0
+    whole = run(parse(tiny), store, steps=1)[1]
+    tiny.train.accumulation = 4
+    parts = run(parse(tiny), store, steps=1)[1]
+    np.testing.assert_allclose(parts.progress.loss, whole.progress.loss, rtol=1e-6)
+    np.testing.assert_allclose(
+        parts.progress.gradient_norm, whole.progress.gradient_norm, rtol=1e-6
+    )
+    # Adam's first moment with b1 = 0 is the gradient itself.
+    gradients = [jnp.concatenate([x.ravel() for x in jax.tree.leaves(s.optimizer[0].mu)])
+                 for s in (whole, parts)]  # fmt: skip
+    error = jnp.linalg.norm(gradients[0] - gradients[1]) / jnp.linalg.norm(gradients[0])
+    assert error < 1e-6
+
+
+def test_microbatches_have_unequal_counts(tiny, store):
+    """What the test above relies on."""
+    config = parse(tiny)
+    rows = Batches(store, config).read("mmlm", 0, np.arange(16))
+    counts = (rows > 3).reshape(4, 4, -1).sum((0, 2))
+    assert len(set(counts.tolist())) > 1
+
+
+def test_normalisations():
+    counts = {"a": jnp.float32(10), "b": jnp.float32(30)}
+    weights = {"a": 1.0, "b": 50.0}
+    each = loss_scales("per_objective", weights, counts)
+    assert float(each["a"]) == pytest.approx(1 / 10) and float(each["b"]) == pytest.approx(50 / 30)
+    together = loss_scales("global", weights, counts)
+    assert float(together["a"]) == pytest.approx(1 / 40)
+    assert float(together["b"]) == pytest.approx(50 / 40)
+    nothing = loss_scales("per_objective", weights, dict.fromkeys(counts, jnp.float32(0)))
+    assert all(np.isfinite(scale) for scale in nothing.values())
+
+
+def test_a_step_that_is_not_finite_is_skipped_and_counted(tiny, store):
+    config = parse(tiny)
+    good = run(config, store, steps=1)
+    size = store.manifest.vocabulary_size
+    mesh = partitioning.make_mesh(config, jax.devices()[:1])
+    step = jax.jit(make_train_step(config, objectives_room.build(config, size), mesh))
+    broken = jax.tree.map(lambda x: x, good[1])
+    broken.params["embeddings"]["norm"]["scale"] = jnp.full(config.model.hidden, jnp.nan)
+    batch = {"mmlm": jnp.full((16, 32), 5), "tlm": jnp.full((16, 48), 5)}
+    after = step(broken, batch)
+    assert int(after.progress.skipped) == int(after.progress.skipped_in_a_row) == 1
+    assert int(after.progress.step) == 2
+    assert float(after.progress.loss) == float(broken.progress.loss)
+    for a, b in zip(jax.tree.leaves(after.params), jax.tree.leaves(broken.params), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_rows_without_text_give_a_finite_step(tiny, store):
+    config = parse(tiny)
+    size = store.manifest.vocabulary_size
+    mesh = partitioning.make_mesh(config, jax.devices()[:1])
+    step = jax.jit(make_train_step(config, objectives_room.build(config, size), mesh))
+    batch = {"mmlm": jnp.ones((16, 32), jnp.int32), "tlm": jnp.ones((16, 48), jnp.int32)}
+    after = step(state.init(config, size), batch)
+    assert int(after.progress.skipped) == 0
+    assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(after.params))
+
+
+@pytest.mark.slow
+def test_32_rows_are_learnt_by_heart(tiny, store):
+    tiny.objectives.tlm.batch_rows = 0
+    tiny.objectives.mmlm.batch_rows = 32
+    tiny.model.hidden, tiny.model.intermediate = 128, 256
+    tiny.model.dropout = tiny.model.attention_dropout = 0.0
+    tiny.train.steps = 1500
+    tiny.optimizer.learning_rate = 3e-3
+    tiny.optimizer.warmup_steps = 20
+    config = parse(tiny)
+    size = store.manifest.vocabulary_size
+    mesh = partitioning.make_mesh(config, jax.devices()[:1])
+    step = jax.jit(make_train_step(config, objectives_room.build(config, size), mesh))
+    batch = {"mmlm": jnp.asarray(Batches(store, config).read("mmlm", 0, np.arange(32)))}
+    current = state.init(config, size)
+    for _ in range(config.train.steps):
+        before = current.progress
+        current = step(current, batch)
+    count = current.progress.tallies["mmlm"].count - before.tallies["mmlm"].count
+    loss = (current.progress.tallies["mmlm"].sum - before.tallies["mmlm"].sum) / count
+    assert float(loss) < 0.05
