@@ -65,7 +65,7 @@ def config(text):
             "parallel": (f"{text}/{{pair}}.tsv",),
             "vocabulary": f"{text}/v.model",
             "length": 64,
-            "pair_length": 96,
+            "pair_length": 256,
             "workers": 1,
             "cache": str(cache),
             **fields,

@@ -113,6 +113,10 @@ def test_all_misses_are_named_at_once(config, write):
             },
             "seqio_modules=no.such_module",
         ),
+        (
+            {"languages": ("en",), "mono": ("@en.txt",), "cache": "@en.txt/x"},
+            "data.cache=.*en.txt/x",
+        ),
         ({}, "no data"),
     ],
 )

@@ -15,10 +15,14 @@ from xlj.data.store import Manifest, RowStore, RowStoreError, Split, Task
 ROWS = {"train": 300, "held_out": 7}
 
 
-@pytest.fixture
-def rows():
+@pytest.fixture(params=["<u2", "<u4"])
+def rows(request):
     rng = np.random.default_rng(0)
-    return {name: rng.integers(0, 500, (count, 16)).astype("<u2") for name, count in ROWS.items()}
+    high = 1 << 8 * np.dtype(request.param).itemsize
+    return {
+        name: rng.integers(0, high, (count, 16)).astype(request.param)
+        for name, count in ROWS.items()
+    }
 
 
 @pytest.fixture
@@ -38,7 +42,7 @@ def path(tmp_path, rows):
     manifest = Manifest(
         vocabulary_size=500,
         vocabulary_digest=hashlib.sha256(b"model").hexdigest(),
-        dtype="<u2",
+        dtype=rows["train"].dtype.str,
         recipe={"any": 1},
         tasks=(
             Task("text.en", "text", ("en",), 16, 9, 0, {}, **splits),
@@ -54,7 +58,7 @@ def test_rows_come_back_in_any_order(path, rows):
     for name in ROWS:
         order = np.random.default_rng(1).integers(0, ROWS[name], 1000)
         found = opened.read("text.en", name, order)
-        assert found.dtype == np.uint16 and np.array_equal(found, rows[name][order])
+        assert found.dtype == rows[name].dtype and np.array_equal(found, rows[name][order])
     assert opened.read("pairs.en-de", "train", np.empty(0, np.int64)).shape == (0, 16)
 
 
@@ -76,14 +80,14 @@ def test_rows_that_are_not_there_are_an_error(path):
         opened.read("text.en", "test", np.array([0]))
 
 
-def test_every_flipped_byte_is_found(path):
+def test_every_flipped_byte_is_found(path, rows):
     file = path / "text.en" / "train.rows"
     good = file.read_bytes()
     for position in range(0, len(good), 97):
         bad = bytearray(good)
         bad[position] ^= 1 << position % 8
         file.write_bytes(bad)
-        row = position // 32
+        row = position // rows["train"][0].nbytes
         with pytest.raises(RowStoreError, match=rf"train\.rows: row {row} is damaged"):
             RowStore(path).read("text.en", "train", np.arange(300))
         others = np.delete(np.arange(300), row)

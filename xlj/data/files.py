@@ -138,7 +138,6 @@ class ScanCache:
                     stamp = _stamp(path)  # before reading: a change while reading is seen next time
                     found = dataclasses.asdict(scan(path, columns, bar.update))
                     self._known[_key(path, columns)] = {"stamp": stamp, "scan": found}
-            self._file.parent.mkdir(parents=True, exist_ok=True)
             merged = {**self._load(), **self._known}
             atomic.write(self._file, json.dumps(merged, indent=1, sort_keys=True).encode())
         scans = {}

@@ -82,7 +82,12 @@ def resolve(config: Config) -> Recipe:
         vocabulary = vocabulary_training.settings(data)
     modules = {module: module_digest(module) for module in data.seqio_modules}
     inputs = [item for task in tasks for source in task.sources for item in _files(source)]
-    scans = ScanCache(Path(data.cache).expanduser() / "inputs.json").scan_all(inputs)
+    cache = Path(data.cache).expanduser()
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"data.cache={data.cache} cannot be made: {error}") from error
+    scans = ScanCache(cache / "inputs.json").scan_all(inputs)
     _check(tasks, scans, data.invalid_utf8)
     kinds = {task.kind for task in tasks}
     content = {
