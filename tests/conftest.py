@@ -8,11 +8,25 @@ os.environ["XLA_FLAGS"] = (
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import itertools
+import tempfile
 
 import pytest
 
 from xlj import config as schema
 from xlj.data import phrasebook
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compilation_cache():
+    """Each program is compiled once a session, in child processes too."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.5"
+        import jax
+
+        jax.config.update("jax_compilation_cache_dir", folder)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ The same command again goes on from the workdir's latest checkpoint. SIGTERM sav
 exit code 0. docs/getting_started.md tells more.
 """
 
+import contextlib
 from pathlib import Path
 
 from absl import flags
@@ -28,22 +29,25 @@ def run(config: Config) -> None:
     if _DISTRIBUTED.value:
         jax.distributed.initialize()
 
-    from xlj.data.making import ensure_rows
+    from xlj.data.making import ensure_rows, finished_rows
     from xlj.data.report import report
     from xlj.data.store import RowStoreError
     from xlj.training import checkpoints, loop, partitioning, summary
+    from xlj.training.workdir import only_run
 
     workdir = Path(_WORKDIR.value or Path("runs") / cli.config_name())
     partitioning.make_mesh(config)  # refuses what does not fit the devices before any rows are made
     config = checkpoints.adopt_vocabulary(config, workdir)
+    main_process = jax.process_index() == 0
     try:
-        store = ensure_rows(config)
-        if jax.process_index() == 0:
-            print(report(store, config.data.alpha), "\n", flush=True)
-        outcome = loop.train(config, workdir, store)
+        with only_run(workdir) if main_process else contextlib.nullcontext():
+            store = ensure_rows(config) if jax.process_count() == 1 else finished_rows(config)
+            if main_process:
+                print(report(store, config.data.alpha), "\n", flush=True)
+            outcome = loop.train(config, workdir, store)
     except (RowStoreError, FloatingPointError) as error:
         raise cli.ConfigError(str(error)) from error
-    if jax.process_index() == 0:
+    if main_process:
         print(summary.summary(outcome))
 
 

@@ -57,6 +57,22 @@ def ensure_rows(config: Config, runner: str = "", arguments: Sequence[str] = ())
     return RowStore(folder)
 
 
+def finished_rows(config: Config) -> RowStore:
+    """The row store of a config, for one of several processes: none of them makes rows.
+
+    Raises:
+      ConfigError: if the rows are not there, or the config cannot be used.
+      RowStoreError: if they are damaged.
+    """
+    folder = resolve(config).folder
+    if not (folder / MANIFEST).is_file():
+        raise ConfigError(
+            f"several processes train, and {folder} holds no finished rows; make them once with "
+            "python -m xlj.prepare and the same config, in a data.cache that every host sees"
+        )
+    return RowStore(folder)
+
+
 def make(config: Config, runner: str = "", arguments: Sequence[str] = ()) -> Path:
     """Makes the rows of a config, reading text in this process and packing it in a pool of spawned
     ones; returns their folder. Finished rows are left as they are.

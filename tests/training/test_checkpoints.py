@@ -1,0 +1,145 @@
+"""Checkpoints: atomic, verified, audited; and what stays."""
+
+import dataclasses
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from xlj.config import ConfigError, parse
+from xlj.training import checkpoints, loop, metrics, partitioning, state
+from xlj.training.digests import digests
+
+
+@pytest.fixture
+def trained(tiny, store, tmp_path):
+    """A workdir of a short run that kept all its checkpoints."""
+    tiny.train.steps, tiny.train.keep_checkpoints = 4, 9
+    loop.train(parse(tiny), tmp_path / "run", store)
+    return tmp_path / "run"
+
+
+def abstract(tiny, store, devices=1):
+    config = parse(tiny)
+    size = store.manifest.vocabulary_size
+    mesh = partitioning.make_mesh(config, jax.devices()[:devices])
+    return checkpoints.abstract_like(
+        jax.eval_shape(lambda: state.init(config, size)), state.sharding(config, size, mesh)
+    )
+
+
+def test_restores_onto_another_mesh(tiny, store, trained):
+    found = checkpoints.find(trained)
+    assert found.step == 4
+    alone = checkpoints.restore(found, abstract(tiny, store))
+    tiny.mesh.fsdp = 4
+    spread = checkpoints.restore(found, abstract(tiny, store, devices=8))
+    jax.tree.map(np.testing.assert_array_equal, alone, spread)
+    assert digests(alone.params) == digests(spread.params)
+    assert len(spread.params["embeddings"]["word"].sharding.device_set) == 8
+
+
+def test_a_flipped_bit_never_changes_what_is_restored(tiny, store, trained, tmp_path):
+    """Orbax alone restores most flipped bits without a word; some bits on disk mean nothing."""
+    expected = abstract(tiny, store)
+    source = checkpoints.find(trained).folder
+    wanted = checkpoints.restore(checkpoints.find(trained), expected)
+    rng = np.random.default_rng(0)
+    files = [file for file in (source / "params" / "d").iterdir() if file.is_file()]
+    assert files
+    noticed = 0
+    for number in range(12):
+        copy = tmp_path / f"copy{number}"
+        shutil.copytree(source, copy)
+        file = copy / files[rng.integers(len(files))].relative_to(source)
+        content = bytearray(file.read_bytes())
+        content[rng.integers(len(content))] ^= 1 << rng.integers(8)
+        file.write_bytes(content)
+        try:
+            restored = checkpoints.restore(checkpoints.find(copy), expected)
+        except checkpoints.CheckpointError as error:
+            assert "damaged" in str(error) or "cannot read" in str(error)
+            noticed += 1
+        else:
+            jax.tree.map(np.testing.assert_array_equal, restored, wanted)
+    assert noticed >= 9
+
+
+def test_a_changed_description_is_noticed(trained, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(checkpoints.find(trained).folder, copy)
+    file = next(
+        f for f in (copy / "meta").rglob("*") if f.is_file() and b'"seed"' in f.read_bytes()
+    )
+    file.write_bytes(file.read_bytes().replace(b'"step": 4', b'"step": 5'))
+    with pytest.raises(checkpoints.CheckpointError, match="damaged"):
+        checkpoints.find(copy)
+
+
+def test_find_says_what_is_missing(tmp_path):
+    with pytest.raises(checkpoints.CheckpointError, match="neither a workdir"):
+        checkpoints.find(tmp_path)
+
+
+def test_a_run_starts_from_parameters_and_vocabulary_of_another(tiny, store, trained, tmp_path):
+    tiny.init_from, tiny.train.steps = str(trained), 1
+    tiny.optimizer.learning_rate = 0.0
+    config = checkpoints.adopt_vocabulary(parse(tiny), tmp_path / "next")
+    assert config.data.vocabulary
+    from xlj.data.making import ensure_rows
+
+    same_vocabulary = ensure_rows(config)
+    assert same_vocabulary.manifest.vocabulary_digest == store.manifest.vocabulary_digest
+    loop.train(config, tmp_path / "next", same_vocabulary)
+    wanted = checkpoints.find(trained).meta["digests"]["params"]
+    assert checkpoints.find(tmp_path / "next").meta["digests"]["params"] == wanted
+
+
+def test_the_checkpoint_before_the_decay_is_kept(tiny, store, tmp_path):
+    tiny.train.steps, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 8, 2, 1
+    tiny.optimizer.schedule, tiny.optimizer.decay_steps = "wsd", 5
+    loop.train(parse(tiny), tmp_path, store)
+    assert checkpoints.steps(tmp_path) == [3, 8]
+
+
+def test_metrics_are_cut_back_to_the_step(tmp_path):
+    writer = metrics.Metrics(tmp_path, 0)
+    for step in (1, 2, 3):
+        writer.log(step, {"x": step / 3})
+    writer.close()
+    with (tmp_path / metrics.FILE).open("a") as file:
+        file.write('{"step": 4, "x"')  # a line that a kill cut short
+    writer = metrics.Metrics(tmp_path, 2)
+    writer.log(3, {"x": 7.0})
+    writer.close()
+    assert metrics.read(tmp_path) == [
+        {"step": 1, "x": 1 / 3},
+        {"step": 2, "x": 2 / 3},
+        {"step": 3, "x": 7.0},
+    ]
+
+
+def test_damaged_metrics_are_an_error_that_names_the_line(tmp_path):
+    (tmp_path / metrics.FILE).write_text('{"step": 1}\nnonsense\n{"step": 2}\n')
+    with pytest.raises(ConfigError, match=r"metrics\.jsonl:2"):
+        metrics.read(tmp_path)
+
+
+def test_digests_see_every_element_and_its_place():
+    x = np.random.default_rng(0).normal(size=(7, 11)).astype(np.float32)
+    base = digests({"x": jax.numpy.asarray(x)})
+    for place in np.ndindex(*x.shape):
+        other = x.copy()
+        other.view(np.uint32)[place] ^= 1
+        assert digests({"x": jax.numpy.asarray(other)}) != base
+    assert digests({"x": jax.numpy.asarray(x[::-1])}) != base
+
+
+def test_not_finite_runs_stop_with_the_rows_written_down(tiny, store, tmp_path):
+    tiny.train.max_skipped_steps, tiny.train.steps = 1, 50
+    tiny.optimizer.learning_rate = 1e30
+    with pytest.raises(FloatingPointError, match="not_finite_"):
+        loop.train(parse(tiny), tmp_path, store)
+    assert list(tmp_path.glob("not_finite_*.json"))
+    assert dataclasses.is_dataclass(store.manifest)

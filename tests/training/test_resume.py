@@ -1,0 +1,142 @@
+"""Killed equals unkilled: real processes, a real SIGKILL, the same bits."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from xlj.config import parse
+from xlj.training import checkpoints
+
+ROOT = Path(__file__).parents[2]
+STEPS = 60
+
+
+@pytest.fixture
+def config_file(tiny, tmp_path):
+    """`tiny` as a config file on disk, with dropout and a phase, long enough to be killed."""
+    tiny.train.steps = STEPS
+    tiny.train.log_every = 4
+    tiny.train.eval_every = 20
+    tiny.train.checkpoint_every = 5
+    tiny.train.keep_checkpoints = 3
+    path = tmp_path / "recipe.py"
+    path.write_text(
+        "import json\n"
+        "import ml_collections\n"
+        "from xlj import config as schema\n\n\n"
+        "def get_config():\n"
+        "    config = schema.default()\n"
+        f"    config.update(json.loads('''{tiny.to_json()}'''))\n"
+        "    change = {'start_step': 23, 'data': {'alpha': 0.1}}\n"
+        "    config.phases = ml_collections.ConfigDict({'late': change})\n"
+        "    return config\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def start(config_file, workdir, *arguments, devices=1):
+    environment = dict(
+        os.environ,
+        XLA_FLAGS=f"--xla_force_host_platform_device_count={devices}",
+        PYTHONPATH=str(ROOT),
+    )
+    command = [sys.executable, "-m", "xlj.train", f"--config={config_file}"]
+    command += [f"--workdir={workdir}", *arguments]
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+
+
+def finish(process):
+    output = process.communicate(timeout=600)[0].decode()
+    assert process.returncode == 0, output
+    return output
+
+
+def lines(workdir):
+    """Metrics without what depends on the clock."""
+    text = (workdir / "metrics.jsonl").read_text(encoding="utf-8")
+    parsed = [json.loads(line) for line in text.splitlines()]
+    return [{k: v for k, v in line.items() if not k.startswith("time/")} for line in parsed]
+
+
+def digests(workdir):
+    return checkpoints.find(workdir).meta["digests"]
+
+
+def kill_when(process, workdir, after_step, delay):
+    """SIGKILL a moment after a checkpoint of `after_step` or later has appeared."""
+    deadline = time.monotonic() + 300
+    while max(checkpoints.steps(workdir), default=-1) < after_step:
+        assert process.poll() is None, process.communicate()[0].decode()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(delay)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_ends_with_the_same_bits(store, config_file, tmp_path):
+    finish(start(config_file, tmp_path / "whole"))
+    killed = tmp_path / "killed"
+    done = []
+    for after, delay in ((0, 0.0), (10, 0.03), (25, 0.11)):
+        kill_when(start(config_file, killed), killed, after, delay)
+        done.append(checkpoints.find(killed).step)
+    assert done[-1] < STEPS, "the run was over before it could be killed"
+    finish(start(config_file, killed))
+    assert digests(killed) == digests(tmp_path / "whole")
+    assert lines(killed) == lines(tmp_path / "whole")
+    steps = [line["step"] for line in lines(killed) if "train/loss" in line]
+    assert steps == sorted(set(steps)) and steps[-1] == STEPS
+
+
+@pytest.mark.slow
+def test_sigterm_saves_and_exits_with_0_and_the_run_goes_on(store, config_file, tmp_path):
+    finish(start(config_file, tmp_path / "whole"))
+    stopped = tmp_path / "stopped"
+    process = start(config_file, stopped)
+    deadline = time.monotonic() + 300
+    while not checkpoints.steps(stopped):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    output = finish(process)
+    assert "the same command goes on from there" in output
+    assert 0 < checkpoints.find(stopped).step < STEPS
+    finish(start(config_file, stopped))
+    assert digests(stopped) == digests(tmp_path / "whole")
+    assert lines(stopped) == lines(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_another_number_of_devices_goes_on_with_the_same_batches(store, config_file, tmp_path):
+    finish(start(config_file, tmp_path / "whole"))
+    moved = tmp_path / "moved"
+    kill_when(start(config_file, moved, devices=1), moved, 10, 0.0)
+    finish(start(config_file, moved, "--config.mesh.fsdp=2", devices=4))
+    for a, b in zip(lines(moved), lines(tmp_path / "whole"), strict=True):
+        assert a.keys() == b.keys()
+        np.testing.assert_allclose(list(a.values()), list(b.values()), rtol=2e-3, atol=1e-4)
+
+
+def test_another_seed_or_corpus_is_refused_by_name(tiny, store, tmp_path):
+    from xlj.training import loop
+
+    tiny.train.steps = 2
+    loop.train(parse(tiny), tmp_path / "run", store)
+    tiny.train.seed = 5
+    with pytest.raises(checkpoints.CheckpointError, match=r"train\.seed: 0, now 5"):
+        loop.train(parse(tiny), tmp_path / "run", store)
+    tiny.train.seed, tiny.model.hidden = 0, 64
+    with pytest.raises(checkpoints.CheckpointError, match=r"another model.*embeddings/norm/bias"):
+        loop.train(parse(tiny), tmp_path / "run", store)
