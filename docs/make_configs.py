@@ -1,0 +1,110 @@
+"""Writes docs/configs.md from the schema and the recipes: python docs/make_configs.py"""
+
+from __future__ import annotations
+
+import ast
+import typing
+from pathlib import Path
+
+from xlj import config as schema
+
+FILE = Path(__file__).with_name("configs.md")
+RECIPES = Path(__file__).parents[1] / "configs"
+
+HEAD = """\
+# Config keys
+
+This page is written by `python docs/make_configs.py` from `xlj/config.py`. Do not edit it.
+
+A recipe is a file `configs/NAME.py` whose `get_config(variant="")` starts from
+`xlj.config.default()`, sets keys, and returns the config. Any key can also be set on the command
+line, lists with commas:
+
+    python -m xlj.train --config=configs/quickstart.py --config.optimizer.learning_rate=1e-3 \\
+        --config.data.languages=en,de,sw
+
+The config is checked before any work. An unknown key, a wrong type, a value out of range, keys that
+contradict each other, or a key that nothing would read stop the run with one line that names the
+key; for an unknown one, the nearest valid name is offered.
+
+## Recipes
+
+"""
+
+VARIANTS = """
+`NAME.py:VARIANT` selects a variant. Every recipe has `:tiny`: the same objectives on the embedded
+corpus, small enough for about two minutes on a laptop.
+
+    python -m xlj.train --config=configs/xlm_r_base.py:tiny
+"""
+
+PHASES = """
+## Phases
+
+A phase changes `data.alpha` or keys of `objectives.*` from a step on. In a recipe:
+
+```python
+config.phases = ml_collections.ConfigDict(
+    {
+        "uniform": {"start_step": 1_000, "data": {"alpha": 0.0}},
+        "more_masks": {"start_step": 2_000, "objectives": {"mmlm": {"mask_rate": 0.2}}},
+    }
+)
+```
+
+Each phase builds on the one before. Phases that differ in objectives are compiled separately.
+"""
+
+TABLE = "| key | default | values | |\n|---|---|---|---|\n"
+
+
+def render() -> str:
+    """The whole page."""
+    sections: dict[str, list[str]] = {}
+    for path, field in schema.keys():
+        section, _, name = path.rpartition(".")
+        cells = [f"`{name}`", _default(field), _values(field), field.metadata["doc"]]
+        cells = [cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells]
+        sections.setdefault(section, []).append(f"| {' | '.join(cells)} |\n")
+    parts = [HEAD, *_recipes(), VARIANTS]
+    for section, rows in sections.items():
+        parts += [f"\n## {section or 'Top level'}\n\n", TABLE, *rows]
+    return "".join([*parts, PHASES])
+
+
+def _recipes() -> typing.Iterator[str]:
+    yield "| file | |\n|---|---|\n"
+    for file in sorted(RECIPES.glob("*.py")):
+        doc = ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
+        first = doc.split("\n")[0].rstrip(".")
+        yield f"| [{file.name}](../configs/{file.name}) | {first} |\n"
+
+
+def _default(field: typing.Any) -> str:
+    value = field.default
+    if isinstance(value, bool | int | float):
+        return f"`{value}`"
+    return f"`{value}`" if isinstance(value, str) and value else "empty"
+
+
+def _values(field: typing.Any) -> str:
+    metadata = field.metadata
+    if metadata.get("choices"):
+        values = ", ".join(f"`{choice}`" for choice in metadata["choices"])
+    else:
+        kind = str(field.type).partition("[")[0]
+        names = {"tuple": "list", "str": "text", "Mapping": "sections", "bool": "true or false"}
+        values = names.get(kind, kind)
+        low, high = metadata.get("low"), metadata.get("high")
+        if low is not None and high is not None:
+            values += f", {low} to {high}"
+        elif low is not None:
+            values += f", at least {low}"
+    if metadata.get("read_when"):
+        key, needed = metadata["read_when"]
+        values += f"; only with `{key}` {' or '.join(needed)}"
+    return values
+
+
+if __name__ == "__main__":
+    FILE.write_text(render(), encoding="utf-8")

@@ -1,0 +1,53 @@
+"""Installs xlj. Ranges end before the next release that could break what is tested."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+_HERE = Path(__file__).parent
+_VERSION = re.search(r'__version__ = "(.+)"', (_HERE / "xlj/__init__.py").read_text("utf-8"))
+assert _VERSION, "xlj/__init__.py has no __version__"
+
+_BEAM = "apache-beam>=2.76,<3"
+
+setup(
+    name="xlj",
+    version=_VERSION[1],
+    description="Cross-lingual encoder pretraining in JAX",
+    long_description=(_HERE / "README.md").read_text("utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11,<3.14",
+    packages=find_packages(include=["xlj*"]),
+    package_data={"xlj": ["py.typed"]},
+    install_requires=[
+        # The model and its training.
+        "jax>=0.10,<0.12",
+        "flax>=0.12,<0.13",
+        "optax>=0.2.8,<0.3",
+        "orbax-checkpoint>=0.12,<0.13",
+        "numpy>=2,<3",
+        # Making rows. sentencepiece 0.2.3 brings protobuf code that needs protobuf 7, which Apache
+        # Beam forbids: seqio could not be imported beside Beam.
+        "seqio>=0.0.20,<0.1",
+        "tensorflow>=2.20,<2.22",
+        "tensorflow-datasets>=4.9.9,<5",
+        "sentencepiece>=0.2.0,<0.2.3",
+        "zstandard>=0.22,<1",
+        # Configs, metrics and their display.
+        "absl-py>=2.1,<3",
+        "ml-collections>=1.0,<2",
+        "tensorboard>=2.20,<3",
+        "tensorboardX>=2.6.2,<3",
+        "tqdm>=4.66,<5",
+    ],
+    extras_require={
+        "test": ["pytest>=8.3,<10", "ruff>=0.17,<0.18", "mypy>=2.0,<3", _BEAM],
+        "beam": [_BEAM],
+        "cuda": ["jax[cuda13]>=0.10,<0.12; sys_platform == 'linux'"],
+        # The peer of xlj.bench.
+        "parity": ["torch>=2.6,<3", "transformers>=5,<6"],
+        "tpu": ["jax[tpu]>=0.10,<0.12"],
+    },
+)

@@ -1,0 +1,123 @@
+"""Imports run one way, and each outside library has one home (docs/architecture.md)."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "xlj"
+
+FLOORS = ("config", "data", "models", "objectives", "training", "doors")
+"""From the ground up: a room imports from its own floor and those below, never from above."""
+
+GROUND = {"xlj", "xlj.config", "xlj.variants"}
+
+HOMES = {
+    "absl": ("doors",),
+    "apache_beam": ("data",),
+    "flax": ("models",),
+    "jax": ("models", "objectives", "training", "doors"),
+    "optax": ("training",),
+    "orbax": ("training",),
+    "seqio": ("data",),
+    "sentencepiece": ("data",),
+    "tensorboardX": ("training",),
+    "tensorflow": ("data",),
+    "tensorflow_datasets": ("data",),
+    "torch": ("doors",),
+    "transformers": ("doors",),
+}
+"""The only rooms that may import a library."""
+
+INSIDE_FUNCTIONS = {
+    "data": ("apache_beam", "seqio", "tensorflow", "tensorflow_datasets"),
+    "doors": ("jax", "xlj.data", "xlj.models", "xlj.objectives", "xlj.training"),
+}
+"""What a room imports where it is needed only: rows are read without TensorFlow, --help is fast."""
+
+MODULES = {
+    ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file
+    for file in sorted(PACKAGE.rglob("*.py"))
+}
+DOORS = sorted(
+    name for name, file in MODULES.items() if '__name__ == "__main__"' in file.read_text("utf-8")
+)
+
+
+def room_of(module):
+    if module in GROUND:
+        return "config"
+    parts = module.split(".")
+    return "doors" if len(parts) == 2 and (PACKAGE / f"{parts[1]}.py").is_file() else parts[1]
+
+
+def imports_of(file):
+    """(imported module, whether at the top level) of each import statement of a file."""
+    tree = ast.parse(file.read_text("utf-8"))
+    inner = {
+        node
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for node in ast.walk(function)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{file}:{node.lineno}: relative import"
+            full = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in MODULES else str(node.module) for name in full]
+        else:
+            continue
+        for name in names:
+            yield name, node not in inner
+
+
+def test_every_room_has_a_floor():
+    assert {room_of(module) for module in MODULES} == set(FLOORS)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_run_one_way(module):
+    room = room_of(module)
+    for name, top_level in imports_of(MODULES[module]):
+        library = name.split(".")[0]
+        if library == "xlj":
+            target = room_of(name)
+            assert FLOORS.index(target) <= FLOORS.index(room), f"{module} imports {name} from above"
+        else:
+            assert room in HOMES.get(library, FLOORS), f"{module}: {library} has another home"
+        late = INSIDE_FUNCTIONS.get(room, ())
+        if top_level and any(name == other or name.startswith(f"{other}.") for other in late):
+            raise AssertionError(f"{module}: {name} must be imported inside functions")
+
+
+def run(*arguments):
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_training_needs_no_tensorflow():
+    code = "import sys, xlj.training.loop, xlj.data.making; print(*sys.modules, sep='\\n')"
+    loaded = set(run("-c", code).stdout.split())
+    assert "jax" in loaded and "orbax.checkpoint" in loaded
+    assert not {"tensorflow", "seqio", "tensorflow_datasets", "apache_beam"} & loaded
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_help_answers_without_jax(door):
+    done = run("-X", "importtime", "-m", door, "--help")
+    assert f"python -m {door}" in done.stdout and "--config.train.steps" in done.stdout
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "xlj.config" in loaded
+    assert not {"jax", "flax", "tensorflow", "seqio"} & loaded
+
+
+def test_there_are_doors():
+    assert {"xlj.train", "xlj.prepare", "xlj.bench"} <= set(DOORS)

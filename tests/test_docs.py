@@ -1,0 +1,76 @@
+"""What the documentation names exists: files, doors, recipes, config keys, flags."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from xlj import config as schema
+from xlj import variants
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "launch").iterdir()),
+]
+KEYS = {name for name, _ in schema.keys()}
+
+page = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def found(pattern, path):
+    return set(re.findall(pattern, path.read_text("utf-8")))
+
+
+def test_configs_page_is_up_to_date():
+    spec = importlib.util.spec_from_file_location("make_configs", ROOT / "docs/make_configs.py")
+    maker = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(maker)
+    assert maker.FILE.read_text("utf-8") == maker.render(), "run python docs/make_configs.py"
+
+
+@page
+def test_relative_links_resolve(page):
+    links = found(r"\]\(([^)#\s]+)[^)]*\)", page)
+    broken = [x for x in links if "://" not in x and not (page.parent / x).exists()]
+    assert not broken
+
+
+@page
+def test_doors_exist(page):
+    doors = found(r"python -m xlj\.(\w+)", page) - {"DOOR"}
+    assert not [door for door in doors if not (ROOT / f"xlj/{door}.py").is_file()]
+
+
+@page
+def test_recipes_exist(page):
+    recipes = found(r"configs/(\w+)\.py", page) - {"NAME", "mine"}  # the reader's own
+    assert not [name for name in recipes if not (ROOT / f"configs/{name}.py").is_file()]
+    assert found(r"configs/\w+\.py:(\w+)", page) <= set(variants.VARIANTS)
+
+
+@page
+def test_config_keys_are_in_the_schema(page):
+    keys = found(r"--config\.([\w.]+)=", page) - {"KEY"}
+    sections = tuple(f"{name.rpartition('.')[0]}." for name in KEYS if "." in name)
+    keys |= {name for name in found(r"`([a-z_.]+)(?:=[^`]*)?`", page) if name.startswith(sections)}
+    keys -= found(r"unknown config key ([\w.]+);", page)  # an example of a typo
+    assert not [key for key in keys if key not in KEYS and not key.startswith("phases.")]
+
+
+@page
+def test_flags_are_some_doors_own(page):
+    flags = found(r"(?<![\w-])--(\w+)", page)
+    known = "\n".join(file.read_text("utf-8") for file in (ROOT / "xlj").glob("*.py"))
+    lines = re.findall(r"python -m xlj\..*(?:\\\n.*)*", page.read_text("utf-8"))
+    used = {flag for flag in flags for line in lines if f" --{flag}" in line} - {"config", "help"}
+    assert not [flag for flag in used if f'"{flag}"' not in known]
+
+
+def test_continuous_integration_runs_what_the_readme_says():
+    readme, script = (ROOT / "README.md").read_text("utf-8"), (ROOT / ".ci/run").read_text("utf-8")
+    test_command = "pip install -e '.[test]' && pytest"
+    assert test_command in readme and test_command in script
