@@ -28,7 +28,7 @@ def apply(config: ml_collections.ConfigDict, variant: str) -> ml_collections.Con
 def _tiny(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     data, model, train, optimizer = config.data, config.model, config.train, config.optimizer
     data.languages, data.mono = "en,de,sw,zh", "phrasebook:{language}"
-    if data.pairs:
+    if any(config.objectives[name].batch_rows for name in ROW_KINDS if ROW_KINDS[name] == "pairs"):
         data.pairs, data.parallel = "en-de,en-sw,en-zh", "phrasebook:{pair}"
     data.vocabulary, data.vocabulary_size = "", 2_000
     data.length = data.pair_length = 64

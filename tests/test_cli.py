@@ -1,0 +1,64 @@
+"""What a person sees when the command line is wrong: one line, exit code 2, no work."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def door(*arguments):
+    command = [sys.executable, "-m", "xlj.train", *arguments]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    return result.returncode, result.stdout, result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([], "say which recipe with --config=configs/NAME.py"),
+        (["--config=configs/none.py"], "--config=configs/none.py: there is no such file"),
+        (["--config=configs/quickstart.py:huge"], "there is no variant 'huge'"),
+        (
+            ["--config=configs/quickstart.py", "--config.train.stepz=5"],
+            "unknown config key train.stepz; did you mean train.steps?",
+        ),
+        (["--config=configs/quickstart.py", "--config.train.steps=many"], "train.steps"),
+        (["--config=configs/quickstart.py", "--config.train.steps"], "after an equals sign"),
+        (["--config=configs/quickstart.py", "--workdri=/tmp/x"], "workdri"),
+        (["--config=configs/quickstart.py", "extra"], "cannot read 'extra'"),
+        (["--config=configs/quickstart.py", "--config.mesh.fsdp=3"], "mesh.fsdp=3 does not use"),
+        (["--config=configs/xlm_r_base.py"], "tried data/cc100/zh-Hant.txt.xz"),
+    ],
+)
+def test_errors_are_one_clear_line(arguments, message):
+    code, output, errors = door(*arguments)
+    assert code == 2 and not output
+    assert errors.startswith("error: ") and message in errors
+    assert "Traceback" not in errors
+
+
+def test_a_typo_in_a_config_file_names_the_file_and_the_key(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from xlj import config as schema\n\n\ndef get_config():\n"
+        "    config = schema.default()\n    config.train.stepz = 3\n    return config\n"
+    )
+    code, _, errors = door(f"--config={file}")
+    assert code == 2 and str(file) in errors and "stepz" in errors and "Traceback" not in errors
+
+
+def test_a_bug_in_a_config_file_shows_where(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("def get_config():\n    return undefined_name\n")
+    code, _, errors = door(f"--config={file}")
+    assert code and "undefined_name" in errors and "mine.py" in errors
+
+
+def test_help_lists_flags_and_keys():
+    code, output, _ = door("--help")
+    assert code == 0
+    for text in ("--workdir", "--distributed", "--config.data.mono", "--config.train.steps"):
+        assert text in output

@@ -1,0 +1,115 @@
+"""The schema: whatever a run would not read, or could not use, is refused by its full key."""
+
+import ml_collections
+import pytest
+
+from xlj import config as schema
+from xlj.config import ConfigError, parse, phase_configs
+
+
+def refused(config, message):
+    with pytest.raises(ConfigError, match=message):
+        parse(config)
+
+
+def test_defaults_plus_an_objective_parse(tiny):
+    config = parse(tiny)
+    assert config.data.languages == ("en", "de", "sw")
+    assert config.model.layers == 2 and config.optimizer.learning_rate == 1e-3
+
+
+def test_every_key_of_the_schema_is_in_the_default_config():
+    default = schema.default()
+    for path, field in schema.keys():
+        value = default
+        for name in path.split("."):
+            value = value[name]
+        assert field.metadata["doc"]
+
+
+@pytest.mark.parametrize("section, key", [("train", "step"), ("data", "alpa"), ("model", "layer")])
+def test_unknown_keys_offer_the_nearest(tiny, section, key):
+    with tiny.unlocked():
+        tiny[section][key] = 1
+    refused(tiny, rf"unknown config key {section}\.{key}; did you mean {section}\.{key[:3]}")
+
+
+def test_a_key_in_the_wrong_section_is_found(tiny):
+    with tiny.unlocked():
+        tiny.train.alpha = 0.5
+    refused(tiny, r"train\.alpha.*data\.alpha")
+
+
+@pytest.mark.parametrize(
+    "path, value, message",
+    [
+        ("train.steps", 1.5, r"train\.steps is 1\.5 \(float\); it must be int"),
+        ("train.steps", True, r"train\.steps is True"),
+        ("train.steps", 0, r"train\.steps is 0; it must be at least 1"),
+        ("data.alpha", 1.5, r"data\.alpha is 1\.5; it must be from 0 to 1"),
+        ("data.alpha", float("nan"), r"data\.alpha is nan"),
+        ("model.dtype", "bfloat", r"must be one of float32, bfloat16; did you mean bfloat16"),
+        ("data.languages", "en,,de", r"data\.languages.*empty or stands twice"),
+        ("data.languages", "en,en", r"data\.languages.*empty or stands twice"),
+        ("model.heads", 5, r"model\.hidden=32 is not divisible by model\.heads=5"),
+        ("data.length", 60, r"data\.length=60 is beyond the model's positions"),
+        ("data.pair_length", 49, r"data\.pair_length=49 is beyond .* allows 48"),
+        ("train.accumulation", 3, r"mmlm\.batch_rows=16 is not divisible by train\.accumulation=3"),
+        ("optimizer.warmup_steps", 7, r"more than train\.steps=6"),
+        ("optimizer.decay_steps", 2, r"nothing reads it, because optimizer\.schedule is 'linear'"),
+        ("optimizer.schedule", "wsd", r"set optimizer\.decay_steps"),
+        ("objectives.mmlm.mask_share", 0.95, r"add up to more than 1"),
+        ("data.parallel", "", r"objectives\.tlm is on, but data\.parallel names no pairs"),
+        ("data.pairs", "", r"say which pairs"),
+    ],
+)
+def test_impossible_values_name_their_key(tiny, path, value, message):
+    section, _, key = path.rpartition(".")
+    holder = tiny
+    for name in section.split("."):
+        holder = holder[name]
+    with holder.ignore_type():
+        holder[key] = value
+    refused(tiny, message)
+
+
+def test_keys_of_an_objective_that_is_off_are_dead(tiny):
+    tiny.objectives.tlm.batch_rows = 0
+    tiny.objectives.tlm.weight = 2.0
+    refused(tiny, r"objectives\.tlm\.weight is set to 2\.0 but nothing reads it")
+
+
+def test_no_objective_is_refused(tiny):
+    tiny.objectives.tlm.batch_rows = tiny.objectives.mmlm.batch_rows = 0
+    refused(tiny, "no objective is on")
+
+
+def phases(**changes):
+    return ml_collections.ConfigDict(changes)
+
+
+def test_phases_build_on_each_other(tiny):
+    tiny.phases = phases(
+        late={"start_step": 4, "objectives": {"tlm": {"mask_rate": 0.3}}},
+        early={"start_step": 2, "data": {"alpha": 0.1}},
+    )
+    starts, configs = zip(*phase_configs(parse(tiny)), strict=True)
+    assert starts == (0, 2, 4)
+    assert [c.data.alpha for c in configs] == [0.7, 0.1, 0.1]
+    assert [c.objectives.tlm.mask_rate for c in configs] == [0.15, 0.15, 0.3]
+
+
+@pytest.mark.parametrize(
+    "phase, message",
+    [
+        ({"data": {"alpha": 0.1}}, r"phases\.x\.start_step is None"),
+        ({"start_step": 6, "data": {"alpha": 0.1}}, r"before train\.steps=6"),
+        ({"start_step": 0, "data": {"alpha": 0.1}}, r"must be a step after 0"),
+        ({"start_step": 2, "train": {"seed": 1}}, r"may change data\.alpha and objectives"),
+        ({"start_step": 2, "data": {"length": 16}}, r"may change data\.alpha"),
+        ({"start_step": 2, "objectives": {"tlm": {"mask_rat": 1.0}}}, r"mask_rat.*did you mean"),
+    ],
+)
+def test_bad_phases_are_refused(tiny, phase, message):
+    tiny.phases = phases(x=phase)
+    refused(tiny, message)
