@@ -33,7 +33,7 @@ key; for an unknown one, the nearest valid name is offered.
 
 VARIANTS = """
 `NAME.py:VARIANT` selects a variant. Every recipe has `:tiny`: the same objectives on the embedded
-corpus, small enough for about two minutes on a laptop.
+corpus, small enough for a few minutes on a laptop.
 
     python -m xlj.train --config=configs/xlm_r_base.py:tiny
 """
