@@ -96,8 +96,25 @@ def test_killed_at_any_moment_ends_with_the_same_bits(store, config_file, tmp_pa
     finish(start(config_file, killed))
     assert digests(killed) == digests(tmp_path / "whole")
     assert lines(killed) == lines(tmp_path / "whole")
-    steps = [line["step"] for line in lines(killed) if "train/loss" in line]
-    assert steps == sorted(set(steps)) and steps[-1] == STEPS
+    steps = [line["step"] for line in lines(killed)]
+    assert steps == sorted(set(steps)) and steps[0] == 0 and steps[-1] == STEPS
+
+
+def test_a_finished_run_is_left_as_it_is(tiny, store, tmp_path):
+    from xlj.training import loop
+
+    loop.train(parse(tiny), tmp_path, store)
+    before = (tmp_path / "metrics.jsonl").read_bytes()
+    assert loop.train(parse(tiny), tmp_path, store).finished
+    assert (tmp_path / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_anew(tiny, store, tmp_path):
+    from xlj.training import loop
+
+    (tmp_path / "metrics.jsonl").write_text('{"step": 0, "x": 1}\n{"step": 4, "x": 2}\n')
+    loop.train(parse(tiny), tmp_path, store)
+    assert [line["step"] for line in lines(tmp_path)] == [0, 2, 3, 4, 6]
 
 
 @pytest.mark.slow

@@ -87,6 +87,15 @@ def test_accumulation_changes_nothing(tiny, store, normalisation):
     assert error < 1e-6
 
 
+def test_bfloat16_computes_nearly_the_same(tiny, store):
+    single = run(parse(tiny), store)[-1]
+    tiny.model.dtype = "bfloat16"
+    half = run(parse(tiny), store)[-1]
+    np.testing.assert_allclose(half.progress.loss, single.progress.loss, rtol=5e-3)
+    assert float(half.progress.loss) != float(single.progress.loss)
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(half.params))
+
+
 def test_microbatches_have_unequal_counts(tiny, store):
     """What the test above relies on."""
     config = parse(tiny)

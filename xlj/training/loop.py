@@ -62,6 +62,7 @@ def train(config: Config, workdir: Path, store: RowStore) -> Outcome:
     sharding = states.sharding(config, vocabulary.size, mesh)
     state = _first_state(config, workdir, store, vocabulary, sharding)
     start = int(state.progress.step)
+    resumed = bool(checkpoints.steps(workdir))
 
     workdir.mkdir(parents=True, exist_ok=True)
     if main_process:
@@ -69,7 +70,7 @@ def train(config: Config, workdir: Path, store: RowStore) -> Outcome:
         (workdir / "config.json").write_text(text + "\n", encoding="utf-8")
     decay = (optimizer.decay_start(config),) if config.optimizer.schedule == "wsd" else ()
     checkpointer = checkpoints.Checkpointer(workdir, config.train.keep_checkpoints, decay)
-    writer = metrics.Metrics(workdir, start, write=main_process)
+    writer = metrics.Metrics(workdir, start if resumed else -1, write=main_process)
     evaluate = Evaluation(store, config, objectives, mesh)
     preemption = Preemption()
     rate = optimizer.learning_rate(config)
@@ -86,34 +87,36 @@ def train(config: Config, workdir: Path, store: RowStore) -> Outcome:
     clock = Throughput(config, vocabulary.size, batches, prefetch)
     done = start
     try:
-        if start == 0:
+        if not resumed:
             writer.log(0, evaluate(state.params))
-        in_flight: collections.deque[jax.Array] = collections.deque()
+        in_flight: collections.deque[tuple[int, jax.Array]] = collections.deque()
         for batch, tokens in prefetch:
             state, skipped_in_a_row = steps[batches.phase(done)[0]](state, batch)
             clock.count(done, tokens)
             done += 1
-            in_flight.append(skipped_in_a_row)
+            in_flight.append((done - 1, skipped_in_a_row))
             if len(in_flight) > _IN_FLIGHT:
-                _check_finite(config, batches, workdir, int(in_flight.popleft()), done)
+                _check_finite(config, batches, workdir, *in_flight.popleft())
             bar.update()
             last = done == config.train.steps
+            line: dict[str, float] = {}
             if done % config.train.log_every == 0 or last:
                 line = _training_line(state, float(rate(done - 1)), clock)
                 state = dataclasses.replace(state, progress=restart_sums(state.progress))
-                writer.log(done, line)
                 bar.set_postfix_str(_shown(line))
             if done % config.train.eval_every == 0 or last:
                 with clock.paused():
-                    writer.log(done, evaluate(state.params))
+                    line |= evaluate(state.params)
+            if line:
+                writer.log(done, line)
             stop = preemption.requested(done)
             if done % config.train.checkpoint_every == 0 or last or stop or done in decay:
                 with clock.paused():
                     checkpointer.save(state, config, store.manifest.content_hash, vocabulary)
             if stop:
                 break
-        for skipped_in_a_row in in_flight:
-            _check_finite(config, batches, workdir, int(skipped_in_a_row), done)
+        for flag in in_flight:
+            _check_finite(config, batches, workdir, *flag)
     finally:
         prefetch.close()
         bar.close()
@@ -201,12 +204,11 @@ def _shown(line: dict[str, float]) -> str:
 
 
 def _check_finite(
-    config: Config, batches: Batches, workdir: Path, skipped_in_a_row: int, done: int
+    config: Config, batches: Batches, workdir: Path, step: int, skipped_in_a_row: jax.Array
 ) -> None:
     """Stops the run, and writes down the rows, once too many steps in a row were not finite."""
-    if skipped_in_a_row <= config.train.max_skipped_steps:
+    if int(skipped_in_a_row) <= config.train.max_skipped_steps:
         return
-    step = done - 1
     rows = {
         name: batches.draw(name, step, np.arange(shape[0]))
         for name, shape in batches.shapes(step).items()
@@ -214,7 +216,7 @@ def _check_finite(
     path = workdir / f"not_finite_{step}.json"
     path.write_text(json.dumps({"step": step, "rows": rows}) + "\n", encoding="utf-8")
     raise FloatingPointError(
-        f"{skipped_in_a_row} steps in a row, up to about step {step}, had a loss or gradient that "
-        f"is not finite (train.max_skipped_steps={config.train.max_skipped_steps}); the rows of "
+        f"{skipped_in_a_row} steps in a row, up to step {step}, had a loss or gradient that is not "
+        f"finite (train.max_skipped_steps={config.train.max_skipped_steps}); the rows of "
         f"that step are in {path}. A lower optimizer.learning_rate or optimizer.clip_norm may help"
     )
