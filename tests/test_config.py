@@ -55,7 +55,6 @@ def test_a_key_in_the_wrong_section_is_found(tiny):
         ("data.length", 60, r"data\.length=60 is beyond the model's positions"),
         ("data.pair_length", 49, r"data\.pair_length=49 is beyond .* allows 48"),
         ("train.accumulation", 3, r"mmlm\.batch_rows=16 is not divisible by train\.accumulation=3"),
-        ("optimizer.warmup_steps", 7, r"more than train\.steps=6"),
         ("optimizer.decay_steps", 2, r"nothing reads it, because optimizer\.schedule is 'linear'"),
         ("optimizer.schedule", "wsd", r"set optimizer\.decay_steps"),
         ("objectives.mmlm.mask_share", 0.95, r"add up to more than 1"),
@@ -71,6 +70,11 @@ def test_impossible_values_name_their_key(tiny, path, value, message):
     with holder.ignore_type():
         holder[key] = value
     refused(tiny, message)
+
+
+def test_a_decay_longer_than_the_run_is_refused(tiny):
+    tiny.optimizer.schedule, tiny.optimizer.decay_steps = "wsd", 7
+    refused(tiny, r"decay_steps=7 is more than train\.steps=6")
 
 
 def test_keys_of_an_objective_that_is_off_are_dead(tiny):

@@ -139,7 +139,7 @@ def _peer(config: Config) -> None:
         raise ConfigError(f"--what=peer needs torch and transformers ({error.name})") from None
     model, rows, length = config.model, _ROWS.value, _LENGTH.value
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    peer = XLMRobertaForMaskedLM(
+    peer: Any = XLMRobertaForMaskedLM(
         XLMRobertaConfig(
             vocab_size=config.data.vocabulary_size,
             hidden_size=model.hidden,
@@ -151,8 +151,8 @@ def _peer(config: Config) -> None:
             hidden_dropout_prob=model.dropout,
             attention_probs_dropout_prob=model.attention_dropout,
         )
-    ).to(device)
-    peer.train()
+    )
+    peer.to(device).train()
     optimizer = torch.optim.AdamW(peer.parameters(), lr=1e-5)
     tokens = torch.randint(4, config.data.vocabulary_size - 1, (rows, length), device=device)
     labels = torch.where(torch.rand(rows, length, device=device) < 0.15, tokens, -100)

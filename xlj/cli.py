@@ -37,10 +37,14 @@ def main(run: Callable[[Config], None], doc: str | None) -> None:
         raise SystemExit(130) from None
 
 
+def config_path() -> str:
+    """What this run was given as --config."""
+    return config_flags.get_config_filename(flags.FLAGS["config"])
+
+
 def config_name() -> str:
     """The name of the config file of this run, without folder and ending; the variant joins it."""
-    filename = config_flags.get_config_filename(flags.FLAGS["config"])
-    path, _, variant = filename.partition(":")
+    path, _, variant = config_path().partition(":")
     return Path(path).stem + (f"-{variant}" if variant else "")
 
 

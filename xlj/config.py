@@ -175,7 +175,7 @@ class Train:
 @dataclasses.dataclass(frozen=True)
 class Mesh:
     replica: int = key(
-        0, "devices along which the parameters are copied; 0 means all the rest", low=0
+        0, "devices along which the parameters are copied; 0 means all / mesh.fsdp", low=0
     )
     fsdp: int = key(1, "devices along which the parameters are sharded", low=1)
 
@@ -407,10 +407,9 @@ def _check_together(config: Config) -> None:
             )
         if objective.mask_share + objective.random_share > 1:
             raise ConfigError(f"{path}.mask_share and {path}.random_share add up to more than 1")
-    if optimizer.warmup_steps + optimizer.decay_steps > train.steps:
+    if optimizer.decay_steps > train.steps:
         raise ConfigError(
-            f"optimizer.warmup_steps={optimizer.warmup_steps} and optimizer.decay_steps="
-            f"{optimizer.decay_steps} are more than train.steps={train.steps}"
+            f"optimizer.decay_steps={optimizer.decay_steps} is more than train.steps={train.steps}"
         )
     if optimizer.schedule == "wsd" and not optimizer.decay_steps:
         raise ConfigError("optimizer.schedule is wsd; set optimizer.decay_steps")

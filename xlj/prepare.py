@@ -24,6 +24,10 @@ def run(config: Config) -> None:
     from xlj.data.making import ensure_rows
     from xlj.data.report import report
 
+    if config.init_from:
+        from xlj.training.checkpoints import adopt_vocabulary
+
+        config = adopt_vocabulary(config)
     store = ensure_rows(config, _RUNNER.value, _PIPELINE.value)
     print(report(store, config.data.alpha))
 

@@ -176,14 +176,15 @@ def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
     return vocabulary
 
 
-def adopt_vocabulary(config: Config, workdir: Path) -> Config:
+def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
     """The config with the vocabulary of the checkpoint to start from, where it names none itself.
 
-    A run that is resumed takes it from its own checkpoint: `init_from` may be gone by then.
+    A run that is resumed takes it from its own checkpoint in `workdir`: `init_from` may be gone.
     """
     if not config.init_from or config.data.vocabulary:
         return config
-    vocabulary = read_vocabulary(find(workdir if steps(workdir) else config.init_from))
+    source = workdir if workdir and steps(workdir) else config.init_from
+    vocabulary = read_vocabulary(find(source))
     path = Path(config.data.cache).expanduser() / "vocabularies" / f"{vocabulary.digest[:16]}.model"
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write(path, vocabulary.model)

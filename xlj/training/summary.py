@@ -8,8 +8,12 @@ from xlj.training import metrics
 from xlj.training.loop import Outcome
 
 
-def summary(outcome: Outcome) -> str:
-    """Where the checkpoint is, held-out losses before and after, and what to run next."""
+def summary(outcome: Outcome, config_path: str) -> str:
+    """Where the checkpoint is, held-out losses before and after, and what to run next.
+
+    Args:
+      config_path: what the run was started with as --config.
+    """
     lines = metrics.read(outcome.workdir)
     evaluations = [line for line in lines if any(key.startswith("eval/") for key in line)]
     text = [f"\ncheckpoint: {outcome.checkpoint}", f"metrics:    {outcome.workdir / metrics.FILE}"]
@@ -22,19 +26,21 @@ def summary(outcome: Outcome) -> str:
         "",
         "next:",
         f"  tensorboard --logdir={outcome.workdir / 'tensorboard'}",
-        "  python -m xlj.train --config=... --workdir=... "
-        f"--config.init_from={outcome.workdir}    # go on with other text",
+        "  # a new run from these parameters; give it other text, or another recipe",
+        f"  python -m xlj.train --config={config_path} --workdir={outcome.workdir}-next "
+        f"--config.init_from={outcome.workdir}",
     ]
     return "\n".join(text)
 
 
 def _table(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Loss and accuracy of each objective and language at two evaluations."""
-    width = max(len(_label(key)) for key in after if key.startswith("eval/"))
-    header = f"step {before['step']:,} -> {after['step']:,}"
-    rows = [f"held-out loss (nats a token) and accuracy, {header}"]
-    for key in sorted(key for key in after if key.startswith("eval/") and key.endswith("/loss")):
-        accuracy = key.replace("/loss", "/accuracy")
+    """Loss and accuracy of each objective and language at two evaluations; means come last."""
+    losses = [key for key in after if key.startswith("eval/") and key.endswith("/loss")]
+    width = max(map(len, map(_label, losses)))
+    steps = f"step {before['step']:,} -> {after['step']:,}"
+    rows = [f"held-out loss (nats a predicted token) and accuracy, {steps}"]
+    for key in losses:
+        accuracy = key.removesuffix("loss") + "accuracy"
         rows.append(
             f"  {_label(key):{width}}  {before.get(key, float('nan')):7.3f} -> {after[key]:6.3f}"
             f"   {100 * before.get(accuracy, float('nan')):5.1f}% -> {100 * after[accuracy]:5.1f}%"
@@ -43,4 +49,5 @@ def _table(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def _label(key: str) -> str:
-    return " ".join(key.split("/")[1:-1])
+    objective, *language = key.split("/")[1:-1]
+    return f"{objective} {language[0] if language else 'mean'}"
