@@ -40,8 +40,6 @@ def test_restores_onto_another_mesh(tiny, store, trained):
     assert len(spread.params["embeddings"]["word"].sharding.device_set) == 8
 
 
-# Orbax leaves a future behind when it cannot read a file; that is what this test provokes.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_flipped_bit_never_changes_what_is_restored(tiny, store, trained, tmp_path):
     """Orbax alone restores most flipped bits without a word; some bits on disk mean nothing."""
     expected = abstract(tiny, store)
