@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 import textwrap
 from collections.abc import Callable
@@ -37,14 +38,17 @@ def main(run: Callable[[Config], None], doc: str | None) -> None:
         raise SystemExit(130) from None
 
 
-def config_path() -> str:
-    """What this run was given as --config."""
-    return config_flags.get_config_filename(flags.FLAGS["config"])
+def command() -> str:
+    """The command line of this run, without its workdir and the checkpoint it started from."""
+    own = ("--workdir", "--config.init_from")
+    arguments = [argument for argument in sys.argv[1:] if not argument.startswith(own)]
+    return shlex.join(["python", "-m", f"xlj.{Path(sys.argv[0]).stem}", *arguments])
 
 
 def config_name() -> str:
     """The name of the config file of this run, without folder and ending; the variant joins it."""
-    path, _, variant = config_path().partition(":")
+    filename = config_flags.get_config_filename(flags.FLAGS["config"])
+    path, _, variant = filename.partition(":")
     return Path(path).stem + (f"-{variant}" if variant else "")
 
 
@@ -76,7 +80,9 @@ def _check_overrides(given: list[str]) -> None:
     for argument in given:
         name, equals, _ = argument.lstrip("-").partition("=")
         name = name.removeprefix("config").lstrip(".")
-        if name and name not in known and not name.startswith("phases."):
+        if name.startswith("phases"):
+            raise ConfigError(f"--config.{name}: phases can be set in the config file only")
+        if name and name not in known:
             raise ConfigError(f"unknown config key {name}{schema.nearest(name)}")
         if not equals:
             raise ConfigError(f"{argument}: give the value after an equals sign")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -160,7 +161,7 @@ class Optimizer:
 @dataclasses.dataclass(frozen=True)
 class Train:
     steps: int = key(100_000, "optimizer steps of the run", low=1)
-    seed: int = key(0, "seed of initial weights, batches, masks and dropout", low=0)
+    seed: int = key(0, "seed of initial weights, batches, masks and dropout", low=0, high=2**32 - 1)
     log_every: int = key(100, "steps between lines of training metrics", low=1)
     eval_every: int = key(5_000, "steps between evaluations on held-out text", low=1)
     eval_rows: int = key(64, "most held-out rows of each language or pair in an evaluation", low=0)
@@ -341,7 +342,7 @@ def _value(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
     low, high = metadata["low"], metadata["high"]
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if (
-            value != value
+            not math.isfinite(value)
             or (low is not None and value < low)
             or (high is not None and value > high)
         ):
@@ -387,8 +388,9 @@ def _check_together(config: Config) -> None:
         raise ConfigError(
             f"model.hidden={model.hidden} is not divisible by model.heads={model.heads}"
         )
-    for path in ("data.length", "data.pair_length"):
-        if lookup(config, path) > model.positions - 2:
+    kinds = {ROW_KINDS[name] for name in config.objectives.active()}
+    for kind, path in (("text", "data.length"), ("pairs", "data.pair_length")):
+        if kind in kinds and lookup(config, path) > model.positions - 2:
             raise ConfigError(
                 f"{path}={lookup(config, path)} is beyond the model's positions: "
                 f"model.positions={model.positions} allows {model.positions - 2} tokens a row"

@@ -48,7 +48,7 @@ def run(config: Config) -> None:
     except (RowStoreError, FloatingPointError) as error:
         raise cli.ConfigError(str(error)) from error
     if main_process:
-        print(summary.summary(outcome, cli.config_path()))
+        print(summary.summary(outcome, cli.command()))
 
 
 if __name__ == "__main__":

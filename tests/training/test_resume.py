@@ -154,6 +154,9 @@ def test_another_seed_or_corpus_is_refused_by_name(tiny, store, tmp_path):
     tiny.train.seed = 5
     with pytest.raises(checkpoints.CheckpointError, match=r"train\.seed: 0, now 5"):
         loop.train(parse(tiny), tmp_path / "run", store)
-    tiny.train.seed, tiny.model.hidden = 0, 64
-    with pytest.raises(checkpoints.CheckpointError, match=r"another model.*embeddings/norm/bias"):
+    tiny.train.seed, tiny.model.heads = 0, 4  # changes no shape, but what the weights compute
+    with pytest.raises(checkpoints.CheckpointError, match=r"model\.heads: 2, now 4"):
+        loop.train(parse(tiny), tmp_path / "run", store)
+    tiny.model.hidden = 64
+    with pytest.raises(checkpoints.CheckpointError, match=r"model\.hidden: 32, now 64"):
         loop.train(parse(tiny), tmp_path / "run", store)

@@ -180,11 +180,25 @@ def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
     """The config with the vocabulary of the checkpoint to start from, where it names none itself.
 
     A run that is resumed takes it from its own checkpoint in `workdir`: `init_from` may be gone.
+
+    Raises:
+      CheckpointError: if there is no such checkpoint, or it does not fit the config.
     """
-    if not config.init_from or config.data.vocabulary:
+    if not config.init_from:
         return config
-    source = workdir if workdir and steps(workdir) else config.init_from
-    vocabulary = read_vocabulary(find(source))
+    checkpoint = find(workdir if workdir and steps(workdir) else config.init_from)
+    new = json.loads(json.dumps(dataclasses.asdict(config)))
+    different = model_differences(checkpoint.config(), new)
+    if different:
+        raise CheckpointError(f"{checkpoint.folder} is of another model: {'; '.join(different)}")
+    if config.data.vocabulary:
+        if Vocabulary.load(config.data.vocabulary).digest != checkpoint.meta["vocabulary"]:
+            raise CheckpointError(
+                f"{checkpoint.folder} has another vocabulary than data.vocabulary="
+                f"{config.data.vocabulary}; leave that key empty to take the checkpoint's"
+            )
+        return config
+    vocabulary = read_vocabulary(checkpoint)
     path = Path(config.data.cache).expanduser() / "vocabularies" / f"{vocabulary.digest[:16]}.model"
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write(path, vocabulary.model)
@@ -244,13 +258,14 @@ def _restore_item(checkpoint: Checkpoint, item: str, abstract: Any) -> Any:
 def differences(checkpoint: Checkpoint, config: Config, content: str) -> list[str]:
     """What of a checkpoint forbids to go on from it under this config and these rows.
 
-    The model's shape is audited tensor by tensor in `restore`; this compares what decides batches
+    Tensors are audited one by one in `restore`; this compares the model, and what decides batches
     and masks up to the checkpoint's step.
     """
     found = []
     if checkpoint.meta["content"] != content:
         found.append(f"rows: content {checkpoint.meta['content'][:16]}, now {content[:16]}")
     old, new = checkpoint.config(), json.loads(json.dumps(dataclasses.asdict(config)))
+    found += model_differences(old, new)
     for path in ("train.seed", "data.alpha", "objectives", "phases"):
         before, now = old, new
         for name in path.split("."):
@@ -262,6 +277,13 @@ def differences(checkpoint: Checkpoint, config: Config, content: str) -> list[st
             )
         found += _unequal(path, before, now)
     return found
+
+
+def model_differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """What of `model` differs between two configs and changes what the same parameters compute."""
+    free = ("dropout", "attention_dropout", "dtype", "scan_layers", "remat", "init_std")
+    kept = ({k: v for k, v in config["model"].items() if k not in free} for config in (old, new))
+    return _unequal("model", *kept)
 
 
 def _unequal(path: str, before: Any, now: Any) -> list[str]:

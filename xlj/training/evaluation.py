@@ -13,6 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xlj.config import Config, phase_configs
 from xlj.data.layout import PAD
+from xlj.data.permutation import permute
 from xlj.data.store import RowStore
 from xlj.objectives import Objective
 from xlj.objectives.losses import Tally
@@ -48,7 +49,12 @@ class Evaluation:
             rows, owners = [], []
             for task in store.tasks(objectives[name].kind):
                 count = min(task.held_out.rows, config.train.eval_rows)
-                rows.append(store.read(task.name, "held_out", np.arange(count)))
+                # A fixed sample: rows on disk are in order of the examples' lengths.
+                like = np.ones(count, np.int64)
+                sample = permute(
+                    np.arange(count), task.held_out.rows * like, like.astype(np.uint64)
+                )
+                rows.append(store.read(task.name, "held_out", sample))
                 owners += [task.name.partition(".")[2]] * count
             if owners:
                 self._rows[name] = (np.concatenate(rows), owners)

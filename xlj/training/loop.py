@@ -88,7 +88,8 @@ def train(config: Config, workdir: Path, store: RowStore) -> Outcome:
     done = start
     try:
         if not resumed:
-            writer.log(0, evaluate(state.params))
+            with clock.paused():
+                writer.log(0, evaluate(state.params))
         in_flight: collections.deque[tuple[int, jax.Array]] = collections.deque()
         for batch, tokens in prefetch:
             state, skipped_in_a_row = steps[batches.phase(done)[0]](state, batch)

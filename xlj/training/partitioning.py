@@ -9,7 +9,7 @@ from typing import Any
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from xlj.config import Config, ConfigError
+from xlj.config import Config, ConfigError, phase_configs
 
 ROWS = PartitionSpec(("replica", "fsdp"))
 """The leading axis of every batch is split over all devices."""
@@ -38,7 +38,8 @@ def make_mesh(config: Config, devices: Sequence[jax.Device] = ()) -> Mesh:
             f"mesh.replica={config.mesh.replica or 'rest'} x mesh.fsdp={fsdp} does not use the "
             f"{count} devices of this run"
         )
-    for name, objective in config.objectives.active().items():
+    active = [item for _, p in phase_configs(config) for item in p.objectives.active().items()]
+    for name, objective in active:
         rows = objective.batch_rows // config.train.accumulation
         if rows % count:
             raise ConfigError(

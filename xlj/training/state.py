@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from xlj.config import Config, objectives_in
+from xlj.config import ROW_KINDS, Config
 from xlj.models import encoder
 from xlj.objectives.losses import Tally
 from xlj.training import optimizer
@@ -34,7 +34,7 @@ class Progress:
     gradient_norm: jax.Array
     """float32, sum of the steps' gradient norms since then."""
     tallies: dict[str, Tally]
-    """Of each objective since then."""
+    """Of each objective since then; those that are off too, since a later phase may use them."""
 
 
 @jax.tree_util.register_dataclass
@@ -58,7 +58,7 @@ def init(config: Config, vocabulary_size: int) -> State:
         steps_since_log=zero,
         loss=jnp.zeros(()),
         gradient_norm=jnp.zeros(()),
-        tallies={name: zero_tally() for name in objectives_in(config)},
+        tallies={name: zero_tally() for name in ROW_KINDS},
     )
     return State(params, optimizer.transform(config.optimizer).init(params), progress)
 

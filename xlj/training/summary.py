@@ -8,11 +8,11 @@ from xlj.training import metrics
 from xlj.training.loop import Outcome
 
 
-def summary(outcome: Outcome, config_path: str) -> str:
+def summary(outcome: Outcome, command: str) -> str:
     """Where the checkpoint is, held-out losses before and after, and what to run next.
 
     Args:
-      config_path: what the run was started with as --config.
+      command: what the run was started with, without its workdir.
     """
     lines = metrics.read(outcome.workdir)
     evaluations = [line for line in lines if any(key.startswith("eval/") for key in line)]
@@ -27,8 +27,7 @@ def summary(outcome: Outcome, config_path: str) -> str:
         "next:",
         f"  tensorboard --logdir={outcome.workdir / 'tensorboard'}",
         "  # a new run from these parameters; give it other text, or another recipe",
-        f"  python -m xlj.train --config={config_path} --workdir={outcome.workdir}-next "
-        f"--config.init_from={outcome.workdir}",
+        f"  {command} --workdir={outcome.workdir}-next --config.init_from={outcome.workdir}",
     ]
     return "\n".join(text)
 
