@@ -107,6 +107,9 @@ def test_phases_build_on_each_other(tiny):
     "phase, message",
     [
         ({"data": {"alpha": 0.1}}, r"phases\.x\.start_step is None"),
+        ({"start_step": "5", "data": {"alpha": 0.1}}, r"phases\.x\.start_step is '5'"),
+        ({"start_step": True, "data": {"alpha": 0.1}}, r"phases\.x\.start_step is True"),
+        ({"start_step": 2, "data": 3}, r"phases\.x: data and objectives must be sections"),
         ({"start_step": 6, "data": {"alpha": 0.1}}, r"before train\.steps=6"),
         ({"start_step": 0, "data": {"alpha": 0.1}}, r"must be a step after 0"),
         ({"start_step": 2, "train": {"seed": 1}}, r"may change data\.alpha and objectives"),

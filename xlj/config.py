@@ -226,12 +226,19 @@ def phase_configs(config: Config) -> list[tuple[int, Config]]:
       ConfigError: on a phase that changes what a phase may not, or that starts where another does.
     """
     phases = [(0, config)]
-    order = sorted(config.phases.items(), key=lambda item: item[1].get("start_step", 0))
+    for name, changes in config.phases.items():
+        if type(changes.get("start_step")) is not int:
+            raise ConfigError(
+                f"phases.{name}.start_step is {changes.get('start_step')!r}; it must be a step"
+            )
+        if not all(isinstance(changes.get(part, {}), Mapping) for part in ("data", "objectives")):
+            raise ConfigError(f"phases.{name}: data and objectives must be sections of keys")
+    order = sorted(config.phases.items(), key=lambda item: item[1]["start_step"])
     for name, changes in order:
         path = f"phases.{name}"
         changes = dict(changes)
-        start = changes.pop("start_step", None)
-        if not isinstance(start, int) or not phases[-1][0] < start < config.train.steps:
+        start = changes.pop("start_step")
+        if not phases[-1][0] < start < config.train.steps:
             raise ConfigError(
                 f"{path}.start_step is {start!r}; it must be a step after {phases[-1][0]}, where "
                 f"the phase before starts, and before train.steps={config.train.steps}"
