@@ -13,7 +13,7 @@ PACKAGE = ROOT / "xlj"
 FLOORS = ("config", "data", "models", "objectives", "training", "doors")
 """From the ground up: a room imports from its own floor and those below, never from above."""
 
-GROUND = {"xlj", "xlj.config", "xlj.variants"}
+GROUND = {"xlj", "xlj.keys", "xlj.config", "xlj.variants"}
 
 HOMES = {
     "absl": ("doors",),

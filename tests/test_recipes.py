@@ -11,7 +11,11 @@ import jax.numpy as jnp
 import pytest
 
 from xlj import objectives
-from xlj.config import parse, phase_configs
+from xlj.config import KINDS, parse, phase_configs
+from xlj.data.corpus import Corpus
+from xlj.data.sources import split_pair
+from xlj.keys import lookup
+from xlj.objectives.rows import Rows
 from xlj.training import partitioning, state
 from xlj.training.step import make_train_step
 
@@ -38,23 +42,31 @@ def with_sources(config):
     return config
 
 
+def corpus_of(config):
+    """What the rows of a config would say of themselves."""
+    pairs = [name for pair in config.data.pairs for name in split_pair(pair, config.data.languages)]
+    languages = tuple(dict.fromkeys([*config.data.languages, *pairs]))
+    return Corpus(config.data.vocabulary_size, languages, (1,) * len(languages))
+
+
 @pytest.mark.parametrize("variant", ["", "tiny"])
 @pytest.mark.parametrize("name", RECIPES)
 def test_recipes_build_and_trace(name, variant):
     config = parse(with_sources(load(name, variant)))
-    size = config.data.vocabulary_size
+    corpus = corpus_of(config)
     mesh = partitioning.make_mesh(config, jax.devices()[:1])
-    partitioning.shardings(jax.eval_shape(lambda: state.init(config, size)).params, mesh)
+    state.sharding(config, corpus, mesh)
     for _, phase in phase_configs(config):
-        lengths = {"text": config.data.length, "pairs": config.data.pair_length}
-        built = objectives.build(phase, size)
-        batch = {
-            name: jax.ShapeDtypeStruct(
-                (phase.objectives.active()[name].batch_rows, lengths[objective.kind]), jnp.uint32
+        built = objectives.build(phase, corpus)
+        batch = {}
+        for name, objective in built.items():
+            rows = phase.objectives.active()[name].batch_rows
+            length = lookup(config, KINDS[objective.kind].length)
+            batch[name] = Rows(
+                jax.ShapeDtypeStruct((rows, length), jnp.uint32),
+                jax.ShapeDtypeStruct((rows, 2), jnp.int32),
             )
-            for name, objective in built.items()
-        }
-        before = jax.eval_shape(lambda: state.init(config, size))
+        before = jax.eval_shape(lambda: state.init(config, corpus))
         after = jax.eval_shape(make_train_step(phase, built, mesh), before, batch)
         assert jax.tree.structure(after) == jax.tree.structure(before)
         for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(before), strict=True):
@@ -64,7 +76,7 @@ def test_recipes_build_and_trace(name, variant):
 def test_base_and_large_have_the_papers_sizes():
     for name, millions in (("xlm_r_base.py", 278), ("xlm_r_large.py", 560)):
         config = parse(load(name))
-        shapes = jax.eval_shape(lambda c=config: state.init(c, c.data.vocabulary_size)).params
+        shapes = jax.eval_shape(lambda c=config: state.init(c, corpus_of(c))).params
         count = sum(leaf.size for leaf in jax.tree.leaves(shapes)) / 1e6
         assert count == pytest.approx(millions, rel=0.01)
 

@@ -72,8 +72,8 @@ def _step(config: Config) -> None:
     import numpy as np
 
     from xlj import objectives
-    from xlj.models.flops import training_flops
-    from xlj.objectives.corruption import capacity
+    from xlj.data.corpus import Corpus
+    from xlj.objectives.rows import Rows
     from xlj.training import partitioning, state
     from xlj.training.step import make_train_step
 
@@ -88,17 +88,19 @@ def _step(config: Config) -> None:
     mesh = partitioning.make_mesh(config)
     tokens = np.random.default_rng(0).integers(4, size - 1, (rows, length)).astype(np.int32)
     tokens[:, 0], tokens[:, -1] = 0, 2
-    flops = training_flops(config.model, size, rows, length, capacity(length, mmlm.mask_rate))
+    batch = {"mmlm": Rows(tokens, np.zeros((rows, 2), np.int32))}
+    corpus = Corpus(size, ("en",), (1,))
+    flops = objectives.build(config, corpus)["mmlm"].flops(rows, length)
     for dtype in ("float32", "bfloat16"):
         typed = dataclasses.replace(config, model=dataclasses.replace(config.model, dtype=dtype))
-        where = state.sharding(typed, size, mesh)
-        current = jax.jit(lambda c=typed: state.init(c, size), out_shardings=where)()
-        made = make_train_step(typed, objectives.build(typed, size), mesh)
+        where = state.sharding(typed, corpus, mesh)
+        current = jax.jit(lambda c=typed: state.init(c, corpus), out_shardings=where)()
+        made = make_train_step(typed, objectives.build(typed, corpus), mesh)
         step = jax.jit(made, donate_argnums=0, out_shardings=where)
 
         def call(step: Any = step) -> None:
             nonlocal current
-            current = jax.block_until_ready(step(current, {"mmlm": tokens}))
+            current = jax.block_until_ready(step(current, batch))
 
         seconds = _median_seconds(call)
         print(

@@ -59,7 +59,7 @@ def _parse(argv: list[str]) -> Config:
         raise ConfigError("say which recipe with --config=configs/NAME.py (see configs/)")
     if not Path(path.split(":")[0]).is_file():
         raise ConfigError(f"--config={path}: there is no such file")
-    _check_overrides(given)
+    explicit = _overridden(given)
     sys.path.insert(0, str(Path(path).parent))  # so that a config can build on its neighbours
     config_flags.DEFINE_config_file("config", lock_config=True)
     try:
@@ -72,11 +72,16 @@ def _parse(argv: list[str]) -> Config:
         raise ConfigError(f"--config={path}: {message}") from error
     if rest[1:]:
         raise ConfigError(f"cannot read {rest[1]!r}; flags look like --config.train.steps=100")
-    return schema.parse(config)
+    return schema.parse(config, explicit)
 
 
-def _check_overrides(given: list[str]) -> None:
-    known = [name for name, _ in schema.keys()]
+def _overridden(given: list[str]) -> list[str]:
+    """Paths of the keys that arguments --config.KEY=VALUE set.
+
+    Raises:
+      ConfigError: if one is no key, or has no value.
+    """
+    known, paths = [name for name, _ in schema.keys()], []
     for argument in given:
         name, equals, _ = argument.lstrip("-").partition("=")
         name = name.removeprefix("config").lstrip(".")
@@ -86,6 +91,8 @@ def _check_overrides(given: list[str]) -> None:
             raise ConfigError(f"unknown config key {name}{schema.nearest(name)}")
         if not equals:
             raise ConfigError(f"{argument}: give the value after an equals sign")
+        paths += [name] * bool(name)
+    return paths
 
 
 def _help(doc: str) -> str:

@@ -8,38 +8,13 @@ refuses whatever a run would not read: unknown keys, wrong types, impossible val
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import math
-import types
-import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import ml_collections
 
-
-class ConfigError(ValueError):
-    """A config, or what it names, cannot be used. The message says which key and what to do."""
-
-
-def key(
-    default: Any,
-    doc: str,
-    *,
-    choices: tuple[str, ...] = (),
-    low: float | None = None,
-    high: float | None = None,
-    read_when: tuple[str, tuple[str, ...]] | None = None,
-) -> Any:
-    """A config key: its default, one line of documentation, and what values are possible.
-
-    Args:
-      choices: the values allowed, for strings.
-      low, high: inclusive bounds, for numbers.
-      read_when: (full key path, its values) without which nothing reads this key.
-    """
-    metadata = {"doc": doc, "choices": choices, "low": low, "high": high, "read_when": read_when}
-    return dataclasses.field(default=default, metadata=metadata)
+from xlj import keys as keys_of_schema
+from xlj.keys import ConfigError, key, lookup
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,10 +79,27 @@ class Model:
     )
     scan_layers: bool = key(True, "compile one layer and loop, or all of them unrolled")
     remat: bool = key(False, "recompute each layer in the backward pass, to save memory")
+    language_embeddings: str = key(
+        "none",
+        "a vector of each token's language: none, where a token is to be predicted from another "
+        "language (CAMLM's selected tokens, BTMLM's placeholders), or everywhere",
+        choices=("none", "predicted", "all"),
+    )
+    generator_layers: int = key(
+        4, "layers of the generator, as wide as the model", low=1, read_by=("mrtd", "trtd")
+    )
+    generator_embeddings: str = key(
+        "shared",
+        "the generator's embeddings: shared, shared but trained by the generator only, or its own",
+        choices=("shared", "generator_only", "separate"),
+        read_by=("mrtd", "trtd"),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class MaskedLanguageModelling:
+    """MMLM, TLM, CAMLM; and what the objectives that mask tokens have in common."""
+
     batch_rows: int = key(0, "rows a step; 0 turns the objective off", low=0)
     weight: float = key(1.0, "weight of the objective in the loss", low=0)
     mask_rate: float = key(0.15, "share of tokens to predict", low=0, high=0.9)
@@ -117,8 +109,119 @@ class MaskedLanguageModelling:
     )
 
 
-ROW_KINDS = {"mmlm": "text", "tlm": "pairs"}
-"""The kind of rows that each objective reads: monolingual text, or sentence pairs."""
+@dataclasses.dataclass(frozen=True)
+class BackTranslation(MaskedLanguageModelling):
+    """BTMLM."""
+
+    pseudo_ratio: float = key(
+        0.1, "pseudo-tokens generated for each token of the source sentence", low=0.01, high=0.2
+    )
+    target_alpha: float = key(
+        0.0,
+        "exponent that the target language is drawn with, p_j ~ m_j^a over the other languages; "
+        "0 means uniformly",
+        low=0,
+        high=1,
+    )
+    generation: str = key(
+        "argmax",
+        "the most likely pseudo-token, or one drawn from the softmax",
+        choices=("argmax", "sample"),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplacedTokenDetection(MaskedLanguageModelling):
+    """MRTD, TRTD. The weight is that of the discriminator, XLM-E's lambda."""
+
+    weight: float = key(50.0, "weight of the discriminator's loss, lambda", low=0)
+    generator_weight: float = key(1.0, "weight of the generator's loss", low=0)
+    temperature: float = key(1.0, "temperature of the generator's samples", low=0.01)
+
+
+@dataclasses.dataclass(frozen=True)
+class WordAlignment(MaskedLanguageModelling):
+    """XLM-Align: TLM, and denoising word alignment (DWA) in the same forward pass."""
+
+    alignment_weight: float = key(1.0, "weight of the word alignment loss", low=0)
+    label_layer: int = key(
+        0, "layer whose vectors label the alignments; 0 means two thirds of the layers", low=0
+    )
+    query_layer: int = key(0, "layer that the pointer network reads; 0 means the last", low=0)
+    filtering: bool = key(
+        True, "label by iterative filtering (itermax); else by both argmaxes of the transport plan"
+    )
+    sinkhorn_iterations: int = key(2, "iterations of Sinkhorn's algorithm", low=1)
+    queries: str = key(
+        "masked",
+        "labelled tokens that are pointed from: masked, unmasked, all of them ('aligned'), or none",
+        choices=("masked", "unmasked", "aligned", "none"),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Contrast(MaskedLanguageModelling):
+    """InfoXLM's XLCO. Inputs are masked, nothing of them is predicted."""
+
+    layer: int = key(0, "layer of the contrasted vectors; 0 means two thirds of the layers", low=0)
+    temperature: float = key(0.25, "temperature of the softmax", low=0.001)
+    queue: int = key(131_072, "keys of earlier steps that are contrasted with", low=1)
+    momentum: float = key(0.9999, "momentum of the key encoder", low=0, high=1)
+    mixup: bool = key(True, "join each pair with another pair of the batch (mixup contrast)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Retrieval:
+    """ERNIE-M's fine-tuning for retrieval: the hardest negative's binary cross-entropy."""
+
+    batch_rows: int = key(0, "rows a step, one pair each; 0 turns the objective off", low=0)
+    weight: float = key(1.0, "weight of the objective in the loss", low=0)
+    layer: int = key(
+        0, "layer of the averaged sentence vectors; 0 means two thirds of the layers", low=0
+    )
+    scale: float = key(20.0, "what cosines are multiplied by to be logits", low=0.01)
+
+
+@dataclasses.dataclass(frozen=True)
+class Distillation:
+    """MetaXLM's baseline (Table 3): vectors of a monolingual teacher, on its language's rows."""
+
+    batch_rows: int = key(0, "rows a step; 0 turns the objective off", low=0)
+    weight: float = key(1.0, "weight of the objective in the loss", low=0)
+    teacher: str = key("", "checkpoint, or workdir, of the teacher: same sizes, same vocabulary")
+    language: str = key("en", "the teacher's language; rows of others are left out")
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of rows: the key that names its text, and the key of its length."""
+
+    source: str
+    length: str
+
+
+KINDS = {
+    "text": Kind("data.mono", "data.length"),
+    "sentences": Kind("data.mono", "data.length"),
+    "pairs": Kind("data.parallel", "data.pair_length"),
+    "bitext": Kind("data.parallel", "data.pair_length"),
+}
+"""Kinds of rows (docs/data.md): running text; single sentences with room for pseudo-tokens;
+sentence pairs read together; sentence pairs read apart."""
+
+ROW_KINDS = {
+    "mmlm": "text",
+    "tlm": "pairs",
+    "camlm": "pairs",
+    "btmlm": "sentences",
+    "mrtd": "text",
+    "trtd": "pairs",
+    "dwa": "pairs",
+    "xlco": "bitext",
+    "retrieval": "bitext",
+    "distillation": "text",
+}
+"""The kind of rows that each objective reads."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,8 +234,16 @@ class Objectives:
     )
     mmlm: MaskedLanguageModelling = MaskedLanguageModelling()
     tlm: MaskedLanguageModelling = MaskedLanguageModelling()
+    camlm: MaskedLanguageModelling = MaskedLanguageModelling()
+    btmlm: BackTranslation = BackTranslation()
+    mrtd: ReplacedTokenDetection = ReplacedTokenDetection()
+    trtd: ReplacedTokenDetection = ReplacedTokenDetection()
+    dwa: WordAlignment = WordAlignment()
+    xlco: Contrast = Contrast()
+    retrieval: Retrieval = Retrieval()
+    distillation: Distillation = Distillation()
 
-    def active(self) -> dict[str, MaskedLanguageModelling]:
+    def active(self) -> dict[str, Any]:
         """The options of the objectives that are on, by name."""
         options = {name: getattr(self, name) for name in ROW_KINDS}
         return {name: option for name, option in options.items() if option.batch_rows}
@@ -156,6 +267,9 @@ class Optimizer:
     epsilon: float = key(1e-6, "AdamW's epsilon", low=0)
     weight_decay: float = key(0.01, "decoupled decay; never of biases and norms", low=0)
     clip_norm: float = key(0.0, "largest global norm of the gradient; 0 means no clipping", low=0)
+    frozen: tuple[str, ...] = key(
+        (), "parts that stay as they are: embeddings, layers (MetaXLM, Tables 4 and 5)"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,21 +315,24 @@ class Config:
 
 def default() -> ml_collections.ConfigDict:
     """A ConfigDict with every key of the schema at its default, locked against other keys."""
-    return _default_of(Config)
+    return keys_of_schema.default_of(Config)
 
 
-def parse(config: ml_collections.ConfigDict) -> Config:
+def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> Config:
     """The frozen `Config` of a ConfigDict.
+
+    Args:
+      explicit: paths of the keys that the user set by hand, on top of the recipe. Each must be
+        read; a recipe's own may be idle where another key makes them so.
 
     Raises:
       ConfigError: on an unknown key (the nearest valid one is offered), a wrong type, an impossible
         value, a key that nothing would read, or keys that contradict each other.
     """
-    parsed = _build(Config, config.to_dict(), "")
-    _check_read(parsed)
-    _check_together(parsed)
+    parsed = _build(config.to_dict())
     for _, phase in phase_configs(parsed):
         _check_together(phase)
+    _check_read(parsed, explicit)
     return parsed
 
 
@@ -223,7 +340,8 @@ def phase_configs(config: Config) -> list[tuple[int, Config]]:
     """The phases of a run: (first step, the whole config from then on), in order of steps.
 
     Raises:
-      ConfigError: on a phase that changes what a phase may not, or that starts where another does.
+      ConfigError: on a phase that changes what a phase may not, or nothing, or that starts where
+        another does.
     """
     phases = [(0, config)]
     for name, changes in config.phases.items():
@@ -246,7 +364,9 @@ def phase_configs(config: Config) -> list[tuple[int, Config]]:
         if set(changes) - {"data", "objectives"} or set(changes.get("data", {})) - {"alpha"}:
             raise ConfigError(f"{path} may change data.alpha and objectives.* only, not {changes}")
         tree = dataclasses.asdict(phases[-1][1])
-        phases.append((start, _build(Config, _merge(tree, changes, path), "")))
+        phases.append((start, _build(keys_of_schema.merge(tree, changes, path))))
+        if phases[-1][1] == phases[-2][1]:
+            raise ConfigError(f"{path} changes nothing of the phase before it")
     return phases
 
 
@@ -256,136 +376,91 @@ def objectives_in(config: Config) -> tuple[str, ...]:
     return tuple(name for name in ROW_KINDS if any(name in active for active in phases))
 
 
+def kinds_in(config: Config) -> tuple[str, ...]:
+    """The kinds of rows that a run reads, in the order of `KINDS`."""
+    read = {ROW_KINDS[name] for name in objectives_in(config)}
+    return tuple(kind for kind in KINDS if kind in read)
+
+
 def keys() -> Iterator[tuple[str, dataclasses.Field]]:
     """(full path, field) of every key of the schema, in order."""
-    yield from _keys_of(Config, "")
+    yield from keys_of_schema.keys_of(Config)
 
 
 def nearest(path: str) -> str:
     """The rest of an error about an unknown key: what it may have meant."""
-    known = [name for name, _ in keys()]
-    close = difflib.get_close_matches(path, known, n=1, cutoff=0.6)
-    if not close:  # the right name in the wrong section
-        close = [name for name in known if name.split(".")[-1] == path.split(".")[-1]]
-    return f"; did you mean {close[0]}?" if close else "; docs/configs.md lists all keys"
+    return keys_of_schema.nearest(path, (name for name, _ in keys()))
 
 
-def _keys_of(schema: type, prefix: str) -> Iterator[tuple[str, dataclasses.Field]]:
-    for field in dataclasses.fields(schema):
-        if dataclasses.is_dataclass(field.default):
-            yield from _keys_of(type(field.default), f"{prefix}{field.name}.")
-        else:
-            yield prefix + field.name, field
+def _build(tree: Mapping[str, Any]) -> Config:
+    return keys_of_schema.build(Config, tree, [name for name, _ in keys()])
 
 
-def _default_of(schema: type) -> ml_collections.ConfigDict:
-    config = ml_collections.ConfigDict()
-    for field in dataclasses.fields(schema):
-        value = field.default
-        if dataclasses.is_dataclass(value):
-            value = _default_of(type(value))
-        elif value is dataclasses.MISSING:
-            value = ml_collections.ConfigDict()
-        elif isinstance(value, tuple):  # a comma list, so that the command line stays readable
-            value = ",".join(value)
-        config[field.name] = value
-    return config.lock()
-
-
-def _merge(tree: dict, changes: Mapping, path: str) -> dict:
-    merged = dict(tree)
-    for name, value in changes.items():
-        if isinstance(value, Mapping) and isinstance(tree.get(name), Mapping):
-            value = _merge(tree[name], value, f"{path}.{name}")
-        merged[name] = value
-    return merged
-
-
-def _build(schema: type, tree: Mapping, prefix: str) -> Any:
-    fields = {field.name: field for field in dataclasses.fields(schema)}
-    hints = typing.get_type_hints(schema)
-    for name in tree:
-        if name not in fields:
-            raise ConfigError(f"unknown config key {prefix}{name}{nearest(prefix + name)}")
-    values = {}
-    for name, field in fields.items():
-        if name not in tree:
-            continue
-        value, path = tree[name], prefix + name
-        if dataclasses.is_dataclass(field.default):
-            if not isinstance(value, Mapping):
-                raise ConfigError(f"{path} is {value!r}; it must be a section of keys")
-            values[name] = _build(type(field.default), value, path + ".")
-        else:
-            values[name] = _value(hints[name], field.metadata, value, path)
-    return schema(**values)
-
-
-def _value(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
-    if typing.get_origin(hint) is tuple:
-        if isinstance(value, str):
-            value = [part.strip() for part in value.split(",")] if value.strip() else []
-        if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
-            raise ConfigError(f"{path} is {value!r}; it must be names separated by commas")
-        if any(not part for part in value) or len(set(value)) < len(value):
-            raise ConfigError(f"{path} is {','.join(value)!r}; an entry is empty or stands twice")
-        return tuple(value)
-    if typing.get_origin(hint) is Mapping or hint is types.MappingProxyType:
-        if not all(isinstance(entry, Mapping) for entry in value.values()):
-            raise ConfigError(f"{path} must map names to sections of keys, not {value!r}")
-        return dict(value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        raise ConfigError(
-            f"{path} is {value!r} ({type(value).__name__}); it must be {hint.__name__}"
-        )
-    if metadata["choices"] and value not in metadata["choices"]:
-        close = difflib.get_close_matches(value, metadata["choices"], n=1)
-        hint_text = f"; did you mean {close[0]}?" if close else ""
-        raise ConfigError(
-            f"{path} is {value!r}; it must be one of {', '.join(metadata['choices'])}{hint_text}"
-        )
-    low, high = metadata["low"], metadata["high"]
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if (
-            not math.isfinite(value)
-            or (low is not None and value < low)
-            or (high is not None and value > high)
-        ):
-            bounds = f"at least {low}" if high is None else f"from {low} to {high}"
-            raise ConfigError(f"{path} is {value}; it must be {bounds}")
-    return value
-
-
-def lookup(config: Config, path: str) -> Any:
-    """The value of the key with this full path."""
-    value: Any = config
-    for name in path.split("."):
-        value = getattr(value, name)
-    return value
-
-
-def _check_read(config: Config) -> None:
+def _check_read(config: Config, explicit: Collection[str]) -> None:
     """Refuses keys that were set although nothing would read them."""
-    phases = [phase for _, phase in phase_configs(config)]
     for path, field in keys():
         if path == "phases" or lookup(config, path) == field.default:
             continue
-        condition = field.metadata["read_when"]
-        if condition and lookup(config, condition[0]) not in condition[1]:
-            raise ConfigError(
-                f"{path} is set to {lookup(config, path)!r} but nothing reads it, because "
-                f"{condition[0]} is {lookup(config, condition[0])!r}, "
-                f"not {' or '.join(condition[1])}"
+        reason = _idle(config, path, field)
+        if reason:
+            raise _dead(path, lookup(config, path), reason)
+    for path in explicit:
+        reason = _idle_by_recipe(config, path)
+        if reason:
+            raise _dead(path, lookup(config, path), reason)
+    order = phase_configs(config)
+    for name, changes in config.phases.items():
+        later = [phase for start, phase in order if start >= changes["start_step"]]
+        for objective, options in changes.get("objectives", {}).items():
+            on = objective not in ROW_KINDS or any(
+                objective in p.objectives.active() for p in later
             )
-        section, _, name = path.rpartition(".")
-        if section.startswith("objectives.") and name != "batch_rows":
-            if not any(lookup(phase, section).batch_rows for phase in phases):
-                raise ConfigError(
-                    f"{path} is set to {lookup(config, path)!r} but nothing reads it, because "
-                    f"{section}.batch_rows is 0"
-                )
+            if not on and set(options) - {"batch_rows"}:
+                path = f"phases.{name}.objectives.{objective}"
+                raise _dead(path, dict(options), "that objective is off from then on")
+
+
+def _dead(path: str, value: Any, reason: str) -> ConfigError:
+    shown = ",".join(value) if isinstance(value, tuple) else value
+    return ConfigError(f"{path} is set to {shown!r} but nothing reads it, because {reason}")
+
+
+def _idle(config: Config, path: str, field: dataclasses.Field) -> str:
+    """Why nothing reads a key, or nothing if something does."""
+    objectives = objectives_in(config)
+    condition, readers = field.metadata["read_when"], field.metadata["read_by"]
+    if condition and lookup(config, condition[0]) not in condition[1]:
+        value = lookup(config, condition[0])
+        return f"{condition[0]} is {value!r}, not {' or '.join(condition[1])}"
+    if readers and not set(readers) & set(objectives):
+        return f"{' and '.join(readers)} are off"
+    section, _, name = path.rpartition(".")
+    if section.startswith("objectives.") and section.partition(".")[2] not in objectives:
+        return f"{section}.batch_rows is 0"
+    needs = {
+        "data.languages": ("data.mono", config.data.mono),
+        "data.pairs": ("data.parallel", config.data.parallel),
+    }
+    if path in needs and not needs[path][1]:
+        return f"{needs[path][0]} is empty"
+    templates = config.data.mono + config.data.parallel
+    if path == "data.seqio_modules" and not any(t.startswith("seqio:") for t in templates):
+        return "data.mono and data.parallel name no seqio: source"
+    return ""
+
+
+def _idle_by_recipe(config: Config, path: str) -> str:
+    """Why nothing reads a key that a recipe may well set and another key make idle."""
+    given = "data.vocabulary names a vocabulary, so none is trained"
+    if path.startswith("data.vocabulary_") and config.data.vocabulary:
+        return given
+    kinds = [KINDS[kind] for kind in kinds_in(config)]
+    if path in ("data.length", "data.pair_length") and path not in {k.length for k in kinds}:
+        return f"no objective that is on reads rows of {path}"
+    if path in ("data.mono", "data.parallel") and path not in {k.source for k in kinds}:
+        if config.data.vocabulary:
+            return f"no objective that is on reads {path}, and {given}"
+    return ""
 
 
 def _check_together(config: Config) -> None:
@@ -395,34 +470,63 @@ def _check_together(config: Config) -> None:
         raise ConfigError(
             f"model.hidden={model.hidden} is not divisible by model.heads={model.heads}"
         )
-    kinds = {ROW_KINDS[name] for name in config.objectives.active()}
-    for kind, path in (("text", "data.length"), ("pairs", "data.pair_length")):
-        if kind in kinds and lookup(config, path) > model.positions - 2:
-            raise ConfigError(
-                f"{path}={lookup(config, path)} is beyond the model's positions: "
-                f"model.positions={model.positions} allows {model.positions - 2} tokens a row"
-            )
     if not config.objectives.active():
         raise ConfigError("no objective is on; set objectives.mmlm.batch_rows or another's")
     for name, objective in config.objectives.active().items():
-        path = f"objectives.{name}"
-        source = {"text": "mono", "pairs": "parallel"}[ROW_KINDS[name]]
-        if not getattr(config.data, source):
-            raise ConfigError(f"{path} is on, but data.{source} names no {ROW_KINDS[name]} to read")
-        if objective.batch_rows % train.accumulation:
-            raise ConfigError(
-                f"{path}.batch_rows={objective.batch_rows} is not divisible by "
-                f"train.accumulation={train.accumulation}"
-            )
-        if objective.mask_share + objective.random_share > 1:
-            raise ConfigError(f"{path}.mask_share and {path}.random_share add up to more than 1")
+        _check_objective(config, name, objective)
     if optimizer.decay_steps > train.steps:
         raise ConfigError(
             f"optimizer.decay_steps={optimizer.decay_steps} is more than train.steps={train.steps}"
         )
     if optimizer.schedule == "wsd" and not optimizer.decay_steps:
         raise ConfigError("optimizer.schedule is wsd; set optimizer.decay_steps")
+    if not set(optimizer.frozen) <= {"embeddings", "layers"}:
+        raise ConfigError(
+            f"optimizer.frozen={','.join(optimizer.frozen)}; there are embeddings and layers"
+        )
     if config.data.mono and not config.data.languages:
         raise ConfigError("data.mono is set; say which languages with data.languages=en,de,...")
     if config.data.parallel and not config.data.pairs:
         raise ConfigError("data.parallel is set; say which pairs with data.pairs=en-de,...")
+
+
+def _check_objective(config: Config, name: str, options: Any) -> None:
+    """Refuses options of an objective that is on which contradict the rest."""
+    path, model = f"objectives.{name}", config.model
+    kind = KINDS[ROW_KINDS[name]]
+    if not lookup(config, kind.source):
+        raise ConfigError(f"{path} is on, but {kind.source} names no {ROW_KINDS[name]} to read")
+    length = lookup(config, kind.length)
+    if length > model.positions - 2:
+        raise ConfigError(
+            f"{kind.length}={length} is beyond the model's positions: "
+            f"model.positions={model.positions} allows {model.positions - 2} tokens a row"
+        )
+    if ROW_KINDS[name] == "bitext" and length % 2:
+        raise ConfigError(f"{path} reads a row in two halves; {kind.length}={length} must be even")
+    if options.batch_rows % config.train.accumulation:
+        raise ConfigError(
+            f"{path}.batch_rows={options.batch_rows} is not divisible by "
+            f"train.accumulation={config.train.accumulation}"
+        )
+    if isinstance(options, MaskedLanguageModelling):
+        if options.mask_share + options.random_share > 1:
+            raise ConfigError(f"{path}.mask_share and {path}.random_share add up to more than 1")
+    for field in dataclasses.fields(options):
+        if field.name.endswith("layer") and getattr(options, field.name) > model.layers:
+            raise ConfigError(
+                f"{path}.{field.name}={getattr(options, field.name)} is beyond "
+                f"model.layers={model.layers}"
+            )
+    if name == "btmlm" and len(config.data.languages) < 2:
+        raise ConfigError(f"{path} generates in another language; data.languages names only one")
+    if name == "xlco" and options.queue % options.batch_rows:
+        raise ConfigError(
+            f"{path}.queue={options.queue} is not divisible by {path}.batch_rows="
+            f"{options.batch_rows}"
+        )
+    if name == "distillation":
+        if not options.teacher:
+            raise ConfigError(f"{path} is on; name a checkpoint with {path}.teacher")
+        if options.language not in config.data.languages:
+            raise ConfigError(f"{path}.language={options.language} is not among data.languages")

@@ -37,21 +37,16 @@ GOLDEN = {
     "layers/feed_forward/outer/kernel": (2, 64, 32),
     "layers/feed_forward_norm/bias": (2, 32),
     "layers/feed_forward_norm/scale": (2, 32),
-    "prediction_head/bias": (50,),
-    "prediction_head/dense/bias": (32,),
-    "prediction_head/dense/kernel": (32, 32),
-    "prediction_head/norm/bias": (32,),
-    "prediction_head/norm/scale": (32,),
 }
 
 
 def params(model=TINY):
-    drawn = encoder.init(jax.random.key(0), model, SIZE)
+    drawn = encoder.init(jax.random.key(0), model, SIZE, 2)
     # Biases and norms start at 0 and 1, where a swapped pair would not be seen.
     return jax.tree.map(lambda x: x + 0.05 * jax.random.normal(jax.random.key(1), x.shape), drawn)
 
 
-apply = jax.jit(encoder.apply, static_argnames=("model", "all_layers"))
+apply = jax.jit(encoder.apply, static_argnames=("model", "layers", "all_layers"))
 
 
 def inputs(tokens):
@@ -69,7 +64,7 @@ def padded(examples, length=32):
 
 
 def test_parameter_names_and_shapes_are_the_schema():
-    leaves, _ = jax.tree_util.tree_flatten_with_path(encoder.init(jax.random.key(0), TINY, SIZE))
+    leaves, _ = jax.tree_util.tree_flatten_with_path(encoder.init(jax.random.key(0), TINY, SIZE, 2))
     found = {"/".join(str(k.key) for k in path): leaf.shape for path, leaf in leaves}
     assert found == GOLDEN
 
@@ -151,6 +146,19 @@ def test_all_layers_are_embeddings_to_last():
     every = apply(params(), TINY, batch, all_layers=True)
     assert every.shape == (3, 1, 32, 32)
     np.testing.assert_array_equal(every[-1], apply(params(), TINY, batch))
+    first = apply(params(), TINY, batch, layers=1)
+    np.testing.assert_allclose(every[1], first, rtol=1e-5, atol=1e-5)
+
+
+def test_languages_are_added_where_they_are_given():
+    model = dataclasses.replace(TINY, language_embeddings="all")
+    batch = inputs([padded([example(np.random.default_rng(6), 20)])])
+    alone = batch._replace(key_ids=batch.key_ids.at[0, 3:].set(-1))  # the rest does not look at 3
+    marked = jnp.full((1, 32), -1).at[0, 3].set(1)
+    one = apply(params(model), model, alone)
+    other = apply(params(model), model, alone._replace(languages=marked))
+    changed = jnp.abs(one - other).max(-1)[0] > 0
+    assert changed.tolist() == [i == 3 for i in range(32)]
 
 
 def test_dropout_depends_on_the_rows_key_alone():

@@ -5,12 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from xlj.config import MaskedLanguageModelling
 from xlj.objectives.corruption import capacity, mask_tokens
+from xlj.objectives.rows import Rows
 
 SIZE = 300
 MASK = SIZE - 1
-SHARES = ("vocabulary_size", "rate", "mask_share", "random_share")
-MASK_TOKENS = jax.jit(mask_tokens, static_argnames=SHARES)
+MASK_TOKENS = jax.jit(mask_tokens, static_argnames=("options", "vocabulary_size"))
 
 
 def rows(count=512, length=64, seed=0):
@@ -24,9 +25,9 @@ def rows(count=512, length=64, seed=0):
 
 def masked(tokens, keys=None, rate=0.15):
     keys = jax.random.split(jax.random.key(1), len(tokens)) if keys is None else keys
-    return MASK_TOKENS(
-        tokens, keys, vocabulary_size=SIZE, rate=rate, mask_share=0.8, random_share=0.1
-    )
+    languages = jnp.zeros((len(tokens), 2), jnp.int32)
+    options = MaskedLanguageModelling(mask_rate=rate)
+    return MASK_TOKENS(Rows(tokens, languages), keys, options=options, vocabulary_size=SIZE)
 
 
 def test_share_of_tokens_and_of_actions():
@@ -75,6 +76,8 @@ def test_labels_are_the_originals_and_the_rest_is_untouched():
     for row, (positions, weights) in enumerate(zip(result.positions, result.weights, strict=True)):
         unselected[row, np.asarray(positions)[np.asarray(weights) == 1]] = False
     assert (np.asarray(result.tokens == tokens))[unselected].all()
+    np.testing.assert_array_equal(result.original(), tokens)
+    np.testing.assert_array_equal(result.selected(), ~unselected)
 
 
 def test_capacity_is_never_exceeded_and_is_reached():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from xlj.config import ConfigError, parse
+from xlj.data.corpus import Corpus
 from xlj.training import checkpoints, loop, metrics, partitioning, state
 from xlj.training.digests import digests
 
@@ -22,10 +23,10 @@ def trained(tiny, store, tmp_path):
 
 def abstract(tiny, store, devices=1):
     config = parse(tiny)
-    size = store.manifest.vocabulary_size
+    corpus = Corpus.of(store)
     mesh = partitioning.make_mesh(config, jax.devices()[:devices])
     return checkpoints.abstract_like(
-        jax.eval_shape(lambda: state.init(config, size)), state.sharding(config, size, mesh)
+        jax.eval_shape(lambda: state.init(config, corpus)), state.sharding(config, corpus, mesh)
     )
 
 

@@ -1,5 +1,7 @@
 """One step is one step: on any mesh, in any number of microbatches, with any normalisation."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,20 +10,22 @@ import pytest
 from xlj import objectives as objectives_room
 from xlj.config import parse
 from xlj.data.batches import Batches
+from xlj.data.corpus import Corpus
+from xlj.objectives.rows import Rows
 from xlj.training import partitioning, state
-from xlj.training.step import corrupt, loss_scales, make_train_step
+from xlj.training.step import Microbatches, labelled, loss_scales, make_train_step
 
 
 def prepared(config, store, devices=1):
     """Mesh, objectives, and the batch of a step on the mesh's devices."""
     mesh = partitioning.make_mesh(config, jax.devices()[:devices])
-    objectives = objectives_room.build(config, store.manifest.vocabulary_size)
+    objectives = objectives_room.build(config, Corpus.of(store))
     batches = Batches(store, config)
     rows = jax.NamedSharding(mesh, partitioning.ROWS)
 
     def batch(step):
         return {
-            name: jax.device_put(batches.read(name, step, np.arange(shape[0])), rows)
+            name: jax.device_put(Rows(*batches.read(name, step, np.arange(shape[0]))), rows)
             for name, shape in batches.shapes(step).items()
         }
 
@@ -31,10 +35,10 @@ def prepared(config, store, devices=1):
 def run(config, store, devices=1, steps=2):
     """The states of some steps, on the first `devices` devices."""
     mesh, objectives, batch = prepared(config, store, devices)
-    size = store.manifest.vocabulary_size
-    sharding = state.sharding(config, size, mesh)
+    corpus = Corpus.of(store)
+    sharding = state.sharding(config, corpus, mesh)
     step = jax.jit(make_train_step(config, objectives, mesh), out_shardings=sharding)
-    states = [jax.jit(lambda: state.init(config, size), out_shardings=sharding)()]
+    states = [jax.jit(lambda: state.init(config, corpus), out_shardings=sharding)()]
     for number in range(steps):
         states.append(step(states[-1], batch(number)))
     return states
@@ -43,10 +47,26 @@ def run(config, store, devices=1, steps=2):
 def masks(config, store, devices):
     """What the objectives read at step 7, and the dropout keys."""
     mesh, objectives, batch = prepared(config, store, devices)
-    made = jax.jit(lambda batch: corrupt(objectives, config.train.seed, mesh, 7, batch))(batch(7))
+    current = jax.jit(lambda: state.init(config, Corpus.of(store)))()
+    current = dataclasses.replace(
+        current, progress=dataclasses.replace(current.progress, step=jnp.int32(7))
+    )
+    microbatches = Microbatches(config.train.accumulation, mesh)
+    made = jax.jit(
+        lambda batch: labelled(objectives, config.train.seed, microbatches, current, batch)
+    )(batch(7))
     return jax.tree.map(
         lambda x: np.asarray(jax.random.key_data(x) if x.dtype == KEYS else x), made
     )
+
+
+def constant(token):
+    """Rows of one token for both objectives."""
+    languages = jnp.zeros((16, 2), jnp.int32)
+    return {
+        name: Rows(jnp.full((16, length), token), languages)
+        for name, length in (("mmlm", 32), ("tlm", 48))
+    }
 
 
 KEYS = jax.random.key(0).dtype
@@ -99,7 +119,7 @@ def test_bfloat16_computes_nearly_the_same(tiny, store):
 def test_microbatches_have_unequal_counts(tiny, store):
     """What the test above relies on."""
     config = parse(tiny)
-    rows = Batches(store, config).read("mmlm", 0, np.arange(16))
+    rows, _ = Batches(store, config).read("mmlm", 0, np.arange(16))
     counts = (rows > 3).reshape(4, 4, -1).sum((0, 2))
     assert len(set(counts.tolist())) > 1
 
@@ -119,12 +139,12 @@ def test_normalisations():
 def test_a_step_that_is_not_finite_is_skipped_and_counted(tiny, store):
     config = parse(tiny)
     good = run(config, store, steps=1)
-    size = store.manifest.vocabulary_size
+    corpus = Corpus.of(store)
     mesh = partitioning.make_mesh(config, jax.devices()[:1])
-    step = jax.jit(make_train_step(config, objectives_room.build(config, size), mesh))
+    step = jax.jit(make_train_step(config, objectives_room.build(config, corpus), mesh))
     broken = jax.tree.map(lambda x: x, good[1])
     broken.params["embeddings"]["norm"]["scale"] = jnp.full(config.model.hidden, jnp.nan)
-    batch = {"mmlm": jnp.full((16, 32), 5), "tlm": jnp.full((16, 48), 5)}
+    batch = constant(5)
     after = step(broken, batch)
     assert int(after.progress.skipped) == int(after.progress.skipped_in_a_row) == 1
     assert int(after.progress.step) == 2
@@ -135,11 +155,11 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(tiny, store):
 
 def test_rows_without_text_give_a_finite_step(tiny, store):
     config = parse(tiny)
-    size = store.manifest.vocabulary_size
+    corpus = Corpus.of(store)
     mesh = partitioning.make_mesh(config, jax.devices()[:1])
-    step = jax.jit(make_train_step(config, objectives_room.build(config, size), mesh))
-    batch = {"mmlm": jnp.ones((16, 32), jnp.int32), "tlm": jnp.ones((16, 48), jnp.int32)}
-    after = step(state.init(config, size), batch)
+    step = jax.jit(make_train_step(config, objectives_room.build(config, corpus), mesh))
+    batch = constant(1)
+    after = step(state.init(config, corpus), batch)
     assert int(after.progress.skipped) == 0
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(after.params))
 
@@ -154,11 +174,11 @@ def test_32_rows_are_learnt_by_heart(tiny, store):
     tiny.optimizer.learning_rate = 3e-3
     tiny.optimizer.warmup_steps = 20
     config = parse(tiny)
-    size = store.manifest.vocabulary_size
+    corpus = Corpus.of(store)
     mesh = partitioning.make_mesh(config, jax.devices()[:1])
-    step = jax.jit(make_train_step(config, objectives_room.build(config, size), mesh))
-    batch = {"mmlm": jnp.asarray(Batches(store, config).read("mmlm", 0, np.arange(32)))}
-    current = state.init(config, size)
+    step = jax.jit(make_train_step(config, objectives_room.build(config, corpus), mesh))
+    batch = {"mmlm": Rows(*Batches(store, config).read("mmlm", 0, np.arange(32)))}
+    current = state.init(config, corpus)
     for _ in range(config.train.steps):
         before = current.progress
         current = step(current, batch)

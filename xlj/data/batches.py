@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from xlj.config import ROW_KINDS, Config, ConfigError, objectives_in, phase_configs
+from xlj.data.corpus import Corpus
 from xlj.data.draws import Phase, Stream
 from xlj.data.rates import draws_per_block, rates
 from xlj.data.store import RowStore
@@ -23,9 +24,11 @@ class Batches:
 
     def __init__(self, store: RowStore, config: Config):
         self.store = store
+        self.corpus = Corpus.of(store)
         self._phases = phase_configs(config)
         self._streams: dict[str, Stream] = {}
         self._lengths: dict[str, int] = {}
+        self._languages: dict[str, np.ndarray] = {}  # of each task's sides, [tasks, 2]
         for name in objectives_in(config):
             tasks = [task for task in store.tasks(ROW_KINDS[name]) if task.train.rows]
             if not tasks:
@@ -44,6 +47,8 @@ class Batches:
                 phases,
             )
             self._lengths[name] = tasks[0].length
+            sides = [self.corpus.sides(task.languages) for task in tasks]
+            self._languages[name] = np.array(sides, np.int32)
 
     def phase(self, step: int) -> tuple[int, Config]:
         """Index and config of the phase that `step` is in."""
@@ -61,13 +66,13 @@ class Batches:
         tasks, rows = stream.draw(step, slots)
         return [(stream.tasks[t], int(r)) for t, r in zip(tasks, rows, strict=True)]
 
-    def read(self, objective: str, step: int, slots: np.ndarray) -> np.ndarray:
-        """Token ids of some slots of the batch of `step`.
+    def read(self, objective: str, step: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Token ids of some slots of the batch of `step`, and their languages.
 
         Args:
           slots: int64 [n], each in [0, batch_rows).
         Returns:
-          uint16 or uint32 [n, length].
+          uint16 or uint32 [n, length]; int32 [n, 2], of each side, indices into the corpus's.
         Raises:
           RowStoreError: if a row is damaged.
         """
@@ -78,8 +83,4 @@ class Batches:
         for task in np.unique(tasks):
             chosen = tasks == task
             batch[chosen] = self.store.read(stream.tasks[task], "train", rows[chosen])
-        return batch
-
-    def epochs(self, step: int) -> dict[str, dict[str, float]]:
-        """How often each task of each objective has been gone through before `step`."""
-        return {name: stream.epochs(step) for name, stream in self._streams.items()}
+        return batch, self._languages[objective][tasks]

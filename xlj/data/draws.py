@@ -86,14 +86,6 @@ class Stream:
             ordinals[chosen] = earlier[tasks[chosen]] + rank[within[chosen]]
         return tasks, self._rows_at(tasks, ordinals)
 
-    def epochs(self, step: int) -> dict[str, float]:
-        """How often each task has been gone through before `step`."""
-        index = max(i for i, phase in enumerate(self._phases) if phase.start_step <= step)
-        phase = self._phases[index]
-        drawn = self._drawn(index, (step - phase.start_step) * phase.batch_rows)
-        totals = self._drawn_before[index] + drawn
-        return {t: float(n / r) for t, n, r in zip(self.tasks, totals, self._rows, strict=True)}
-
     def _drawn(self, phase: int, draws: int) -> np.ndarray:
         """Draws of each task among the first `draws` of a phase, int64 [tasks]."""
         blocks, rest = divmod(draws, BLOCK)

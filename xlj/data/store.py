@@ -100,6 +100,11 @@ class Manifest:
     format: int = FORMAT
 
     @property
+    def languages(self) -> list[str]:
+        """Languages of the tasks, each once, in order."""
+        return list(dict.fromkeys(name for task in self.tasks for name in task.languages))
+
+    @property
     def content_hash(self) -> str:
         """sha256 over digests and counts: equal exactly when all rows are equal."""
         content = dataclasses.asdict(self)

@@ -1,4 +1,4 @@
-"""The XLM-R encoder: embeddings, post-LN transformer layers, no final LayerNorm.
+"""The XLM-R encoder: embeddings, post-LN transformer layers, no final LayerNorm. Heads: `heads`.
 
 Facts: RoBERTa's and XLM-R's released weights and code (`docs/fidelity.md`). The parameters are one
 nested dict; those of all layers are stacked on a leading axis, whether the layers are compiled as a
@@ -31,25 +31,34 @@ class Inputs(NamedTuple):
     positions: jax.Array
     query_ids: jax.Array
     key_ids: jax.Array
+    languages: jax.Array | None = None
+    """Rows of the language embedding to add, -1 for none. Not read by a model without one."""
 
 
 class Embeddings(nn.Module):
-    """Word plus learned position embedding, LayerNorm, dropout."""
+    """Word plus learned position embedding, and a language's where configured; LayerNorm, dropout.
+
+    `languages` is how many there are.
+    """
 
     model: Model
     vocabulary_size: int
+    languages: int
 
     @nn.compact
-    def __call__(
-        self, tokens: jax.Array, positions: jax.Array, keys: jax.Array | None
-    ) -> jax.Array:
-        """int32 [rows, length] twice -> float32 [rows, length, hidden]."""
-        normal = nn.initializers.normal(self.model.init_std)
-        word = self.param("word", normal, (self.vocabulary_size, self.model.hidden))
-        position = self.param("position", normal, (self.model.positions, self.model.hidden))
-        x = word[tokens] + position[positions + FIRST_POSITION]
-        x = LayerNorm(self.model.layer_norm_epsilon, name="norm")(x)
-        return dropout(x, keys, 0, self.model.dropout)
+    def __call__(self, inputs: Inputs, keys: jax.Array | None) -> jax.Array:
+        """Inputs [rows, length] -> float32 [rows, length, hidden]."""
+        model, normal = self.model, nn.initializers.normal(self.model.init_std)
+        word = self.param("word", normal, (self.vocabulary_size, model.hidden))
+        position = self.param("position", normal, (model.positions, model.hidden))
+        x = word[inputs.tokens] + position[inputs.positions + FIRST_POSITION]
+        if model.language_embeddings != "none":
+            language = self.param("language", normal, (self.languages, model.hidden))
+            if inputs.languages is not None:
+                marked = (inputs.languages >= 0)[..., None]
+                x += jnp.where(marked, language[jnp.maximum(inputs.languages, 0)], 0)
+        x = LayerNorm(model.layer_norm_epsilon, name="norm")(x)
+        return dropout(x, keys, 0, model.dropout)
 
 
 class FeedForward(nn.Module):
@@ -92,33 +101,18 @@ class Layer(nn.Module):
         return LayerNorm(model.layer_norm_epsilon, name="feed_forward_norm")(x)
 
 
-class PredictionHead(nn.Module):
-    """RoBERTa's head for masked tokens, up to the product with the (tied) word embeddings."""
-
-    model: Model
-    vocabulary_size: int
-
-    @nn.compact
-    def __call__(self, hidden: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """[..., hidden] -> float32 [..., hidden], and each token's bias, float32 [vocabulary]."""
-        model = self.model
-        dense = Dense(model.hidden, jnp.dtype(model.dtype), model.init_std, name="dense")
-        x = nn.gelu(dense(hidden), approximate=False)
-        x = LayerNorm(model.layer_norm_epsilon, name="norm")(x)
-        return x, self.param("bias", nn.initializers.zeros, (self.vocabulary_size,))
-
-
-def init(key: jax.Array, model: Model, vocabulary_size: int) -> Params:
-    """Parameters of an encoder with its prediction head, drawn as RoBERTa does (N(0, init_std))."""
-    embedding_key, layer_key, head_key = jax.random.split(key, 3)
+def init(key: jax.Array, model: Model, vocabulary_size: int, languages: int) -> Params:
+    """Parameters of an encoder, drawn as RoBERTa does: N(0, init_std)."""
+    embedding_key, layer_key = jax.random.split(key)
     ids = jnp.zeros((1, 1), jnp.int32)
     x = jnp.zeros((1, 1, model.hidden))
-    embeddings = Embeddings(model, vocabulary_size).init(embedding_key, ids, ids, None)
+    embeddings = Embeddings(model, vocabulary_size, languages)
     layer_keys = jax.random.split(layer_key, model.layers)
     layers = jax.vmap(lambda key: Layer(model).init(key, x, ids, ids, None))(layer_keys)
-    head = PredictionHead(model, vocabulary_size).init(head_key, x)
-    params = {"embeddings": embeddings, "layers": layers, "prediction_head": head}
-    return {name: part["params"] for name, part in params.items()}
+    return {
+        "embeddings": embeddings.init(embedding_key, Inputs(ids, ids, ids, ids), None)["params"],
+        "layers": layers["params"],
+    }
 
 
 def apply(
@@ -127,22 +121,26 @@ def apply(
     inputs: Inputs,
     keys: jax.Array | None = None,
     *,
+    layers: int | None = None,
     all_layers: bool = False,
 ) -> jax.Array:
     """Hidden vectors of every token.
 
     Args:
-      params: as made by `init`.
+      params: as made by `init`, with any number of layers; further entries are not read.
       inputs: int32 [rows, length] each.
       keys: a key of each row [rows], for dropout; None in evaluation.
+      layers: run the first so many layers only.
       all_layers: return the embeddings' output and every layer's, not only the last.
 
     Returns:
       float32 [rows, length, hidden], or [layers + 1, rows, length, hidden] with `all_layers`.
     """
-    word = params["embeddings"]["word"]
-    embeddings = Embeddings(model, word.shape[0])
-    x = _run(embeddings, params["embeddings"], inputs.tokens, inputs.positions, _folded(keys, 0))
+    weights = jax.tree.map(lambda leaf: leaf[:layers], params["layers"])
+    count = jax.tree.leaves(weights)[0].shape[0]
+    word, languages = params["embeddings"]["word"], params["embeddings"].get("language", ())
+    embeddings = Embeddings(model, len(word), len(languages))
+    x = _run(embeddings, params["embeddings"], inputs, _folded(keys, 0))
 
     def layer(x: jax.Array, weights_and_index: tuple[Params, jax.Array]) -> tuple[Any, Any]:
         weights, index = weights_and_index
@@ -152,28 +150,9 @@ def apply(
 
     if model.remat:
         layer = jax.checkpoint(layer, prevent_cse=not model.scan_layers)
-    indices = jnp.arange(model.layers)
-    last, every = jax.lax.scan(
-        layer, x, (params["layers"], indices), unroll=1 if model.scan_layers else model.layers
-    )
+    unroll = 1 if model.scan_layers else count
+    last, every = jax.lax.scan(layer, x, (weights, jnp.arange(count)), unroll=unroll)
     return jnp.concatenate([x[None], every]) if all_layers else last
-
-
-def prediction_vectors(
-    params: Params, model: Model, hidden: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """What the logits of masked tokens are made of: logits = vectors @ table.T + bias.
-
-    Args:
-      hidden: [..., hidden] of the positions to predict.
-
-    Returns:
-      vectors float32 [..., hidden], table float32 [vocabulary, hidden], bias float32 [vocabulary].
-    """
-    table = params["embeddings"]["word"]
-    head = PredictionHead(model, table.shape[0])
-    vectors, bias = _run(head, params["prediction_head"], hidden)
-    return vectors, table, bias
 
 
 def _run(module: nn.Module, params: Params, *arguments: Any) -> Any:

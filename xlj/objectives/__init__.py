@@ -5,42 +5,37 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
-import jax
+from xlj.config import ROW_KINDS, Config, phase_configs
+from xlj.data.corpus import Corpus
+from xlj.objectives import btmlm, camlm, distillation, mlm, retrieval, rtd, xlco
+from xlj.objectives.objective import Objective
 
-from xlj.config import ROW_KINDS, Config
-from xlj.objectives import mlm
-from xlj.objectives.losses import Tally
-
-
-@dataclasses.dataclass(frozen=True)
-class Objective:
-    """One objective of a run, as pure functions of rows [rows, length] and a key of each row."""
-
-    weight: float
-    kind: str
-    """The kind of rows it reads: text or pairs."""
-    corrupt: Callable[[jax.Array, jax.Array], Any]
-    """(rows, keys) -> what the loss reads; a pytree of arrays [rows, ...]. Uses no parameters."""
-    count: Callable[[Any], jax.Array]
-    """What `corrupt` made -> how much each row will predict, float32 [rows]."""
-    loss: Callable[[Any, Any, jax.Array | None], Tally]
-    """(params, what `corrupt` made, dropout keys or None) -> losses by row."""
+_MAKERS: dict[str, Callable[..., Objective]] = {
+    "mmlm": mlm.objective,
+    "tlm": mlm.objective,
+    "camlm": camlm.objective,
+    "btmlm": btmlm.objective,
+    "mrtd": rtd.objective,
+    "trtd": rtd.objective,
+    "xlco": xlco.objective,
+    "retrieval": retrieval.objective,
+    "distillation": distillation.objective,
+}
 
 
-def build(config: Config, vocabulary_size: int) -> dict[str, Objective]:
-    """The objectives that are on, by name."""
-    objectives = {}
-    for name, options in config.objectives.active().items():
-        objectives[name] = Objective(
-            weight=options.weight,
-            kind=ROW_KINDS[name],
-            corrupt=partial(mlm.corrupt, options=options, vocabulary_size=vocabulary_size),
-            count=lambda masked: masked.weights.sum(1),
-            loss=partial(mlm.loss, model=config.model),
-        )
+def build(config: Config, corpus: Corpus) -> dict[str, Objective]:
+    """The objectives that are on, by name. `config` is a phase's."""
+    return {
+        name: _MAKERS[name](name, ROW_KINDS[name], options, config.model, corpus)
+        for name, options in config.objectives.active().items()
+    }
+
+
+def build_all(config: Config, corpus: Corpus) -> dict[str, Objective]:
+    """The objectives that are on in any phase of a run, each as in the first phase that has it."""
+    objectives: dict[str, Objective] = {}
+    for _, phase in phase_configs(config):
+        objectives = build(phase, corpus) | objectives
     return objectives

@@ -8,7 +8,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from xlj.config import MaskedLanguageModelling
 from xlj.data.layout import SPECIALS
+from xlj.objectives.rows import Rows
 
 
 class Masked(NamedTuple):
@@ -22,6 +24,23 @@ class Masked(NamedTuple):
     """int32 [rows, capacity], the original tokens there."""
     weights: jax.Array
     """float32 [rows, capacity], 1 where the position is to be predicted, 0 in unused capacity."""
+    languages: jax.Array
+    """int32 [rows, 2], of each side."""
+
+    def selected(self) -> jax.Array:
+        """Which tokens are to be predicted, bool [rows, length]."""
+        return at_positions(self.positions, self.weights, self.tokens.shape[1]) > 0
+
+    def original(self) -> jax.Array:
+        """The rows before corruption, int32 [rows, length]."""
+        rows = jnp.arange(len(self.tokens))[:, None]
+        return self.tokens.at[rows, self.positions].set(self.labels)
+
+
+def at_positions(positions: jax.Array, values: jax.Array, length: int) -> jax.Array:
+    """Zeros [rows, length] with `values` [rows, n] at `positions` [rows, n]."""
+    rows = jnp.arange(len(positions))[:, None]
+    return jnp.zeros((len(positions), length), values.dtype).at[rows, positions].set(values)
 
 
 def capacity(length: int, rate: float) -> int:
@@ -30,13 +49,7 @@ def capacity(length: int, rate: float) -> int:
 
 
 def mask_tokens(
-    tokens: jax.Array,
-    keys: jax.Array,
-    *,
-    vocabulary_size: int,
-    rate: float,
-    mask_share: float,
-    random_share: float,
+    rows: Rows, keys: jax.Array, options: MaskedLanguageModelling, vocabulary_size: int
 ) -> Masked:
     """Selects int(rate * n + U[0, 1)) of a row's n text tokens and corrupts them 80/10/10.
 
@@ -45,16 +58,15 @@ def mask_tokens(
     depends on its tokens and its key alone.
 
     Args:
-      tokens: int32 [rows, length].
       keys: a threefry key of each row [rows].
-      rate: share of tokens to select.
-      mask_share: share of selected tokens that become `<mask>`.
-      random_share: share that become a random piece; the others stay as they are.
+      options: `mask_rate` is the share of tokens to select, `mask_share` the share of those that
+        become `<mask>`, `random_share` that become a random piece; the others stay as they are.
     """
-    size = capacity(tokens.shape[1], rate)
+    rate, mask_share, random_share = options.mask_rate, options.mask_share, options.random_share
+    size = capacity(rows.tokens.shape[1], rate)
     first, mask = len(SPECIALS), vocabulary_size - 1
 
-    def of_row(row: jax.Array, key: jax.Array) -> Masked:
+    def of_row(row: jax.Array, languages: jax.Array, key: jax.Array) -> Masked:
         count_key, order_key, action_key, random_key = jax.random.split(key, 4)
         is_text = (row >= first) & (row < mask)
         count = (rate * is_text.sum() + jax.random.uniform(count_key)).astype(jnp.int32)
@@ -70,7 +82,11 @@ def mask_tokens(
         corrupted = jnp.where(action < mask_share, mask, corrupted)
         corrupted = jnp.where(selected, corrupted, labels)
         return Masked(
-            row.at[positions].set(corrupted), positions, labels, selected.astype(jnp.float32)
+            row.at[positions].set(corrupted),
+            positions,
+            labels,
+            selected.astype(jnp.float32),
+            languages,
         )
 
-    return jax.vmap(of_row)(tokens.astype(jnp.int32), keys)
+    return jax.vmap(of_row)(rows.tokens.astype(jnp.int32), rows.languages, keys)

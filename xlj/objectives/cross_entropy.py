@@ -39,13 +39,13 @@ def cross_entropy(
     return _forward(vectors, table, bias, labels, dtype, block)[0]
 
 
-def _blocks(table: jax.Array, block: int) -> tuple[int, jax.Array]:
+def block_starts(table: jax.Array, block: int) -> tuple[int, jax.Array]:
     """The size of a block, and where each starts; the last one is moved back to fit."""
     size = min(block, table.shape[0])
     return size, jnp.arange(0, table.shape[0], size)
 
 
-def _logits(
+def block_logits(
     vectors: jax.Array, table: jax.Array, bias: jax.Array, start: jax.Array, size: int, dtype: Any
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Logits [n, size] of the block that begins at `start`, its true start, and its weights.
@@ -68,12 +68,12 @@ def _forward(
     dtype: jnp.dtype,
     block: int,
 ) -> tuple[tuple[jax.Array, jax.Array], Any]:
-    size, starts = _blocks(table, block)
+    size, starts = block_starts(table, block)
     count = vectors.shape[0]
 
     def body(carry: Any, start: jax.Array) -> tuple[Any, None]:
         largest, best, total, of_label = carry
-        logits, true_start, _ = _logits(vectors, table, bias, start, size, dtype)
+        logits, true_start, _ = block_logits(vectors, table, bias, start, size, dtype)
         here = logits.max(1)
         best = jnp.where(here > largest, logits.argmax(1) + true_start, best)
         new_largest = jnp.maximum(largest, here)
@@ -95,12 +95,12 @@ def _forward(
 def _backward(dtype: jnp.dtype, block: int, saved: Any, gradients: Any) -> tuple[Any, ...]:
     vectors, table, bias, labels, normaliser = saved
     of_loss = gradients[0]
-    size, starts = _blocks(table, block)
+    size, starts = block_starts(table, block)
     by_dimension = transposed(vectors.astype(dtype))
 
     def body(carry: Any, start: jax.Array) -> tuple[Any, None]:
         of_vectors, of_table, of_bias = carry
-        logits, true_start, weights = _logits(vectors, table, bias, start, size, dtype)
+        logits, true_start, weights = block_logits(vectors, table, bias, start, size, dtype)
         probabilities = jnp.exp(logits - normaliser[:, None])
         ids = true_start + jnp.arange(size)
         is_label = (ids == labels[:, None]) & (ids >= start)

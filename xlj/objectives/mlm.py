@@ -2,45 +2,80 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 
 from xlj.config import MaskedLanguageModelling, Model
-from xlj.models import encoder
-from xlj.objectives.corruption import Masked, mask_tokens
+from xlj.data.corpus import Corpus
+from xlj.models import encoder, heads
+from xlj.objectives.corruption import Masked, capacity, mask_tokens
 from xlj.objectives.cross_entropy import cross_entropy
+from xlj.objectives.flops import TRAINED, of_layers, of_predictions
 from xlj.objectives.losses import Tally
-from xlj.objectives.segments import segments
+from xlj.objectives.objective import Objective, Params
+from xlj.objectives.segments import whole_examples
 
 
-def corrupt(
-    rows: jax.Array, keys: jax.Array, options: MaskedLanguageModelling, vocabulary_size: int
-) -> Masked:
-    """The masked form of rows [rows, length] of token ids; `keys` [rows]."""
-    return mask_tokens(
-        rows,
-        keys,
-        vocabulary_size=vocabulary_size,
-        rate=options.mask_rate,
-        mask_share=options.mask_share,
-        random_share=options.random_share,
+def objective(
+    name: str, kind: str, options: MaskedLanguageModelling, model: Model, corpus: Corpus
+) -> Objective:
+    """Cross-entropy of the selected tokens (XLM sections 3.2 and 3.3; ERNIE-M section 3.2).
+
+    A token sees its own example, and nothing else of the row; in a pair it sees both sentences.
+    """
+
+    def loss(
+        params: Params, state: object, masked: Masked, keys: jax.Array | None
+    ) -> dict[str, Tally]:
+        inputs = whole_examples(model, masked.tokens, masked.languages)
+        hidden = encoder.apply(params, model, inputs, keys)
+        return {name: predicted(params, params["prediction_head"], model, hidden, masked)}
+
+    return Objective(
+        kind=kind,
+        weights={name: options.weight},
+        corrupt=partial(mask_tokens, options=options, vocabulary_size=corpus.vocabulary_size),
+        count=lambda masked: {name: masked.weights.sum(1)},
+        loss=loss,
+        flops=partial(flops, options=options, model=model, corpus=corpus),
+        parts=prediction_part(model, corpus),
     )
 
 
-def loss(params: encoder.Params, masked: Masked, keys: jax.Array | None, model: Model) -> Tally:
-    """Cross-entropy of the selected tokens (XLM section 3.2 and 3.3; ERNIE-M section 3.2).
+def flops(
+    rows: int, length: int, *, options: MaskedLanguageModelling, model: Model, corpus: Corpus
+) -> float:
+    """Operations of a step that trains the encoder and its prediction head."""
+    positions = rows * capacity(length, options.mask_rate)
+    head = of_predictions(model, corpus.vocabulary_size, positions)
+    return TRAINED * (of_layers(model, model.layers, rows, length) + head)
 
-    A token sees its own example, and nothing else of the row; in a pair it sees both sentences.
+
+def prediction_part(model: Model, corpus: Corpus) -> dict:
+    """The head that predicts tokens, as a part of the parameters."""
+    size = corpus.vocabulary_size
+    return {"prediction_head": partial(heads.init_prediction, model=model, vocabulary_size=size)}
+
+
+def gather(hidden: jax.Array, positions: jax.Array) -> jax.Array:
+    """Vectors [rows, n, hidden] of the tokens at `positions` [rows, n]."""
+    return jnp.take_along_axis(hidden, positions[:, :, None], axis=1)
+
+
+def predicted(
+    params: Params, head: Params, model: Model, hidden: jax.Array, masked: Masked
+) -> Tally:
+    """The cross-entropy of the masked tokens, by row.
 
     Args:
-      params: as made by `encoder.init`.
-      keys: of each row [rows], for dropout; None in evaluation.
+      params: of the encoder whose word embeddings the head is tied to.
+      head: parameters of a prediction head.
+      hidden: float32 [rows, length, hidden].
     """
-    layout = segments(masked.tokens)
-    inputs = encoder.Inputs(masked.tokens, layout.position, layout.segment, layout.segment)
-    hidden = encoder.apply(params, model, inputs, keys)
-    gathered = jnp.take_along_axis(hidden, masked.positions[:, :, None], axis=1)
-    vectors, table, bias = encoder.prediction_vectors(params, model, gathered)
+    table = params["embeddings"]["word"]
+    vectors, table, bias = heads.predict(head, table, model, gather(hidden, masked.positions))
     losses, correct = cross_entropy(
         vectors.reshape(-1, vectors.shape[-1]),
         table,

@@ -7,7 +7,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from xlj.config import Model
 from xlj.data.layout import BOS, EOS, PAD
+from xlj.models import encoder
 
 
 class Segments(NamedTuple):
@@ -34,4 +36,28 @@ def segments(tokens: jax.Array) -> Segments:
         segment=jnp.cumsum(starts.astype(jnp.int32), axis=1) * real,
         side=side * real,
         position=(indices - start) * real,
+    )
+
+
+def languages_of(layout: Segments, languages: jax.Array) -> jax.Array:
+    """The language of each token, int32 [rows, length], -1 for padding; `languages` [rows, 2]."""
+    sides = jnp.minimum(layout.side, languages.shape[1] - 1)
+    return jnp.where(layout.segment > 0, jnp.take_along_axis(languages, sides, axis=1), -1)
+
+
+def whole_examples(model: Model, tokens: jax.Array, languages: jax.Array) -> encoder.Inputs:
+    """What the encoder reads where a token sees its own example, and nothing else of the row.
+
+    Args:
+      tokens: int32 [rows, length].
+      languages: int32 [rows, 2], of each side; read if the model embeds those of all tokens.
+    """
+    layout = segments(tokens)
+    everywhere = model.language_embeddings == "all"
+    return encoder.Inputs(
+        tokens,
+        layout.position,
+        layout.segment,
+        layout.segment,
+        languages_of(layout, languages) if everywhere else None,
     )

@@ -2,7 +2,7 @@
 
 A checkpoint is a folder `WORKDIR/checkpoints/STEP` that holds everything: parameters, optimizer
 state and progress, the vocabulary's model file, and a description (`meta`) with the config, the
-rows' content hash, and name, shape, type and digest of every tensor. Orbax does not notice flipped
+digests of the rows, and name, shape, type and digest of every tensor. Orbax does not notice flipped
 bits in its files, so the digests are of the arrays, and compared after every restore.
 """
 
@@ -15,15 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
+from jax.sharding import Mesh
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from xlj.config import Config, ConfigError
 from xlj.data import atomic
+from xlj.data.store import Manifest
 from xlj.data.vocabulary import Vocabulary
 from xlj.training.digests import digests
-from xlj.training.partitioning import named_leaves
+from xlj.training.partitioning import named_leaves, shardings
 from xlj.training.state import State
 
 _FORMAT = 1
@@ -52,7 +55,7 @@ def find(path: str | Path) -> Checkpoint:
     Raises:
       CheckpointError: if there is none, or its description is damaged.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     if (path / "meta").is_dir():
         return _read_meta(path)
     found = steps(path)
@@ -115,7 +118,9 @@ class Checkpointer:
             ),
         )
 
-    def save(self, state: State, config: Config, content: str, vocabulary: Vocabulary) -> None:
+    def save(
+        self, state: State, config: Config, manifest: Manifest, vocabulary: Vocabulary
+    ) -> None:
         """Starts to write a checkpoint of `state`; it appears whole, or not at all.
 
         Raises: whatever went wrong in writing the one before.
@@ -128,7 +133,8 @@ class Checkpointer:
         meta = {
             "format": _FORMAT,
             "step": step,
-            "content": content,
+            "rows": row_digests(manifest),
+            "languages": manifest.languages,
             "vocabulary": vocabulary.digest,
             "config": json.loads(json.dumps(dataclasses.asdict(config))),
             "tensors": {name: described(tree) for name, tree in tensors.items()},
@@ -155,13 +161,18 @@ def described(tree: Any) -> dict[str, str]:
     return {name: f"{leaf.dtype}{list(leaf.shape)}" for name, leaf in named_leaves(tree).items()}
 
 
-def _items(state: State, vocabulary: Vocabulary) -> dict[str, Any]:
+def row_digests(manifest: Manifest) -> dict[str, str]:
+    """What tells the rows of each task from others, by the task's name."""
     return {
-        "params": state.params,
-        "optimizer": state.optimizer,
-        "progress": state.progress,
-        "vocabulary": {"model": np.frombuffer(vocabulary.model, np.uint8)},
+        task.name: f"{task.length}:{task.train.sha256}:{task.held_out.sha256}"
+        for task in manifest.tasks
     }
+
+
+def _items(state: State, vocabulary: Vocabulary) -> dict[str, Any]:
+    items = {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
+    items["vocabulary"] = {"model": np.frombuffer(vocabulary.model, np.uint8)}
+    return {name: item for name, item in items.items() if jax.tree.leaves(item)}
 
 
 def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
@@ -179,7 +190,7 @@ def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
 def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
     """The config with the vocabulary of the checkpoint to start from, where it names none itself.
 
-    A run that is resumed takes it from its own checkpoint in `workdir`: `init_from` may be gone.
+    A run that is resumed takes it from its own checkpoint in `workdir`; `init_from` may be gone.
 
     Raises:
       CheckpointError: if there is no such checkpoint, or it does not fit the config.
@@ -188,7 +199,7 @@ def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
         return config
     checkpoint = find(workdir if workdir and steps(workdir) else config.init_from)
     new = json.loads(json.dumps(dataclasses.asdict(config)))
-    different = model_differences(checkpoint.config(), new)
+    different = model_differences(checkpoint.config(), new, _FREE_AT_START)
     if different:
         raise CheckpointError(f"{checkpoint.folder} is of another model: {'; '.join(different)}")
     if config.data.vocabulary:
@@ -211,20 +222,34 @@ def restore(checkpoint: Checkpoint, abstract: State) -> State:
     Raises:
       CheckpointError: if a tensor is missing, left over, of another shape or type, or damaged.
     """
-    parts = {
-        field.name: _restore_verified(checkpoint, field.name, getattr(abstract, field.name))
-        for field in dataclasses.fields(abstract)
-    }
-    return State(**parts)
+    items = {field.name: getattr(abstract, field.name) for field in dataclasses.fields(abstract)}
+    return State(
+        **{
+            name: _restore_verified(checkpoint, name, item) if jax.tree.leaves(item) else item
+            for name, item in items.items()
+        }
+    )
 
 
-def restore_params(checkpoint: Checkpoint, abstract: Any) -> Any:
-    """The parameters alone; arguments and errors as in `restore`."""
-    return _restore_verified(checkpoint, "params", abstract)
+def restore_params(checkpoint: Checkpoint, mesh: Mesh) -> Any:
+    """All parameters in a checkpoint, a nested dict, spread over a mesh.
+
+    Raises:
+      CheckpointError: if one is damaged.
+    """
+    tree: dict[str, Any] = {}
+    for name, text in checkpoint.meta["tensors"]["params"].items():
+        *parents, last = name.split("/")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        dtype, _, shape = text.partition("[")
+        node[last] = jax.ShapeDtypeStruct(json.loads("[" + shape), jnp.dtype(dtype))
+    return _restore_verified(checkpoint, "params", abstract_like(tree, shardings(tree, mesh)))
 
 
 def _restore_verified(checkpoint: Checkpoint, item: str, abstract: Any) -> Any:
-    expected, found = described(abstract), checkpoint.meta["tensors"][item]
+    expected, found = described(abstract), checkpoint.meta["tensors"].get(item, {})
     unequal = [
         f"{name}: {found.get(name, 'none')} there, {expected.get(name, 'none')} in this run"
         for name in sorted(expected.keys() | found.keys())
@@ -255,18 +280,16 @@ def _restore_item(checkpoint: Checkpoint, item: str, abstract: Any) -> Any:
         raise CheckpointError(f"{checkpoint.folder}: cannot read {item}: {error}") from error
 
 
-def differences(checkpoint: Checkpoint, config: Config, content: str) -> list[str]:
-    """What of a checkpoint forbids to go on from it under this config and these rows.
+def differences(checkpoint: Checkpoint, config: Config) -> list[str]:
+    """What of a checkpoint forbids to go on from it under this config.
 
-    Tensors are audited one by one in `restore`; this compares the model, and what decides batches
-    and masks up to the checkpoint's step.
+    Tensors are audited one by one in `restore`; this compares the model, and what decides batches,
+    masks and learning rates up to the checkpoint's step.
     """
     found = []
-    if checkpoint.meta["content"] != content:
-        found.append(f"rows: content {checkpoint.meta['content'][:16]}, now {content[:16]}")
     old, new = checkpoint.config(), json.loads(json.dumps(dataclasses.asdict(config)))
     found += model_differences(old, new)
-    for path in ("train.seed", "data.alpha", "objectives", "phases"):
+    for path in ("init_from", "train.seed", "data.alpha", "objectives", "phases"):
         before, now = old, new
         for name in path.split("."):
             before, now = before[name], now[name]
@@ -279,9 +302,30 @@ def differences(checkpoint: Checkpoint, config: Config, content: str) -> list[st
     return found
 
 
-def model_differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """What of `model` differs between two configs and changes what the same parameters compute."""
-    free = ("dropout", "attention_dropout", "dtype", "scan_layers", "remat", "init_std")
+def row_differences(checkpoint: Checkpoint, manifest: Manifest) -> list[str]:
+    """Which tasks have other rows than those that a checkpoint was trained on."""
+    before, now = checkpoint.meta["rows"], row_digests(manifest)
+    found = []
+    if checkpoint.meta["vocabulary"] != manifest.vocabulary_digest:
+        found.append("another vocabulary")
+    for name in sorted(before.keys() | now.keys()):
+        if before.get(name) != now.get(name):
+            how = "no longer there" if name not in now else "new" if name not in before else "other"
+            found.append(f"rows of {name}: {how}")
+    return found
+
+
+_FREE = ("dropout", "attention_dropout", "dtype", "scan_layers", "remat", "init_std")
+"""Keys of `model` that change nothing of what the same parameters compute."""
+
+_FREE_AT_START = (*_FREE, "language_embeddings", "generator_layers", "generator_embeddings")
+"""Those, and what a run that starts from other parameters may add to them."""
+
+
+def model_differences(
+    old: dict[str, Any], new: dict[str, Any], free: tuple[str, ...] = _FREE
+) -> list[str]:
+    """What of `model` differs between two configs, but for the keys in `free`."""
     kept = ({k: v for k, v in config["model"].items() if k not in free} for config in (old, new))
     return _unequal("model", *kept)
 

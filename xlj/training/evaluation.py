@@ -12,19 +12,22 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xlj.config import Config, phase_configs
+from xlj.data.corpus import Corpus
 from xlj.data.layout import PAD
 from xlj.data.permutation import permute
 from xlj.data.store import RowStore
-from xlj.objectives import Objective
 from xlj.objectives.losses import Tally
+from xlj.objectives.objective import Objective
+from xlj.objectives.rows import Rows
 from xlj.training.partitioning import ROWS
 from xlj.training.randomness import row_keys
+from xlj.training.state import State
 
 _SEED = 0  # of the masks: the same for every run, so that runs can be compared
 
 
 class Evaluation:
-    """Evaluates parameters on up to `train.eval_rows` held-out rows of each language or pair.
+    """Evaluates a state on up to `train.eval_rows` held-out rows of each language or pair.
 
     Args:
       objectives: of the run; corruption is theirs, dropout is off.
@@ -34,19 +37,20 @@ class Evaluation:
     def __init__(
         self, store: RowStore, config: Config, objectives: Mapping[str, Objective], mesh: Mesh
     ):
-        self._rows: dict[str, tuple[np.ndarray, list[str]]] = {}
+        self._rows: dict[str, tuple[Rows, list[str]]] = {}
         self._sharding = NamedSharding(mesh, ROWS)
         everywhere = NamedSharding(mesh, PartitionSpec())
         self._functions = {
-            name: jax.jit(partial(_tally, objectives[name], name), out_shardings=everywhere)
+            name: jax.jit(partial(_tallies, objectives[name], name), out_shardings=everywhere)
             for name in objectives
         }
         self._batch: dict[str, int] = {}  # rows at a time, as many as in a training microbatch
         for _, phase in phase_configs(config):
             for name, options in phase.objectives.active().items():
                 self._batch.setdefault(name, options.batch_rows // phase.train.accumulation)
+        corpus = Corpus.of(store)
         for name in objectives:
-            rows, owners = [], []
+            tokens, languages, owners = [], [], []
             for task in store.tasks(objectives[name].kind):
                 count = min(task.held_out.rows, config.train.eval_rows)
                 # A fixed sample: rows on disk are in order of the examples' lengths.
@@ -54,46 +58,63 @@ class Evaluation:
                 sample = permute(
                     np.arange(count), task.held_out.rows * like, like.astype(np.uint64)
                 )
-                rows.append(store.read(task.name, "held_out", sample))
+                tokens.append(store.read(task.name, "held_out", sample))
+                languages += [corpus.sides(task.languages)] * count
                 owners += [task.name.partition(".")[2]] * count
             if owners:
-                self._rows[name] = (np.concatenate(rows), owners)
+                sides = np.array(languages, np.int32)
+                self._rows[name] = (Rows(np.concatenate(tokens), sides), owners)
 
-    def __call__(self, params: Any) -> dict[str, float]:
-        """Metrics eval/OBJECTIVE/LANGUAGE/loss and /accuracy; eval/OBJECTIVE/loss is their mean.
+    def __call__(self, state: State) -> dict[str, float]:
+        """Metrics eval/LOSS/LANGUAGE/loss and /accuracy; eval/LOSS/loss is their mean.
 
-        Losses are nats a predicted token; a language's mean is over its predicted tokens, an
-        objective's over languages, so that small languages count.
+        Losses are nats a predicted token; a language's mean is over its predicted tokens, a loss's
+        over languages, so that small languages count.
         """
         metrics: dict[str, float] = {}
         for name, (rows, owners) in self._rows.items():
-            tally = self._tally(name, params, rows)
-            languages = list(dict.fromkeys(owners))
-            for measure, values in (("loss", tally.sum), ("accuracy", tally.correct)):
-                means = []
-                for language in languages:
-                    mine = np.array([owner == language for owner in owners])
-                    total = values[mine].sum(dtype=np.float64)
-                    means.append(float(total / max(tally.count[mine].sum(), 1)))
-                    metrics[f"eval/{name}/{language}/{measure}"] = means[-1]
-                metrics[f"eval/{name}/{measure}"] = float(np.mean(means))
+            kept = state.objectives.get(name, {})
+            for loss, tally in self._tallies(name, state.params, kept, rows).items():
+                metrics |= _by_language(loss, tally, owners)
         return metrics
 
-    def _tally(self, name: str, params: Any, rows: np.ndarray) -> Any:
+    def _tallies(self, name: str, params: Any, kept: Any, rows: Rows) -> dict[str, Tally]:
         """Tallies of all rows, as NumPy arrays, batch by batch of a fixed shape."""
-        size, parts = self._batch[name], []
-        for start in range(0, len(rows), size):
-            part = rows[start : start + size]
-            padding = np.full((size - len(part), rows.shape[1]), PAD, rows.dtype)
-            part = np.concatenate([part, padding])
-            batch = jax.make_array_from_callback(part.shape, self._sharding, part.__getitem__)
-            parts.append(jax.device_get(self._functions[name](params, batch, start)))
-        return jax.tree.map(lambda *x: np.concatenate(x)[: len(rows)], *parts)
+        size, parts, count = self._batch[name], [], len(rows.tokens)
+        for start in range(0, count, size):
+            missing = max(0, start + size - count)
+            part = Rows(
+                np.pad(
+                    rows.tokens[start : start + size], ((0, missing), (0, 0)), constant_values=PAD
+                ),
+                np.pad(rows.languages[start : start + size], ((0, missing), (0, 0))),
+            )
+            batch = jax.tree.map(
+                lambda x: jax.make_array_from_callback(x.shape, self._sharding, x.__getitem__), part
+            )
+            parts.append(jax.device_get(self._functions[name](params, kept, batch, start)))
+        return jax.tree.map(lambda *x: np.concatenate(x)[:count], *parts)
 
 
-def _tally(
-    objective: Objective, name: str, params: Any, rows: jax.Array, start: jax.Array
-) -> Tally:
-    slots = start + jnp.arange(rows.shape[0])
-    keys = row_keys(_SEED, f"{name}/evaluation", 0, slots)
-    return objective.loss(params, objective.corrupt(rows, keys), None)
+def _tallies(
+    objective: Objective, name: str, params: Any, kept: Any, rows: Rows, start: jax.Array
+) -> dict[str, Tally]:
+    slots = start + jnp.arange(rows.tokens.shape[0])
+    inputs = objective.corrupt(rows, row_keys(_SEED, f"{name}/evaluation", 0, slots))
+    inputs = objective.label(params, kept, inputs, lambda function, part: function(part))
+    return objective.loss(params, kept, inputs, None)
+
+
+def _by_language(loss: str, tally: Tally, owners: list[str]) -> dict[str, float]:
+    """Mean loss and accuracy of each language or pair, and the mean over these."""
+    metrics: dict[str, float] = {}
+    languages = list(dict.fromkeys(owners))
+    for measure, values in (("loss", tally.sum), ("accuracy", tally.correct)):
+        means = []
+        for language in languages:
+            mine = np.array([owner == language for owner in owners])
+            total = np.asarray(values)[mine].sum(dtype=np.float64)
+            means.append(float(total / max(np.asarray(tally.count)[mine].sum(), 1)))
+            metrics[f"eval/{loss}/{language}/{measure}"] = means[-1]
+        metrics[f"eval/{loss}/{measure}"] = float(np.mean(means))
+    return metrics

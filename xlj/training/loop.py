@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import json
 from pathlib import Path
@@ -12,12 +13,14 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from xlj import objectives as objectives_room
 from xlj.config import Config, phase_configs
+from xlj.data import atomic
 from xlj.data.batches import Batches
+from xlj.data.corpus import Corpus
 from xlj.data.store import RowStore
 from xlj.data.vocabulary import Vocabulary
-from xlj.training import checkpoints, metrics, optimizer, partitioning
+from xlj.objectives import build, build_all
+from xlj.training import checkpoints, initialisation, metrics, optimizer, partitioning
 from xlj.training import state as states
 from xlj.training.evaluation import Evaluation
 from xlj.training.preemption import Preemption
@@ -56,40 +59,49 @@ def train(config: Config, workdir: Path, store: RowStore) -> Outcome:
     mesh = partitioning.make_mesh(config)
     vocabulary = Vocabulary.load(store.vocabulary_file)
     batches = Batches(store, config)
-    objectives: dict[str, Any] = {}
-    for _, phase in phase_configs(config):
-        objectives = objectives_room.build(phase, vocabulary.size) | objectives
-    sharding = states.sharding(config, vocabulary.size, mesh)
-    state = _first_state(config, workdir, store, vocabulary, sharding)
+    objectives = build_all(config, batches.corpus)
+    sharding = states.sharding(config, batches.corpus, mesh)
+    initialisation.check_resumable(config, workdir)
+    state = initialisation.first_state(config, workdir, store, sharding, mesh)
     start = int(state.progress.step)
     resumed = bool(checkpoints.steps(workdir))
+    pre_decay = initialisation.pre_decay_steps(config, workdir)
+    rate = optimizer.learning_rate(config)
+    steps = _compiled_steps(config, batches.corpus, mesh, sharding)
+    restart_sums = jax.jit(states.restart_sums, out_shardings=sharding.progress)
+    evaluate = Evaluation(store, config, objectives, mesh)
 
     workdir.mkdir(parents=True, exist_ok=True)
     if main_process:
-        text = json.dumps(dataclasses.asdict(config), indent=1)
-        (workdir / "config.json").write_text(text + "\n", encoding="utf-8")
-    decay = (optimizer.decay_start(config),) if config.optimizer.schedule == "wsd" else ()
-    checkpointer = checkpoints.Checkpointer(workdir, config.train.keep_checkpoints, decay)
-    writer = metrics.Metrics(workdir, start if resumed else -1, write=main_process)
-    evaluate = Evaluation(store, config, objectives, mesh)
-    preemption = Preemption()
-    rate = optimizer.learning_rate(config)
-    steps = _compiled_steps(config, vocabulary.size, mesh, sharding)
-    restart_sums = jax.jit(states.restart_sums, out_shardings=sharding.progress)
-    prefetch = Prefetch(batches, mesh, start, config.train.steps)
-    bar = tqdm(
-        total=config.train.steps,
-        initial=start,
-        unit="step",
-        dynamic_ncols=True,
-        disable=not main_process,
-    )
-    clock = Throughput(config, vocabulary.size, batches, prefetch)
-    done = start
-    try:
+        text = json.dumps(dataclasses.asdict(config), indent=1) + "\n"
+        atomic.write(workdir / "config.json", text.encode())
+    with contextlib.ExitStack() as stack:
+
+        def until_the_end(resource: Any) -> Any:
+            return stack.enter_context(contextlib.closing(resource))
+
+        preemption = until_the_end(Preemption())
+        writer = until_the_end(
+            metrics.Metrics(workdir, start if resumed else -1, write=main_process)
+        )
+        checkpointer = until_the_end(
+            checkpoints.Checkpointer(workdir, config.train.keep_checkpoints, pre_decay)
+        )
+        bar = until_the_end(
+            tqdm(
+                total=config.train.steps,
+                initial=start,
+                unit="step",
+                dynamic_ncols=True,
+                disable=not main_process,
+            )
+        )
+        prefetch = until_the_end(Prefetch(batches, mesh, start, config.train.steps))
+        clock = Throughput(objectives, batches, prefetch)
+        done = start
         if not resumed:
             with clock.paused():
-                writer.log(0, evaluate(state.params))
+                writer.log(0, evaluate(state))
         in_flight: collections.deque[tuple[int, jax.Array]] = collections.deque()
         for batch, tokens in prefetch:
             state, skipped_in_a_row = steps[batches.phase(done)[0]](state, batch)
@@ -107,66 +119,27 @@ def train(config: Config, workdir: Path, store: RowStore) -> Outcome:
                 bar.set_postfix_str(_shown(line))
             if done % config.train.eval_every == 0 or last:
                 with clock.paused():
-                    line |= evaluate(state.params)
+                    line |= evaluate(state)
             if line:
                 writer.log(done, line)
             stop = preemption.requested(done)
-            if done % config.train.checkpoint_every == 0 or last or stop or done in decay:
+            if done % config.train.checkpoint_every == 0 or last or stop or done in pre_decay:
                 with clock.paused():
-                    checkpointer.save(state, config, store.manifest.content_hash, vocabulary)
+                    checkpointer.save(state, config, store.manifest, vocabulary)
             if stop:
                 break
         for flag in in_flight:
             _check_finite(config, batches, workdir, *flag)
-    finally:
-        prefetch.close()
-        bar.close()
-        checkpointer.close()
-        writer.close()
-        preemption.close()
     return Outcome(done, done == config.train.steps, workdir, workdir / "checkpoints" / str(done))
 
 
-def _first_state(
-    config: Config, workdir: Path, store: RowStore, vocabulary: Vocabulary, sharding: State
-) -> State:
-    """The latest checkpoint's state, else fresh weights, else those of `init_from`."""
-    abstract = checkpoints.abstract_like(
-        jax.eval_shape(lambda: states.init(config, vocabulary.size)), sharding
-    )
-    if checkpoints.steps(workdir):
-        latest = checkpoints.find(workdir)
-        differences = checkpoints.differences(latest, config, store.manifest.content_hash)
-        if differences:
-            raise checkpoints.CheckpointError(
-                f"{latest.folder} was written by another run: {'; '.join(differences)}. Take "
-                "another --workdir; to start there from these parameters, set "
-                f"--config.init_from={latest.folder}"
-            )
-        if latest.step > config.train.steps:
-            raise checkpoints.CheckpointError(
-                f"{latest.folder} is beyond train.steps={config.train.steps}"
-            )
-        return checkpoints.restore(latest, abstract)
-    state = jax.jit(lambda: states.init(config, vocabulary.size), out_shardings=sharding)()
-    if config.init_from:
-        source = checkpoints.find(config.init_from)
-        if source.meta["vocabulary"] != vocabulary.digest:
-            raise checkpoints.CheckpointError(
-                f"init_from={config.init_from} has another vocabulary than the rows in {store.path}"
-            )
-        params = checkpoints.restore_params(source, abstract.params)
-        state = dataclasses.replace(state, params=params)
-    return state
-
-
-def _compiled_steps(config: Config, vocabulary_size: int, mesh: Any, sharding: State) -> list[Any]:
+def _compiled_steps(config: Config, corpus: Corpus, mesh: Any, sharding: State) -> list[Any]:
     """The jitted step of each phase; phases that differ in alpha alone share one."""
     compiled: dict[Any, Any] = {}
     steps = []
     for _, phase in phase_configs(config):
         if phase.objectives not in compiled:
-            step = make_train_step(phase, objectives_room.build(phase, vocabulary_size), mesh)
+            step = make_train_step(phase, build(phase, corpus), mesh)
 
             def with_flag(state: State, batch: Any, step: Any = step) -> tuple[State, jax.Array]:
                 state = step(state, batch)

@@ -56,6 +56,22 @@ def decayed(params: Any) -> Any:
     return jax.tree_util.tree_map_with_path(is_decayed, params)
 
 
+def freeze(params: Any, frozen: tuple[str, ...]) -> Any:
+    """Parameters that no gradient reaches in the parts named `frozen`."""
+    return {
+        name: jax.lax.stop_gradient(part) if name in frozen else part
+        for name, part in params.items()
+    }
+
+
+def thaw_only(updates: Any, frozen: tuple[str, ...]) -> Any:
+    """Updates that leave the parts named `frozen` as they are: weight decay too."""
+    return {
+        name: jax.tree.map(jnp.zeros_like, part) if name in frozen else part
+        for name, part in updates.items()
+    }
+
+
 def clip(gradients: Any, norm: jax.Array, limit: float) -> Any:
     """Gradients whose global norm is `norm`, scaled down to at most `limit` (0 means no limit)."""
     factor = jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-12)) if limit else 1.0

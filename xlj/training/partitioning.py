@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -15,12 +16,14 @@ ROWS = PartitionSpec(("replica", "fsdp"))
 """The leading axis of every batch is split over all devices."""
 
 RULES: tuple[tuple[str, PartitionSpec], ...] = (
-    (r"embeddings/(word|position)", PartitionSpec(None, "fsdp")),
+    (r"embeddings/(word|position|language)", PartitionSpec(None, "fsdp")),
     (r"layers/.*/kernel", PartitionSpec(None, "fsdp", None)),
-    (r"prediction_head/.*kernel", PartitionSpec("fsdp", None)),
-    (r".*(bias|scale)", PartitionSpec()),
+    (r"\w+_head/.*kernel|generator/head/.*kernel", PartitionSpec("fsdp", None)),
+    (r"queue", PartitionSpec(("replica", "fsdp"))),
+    (r".*(bias|scale)|next|filled", PartitionSpec()),
 )
-"""(regular expression over a parameter's whole name, its axes); the first that matches holds."""
+"""(regular expression over an array's name, its axes); the first that matches holds. A name may
+have any parts before: the generator's layers are named as the encoder's are."""
 
 
 def make_mesh(config: Config, devices: Sequence[jax.Device] = ()) -> Mesh:
@@ -60,34 +63,40 @@ def named_leaves(tree: Any) -> dict[str, Any]:
     return {name_of(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
 
 
-def shardings(params: Any, mesh: Mesh) -> Any:
-    """The sharding of each parameter, by `RULES`.
+def shardings(tree: Any, mesh: Mesh) -> Any:
+    """The sharding of each parameter, or array of an objective's state, by `RULES`.
 
     Args:
-      params: arrays, or what `jax.eval_shape` makes of them.
+      tree: arrays, or what `jax.eval_shape` makes of them.
 
     Raises:
-      ValueError: if a rule matches nothing or no rule names a parameter.
-      ConfigError: if an axis of a parameter does not divide over the devices it is split over.
+      ValueError: if no rule names an array.
+      ConfigError: if an axis does not divide over the devices it is split over.
     """
-    used = set()
 
     def of_leaf(path: Any, leaf: Any) -> NamedSharding:
         name = name_of(path)
-        matching = [(rule, spec) for rule, spec in RULES if re.fullmatch(rule, name)]
-        if not matching:
-            raise ValueError(f"no partitioning rule names the parameter {name}")
-        rule, spec = matching[0]
-        used.add(rule)
-        for size, axis in zip(leaf.shape, spec, strict=False):
-            if axis and size % mesh.shape[axis]:
+        spec = rule_of(name)[1]
+        for size, axes in zip(leaf.shape, spec, strict=False):
+            parts = [axes] if isinstance(axes, str) else axes or []
+            count = math.prod(mesh.shape[axis] for axis in parts)
+            if size % count:
                 raise ConfigError(
-                    f"{name} {leaf.shape}: {size} is not divisible by mesh.fsdp={mesh.shape[axis]}"
+                    f"{name} {leaf.shape}: {size} is not divisible by the {count} devices of "
+                    f"mesh.{' x mesh.'.join(parts)}"
                 )
         return NamedSharding(mesh, spec)
 
-    result = jax.tree_util.tree_map_with_path(of_leaf, params)
-    unused = [rule for rule, _ in RULES if rule not in used]
-    if unused:
-        raise ValueError(f"partitioning rules that match no parameter: {unused}")
-    return result
+    return jax.tree_util.tree_map_with_path(of_leaf, tree)
+
+
+def rule_of(name: str) -> tuple[str, PartitionSpec]:
+    """The rule that names an array.
+
+    Raises:
+      ValueError: if none does.
+    """
+    for rule, spec in RULES:
+        if re.fullmatch(rf"(.*/)?({rule})", name):
+            return rule, spec
+    raise ValueError(f"no partitioning rule names the array {name}")

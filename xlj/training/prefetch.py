@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -14,6 +14,7 @@ from jax.sharding import Mesh, NamedSharding
 
 from xlj.data.batches import Batches
 from xlj.data.layout import PAD
+from xlj.objectives.rows import Rows
 from xlj.training.partitioning import ROWS
 
 _AHEAD = 3
@@ -33,7 +34,7 @@ class Prefetch:
         self._thread = threading.Thread(target=self._fill, args=(start, stop), daemon=True)
         self._thread.start()
 
-    def __iter__(self) -> Iterator[tuple[dict[str, jax.Array], int]]:
+    def __iter__(self) -> Iterator[tuple[dict[str, Rows], int]]:
         """Yields the batch of each step, and how many tokens of this process's rows are text.
 
         Raises: what went wrong in reading.
@@ -49,8 +50,9 @@ class Prefetch:
             yield item
 
     def close(self) -> None:
-        """Stops reading."""
+        """Stops reading, once the batch that is being read is there."""
         self._closed.set()
+        self._thread.join()
 
     def _fill(self, start: int, stop: int) -> None:
         try:
@@ -68,23 +70,28 @@ class Prefetch:
             except queue.Full:
                 continue
 
-    def _batch(self, step: int) -> tuple[dict[str, jax.Array], int]:
-        batch: dict[str, jax.Array] = {}
+    def _batch(self, step: int) -> tuple[dict[str, Rows], int]:
+        batch: dict[str, Rows] = {}
         tokens = 0
         for name, shape in self._batches.shapes(step).items():
             if self._closed.is_set():
                 break
-            local: dict[tuple[int, int], np.ndarray] = {}
+            local: dict[int, tuple[np.ndarray, np.ndarray]] = {}
             for index in self._sharding.addressable_devices_indices_map(shape).values():
                 begin, end, _ = (index or (slice(None),))[0].indices(shape[0])
-                if (begin, end) not in local:
-                    slots = np.arange(begin, end)
-                    local[begin, end] = self._batches.read(name, step, slots)
-                    tokens += int(np.count_nonzero(local[begin, end] != PAD))
-
-            def rows(index: Any, local: Any = local, count: int = shape[0]) -> np.ndarray:
-                begin, end, _ = index[0].indices(count)
-                return local[begin, end]
-
-            batch[name] = jax.make_array_from_callback(shape, self._sharding, rows)
+                if begin not in local:
+                    local[begin] = self._batches.read(name, step, np.arange(begin, end))
+                    tokens += int(np.count_nonzero(local[begin][0] != PAD))
+            batch[name] = Rows(
+                tokens=self._spread(shape, {begin: part[0] for begin, part in local.items()}),
+                languages=self._spread((shape[0], 2), {b: part[1] for b, part in local.items()}),
+            )
         return batch, tokens
+
+    def _spread(self, shape: tuple[int, int], local: Mapping[int, np.ndarray]) -> jax.Array:
+        """A global array of this process's parts; `local` maps each one's first row to it."""
+
+        def part(index: Any) -> np.ndarray:
+            return local[index[0].indices(shape[0])[0]]
+
+        return jax.make_array_from_callback(shape, self._sharding, part)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from xlj.config import ROW_KINDS, Config
+from xlj.config import Config
+from xlj.data.corpus import Corpus
+from xlj.data.hashing import name_hash
 from xlj.models import encoder
+from xlj.objectives import build_all
 from xlj.objectives.losses import Tally
 from xlj.training import optimizer
 from xlj.training.partitioning import shardings
@@ -34,22 +38,34 @@ class Progress:
     gradient_norm: jax.Array
     """float32, sum of the steps' gradient norms since then."""
     tallies: dict[str, Tally]
-    """Of each objective since then; those that are off too, since a later phase may use them."""
+    """Of each loss since then; of objectives that are off too, since a later phase may use them."""
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class State:
-    """Parameters, the optimizer's state, and progress."""
+    """Parameters, the optimizer's state, what objectives keep, and progress."""
 
     params: encoder.Params
     optimizer: optax.OptState
+    objectives: dict[str, Any]
+    """The state of each objective that has one, e.g. XLCO's queue."""
     progress: Progress
 
 
-def init(config: Config, vocabulary_size: int) -> State:
-    """A fresh state; the initial weights follow from `train.seed`."""
-    params = encoder.init(jax.random.key(config.train.seed), config.model, vocabulary_size)
+def init(config: Config, corpus: Corpus) -> State:
+    """A fresh state; the initial weights follow from `train.seed`.
+
+    Each part of the parameters has a key of its own, so that adding an objective changes no other
+    part's initial weights.
+    """
+    objectives = build_all(config, corpus)
+    key = jax.random.key(config.train.seed)
+    params = encoder.init(key, config.model, corpus.vocabulary_size, len(corpus.languages))
+    parts = {name: make for o in objectives.values() for name, make in o.parts.items()}
+    for name, make in sorted(parts.items()):
+        params[name] = make(jax.random.fold_in(key, jnp.uint32(name_hash(name) & 0xFFFFFFFF)))
+    states = {name: objective.init_state(params) for name, objective in objectives.items()}
     zero = jnp.zeros((), jnp.int32)
     progress = Progress(
         step=zero,
@@ -58,9 +74,14 @@ def init(config: Config, vocabulary_size: int) -> State:
         steps_since_log=zero,
         loss=jnp.zeros(()),
         gradient_norm=jnp.zeros(()),
-        tallies={name: zero_tally() for name in ROW_KINDS},
+        tallies={loss: zero_tally() for o in objectives.values() for loss in o.weights},
     )
-    return State(params, optimizer.transform(config.optimizer).init(params), progress)
+    return State(
+        params=params,
+        optimizer=optimizer.transform(config.optimizer).init(params),
+        objectives={name: state for name, state in states.items() if state},
+        progress=progress,
+    )
 
 
 def zero_tally() -> Tally:
@@ -68,9 +89,10 @@ def zero_tally() -> Tally:
     return Tally(sum=jnp.zeros(()), count=jnp.zeros(()), correct=jnp.zeros(()))
 
 
-def sharding(config: Config, vocabulary_size: int, mesh: Mesh) -> State:
-    """The sharding of every leaf of the state: moments live where their parameters do."""
-    abstract = jax.eval_shape(lambda: init(config, vocabulary_size))
+def sharding(config: Config, corpus: Corpus, mesh: Mesh) -> State:
+    """The sharding of every leaf of the state: moments and copies of parameters live where the
+    parameters do."""
+    abstract = jax.eval_shape(lambda: init(config, corpus))
     everywhere = NamedSharding(mesh, PartitionSpec())
     of_params = shardings(abstract.params, mesh)
     of_optimizer = optax.tree.map_params(
@@ -80,7 +102,12 @@ def sharding(config: Config, vocabulary_size: int, mesh: Mesh) -> State:
         of_params,
         transform_non_params=lambda _: everywhere,
     )
-    return State(of_params, of_optimizer, jax.tree.map(lambda _: everywhere, abstract.progress))
+    return State(
+        params=of_params,
+        optimizer=of_optimizer,
+        objectives=shardings(abstract.objectives, mesh),
+        progress=jax.tree.map(lambda _: everywhere, abstract.progress),
+    )
 
 
 def restart_sums(progress: Progress) -> Progress:

@@ -1,9 +1,10 @@
-"""One optimizer step: corrupt, count, sum gradients over microbatches, normalise once, update."""
+"""One optimizer step: corrupt, label, count, sum gradients over microbatches, normalise, update."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,15 +13,16 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xlj.config import Config
-from xlj.objectives import Objective
 from xlj.objectives.losses import Tally
+from xlj.objectives.objective import Objective
+from xlj.objectives.rows import Rows
 from xlj.training import optimizer
 from xlj.training.partitioning import ROWS
 from xlj.training.randomness import row_keys
-from xlj.training.state import Progress, State, zero_tally
+from xlj.training.state import Progress, State
 
-Batch = Mapping[str, jax.Array]
-"""Rows of token ids [rows, length] of each objective."""
+Batch = Mapping[str, Rows]
+"""The rows of each objective."""
 
 
 def make_train_step(
@@ -29,57 +31,58 @@ def make_train_step(
     """The step of a phase, to be jitted. `config` is the phase's.
 
     The counts of everything that the whole step predicts are known before any gradient, so that the
-    sums of microbatches are scaled by them and add up to the gradient of one large batch.
+    sums of microbatches are scaled by them and add up to the gradient of one large batch. A phase
+    whose weights are all 0 changes no parameter: it only fills what objectives keep.
     """
     transform = optimizer.transform(config.optimizer)
     rate = optimizer.learning_rate(config)
-    parts = config.train.accumulation
-
-    def split(x: jax.Array) -> jax.Array:
-        """[rows, ...] -> [parts, rows / parts, ...]; every device keeps its rows."""
-        x = x.reshape(x.shape[0] // parts, parts, *x.shape[1:]).swapaxes(0, 1)
-        return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec(None, *ROWS)))
+    frozen, parts = config.optimizer.frozen, config.train.accumulation
+    weights = {loss: w for name in objectives for loss, w in objectives[name].weights.items()}
+    microbatches = Microbatches(parts, mesh)
 
     def train_step(state: State, batch: Batch) -> State:
         step = state.progress.step
-        inputs = corrupt(objectives, config.train.seed, mesh, step, batch)
-        counts = {name: objectives[name].count(made).sum() for name, (made, _) in inputs.items()}
-        weights = {name: objectives[name].weight for name in batch}
+        inputs, keys = labelled(objectives, config.train.seed, microbatches, state, batch)
+        counts: dict[str, jax.Array] = {}
+        for name, made in inputs.items():
+            counts |= jax.tree.map(jnp.sum, objectives[name].count(made))
         scales = loss_scales(config.objectives.normalisation, weights, counts)
 
         def loss_of(params: Any, part: Any) -> tuple[jax.Array, dict[str, Tally]]:
-            tallies = {}
-            total = jnp.zeros(())
-            for name, (corrupted, keys) in part.items():
-                by_row = objectives[name].loss(params, corrupted, keys)
-                tallies[name] = jax.tree.map(jnp.sum, by_row)
-                total += scales[name] * tallies[name].sum
+            params = optimizer.freeze(params, frozen)
+            tallies: dict[str, Tally] = {}
+            for name, (made, dropout_keys) in part.items():
+                kept = state.objectives.get(name, {})
+                by_row = objectives[name].loss(params, kept, made, dropout_keys)
+                tallies |= {loss: jax.tree.map(jnp.sum, tally) for loss, tally in by_row.items()}
+            total = sum((scales[loss] * tallies[loss].sum for loss in tallies), jnp.zeros(()))
             return total, tallies
 
-        gradient_of = jax.value_and_grad(loss_of, has_aux=True)
-        if parts == 1:
-            (loss, tallies), gradients = gradient_of(state.params, inputs)
+        both = {name: (inputs[name], keys[name]) for name in inputs}
+        if any(weights.values()):
+            gradient_of = jax.value_and_grad(loss_of, has_aux=True)
+            (loss, tallies), gradients = microbatches.sum(partial(gradient_of, state.params), both)
+            norm = optax.tree.norm(gradients)
+            updates, new_optimizer = transform.update(
+                optimizer.clip(gradients, norm, config.optimizer.clip_norm),
+                state.optimizer,
+                state.params,
+            )
+            updates = optimizer.thaw_only(updates, frozen)
+            new_params = jax.tree.map(lambda p, u: p - rate(step) * u, state.params, updates)
+            finite = jnp.isfinite(loss) & jnp.isfinite(norm)
+            finite &= jnp.isfinite(optax.tree.norm(updates))
         else:
+            loss, tallies = microbatches.sum(partial(loss_of, state.params), both)
+            norm, finite = jnp.zeros(()), jnp.isfinite(loss)
+            new_params, new_optimizer = state.params, state.optimizer
 
-            def add(sums: Any, part: Any) -> tuple[Any, None]:
-                return jax.tree.map(jnp.add, sums, gradient_of(state.params, part)), None
-
-            nothing = (
-                (jnp.zeros(()), {name: zero_tally() for name in batch}),
-                jax.tree.map(jnp.zeros_like, state.params),
-            )
-            ((loss, tallies), gradients), _ = jax.lax.scan(
-                add, nothing, jax.tree.map(split, inputs)
-            )
-
-        norm = optax.tree.norm(gradients)
-        updates, new_optimizer = transform.update(
-            optimizer.clip(gradients, norm, config.optimizer.clip_norm),
-            state.optimizer,
-            state.params,
-        )
-        new_params = jax.tree.map(lambda p, u: p - rate(step) * u, state.params, updates)
-        finite = jnp.isfinite(loss) & jnp.isfinite(norm)
+        new_objectives = {
+            name: objectives[name].update(kept, new_params, inputs[name])
+            if name in inputs
+            else kept
+            for name, kept in state.objectives.items()
+        }
 
         def if_finite(new: Any, old: Any) -> Any:
             return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
@@ -87,28 +90,72 @@ def make_train_step(
         return State(
             params=if_finite(new_params, state.params),
             optimizer=if_finite(new_optimizer, state.optimizer),
+            objectives=if_finite(new_objectives, state.objectives),
             progress=_advance(state.progress, finite, loss, norm, tallies),
         )
 
     return train_step
 
 
-def corrupt(
+class Microbatches:
+    """The rows of a step in `parts` equal parts, one after the other.
+
+    Args:
+      mesh: every device keeps its rows.
+    """
+
+    def __init__(self, parts: int, mesh: Mesh):
+        self._parts = parts
+        self._rows = NamedSharding(mesh, ROWS)
+        self._sharding = NamedSharding(mesh, PartitionSpec(None, *ROWS))
+
+    def slots(self, rows: int) -> jax.Array:
+        """The place of each row in the global batch, int32 [rows]."""
+        return jax.lax.with_sharding_constraint(jnp.arange(rows), self._rows)
+
+    def sum(self, function: Callable[[Any], Any], inputs: Any) -> Any:
+        """The sum over microbatches of what `function` makes of each."""
+        if self._parts == 1:
+            return function(inputs)
+
+        def add(sums: Any, part: Any) -> tuple[Any, None]:
+            return jax.tree.map(jnp.add, sums, function(part)), None
+
+        split = jax.tree.map(self._split, inputs)
+        shapes = jax.eval_shape(function, jax.tree.map(lambda x: x[0], split))
+        nothing = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+        return jax.lax.scan(add, nothing, split)[0]
+
+    def map(self, function: Callable[[Any], Any], inputs: Any) -> Any:
+        """What a function of rows makes of all rows."""
+        if self._parts == 1:
+            return function(inputs)
+        made = jax.lax.map(function, jax.tree.map(self._split, inputs))
+        return jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(-1, *x.shape[2:]), made)
+
+    def _split(self, x: jax.Array) -> jax.Array:
+        """[rows, ...] -> [parts, rows / parts, ...]."""
+        x = x.reshape(x.shape[0] // self._parts, self._parts, *x.shape[1:]).swapaxes(0, 1)
+        return jax.lax.with_sharding_constraint(x, self._sharding)
+
+
+def labelled(
     objectives: Mapping[str, Objective],
     seed: int,
-    mesh: Mesh,
-    step: jax.Array | int,
+    microbatches: Microbatches,
+    state: State,
     batch: Batch,
-) -> dict[str, tuple[Any, jax.Array]]:
-    """What each objective reads at a step: (corrupted rows, dropout keys [rows])."""
-    inputs = {}
+) -> tuple[dict[str, Any], dict[str, jax.Array]]:
+    """What each objective reads at a step, by name: inputs, and dropout keys [rows]."""
+    inputs, dropout_keys = {}, {}
     for name, rows in batch.items():
-        slots = jnp.arange(rows.shape[0])
-        slots = jax.lax.with_sharding_constraint(slots, NamedSharding(mesh, ROWS))
-        keys = row_keys(seed, f"{name}/corruption", step, slots)
-        dropout_keys = row_keys(seed, f"{name}/dropout", step, slots)
-        inputs[name] = (objectives[name].corrupt(rows, keys), dropout_keys)
-    return inputs
+        objective, step = objectives[name], state.progress.step
+        slots = microbatches.slots(rows.tokens.shape[0])
+        made = objective.corrupt(rows, row_keys(seed, f"{name}/corruption", step, slots))
+        kept = state.objectives.get(name, {})
+        inputs[name] = objective.label(state.params, kept, made, microbatches.map)
+        dropout_keys[name] = row_keys(seed, f"{name}/dropout", step, slots)
+    return jax.lax.stop_gradient(inputs), dropout_keys
 
 
 def loss_scales(

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import jax
 
-from xlj.config import Config
 from xlj.data.batches import Batches
-from xlj.models.flops import training_flops
-from xlj.objectives.corruption import capacity
+from xlj.objectives.objective import Objective
 from xlj.training.prefetch import Prefetch
 
 
 class Throughput:
     """Counts steps and time, without the time of evaluations and saves."""
 
-    def __init__(self, config: Config, vocabulary_size: int, batches: Batches, prefetch: Prefetch):
-        self._config, self._vocabulary_size = config, vocabulary_size
+    def __init__(self, objectives: Mapping[str, Objective], batches: Batches, prefetch: Prefetch):
+        self._objectives = objectives
         self._batches, self._prefetch = batches, prefetch
         self._begin = time.perf_counter()
         self._restart()
@@ -27,12 +25,8 @@ class Throughput:
     def count(self, step: int, tokens: int) -> None:
         """Adds a step, and the tokens of this process's rows."""
         self._tokens += tokens
-        active = self._batches.phase(step)[1].objectives.active()
         for name, (rows, length) in self._batches.shapes(step).items():
-            predicted = capacity(length, active[name].mask_rate)
-            self._flops += training_flops(
-                self._config.model, self._vocabulary_size, rows, length, predicted
-            )
+            self._flops += self._objectives[name].flops(rows, length)
 
     def measures(self) -> dict[str, float]:
         """Rates since the last call, as metrics; `time/seconds` is since the run was started."""

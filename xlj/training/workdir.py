@@ -25,4 +25,10 @@ def only_run(workdir: Path) -> Iterator[None]:
             raise ConfigError(
                 f"another run is in --workdir={workdir}; wait for it, stop it, or take another"
             ) from None
-        yield
+        try:
+            yield
+        except ConfigError:
+            if {entry.name for entry in workdir.iterdir()} == {"lock"}:  # refused before any work
+                (workdir / "lock").unlink()
+                workdir.rmdir()
+            raise

@@ -1,0 +1,166 @@
+"""Keys of a config: how a schema of frozen dataclasses declares, lists and checks them.
+
+Nothing here knows what the keys are; `xlj/config.py` does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import ml_collections
+
+
+class ConfigError(ValueError):
+    """A config, or what it names, cannot be used. The message says which key and what to do."""
+
+
+def key(
+    default: Any,
+    doc: str,
+    *,
+    choices: tuple[str, ...] = (),
+    low: float | None = None,
+    high: float | None = None,
+    read_when: tuple[str, tuple[str, ...]] | None = None,
+    read_by: tuple[str, ...] = (),
+) -> Any:
+    """A config key: its default, one line of documentation, and what values are possible.
+
+    Args:
+      choices: the values allowed, for strings.
+      low, high: inclusive bounds, for numbers.
+      read_when: (full key path, its values) without which nothing reads this key.
+      read_by: the objectives without any of which nothing reads this key.
+    """
+    metadata = {
+        "doc": doc,
+        "choices": choices,
+        "low": low,
+        "high": high,
+        "read_when": read_when,
+        "read_by": read_by,
+    }
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def keys_of(schema: type, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field]]:
+    """(full path, field) of every key of a schema, in order."""
+    for field in dataclasses.fields(schema):
+        if dataclasses.is_dataclass(field.default):
+            yield from keys_of(type(field.default), f"{prefix}{field.name}.")
+        else:
+            yield prefix + field.name, field
+
+
+def default_of(schema: type) -> ml_collections.ConfigDict:
+    """A ConfigDict with every key of a schema at its default, locked against other keys."""
+    config = ml_collections.ConfigDict()
+    for field in dataclasses.fields(schema):
+        value = field.default
+        if dataclasses.is_dataclass(value):
+            value = default_of(type(value))
+        elif value is dataclasses.MISSING:
+            value = ml_collections.ConfigDict()
+        elif isinstance(value, tuple):  # a comma list, so that the command line stays readable
+            value = ",".join(value)
+        config[field.name] = value
+    return config.lock()
+
+
+def merge(tree: dict, changes: Mapping, path: str) -> dict:
+    """A nested dict with some of its values changed."""
+    merged = dict(tree)
+    for name, value in changes.items():
+        if isinstance(value, Mapping) and isinstance(tree.get(name), Mapping):
+            value = merge(tree[name], value, f"{path}.{name}")
+        merged[name] = value
+    return merged
+
+
+def build(schema: type, tree: Mapping, known: Iterable[str], prefix: str = "") -> Any:
+    """The dataclass `schema` of a nested dict of values.
+
+    Args:
+      known: paths of all keys, to offer the nearest one of.
+      prefix: the path of this section, with a dot at its end.
+
+    Raises:
+      ConfigError: on an unknown key, a wrong type or an impossible value.
+    """
+    fields = {field.name: field for field in dataclasses.fields(schema)}
+    hints = typing.get_type_hints(schema)
+    for name in tree:
+        if name not in fields:
+            raise ConfigError(f"unknown config key {prefix}{name}{nearest(prefix + name, known)}")
+    values = {}
+    for name, field in fields.items():
+        if name not in tree:
+            continue
+        value, path = tree[name], prefix + name
+        if dataclasses.is_dataclass(field.default):
+            if not isinstance(value, Mapping):
+                raise ConfigError(f"{path} is {value!r}; it must be a section of keys")
+            values[name] = build(type(field.default), value, known, path + ".")
+        else:
+            values[name] = _value(hints[name], field.metadata, value, path)
+    return schema(**values)
+
+
+def _value(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
+    if typing.get_origin(hint) is tuple:
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",")] if value.strip() else []
+        if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
+            raise ConfigError(f"{path} is {value!r}; it must be names separated by commas")
+        if any(not part for part in value) or len(set(value)) < len(value):
+            raise ConfigError(f"{path} is {','.join(value)!r}; an entry is empty or stands twice")
+        return tuple(value)
+    if typing.get_origin(hint) is Mapping or hint is types.MappingProxyType:
+        if not all(isinstance(entry, Mapping) for entry in value.values()):
+            raise ConfigError(f"{path} must map names to sections of keys, not {value!r}")
+        return dict(value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise ConfigError(
+            f"{path} is {value!r} ({type(value).__name__}); it must be {hint.__name__}"
+        )
+    if metadata["choices"] and value not in metadata["choices"]:
+        close = difflib.get_close_matches(value, metadata["choices"], n=1)
+        hint_text = f"; did you mean {close[0]}?" if close else ""
+        raise ConfigError(
+            f"{path} is {value!r}; it must be one of {', '.join(metadata['choices'])}{hint_text}"
+        )
+    low, high = metadata["low"], metadata["high"]
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if (
+            not math.isfinite(value)
+            or (low is not None and value < low)
+            or (high is not None and value > high)
+        ):
+            bounds = f"at least {low}" if high is None else f"from {low} to {high}"
+            raise ConfigError(f"{path} is {value}; it must be {bounds}")
+    return value
+
+
+def lookup(config: Any, path: str) -> Any:
+    """The value of the key with this full path."""
+    value: Any = config
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def nearest(path: str, known: Iterable[str]) -> str:
+    """The rest of an error about an unknown key: which of the known ones it may have meant."""
+    known = list(known)
+    close = difflib.get_close_matches(path, known, n=1, cutoff=0.6)
+    if not close:  # the right name in the wrong section
+        close = [name for name in known if name.split(".")[-1] == path.split(".")[-1]]
+    return f"; did you mean {close[0]}?" if close else "; docs/configs.md lists all keys"

@@ -1,0 +1,132 @@
+"""What objectives put on top of the encoder, each with parameters of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from xlj.config import Model
+from xlj.models.dense import Dense, LayerNorm, matmul
+
+Params = dict[str, Any]
+
+
+class Prediction(nn.Module):
+    """RoBERTa's head for masked tokens, up to the product with the (tied) word embeddings."""
+
+    model: Model
+    vocabulary_size: int
+
+    @nn.compact
+    def __call__(self, hidden: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """[..., hidden] -> float32 [..., hidden], and each token's bias, float32 [vocabulary]."""
+        model = self.model
+        dense = Dense(model.hidden, jnp.dtype(model.dtype), model.init_std, name="dense")
+        x = nn.gelu(dense(hidden), approximate=False)
+        x = LayerNorm(model.layer_norm_epsilon, name="norm")(x)
+        return x, self.param("bias", nn.initializers.zeros, (self.vocabulary_size,))
+
+
+class Detection(nn.Module):
+    """ELECTRA's head of the discriminator: one logit a token."""
+
+    model: Model
+
+    @nn.compact
+    def __call__(self, hidden: jax.Array) -> jax.Array:
+        """[..., hidden] -> float32 [...]: large where the token was replaced."""
+        model, dtype = self.model, jnp.dtype(self.model.dtype)
+        x = nn.gelu(Dense(model.hidden, dtype, model.init_std, name="dense")(hidden), False)
+        return Dense(1, dtype, model.init_std, name="output")(x)[..., 0]
+
+
+class Pointer(nn.Module):
+    """XLM-Align's pointer network (Equation 14): one head, queries and keys with bias."""
+
+    model: Model
+
+    @nn.compact
+    def __call__(self, queries: jax.Array, keys: jax.Array) -> jax.Array:
+        """[rows, q, hidden] and [rows, k, hidden] -> scores float32 [rows, q, k]."""
+        model, dtype = self.model, jnp.dtype(self.model.dtype)
+        q = Dense(model.hidden, dtype, model.init_std, name="query")(queries).astype(dtype)
+        k = Dense(model.hidden, dtype, model.init_std, name="key")(keys).astype(dtype)
+        scores = jnp.einsum("rqh,rkh->rqk", q, k, preferred_element_type=jnp.float32)
+        return scores * model.hidden**-0.5
+
+
+class Projection(nn.Module):
+    """InfoXLM's projection of the contrasted vector: linear, without bias."""
+
+    model: Model
+
+    @nn.compact
+    def __call__(self, hidden: jax.Array) -> jax.Array:
+        """[..., hidden] -> float32 [..., hidden]."""
+        normal = nn.initializers.normal(self.model.init_std)
+        kernel = self.param("kernel", normal, (self.model.hidden, self.model.hidden))
+        return matmul(hidden, kernel, jnp.dtype(self.model.dtype))
+
+
+def init_prediction(key: jax.Array, model: Model, vocabulary_size: int) -> Params:
+    """Parameters of a `Prediction` head."""
+    return Prediction(model, vocabulary_size).init(key, _vector(model))["params"]
+
+
+def predict(
+    params: Params, table: jax.Array, model: Model, hidden: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """What the logits of masked tokens are made of: logits = vectors @ table.T + bias.
+
+    Args:
+      params: of a `Prediction` head.
+      table: the word embeddings, float32 [vocabulary, hidden].
+      hidden: [..., hidden] of the positions to predict.
+
+    Returns:
+      vectors float32 [..., hidden], the table, bias float32 [vocabulary].
+    """
+    vectors, bias = _run(Prediction(model, table.shape[0]), params, hidden)
+    return vectors, table, bias
+
+
+def init_detection(key: jax.Array, model: Model) -> Params:
+    """Parameters of a `Detection` head."""
+    return Detection(model).init(key, _vector(model))["params"]
+
+
+def detect(params: Params, model: Model, hidden: jax.Array) -> jax.Array:
+    """Logits float32 [...] of whether the tokens of `hidden` [..., hidden] were replaced."""
+    return _run(Detection(model), params, hidden)
+
+
+def init_pointer(key: jax.Array, model: Model) -> Params:
+    """Parameters of a `Pointer`."""
+    vector = _vector(model)[None]
+    return Pointer(model).init(key, vector, vector)["params"]
+
+
+def point(params: Params, model: Model, queries: jax.Array, keys: jax.Array) -> jax.Array:
+    """Scores float32 [rows, q, k] of queries [rows, q, hidden] for keys [rows, k, hidden]."""
+    return _run(Pointer(model), params, queries, keys)
+
+
+def init_projection(key: jax.Array, model: Model) -> Params:
+    """Parameters of a `Projection`."""
+    return Projection(model).init(key, _vector(model))["params"]
+
+
+def project(params: Params, model: Model, hidden: jax.Array) -> jax.Array:
+    """The projection float32 [..., hidden] of vectors [..., hidden]."""
+    return _run(Projection(model), params, hidden)
+
+
+def _run(module: nn.Module, params: Params, *arguments: jax.Array) -> Any:
+    return module.apply({"params": params}, *arguments)
+
+
+def _vector(model: Model) -> jax.Array:
+    return jnp.zeros((1, model.hidden))

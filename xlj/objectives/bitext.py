@@ -1,0 +1,29 @@
+"""Rows of the kind `bitext`: one pair a row, each sentence alone in its half."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from xlj.config import Model
+from xlj.data.layout import PAD, SPECIALS
+from xlj.objectives.rows import Rows
+
+
+def halves(rows: Rows) -> tuple[Rows, Rows]:
+    """The two sides of each pair, tokens int32 [rows, length / 2], their language twice."""
+    tokens = rows.tokens.astype(jnp.int32)
+    middle = tokens.shape[1] // 2
+    first, second = (jnp.repeat(rows.languages[:, i : i + 1], 2, axis=1) for i in (0, 1))
+    return Rows(tokens[:, :middle], first), Rows(tokens[:, middle:], second)
+
+
+def default_layer(layer: int, model: Model) -> int:
+    """A configured layer; where it is 0, two thirds of the model's (8 of 12, as InfoXLM's)."""
+    return layer or max(1, round(model.layers * 2 / 3))
+
+
+def average(hidden: jax.Array, tokens: jax.Array) -> jax.Array:
+    """Mean vectors of the text tokens of each row: [rows, length, hidden] -> [rows, hidden]."""
+    text = ((tokens >= len(SPECIALS)) & (tokens != PAD)).astype(hidden.dtype)[..., None]
+    return (hidden * text).sum(1) / jnp.maximum(text.sum(1), 1)

@@ -1,0 +1,196 @@
+"""Back-translation masked language modelling: pseudo-tokens in another language help to predict."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xlj.config import BackTranslation, Model
+from xlj.data.corpus import Corpus
+from xlj.data.layout import EOS, PAD, SPECIALS
+from xlj.data.rates import rates
+from xlj.models import encoder, heads
+from xlj.objectives.camlm import NOBODYS_KEY
+from xlj.objectives.choosing import choose
+from xlj.objectives.corruption import Masked, at_positions, mask_tokens
+from xlj.objectives.flops import of_layers, of_predictions
+from xlj.objectives.losses import Tally
+from xlj.objectives.mlm import flops, gather, predicted, prediction_part
+from xlj.objectives.objective import EachPart, Objective, Params
+from xlj.objectives.rows import Rows
+from xlj.objectives.segments import languages_of, segments, whole_examples
+
+
+class Corrupted(NamedTuple):
+    """Rows of `<s> A </s>` and placeholders, before and after the placeholders are filled."""
+
+    masked: Masked
+    """The second stage: source tokens masked; its placeholders are `<mask>` until `label`."""
+    source: jax.Array
+    """The first stage: int32 [rows, length], source tokens as they are, placeholders `<mask>`."""
+    positions: jax.Array
+    """Of placeholders, int32 [rows, places]."""
+    used: jax.Array
+    """Which of `positions` are placeholders, bool [rows, places]."""
+    targets: jax.Array
+    """The target language of each token's example, int32 [rows, length]."""
+    sample_keys: jax.Array
+    """A key of each row [rows]."""
+
+
+def objective(
+    name: str, kind: str, options: BackTranslation, model: Model, corpus: Corpus
+) -> Objective:
+    """BTMLM (ERNIE-M section 3.2).
+
+    Stage 1, with the current parameters and no gradient: placeholders behind a sentence are filled
+    with pseudo-tokens of another language; they see the whole sentence, unmasked, and not each
+    other. Stage 2: masked tokens of the sentence are predicted from it and the pseudo-tokens.
+    """
+    probabilities = target_probabilities(corpus, options.target_alpha)
+
+    def label(params: Params, state: object, inputs: Corrupted, each_part: EachPart) -> Corrupted:
+        return each_part(partial(fill, params, model, options), inputs)
+
+    def loss(
+        params: Params, state: object, inputs: Corrupted, keys: jax.Array | None
+    ) -> dict[str, Tally]:
+        masked = inputs.masked
+        whole = whole_examples(model, masked.tokens, masked.languages)
+        if whole.languages is not None:
+            placed = at_positions(inputs.positions, inputs.used, masked.tokens.shape[1])
+            whole = whole._replace(languages=jnp.where(placed, inputs.targets, whole.languages))
+        hidden = encoder.apply(params, model, whole, keys)
+        return {name: predicted(params, params["prediction_head"], model, hidden, masked)}
+
+    def all_flops(rows: int, length: int) -> float:
+        generation = of_layers(model, model.layers, rows, length)
+        generation += of_predictions(model, corpus.vocabulary_size, rows * places_in(length))
+        return generation + flops(rows, length, options=options, model=model, corpus=corpus)
+
+    return Objective(
+        kind=kind,
+        weights={name: options.weight},
+        corrupt=partial(
+            corrupt,
+            options=options,
+            vocabulary_size=corpus.vocabulary_size,
+            probabilities=probabilities,
+        ),
+        count=lambda inputs: {name: inputs.masked.weights.sum(1)},
+        loss=loss,
+        flops=all_flops,
+        parts=prediction_part(model, corpus),
+        label=label,
+    )
+
+
+def places_in(length: int) -> int:
+    """The most placeholders in a row: at most one token in four of any example is a slot (that of
+    a sentence of one token)."""
+    return -(-length // 4)
+
+
+def target_probabilities(corpus: Corpus, alpha: float) -> np.ndarray:
+    """How likely each language is the target for a source language, float32 [languages, languages].
+
+    p_j ~ m_j^alpha over the languages with monolingual text, without the source's own.
+    """
+    names = [n for n, tokens in zip(corpus.languages, corpus.tokens, strict=True) if tokens]
+    of_language = dict(zip(corpus.languages, corpus.tokens, strict=True))
+    shares = rates({name: of_language[name] for name in names}, alpha)
+    row = np.array([shares.get(name, 0.0) for name in corpus.languages])
+    table = np.where(np.eye(len(row), dtype=bool), 0.0, row)
+    return (table / np.maximum(table.sum(1, keepdims=True), 1e-30)).astype(np.float32)
+
+
+def corrupt(
+    rows: Rows,
+    keys: jax.Array,
+    *,
+    options: BackTranslation,
+    vocabulary_size: int,
+    probabilities: np.ndarray,
+) -> Corrupted:
+    """Draws masks and target languages, and keeps ceil(pseudo_ratio * n) placeholders of a sentence
+    of n tokens; the slots left over become padding.
+
+    Args:
+      rows: of the kind `sentences`: slots for the largest ratio stand behind each `</s>`.
+    """
+    mask_keys, target_keys, sample_keys = jax.vmap(
+        lambda key: jax.random.split(key, 3), out_axes=1
+    )(keys)
+    tokens = rows.tokens.astype(jnp.int32)
+    layout = segments(tokens)
+    indices = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
+    end = jax.lax.cummax(jnp.where(tokens == EOS, indices, 0), axis=1)
+    # A slot's place behind `</s>`; the sentence's length follows from the slot's position.
+    place = indices - end - 1
+    length = layout.position - place - 2
+    wanted = jnp.ceil(options.pseudo_ratio * length - 1e-4)
+    is_slot = (layout.side == 1) & (tokens == vocabulary_size - 1)
+    is_placeholder = is_slot & (place < wanted)
+    source = jnp.where(is_slot & ~is_placeholder, PAD, tokens)
+    masked = mask_tokens(rows._replace(tokens=source), mask_keys, options, vocabulary_size)
+    places = places_in(tokens.shape[1])
+    positions = jnp.argsort(~is_placeholder, axis=1, stable=True)[:, :places].astype(jnp.int32)
+    logits = jnp.log(jnp.maximum(jnp.asarray(probabilities), 1e-30))[rows.languages[:, 0]]
+    drawn = jax.vmap(lambda key, row: jax.random.categorical(key, row, shape=tokens.shape[1:]))(
+        target_keys, logits
+    )
+    return Corrupted(
+        masked=masked,
+        source=source,
+        positions=positions,
+        used=jnp.take_along_axis(is_placeholder, positions, axis=1),
+        targets=jnp.take_along_axis(drawn, layout.segment, axis=1).astype(jnp.int32),
+        sample_keys=sample_keys,
+    )
+
+
+def fill(params: Params, model: Model, options: BackTranslation, inputs: Corrupted) -> Corrupted:
+    """Stage 1: the placeholders of both stages' rows filled with pseudo-tokens, never specials."""
+    layout = segments(inputs.source)
+    placed = at_positions(inputs.positions, inputs.used, inputs.source.shape[1])
+    languages = None
+    if model.language_embeddings != "none":
+        others = jnp.full_like(inputs.source, -1)
+        if model.language_embeddings == "all":
+            others = languages_of(layout, inputs.masked.languages)
+        languages = jnp.where(placed, inputs.targets, others)
+    hidden = encoder.apply(
+        params,
+        model,
+        encoder.Inputs(
+            inputs.source,
+            layout.position,
+            layout.segment,
+            jnp.where(placed, NOBODYS_KEY, layout.segment),
+            languages,
+        ),
+    )
+    table = params["embeddings"]["word"]
+    head = params["prediction_head"]
+    vectors, table, bias = heads.predict(head, table, model, gather(hidden, inputs.positions))
+    bias = bias.at[: len(SPECIALS)].set(-jnp.inf).at[-1].set(-jnp.inf)
+    rows, places = inputs.positions.shape
+    keys = None
+    if options.generation == "sample":
+        keys = jax.vmap(lambda key: jax.random.split(key, places))(inputs.sample_keys).reshape(-1)
+    flat = vectors.reshape(rows * places, -1)
+    pseudo = choose(flat, table, bias, jnp.dtype(model.dtype), keys).reshape(rows, places)
+    at_row = jnp.arange(rows)[:, None]
+
+    def filled(tokens: jax.Array) -> jax.Array:
+        old = jnp.take_along_axis(tokens, inputs.positions, axis=1)
+        return tokens.at[at_row, inputs.positions].set(jnp.where(inputs.used, pseudo, old))
+
+    masked = inputs.masked
+    return inputs._replace(
+        masked=masked._replace(tokens=filled(masked.tokens)), source=filled(inputs.source)
+    )

@@ -1,0 +1,66 @@
+"""Cross-attention masked language modelling: each side is predicted from the other alone."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from xlj.config import MaskedLanguageModelling, Model
+from xlj.data.corpus import Corpus
+from xlj.models import encoder
+from xlj.objectives.corruption import Masked, mask_tokens
+from xlj.objectives.losses import Tally
+from xlj.objectives.mlm import flops, predicted, prediction_part
+from xlj.objectives.objective import Objective, Params
+from xlj.objectives.segments import Segments, languages_of, segments
+
+NOBODYS_KEY = -1
+"""A key id that no query asks for."""
+
+
+def objective(
+    name: str, kind: str, options: MaskedLanguageModelling, model: Model, corpus: Corpus
+) -> Objective:
+    """CAMLM (ERNIE-M section 3.2, by the formula: nothing of the predicted token's own side)."""
+
+    def loss(
+        params: Params, state: object, masked: Masked, keys: jax.Array | None
+    ) -> dict[str, Tally]:
+        hidden = encoder.apply(params, model, inputs_of(model, masked), keys)
+        return {name: predicted(params, params["prediction_head"], model, hidden, masked)}
+
+    return Objective(
+        kind=kind,
+        weights={name: options.weight},
+        corrupt=partial(mask_tokens, options=options, vocabulary_size=corpus.vocabulary_size),
+        count=lambda masked: {name: masked.weights.sum(1)},
+        loss=loss,
+        flops=partial(flops, options=options, model=model, corpus=corpus),
+        parts=prediction_part(model, corpus),
+    )
+
+
+def inputs_of(model: Model, masked: Masked) -> encoder.Inputs:
+    """What the encoder reads: CAMLM's pattern, and the languages where they are embedded."""
+    layout, selected = segments(masked.tokens), masked.selected()
+    query_ids, key_ids = pattern(layout, selected)
+    languages = None
+    if model.language_embeddings != "none":
+        languages = languages_of(layout, masked.languages)
+        if model.language_embeddings == "predicted":
+            languages = jnp.where(selected, languages, -1)
+    return encoder.Inputs(masked.tokens, layout.position, query_ids, key_ids, languages)
+
+
+def pattern(layout: Segments, selected: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Query and key ids, int32 [rows, length].
+
+    A selected token (masked, random or kept) asks for the other side of its example and is nobody's
+    key. Every other token sees the unselected tokens of its own side. So nothing of its own side
+    reaches a prediction, at any depth; its position and language do, through the residual stream.
+    """
+    own = 2 * layout.segment + layout.side
+    other = 2 * layout.segment + 1 - layout.side
+    return jnp.where(selected, other, own), jnp.where(selected, NOBODYS_KEY, own)

@@ -1,0 +1,51 @@
+"""The token that a softmax over a large vocabulary yields: the likeliest, or a sample."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from xlj.objectives.cross_entropy import BLOCK, block_logits, block_starts
+
+
+def choose(
+    vectors: jax.Array,
+    table: jax.Array,
+    bias: jax.Array,
+    dtype: jnp.dtype,
+    keys: jax.Array | None = None,
+    temperature: float = 1.0,
+    block: int = BLOCK,
+) -> jax.Array:
+    """The argmax of vectors @ table.T + bias; with keys a sample of its softmax, by Gumbel's trick.
+
+    Never holds more than a block of the logits, and passes no gradient.
+
+    Args:
+      vectors: float32 [n, hidden].
+      table: float32 [vocabulary, hidden].
+      bias: float32 [vocabulary]; a token at -inf is never chosen.
+      dtype: what the products are computed in.
+      keys: a key of each vector [n]; None for the argmax.
+      temperature: what the logits are divided by before sampling.
+
+    Returns:
+      int32 [n].
+    """
+    vectors, table, bias = jax.lax.stop_gradient((vectors, table, bias))
+    size, starts = block_starts(table, block)
+
+    def body(carry: tuple[jax.Array, jax.Array], start: jax.Array) -> tuple:
+        largest, best = carry
+        logits, true_start, _ = block_logits(vectors, table, bias, start, size, dtype)
+        if keys is not None:
+            here = jax.vmap(jax.random.fold_in, (0, None))(keys, start)
+            logits /= temperature
+            logits += jax.vmap(lambda key: jax.random.gumbel(key, (size,)))(here)
+        top = logits.max(1)
+        best = jnp.where(top > largest, logits.argmax(1).astype(jnp.int32) + true_start, best)
+        return (jnp.maximum(largest, top), best), None
+
+    initial = (jnp.full(len(vectors), -jnp.inf), jnp.zeros(len(vectors), jnp.int32))
+    (_, best), _ = jax.lax.scan(body, initial, starts)
+    return best

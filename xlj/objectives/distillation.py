@@ -1,0 +1,81 @@
+"""Knowledge distillation from a monolingual teacher, MetaXLM's baseline (Table 3)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from xlj.config import Distillation, Model
+from xlj.data.corpus import Corpus
+from xlj.data.layout import PAD
+from xlj.models import encoder
+from xlj.objectives.flops import TRAINED, of_layers
+from xlj.objectives.losses import Tally
+from xlj.objectives.objective import EachPart, Objective, Params
+from xlj.objectives.rows import Rows
+from xlj.objectives.segments import whole_examples
+
+
+class Taught(NamedTuple):
+    """Rows, and what the teacher says of them."""
+
+    rows: Rows
+    weights: jax.Array
+    """1 for tokens of the teacher's language, 0 for others and padding, float32 [rows, length]."""
+    vectors: jax.Array
+    """The teacher's last vectors, float32 [rows, length, hidden]; zeros until `label`."""
+
+
+def objective(
+    name: str, kind: str, options: Distillation, model: Model, corpus: Corpus
+) -> Objective:
+    """Mean squared difference of the last vectors to the teacher's, over the tokens of its language
+    (section 5.3; which vectors and which distance the paper does not say, so they are ours).
+
+    State: `teacher`, its parameters; they are read from `teacher` when the run starts.
+    """
+    language = corpus.languages.index(options.language)
+
+    def corrupt(rows: Rows, keys: jax.Array) -> Taught:
+        tokens = rows.tokens.astype(jnp.int32)
+        mine = (tokens != PAD) & (rows.languages[:, :1] == language)
+        vectors = jnp.zeros((*tokens.shape, model.hidden))
+        return Taught(rows._replace(tokens=tokens), mine.astype(jnp.float32), vectors)
+
+    def vectors(params: Params, inputs: Taught, keys: jax.Array | None) -> jax.Array:
+        tokens, languages = inputs.rows
+        return encoder.apply(params, model, whole_examples(model, tokens, languages), keys)
+
+    def label(params: Params, state: Any, inputs: Taught, each_part: EachPart) -> Taught:
+        return inputs._replace(
+            vectors=each_part(lambda part: vectors(state["teacher"], part, None), inputs)
+        )
+
+    def loss(
+        params: Params, state: Any, inputs: Taught, keys: jax.Array | None
+    ) -> dict[str, Tally]:
+        errors = jnp.square(vectors(params, inputs, keys) - inputs.vectors).mean(-1)
+        count = inputs.weights.sum(1)
+        return {name: Tally((errors * inputs.weights).sum(1), count, jnp.zeros_like(count))}
+
+    def flops(rows: int, length: int) -> float:
+        return (1 + TRAINED) * of_layers(model, model.layers, rows, length)
+
+    return Objective(
+        kind=kind,
+        weights={name: options.weight},
+        corrupt=corrupt,
+        count=lambda inputs: {name: inputs.weights.sum(1)},
+        loss=loss,
+        flops=flops,
+        parts={},
+        label=label,
+        init_state=lambda params: {"teacher": encoder_of(params)},
+    )
+
+
+def encoder_of(params: Params) -> Params:
+    """The encoder's own parameters, without heads."""
+    return {k: v for k, v in params.items() if k in ("embeddings", "layers", "position_bias")}

@@ -1,0 +1,154 @@
+"""Replaced token detection: MRTD on monolingual rows, TRTD on rows of sentence pairs (XLM-E)."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from xlj.config import Model, ReplacedTokenDetection
+from xlj.data.corpus import Corpus
+from xlj.data.layout import PAD
+from xlj.models import encoder, heads
+from xlj.objectives.choosing import choose
+from xlj.objectives.corruption import Masked, capacity, mask_tokens
+from xlj.objectives.flops import TRAINED, of_layers, of_predictions
+from xlj.objectives.losses import Tally
+from xlj.objectives.mlm import gather, predicted
+from xlj.objectives.objective import Objective, Params
+from xlj.objectives.rows import Rows
+from xlj.objectives.segments import whole_examples
+
+
+class Corrupted(NamedTuple):
+    """Rows for the generator, and what its samples are drawn with."""
+
+    masked: Masked
+    sample_keys: jax.Array
+    """A key of each row [rows]."""
+
+
+def objective(
+    name: str, kind: str, options: ReplacedTokenDetection, model: Model, corpus: Corpus
+) -> Objective:
+    """Generator and discriminator, trained together (XLM-E section 3.1, after ELECTRA).
+
+    The generator predicts masked tokens; its samples take their place, with no gradient; the
+    discriminator tells for every token but padding whether it was replaced. A sample that is the
+    right token counts as original.
+    """
+    generator_loss, discriminator_loss = f"{name}_generator", f"{name}_discriminator"
+
+    def corrupt(rows: Rows, keys: jax.Array) -> Corrupted:
+        mask_keys, sample_keys = jax.vmap(jax.random.split, out_axes=1)(keys)
+        return Corrupted(mask_tokens(rows, mask_keys, options, corpus.vocabulary_size), sample_keys)
+
+    def count(inputs: Corrupted) -> dict[str, jax.Array]:
+        masked = inputs.masked
+        real = (masked.tokens != PAD).sum(1).astype(jnp.float32)
+        return {generator_loss: masked.weights.sum(1), discriminator_loss: real}
+
+    def loss(
+        params: Params, state: object, inputs: Corrupted, keys: jax.Array | None
+    ) -> dict[str, Tally]:
+        generator, main = _models(params, model)
+        masked, both = inputs.masked, (None, None)
+        if keys is not None:
+            both = tuple(jax.vmap(jax.random.split, out_axes=1)(keys))
+        hidden = encoder.apply(
+            generator, model, whole_examples(model, masked.tokens, masked.languages), both[0]
+        )
+        of_generator = predicted(generator, params["generator"]["head"], model, hidden, masked)
+        replaced = replace(generator, params["generator"]["head"], model, options, hidden, inputs)
+        hidden = encoder.apply(
+            main, model, whole_examples(model, replaced, masked.languages), both[1]
+        )
+        logits = heads.detect(params["detection_head"], model, hidden)
+        of_discriminator = detected(logits, replaced, masked.original())
+        return {generator_loss: of_generator, discriminator_loss: of_discriminator}
+
+    def flops(rows: int, length: int) -> float:
+        size, positions = corpus.vocabulary_size, rows * capacity(length, options.mask_rate)
+        head = of_predictions(model, size, positions)
+        generator = TRAINED * (of_layers(model, model.generator_layers, rows, length) + head)
+        detection = 2 * rows * length * model.hidden**2
+        main = TRAINED * (of_layers(model, model.layers, rows, length) + detection)
+        return generator + head + main  # the head once more, for the samples
+
+    return Objective(
+        kind=kind,
+        weights={generator_loss: options.generator_weight, discriminator_loss: options.weight},
+        corrupt=corrupt,
+        count=count,
+        loss=loss,
+        flops=flops,
+        parts={
+            "generator": partial(init_generator, model=model, corpus=corpus),
+            "detection_head": partial(heads.init_detection, model=model),
+        },
+    )
+
+
+def init_generator(key: jax.Array, model: Model, corpus: Corpus) -> Params:
+    """The generator's own parameters: layers, head, and embeddings if they are separate."""
+    encoder_key, head_key = jax.random.split(key)
+    small = dataclasses.replace(model, layers=model.generator_layers)
+    size = corpus.vocabulary_size
+    params = encoder.init(encoder_key, small, size, len(corpus.languages))
+    if model.generator_embeddings != "separate":
+        del params["embeddings"]
+    return params | {"head": heads.init_prediction(head_key, model, size)}
+
+
+def _models(params: Params, model: Model) -> tuple[Params, Params]:
+    """Parameters of the generator and of the discriminator, as the embeddings are shared."""
+    generator = {"embeddings": params["embeddings"]} | params["generator"]
+    if model.generator_embeddings == "generator_only":
+        params = params | {"embeddings": jax.lax.stop_gradient(params["embeddings"])}
+    return generator, params
+
+
+def replace(
+    generator: Params,
+    head: Params,
+    model: Model,
+    options: ReplacedTokenDetection,
+    hidden: jax.Array,
+    inputs: Corrupted,
+) -> jax.Array:
+    """The rows with the generator's samples at the selected positions, int32 [rows, length].
+
+    Args:
+      hidden: the generator's last vectors, float32 [rows, length, hidden].
+    """
+    masked = inputs.masked
+    table = generator["embeddings"]["word"]
+    vectors, table, bias = heads.predict(head, table, model, gather(hidden, masked.positions))
+    rows, slots = masked.positions.shape
+    keys = jax.vmap(lambda key: jax.random.split(key, slots))(inputs.sample_keys)
+    flat = vectors.reshape(rows * slots, -1)
+    samples = choose(
+        flat, table, bias, jnp.dtype(model.dtype), keys.reshape(-1), options.temperature
+    )
+    chosen = jnp.where(masked.weights > 0, samples.reshape(rows, slots), masked.labels)
+    return masked.tokens.at[jnp.arange(rows)[:, None], masked.positions].set(chosen)
+
+
+def detected(logits: jax.Array, replaced: jax.Array, original: jax.Array) -> Tally:
+    """Binary cross-entropy of "was replaced" for every token but padding, by row.
+
+    Args:
+      logits: float32 [rows, length].
+      replaced: what the discriminator reads, int32 [rows, length].
+      original: int32 [rows, length].
+    """
+    real, is_replaced = original != PAD, replaced != original
+    losses = jax.nn.softplus(jnp.where(is_replaced, -logits, logits))
+    return Tally(
+        sum=jnp.where(real, losses, 0).sum(1),
+        count=real.sum(1).astype(jnp.float32),
+        correct=(real & ((logits > 0) == is_replaced)).sum(1).astype(jnp.float32),
+    )

@@ -1,0 +1,188 @@
+"""Cross-lingual contrast (XLCO) with a momentum encoder and a queue, of InfoXLM."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from xlj.config import Contrast, Model
+from xlj.data.corpus import Corpus
+from xlj.data.layout import PAD
+from xlj.models import encoder, heads
+from xlj.objectives.bitext import default_layer, halves
+from xlj.objectives.corruption import mask_tokens
+from xlj.objectives.flops import TRAINED, of_layers
+from xlj.objectives.losses import Tally
+from xlj.objectives.objective import EachPart, Objective, Params
+from xlj.objectives.rows import Rows
+from xlj.objectives.segments import whole_examples
+
+
+class Contrasted(NamedTuple):
+    """One side of each pair for the encoder, the other for the momentum encoder."""
+
+    queries: Rows
+    keys: Rows
+    vectors: jax.Array
+    """Of `keys` by the momentum encoder, float32 [rows, hidden]; zeros until `label`."""
+
+
+def objective(name: str, kind: str, options: Contrast, model: Model, corpus: Corpus) -> Objective:
+    """XLCO (InfoXLM section 3.3, after MoCo): -log softmax of the translation among the queue.
+
+    The vector of a sequence is the projection of its first token's at the configured layer. State:
+    `momentum`, a moving average of the parameters that the vectors need; `queue` [queue, hidden];
+    `next`, where the queue is written next; `filled`, how much of it was written.
+    """
+    layer = default_layer(options.layer, model)
+
+    def vectors(params: Params, rows: Rows, keys: jax.Array | None) -> jax.Array:
+        inputs = whole_examples(model, rows.tokens, rows.languages)
+        hidden = encoder.apply(params, model, inputs, keys, layers=layer)
+        return heads.project(params["contrast_head"], model, hidden[:, 0])
+
+    def label(params: Params, state: Any, inputs: Contrasted, each_part: EachPart) -> Contrasted:
+        of_keys = each_part(lambda keys: vectors(state["momentum"], keys, None), inputs.keys)
+        return inputs._replace(vectors=of_keys)
+
+    def loss(
+        params: Params, state: Any, inputs: Contrasted, keys: jax.Array | None
+    ) -> dict[str, Tally]:
+        queries = vectors(params, inputs.queries, keys)
+        return {name: contrast(queries, inputs.vectors, state, options.temperature, inputs.queries)}
+
+    def init_state(params: Params) -> dict[str, Any]:
+        return {
+            "momentum": _contrasting(params, layer),
+            "queue": jnp.zeros((options.queue, model.hidden)),
+            "next": jnp.zeros((), jnp.int32),
+            "filled": jnp.zeros((), jnp.int32),
+        }
+
+    def update(state: Any, params: Params, inputs: Contrasted) -> dict[str, Any]:
+        def average(old: jax.Array, new: jax.Array) -> jax.Array:
+            return options.momentum * old + (1 - options.momentum) * new
+
+        count, start = len(inputs.vectors), state["next"]
+        return {
+            "momentum": jax.tree.map(average, state["momentum"], _contrasting(params, layer)),
+            "queue": jax.lax.dynamic_update_slice_in_dim(
+                state["queue"], inputs.vectors, start, axis=0
+            ),
+            "next": (start + count) % options.queue,
+            "filled": jnp.minimum(state["filled"] + count, options.queue),
+        }
+
+    def flops(rows: int, length: int) -> float:
+        side = of_layers(model, layer, rows, length if options.mixup else length // 2)
+        return (TRAINED + 1) * side + TRAINED * 2.0 * rows * options.queue * model.hidden
+
+    return Objective(
+        kind=kind,
+        weights={name: options.weight},
+        corrupt=partial(corrupt, options=options, model=model, corpus=corpus),
+        count=lambda inputs: {name: _real(inputs.queries)},
+        loss=loss,
+        flops=flops,
+        parts={"contrast_head": partial(heads.init_projection, model=model)},
+        label=label,
+        init_state=init_state,
+        update=update,
+    )
+
+
+def _contrasting(params: Params, layer: int) -> Params:
+    """The parameters that vectors of this layer depend on."""
+    needed = {name: params[name] for name in ("embeddings", "position_bias") if name in params}
+    layers = jax.tree.map(lambda leaf: leaf[:layer], params["layers"])
+    return needed | {"layers": layers, "contrast_head": params["contrast_head"]}
+
+
+def _real(rows: Rows) -> jax.Array:
+    """1 for rows that hold text, 0 for rows of padding, float32 [rows]."""
+    return (rows.tokens[:, 0] != PAD).astype(jnp.float32)
+
+
+def corrupt(
+    rows: Rows, keys: jax.Array, *, options: Contrast, model: Model, corpus: Corpus
+) -> Contrasted:
+    """Joins pairs, masks both sides, and draws which side is the query, anew in every step."""
+    first_keys, second_keys, order_keys, swap_keys = jax.vmap(
+        lambda key: jax.random.split(key, 4), out_axes=1
+    )(keys)
+    first, second = halves(rows)
+    if options.mixup:
+        first, second = mix(first, second, order_keys)
+    masked = [
+        mask_tokens(side, side_keys, options, corpus.vocabulary_size)
+        for side, side_keys in ((first, first_keys), (second, second_keys))
+    ]
+    one, other = (Rows(side.tokens, side.languages) for side in masked)
+    swapped = jax.vmap(jax.random.bernoulli)(swap_keys)[:, None]
+    queries, targets = (
+        jax.tree.map(lambda a, b: jnp.where(swapped, a, b), *sides)
+        for sides in ((other, one), (one, other))
+    )
+    return Contrasted(queries, targets, jnp.zeros((len(one.tokens), model.hidden)))
+
+
+def mix(first: Rows, second: Rows, keys: jax.Array) -> tuple[Rows, Rows]:
+    """Mixup contrast (InfoXLM section 3.3): both sides of a pair joined with those of another, in
+    an order of its own on each side.
+
+    Partners form one random cycle through the batch, drawn from the rows' keys: no pair is its own
+    partner, and none has the same partner in every step.
+    """
+    partner_keys, *side_keys = jax.vmap(lambda key: jax.random.split(key, 3), out_axes=1)(keys)
+    order = jnp.argsort(jax.vmap(lambda key: jax.random.bits(key, (), jnp.uint32))(partner_keys))
+    partner = jnp.zeros_like(order).at[order].set(jnp.roll(order, -1))
+
+    def mixed(side: Rows, own_keys: jax.Array) -> Rows:
+        other = jax.tree.map(lambda leaf: leaf[partner], side)
+        turned = jax.vmap(jax.random.bernoulli)(own_keys)[:, None]
+        one, two = (
+            jax.tree.map(lambda a, b: jnp.where(turned, a, b), *sides)
+            for sides in ((other, side), (side, other))
+        )
+        languages = jnp.stack([one.languages[:, 0], two.languages[:, 0]], axis=1)
+        return Rows(join(one.tokens, two.tokens), languages)
+
+    return mixed(first, side_keys[0]), mixed(second, side_keys[1])
+
+
+def join(first: jax.Array, second: jax.Array) -> jax.Array:
+    """`<s> A </s>` and `<s> B </s>`, padded [rows, n] each, as `<s> A </s> B </s>` [rows, 2 n]."""
+    size = first.shape[1]
+    length = (first != PAD).sum(1, keepdims=True)
+    indices = jnp.arange(2 * size)[None]
+    from_second = jnp.clip(indices - length + 1, 0, size - 1)  # past the second `<s>`
+    taken = jnp.take_along_axis(second, jnp.broadcast_to(from_second, (len(first), 2 * size)), 1)
+    taken = jnp.where(indices - length + 1 < size, taken, PAD)
+    own = jnp.pad(first, ((0, 0), (0, size)), constant_values=PAD)
+    return jnp.where(indices < length, own, taken)
+
+
+def contrast(
+    queries: jax.Array, keys: jax.Array, state: Any, temperature: float, rows: Rows
+) -> Tally:
+    """-log softmax of each query's own key among it and the queue, by row.
+
+    Args:
+      queries, keys: float32 [rows, hidden].
+      state: its queue is read as far as it is filled.
+    """
+    queue = state["queue"]
+    own = (queries * keys).sum(1) / temperature
+    others = jnp.einsum("rh,qh->rq", queries, queue) / temperature
+    others = jnp.where(jnp.arange(len(queue)) < state["filled"], others, -jnp.inf)
+    largest = jnp.maximum(own, others.max(1))
+    total = jnp.exp(own - largest) + jnp.exp(others - largest[:, None]).sum(1)
+    real = _real(rows)
+    return Tally(
+        sum=real * (largest + jnp.log(total) - own),
+        count=real,
+        correct=real * (own >= others.max(1)),
+    )

@@ -1,0 +1,144 @@
+"""Where a run begins: its own latest checkpoint, another's parameters, or fresh weights."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+
+from xlj.config import Config, phase_configs
+from xlj.data.corpus import Corpus
+from xlj.data.store import RowStore
+from xlj.objectives import build_all
+from xlj.training import checkpoints, optimizer
+from xlj.training import state as states
+from xlj.training.checkpoints import CheckpointError
+from xlj.training.partitioning import named_leaves
+from xlj.training.state import State
+
+_CORE = ("embeddings/word", "embeddings/position", "embeddings/norm/", "layers/", "position_bias/")
+"""What another checkpoint must have. Heads and language embeddings belong to objectives."""
+
+
+def check_resumable(config: Config, workdir: Path) -> None:
+    """Refuses to go on in a workdir whose latest checkpoint another config wrote.
+
+    Raises:
+      CheckpointError: it names what differs, and what to do.
+    """
+    if not checkpoints.steps(workdir):
+        return
+    latest = checkpoints.find(workdir)
+    _refuse(latest, checkpoints.differences(latest, config))
+    if latest.step > config.train.steps:
+        raise CheckpointError(f"{latest.folder} is beyond train.steps={config.train.steps}")
+    before = _decay_start(latest.config())
+    if before < latest.step < config.train.steps != latest.config()["train"]["steps"]:
+        raise CheckpointError(
+            f"{latest.folder} is in the decay of a run of {latest.config()['train']['steps']} "
+            f"steps, which began at step {before}; to train for train.steps="
+            f"{config.train.steps}, copy {latest.folder.parent / str(before)} to "
+            "ANOTHER_WORKDIR/checkpoints/ and go on there"
+        )
+
+
+def first_state(
+    config: Config, workdir: Path, store: RowStore, sharding: State, mesh: Mesh
+) -> State:
+    """The latest checkpoint's state, else fresh weights, else those of `init_from`.
+
+    Raises:
+      CheckpointError: if a checkpoint does not fit the config or the rows, or is damaged.
+    """
+    corpus = Corpus.of(store)
+    if checkpoints.steps(workdir):
+        latest = checkpoints.find(workdir)
+        _refuse(latest, checkpoints.row_differences(latest, store.manifest))
+        shapes = jax.eval_shape(lambda: states.init(config, corpus))
+        return checkpoints.restore(latest, checkpoints.abstract_like(shapes, sharding))
+    state = jax.jit(lambda: states.init(config, corpus), out_shardings=sharding)()
+    if config.init_from:
+        source = checkpoints.find(config.init_from)
+        params = _adopted(source, checkpoints.restore_params(source, mesh), state.params, corpus)
+        objectives = build_all(config, corpus)
+        kept = {name: objectives[name].init_state(params) for name in state.objectives}
+        # Copies: a step donates its state, and no buffer can be donated twice.
+        kept = jax.tree.map(lambda leaf, where: jax.device_put(leaf.copy(), where),
+                            kept, sharding.objectives)  # fmt: skip
+        state = dataclasses.replace(state, params=params, objectives=kept)
+    if "distillation" in state.objectives:
+        state.objectives["distillation"] = _teacher(config, state, store, mesh)
+    return state
+
+
+def pre_decay_steps(config: Config, workdir: Path) -> tuple[int, ...]:
+    """Steps whose checkpoints always stay: where wsd's decay begins, in this run and before."""
+    found = {_decay_start(checkpoints.find(workdir / "checkpoints" / str(step)).config())
+             for step in checkpoints.steps(workdir)}  # fmt: skip
+    if config.optimizer.schedule == "wsd":
+        found.add(optimizer.decay_start(config))
+    return tuple(sorted(step for step in found if step >= 0))
+
+
+def _decay_start(config: dict[str, Any]) -> int:
+    """Where wsd's decay begins in the config of a checkpoint; beyond its end without one."""
+    if config["optimizer"]["schedule"] != "wsd":
+        return config["train"]["steps"]
+    return config["train"]["steps"] - config["optimizer"]["decay_steps"]
+
+
+def _refuse(checkpoint: checkpoints.Checkpoint, differences: list[str]) -> None:
+    if differences:
+        raise CheckpointError(
+            f"{checkpoint.folder} was written by another run: {'; '.join(differences)}. Take "
+            "another --workdir; to start there from these parameters, set "
+            f"--config.init_from={checkpoint.folder}"
+        )
+
+
+def _adopted(source: checkpoints.Checkpoint, found: Any, fresh: Any, corpus: Corpus) -> Any:
+    """The fresh parameters with those of a checkpoint in their place; tells which stay fresh.
+
+    Raises:
+      CheckpointError: if the vocabulary, or the encoder itself, is another.
+    """
+    old, new = named_leaves(found), named_leaves(fresh)
+    if source.meta["languages"] != list(corpus.languages):
+        old.pop("embeddings/language", None)  # its rows are of other languages
+    missing = [name for name in new if name not in old]
+    unused = [name for name in old if name not in new]
+    wrong = [name for name in missing + unused if name.startswith(_CORE)]
+    wrong += [n for n in new if n in old and old[n].shape != new[n].shape]
+    if wrong:
+        raise CheckpointError(f"{source.folder} is of another model: {', '.join(wrong[:4])} differ")
+    for names, what in ((missing, "initialised anew"), (unused, "not used")):
+        if names and jax.process_index() == 0:
+            print(f"init_from: {what}: {', '.join(names)}")
+    leaves, structure = jax.tree.flatten(fresh)
+    taken = [old.get(name, leaf) for name, leaf in zip(new, leaves, strict=True)]
+    return jax.tree.unflatten(structure, taken)
+
+
+def _teacher(config: Config, state: State, store: RowStore, mesh: Mesh) -> Any:
+    """The teacher's parameters, in the form of the objective's state."""
+    path = next(
+        phase.objectives.distillation.teacher
+        for _, phase in phase_configs(config)
+        if phase.objectives.distillation.batch_rows
+    )
+    source = checkpoints.find(path)
+    if source.meta["vocabulary"] != store.manifest.vocabulary_digest:
+        raise CheckpointError(f"the teacher {source.folder} has another vocabulary than the rows")
+    found = checkpoints.restore_params(source, mesh)
+    wanted = state.objectives["distillation"]["teacher"]
+    old, new = named_leaves(found), named_leaves(wanted)
+    wrong = [name for name in new if name not in old or old[name].shape != new[name].shape]
+    if wrong:
+        raise CheckpointError(
+            f"the teacher {source.folder} is of another model: {', '.join(wrong[:4])} differ"
+        )
+    structure = jax.tree.structure(wanted)
+    return {"teacher": jax.tree.unflatten(structure, [old[name] for name in new])}
