@@ -10,7 +10,8 @@ import sentencepiece
 
 from xlj.config import ConfigError
 from xlj.data import vocabulary_training
-from xlj.data.cleaning import HASHES, line_hashes
+from xlj.data.cleaning import line_hashes
+from xlj.data.held_out import LIMIT, Rule
 from xlj.data.vocabulary import Vocabulary
 
 
@@ -98,10 +99,10 @@ def test_sampling_is_uniform_bounded_and_independent_of_order():
     en, de = words(2, 20_000), words(3, 2000)
     sentences = {"en": 20_000, "de": 2000}
     wanted = {"en": 1500, "de": 2000}
-    thresholds = {"en": HASHES // 20, "de": 0}
+    rules = {"en": Rule(LIMIT), "de": Rule(0)}
 
     def sample(*blocks):
-        return vocabulary_training.sample(blocks, thresholds, wanted, sentences)
+        return vocabulary_training.sample(blocks, rules, wanted, sentences)
 
     taken = sample((("en",), (en,)), (("de",), (de,)))
     mixed = random.Random(0).sample(en, len(en))
@@ -109,12 +110,12 @@ def test_sampling_is_uniform_bounded_and_independent_of_order():
         (("de",), (de[::-1],)), (("en",), (mixed[:900],)), (("en",), (mixed[900:],))
     )
     assert len(taken["en"]) == 1500 and Counter(taken["de"]) == Counter(de)
-    assert all(line_hashes(line)[0] >= HASHES // 20 for line in taken["en"])
+    assert (line_hashes(taken["en"])[:, 0] >= LIMIT).all()
     positions = [en.index(line) for line in taken["en"]]
     assert 0.47 < np.mean(positions) / 20_000 < 0.53
     pairs = sample((("en", "de"), (en[:2000], de)))
-    held = [line_hashes(line)[0] < HASHES // 20 for line in en[:2000]]
-    assert 0 < sum(held) and len(pairs["de"]) == 2000 - sum(held)  # with the side it belongs to
+    held = (line_hashes(en[:2000])[:, 0] < LIMIT).sum()
+    assert 0 < held and len(pairs["de"]) == 2000 - held  # with the side it belongs to
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])

@@ -25,11 +25,11 @@ import numpy as np
 from tqdm import tqdm
 
 from xlj.config import Config, ConfigError
-from xlj.data import atomic, packing, store, units, vocabulary_training
-from xlj.data.cleaning import held_out_threshold
+from xlj.data import atomic, held_out, packing, store, units, vocabulary_training
+from xlj.data.held_out import Rule
 from xlj.data.processes import SPAWN, stop_with_parent
 from xlj.data.recipe import UNIT_LINES, Recipe, resolve
-from xlj.data.sources import FileSource, TextTask
+from xlj.data.sources import Block, FileSource, TextTask
 from xlj.data.store import MANIFEST, VOCABULARY, Manifest, RowStore, Split
 from xlj.data.units import Settings
 from xlj.data.vocabulary import Vocabulary
@@ -95,15 +95,15 @@ def _make(recipe: Recipe, runner: str, arguments: Sequence[str]) -> None:
     for left in folder.rglob(f"*{atomic.PART}"):  # by a run that was killed
         left.unlink()
     sizes = _sizes(recipe, work)
-    thresholds = _thresholds(recipe, sizes)
-    vocabulary = _vocabulary(recipe, sizes, thresholds)
+    rules = _rules(recipe, sizes, work)
+    vocabulary = _vocabulary(recipe, sizes, rules)
     settings = {
         task.name: Settings(
             work,
             task.kind,
             recipe.length(task.kind),
             vocabulary.dtype.str,
-            tuple(thresholds[name] for name in task.languages),
+            tuple(rules[name] for name in task.languages),
             folder / VOCABULARY,
         )
         for task in recipe.tasks
@@ -151,12 +151,10 @@ def _sizes(recipe: Recipe, work: Path) -> Sizes:
         elif task.name in counted:
             sentences, characters = counted[task.name]
         else:
-            with tqdm(desc=f"counting {task.name}", unit="line", unit_scale=True) as bar:
-                for block in task.blocks():
-                    for column, lines in enumerate(block):
-                        sentences[column] += sum(map(bool, lines))
-                        characters[column] += sum(map(len, lines))
-                    bar.update(len(block[0]))
+            for block in _counted(task, "counting"):
+                for column, lines in enumerate(block):
+                    sentences[column] += sum(map(bool, lines))
+                    characters[column] += sum(map(len, lines))
             counted[task.name] = sentences, characters
             atomic.write(file, json.dumps(counted).encode())
         if not sum(sentences):
@@ -175,14 +173,37 @@ def _by_language(recipe: Recipe, sizes: Sizes, what: int) -> dict[str, int]:
     return dict(totals)
 
 
-def _thresholds(recipe: Recipe, sizes: Sizes) -> dict[str, int]:
-    return {
-        name: held_out_threshold(recipe.data.held_out_lines, lines)
+def _rules(recipe: Recipe, sizes: Sizes, work: Path) -> dict[str, Rule]:
+    """What is held out of each language. Pairs are read once to find the companions, so that what
+    is held out with one pair is not trained on in another, nor in text."""
+    thresholds = {
+        name: held_out.threshold(recipe.data.held_out_lines, lines)
         for name, lines in _by_language(recipe, sizes, 0).items()
     }
+    files: dict[str, list[Path]] = {name: [] for name in thresholds}
+    for task in recipe.tasks:
+        if task.kind == "pairs" and recipe.data.held_out_lines:
+            written = [work / f"{task.name}.{name}.companions" for name in task.languages]
+            if not all(file.is_file() for file in written):
+                below = [thresholds[name] for name in task.languages]
+                blocks = _counted(task, "holding out", max(sizes[task.name][0]))
+                found = held_out.find_companions(blocks, below)
+                for file, companions in zip(written, found, strict=True):
+                    held_out.write_companions(file, companions)
+            for name, file in zip(task.languages, written, strict=True):
+                files[name].append(file)
+    return {name: Rule(thresholds[name], tuple(files[name])) for name in thresholds}
 
 
-def _vocabulary(recipe: Recipe, sizes: Sizes, thresholds: Mapping[str, int]) -> Vocabulary:
+def _counted(task: TextTask, doing: str, total: int | None = None) -> Iterator[Block]:
+    """The blocks of a task, with a bar that counts their lines."""
+    with tqdm(desc=f"{doing} {task.name}", total=total, unit="line", unit_scale=True) as bar:
+        for block in task.blocks():
+            yield block
+            bar.update(len(block[0]))
+
+
+def _vocabulary(recipe: Recipe, sizes: Sizes, rules: Mapping[str, Rule]) -> Vocabulary:
     """The vocabulary, given or trained; a trained one serves all recipes with the same text."""
     data, folder = recipe.data, recipe.folder
     if (folder / VOCABULARY).is_file():  # of a run that was killed: its shards hold these ids
@@ -202,7 +223,7 @@ def _vocabulary(recipe: Recipe, sizes: Sizes, thresholds: Mapping[str, int]) -> 
                 for task in tqdm(recipe.tasks, desc="sampling text", unit="task")
                 for block in task.blocks()
             )
-            sampled = vocabulary_training.sample(blocks, thresholds, wanted, sentences)
+            sampled = vocabulary_training.sample(blocks, rules, wanted, sentences)
             model = vocabulary_training.train(
                 sampled, weights, data.vocabulary_size, data.vocabulary_coverage
             )
