@@ -240,11 +240,27 @@ def test_the_report_says_what_became_of_the_text(made):
         f"{LINES + 200:,}",
         "1 dropped, empty side",
         "alpha = 0.7",
-        "500 ids (of",
+        "500 ids, sha256 ",
     ):
         assert part in table
     shares = [float(line.split()[-1]) for line in table.split("\n") if line.startswith("text.")]
     assert sum(shares) == pytest.approx(100, abs=0.01)
+
+
+def test_a_vocabulary_trained_here_and_then_given_has_the_same_rows(config, tmp_path):
+    trained = config(tmp_path, vocabulary="", vocabulary_size=500, vocabulary_lines=2000)
+    store = ensure_rows(trained)
+    moved = tmp_path / "of_a_checkpoint.model"
+    moved.write_bytes(store.vocabulary_file.read_bytes())
+    given = config(tmp_path, vocabulary=str(moved))
+    before = {file: file.stat().st_mtime_ns for file in store.path.rglob("*")}
+    assert ensure_rows(given).path == store.path == ensure_rows(trained).path
+    assert {file: file.stat().st_mtime_ns for file in store.path.rglob("*")} == before
+    shorter = dataclasses.replace(trained.data, length=32)
+    other = ensure_rows(Config(data=shorter))
+    assert other.path != store.path
+    assert other.manifest.vocabulary_digest == store.manifest.vocabulary_digest
+    assert len(list((tmp_path / "vocabularies").glob("*.model"))) == 1
 
 
 def test_workers_do_not_change_rows(made, config, tmp_path):
@@ -317,7 +333,7 @@ def try_lock(file) -> bool:
 
 def test_sigterm_stops_the_maker(config, tmp_path):
     run = start(tmp_path, ENSURE, config(tmp_path))
-    (lock,) = wait_for(lambda: list(tmp_path.glob("*/.lock")), run)
+    (lock,) = wait_for(lambda: list(tmp_path.glob("*/.lock")), run)  # of the rows
     run.terminate()
     assert run.wait(timeout=20) == 143
     with lock.open("w") as file:
