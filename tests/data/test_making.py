@@ -3,6 +3,7 @@ clear, and what was killed goes on. Rows are made in processes of their own, as 
 
 import dataclasses
 import fcntl
+import itertools
 import json
 import os
 import random
@@ -17,8 +18,8 @@ import numpy as np
 import pytest
 
 from xlj.config import Config, ConfigError, Data
-from xlj.data import vocabulary_training
-from xlj.data.cleaning import clean, held_out_threshold, line_hashes
+from xlj.data import held_out, phrasebook, vocabulary_training
+from xlj.data.cleaning import clean, line_hashes
 from xlj.data.layout import BOS, EOS, PAD
 from xlj.data.making import ensure_rows
 from xlj.data.report import report
@@ -118,13 +119,18 @@ def test_rows_hold_the_text(made, text):
     assert made.task("pairs.xx-yy").dropped == {"empty side": 1}
 
 
-def test_what_is_held_out_anywhere_is_trained_on_nowhere(made, text):
+def test_about_as_many_lines_as_asked_are_held_out(made, text):
     total = 2 * LINES + 200 + 1000  # of each language, in text and pairs
     for side, language in enumerate(("xx", "yy")):
-        threshold = held_out_threshold(1000, total + (language == "yy"))
+        threshold = held_out.threshold(1000, total + (language == "yy"))
         lines = (text / f"{language}.txt").read_text().split("\n")
         lines += [p.split("\t")[side] for p in (text / "xx-yy.tsv").read_text().split("\n")]
-        out = {line.casefold() for line in lines if line and line_hashes(line)[0] < threshold}
+        hashes = line_hashes([clean(line) for line in lines])[:, 0]
+        out = {
+            line.casefold()
+            for line, number in zip(lines, hashes, strict=True)
+            if number < threshold
+        }
         assert 800 < len(out) < 1200
         words = {line.split()[-1]: line for line in out}
         trained = examples(made, f"text.{language}", "train")
@@ -133,8 +139,88 @@ def test_what_is_held_out_anywhere_is_trained_on_nowhere(made, text):
         joined = " ".join(trained).casefold()
         assert not [tail for tail in tails if tail in joined]
         aside = examples(made, f"text.{language}", "held_out")
-        assert 300 < len(aside) and {line.casefold() for line in aside} <= out
+        drawn = [line for line in aside if line.casefold() in out]
+        assert 300 < len(drawn) <= len(aside) < len(drawn) + 60  # and companions of pairs
     assert 800 < made.task("pairs.xx-yy").held_out.sentences < 1200  # by either side
+
+
+@pytest.fixture
+def one_line_documents(tmp_path):
+    """Writes text and pairs as files; each line of text is a document, so that an example is a
+    line. Returns the fields of `Data` that read them, with a vocabulary that loses nothing."""
+
+    def write(text: dict[str, list[str]], pairs: dict[str, list[tuple[str, str]]]) -> dict:
+        for language, lines in text.items():
+            (tmp_path / f"{language}.txt").write_text("\n\n".join(lines))
+        for pair, rows in pairs.items():
+            (tmp_path / f"{pair}.tsv").write_text("\n".join(map("\t".join, rows)))
+        every = [*itertools.chain(*text.values())]
+        every += [side for rows in pairs.values() for row in rows for side in row]
+        sample = [*every[::5], "".join(sorted(set(itertools.chain(*every))))]
+        model = vocabulary_training.train({"all": sample}, {"all": 1}, 800, 1.0)
+        (tmp_path / "v.model").write_bytes(model)
+        return {
+            "languages": tuple(text),
+            "mono": (f"{tmp_path}/{{language}}.txt",),
+            "pairs": tuple(pairs),
+            "parallel": (f"{tmp_path}/{{pair}}.tsv",),
+            "vocabulary": f"{tmp_path}/v.model",
+            "length": 128,
+            "held_out_lines": 200,
+        }
+
+    return write
+
+
+def phrasebook_text():
+    pairs = {pair: list(phrasebook.pair_lines(pair)) for pair in ("en-de", "en-fr", "en-sw")}
+    text = {
+        language: [line for line in itertools.islice(phrasebook.text_lines(language), 6000) if line]
+        for language in ("en", "de", "sw")
+    }
+    return text, pairs
+
+
+def shared_english():
+    """Three languages translate the same English, which is text as well; so are some sides."""
+    meanings = [phrasebook.draw(5, index) for index in range(2000)]
+    said = {
+        language: [phrasebook.realise(meaning, language).text for meaning in meanings]
+        for language in ("en", "de", "fr", "sw")
+    }
+    pairs = {
+        f"en-{other}": list(zip(said["en"], said[other], strict=True))
+        for other in ("de", "fr", "sw")
+    }
+    text = {
+        "en": [*said["en"], *itertools.islice(filter(None, phrasebook.text_lines("en")), 2000)],
+        "de": [line.upper() for line in said["de"][::2]],
+    }
+    return text, pairs
+
+
+@pytest.mark.parametrize("made_up", [phrasebook_text, shared_english])
+def test_no_sentence_held_out_anywhere_is_trained_on(made_up, one_line_documents, config, tmp_path):
+    text, pairs = made_up()
+    store = ensure_rows(config(tmp_path, **one_line_documents(text, pairs)))
+    found: dict[tuple[str, str], set[int]] = {}
+    for task in store.manifest.tasks:
+        for split in ("train", "held_out"):
+            rows = [example.split("\t") for example in examples(store, task.name, split)]
+            for language, column in zip(task.languages, zip(*rows, strict=True), strict=True):
+                hashes = line_hashes([clean(line) for line in column])[:, 0]
+                found.setdefault((language, split), set()).update(hashes.tolist())
+    for language in {name for name, _ in found}:
+        assert len(found[language, "held_out"]) > 100
+        assert not found[language, "held_out"] & found[language, "train"]
+    for task in store.manifest.tasks:
+        read = len(pairs.get(task.name[6:], ())) or len(text[task.name[5:]])
+        kept = task.train.sentences + task.held_out.sentences
+        assert read == task.sentences == kept + sum(task.dropped.values())
+        assert set(task.dropped) <= {held_out.REASON} and (task.kind == "pairs") >= len(
+            task.dropped
+        )
+    assert sum(task.dropped.get(held_out.REASON, 0) for task in store.tasks("pairs")) > 0
 
 
 def test_counts_of_the_manifest_are_those_of_the_rows(made):
@@ -154,11 +240,27 @@ def test_the_report_says_what_became_of_the_text(made):
         f"{LINES + 200:,}",
         "1 dropped, empty side",
         "alpha = 0.7",
-        "500 ids (of",
+        "500 ids, sha256 ",
     ):
         assert part in table
     shares = [float(line.split()[-1]) for line in table.split("\n") if line.startswith("text.")]
     assert sum(shares) == pytest.approx(100, abs=0.01)
+
+
+def test_a_vocabulary_trained_here_and_then_given_has_the_same_rows(config, tmp_path):
+    trained = config(tmp_path, vocabulary="", vocabulary_size=500, vocabulary_lines=2000)
+    store = ensure_rows(trained)
+    moved = tmp_path / "of_a_checkpoint.model"
+    moved.write_bytes(store.vocabulary_file.read_bytes())
+    given = config(tmp_path, vocabulary=str(moved))
+    before = {file: file.stat().st_mtime_ns for file in store.path.rglob("*")}
+    assert ensure_rows(given).path == store.path == ensure_rows(trained).path
+    assert {file: file.stat().st_mtime_ns for file in store.path.rglob("*")} == before
+    shorter = dataclasses.replace(trained.data, length=32)
+    other = ensure_rows(Config(data=shorter))
+    assert other.path != store.path
+    assert other.manifest.vocabulary_digest == store.manifest.vocabulary_digest
+    assert len(list((tmp_path / "vocabularies").glob("*.model"))) == 1
 
 
 def test_workers_do_not_change_rows(made, config, tmp_path):
@@ -231,7 +333,7 @@ def try_lock(file) -> bool:
 
 def test_sigterm_stops_the_maker(config, tmp_path):
     run = start(tmp_path, ENSURE, config(tmp_path))
-    (lock,) = wait_for(lambda: list(tmp_path.glob("*/.lock")), run)
+    (lock,) = wait_for(lambda: list(tmp_path.glob("*/.lock")), run)  # of the rows
     run.terminate()
     assert run.wait(timeout=20) == 143
     with lock.open("w") as file:

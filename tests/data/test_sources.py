@@ -1,6 +1,5 @@
 """Templates find their sources, and whatever is wrong with the input is said before any work."""
 
-import dataclasses
 import gzip
 import sys
 import types
@@ -167,34 +166,39 @@ def test_splitting_pairs():
     assert sources.split_pair("zh-CN-en", ("zh-CN", "en")) == ("zh-CN", "en")
 
 
-def test_the_recipe_is_about_content_only(config, write, tmp_path):
+def test_text_vocabulary_and_rows_depend_on_content_only(config, write, tmp_path, monkeypatch):
     write("en.txt", "a\nb\n")
     write("copy.txt", "a\nb\n")
     write("other.txt", "a\nc\n")
-    fields = {"languages": ("en",), "mono": ("@en.txt",)}
-    base = recipe.recipe_hash(config(**fields))
-    same = [
+    monkeypatch.setattr(recipe.Vocabulary, "load", lambda path: types.SimpleNamespace(digest=path))
+
+    def names(**change) -> tuple[str, str, str]:
+        fields = {"languages": ("en",), "mono": ("@en.txt",), "vocabulary": "v", **change}
+        found = recipe.resolve(config(**fields))
+        return found.text_folder.name, found.vocabulary_file.name, found.folder.name
+
+    base = names()
+    none = [
         {"mono": ("@copy.txt",)},
         {"workers": 7},
         {"alpha": 0.1},
         {"cache": str(tmp_path / "c2")},
+        {"pair_length": 64},  # there are no pairs
     ]
-    other = [
+    every = [
         {"mono": ("@other.txt",)},
         {"mono": ("@en.txt", "@other.txt")},
-        {"length": 64},
-        {"vocabulary_size": 101},
         {"held_out_lines": 5},
         {"languages": ("de",)},
     ]
-    assert {recipe.recipe_hash(config(**{**fields, **change})) for change in same} == {base}
-    hashes = [recipe.recipe_hash(config(**{**fields, **change})) for change in other]
-    assert len({base, *hashes}) == len(other) + 1
-    # A text-only recipe does not change with the length of pairs, which it has none of.
-    assert recipe.recipe_hash(config(**fields, pair_length=64)) == base
-    long = dataclasses.replace(config(**fields).data, length=64)
-    vocabulary = recipe.resolve(config(**fields)).vocabulary_hash
-    assert recipe.resolve(Config(data=long)).vocabulary_hash == vocabulary
+    rows = [{"length": 64}, {"vocabulary": "w"}]
+    assert {names(**change) for change in none} == {base}
+    assert all(not set(base) & set(names(**change)) for change in every)
+    assert all(names(**change)[:2] == base[:2] for change in rows)
+    assert len({names(**change) for change in [*none, *every, *rows]}) == 1 + len(every) + len(rows)
+    # The settings of a trained vocabulary name its file; rows know its content only.
+    text, vocabulary, folder = names(vocabulary_size=101)
+    assert (text, folder) == (base[0], base[2]) and vocabulary != base[1]
 
 
 def test_module_digests_need_no_import(tmp_path, monkeypatch):

@@ -10,7 +10,9 @@ import sentencepiece
 
 from xlj.config import ConfigError
 from xlj.data import vocabulary_training
-from xlj.data.cleaning import HASHES, line_hashes
+from xlj.data.cleaning import line_hashes
+from xlj.data.held_out import LIMIT, Rule
+from xlj.data.layout import UNK
 from xlj.data.vocabulary import Vocabulary
 
 
@@ -43,28 +45,30 @@ def test_layout(vocabulary):
 
 
 def test_text_comes_back(vocabulary, lines):
-    encoded = vocabulary.encode_batch(lines)
-    assert [vocabulary.decode(ids) for ids in encoded] == lines
     ragged = vocabulary.encode(lines)
-    assert np.array_equal(np.concatenate(encoded), ragged.ids)
+    encoded = np.split(ragged.ids, ragged.starts[1:])
+    assert [vocabulary.decode(ids) for ids in encoded] == lines
     wrapped = [0, *encoded[0], 2, vocabulary.mask, 1, 1]
     assert vocabulary.decode(wrapped) == lines[0]
-    assert vocabulary.encode_batch([]) == [] and len(vocabulary.encode_batch(["", "ab"])[0]) == 0
+    assert len(vocabulary.encode([]).ids) == 0 == vocabulary.encode(["", "ab"]).lengths[0]
 
 
 def test_text_never_yields_specials(vocabulary):
     text = "<s> </s> <pad> <mask> 漢 ☃ \0"
-    ids = vocabulary.encode_batch([text])[0]
-    assert vocabulary.unk in ids
+    ids = vocabulary.encode([text]).ids
+    assert UNK in ids
     assert not set(ids.tolist()) & {0, 1, 2, vocabulary.mask}
 
 
-def test_files_that_are_no_such_model_are_refused(tmp_path, lines):
+def test_files_that_are_no_such_model_are_refused(tmp_path, lines, monkeypatch):
     (tmp_path / "text").write_text("no model")
     with pytest.raises(ConfigError, match="text is not a SentencePiece model"):
         Vocabulary.load(tmp_path / "text")
     with pytest.raises(ConfigError, match="no such file"):
         Vocabulary.load(tmp_path / "absent")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="text is not a SentencePiece model"):
+        Vocabulary.load("~/text")
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines), model_writer=model, vocab_size=300, pad_id=0, unk_id=3,
@@ -98,10 +102,10 @@ def test_sampling_is_uniform_bounded_and_independent_of_order():
     en, de = words(2, 20_000), words(3, 2000)
     sentences = {"en": 20_000, "de": 2000}
     wanted = {"en": 1500, "de": 2000}
-    thresholds = {"en": HASHES // 20, "de": 0}
+    rules = {"en": Rule(LIMIT), "de": Rule(0)}
 
     def sample(*blocks):
-        return vocabulary_training.sample(blocks, thresholds, wanted, sentences)
+        return vocabulary_training.sample(blocks, rules, wanted, sentences)
 
     taken = sample((("en",), (en,)), (("de",), (de,)))
     mixed = random.Random(0).sample(en, len(en))
@@ -109,12 +113,12 @@ def test_sampling_is_uniform_bounded_and_independent_of_order():
         (("de",), (de[::-1],)), (("en",), (mixed[:900],)), (("en",), (mixed[900:],))
     )
     assert len(taken["en"]) == 1500 and Counter(taken["de"]) == Counter(de)
-    assert all(line_hashes(line)[0] >= HASHES // 20 for line in taken["en"])
+    assert (line_hashes(taken["en"])[:, 0] >= LIMIT).all()
     positions = [en.index(line) for line in taken["en"]]
     assert 0.47 < np.mean(positions) / 20_000 < 0.53
     pairs = sample((("en", "de"), (en[:2000], de)))
-    held = [line_hashes(line)[0] < HASHES // 20 for line in en[:2000]]
-    assert 0 < sum(held) and len(pairs["de"]) == 2000 - sum(held)  # with the side it belongs to
+    held = (line_hashes(en[:2000])[:, 0] < LIMIT).sum()
+    assert 0 < held and len(pairs["de"]) == 2000 - held  # with the side it belongs to
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])

@@ -25,11 +25,11 @@ import numpy as np
 from tqdm import tqdm
 
 from xlj.config import Config, ConfigError
-from xlj.data import atomic, packing, store, units, vocabulary_training
-from xlj.data.cleaning import held_out_threshold
+from xlj.data import atomic, held_out, packing, store, units, vocabulary_training
+from xlj.data.held_out import Rule
 from xlj.data.processes import SPAWN, stop_with_parent
 from xlj.data.recipe import UNIT_LINES, Recipe, resolve
-from xlj.data.sources import FileSource, TextTask
+from xlj.data.sources import Block, FileSource, TextTask
 from xlj.data.store import MANIFEST, VOCABULARY, Manifest, RowStore, Split
 from xlj.data.units import Settings
 from xlj.data.vocabulary import Vocabulary
@@ -51,9 +51,7 @@ def ensure_rows(config: Config, runner: str = "", arguments: Sequence[str] = ())
       RowStoreError: if the rows are there but damaged.
     """
     recipe = resolve(config)
-    folder = recipe.folder
-    if not (folder / MANIFEST).is_file():
-        folder = _make_in_child(config, runner, arguments)
+    folder = recipe.folder if recipe.finished else _make_in_child(config, runner, arguments)
     return RowStore(folder)
 
 
@@ -64,13 +62,14 @@ def finished_rows(config: Config) -> RowStore:
       ConfigError: if the rows are not there, or the config cannot be used.
       RowStoreError: if they are damaged.
     """
-    folder = resolve(config).folder
-    if not (folder / MANIFEST).is_file():
+    recipe = resolve(config)
+    if not recipe.finished:
         raise ConfigError(
-            f"several processes train, and {folder} holds no finished rows; make them once with "
-            "python -m xlj.prepare and the same config, in a data.cache that every host sees"
+            f"several processes train, and data.cache={recipe.data.cache} holds no finished rows "
+            "of this config; make them once with python -m xlj.prepare and the same config, in a "
+            "folder that every host sees"
         )
-    return RowStore(folder)
+    return RowStore(recipe.folder)
 
 
 def make(config: Config, runner: str = "", arguments: Sequence[str] = ()) -> Path:
@@ -81,29 +80,35 @@ def make(config: Config, runner: str = "", arguments: Sequence[str] = ()) -> Pat
       ConfigError: if the config or its text cannot be used.
     """
     recipe = resolve(config)
-    folder = recipe.folder
-    folder.mkdir(parents=True, exist_ok=True)
-    with _only_maker(folder):
-        if not (folder / MANIFEST).is_file():
-            _make(recipe, runner, arguments)
+    with _only_maker(recipe.text_folder) as text:
+        sizes = _sizes(recipe, text)
+        rules = _rules(recipe, sizes, text)
+        vocabulary = _vocabulary(recipe, sizes, rules)
+    recipe = dataclasses.replace(recipe, vocabulary=vocabulary)
+    with _only_maker(recipe.folder) as folder:
+        if not recipe.finished:
+            _make(recipe, vocabulary, sizes, rules, runner, arguments)
     return folder
 
 
-def _make(recipe: Recipe, runner: str, arguments: Sequence[str]) -> None:
+def _make(
+    recipe: Recipe,
+    vocabulary: Vocabulary,
+    sizes: Sizes,
+    rules: Mapping[str, Rule],
+    runner: str,
+    arguments: Sequence[str],
+) -> None:
     folder, work = recipe.folder, recipe.folder / "making"
     work.mkdir(exist_ok=True)
-    for left in folder.rglob(f"*{atomic.PART}"):  # by a run that was killed
-        left.unlink()
-    sizes = _sizes(recipe, work)
-    thresholds = _thresholds(recipe, sizes)
-    vocabulary = _vocabulary(recipe, sizes, thresholds)
+    atomic.write(folder / VOCABULARY, vocabulary.model)
     settings = {
         task.name: Settings(
             work,
             task.kind,
             recipe.length(task.kind),
             vocabulary.dtype.str,
-            tuple(thresholds[name] for name in task.languages),
+            tuple(rules[name] for name in task.languages),
             folder / VOCABULARY,
         )
         for task in recipe.tasks
@@ -134,9 +139,9 @@ def _make(recipe: Recipe, runner: str, arguments: Sequence[str]) -> None:
     shutil.rmtree(work)
 
 
-def _sizes(recipe: Recipe, work: Path) -> Sizes:
+def _sizes(recipe: Recipe, folder: Path) -> Sizes:
     """Sentences and characters of each task: of files they are known, other sources are counted."""
-    file = work / "sizes.json"
+    file = folder / "sizes.json"
     counted: dict[str, Any] = json.loads(file.read_bytes()) if file.is_file() else {}
     sizes: Sizes = {}
     for task in recipe.tasks:
@@ -151,12 +156,10 @@ def _sizes(recipe: Recipe, work: Path) -> Sizes:
         elif task.name in counted:
             sentences, characters = counted[task.name]
         else:
-            with tqdm(desc=f"counting {task.name}", unit="line", unit_scale=True) as bar:
-                for block in task.blocks():
-                    for column, lines in enumerate(block):
-                        sentences[column] += sum(map(bool, lines))
-                        characters[column] += sum(map(len, lines))
-                    bar.update(len(block[0]))
+            for block in _counted(task, "counting"):
+                for column, lines in enumerate(block):
+                    sentences[column] += sum(map(bool, lines))
+                    characters[column] += sum(map(len, lines))
             counted[task.name] = sentences, characters
             atomic.write(file, json.dumps(counted).encode())
         if not sum(sentences):
@@ -175,42 +178,59 @@ def _by_language(recipe: Recipe, sizes: Sizes, what: int) -> dict[str, int]:
     return dict(totals)
 
 
-def _thresholds(recipe: Recipe, sizes: Sizes) -> dict[str, int]:
-    return {
-        name: held_out_threshold(recipe.data.held_out_lines, lines)
+def _rules(recipe: Recipe, sizes: Sizes, folder: Path) -> dict[str, Rule]:
+    """What is held out of each language. Pairs are read once to find the companions, so that what
+    is held out with one pair is not trained on in another, nor in text."""
+    thresholds = {
+        name: held_out.threshold(recipe.data.held_out_lines, lines)
         for name, lines in _by_language(recipe, sizes, 0).items()
     }
+    files: dict[str, list[Path]] = {name: [] for name in thresholds}
+    for task in recipe.tasks:
+        if task.kind == "pairs" and recipe.data.held_out_lines:
+            written = [folder / f"{task.name}.{name}.companions" for name in task.languages]
+            if not all(file.is_file() for file in written):
+                below = [thresholds[name] for name in task.languages]
+                blocks = _counted(task, "holding out", max(sizes[task.name][0]))
+                found = held_out.find_companions(blocks, below)
+                for file, companions in zip(written, found, strict=True):
+                    held_out.write_companions(file, companions)
+            for name, file in zip(task.languages, written, strict=True):
+                files[name].append(file)
+    return {name: Rule(thresholds[name], tuple(files[name])) for name in thresholds}
 
 
-def _vocabulary(recipe: Recipe, sizes: Sizes, thresholds: Mapping[str, int]) -> Vocabulary:
+def _counted(task: TextTask, doing: str, total: int | None = None) -> Iterator[Block]:
+    """The blocks of a task, with a bar that counts their lines."""
+    with tqdm(desc=f"{doing} {task.name}", total=total, unit="line", unit_scale=True) as bar:
+        for block in task.blocks():
+            yield block
+            bar.update(len(block[0]))
+
+
+def _vocabulary(recipe: Recipe, sizes: Sizes, rules: Mapping[str, Rule]) -> Vocabulary:
     """The vocabulary, given or trained; a trained one serves all recipes with the same text."""
-    data, folder = recipe.data, recipe.folder
-    if (folder / VOCABULARY).is_file():  # of a run that was killed: its shards hold these ids
-        return Vocabulary.load(folder / VOCABULARY)
-    source = Path(data.vocabulary)
-    if not data.vocabulary:
-        trained = folder.parent / "vocabularies"
-        source = trained / f"{recipe.vocabulary_hash}.model"
-        if not source.is_file():
-            sentences, characters = (_by_language(recipe, sizes, what) for what in (0, 1))
-            sentences = {name: number for name, number in sentences.items() if number}
-            wanted, weights = vocabulary_training.balance(
-                sentences, characters, data.vocabulary_alpha, data.vocabulary_lines
-            )
-            blocks = (
-                (task.languages, block)
-                for task in tqdm(recipe.tasks, desc="sampling text", unit="task")
-                for block in task.blocks()
-            )
-            sampled = vocabulary_training.sample(blocks, thresholds, wanted, sentences)
-            model = vocabulary_training.train(
-                sampled, weights, data.vocabulary_size, data.vocabulary_coverage
-            )
-            trained.mkdir(exist_ok=True)
-            atomic.write(source, model)
-    vocabulary = Vocabulary.load(source)
-    atomic.write(folder / VOCABULARY, vocabulary.model)
-    return vocabulary
+    if recipe.vocabulary is not None:
+        return recipe.vocabulary
+    data, file = recipe.data, recipe.vocabulary_file
+    if not file.is_file():
+        sentences, characters = (_by_language(recipe, sizes, what) for what in (0, 1))
+        sentences = {name: number for name, number in sentences.items() if number}
+        wanted, weights = vocabulary_training.balance(
+            sentences, characters, data.vocabulary_alpha, data.vocabulary_lines
+        )
+        blocks = (
+            (task.languages, block)
+            for task in tqdm(recipe.tasks, desc="sampling text", unit="task")
+            for block in task.blocks()
+        )
+        sampled = vocabulary_training.sample(blocks, rules, wanted, sentences)
+        model = vocabulary_training.train(
+            sampled, weights, data.vocabulary_size, data.vocabulary_coverage
+        )
+        file.parent.mkdir(exist_ok=True)
+        atomic.write(file, model)
+    return Vocabulary.load(file)
 
 
 def _make_units(
@@ -306,14 +326,18 @@ def _joined_file(work: Path, task: TextTask) -> Path:
 
 
 @contextmanager
-def _only_maker(folder: Path) -> Iterator[None]:
+def _only_maker(folder: Path) -> Iterator[Path]:
+    """The folder, made if need be, while no other process makes anything in it."""
+    folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"another process makes rows in {folder}; waiting for it", file=sys.stderr)
+            print(f"another process is at work in {folder}; waiting for it", file=sys.stderr)
             fcntl.flock(file, fcntl.LOCK_EX)
-        yield  # the lock ends with the file
+        for left in folder.rglob(f"*{atomic.PART}"):  # by a run that was killed
+            left.unlink()
+        yield folder  # the lock ends with the file
 
 
 def _make_in_child(config: Config, runner: str, arguments: Sequence[str]) -> Path:

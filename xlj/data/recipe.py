@@ -22,7 +22,7 @@ from xlj.data.sources import (
     phrasebook_digest,
     text_tasks,
 )
-from xlj.data.store import FORMAT
+from xlj.data.store import FORMAT, MANIFEST
 from xlj.data.vocabulary import Vocabulary
 
 UNIT_LINES = 16_384
@@ -33,32 +33,59 @@ UNIT_LINES = 16_384
 class Recipe:
     """All that decides what rows are made.
 
+    Text, vocabulary and rows are each kept under a hash of what they depend on, so that recipes
+    share what they have in common: a vocabulary serves rows of other lengths, and rows serve
+    whoever has the vocabulary, trained here or given.
+
     Attributes:
       data: the config's section.
       tasks: what is read, in order.
       scans: the scan of each (file, columns).
-      content: what is hashed, as JSON values: no paths, times, rates or worker counts.
+      text: what decides the text and what of it is held out, as JSON values: no paths or times.
+      vocabulary: None while it is yet to be trained.
     """
 
     data: Data
     tasks: tuple[TextTask, ...]
     scans: dict[tuple[Path, int], Scan] = dataclasses.field(repr=False)
-    content: dict[str, Any] = dataclasses.field(repr=False)
+    text: dict[str, Any] = dataclasses.field(repr=False)
+    vocabulary: Vocabulary | None
 
     @property
-    def hash(self) -> str:
-        """16 hex digits."""
-        return _hash(self.content)
+    def text_folder(self) -> Path:
+        """Where what is known of the text is kept."""
+        return _cache(self.data) / "texts" / _hash(self.text)
+
+    @property
+    def vocabulary_file(self) -> Path:
+        """Where the vocabulary trained for this recipe is, or will be."""
+        settings = vocabulary_training.settings(self.data)
+        name = _hash({**self.text, "vocabulary": settings})
+        return _cache(self.data) / "vocabularies" / f"{name}.model"
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What rows depend on, as JSON values: no paths, times, rates or worker counts."""
+        assert self.vocabulary is not None, "rows depend on a vocabulary that is yet to be trained"
+        kinds = {task.kind for task in self.tasks}
+        return {
+            **self.text,
+            "format": FORMAT,
+            "packing": PACKING,
+            "unit_lines": UNIT_LINES,
+            "vocabulary": {"sha256": self.vocabulary.digest},
+            "lengths": {kind: self.length(kind) for kind in sorted(kinds)},
+        }
 
     @property
     def folder(self) -> Path:
-        """Where the rows are, or will be."""
-        return Path(self.data.cache).expanduser() / self.hash
+        """Where the rows are, or will be: named by the recipe hash, 16 hex digits."""
+        return _cache(self.data) / _hash(self.content)
 
     @property
-    def vocabulary_hash(self) -> str:
-        """16 hex digits of what a vocabulary trained here depends on: not on the rows' lengths."""
-        return _hash({k: v for k, v in self.content.items() if k not in ("lengths", "packing")})
+    def finished(self) -> bool:
+        """Whether the rows are made."""
+        return self.vocabulary is not None and (self.folder / MANIFEST).is_file()
 
     def length(self, kind: str) -> int:
         """Tokens in a row of this kind."""
@@ -75,33 +102,19 @@ def resolve(config: Config) -> Recipe:
     """
     data = config.data
     tasks = tuple(text_tasks(data))
-    vocabulary: dict[str, object]
-    if data.vocabulary:
-        vocabulary = {"sha256": Vocabulary.load(data.vocabulary).digest}
-    else:
-        vocabulary = vocabulary_training.settings(data)
+    vocabulary = Vocabulary.load(data.vocabulary) if data.vocabulary else None
     modules = {module: module_digest(module) for module in data.seqio_modules}
     inputs = [item for task in tasks for source in task.sources for item in _files(source)]
-    cache = Path(data.cache).expanduser()
+    cache = _cache(data)
     try:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"data.cache={data.cache} cannot be made: {error}") from error
     scans = ScanCache(cache / "inputs.json").scan_all(inputs)
     _check(tasks, scans, data.invalid_utf8)
-    kinds = {task.kind for task in tasks}
-    content = {
-        "format": FORMAT,
+    text = {
         "cleaning": CLEANING,
-        "packing": PACKING,
-        "unit_lines": UNIT_LINES,
         "held_out_lines": data.held_out_lines,
-        "vocabulary": vocabulary,
-        "lengths": {
-            kind: length
-            for kind, length in (("text", data.length), ("pairs", data.pair_length))
-            if kind in kinds
-        },
         "tasks": {
             task.name: {
                 "languages": list(task.languages),
@@ -110,12 +123,14 @@ def resolve(config: Config) -> Recipe:
             for task in tasks
         },
     }
-    return Recipe(data, tasks, scans, content)
+    recipe = Recipe(data, tasks, scans, text, vocabulary)
+    if vocabulary is None and recipe.vocabulary_file.is_file():
+        return dataclasses.replace(recipe, vocabulary=Vocabulary.load(recipe.vocabulary_file))
+    return recipe
 
 
-def recipe_hash(config: Config) -> str:
-    """The recipe hash of a config, 16 hex digits; raises what `resolve` does."""
-    return resolve(config).hash
+def _cache(data: Data) -> Path:
+    return Path(data.cache).expanduser()
 
 
 def _hash(content: dict[str, Any]) -> str:

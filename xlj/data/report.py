@@ -18,9 +18,10 @@ def report(store: RowStore, alpha: float) -> str:
     of draws after rounding to blocks.
     """
     manifest = store.manifest
-    given = "sha256" in manifest.recipe["vocabulary"]
-    source = " (of data.vocabulary; data.vocabulary_size is not read)" if given else ""
-    lines = [f"rows: {store.path}", f"vocabulary: {manifest.vocabulary_size:,} ids{source}"]
+    lines = [
+        f"rows: {store.path}",
+        f"vocabulary: {manifest.vocabulary_size:,} ids, sha256 {manifest.vocabulary_digest[:16]}",
+    ]
     notes = []
     for kind in ("text", "pairs"):
         tasks = store.tasks(kind)

@@ -16,7 +16,7 @@ from xlj.data import units
 from xlj.data.rates import rates
 from xlj.data.recipe import UNIT_LINES, resolve
 from xlj.data.sources import TextTask, import_seqio
-from xlj.data.store import MANIFEST, RowStore
+from xlj.data.store import RowStore
 from xlj.data.units import Settings, Unit
 
 FEATURES = {"text": ("text",), "pairs": ("source", "target")}
@@ -42,7 +42,7 @@ def register(config: Config) -> list[str]:
     for task in recipe.tasks:
         register_task(task)
         names.append(seqio_name(task.name))
-    if (recipe.folder / MANIFEST).is_file():
+    if recipe.finished:
         names += register_mixtures(RowStore(recipe.folder), config.data.alpha)
     return names
 

@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from xlj.data import atomic, packing
-from xlj.data.cleaning import held_out
+from xlj.data import atomic, held_out, packing
+from xlj.data.cleaning import line_hashes
+from xlj.data.held_out import Rule
 from xlj.data.packing import Packed
 from xlj.data.store import CRC, row_crcs
 from xlj.data.vocabulary import Vocabulary
@@ -40,7 +41,7 @@ class Settings:
     Attributes:
       folder: where shards go.
       dtype: of rows, as NumPy's string.
-      thresholds: held-out threshold of each column's language.
+      rules: what is held out, of each column's language.
       vocabulary: the SentencePiece model.
     """
 
@@ -48,7 +49,7 @@ class Settings:
     kind: str
     length: int
     dtype: str
-    thresholds: tuple[int, ...]
+    rules: tuple[Rule, ...]
     vocabulary: Path
 
 
@@ -62,6 +63,8 @@ class End:
 
 @dataclasses.dataclass(frozen=True)
 class SplitCounts:
+    """Training or held-out rows of a shard, counted as in `store.Split`."""
+
     rows: int
     examples: int
     sentences: int
@@ -88,7 +91,8 @@ def make(unit: Unit, settings: Settings) -> int:
     lines = len(unit.columns[0])
     file = shard_file(settings.folder, unit.task, unit.index)
     vocabulary, dtype = _vocabulary(settings.vocabulary), np.dtype(settings.dtype)
-    out = np.array(held_out(unit.columns, settings.thresholds), bool)
+    hashes = [line_hashes(column) for column in unit.columns]
+    out, sharing = held_out.split(hashes, settings.rules)
     encoded = [vocabulary.encode(column) for column in unit.columns]
     if settings.kind == "text":
         blank = np.array([not line for line in unit.columns[0]], bool)
@@ -103,9 +107,10 @@ def make(unit: Unit, settings: Settings) -> int:
         sentences = lines
         train, aside = (
             packing.pairs(encoded[0].select(keep), encoded[1].select(keep), settings.length, dtype)
-            for keep in (~out, out)
+            for keep in (~out & ~sharing, out)
         )
     dropped = Counter(train.dropped) + Counter(aside.dropped)
+    dropped += Counter({held_out.REASON: int(sharing.sum())})
     kept = train.sentences + aside.sentences
     # Text whose every character the normalisation removes.
     dropped += Counter({"no tokens": sentences - kept - dropped.total()})

@@ -8,10 +8,13 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
+import numpy as np
 import sentencepiece
 
 from xlj.config import ConfigError, Data
-from xlj.data.cleaning import HASHES, held_out, line_hashes
+from xlj.data import held_out
+from xlj.data.cleaning import BLANK, HASHES, line_hashes
+from xlj.data.held_out import Rule
 
 THREADS = 8
 """Fixed, because SentencePiece's result depends on it; part of the recipe."""
@@ -64,7 +67,7 @@ def balance(
 
 def sample(
     blocks: Iterable[tuple[tuple[str, ...], tuple[list[str], ...]]],
-    thresholds: Mapping[str, int],
+    rules: Mapping[str, Rule],
     wanted: Mapping[str, int],
     sentences: Mapping[str, int],
 ) -> dict[str, list[str]]:
@@ -72,24 +75,24 @@ def sample(
 
     Args:
       blocks: (language of each column, columns of clean text); both sides of pairs count.
-      thresholds: held-out threshold of each language; held-out lines and pairs are left out.
+      rules: of each language; what they hold out or drop is left out.
       wanted: lines to take of each language.
       sentences: lines that each language has.
     """
-    # A little more than wanted is kept while reading, then the lowest hashes are taken.
+    # A little more than wanted is kept while reading, then the lowest hashes are taken. Blank lines
+    # are below no cut; a language without any sentence has none.
     cuts = {
-        name: min(HASHES, HASHES * int(wanted[name] * 1.05 + 1000) // sentences[name])
+        name: min(BLANK, HASHES * int(wanted[name] * 1.05 + 1000) // sentences[name])
         for name in wanted
     }
     found: dict[str, list[tuple[int, str]]] = {name: [] for name in wanted}
     for languages, columns in blocks:
-        out = held_out(columns, [thresholds[name] for name in languages])
-        for name, column in zip(languages, columns, strict=True):
-            for line, skip in zip(column, out, strict=True):
-                if line and not skip:
-                    number = line_hashes(line)[1]
-                    if number < cuts[name]:
-                        found[name].append((number, line))
+        hashes = [line_hashes(column) for column in columns]
+        out, sharing = held_out.split(hashes, [rules[name] for name in languages])
+        for name, column, hashed in zip(languages, columns, hashes, strict=True):
+            numbers = hashed[:, 1]
+            for index in np.flatnonzero(~out & ~sharing & (numbers < cuts.get(name, 0))):
+                found[name].append((int(numbers[index]), column[index]))
     return {name: [line for _, line in sorted(found[name])[: wanted[name]]] for name in wanted}
 
 
