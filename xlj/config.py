@@ -149,7 +149,7 @@ class WordAlignment(MaskedLanguageModelling):
     )
     query_layer: int = key(0, "layer that the pointer network reads; 0 means the last", low=0)
     filtering: bool = key(
-        True, "label by iterative filtering (itermax); else by both argmaxes of the transport plan"
+        True, "label by iterative filtering (itermax); else by the union of both argmaxes"
     )
     sinkhorn_iterations: int = key(2, "iterations of Sinkhorn's algorithm", low=1)
     queries: str = key(

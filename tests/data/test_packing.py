@@ -94,7 +94,7 @@ def test_pairs_fill_rows_of_four_times_their_mean():
 def test_sentences_with_slots_always_fit(length):
     rng = np.random.default_rng(length)
     lines = ragged(rng, rng.integers(0, length + 10, 500))
-    packed = packing.sentences(lines, length, DTYPE, slots=True, mask=MASK)
+    packed = packing.sentences(lines, length, DTYPE, mask=MASK)
     found = Counter(examples(packed.rows))
     limit = int(length / 1.2) - 2
     wanted: Counter = Counter()
@@ -106,11 +106,20 @@ def test_sentences_with_slots_always_fit(length):
     assert packed.dropped == {"empty": (lines.lengths == 0).sum()}
 
 
-def test_sentences_without_slots_use_the_whole_row():
-    lines = ragged(np.random.default_rng(3), [40, 5])
-    packed = packing.sentences(lines, 32, DTYPE)
-    assert packed.cut == 1
-    assert sorted(map(len, examples(packed.rows))) == [7, 32]
+def test_bitext_has_each_sentence_in_its_half():
+    rng = np.random.default_rng(4)
+    first, second = (ragged(rng, rng.integers(0, 20, 300)) for _ in range(2))
+    packed = packing.bitext(first, second, 32, DTYPE)
+    kept = [
+        (list(a), list(b))
+        for a, b in zip(parts(first), parts(second), strict=True)
+        if 0 < len(a) <= 14 and 0 < len(b) <= 14
+    ]
+    assert len(packed.rows) == packed.sentences == len(kept)
+    assert packed.sentences + sum(packed.dropped.values()) == 300
+    for row, sides in zip(packed.rows, kept, strict=True):
+        for half, side in zip((row[:16], row[16:]), sides, strict=True):
+            assert list(half) == [0, *side, 2, *[1] * (14 - len(side))]
 
 
 def test_repacking_loses_nothing():

@@ -111,9 +111,9 @@ def _make(
             tuple(rules[name] for name in task.languages),
             folder / VOCABULARY,
         )
-        for task in recipe.tasks
+        for task in recipe.row_tasks
     }
-    open_tasks = [task for task in recipe.tasks if not _joined_file(work, task).is_file()]
+    open_tasks = [task for task in recipe.row_tasks if not _joined_file(work, task).is_file()]
     if runner:
         from xlj.data import beam
 
@@ -132,7 +132,7 @@ def _make(
         recipe=recipe.content,
         tasks=tuple(
             store.task_from_json(json.loads(_joined_file(work, task).read_bytes()))
-            for task in recipe.tasks
+            for task in recipe.row_tasks
         ),
     )
     atomic.write(folder / MANIFEST, manifest.to_json())
@@ -239,7 +239,7 @@ def _make_units(
     from xlj.data.tasks import missing_units
 
     # Text brings blank lines besides its sentences, so the total is a little low.
-    total = sum(max(sizes[task.name][0]) for task in tasks)
+    total = sum(max(sizes[task.text_name][0]) for task in tasks)
     workers = min(workers or len(os.sched_getaffinity(0)), total // UNIT_LINES + len(tasks) + 1)
     pending: set[Future[int]] = set()
     bar = tqdm(total=total, desc="making rows", unit="line", unit_scale=True)
@@ -302,7 +302,9 @@ def _join(folder: Path, task: TextTask, settings: Settings) -> store.Task:
             f"{task.name} yields no training rows: of {sentences} sentences, "
             f"{aside['sentences']} are held out; dropped: {reasons}"
         )
-    held_rows = packing.repack(np.concatenate(held))
+    held_rows = np.concatenate(held)
+    if task.kind != "bitext":  # whose rows cannot be any fuller
+        held_rows = packing.repack(held_rows)
     held_body = held_rows.tobytes()
     atomic.write(folder / "held_out.rows", held_body)
     atomic.write(folder / "held_out.crc", store.row_crcs(held_rows).tobytes())

@@ -109,23 +109,40 @@ def pairs(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packed
     return Packed(rows, len(base), len(base), 0, dropped)
 
 
-def sentences(
-    lines: Ragged, length: int, dtype: np.dtype, *, slots: bool = False, mask: int = 0
-) -> Packed:
-    """Single sentences as `<s> A </s>` examples, packed best-fit decreasing.
+def bitext(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packed:
+    """Sentence pairs to be read apart: a row has `<s> A </s>` in its first half and `<s> B </s>` in
+    its second, each padded to length / 2. Pairs with a side that is longer are dropped and counted.
+    """
+    half = length // 2
+    whole = (first.lengths > 0) & (second.lengths > 0)
+    keep = whole & (np.maximum(first.lengths, second.lengths) + 2 <= half)
+    dropped = {"empty side": int((~whole).sum()), "too long": int((whole & ~keep).sum())}
+    rows = np.full((int(keep.sum()), length), PAD, dtype)
+    flat, starts = rows.reshape(-1), np.arange(len(rows)) * length
+    for side, offset in ((first.select(keep), 0), (second.select(keep), half)):
+        flat[starts + offset] = BOS
+        flat[starts + offset + 1 + side.lengths] = EOS
+        _copy(side.ids, side.starts, flat, starts + offset + 1, side.lengths)
+    return Packed(rows, 2 * len(rows), len(rows), 0, dropped)
+
+
+def sentences(lines: Ragged, length: int, dtype: np.dtype, *, mask: int) -> Packed:
+    """Single sentences as `<s> A </s>` examples with room for pseudo-tokens, packed best-fit
+    decreasing.
+
+    Each example is followed by ceil(0.2 * len(A)) slots of `<mask>` (ERNIE-M section 3.3 and Figure
+    6 append up to 20 %). A sentence is cut where `<s> A </s>` reaches floor(length / 1.2) tokens;
+    cut ones are counted.
 
     Args:
-      slots: whether ceil(0.2 * len(A)) `<mask>` follow each example, for BTMLM's pseudo-tokens
-        (ERNIE-M section 3.2 appends up to 20 %). A sentence is then cut where `<s> A </s>` reaches
-        floor(length / 1.2) tokens, otherwise at `length`; cut ones are counted.
-      mask: id of `<mask>`; read with `slots` only.
+      mask: id of `<mask>`.
     """
     whole = lines.lengths > 0
     dropped = {"empty": int((~whole).sum())}
     lines = lines.select(whole)
-    limit = (length * 5 // 6 if slots else length) - 2
+    limit = length * 5 // 6 - 2
     sizes = np.minimum(lines.lengths, limit)
-    extra = -(-sizes // 5) if slots else np.zeros_like(sizes)
+    extra = -(-sizes // 5)
 
     rows, base = _place(sizes + 2 + extra, length, dtype)
     flat = rows.reshape(-1)

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from xlj.config import Config, ConfigError, Data
+from xlj.config import KINDS, Config, ConfigError, Data, kinds_in
 from xlj.data import vocabulary_training
 from xlj.data.cleaning import CLEANING
 from xlj.data.files import Scan, ScanCache
@@ -39,7 +39,8 @@ class Recipe:
 
     Attributes:
       data: the config's section.
-      tasks: what is read, in order.
+      tasks: the text, in order.
+      kinds: of rows that are made of it.
       scans: the scan of each (file, columns).
       text: what decides the text and what of it is held out, as JSON values: no paths or times.
       vocabulary: None while it is yet to be trained.
@@ -47,6 +48,7 @@ class Recipe:
 
     data: Data
     tasks: tuple[TextTask, ...]
+    kinds: tuple[str, ...]
     scans: dict[tuple[Path, int], Scan] = dataclasses.field(repr=False)
     text: dict[str, Any] = dataclasses.field(repr=False)
     vocabulary: Vocabulary | None
@@ -67,14 +69,13 @@ class Recipe:
     def content(self) -> dict[str, Any]:
         """What rows depend on, as JSON values: no paths, times, rates or worker counts."""
         assert self.vocabulary is not None, "rows depend on a vocabulary that is yet to be trained"
-        kinds = {task.kind for task in self.tasks}
         return {
             **self.text,
             "format": FORMAT,
             "packing": PACKING,
             "unit_lines": UNIT_LINES,
             "vocabulary": {"sha256": self.vocabulary.digest},
-            "lengths": {kind: self.length(kind) for kind in sorted(kinds)},
+            "lengths": {kind: self.length(kind) for kind in self.kinds},
         }
 
     @property
@@ -87,9 +88,19 @@ class Recipe:
         """Whether the rows are made."""
         return self.vocabulary is not None and (self.folder / MANIFEST).is_file()
 
+    @property
+    def row_tasks(self) -> tuple[TextTask, ...]:
+        """The tasks that rows are made for: every text, as rows of every kind it is wanted as."""
+        return tuple(
+            task.of_kind(kind)
+            for kind in self.kinds
+            for task in self.tasks
+            if KINDS[task.kind].source == KINDS[kind].source
+        )
+
     def length(self, kind: str) -> int:
         """Tokens in a row of this kind."""
-        return self.data.length if kind == "text" else self.data.pair_length
+        return getattr(self.data, KINDS[kind].length.removeprefix("data."))
 
 
 def resolve(config: Config) -> Recipe:
@@ -123,7 +134,7 @@ def resolve(config: Config) -> Recipe:
             for task in tasks
         },
     }
-    recipe = Recipe(data, tasks, scans, text, vocabulary)
+    recipe = Recipe(data, tasks, kinds_in(config), scans, text, vocabulary)
     if vocabulary is None and recipe.vocabulary_file.is_file():
         return dataclasses.replace(recipe, vocabulary=Vocabulary.load(recipe.vocabulary_file))
     return recipe

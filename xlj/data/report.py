@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from xlj.config import KINDS
 from xlj.data.rates import BLOCK, draws_per_block, rates
 from xlj.data.store import RowStore, Task
 
@@ -23,7 +24,7 @@ def report(store: RowStore, alpha: float) -> str:
         f"vocabulary: {manifest.vocabulary_size:,} ids, sha256 {manifest.vocabulary_digest[:16]}",
     ]
     notes = []
-    for kind in ("text", "pairs"):
+    for kind in KINDS:
         tasks = store.tasks(kind)
         if not tasks:
             continue

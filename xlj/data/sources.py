@@ -141,9 +141,9 @@ class TextTask:
     """All sources of one language or pair, read one after another.
 
     Attributes:
-      name: `text.en` or `pairs.en-de`, also the folder of its rows.
-      kind: `text` or `pairs`.
-      languages: one for text, two for pairs.
+      name: kind and language or pair, such as `text.en`, `pairs.en-de`; the folder of its rows.
+      kind: of its rows, one of `config.KINDS`.
+      languages: of each column: one for monolingual text, two for pairs.
       invalid_utf8: `error` or `skip`, as in `Data`.
     """
 
@@ -180,12 +180,22 @@ class TextTask:
                     yield tuple(
                         [clean(line) for line in column if line is not None] for column in raw
                     )
-            if self.kind == "text":
+            if len(self.languages) == 1:
                 yield ([""],)
+
+    def of_kind(self, kind: str) -> TextTask:
+        """The same text as rows of another kind."""
+        return dataclasses.replace(self, name=f"{kind}.{self.name.partition('.')[2]}", kind=kind)
+
+    @property
+    def text_name(self) -> str:
+        """The name of the task whose rows are the plainest kind of this text."""
+        return self.of_kind("text" if len(self.languages) == 1 else "pairs").name
 
 
 def text_tasks(data: Data) -> list[TextTask]:
-    """The tasks of a config: one a language, then one a pair.
+    """The text of a config: a task for each language, of kind `text`, then one for each pair, of
+    kind `pairs`.
 
     Raises:
       ConfigError: if a template cannot be read as one, a language or pair is in none of them, or a

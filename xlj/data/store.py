@@ -55,7 +55,7 @@ class Task:
 
     Attributes:
       name: `text.en`, `pairs.en-de`; also the folder.
-      kind: `text` or `pairs`.
+      kind: of the rows, one of `config.KINDS`.
       languages: of each side: one for text, two for pairs.
       length: tokens in a row.
       sentences: lines with text, or pairs, that were read.
@@ -147,7 +147,7 @@ class RowStore:
         return self.path / VOCABULARY
 
     def tasks(self, kind: str) -> tuple[Task, ...]:
-        """The tasks of a kind, `text` or `pairs`, in the order of the config."""
+        """The tasks of a kind, in the order of the config."""
         return tuple(task for task in self.manifest.tasks if task.kind == kind)
 
     def task(self, name: str) -> Task:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from xlj.config import Config
+from xlj.config import KINDS, Config
 from xlj.data import units
 from xlj.data.rates import rates
 from xlj.data.recipe import UNIT_LINES, resolve
@@ -19,7 +19,8 @@ from xlj.data.sources import TextTask, import_seqio
 from xlj.data.store import RowStore
 from xlj.data.units import Settings, Unit
 
-FEATURES = {"text": ("text",), "pairs": ("source", "target")}
+FEATURES = {1: ("text",), 2: ("source", "target")}
+"""The features of tasks by how many columns they have."""
 
 
 def seqio_name(task: str) -> str:
@@ -39,7 +40,7 @@ def register(config: Config) -> list[str]:
     """
     recipe = resolve(config)
     names = []
-    for task in recipe.tasks:
+    for task in dict.fromkeys(recipe.tasks + recipe.row_tasks):
         register_task(task)
         names.append(seqio_name(task.name))
     if recipe.finished:
@@ -59,7 +60,7 @@ def register_task(task: TextTask, skipped: Counter[str] | None = None) -> _Readi
     reading = _Reading(task, skipped)
     signature = {
         name: tf.TensorSpec([None], tf.string)  # blocks of lines: single ones would be slow
-        for name in FEATURES[task.kind]
+        for name in FEATURES[len(task.languages)]
     }
 
     def dataset(split: str, shuffle_files: bool, seed: int | None = None) -> Any:
@@ -74,20 +75,20 @@ def register_task(task: TextTask, skipped: Counter[str] | None = None) -> _Readi
         name,
         source=seqio.FunctionDataSource(dataset, splits=["train"]),
         preprocessors=[],
-        output_features=dict.fromkeys(FEATURES[task.kind], string),
+        output_features=dict.fromkeys(FEATURES[len(task.languages)], string),
     )
     return reading
 
 
 def register_mixtures(store: RowStore, alpha: float) -> list[str]:
-    """Registers `xlj.text` and `xlj.pairs` with the sampling rates of a store's tasks.
+    """Registers `xlj.text`, `xlj.pairs` and so on with the sampling rates of a store's tasks.
 
     Returns:
       The names registered.
     """
     seqio = import_seqio()
     names = []
-    for kind in FEATURES:
+    for kind in KINDS:
         tokens = {task.name: task.train.tokens for task in store.tasks(kind)}
         if not tokens:
             continue
@@ -111,7 +112,7 @@ def read_units(task: TextTask, skipped: Counter[str] | None = None) -> Iterator[
 
     provider = import_seqio().get_mixture_or_task(seqio_name(task.name))
     dataset = provider.get_dataset(sequence_length=None, split="train", shuffle=False)
-    features = FEATURES[task.kind]
+    features = FEATURES[len(task.languages)]
     try:
         for index, batch in enumerate(dataset.batch(UNIT_LINES).as_numpy_iterator()):
             columns = tuple([text.decode() for text in batch[name]] for name in features)
@@ -151,7 +152,7 @@ class _Reading:
     def __call__(self) -> Iterator[dict[str, Sequence[str]]]:
         try:
             for block in self._task.blocks(self._skipped):
-                yield dict(zip(FEATURES[self._task.kind], block, strict=True))
+                yield dict(zip(FEATURES[len(self._task.languages)], block, strict=True))
         except Exception as error:
             self.error = error
             raise

@@ -20,7 +20,7 @@ import numpy as np
 from xlj.data import atomic, held_out, packing
 from xlj.data.cleaning import line_hashes
 from xlj.data.held_out import Rule
-from xlj.data.packing import Packed
+from xlj.data.packing import Packed, Ragged
 from xlj.data.store import CRC, row_crcs
 from xlj.data.vocabulary import Vocabulary
 
@@ -90,25 +90,22 @@ def make(unit: Unit, settings: Settings) -> int:
     """
     lines = len(unit.columns[0])
     file = shard_file(settings.folder, unit.task, unit.index)
-    vocabulary, dtype = _vocabulary(settings.vocabulary), np.dtype(settings.dtype)
+    vocabulary = _vocabulary(settings.vocabulary)
     hashes = [line_hashes(column) for column in unit.columns]
     out, sharing = held_out.split(hashes, settings.rules)
     encoded = [vocabulary.encode(column) for column in unit.columns]
-    if settings.kind == "text":
-        blank = np.array([not line for line in unit.columns[0]], bool)
-        documents = np.cumsum(blank)  # of each line
-        sentences = int((~blank).sum())
-        # Held-out lines are not neighbours in their document, so each is an example of its own.
-        train, aside = (
-            packing.text(encoded[0].select(keep), numbers, settings.length, dtype)
-            for keep, numbers in ((~out, documents[~out]), (out, np.arange(out.sum())))
+    blank = np.array([not line for line in unit.columns[0]], bool)
+    is_sentence = ~blank if len(encoded) == 1 else np.ones(lines, bool)
+    sentences = int(is_sentence.sum())
+    documents = np.cumsum(blank)  # of each line
+    # Held-out lines are not neighbours in their document, so each is an example of its own.
+    train, aside = (
+        _pack([side.select(keep) for side in encoded], of[keep], settings, vocabulary.size)
+        for keep, of in (
+            (~out & ~sharing & is_sentence, documents),
+            (out & is_sentence, np.arange(lines)),
         )
-    else:
-        sentences = lines
-        train, aside = (
-            packing.pairs(encoded[0].select(keep), encoded[1].select(keep), settings.length, dtype)
-            for keep in (~out & ~sharing, out)
-        )
+    )
     dropped = Counter(train.dropped) + Counter(aside.dropped)
     dropped += Counter({held_out.REASON: int(sharing.sum())})
     kept = train.sentences + aside.sentences
@@ -127,6 +124,19 @@ def make(unit: Unit, settings: Settings) -> int:
     atomic.write(file, body)
     atomic.write(file.with_suffix(".json"), json.dumps(dataclasses.asdict(shard)).encode())
     return lines
+
+
+def _pack(
+    encoded: list[Ragged], documents: np.ndarray, settings: Settings, vocabulary_size: int
+) -> Packed:
+    """Rows of the task's kind; `documents` says which lines follow one another."""
+    length, dtype = settings.length, np.dtype(settings.dtype)
+    if settings.kind == "text":
+        return packing.text(encoded[0], documents, length, dtype)
+    if settings.kind == "sentences":
+        return packing.sentences(encoded[0], length, dtype, mask=vocabulary_size - 1)
+    function = packing.bitext if settings.kind == "bitext" else packing.pairs
+    return function(encoded[0], encoded[1], length, dtype)
 
 
 def shard_file(folder: Path, task: str, index: int) -> Path:

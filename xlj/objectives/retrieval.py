@@ -103,7 +103,8 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
 def _different(rows: Rows) -> jax.Array:
     """Which sentences of the batch differ, and are there, bool [rows, rows]."""
     place = jnp.arange(rows.tokens.shape[1], dtype=jnp.uint32)
-    mixed = (rows.tokens.astype(jnp.uint32) + 1) * (place * 2654435761 + 0x9E3779B1)
+    factors = place * jnp.uint32(2_654_435_761) + jnp.uint32(0x9E3779B1)
+    mixed = (rows.tokens.astype(jnp.uint32) + 1) * factors
     mixed = (mixed ^ (mixed >> 15)) * jnp.uint32(0x85EBCA6B)
     digest = mixed.sum(1, dtype=jnp.uint32)
     real = rows.tokens[:, 0] != PAD

@@ -1,0 +1,129 @@
+"""BTMLM: which placeholders are filled, in which language, from what, and what is restored."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import CORPUS, SIZE, rows_of
+
+from xlj.config import BackTranslation
+from xlj.data.layout import BOS, EOS, PAD
+from xlj.models import encoder
+from xlj.objectives import btmlm
+from xlj.objectives.segments import segments
+
+OPTIONS = BackTranslation(mask_rate=0.2, pseudo_ratio=0.2)
+MASK = SIZE - 1
+
+
+def whole(function, inputs):
+    return function(inputs)
+
+
+def labelled(model, options, params_of, keys_of, seed=0):
+    model = dataclasses.replace(model, language_embeddings="predicted")
+    objective = btmlm.objective("btmlm", "sentences", options, model, CORPUS)
+    rows, params = rows_of("sentences", seed=seed, count=60), params_of(model, objective)
+    before = objective.corrupt(rows, keys_of(rows))
+    return rows, before, objective.label(params, {}, before, whole), objective, params, model
+
+
+@pytest.mark.parametrize("ratio", [0.05, 0.1, 0.15, 0.2])
+def test_the_ratio_decides_how_many_placeholders_are_filled(ratio, model, params_of, keys_of):
+    options = dataclasses.replace(OPTIONS, pseudo_ratio=ratio)
+    rows, before, after, *_ = labelled(model, options, params_of, keys_of)
+    tokens, source = np.asarray(rows.tokens), np.asarray(after.source)
+    for old, new in zip(tokens, source, strict=True):
+        for start in np.flatnonzero(old == BOS):
+            end = start + int(np.argmax(old[start:] == EOS))
+            length = end - start - 1
+            slots = int((old[end + 1 :] != MASK).argmax()) if (old[end + 1 :] != MASK).any() else (
+                len(old) - end - 1)  # fmt: skip
+            filled = int(np.ceil(ratio * length - 1e-6))
+            assert slots == int(np.ceil(0.2 * length - 1e-6))
+            pseudo = new[end + 1 : end + 1 + filled]
+            assert ((pseudo >= 4) & (pseudo < MASK)).all()
+            assert (new[end + 1 + filled : end + 1 + slots] == PAD).all()
+            assert (new[start : end + 1] == old[start : end + 1]).all()
+    assert int(np.asarray(before.used).sum()) == int((np.asarray(before.source) == MASK).sum())
+
+
+def test_masks_lie_in_the_source_and_pseudo_tokens_are_seen(model, params_of, keys_of):
+    rows, before, after, objective, params, model = labelled(model, OPTIONS, params_of, keys_of)
+    side = np.asarray(segments(rows.tokens).side)
+    assert (side[np.asarray(after.masked.selected())] == 0).all()
+    np.testing.assert_array_equal(
+        np.where(side == 1, after.source, 0), np.where(side == 1, after.masked.tokens, 0)
+    )
+    # Other pseudo-tokens, another loss: they are read in stage 2.
+    other = after.masked.tokens
+    other = jnp.where(jnp.asarray(side == 1) & (other != PAD), 5, other)
+    changed = after._replace(masked=after.masked._replace(tokens=other))
+    loss = [float(objective.loss(params, {}, x, None)["btmlm"].sum.sum()) for x in (after, changed)]
+    assert loss[0] != loss[1]
+
+
+def test_placeholders_see_their_sentence_and_not_each_other(model, params_of, keys_of):
+    """By gradient: the vectors that pseudo-tokens are chosen from."""
+    _, before, _, objective, params, model = labelled(model, OPTIONS, params_of, keys_of)
+    row = int(np.argmax(np.asarray(before.used).sum(1)))
+    one = jax.tree.map(lambda x: x[row : row + 1], before)
+    layout = segments(one.source)
+    placed = np.zeros(one.source.shape[1], bool)
+    placed[np.asarray(one.positions[0])[np.asarray(one.used[0])]] = True
+    captured = {}
+
+    def fake_apply(params, model, inputs, keys=None, **options):
+        captured["inputs"] = inputs
+        return real(params, model, inputs, keys, **options)
+
+    real, encoder.apply = encoder.apply, fake_apply
+    try:
+        btmlm.fill(params, model, OPTIONS, one)
+    finally:
+        encoder.apply = real
+    inputs = captured["inputs"]
+    sees = np.asarray(inputs.query_ids[0])[:, None] == np.asarray(inputs.key_ids[0])[None]
+    segment = np.asarray(layout.segment[0])
+    for at in np.flatnonzero(placed):
+        np.testing.assert_array_equal(sees[at], (segment == segment[at]) & ~placed)
+    assert not sees[:, placed].any() and placed.sum() >= 2
+    languages = np.asarray(inputs.languages[0])
+    np.testing.assert_array_equal(languages >= 0, placed)
+
+
+def test_target_languages_follow_the_configured_distribution(keys_of):
+    rows = rows_of("sentences", count=4000)
+    for alpha in (0.0, 1.0):
+        options = dataclasses.replace(OPTIONS, target_alpha=alpha)
+        table = btmlm.target_probabilities(CORPUS, alpha)
+        made = btmlm.corrupt(
+            rows, keys_of(rows), options=options, vocabulary_size=SIZE, probabilities=table
+        )
+        source = np.broadcast_to(np.asarray(rows.languages[:, :1]), made.targets.shape)
+        first = np.asarray(rows.tokens) == BOS  # one draw an example
+        for language in range(3):
+            drawn = np.asarray(made.targets)[first & (source == language)]
+            shares = np.bincount(drawn, minlength=3) / len(drawn)
+            np.testing.assert_allclose(shares, table[language], atol=0.05)
+            assert shares[language] == 0
+    np.testing.assert_allclose(btmlm.target_probabilities(CORPUS, 1.0)[0], [0, 5 / 7, 2 / 7])
+    np.testing.assert_allclose(btmlm.target_probabilities(CORPUS, 0.0)[2], [0.5, 0.5, 0])
+
+
+def test_the_target_language_changes_what_is_generated(model, params_of, keys_of):
+    _, before, after, objective, params, _ = labelled(model, OPTIONS, params_of, keys_of)
+    other = before._replace(targets=(before.targets + 1) % 3)
+    changed = objective.label(params, {}, other, whole)
+    assert (np.asarray(changed.source) != np.asarray(after.source)).any()
+
+
+def test_samples_differ_by_key_and_the_argmax_does_not(model, params_of, keys_of):
+    for generation, same in (("argmax", True), ("sample", False)):
+        options = dataclasses.replace(OPTIONS, generation=generation)
+        _, before, after, objective, params, _ = labelled(model, options, params_of, keys_of)
+        again = before._replace(sample_keys=jax.random.split(jax.random.key(9), len(before.used)))
+        other = objective.label(params, {}, again, whole)
+        assert np.array_equal(after.source, other.source) == same

@@ -1,0 +1,120 @@
+"""CAMLM leaks nothing: a prediction depends on the other side, its position and its language."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import CORPUS, SIZE, rows_of
+
+from xlj.config import MaskedLanguageModelling, Model
+from xlj.data.layout import SPECIALS
+from xlj.models import encoder, heads
+from xlj.objectives import camlm
+from xlj.objectives.mlm import gather
+from xlj.objectives.segments import segments
+
+OPTIONS = MaskedLanguageModelling(mask_rate=0.3, mask_share=0.4, random_share=0.3)
+
+
+def jacobian(model, params, masked):
+    """|d logits of each selected position / d looked-up vector of each token|, summed.
+
+    float [row, capacity, length].
+    """
+    inputs = camlm.inputs_of(model, masked)
+
+    def summed(vectors, slot, row):
+        """The logits of one position of one row, as a function of its looked-up word vectors."""
+        looked_up = dict(params, embeddings=dict(params["embeddings"], word=vectors))
+        own = jax.tree.map(lambda x: x[row : row + 1], inputs)
+        own = own._replace(tokens=jnp.arange(len(vectors))[None])
+        hidden = encoder.apply(looked_up, model, own)
+        at = masked.positions[row : row + 1, slot : slot + 1]
+        made, table, bias = heads.predict(
+            params["prediction_head"], params["embeddings"]["word"], model, gather(hidden, at)
+        )
+        # Random weights, so that no sum over logits cancels.
+        weights = jax.random.normal(jax.random.key(slot), (SIZE,))
+        return (made[0, 0] @ table.T + bias) @ weights
+
+    grad = jax.jit(jax.grad(summed), static_argnums=(1, 2))
+    count, capacity = masked.positions.shape
+    return np.array(
+        [
+            [
+                np.abs(grad(params["embeddings"]["word"][masked.tokens[row]], slot, row)).sum(-1)
+                for slot in range(capacity)
+            ]
+            for row in range(count)
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "layers, dtype, embeddings",
+    [(1, "float32", "none"), (3, "bfloat16", "predicted"), (12, "float32", "predicted")],
+)
+def test_nothing_of_the_own_side_reaches_a_prediction(layers, dtype, embeddings, params_of):
+    model = Model(
+        layers=layers, hidden=16, heads=2, intermediate=32, positions=50, init_std=0.3,
+        dtype=dtype, language_embeddings=embeddings, scan_layers=True,
+    )  # fmt: skip
+    objective = camlm.objective("camlm", "pairs", OPTIONS, model, CORPUS)
+    rows = jax.tree.map(lambda x: x[:2, :40], rows_of("pairs", seed=3, length=40))
+    masked = objective.corrupt(rows, jax.random.split(jax.random.key(5), 2))
+    reached = jacobian(model, params_of(model, objective), masked)
+    layout = jax.tree.map(np.asarray, segments(masked.tokens))
+    selected, tokens = np.asarray(masked.selected()), np.asarray(masked.tokens)
+    checked = others = 0
+    for row in range(2):
+        for slot in np.flatnonzero(np.asarray(masked.weights[row])):
+            at = int(masked.positions[row, slot])
+            same = layout.segment[row] == layout.segment[row, at]
+            own_side = same & (layout.side[row] == layout.side[row, at])
+            hidden_from = (own_side | selected[row] | ~same) & (np.arange(40) != at)
+            assert (reached[row, slot, hidden_from] == 0).all()
+            seen = same & ~own_side & ~selected[row]
+            assert (reached[row, slot, seen] > 0).all() and seen.any()
+            checked += hidden_from.sum()
+            others += 1
+    kept = selected & (tokens == np.asarray(masked.original()))
+    assert checked > 100 and others >= 6 and kept.any()
+
+
+def test_specials_are_never_selected_and_every_query_sees_a_key():
+    rows = rows_of("pairs", seed=1)
+    model = Model(layers=1, hidden=16, heads=2)
+    objective = camlm.objective("camlm", "pairs", OPTIONS, model, CORPUS)
+    masked = objective.corrupt(rows, jax.random.split(jax.random.key(0), len(rows.tokens)))
+    inputs = camlm.inputs_of(model, masked)
+    assert inputs.languages is None
+    assert (np.asarray(rows.tokens)[np.asarray(masked.selected())] >= len(SPECIALS)).all()
+    sees = np.asarray(inputs.query_ids)[:, :, None] == np.asarray(inputs.key_ids)[:, None, :]
+    assert sees.any(2).all()
+
+
+def test_languages_mark_the_selected_tokens_only():
+    rows = rows_of("pairs", seed=1)
+    model = dataclasses.replace(
+        Model(layers=1, hidden=16, heads=2), language_embeddings="predicted"
+    )
+    objective = camlm.objective("camlm", "pairs", OPTIONS, model, CORPUS)
+    masked = objective.corrupt(rows, jax.random.split(jax.random.key(0), len(rows.tokens)))
+    languages = np.asarray(camlm.inputs_of(model, masked).languages)
+    selected, side = np.asarray(masked.selected()), np.asarray(segments(rows.tokens).side)
+    assert (languages[~selected] == -1).all()
+    own = np.take_along_axis(np.asarray(rows.languages), side, axis=1)
+    assert (languages[selected] == own[selected]).all()
+
+
+def test_the_language_embedding_learns_where_it_marks(params_of):
+    model = Model(
+        layers=2, hidden=16, heads=2, intermediate=32, positions=50, language_embeddings="predicted"
+    )
+    objective = camlm.objective("camlm", "pairs", OPTIONS, model, CORPUS)
+    rows, params = rows_of("pairs", seed=2), params_of(model, objective)
+    masked = objective.corrupt(rows, jax.random.split(jax.random.key(0), len(rows.tokens)))
+    gradient = jax.grad(lambda p: objective.loss(p, {}, masked, None)["camlm"].sum.sum())(params)
+    assert (jnp.abs(gradient["embeddings"]["language"]).sum(1) > 0).all()

@@ -1,0 +1,57 @@
+"""Retrieval: the hardest negative of the whole batch, and never a copy of the pair itself."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from conftest import CORPUS, rows_of
+
+from xlj.config import Retrieval
+from xlj.models import encoder
+from xlj.objectives import retrieval
+from xlj.objectives.bitext import average, default_layer
+from xlj.objectives.segments import whole_examples
+
+OPTIONS = Retrieval(scale=5.0)
+
+
+def whole(function, inputs):
+    return function(inputs)
+
+
+def halves_at_a_time(function, inputs):
+    """Microbatches, as the step makes them."""
+    parts = [jax.tree.map(lambda x, i=i: x[i::2], inputs) for i in range(2)]
+    made = [function(part) for part in parts]
+    return jax.tree.map(lambda a, b: jnp.stack([a, b], 1).reshape(-1, *a.shape[1:]), *made)
+
+
+def test_loss_equals_numpy_with_negatives_from_all_rows(model, params_of, keys_of):
+    objective = retrieval.objective("retrieval", "bitext", OPTIONS, model, CORPUS)
+    params, rows = params_of(model, objective), rows_of("bitext", count=20)
+    rows = jax.tree.map(lambda x: x.at[7].set(x[3]), rows)  # a pair that stands twice
+    rows = rows._replace(tokens=rows.tokens.at[9].set(1))  # and a row of padding
+    inputs = objective.corrupt(rows, keys_of(rows))
+    made = objective.label(params, {}, inputs, whole)
+
+    def vectors(side):
+        read = whole_examples(model, side.tokens, side.languages)
+        hidden = encoder.apply(params, model, read, layers=default_layer(0, model))
+        mean = np.asarray(average(hidden, side.tokens), np.float64)
+        return mean / np.maximum(np.linalg.norm(mean, axis=1, keepdims=True), 1e-6)
+
+    similarity = vectors(inputs.first) @ vectors(inputs.second).T
+    allowed = ~np.eye(20, dtype=bool)
+    allowed[9] = allowed[:, 9] = allowed[3, 7] = allowed[7, 3] = False
+    negative = np.where(allowed, similarity, -np.inf)
+
+    def softplus(x):
+        return np.log1p(np.exp(x))
+
+    wanted = 2 * softplus(-5 * np.diag(similarity))
+    wanted += softplus(5 * negative.max(1)) + softplus(5 * negative.max(0))
+    found = objective.loss(params, {}, made, None)["retrieval"]
+    real = np.arange(20) != 9
+    np.testing.assert_allclose(found.sum[real], wanted[real], rtol=1e-4)
+    assert float(found.sum[9]) == float(found.count[9]) == 0 and found.count.sum() == 19
+    parts = objective.label(params, {}, inputs, halves_at_a_time)
+    jax.tree.map(np.testing.assert_array_equal, parts, made)

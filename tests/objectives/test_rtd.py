@@ -1,0 +1,136 @@
+"""Replaced token detection against a plain transcription, and how embeddings are shared."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import CORPUS, rows_of
+
+from xlj.config import ReplacedTokenDetection
+from xlj.models import encoder, heads
+from xlj.objectives import rtd
+from xlj.objectives.choosing import choose
+from xlj.objectives.segments import whole_examples
+
+OPTIONS = ReplacedTokenDetection(mask_rate=0.25)
+
+
+def prepared(model, params_of, keys_of, kind="pairs", **sizes):
+    model = dataclasses.replace(model, generator_layers=1, **sizes)
+    objective = rtd.objective("trtd", kind, OPTIONS, model, CORPUS)
+    rows = rows_of(kind)
+    return model, objective, params_of(model, objective), rows, keys_of(rows)
+
+
+@pytest.mark.parametrize("kind", ["text", "pairs"])
+def test_losses_and_labels_equal_a_transcription(kind, model, params_of, keys_of):
+    model, objective, params, rows, keys = prepared(model, params_of, keys_of, kind)
+    inputs = objective.corrupt(rows, keys)
+    losses = jax.jit(lambda p, x: objective.loss(p, {}, x, None))(params, inputs)
+    # The generator: softmax over the whole vocabulary at the selected positions.
+    generator = {"embeddings": params["embeddings"]} | params["generator"]
+    masked = inputs.masked
+    read = whole_examples(model, masked.tokens, masked.languages)
+    hidden = encoder.apply(generator, model, read)
+    replaced = rtd.replace(generator, params["generator"]["head"], model, OPTIONS, hidden, inputs)
+    vectors, table, bias = heads.predict(
+        params["generator"]["head"], params["embeddings"]["word"], model, hidden
+    )
+    logits = np.asarray(vectors @ table.T + bias, np.float64)
+    read = whole_examples(model, replaced, masked.languages)
+    scores = np.asarray(
+        heads.detect(params["detection_head"], model, encoder.apply(params, model, read)),
+        np.float64,
+    )
+    tokens, new = np.asarray(rows.tokens), np.asarray(replaced)
+    selected = np.asarray(masked.selected())
+    assert (new[~selected] == tokens[~selected]).all() and (new != tokens).any()
+    for row in range(len(tokens)):
+        loss = count = 0.0
+        for at in np.flatnonzero(selected[row]):
+            shifted = logits[row, at] - logits[row, at].max()
+            loss += np.log(np.exp(shifted).sum()) - shifted[tokens[row, at]]
+        np.testing.assert_allclose(losses["trtd_generator"].sum[row], loss, rtol=1e-4)
+        assert losses["trtd_generator"].count[row] == selected[row].sum()
+        loss = right = 0.0
+        for at in np.flatnonzero(tokens[row] != 1):
+            label = float(new[row, at] != tokens[row, at])
+            p = 1 / (1 + np.exp(-scores[row, at]))
+            loss -= label * np.log(p) + (1 - label) * np.log(1 - p)
+            right += (p > 0.5) == bool(label)
+            count += 1
+        np.testing.assert_allclose(losses["trtd_discriminator"].sum[row], loss, rtol=1e-4)
+        assert losses["trtd_discriminator"].count[row] == count
+        assert losses["trtd_discriminator"].correct[row] == right
+    counts = objective.count(inputs)
+    for name, tally in losses.items():
+        np.testing.assert_array_equal(counts[name], tally.count)
+
+
+def test_samples_follow_the_softmax_at_any_temperature():
+    rng = np.random.default_rng(0)
+    vector, table = rng.normal(size=8).astype(np.float32), rng.normal(size=(11, 8))
+    bias, count = rng.normal(size=11).astype(np.float32), 60_000
+    for temperature in (1.0, 0.5):
+        chosen = choose(
+            jnp.tile(vector, (count, 1)),
+            jnp.asarray(table, jnp.float32),
+            jnp.asarray(bias),
+            jnp.dtype("float32"),
+            jax.random.split(jax.random.key(0), count),
+            temperature,
+            block=4,  # the last block overlaps the one before
+        )
+        scores = (table @ vector + bias) / temperature
+        wanted = np.exp(scores - scores.max())
+        found = np.bincount(np.asarray(chosen), minlength=11) / count
+        np.testing.assert_allclose(found, wanted / wanted.sum(), atol=0.01)
+    best = choose(
+        jnp.asarray(vector[None]), jnp.asarray(table, jnp.float32), jnp.asarray(bias),
+        jnp.dtype("float32"), block=4,
+    )  # fmt: skip
+    assert int(best[0]) == int((table @ vector + bias).argmax())
+
+
+def gradients(model, params_of, keys_of, which, **sizes):
+    model, objective, params, rows, keys = prepared(model, params_of, keys_of, **sizes)
+    inputs = objective.corrupt(rows, keys)
+    return jax.jit(jax.grad(lambda p: objective.loss(p, {}, inputs, None)[which].sum.sum()))(params)
+
+
+def size_of(tree):
+    return float(sum(jnp.abs(leaf).sum() for leaf in jax.tree.leaves(tree)))
+
+
+def test_no_gradient_passes_through_the_samples(model, params_of, keys_of):
+    gradient = gradients(model, params_of, keys_of, "trtd_discriminator")
+    assert size_of(gradient["generator"]) == 0 and size_of(gradient["layers"]) > 0
+    gradient = gradients(model, params_of, keys_of, "trtd_generator")
+    assert size_of(gradient["layers"]) == size_of(gradient["detection_head"]) == 0
+    assert size_of(gradient["generator"]["layers"]) > 0
+
+
+@pytest.mark.parametrize(
+    "sharing, by_generator, by_discriminator",
+    [("shared", True, True), ("generator_only", True, False), ("separate", False, True)],
+)
+def test_who_trains_the_embeddings(
+    sharing, by_generator, by_discriminator, model, params_of, keys_of
+):
+    for which, trains in (("generator", by_generator), ("discriminator", by_discriminator)):
+        gradient = gradients(
+            model, params_of, keys_of, f"trtd_{which}", generator_embeddings=sharing
+        )
+        assert (size_of(gradient["embeddings"]) > 0) == trains
+        assert ("embeddings" in gradient["generator"]) == (sharing == "separate")
+
+
+def test_a_right_sample_counts_as_original():
+    original = jnp.array([[0, 5, 6, 2, 1]])
+    logits = jnp.array([[-9.0, -9.0, 9.0, -9.0, 9.0]])
+    tally = rtd.detected(logits, jnp.array([[0, 5, 7, 2, 1]]), original)
+    assert float(tally.sum[0]) < 1e-3 and float(tally.count[0]) == 4 == float(tally.correct[0])
+    same = rtd.detected(logits, original, original)
+    assert float(same.correct[0]) == 3
