@@ -17,6 +17,7 @@ from xlj.config import Model
 from xlj.models.attention import Attention
 from xlj.models.dense import Dense, LayerNorm
 from xlj.models.dropout import dropout
+from xlj.models.position_bias import PositionBias
 
 Params = dict[str, Any]
 
@@ -34,7 +35,7 @@ class Inputs(NamedTuple):
 
 
 class Embeddings(nn.Module):
-    """Word plus learned position embedding, LayerNorm, dropout."""
+    """Word plus learned position embedding (if the model has one), LayerNorm, dropout."""
 
     model: Model
     vocabulary_size: int
@@ -46,8 +47,10 @@ class Embeddings(nn.Module):
         """int32 [rows, length] twice -> float32 [rows, length, hidden]."""
         normal = nn.initializers.normal(self.model.init_std)
         word = self.param("word", normal, (self.vocabulary_size, self.model.hidden))
-        position = self.param("position", normal, (self.model.positions, self.model.hidden))
-        x = word[tokens] + position[positions + FIRST_POSITION]
+        x = word[tokens]
+        if self.model.absolute_positions:
+            position = self.param("position", normal, (self.model.positions, self.model.hidden))
+            x = x + position[positions + FIRST_POSITION]
         x = LayerNorm(self.model.layer_norm_epsilon, name="norm")(x)
         return dropout(x, keys, 0, self.model.dropout)
 
@@ -73,18 +76,25 @@ class Layer(nn.Module):
 
     @nn.compact
     def __call__(
-        self, x: jax.Array, query_ids: jax.Array, key_ids: jax.Array, keys: jax.Array | None
+        self,
+        x: jax.Array,
+        query_ids: jax.Array,
+        key_ids: jax.Array,
+        keys: jax.Array | None,
+        bias: jax.Array | None = None,
     ) -> jax.Array:
-        """float32 [rows, length, hidden] -> the same; `keys` as in `dropout`."""
+        """float32 [rows, length, hidden] -> the same; `keys` as in `dropout`, `bias` as in
+        `Attention`."""
         model = self.model
         attention = Attention(
             model.heads,
             jnp.dtype(model.dtype),
             model.init_std,
             model.attention_dropout,
+            model.position_bias == "gated",
             name="attention",
         )
-        update = attention(x, query_ids, key_ids, keys, 1)
+        update = attention(x, query_ids, key_ids, keys, 1, bias)
         x = x + dropout(update, keys, 2, model.dropout)
         x = LayerNorm(model.layer_norm_epsilon, name="attention_norm")(x)
         update = FeedForward(model, name="feed_forward")(x)
@@ -110,14 +120,17 @@ class PredictionHead(nn.Module):
 
 def init(key: jax.Array, model: Model, vocabulary_size: int) -> Params:
     """Parameters of an encoder with its prediction head, drawn as RoBERTa does (N(0, init_std))."""
-    embedding_key, layer_key, head_key = jax.random.split(key, 3)
+    embedding_key, layer_key, head_key, bias_key = jax.random.split(key, 4)
     ids = jnp.zeros((1, 1), jnp.int32)
     x = jnp.zeros((1, 1, model.hidden))
     embeddings = Embeddings(model, vocabulary_size).init(embedding_key, ids, ids, None)
     layer_keys = jax.random.split(layer_key, model.layers)
-    layers = jax.vmap(lambda key: Layer(model).init(key, x, ids, ids, None))(layer_keys)
+    bias = None if model.position_bias == "none" else jnp.zeros((model.heads, 1, 1))
+    layers = jax.vmap(lambda key: Layer(model).init(key, x, ids, ids, None, bias))(layer_keys)
     head = PredictionHead(model, vocabulary_size).init(head_key, x)
     params = {"embeddings": embeddings, "layers": layers, "prediction_head": head}
+    if bias is not None:
+        params["position_bias"] = PositionBias(model).init(bias_key, 1)
     return {name: part["params"] for name, part in params.items()}
 
 
@@ -144,10 +157,14 @@ def apply(
     embeddings = Embeddings(model, word.shape[0])
     x = _run(embeddings, params["embeddings"], inputs.tokens, inputs.positions, _folded(keys, 0))
 
+    bias = None
+    if model.position_bias != "none":
+        bias = _run(PositionBias(model), params["position_bias"], inputs.tokens.shape[1])
+
     def layer(x: jax.Array, weights_and_index: tuple[Params, jax.Array]) -> tuple[Any, Any]:
         weights, index = weights_and_index
         layer_keys = _folded(keys, index + 1)
-        y = _run(Layer(model), weights, x, inputs.query_ids, inputs.key_ids, layer_keys)
+        y = _run(Layer(model), weights, x, inputs.query_ids, inputs.key_ids, layer_keys, bias)
         return y, y if all_layers else None
 
     if model.remat:

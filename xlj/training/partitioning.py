@@ -15,10 +15,10 @@ ROWS = PartitionSpec(("replica", "fsdp"))
 """The leading axis of every batch is split over all devices."""
 
 RULES: tuple[tuple[str, PartitionSpec], ...] = (
+    (r".*(bias|scale)|position_bias/table|.*gates/kernel", PartitionSpec()),
     (r"embeddings/(word|position)", PartitionSpec(None, "fsdp")),
     (r"layers/.*/kernel", PartitionSpec(None, "fsdp", None)),
     (r"prediction_head/.*kernel", PartitionSpec("fsdp", None)),
-    (r".*(bias|scale)", PartitionSpec()),
 )
 """(regular expression over a parameter's whole name, its axes); the first that matches holds."""
 
