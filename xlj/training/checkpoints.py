@@ -19,7 +19,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from xlj.config import Config, ConfigError
+from xlj.config import Config, ConfigError, Model
 from xlj.data import atomic
 from xlj.data.vocabulary import Vocabulary
 from xlj.training.digests import digests
@@ -282,8 +282,9 @@ def differences(checkpoint: Checkpoint, config: Config, content: str) -> list[st
 def model_differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """What of `model` differs between two configs and changes what the same parameters compute."""
     free = ("dropout", "attention_dropout", "dtype", "scan_layers", "remat", "init_std")
-    kept = ({k: v for k, v in config["model"].items() if k not in free} for config in (old, new))
-    return _unequal("model", *kept)
+    # A checkpoint older than a key was made by what is now the key's default.
+    models = ({**dataclasses.asdict(Model()), **config["model"]} for config in (old, new))
+    return _unequal("model", *({k: m[k] for k in m if k not in free} for m in models))
 
 
 def _unequal(path: str, before: Any, now: Any) -> list[str]:
