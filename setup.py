@@ -46,7 +46,7 @@ setup(
         "test": ["pytest>=8.3,<10", "ruff>=0.17,<0.18", "mypy>=2.0,<3", _BEAM],
         "beam": [_BEAM],
         "cuda": ["jax[cuda13]>=0.10,<0.12; sys_platform == 'linux'"],
-        # The peer of xlj.bench.
+        # Peers: of xlj.bench, and of tests that compare with what others compute.
         "parity": ["torch>=2.6,<3", "transformers>=5,<6"],
         "tpu": ["jax[tpu]>=0.10,<0.12"],
     },

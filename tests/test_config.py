@@ -51,6 +51,8 @@ def test_a_key_in_the_wrong_section_is_found(tiny):
         ("model.dtype", "bfloat", r"must be one of float32, bfloat16; did you mean bfloat16"),
         ("data.languages", "en,,de", r"data\.languages.*empty or stands twice"),
         ("data.languages", "en,en", r"data\.languages.*empty or stands twice"),
+        ("model.position_buckets", 16, r"because model\.position_bias is 'none', not t5 or gated"),
+        ("model.absolute_positions", False, r"set model\.position_bias to t5 or gated"),
         ("model.heads", 5, r"model\.hidden=32 is not divisible by model\.heads=5"),
         ("data.length", 60, r"data\.length=60 is beyond the model's positions"),
         ("data.pair_length", 49, r"data\.pair_length=49 is beyond .* allows 48"),
@@ -70,6 +72,13 @@ def test_impossible_values_name_their_key(tiny, path, value, message):
     with holder.ignore_type():
         holder[key] = value
     refused(tiny, message)
+
+
+def test_buckets_that_do_not_divide_distances_are_refused(tiny):
+    tiny.model.position_bias, tiny.model.position_buckets = "t5", 33
+    refused(tiny, r"model\.position_buckets=33 must be even")
+    tiny.model.position_buckets, tiny.model.position_distance = 32, 8
+    refused(tiny, r"model\.position_distance=8 more than a quarter of it")
 
 
 def test_a_decay_longer_than_the_run_is_refused(tiny):

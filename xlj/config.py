@@ -66,6 +66,27 @@ class Model:
     heads: int = key(12, "attention heads", low=1)
     intermediate: int = key(3072, "width inside the feed-forward layers", low=1)
     positions: int = key(514, "rows of the position table; XLM-R's first position is row 2", low=3)
+    absolute_positions: bool = key(
+        True, "add a learned vector for each position; if not, positions only limits the rows"
+    )
+    position_bias: str = key(
+        "none",
+        "what attention adds for the distance of two tokens: nothing, a learned number a head "
+        "(T5), or that gated by the query (XLM-E)",
+        choices=("none", "t5", "gated"),
+    )
+    position_buckets: int = key(
+        32,
+        "buckets of distances, half of them for each direction",
+        low=4,
+        read_when=("model.position_bias", ("t5", "gated")),
+    )
+    position_distance: int = key(
+        128,
+        "distance from which on all share a bucket",
+        low=2,
+        read_when=("model.position_bias", ("t5", "gated")),
+    )
     dropout: float = key(
         0.1, "dropout of embeddings and of every sub-layer's output", low=0, high=0.9
     )
@@ -469,6 +490,16 @@ def _check_together(config: Config) -> None:
     if model.hidden % model.heads:
         raise ConfigError(
             f"model.hidden={model.hidden} is not divisible by model.heads={model.heads}"
+        )
+    if model.position_buckets % 2 or model.position_distance <= model.position_buckets // 4:
+        raise ConfigError(
+            f"model.position_buckets={model.position_buckets} must be even, and "
+            f"model.position_distance={model.position_distance} more than a quarter of it"
+        )
+    if model.position_bias == "none" and not model.absolute_positions:
+        raise ConfigError(
+            "model.absolute_positions is off; set model.position_bias to t5 or gated, or the model "
+            "does not know the order of tokens"
         )
     if not config.objectives.active():
         raise ConfigError("no objective is on; set objectives.mmlm.batch_rows or another's")

@@ -78,6 +78,15 @@ def test_a_changed_description_is_noticed(trained, tmp_path):
         checkpoints.find(copy)
 
 
+def test_a_checkpoint_older_than_a_key_was_made_by_its_default(tiny):
+    old, new = (dataclasses.asdict(parse(tiny)) for _ in range(2))
+    del old["model"]["position_bias"]
+    assert not checkpoints.model_differences(old, new)
+    new["model"]["position_bias"] = "t5"
+    (difference,) = checkpoints.model_differences(old, new)
+    assert difference == "model.position_bias: 'none', now 't5'"
+
+
 def test_find_says_what_is_missing(tmp_path):
     with pytest.raises(checkpoints.CheckpointError, match="neither a workdir"):
         checkpoints.find(tmp_path)

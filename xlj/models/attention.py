@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from xlj.models.dense import Dense
 from xlj.models.dropout import dropout
+from xlj.models.position_bias import Gates
 
 
 class Attention(nn.Module):
@@ -17,6 +18,7 @@ class Attention(nn.Module):
     dtype: jnp.dtype
     init_std: float
     dropout_rate: float
+    gated: bool = False
 
     @nn.compact
     def __call__(
@@ -26,10 +28,12 @@ class Attention(nn.Module):
         key_ids: jax.Array,
         keys: jax.Array | None,
         site: int,
+        bias: jax.Array | None = None,
     ) -> jax.Array:
         """x [rows, length, hidden], ids int32 [rows, length] -> float32 [rows, length, hidden].
 
-        A query that sees no key gets zeros (before the output layer), never NaN.
+        A query that sees no key gets zeros (before the output layer), never NaN. `bias`, float32
+        [heads, length, length], is added to the scores, gated by the query if `gated`.
         """
         rows, length, hidden = x.shape
 
@@ -40,7 +44,11 @@ class Attention(nn.Module):
         query, key, value = heads_of("query"), heads_of("key"), heads_of("value")
         scores = jnp.einsum("bqhd,bkhd->bhqk", query, key, preferred_element_type=jnp.float32)
         seen = (query_ids[:, :, None] == key_ids[:, None, :])[:, None]
-        scores = jnp.where(seen, scores * (hidden // self.heads) ** -0.5, -1e30)
+        scores = scores * (hidden // self.heads) ** -0.5
+        if bias is not None:
+            gate = Gates(self.init_std, name="gates")(query) if self.gated else 1.0
+            scores = scores + bias * gate
+        scores = jnp.where(seen, scores, -1e30)
         weights = jnp.where(seen, jax.nn.softmax(scores), 0)
         weights = dropout(weights, keys, site, self.dropout_rate).astype(self.dtype)
         mixed = jnp.einsum("bhqk,bkhd->bqhd", weights, value, preferred_element_type=jnp.float32)

@@ -17,6 +17,7 @@ from xlj.config import Model
 from xlj.models.attention import Attention
 from xlj.models.dense import Dense, LayerNorm
 from xlj.models.dropout import dropout
+from xlj.models.position_bias import PositionBias
 
 Params = dict[str, Any]
 
@@ -36,10 +37,8 @@ class Inputs(NamedTuple):
 
 
 class Embeddings(nn.Module):
-    """Word plus learned position embedding, and a language's where configured; LayerNorm, dropout.
-
-    `languages` is how many there are.
-    """
+    """Word plus learned position embedding (if the model has one), and a language's where
+    configured; LayerNorm, dropout. `languages` is how many there are."""
 
     model: Model
     vocabulary_size: int
@@ -49,9 +48,10 @@ class Embeddings(nn.Module):
     def __call__(self, inputs: Inputs, keys: jax.Array | None) -> jax.Array:
         """Inputs [rows, length] -> float32 [rows, length, hidden]."""
         model, normal = self.model, nn.initializers.normal(self.model.init_std)
-        word = self.param("word", normal, (self.vocabulary_size, model.hidden))
-        position = self.param("position", normal, (model.positions, model.hidden))
-        x = word[inputs.tokens] + position[inputs.positions + FIRST_POSITION]
+        x = self.param("word", normal, (self.vocabulary_size, model.hidden))[inputs.tokens]
+        if model.absolute_positions:
+            position = self.param("position", normal, (model.positions, model.hidden))
+            x += position[inputs.positions + FIRST_POSITION]
         if model.language_embeddings != "none":
             language = self.param("language", normal, (self.languages, model.hidden))
             if inputs.languages is not None:
@@ -82,18 +82,25 @@ class Layer(nn.Module):
 
     @nn.compact
     def __call__(
-        self, x: jax.Array, query_ids: jax.Array, key_ids: jax.Array, keys: jax.Array | None
+        self,
+        x: jax.Array,
+        query_ids: jax.Array,
+        key_ids: jax.Array,
+        keys: jax.Array | None,
+        bias: jax.Array | None = None,
     ) -> jax.Array:
-        """float32 [rows, length, hidden] -> the same; `keys` as in `dropout`."""
+        """float32 [rows, length, hidden] -> the same; `keys` as in `dropout`, `bias` as in
+        `Attention`."""
         model = self.model
         attention = Attention(
             model.heads,
             jnp.dtype(model.dtype),
             model.init_std,
             model.attention_dropout,
+            model.position_bias == "gated",
             name="attention",
         )
-        update = attention(x, query_ids, key_ids, keys, 1)
+        update = attention(x, query_ids, key_ids, keys, 1, bias)
         x = x + dropout(update, keys, 2, model.dropout)
         x = LayerNorm(model.layer_norm_epsilon, name="attention_norm")(x)
         update = FeedForward(model, name="feed_forward")(x)
@@ -103,16 +110,20 @@ class Layer(nn.Module):
 
 def init(key: jax.Array, model: Model, vocabulary_size: int, languages: int) -> Params:
     """Parameters of an encoder, drawn as RoBERTa does: N(0, init_std)."""
-    embedding_key, layer_key = jax.random.split(key)
+    embedding_key, layer_key, bias_key = jax.random.split(key, 3)
     ids = jnp.zeros((1, 1), jnp.int32)
     x = jnp.zeros((1, 1, model.hidden))
     embeddings = Embeddings(model, vocabulary_size, languages)
     layer_keys = jax.random.split(layer_key, model.layers)
-    layers = jax.vmap(lambda key: Layer(model).init(key, x, ids, ids, None))(layer_keys)
-    return {
-        "embeddings": embeddings.init(embedding_key, Inputs(ids, ids, ids, ids), None)["params"],
-        "layers": layers["params"],
+    bias = None if model.position_bias == "none" else jnp.zeros((model.heads, 1, 1))
+    layers = jax.vmap(lambda key: Layer(model).init(key, x, ids, ids, None, bias))(layer_keys)
+    params = {
+        "embeddings": embeddings.init(embedding_key, Inputs(ids, ids, ids, ids), None),
+        "layers": layers,
     }
+    if bias is not None:
+        params["position_bias"] = PositionBias(model).init(bias_key, 1)
+    return {name: part["params"] for name, part in params.items()}
 
 
 def apply(
@@ -142,10 +153,14 @@ def apply(
     embeddings = Embeddings(model, len(word), len(languages))
     x = _run(embeddings, params["embeddings"], inputs, _folded(keys, 0))
 
+    bias = None
+    if model.position_bias != "none":
+        bias = _run(PositionBias(model), params["position_bias"], inputs.tokens.shape[1])
+
     def layer(x: jax.Array, weights_and_index: tuple[Params, jax.Array]) -> tuple[Any, Any]:
         weights, index = weights_and_index
         layer_keys = _folded(keys, index + 1)
-        y = _run(Layer(model), weights, x, inputs.query_ids, inputs.key_ids, layer_keys)
+        y = _run(Layer(model), weights, x, inputs.query_ids, inputs.key_ids, layer_keys, bias)
         return y, y if all_layers else None
 
     if model.remat:

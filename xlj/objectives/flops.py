@@ -14,11 +14,13 @@ TRAINED = 3
 
 
 def of_layers(model: Model, layers: int, rows: int, length: int) -> float:
-    """Of the layers' linear maps and attention over rows of `length` tokens."""
+    """Of the layers' linear maps, attention and the gates of a position bias, over rows of `length`
+    tokens."""
     h, tokens = model.hidden, rows * length
     linear = 2 * tokens * (4 * h * h + 2 * h * model.intermediate)
     attention = 2 * tokens * 2 * length * h
-    return float(layers * (linear + attention))
+    gates = 2 * tokens * 2 * h if model.position_bias == "gated" else 0
+    return float(layers * (linear + attention + gates))
 
 
 def of_predictions(model: Model, vocabulary_size: int, positions: int) -> float:

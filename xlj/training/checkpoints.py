@@ -21,7 +21,7 @@ import orbax.checkpoint as ocp
 from jax.sharding import Mesh
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from xlj.config import Config, ConfigError
+from xlj.config import Config, ConfigError, Model
 from xlj.data import atomic
 from xlj.data.store import Manifest
 from xlj.data.vocabulary import Vocabulary
@@ -326,8 +326,9 @@ def model_differences(
     old: dict[str, Any], new: dict[str, Any], free: tuple[str, ...] = _FREE
 ) -> list[str]:
     """What of `model` differs between two configs, but for the keys in `free`."""
-    kept = ({k: v for k, v in config["model"].items() if k not in free} for config in (old, new))
-    return _unequal("model", *kept)
+    # A checkpoint older than a key was made by what is now the key's default.
+    models = ({**dataclasses.asdict(Model()), **config["model"]} for config in (old, new))
+    return _unequal("model", *({k: m[k] for k in m if k not in free} for m in models))
 
 
 def _unequal(path: str, before: Any, now: Any) -> list[str]:

@@ -48,10 +48,14 @@ def transform(options: Optimizer) -> optax.GradientTransformation:
 
 
 def decayed(params: Any) -> Any:
-    """True for the parameters that weight decay applies to: all but biases and norms."""
+    """True for the parameters that weight decay applies to: all but biases and norms.
+
+    Of a relative position bias, its `table` is a bias and `gates/scale` a scale, while
+    `gates/kernel` is a projection and decays as others do (ours; T5 and XLM-E do not say).
+    """
 
     def is_decayed(path: Any, _: Any) -> bool:
-        return name_of(path).rpartition("/")[2] not in ("bias", "scale")
+        return name_of(path).rpartition("/")[2] not in ("bias", "scale", "table")
 
     return jax.tree_util.tree_map_with_path(is_decayed, params)
 

@@ -16,11 +16,11 @@ ROWS = PartitionSpec(("replica", "fsdp"))
 """The leading axis of every batch is split over all devices."""
 
 RULES: tuple[tuple[str, PartitionSpec], ...] = (
+    (r".*(bias|scale)|position_bias/table|.*gates/kernel|next|filled", PartitionSpec()),
     (r"embeddings/(word|position|language)", PartitionSpec(None, "fsdp")),
     (r"layers/.*/kernel", PartitionSpec(None, "fsdp", None)),
     (r"\w+_head/.*kernel|generator/head/.*kernel", PartitionSpec("fsdp", None)),
     (r"queue", PartitionSpec(("replica", "fsdp"))),
-    (r".*(bias|scale)|next|filled", PartitionSpec()),
 )
 """(regular expression over an array's name, its axes); the first that matches holds. A name may
 have any parts before: the generator's layers are named as the encoder's are."""

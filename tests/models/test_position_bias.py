@@ -1,0 +1,236 @@
+"""The relative position bias: its buckets, its gates, and the encoder with it."""
+
+import dataclasses
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlj.config import Model
+from xlj.models import encoder
+from xlj.models.attention import Attention
+from xlj.models.position_bias import PositionBias, buckets
+from xlj.objectives.segments import segments
+from xlj.training import optimizer, partitioning
+
+TINY = Model(
+    layers=2,
+    hidden=32,
+    heads=4,
+    intermediate=64,
+    positions=66,
+    position_bias="gated",
+    position_buckets=8,
+    position_distance=16,
+)
+SIZE = 50
+
+apply = jax.jit(encoder.apply, static_argnames="model")
+
+
+def params(model=TINY):
+    """Initial parameters with noise of a size that lets every one of them matter."""
+    drawn = encoder.init(jax.random.key(0), model, SIZE, 2)
+    return jax.tree.map(lambda x: x + 0.3 * jax.random.normal(jax.random.key(1), x.shape), drawn)
+
+
+def inputs(tokens):
+    layout = segments(jnp.asarray(tokens))
+    return encoder.Inputs(jnp.asarray(tokens), layout.position, layout.segment, layout.segment)
+
+
+def example(rng, length):
+    return np.concatenate([[0], rng.integers(4, SIZE - 1, length - 2), [2]])
+
+
+def padded(examples, length=32):
+    row = np.concatenate(examples)
+    return np.pad(row, (0, length - len(row)), constant_values=1)
+
+
+def plain_bucket(difference, count, distance):
+    half, exact = count // 2, count // 4
+    start = half if difference > 0 else 0
+    far = abs(difference)
+    if far < exact:
+        return start + far
+    share = math.log(far / exact) / math.log(distance / exact)
+    return start + min(exact + int(share * (half - exact)), half - 1)
+
+
+@pytest.mark.parametrize("count, distance", [(32, 128), (320, 800), (8, 16), (4, 2), (16, 33)])
+def test_buckets(count, distance):
+    differences = np.arange(-1000, 1001)
+    found = buckets(differences, count, distance)
+    assert found.tolist() == [plain_bucket(d, count, distance) for d in differences.tolist()]
+    assert set(found) == set(range(count)) - {count // 2}  # no key is after the query by 0
+
+
+def test_the_bias_of_two_places_is_that_of_their_bucket():
+    table = jax.random.normal(jax.random.key(0), (8, 4))
+    bias = PositionBias(TINY).apply({"params": {"table": table}}, 40)
+    place = np.arange(40)
+    expected = table[buckets(place[None, :] - place[:, None], 8, 16)]  # [query, key, heads]
+    np.testing.assert_array_equal(bias, jnp.moveaxis(expected, -1, 0))
+
+
+def test_attention_equals_wavlms():
+    """WavLM's attention is the paper's but for what its gates read: not the query, but the layer's
+    input split in heads. With one matrix B that makes each head's query of its part of the input,
+    q = B x + b, reading u . q is reading (B^T u) . x + u . b."""
+    torch = pytest.importorskip("torch", reason="the peer is PyTorch's (pip install '.[parity]')")
+    wavlm = pytest.importorskip("transformers.models.wavlm.modeling_wavlm")
+    rows, length, heads, size, hidden = 3, 50, 4, 8, 32
+    rng = np.random.default_rng(7)
+
+    def normal(*shape):
+        return rng.standard_normal(shape, np.float32)
+
+    def kernel_and_bias():
+        return {"kernel": normal(hidden, hidden) * hidden**-0.5, "bias": normal(hidden)}
+
+    block, block_bias = normal(size, size), normal(size)
+    gates = {"kernel": normal(size, 2), "scale": normal(heads)}
+    ours = {
+        "query": {
+            "kernel": np.kron(np.eye(heads, dtype=np.float32), block.T),
+            "bias": np.tile(block_bias, heads),
+        },
+        "key": kernel_and_bias(),
+        "value": kernel_and_bias(),
+        "output": kernel_and_bias(),
+        "gates": gates,
+    }
+    table, x = normal(8, heads), normal(rows, length, hidden)
+    seen = np.arange(length) < np.array([[length], [20], [7]])
+
+    peer = wavlm.WavLMAttention(hidden, heads, num_buckets=8, max_distance=16).eval()
+    # WavLM's first gate is 1 - g_u = sigmoid(-u . q); it sums four outputs for each gate.
+    vectors = gates["kernel"].T * np.array([[-1], [1]], np.float32)
+    parts, part_biases = normal(2, 4, size), np.zeros((2, 4))
+    parts[:, 0] += vectors @ block - parts.sum(1)
+    part_biases[:, 0] = vectors @ block_bias
+    weights = {
+        "gru_rel_pos_const": gates["scale"].reshape(1, heads, 1, 1),
+        "gru_rel_pos_linear.weight": parts.reshape(8, size),
+        "gru_rel_pos_linear.bias": part_biases.reshape(8),
+        "rel_attn_embed.weight": table,
+    }
+    for name, short in [("query", "q"), ("key", "k"), ("value", "v"), ("output", "out")]:
+        weights[f"{short}_proj.weight"] = ours[name]["kernel"].T
+        weights[f"{short}_proj.bias"] = ours[name]["bias"]
+    peer.load_state_dict({name: torch.tensor(w).float() for name, w in weights.items()})
+    with torch.no_grad():
+        expected = peer(torch.tensor(x), torch.tensor(seen).long())[0].numpy()
+
+    bias = PositionBias(TINY).apply({"params": {"table": table}}, length)
+    attention = Attention(heads, jnp.dtype("float32"), 0.02, 0.0, gated=True)
+    query_ids, key_ids = np.zeros((rows, length)), np.where(seen, 0, 1)
+    found = attention.apply({"params": ours}, x, query_ids, key_ids, None, 1, bias)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    without = attention.apply({"params": ours}, x, query_ids, key_ids, None, 1, 0 * bias)
+    assert np.abs(found - without).max() > 0.1
+
+
+def test_gates_that_are_one_leave_t5s_bias():
+    weights = params()
+    gates = weights["layers"]["attention"].pop("gates")
+    plain = apply(weights, dataclasses.replace(TINY, position_bias="t5"), batch())
+    # sigmoid(0) = 1/2: the factor is 1 + 1/2 + 1/2 * -2 * 1/2.
+    half = {"kernel": 0 * gates["kernel"], "scale": 0 * gates["scale"] - 2}
+    weights["layers"]["attention"]["gates"] = half
+    np.testing.assert_allclose(apply(weights, TINY, batch()), plain, rtol=1e-5, atol=1e-5)
+
+
+def batch(length=32):
+    rng = np.random.default_rng(3)
+    return inputs([padded([example(rng, 8), example(rng, 20)], length)])
+
+
+@pytest.mark.parametrize("absolute", [True, False])
+@pytest.mark.parametrize("bias", ["t5", "gated"])
+def test_packed_equals_unpacked(bias, absolute):
+    model = dataclasses.replace(TINY, position_bias=bias, absolute_positions=absolute)
+    rng = np.random.default_rng(0)
+    parts = [example(rng, n) for n in (9, 4, 13)]
+    packed = apply(params(model), model, inputs([padded(parts)]))[0]
+    alone = apply(params(model), model, inputs([padded([part], 40) for part in parts]))
+    start = 0
+    for index, part in enumerate(parts):
+        got, want = packed[start : start + len(part)], alone[index, : len(part)]
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+        start += len(part)
+
+
+def test_without_absolute_positions_the_bias_tells_the_order():
+    tokens = np.array([[0, 5, 6, 7, 8, 9, 2]])
+    turned = tokens[:, [0, 5, 4, 3, 2, 1, 6]]
+
+    def first(bias):
+        model = dataclasses.replace(TINY, position_bias=bias, absolute_positions=False)
+        weights = params(model)
+        assert "position" not in weights["embeddings"]
+        return [apply(weights, model, inputs(order))[0, 0] for order in (tokens, turned)]
+
+    np.testing.assert_allclose(*first("none"), rtol=1e-4, atol=1e-4)
+    for bias in ("t5", "gated"):
+        straight, back = first(bias)
+        assert jnp.abs(straight - back).max() > 0.01
+
+
+def test_bfloat16_computes_nearly_the_same():
+    drawn = encoder.init(jax.random.key(0), TINY, SIZE, 2)
+    exact = apply(drawn, TINY, batch())
+    half = apply(drawn, dataclasses.replace(TINY, dtype="bfloat16"), batch())
+    assert half.dtype == jnp.float32
+    assert 0 < jnp.abs(half - exact).max() < 0.1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_every_parameter_learns_from_the_first_step(dtype):
+    model = dataclasses.replace(TINY, dtype=dtype, remat=True)
+    drawn = encoder.init(jax.random.key(0), model, SIZE, 2)
+    gradient = jax.grad(lambda p: jnp.sin(apply(p, model, batch())).sum())(drawn)
+    gates = gradient["layers"]["attention"]["gates"]
+    assert gates["kernel"].shape == (2, 8, 2) and gates["scale"].shape == (2, 4)
+    assert (gates["kernel"] != 0).all() and (gates["scale"] != 0).all()
+    table = gradient["position_bias"]["table"]
+    assert (jnp.abs(table).sum(1) > 0).tolist() == [place != 4 for place in range(8)]
+
+
+def test_every_combination_of_options_builds():
+    options = {
+        "position_bias": ("none", "t5", "gated"),
+        "absolute_positions": (True, False),
+        "dtype": ("float32", "bfloat16"),
+        "scan_layers": (True, False),
+        "remat": (True, False),
+    }
+    mesh = jax.make_mesh((1, 8), ("replica", "fsdp"))
+    for values in itertools.product(*options.values()):
+        model = dataclasses.replace(TINY, **dict(zip(options, values, strict=True)))
+        shapes = jax.eval_shape(lambda model=model: encoder.init(jax.random.key(0), model, SIZE, 2))
+        partitioning.shardings(shapes, mesh)
+        names = set(partitioning.named_leaves(shapes))
+        assert ("embeddings/position" in names) == model.absolute_positions
+        assert ("position_bias/table" in names) == (model.position_bias != "none")
+        assert ("layers/attention/gates/kernel" in names) == (model.position_bias == "gated")
+        output = jax.eval_shape(lambda p, model=model: encoder.apply(p, model, batch()), shapes)
+        assert output.shape == (1, 32, 32) and output.dtype == jnp.float32
+
+
+def test_the_option_does_not_change_what_else_is_drawn():
+    models = (dataclasses.replace(TINY, position_bias="none"), TINY)
+    drawn = (encoder.init(jax.random.key(0), model, SIZE, 2) for model in models)
+    plain, biased = map(partitioning.named_leaves, drawn)
+    for name, leaf in plain.items():
+        np.testing.assert_array_equal(leaf, biased[name], err_msg=name)
+
+
+def test_weight_decay_spares_the_table_and_the_scale():
+    decayed = partitioning.named_leaves(optimizer.decayed(params()))
+    assert not decayed["position_bias/table"] and not decayed["layers/attention/gates/scale"]
+    assert decayed["layers/attention/gates/kernel"]
