@@ -53,7 +53,7 @@ def rows_folder(tmp_path_factory):
 
 @pytest.fixture
 def tiny(corpus, rows_folder):
-    """An ml_collections config of both objectives that trains on `corpus` in a moment."""
+    """An ml_collections config of MMLM and TLM that trains on `corpus` in a moment."""
     config = schema.default()
     config.data.languages = "en,de,sw"
     config.data.mono = f"{corpus}/mono/{{language}}.txt"
@@ -79,6 +79,20 @@ def tiny(corpus, rows_folder):
     config.train.eval_rows = 8
     config.train.checkpoint_every = 2
     return config
+
+
+@pytest.fixture
+def every(tiny):
+    """`tiny` with every objective on, and every part of the model that they use."""
+    for name in schema.ROW_KINDS:
+        tiny.objectives[name].batch_rows = 16
+    tiny.objectives.xlco.queue = 32
+    tiny.objectives.xlco.momentum = 0.9
+    tiny.objectives.distillation.teacher = "a checkpoint"
+    tiny.model.generator_layers = 1
+    tiny.model.position_bias = "gated"
+    tiny.model.language_embeddings = "predicted"
+    return tiny
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from xlj import objectives as objectives_room
-from xlj.config import parse
+from xlj.config import ROW_KINDS, Model, parse
 from xlj.data.batches import Batches
 from xlj.data.corpus import Corpus
+from xlj.data.making import ensure_rows
 from xlj.objectives.rows import Rows
 from xlj.training import partitioning, state
 from xlj.training.step import Microbatches, labelled, loss_scales, make_train_step
@@ -105,6 +106,60 @@ def test_accumulation_changes_nothing(tiny, store, normalisation):
                  for s in (whole, parts)]  # fmt: skip
     error = jnp.linalg.norm(gradients[0] - gradients[1]) / jnp.linalg.norm(gradients[0])
     assert error < 1e-6
+
+
+def assert_close(a, b, rtol):
+    """Losses of every objective, by name, and what they keep."""
+    assert set(a.progress.tallies) == set(b.progress.tallies)
+    for name, tally in a.progress.tallies.items():
+        other = b.progress.tallies[name]
+        assert float(tally.count) == float(other.count) > 0, name
+        np.testing.assert_allclose(other.sum, tally.sum, rtol=rtol, err_msg=name)
+    for x, y in zip(jax.tree.leaves(a.objectives), jax.tree.leaves(b.objectives), strict=True):
+        np.testing.assert_allclose(y, x, rtol=1e-4, atol=1e-5)
+
+
+def test_every_objective_is_the_same_on_any_mesh_and_under_accumulation(every):
+    """All of them in one step, two steps, so that queues and momentum encoders are read too."""
+    every.optimizer.learning_rate = 1e-4
+    store = ensure_rows(parse(every))
+    alone = run(parse(every), store)
+    assert len(alone[-1].progress.tallies) == 13
+    assert set(alone[-1].objectives) == {"xlco", "distillation"}
+    every.mesh.replica, every.mesh.fsdp = 2, 4
+    spread = run(parse(every), store, 8)
+    every.mesh.replica, every.mesh.fsdp, every.train.accumulation = 0, 1, 4
+    parts = run(parse(every), store)
+    for other in (spread, parts):
+        assert_close(alone[1], other[1], 1e-5)
+        assert_close(alone[2], other[2], 1e-4)
+        np.testing.assert_allclose(
+            other[1].progress.gradient_norm, alone[1].progress.gradient_norm, rtol=1e-5
+        )
+    queue = spread[-1].objectives["xlco"]["queue"]
+    assert queue.sharding.shard_shape(queue.shape)[0] == 32 // 8
+
+
+def test_a_phase_of_zero_weights_fills_the_queue_and_changes_no_parameter(every):
+    for name in set(ROW_KINDS) - {"xlco"}:
+        every.objectives[name].batch_rows = 0
+    every.objectives.distillation.teacher = ""
+    every.model.generator_layers = Model.generator_layers
+    every.objectives.xlco.weight = 0.0
+    config = parse(every)
+    before, *_, after = run(config, ensure_rows(config))
+    jax.tree.map(np.testing.assert_array_equal, before.params, after.params)
+    assert int(after.objectives["xlco"]["filled"]) == 32
+    assert (np.abs(after.objectives["xlco"]["queue"]).sum(1) > 0).all()
+
+
+def test_frozen_parts_stay_as_they_are(tiny, store):
+    tiny.optimizer.frozen, tiny.optimizer.weight_decay = "layers", 0.1
+    before, *_, after = run(parse(tiny), store)
+    jax.tree.map(np.testing.assert_array_equal, before.params["layers"], after.params["layers"])
+    for part in ("embeddings", "prediction_head"):
+        for a, b in zip(*(jax.tree.leaves(s.params[part]) for s in (before, after)), strict=True):
+            assert (a != b).any()
 
 
 def test_bfloat16_computes_nearly_the_same(tiny, store):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from xlj.config import ROW_KINDS, Config, phase_configs
 from xlj.data.corpus import Corpus
-from xlj.objectives import btmlm, camlm, distillation, mlm, retrieval, rtd, xlco
+from xlj.objectives import btmlm, camlm, distillation, dwa, mlm, retrieval, rtd, xlco
 from xlj.objectives.objective import Objective
 
 _MAKERS: dict[str, Callable[..., Objective]] = {
@@ -19,6 +19,7 @@ _MAKERS: dict[str, Callable[..., Objective]] = {
     "btmlm": btmlm.objective,
     "mrtd": rtd.objective,
     "trtd": rtd.objective,
+    "dwa": dwa.objective,
     "xlco": xlco.objective,
     "retrieval": retrieval.objective,
     "distillation": distillation.objective,

@@ -1,0 +1,129 @@
+"""XLM-Align: labels of packed rows equal those of pairs one by one; the loss equals NumPy's."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import CORPUS, rows_of
+
+from xlj.alignment import extraction
+from xlj.alignment.sinkhorn import sinkhorn
+from xlj.config import WordAlignment
+from xlj.models import encoder
+from xlj.objectives import dwa
+from xlj.objectives.segments import segments, whole_examples
+
+OPTIONS = WordAlignment(mask_rate=0.3)
+
+
+def whole(function, inputs):
+    return function(inputs)
+
+
+def prepared(model, params_of, keys_of, **options):
+    options = dataclasses.replace(OPTIONS, **options)
+    objective = dwa.objective("dwa", "pairs", options, model, CORPUS)
+    rows, params = rows_of("pairs", seed=4), params_of(model, objective)
+    before = objective.corrupt(rows, keys_of(rows))
+    label = jax.jit(lambda p, x: objective.label(p, {}, x, whole))
+    return objective, params, rows, before, label(params, before)
+
+
+def links_one_by_one(model, params, rows, filtering=True):
+    """{(row, position): position its label is at} of every labelled token, pair by pair."""
+    read = whole_examples(model, rows.tokens, rows.languages)
+    layer = dwa.default_layer(0, model)
+    hidden = np.asarray(jax.jit(lambda p: encoder.apply(p, model, read, layers=layer))(params))
+    layout, tokens = jax.tree.map(np.asarray, segments(rows.tokens)), np.asarray(rows.tokens)
+    found = {}
+    for row in range(len(tokens)):
+        word = ~np.isin(tokens[row], (0, 1, 2))
+        for example in range(1, layout.segment[row].max() + 1):
+            mine = (layout.segment[row] == example) & word
+            first, second = (np.flatnonzero(mine & (layout.side[row] == i)) for i in (0, 1))
+            similarity = jnp.asarray(hidden[row, first] @ hidden[row, second].T)
+            ids = jnp.ones(len(first), jnp.int32), jnp.ones(len(second), jnp.int32)
+            plan = sinkhorn(similarity, *ids).plan
+            extract = extraction.itermax if filtering else extraction.union
+            links = np.asarray(extract(plan, *ids))
+            for i, j in zip(*np.nonzero(links), strict=True):  # in order: the last one wins
+                found[row, first[i]] = max(second[j], found.get((row, first[i]), 0))
+                found[row, second[j]] = max(first[i], found.get((row, second[j]), 0))
+    return found
+
+
+def asked(inputs):
+    """{(row, position): label} of the queries."""
+    return {
+        (row, int(at)): int(label)
+        for row in range(len(inputs.labels))
+        for at, label in zip(inputs.positions[row], inputs.labels[row], strict=True)
+        if label >= 0
+    }
+
+
+@pytest.mark.parametrize("filtering", [True, False])
+def test_masked_queries_have_the_labels_of_their_pair_alone(filtering, model, params_of, keys_of):
+    _, params, rows, _, after = prepared(model, params_of, keys_of, filtering=filtering)
+    links = links_one_by_one(model, params, rows, filtering)
+    selected = np.asarray(after.masked.selected())
+    assert asked(after) == {at: label for at, label in links.items() if selected[at]}
+    if not filtering:  # every token has a link
+        assert len(links) == (~np.isin(np.asarray(rows.tokens), (0, 1, 2))).sum()
+
+
+def test_other_queries(model, params_of, keys_of):
+    _, params, rows, _, after = prepared(model, params_of, keys_of, queries="unmasked")
+    links = links_one_by_one(model, params, rows)
+    selected, found = np.asarray(after.masked.selected()), asked(after)
+    assert found and all(links[at] == label and not selected[at] for at, label in found.items())
+    _, _, _, _, after = prepared(model, params_of, keys_of, queries="aligned")
+    found = asked(after)
+    assert set(found) <= set(links)
+    words = (~np.isin(np.asarray(rows.tokens), (0, 1, 2))).sum()
+    assert 0.2 * words < len(found) < 0.9 * len(links)
+    assert any(selected[at] for at in found) and any(not selected[at] for at in found)
+    _, _, _, before, after = prepared(model, params_of, keys_of, queries="none")
+    assert not asked(after)
+
+
+@pytest.mark.parametrize("query_layer", [0, 1])
+def test_the_pointers_loss_equals_numpy(query_layer, model, params_of, keys_of):
+    objective, params, rows, _, after = prepared(model, params_of, keys_of, query_layer=query_layer)
+    losses = jax.jit(lambda p, x: objective.loss(p, {}, x, None))(params, after)
+    masked = after.masked
+    read = whole_examples(model, masked.tokens, masked.languages)
+    every = np.asarray(encoder.apply(params, model, read, all_layers=True), np.float64)
+    hidden = every[query_layer or model.layers]
+    head = jax.tree.map(lambda x: np.asarray(x, np.float64), params["pointer_head"])
+    layout, tokens = jax.tree.map(np.asarray, segments(rows.tokens)), np.asarray(rows.tokens)
+    sums, rights = np.zeros(len(tokens)), np.zeros(len(tokens))
+    for (row, at), label in asked(after).items():
+        other = (layout.segment[row] == layout.segment[row, at]) & (
+            layout.side[row] != layout.side[row, at]
+        )
+        places = np.flatnonzero(other & ~np.isin(tokens[row], (0, 1, 2)))
+        query = hidden[row, at] @ head["query"]["kernel"] + head["query"]["bias"]
+        keys = hidden[row, places] @ head["key"]["kernel"] + head["key"]["bias"]
+        scores = keys @ query / np.sqrt(model.hidden)
+        mine = places.tolist().index(label)
+        sums[row] += np.log(np.exp(scores - scores.max()).sum()) + scores.max() - scores[mine]
+        rights[row] += scores.argmax() == mine
+    np.testing.assert_allclose(losses["dwa_align"].sum, sums, rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(losses["dwa_align"].correct, rights)
+    for name, count in objective.count(after).items():
+        np.testing.assert_array_equal(losses[name].count, count)
+    assert len(asked(after)) > 20
+    # TLM shares the forward pass and is what it is without alignment.
+    tlm = losses["dwa_tlm"]
+    assert float(tlm.count.sum()) == float(masked.weights.sum())
+
+
+def test_labels_pass_no_gradient_and_need_no_masks(model, params_of, keys_of):
+    objective, params, rows, before, after = prepared(model, params_of, keys_of)
+    other = before._replace(masked=before.masked._replace(tokens=before.masked.original()))
+    again = objective.label(params, {}, other, whole)
+    np.testing.assert_array_equal(again.labels, after.labels)
+    assert after.labels.dtype == jnp.int32  # whole numbers carry no gradient

@@ -1,0 +1,189 @@
+"""XLM-Align: translation language modelling with denoising word alignment (DWA)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from xlj.alignment import extraction
+from xlj.alignment.sinkhorn import sinkhorn
+from xlj.config import Model, WordAlignment
+from xlj.data.corpus import Corpus
+from xlj.data.layout import BOS, EOS, PAD
+from xlj.models import encoder, heads
+from xlj.objectives import mlm
+from xlj.objectives.bitext import default_layer
+from xlj.objectives.corruption import Masked, capacity, mask_tokens
+from xlj.objectives.flops import TRAINED, of_layers
+from xlj.objectives.losses import Tally
+from xlj.objectives.objective import EachPart, Objective, Params
+from xlj.objectives.rows import Rows
+from xlj.objectives.segments import segments, whole_examples
+
+
+class Corrupted(NamedTuple):
+    """Masked pairs, and which tokens point to which."""
+
+    masked: Masked
+    query_keys: jax.Array
+    """A key of each row [rows], for the random choice of queries."""
+    positions: jax.Array
+    """Of queries, int32 [rows, queries]."""
+    labels: jax.Array
+    """The position that each query should point to, int32 [rows, queries]; -1 where there is no
+    query, and everywhere until `label`."""
+
+
+def objective(
+    name: str, kind: str, options: WordAlignment, model: Model, corpus: Corpus
+) -> Objective:
+    """XLM-Align (sections 3.1 and 3.2): in each step the current parameters label the words of the
+    unmasked pairs, with no gradient, and a pointer network has to find the labels from the masked
+    pairs, in the forward pass of TLM.
+    """
+    tlm_loss, alignment_loss = f"{name}_tlm", f"{name}_align"
+    label_layer = default_layer(options.label_layer, model)
+    query_layer = options.query_layer or model.layers
+
+    def corrupt(rows: Rows, keys: jax.Array) -> Corrupted:
+        mask_keys, query_keys = jax.vmap(jax.random.split, out_axes=1)(keys)
+        masked = mask_tokens(rows, mask_keys, options, corpus.vocabulary_size)
+        count = query_capacity(options, masked.tokens.shape[1])
+        nothing = jnp.zeros((len(masked.tokens), count), jnp.int32)
+        return Corrupted(masked, query_keys, nothing, nothing - 1)
+
+    def label(params: Params, state: object, inputs: Corrupted, each_part: EachPart) -> Corrupted:
+        if options.queries == "none":
+            return inputs
+        return each_part(partial(self_label, params, model, options, label_layer), inputs)
+
+    def loss(
+        params: Params, state: object, inputs: Corrupted, keys: jax.Array | None
+    ) -> dict[str, Tally]:
+        masked = inputs.masked
+        read = whole_examples(model, masked.tokens, masked.languages)
+        if query_layer == model.layers:
+            last = of_queries = encoder.apply(params, model, read, keys)
+        else:
+            every = encoder.apply(params, model, read, keys, all_layers=True)
+            last, of_queries = every[-1], every[query_layer]
+        head = params["prediction_head"]
+        return {
+            tlm_loss: mlm.predicted(params, head, model, last, masked),
+            alignment_loss: pointed(params["pointer_head"], model, of_queries, inputs),
+        }
+
+    def count(inputs: Corrupted) -> dict[str, jax.Array]:
+        queries = (inputs.labels >= 0).sum(1).astype(jnp.float32)
+        return {tlm_loss: inputs.masked.weights.sum(1), alignment_loss: queries}
+
+    def flops(rows: int, length: int) -> float:
+        labelling = of_layers(model, label_layer, rows, length)
+        labelling += 2 * rows * length * length * model.hidden
+        queries = query_capacity(options, length)
+        pointing = 2 * rows * model.hidden * ((length + queries) * model.hidden + length * queries)
+        rest = mlm.flops(rows, length, options=options, model=model, corpus=corpus)
+        return labelling + TRAINED * pointing + rest
+
+    return Objective(
+        kind=kind,
+        weights={tlm_loss: options.weight, alignment_loss: options.alignment_weight},
+        corrupt=corrupt,
+        count=count,
+        loss=loss,
+        flops=flops,
+        parts=mlm.prediction_part(model, corpus)
+        | {"pointer_head": partial(heads.init_pointer, model=model)},
+        label=label,
+    )
+
+
+def query_capacity(options: WordAlignment, length: int) -> int:
+    """The most queries in a row of `length` tokens."""
+    return length if options.queries == "aligned" else capacity(length, options.mask_rate)
+
+
+def sides(tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The example of each token of the first and of the second sentence, int32 [rows, length] each;
+    0 for specials and the other side."""
+    layout = segments(tokens)
+    word = (tokens != BOS) & (tokens != EOS) & (tokens != PAD)
+    first, second = (jnp.where(word & (layout.side == i), layout.segment, 0) for i in (0, 1))
+    return first, second
+
+
+def self_label(
+    params: Params, model: Model, options: WordAlignment, layer: int, inputs: Corrupted
+) -> Corrupted:
+    """Labels by optimal transport between the two sentences' vectors at `layer` (section 3.1).
+
+    The similarity is the raw product of vectors, as released.
+    """
+    original = inputs.masked.original()
+    read = whole_examples(model, original, inputs.masked.languages)
+    hidden = encoder.apply(params, model, read, layers=layer)
+    similarity = jnp.einsum("rih,rjh->rij", hidden, hidden)
+    first, second = sides(original)
+    plan = sinkhorn(similarity, first, second, options.sinkhorn_iterations).plan
+    extract = extraction.itermax if options.filtering else extraction.union
+    links = extract(plan, first, second)
+    forward, backward = links, links
+    if options.queries == "aligned":  # one of the two tokens of each link, at random (Table 7)
+        coin = jax.vmap(lambda key: jax.random.bernoulli(key, shape=links.shape[1:]))(
+            inputs.query_keys
+        )
+        forward, backward = links & coin, links & ~coin
+    labels = jnp.where(
+        first > 0, extraction.labels(forward), extraction.labels(backward.swapaxes(1, 2))
+    )
+    selected = inputs.masked.selected()
+    asked = labels >= 0
+    if options.queries == "masked":
+        asked &= selected
+    elif options.queries == "unmasked":
+        asked &= _some_of(~selected & ((first > 0) | (second > 0)), options, inputs.query_keys)
+    size = inputs.positions.shape[1]
+    positions = jnp.argsort(~asked, axis=1, stable=True)[:, :size].astype(jnp.int32)
+    at = partial(jnp.take_along_axis, indices=positions, axis=1)
+    return inputs._replace(positions=positions, labels=jnp.where(at(asked), at(labels), -1))
+
+
+def _some_of(candidates: jax.Array, options: WordAlignment, keys: jax.Array) -> jax.Array:
+    """A random share `mask_rate` of the candidates of each row, bool [rows, length]."""
+    length = candidates.shape[1]
+    order = jax.vmap(lambda key: jax.random.uniform(key, (length,)))(keys)
+    rank = jnp.argsort(jnp.argsort(jnp.where(candidates, order, 2.0), axis=1), axis=1)
+    wanted = options.mask_rate * candidates.sum(1, keepdims=True)
+    return candidates & (rank < jnp.floor(wanted + 1e-4))
+
+
+def pointed(head: Params, model: Model, hidden: jax.Array, inputs: Corrupted) -> Tally:
+    """Cross-entropy of the labels among the words of the other sentence (Equations 11 to 15).
+
+    Args:
+      head: parameters of the pointer network.
+      hidden: vectors of the masked pairs, float32 [rows, length, hidden].
+    """
+    first, second = sides(inputs.masked.original())
+    queries = mlm.gather(hidden, inputs.positions)
+    scores = heads.point(head, model, queries, hidden)
+    own, other = (
+        jnp.take_along_axis(ids, inputs.positions, axis=1)[:, :, None] for ids in (first, second)
+    )
+    # A word of the first sentence points into the second, and the other way round.
+    keys = jnp.where(own > 0, second[:, None], first[:, None])
+    allowed = keys == jnp.where(own > 0, own, jnp.where(other > 0, other, -1))
+    scores = jnp.where(allowed, scores, -1e30)
+    labels = jnp.maximum(inputs.labels, 0)[:, :, None]
+    right = jnp.take_along_axis(scores, labels, axis=2)[:, :, 0]
+    asked = inputs.labels >= 0
+    losses = jnp.where(asked, jax.nn.logsumexp(scores, axis=2) - right, 0)
+    correct = asked & (scores.argmax(2) == inputs.labels)
+    return Tally(
+        sum=losses.sum(1),
+        count=asked.sum(1).astype(jnp.float32),
+        correct=correct.sum(1).astype(jnp.float32),
+    )
