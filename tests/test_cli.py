@@ -1,5 +1,6 @@
 """What a person sees when the command line is wrong: one line, exit code 2, no work."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-def door(*arguments):
-    command = [sys.executable, "-m", "xlj.train", *arguments]
+def door(*arguments, name="train"):
+    command = [sys.executable, "-m", f"xlj.{name}", *arguments]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     return result.returncode, result.stdout, result.stderr
 
@@ -38,6 +39,45 @@ def test_errors_are_one_clear_line(arguments, message):
     assert code == 2 and not output
     assert errors.startswith("error: ") and message in errors
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (
+            ["--length=513"],
+            "length=513 is beyond the model's positions: model.positions=66 allows 64",
+        ),
+        (["--length=0"], "length"),
+        (["--what=step,sleep"], "--what=step,sleep: there are peak, step, read, peer"),
+    ],
+)
+def test_bench_refuses_what_it_cannot_measure(arguments, message):
+    code, output, errors = door("--config=configs/quickstart.py", *arguments, name="bench")
+    assert code == 2 and not output
+    assert errors.startswith("error: ") and message in errors and "Traceback" not in errors
+
+
+def test_damaged_rows_are_one_clear_line(tmp_path, tiny, store):
+    shutil.copytree(store.path.parent, tmp_path / "rows")
+    tiny.data.cache = str(tmp_path / "rows")
+    config = tmp_path / "mine.py"
+    config.write_text(
+        f"import json, ml_collections\n\n\ndef get_config():\n"
+        f"    return ml_collections.ConfigDict(json.loads({tiny.to_json()!r}))\n"
+    )
+    damaged = tmp_path / "rows" / store.path.name / "text.en" / "train.rows"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    for name, own in (
+        ("prepare", ()),
+        ("bench", ("--what=read",)),
+        ("train", (f"--workdir={tmp_path}/run",)),
+    ):
+        code, output, errors = door(f"--config={config}", *own, name=name)
+        last = errors.strip().split("\n")[-1]
+        assert code == 2 and not output
+        assert last.startswith(f"error: {damaged} has ") and "to make it anew" in last
+        assert "Traceback" not in errors
 
 
 def test_a_typo_in_a_config_file_names_the_file_and_the_key(tmp_path):

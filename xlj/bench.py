@@ -17,10 +17,10 @@ from absl import flags
 from xlj import cli
 from xlj.config import Config, ConfigError
 
-_ROWS = flags.DEFINE_integer("rows", 8, "rows of a step")
-_LENGTH = flags.DEFINE_integer("length", 128, "tokens in a row")
+_ROWS = flags.DEFINE_integer("rows", 8, "rows of a step", lower_bound=1)
+_LENGTH = flags.DEFINE_integer("length", 128, "tokens in a row", lower_bound=8)
 _WHAT = flags.DEFINE_list("what", ["peak", "step"], "what to measure: peak, step, read, peer")
-_REPEATS = flags.DEFINE_integer("repeats", 5, "measurements; the median is printed")
+_REPEATS = flags.DEFINE_integer("repeats", 5, "measurements; the median is printed", lower_bound=1)
 
 
 def run(config: Config) -> None:
@@ -29,8 +29,22 @@ def run(config: Config) -> None:
     unknown = set(_WHAT.value) - set(measurements)
     if unknown:
         raise ConfigError(f"--what={','.join(_WHAT.value)}: there are {', '.join(measurements)}")
+    if not {"step", "peer"}.isdisjoint(_WHAT.value):
+        _check_length(config)
     for name in _WHAT.value:
         measurements[name](config)
+
+
+def _check_length(config: Config) -> None:
+    """Refuses rows beyond the model's positions: their embeddings would be read out of bounds."""
+    from xlj.models.encoder import FIRST_POSITION
+
+    longest = config.model.positions - FIRST_POSITION
+    if _LENGTH.value > longest:
+        raise ConfigError(
+            f"--length={_LENGTH.value} is beyond the model's positions: "
+            f"model.positions={config.model.positions} allows {longest} tokens a row"
+        )
 
 
 def _median_seconds(call: Callable[[], Any]) -> float:

@@ -19,7 +19,8 @@ from xlj.config import Config, ConfigError
 def main(run: Callable[[Config], None], doc: str | None) -> None:
     """Parses the command line, and calls `run` with the checked config.
 
-    Errors that a user can mend (`ConfigError`) are printed as one `error:` line, with exit code 2.
+    Errors that a user can mend (`ConfigError`, `RowStoreError`) are printed as one `error:` line,
+    with exit code 2.
 
     Args:
       run: the door's work; it reads flags of its own from `absl.flags.FLAGS`.
@@ -30,12 +31,20 @@ def main(run: Callable[[Config], None], doc: str | None) -> None:
         return
     try:
         run(_parse(sys.argv))
-    except ConfigError as error:
+    except (ConfigError, RuntimeError) as error:
+        if not _can_be_mended(error):
+            raise
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         raise SystemExit(130) from None
+
+
+def _can_be_mended(error: Exception) -> bool:
+    from xlj.data.store import RowStoreError  # late: --help needs no NumPy
+
+    return isinstance(error, (ConfigError, RowStoreError))
 
 
 def command() -> str:
