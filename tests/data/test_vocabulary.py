@@ -12,6 +12,7 @@ from xlj.config import ConfigError
 from xlj.data import vocabulary_training
 from xlj.data.cleaning import line_hashes
 from xlj.data.held_out import LIMIT, Rule
+from xlj.data.layout import UNK
 from xlj.data.vocabulary import Vocabulary
 
 
@@ -44,28 +45,30 @@ def test_layout(vocabulary):
 
 
 def test_text_comes_back(vocabulary, lines):
-    encoded = vocabulary.encode_batch(lines)
-    assert [vocabulary.decode(ids) for ids in encoded] == lines
     ragged = vocabulary.encode(lines)
-    assert np.array_equal(np.concatenate(encoded), ragged.ids)
+    encoded = np.split(ragged.ids, ragged.starts[1:])
+    assert [vocabulary.decode(ids) for ids in encoded] == lines
     wrapped = [0, *encoded[0], 2, vocabulary.mask, 1, 1]
     assert vocabulary.decode(wrapped) == lines[0]
-    assert vocabulary.encode_batch([]) == [] and len(vocabulary.encode_batch(["", "ab"])[0]) == 0
+    assert len(vocabulary.encode([]).ids) == 0 == vocabulary.encode(["", "ab"]).lengths[0]
 
 
 def test_text_never_yields_specials(vocabulary):
     text = "<s> </s> <pad> <mask> 漢 ☃ \0"
-    ids = vocabulary.encode_batch([text])[0]
-    assert vocabulary.unk in ids
+    ids = vocabulary.encode([text]).ids
+    assert UNK in ids
     assert not set(ids.tolist()) & {0, 1, 2, vocabulary.mask}
 
 
-def test_files_that_are_no_such_model_are_refused(tmp_path, lines):
+def test_files_that_are_no_such_model_are_refused(tmp_path, lines, monkeypatch):
     (tmp_path / "text").write_text("no model")
     with pytest.raises(ConfigError, match="text is not a SentencePiece model"):
         Vocabulary.load(tmp_path / "text")
     with pytest.raises(ConfigError, match="no such file"):
         Vocabulary.load(tmp_path / "absent")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="text is not a SentencePiece model"):
+        Vocabulary.load("~/text")
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines), model_writer=model, vocab_size=300, pad_id=0, unk_id=3,

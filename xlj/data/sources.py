@@ -31,10 +31,12 @@ Block = tuple[list[str], ...]
 
 
 class Source(Protocol):
-    """One template, filled in for one language or pair. `text` is the filled template."""
+    """One template, filled in for one language or pair."""
 
     @property
-    def text(self) -> str: ...
+    def text(self) -> str:
+        """The filled template."""
+        ...
 
     def raw_blocks(self) -> Iterator[RawBlock]:
         """The text as it comes, in columns of equal length."""

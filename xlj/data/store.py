@@ -107,6 +107,7 @@ class Manifest:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> bytes:
+        """The manifest's file, its content hash included."""
         content = {**dataclasses.asdict(self), "content_hash": self.content_hash}
         return (json.dumps(content, indent=1, sort_keys=True) + "\n").encode()
 

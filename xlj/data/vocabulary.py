@@ -28,17 +28,16 @@ class Vocabulary:
     """
 
     model: bytes = dataclasses.field(repr=False)
-    bos, pad, eos, unk = BOS, PAD, EOS, UNK  # no annotations: the same for all, not fields
 
     @classmethod
     def load(cls, path: str | Path) -> Vocabulary:
-        """The vocabulary of a SentencePiece `.model` file.
+        """The vocabulary of a SentencePiece `.model` file; a leading `~` is the home folder.
 
         Raises:
           ConfigError: if there is no such file, it is no SentencePiece model, or its first pieces
             are not `<unk>`, `<s>`, `</s>`.
         """
-        path = Path(path)
+        path = Path(path).expanduser()
         if not path.is_file():
             raise ConfigError(f"vocabulary {path}: there is no such file")
         vocabulary = cls(path.read_bytes())
@@ -87,11 +86,6 @@ class Vocabulary:
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
         flat = np.fromiter(itertools.chain.from_iterable(ids), np.int32, int(lengths.sum()))
         return Ragged(np.where(flat == 0, UNK, flat + 1).astype(np.int32), lengths)
-
-    def encode_batch(self, lines: Sequence[str]) -> list[np.ndarray]:
-        """Ids of each line, int32, without `<s>` and `</s>`."""
-        ragged = self.encode(lines)
-        return np.split(ragged.ids, ragged.starts[1:]) if len(lines) else []
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of these ids; `<s>`, `<pad>`, `</s>` and `<mask>` are left out."""

@@ -36,14 +36,17 @@ class Participant:
 
     @property
     def human(self) -> bool:
+        """Whether it is a person."""
         return self.field in HUMAN
 
     @property
     def mass(self) -> bool:
+        """Whether it is not counted, as water is not."""
         return self.field in MASS
 
     @property
     def indefinite(self) -> bool:
+        """Whether it is a noun that is neither definite nor anybody's."""
         return self.kind == "noun" and self.owner is None and self.determiner in ("a", "all")
 
 
