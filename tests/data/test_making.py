@@ -400,6 +400,7 @@ def test_seqio_and_tfds_sources(config, text, tmp_path, monkeypatch):
     assert "first line 0 second line 0\tfirst line 2999 second line 2999" in pairs
     assert store.task("text.xx").sentences == 10_000
     assert "held-out rows" not in report(store, 0.7)  # none were asked for
+    assert not list(tmp_path.rglob("*.companions"))
 
 
 MIXTURE = """
