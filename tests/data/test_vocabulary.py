@@ -102,7 +102,7 @@ def test_sampling_is_uniform_bounded_and_independent_of_order():
     en, de = words(2, 20_000), words(3, 2000)
     sentences = {"en": 20_000, "de": 2000}
     wanted = {"en": 1500, "de": 2000}
-    rules = {"en": Rule(LIMIT), "de": Rule(0)}
+    rules = {"en": Rule(20_000, LIMIT), "de": Rule(2000, 0)}
 
     def sample(*blocks):
         return vocabulary_training.sample(blocks, rules, wanted, sentences)

@@ -119,6 +119,7 @@ def assert_close(a, b, rtol):
         np.testing.assert_allclose(y, x, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_every_objective_is_the_same_on_any_mesh_and_under_accumulation(every):
     """All of them in one step, two steps, so that queues and momentum encoders are read too."""
     every.optimizer.learning_rate = 1e-4

@@ -1,9 +1,13 @@
 """What is held out of training, so that no sentence of it is trained on in the same language.
 
-A line is *drawn* when its hash is below its language's threshold. A pair is held out when either
-side is drawn; its other side is then a *companion*. A line of text that is drawn or a companion is
-held out; a pair with a companion, neither side drawn, is dropped: holding it out as well would make
-a companion of its other side, and so on.
+A line is *low* when its hash is below its language's threshold. Text that is low is held out. A
+pair is held out when the side whose language has more lines is below the higher of the two
+thresholds. One side decides, so that pairs which share it are held out together: of text that is
+translated into many languages a few per cent are lost; if either side decided, almost all would be.
+
+A side of a held-out pair that is not low is a *companion*. A line of text that is one is held out
+too; a pair that is not held out but has a low side or a companion is dropped: holding it out as
+well would make a companion of its other side, and so on.
 """
 
 from __future__ import annotations
@@ -19,10 +23,10 @@ from xlj.data import atomic
 from xlj.data.cleaning import BLANK, HASHES, line_hashes
 
 LIMIT = HASHES // 20
-"""The highest threshold: at most 5 % of a language's lines are drawn."""
+"""The highest threshold: at most 5 % of a language's lines are low."""
 
 REASON = "shares a held-out sentence"
-"""Why a pair with a companion is dropped."""
+"""Why a pair with a low side or a companion is dropped."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,10 +34,12 @@ class Rule:
     """What decides about the lines of a language; small, so that workers can be sent it.
 
     Attributes:
-      threshold: lines whose first hash is below are drawn.
+      lines: how many it has.
+      threshold: lines whose first hash is below are low.
       files: what `write_companions` wrote of this language.
     """
 
+    lines: int
     threshold: int
     files: tuple[Path, ...] = ()
 
@@ -44,19 +50,9 @@ class Rule:
 
 
 def threshold(held_out_lines: int, lines: int) -> int:
-    """The threshold that draws about `held_out_lines` of the `lines` of a language, and at most
-    5 %."""
+    """The threshold below which are about `held_out_lines` of the `lines` of a language, and at
+    most 5 %."""
     return min(LIMIT, HASHES * held_out_lines // max(lines, 1))
-
-
-def drawn(hashes: Sequence[np.ndarray], thresholds: Sequence[int]) -> np.ndarray:
-    """Which lines, or pairs by either side, are drawn: bool [lines].
-
-    Args:
-      hashes: uint64 [lines, 2] of each column.
-      thresholds: of each column's language.
-    """
-    return _any(column[:, 0] < below for column, below in zip(hashes, thresholds, strict=True))
 
 
 def split(hashes: Sequence[np.ndarray], rules: Sequence[Rule]) -> tuple[np.ndarray, np.ndarray]:
@@ -67,27 +63,31 @@ def split(hashes: Sequence[np.ndarray], rules: Sequence[Rule]) -> tuple[np.ndarr
       hashes: uint64 [lines, 2] of each column.
       rules: of each column's language.
     """
-    low = drawn(hashes, [rule.threshold for rule in rules])
-    sharing = _any(_among(c[:, 0], r.companions) for c, r in zip(hashes, rules, strict=True)) & ~low
-    return (low | sharing, np.zeros_like(low)) if len(hashes) == 1 else (low, sharing)
+    decided = _decided(hashes, rules)
+    sharing = np.zeros_like(decided)
+    for column, rule in zip(hashes, rules, strict=True):
+        sharing |= (column[:, 0] < rule.threshold) | _among(column[:, 0], rule.companions)
+    if len(hashes) == 1:
+        return sharing, np.zeros_like(sharing)
+    return decided, sharing & ~decided
 
 
 def find_companions(
-    blocks: Iterable[Sequence[Sequence[str]]], thresholds: Sequence[int]
+    blocks: Iterable[Sequence[Sequence[str]]], rules: Sequence[Rule]
 ) -> list[np.ndarray]:
     """The hashes of the companions among pairs, in order: uint64 [companions] of each side.
 
     Args:
       blocks: clean pairs, in two columns.
-      thresholds: of each column's language.
+      rules: of each column's language; their companions are not read.
     """
-    found: list[list[np.ndarray]] = [[] for _ in thresholds]
+    found: list[list[np.ndarray]] = [[] for _ in rules]
     for columns in blocks:
         hashes = [line_hashes(column) for column in columns]
-        low = drawn(hashes, thresholds)
-        for side, below in enumerate(thresholds):
-            first = hashes[side][low, 0]
-            found[side].append(first[(first >= below) & (first != BLANK)])
+        decided = _decided(hashes, rules)
+        for side, rule in enumerate(rules):
+            first = hashes[side][decided, 0]
+            found[side].append(first[(first >= rule.threshold) & (first != BLANK)])
     return [np.unique(np.concatenate(side)) for side in found]
 
 
@@ -102,8 +102,10 @@ def _read_companions(files: tuple[Path, ...]) -> np.ndarray:
     return np.unique(np.frombuffer(content, "<u8"))
 
 
-def _any(flags: Iterable[np.ndarray]) -> np.ndarray:
-    return np.logical_or.reduce(list(flags))
+def _decided(hashes: Sequence[np.ndarray], rules: Sequence[Rule]) -> np.ndarray:
+    """Which lines or pairs are held out by the side that decides, the first of equal ones."""
+    side = max(range(len(rules)), key=lambda side: rules[side].lines)
+    return hashes[side][:, 0] < max(rule.threshold for rule in rules)
 
 
 def _among(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:

@@ -181,23 +181,21 @@ def _by_language(recipe: Recipe, sizes: Sizes, what: int) -> dict[str, int]:
 def _rules(recipe: Recipe, sizes: Sizes, folder: Path) -> dict[str, Rule]:
     """What is held out of each language. Pairs are read once to find the companions, so that what
     is held out with one pair is not trained on in another, nor in text."""
-    thresholds = {
-        name: held_out.threshold(recipe.data.held_out_lines, lines)
-        for name, lines in _by_language(recipe, sizes, 0).items()
-    }
-    files: dict[str, list[Path]] = {name: [] for name in thresholds}
+    lines = _by_language(recipe, sizes, 0)
+    wanted = recipe.data.held_out_lines
+    rules = {name: Rule(n, held_out.threshold(wanted, n)) for name, n in lines.items()}
+    files: dict[str, list[Path]] = {name: [] for name in rules}
     for task in recipe.tasks:
-        if task.kind == "pairs" and recipe.data.held_out_lines:
+        if task.kind == "pairs" and wanted:
             written = [folder / f"{task.name}.{name}.companions" for name in task.languages]
             if not all(file.is_file() for file in written):
-                below = [thresholds[name] for name in task.languages]
                 blocks = _counted(task, "holding out", max(sizes[task.name][0]))
-                found = held_out.find_companions(blocks, below)
+                found = held_out.find_companions(blocks, [rules[name] for name in task.languages])
                 for file, companions in zip(written, found, strict=True):
                     held_out.write_companions(file, companions)
             for name, file in zip(task.languages, written, strict=True):
                 files[name].append(file)
-    return {name: Rule(thresholds[name], tuple(files[name])) for name in thresholds}
+    return {name: dataclasses.replace(rules[name], files=tuple(files[name])) for name in rules}
 
 
 def _counted(task: TextTask, doing: str, total: int | None = None) -> Iterator[Block]:
