@@ -31,7 +31,6 @@ def run(config: Config) -> None:
 
     from xlj.data.making import ensure_rows, finished_rows
     from xlj.data.report import report
-    from xlj.data.store import RowStoreError
     from xlj.training import checkpoints, initialisation, loop, partitioning, summary
     from xlj.training.workdir import only_run
 
@@ -47,7 +46,7 @@ def run(config: Config) -> None:
             if main_process:
                 print(report(store, config.data.alpha), "\n", flush=True)
             outcome = loop.train(config, workdir, store)
-    except (RowStoreError, FloatingPointError) as error:
+    except FloatingPointError as error:
         raise cli.ConfigError(str(error)) from error
     if main_process:
         print(summary.summary(outcome, cli.command()))

@@ -20,7 +20,8 @@ STEPS = 60
 
 @pytest.fixture
 def config_file(tiny, tmp_path):
-    """`tiny` as a config file on disk, with dropout and a phase, long enough to be killed."""
+    """`tiny` as a config file on disk, with dropout, long enough to be killed; a late phase changes
+    alpha and switches on objectives that keep a queue, sample and label."""
     tiny.train.steps = STEPS
     tiny.train.log_every = 4
     tiny.train.eval_every = 20
@@ -34,8 +35,11 @@ def config_file(tiny, tmp_path):
         "def get_config():\n"
         "    config = schema.default()\n"
         f"    config.update(json.loads('''{tiny.to_json()}'''))\n"
-        "    change = {'start_step': 23, 'data': {'alpha': 0.1}}\n"
+        "    late = {'xlco': {'queue': 32, 'batch_rows': 8}, 'btmlm': {'batch_rows': 8}}\n"
+        "    late |= {'trtd': {'batch_rows': 8}, 'dwa': {'batch_rows': 8}}\n"
+        "    change = {'start_step': 23, 'data': {'alpha': 0.1}, 'objectives': late}\n"
         "    config.phases = ml_collections.ConfigDict({'late': change})\n"
+        "    config.model.generator_layers = 1\n"
         "    return config\n",
         encoding="utf-8",
     )
