@@ -103,6 +103,8 @@ def _values(field: typing.Any) -> str:
     if metadata.get("read_when"):
         key, needed = metadata["read_when"]
         values += f"; only with `{key}` {' or '.join(needed)}"
+    if metadata.get("read_by"):
+        values += f"; only with `objectives.{'` or `'.join(metadata['read_by'])}`"
     return values
 
 

@@ -49,7 +49,7 @@ def test_errors_are_one_clear_line(arguments, message):
             "length=513 is beyond the model's positions: model.positions=66 allows 64",
         ),
         (["--length=0"], "length"),
-        (["--what=step,sleep"], "--what=step,sleep: there are peak, step, read, peer"),
+        (["--what=step,sleep"], "--what=step,sleep: there are peak, step, objectives, read, peer"),
     ],
 )
 def test_bench_refuses_what_it_cannot_measure(arguments, message):

@@ -81,6 +81,24 @@ def test_buckets_that_do_not_divide_distances_are_refused(tiny):
     refused(tiny, r"model\.position_distance=8 more than a quarter of it")
 
 
+@pytest.mark.parametrize(
+    "path, value, message",
+    [
+        ("btmlm.batch_rows", 8, r"data\.languages names only one"),
+        ("dwa.query_layer", 3, r"dwa\.query_layer=3 is beyond model\.layers=2"),
+        ("xlco.queue", 12, r"xlco\.queue=12 is not divisible by .*batch_rows=8"),
+        ("distillation.batch_rows", 8, r"name a checkpoint with .*teacher"),
+    ],
+)
+def test_objectives_that_cannot_work_name_their_key(tiny, path, value, message):
+    name, key = path.split(".")
+    tiny.objectives[name].batch_rows = 8
+    tiny.objectives[name][key] = value
+    if name == "btmlm":
+        tiny.data.languages = "en"
+    refused(tiny, message)
+
+
 def test_a_decay_longer_than_the_run_is_refused(tiny):
     tiny.optimizer.schedule, tiny.optimizer.decay_steps = "wsd", 7
     refused(tiny, r"decay_steps=7 is more than train\.steps=6")
@@ -90,6 +108,52 @@ def test_keys_of_an_objective_that_is_off_are_dead(tiny):
     tiny.objectives.tlm.batch_rows = 0
     tiny.objectives.tlm.weight = 2.0
     refused(tiny, r"objectives\.tlm\.weight is set to 2\.0 but nothing reads it")
+
+
+@pytest.mark.parametrize(
+    "path, value, reason",
+    [
+        ("data.seqio_modules", "mine.tasks", "name no seqio: source"),
+        ("model.generator_layers", 2, "mrtd and trtd are off"),
+        ("objectives.btmlm.pseudo_ratio", 0.2, r"objectives\.btmlm\.batch_rows is 0"),
+    ],
+)
+def test_keys_that_nothing_reads_are_refused(tiny, path, value, reason):
+    *sections, key = path.split(".")
+    holder = tiny
+    for name in sections:
+        holder = holder[name]
+    holder[key] = value
+    refused(tiny, rf"{path} is set to .* but nothing reads it, because .*{reason}")
+
+
+def test_languages_and_pairs_without_text_are_refused(tiny):
+    tiny.objectives.tlm.batch_rows, tiny.data.parallel = 0, ""
+    refused(tiny, r"data\.pairs is set to 'en-de,en-sw' but .* data\.parallel is empty")
+    tiny.data.pairs, tiny.objectives.mmlm.batch_rows = "", 0
+    tiny.objectives.tlm.batch_rows = 8
+    tiny.data.pairs, tiny.data.parallel, tiny.data.mono = "en-de", "{pair}.tsv", ""
+    refused(tiny, r"data\.languages is set to 'en,de,sw' but .* data\.mono is empty")
+
+
+@pytest.mark.parametrize(
+    "path, reason",
+    [
+        ("data.vocabulary_size", "names a vocabulary, so none is trained"),
+        ("data.pair_length", "no objective that is on reads rows"),
+        ("data.parallel", r"no objective that is on reads data\.parallel"),
+    ],
+)
+def test_what_a_user_sets_must_be_read_though_a_recipes_own_keys_may_be_idle(tiny, path, reason):
+    tiny.objectives.tlm.batch_rows, tiny.data.vocabulary = 0, "some.model"
+    assert parse(tiny).data.vocabulary_size == 400
+    with pytest.raises(ConfigError, match=rf"{path} is set to .* because .*{reason}"):
+        parse(tiny, explicit=[path])
+
+
+def test_text_of_pairs_that_only_the_vocabulary_reads_is_read(tiny):
+    tiny.objectives.tlm.batch_rows = 0
+    assert parse(tiny, explicit=["data.parallel", "data.pairs"]).data.parallel
 
 
 def test_no_objective_is_refused(tiny):
@@ -124,6 +188,10 @@ def test_phases_build_on_each_other(tiny):
         ({"start_step": 2, "train": {"seed": 1}}, r"may change data\.alpha and objectives"),
         ({"start_step": 2, "data": {"length": 16}}, r"may change data\.alpha"),
         ({"start_step": 2, "objectives": {"tlm": {"mask_rat": 1.0}}}, r"mask_rat.*did you mean"),
+        ({"start_step": 2}, r"phases\.x changes nothing of the phase before it"),
+        ({"start_step": 2, "data": {"alpha": 0.7}}, r"phases\.x changes nothing"),
+        ({"start_step": 2, "objectives": {"camlm": {"weight": 2.0}}}, r"camlm.* is off from then"),
+        ({"start_step": 2, "objectives": {"xlco": {"batch_rows": 7}}}, r"not divisible by"),
     ],
 )
 def test_bad_phases_are_refused(tiny, phase, message):

@@ -5,6 +5,7 @@
 Everything is measured in one run, so that ratios hold even on a busy machine. `peer` is XLM-R's
 masked language model as transformers ships it, of the same sizes and with the same optimizer; it
 needs `pip install -e '.[parity]'`. `read` makes the config's rows if they are not there.
+`objectives` is the cost of each objective beside MMLM's, in time and memory.
 """
 
 import time
@@ -19,17 +20,25 @@ from xlj.config import Config, ConfigError
 
 _ROWS = flags.DEFINE_integer("rows", 8, "rows of a step", lower_bound=1)
 _LENGTH = flags.DEFINE_integer("length", 128, "tokens in a row", lower_bound=8)
-_WHAT = flags.DEFINE_list("what", ["peak", "step"], "what to measure: peak, step, read, peer")
+_WHAT = flags.DEFINE_list(
+    "what", ["peak", "step"], "what to measure: peak, step, objectives, read, peer"
+)
 _REPEATS = flags.DEFINE_integer("repeats", 5, "measurements; the median is printed", lower_bound=1)
 
 
 def run(config: Config) -> None:
     """Prints a line for each measurement."""
-    measurements = {"peak": _peak, "step": _step, "read": _read, "peer": _peer}
+    measurements = {
+        "peak": _peak,
+        "step": _step,
+        "objectives": _objectives,
+        "read": _read,
+        "peer": _peer,
+    }
     unknown = set(_WHAT.value) - set(measurements)
     if unknown:
         raise ConfigError(f"--what={','.join(_WHAT.value)}: there are {', '.join(measurements)}")
-    if not {"step", "peer"}.isdisjoint(_WHAT.value):
+    if not {"step", "objectives", "peer"}.isdisjoint(_WHAT.value):
         _check_length(config)
     for name in _WHAT.value:
         measurements[name](config)
@@ -79,50 +88,102 @@ def _peak(config: Config) -> None:
 
 
 def _step(config: Config) -> None:
-    """MMLM's train step on random tokens, in each type."""
+    """MMLM's train step, in each type."""
+    for dtype in ("float32", "bfloat16"):
+        seconds, _, _, flops = _train_step(config, "mmlm", dtype)
+        tokens = _ROWS.value * _LENGTH.value
+        print(
+            f"step {dtype}: {tokens / seconds:.0f} tokens/s, {flops / seconds / 1e9:.0f} GFLOP/s "
+            f"({_ROWS.value} x {_LENGTH.value}, {seconds:.3f} s)",
+            flush=True,
+        )
+
+
+def _objectives(config: Config) -> None:
+    """The train step of each objective alone, a token of text, as a multiple of MMLM's; memory is
+    what the program needs beside its state."""
+    from xlj.config import ROW_KINDS
+
+    base: tuple[float, float] | None = None
+    for name in ROW_KINDS:
+        seconds, tokens, memory, _ = _train_step(config, name, config.model.dtype)
+        base = base or (seconds / tokens, memory / tokens)
+        time_ratio, memory_ratio = seconds / tokens / base[0], memory / tokens / base[1]
+        print(
+            f"objective {name}: {tokens / seconds:.0f} tokens/s, time {time_ratio:.2f}, memory "
+            f"{memory_ratio:.2f} ({memory / 2**20:.0f} MiB, rows "
+            f"{tokens / _ROWS.value / _LENGTH.value:.0%} full)",
+            flush=True,
+        )
+
+
+def _train_step(config: Config, name: str, dtype: str) -> tuple[float, int, int, float]:
+    """Seconds of a step of one objective, its tokens of text, bytes of its temporary memory, and
+    its floating-point operations."""
     import dataclasses
 
     import jax
     import numpy as np
 
     from xlj import objectives
+    from xlj.config import ROW_KINDS, Objectives
     from xlj.data.corpus import Corpus
+    from xlj.data.layout import PAD
     from xlj.objectives.rows import Rows
     from xlj.training import partitioning, state
     from xlj.training.step import make_train_step
 
     rows, length, size = _ROWS.value, _LENGTH.value, config.data.vocabulary_size
-    off = dataclasses.replace(config.objectives.tlm, batch_rows=0)
-    mmlm = dataclasses.replace(config.objectives.mmlm, batch_rows=rows)
+    options = dataclasses.replace(getattr(config.objectives, name), batch_rows=rows)
+    if name == "xlco":
+        options = dataclasses.replace(options, queue=max(rows, options.queue // rows * rows))
     config = dataclasses.replace(
         config,
-        objectives=dataclasses.replace(config.objectives, mmlm=mmlm, tlm=off),
+        objectives=dataclasses.replace(Objectives(), **{name: options}),
         train=dataclasses.replace(config.train, accumulation=1),
+        model=dataclasses.replace(config.model, dtype=dtype),
+        phases={},
     )
     mesh = partitioning.make_mesh(config)
-    tokens = np.random.default_rng(0).integers(4, size - 1, (rows, length)).astype(np.int32)
-    tokens[:, 0], tokens[:, -1] = 0, 2
-    batch = {"mmlm": Rows(tokens, np.zeros((rows, 2), np.int32))}
-    corpus = Corpus(size, ("en",), (1,))
-    flops = objectives.build(config, corpus)["mmlm"].flops(rows, length)
-    for dtype in ("float32", "bfloat16"):
-        typed = dataclasses.replace(config, model=dataclasses.replace(config.model, dtype=dtype))
-        where = state.sharding(typed, corpus, mesh)
-        current = jax.jit(lambda c=typed: state.init(c, corpus), out_shardings=where)()
-        made = make_train_step(typed, objectives.build(typed, corpus), mesh)
-        step = jax.jit(made, donate_argnums=0, out_shardings=where)
+    corpus = Corpus(size, ("en", "de"), (1, 1))
+    tokens = _random_rows(ROW_KINDS[name], rows, length, size)
+    batch = {name: Rows(tokens, np.tile(np.array([[0, 1]], np.int32), (rows, 1)))}
+    built = objectives.build(config, corpus)
+    where = state.sharding(config, corpus, mesh)
+    current = jax.jit(lambda: state.init(config, corpus), out_shardings=where)()
+    made = make_train_step(config, built, mesh)
+    step = jax.jit(made, donate_argnums=0, out_shardings=where).lower(current, batch).compile()
 
-        def call(step: Any = step) -> None:
-            nonlocal current
-            current = jax.block_until_ready(step(current, batch))
+    def call() -> None:
+        nonlocal current
+        current = jax.block_until_ready(step(current, batch))
 
-        seconds = _median_seconds(call)
-        print(
-            f"step {dtype}: {rows * length / seconds:.0f} tokens/s, "
-            f"{flops / seconds / 1e9:.0f} GFLOP/s ({rows} x {length}, {seconds:.3f} s)",
-            flush=True,
-        )
-        del current
+    analysis: Any = step.memory_analysis()
+    text = int(np.count_nonzero(tokens != PAD))
+    return _median_seconds(call), text, analysis.temp_size_in_bytes, built[name].flops(rows, length)
+
+
+def _random_rows(kind: str, rows: int, length: int, size: int) -> Any:
+    """Rows of a kind, packed from random sentences of 8 to 24 tokens, int32 [rows, length]."""
+    import numpy as np
+
+    from xlj.data import packing
+
+    rng, count, dtype = np.random.default_rng(0), 2 * rows * length // 8, np.dtype(np.uint32)
+
+    def lines() -> packing.Ragged:
+        lengths = rng.integers(8, min(24, length // 4) + 1, count)
+        return packing.Ragged(rng.integers(4, size - 1, lengths.sum()).astype(np.int32), lengths)
+
+    if kind == "text":
+        packed = packing.text(lines(), np.zeros(count, np.int64), length, dtype)
+    elif kind == "sentences":
+        packed = packing.sentences(lines(), length, dtype, mask=size - 1)
+    elif kind == "bitext":
+        packed = packing.bitext(lines(), lines(), length, dtype)
+    else:
+        packed = packing.pairs(lines(), lines(), length, dtype)
+    return packed.rows[:rows].astype(np.int32)
 
 
 def _read(config: Config) -> None:

@@ -241,3 +241,12 @@ def test_32_rows_are_learnt_by_heart(tiny, store):
     count = current.progress.tallies["mmlm"].count - before.tallies["mmlm"].count
     loss = (current.progress.tallies["mmlm"].sum - before.tallies["mmlm"].sum) / count
     assert float(loss) < 0.05
+
+
+def test_every_partitioning_rule_names_something(every):
+    config, corpus = parse(every), Corpus(400, ("en", "de", "sw"), (3, 2, 1))
+    abstract = jax.eval_shape(lambda: state.init(config, corpus))
+    names = [*partitioning.named_leaves(abstract.params)]
+    names += partitioning.named_leaves(abstract.objectives)
+    used = {partitioning.rule_of(name)[0] for name in names}
+    assert used == {rule for rule, _ in partitioning.RULES}
