@@ -104,7 +104,7 @@ def _values(field: typing.Any) -> str:
         key, needed = metadata["read_when"]
         values += f"; only with `{key}` {' or '.join(needed)}"
     if metadata.get("read_by"):
-        values += f"; only with `objectives.{'` or `'.join(metadata['read_by'])}`"
+        values += f"; only with {' or '.join(metadata['read_by'])}"
     return values
 
 

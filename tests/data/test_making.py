@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xlj.config import Config, ConfigError, Data
+from xlj.config import Config, ConfigError, Data, MaskedLanguageModelling, Objectives
 from xlj.data import held_out, phrasebook, vocabulary_training
 from xlj.data.cleaning import clean, line_hashes
 from xlj.data.layout import BOS, EOS, PAD
@@ -28,6 +28,11 @@ from xlj.data.vocabulary import Vocabulary
 
 LINES = 20_000  # more than one unit of work
 REAL = Path(__file__).parents[2].parent / "shared" / "data"
+
+READ = Objectives(
+    mmlm=MaskedLanguageModelling(batch_rows=1), tlm=MaskedLanguageModelling(batch_rows=1)
+)
+"""Rows of text and of pairs are wanted."""
 
 
 def sentences(language: str, count: int) -> list[str]:
@@ -71,7 +76,7 @@ def config(text):
             "cache": str(cache),
             **fields,
         }
-        return Config(data=Data(**fields))
+        return Config(data=Data(**fields), objectives=READ)
 
     return make
 
@@ -261,7 +266,7 @@ def test_a_vocabulary_trained_here_and_then_given_has_the_same_rows(config, tmp_
     assert ensure_rows(given).path == store.path == ensure_rows(trained).path
     assert {file: file.stat().st_mtime_ns for file in store.path.rglob("*")} == before
     shorter = dataclasses.replace(trained.data, length=32)
-    other = ensure_rows(Config(data=shorter))
+    other = ensure_rows(Config(data=shorter, objectives=READ))
     assert other.path != store.path
     assert other.manifest.vocabulary_digest == store.manifest.vocabulary_digest
     assert len(list((tmp_path / "vocabularies").glob("*.model"))) == 1
@@ -306,11 +311,12 @@ def start(folder: Path, code: str, config: Config, *arguments: Path) -> subproce
     data = json.dumps(dataclasses.asdict(config.data))
     lines = [
         "import json, sys",
-        "from xlj.config import Config, Data",
+        "from xlj.config import Config, Data, MaskedLanguageModelling as Masked, Objectives",
         f"fields = json.loads({data!r})",
         "fields = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}",
         "if __name__ == '__main__':",
-        "    config = Config(data=Data(**fields))",
+        "    rows = Masked(batch_rows=1)",
+        "    config = Config(data=Data(**fields), objectives=Objectives(mmlm=rows, tlm=rows))",
         textwrap.indent(textwrap.dedent(code), "    "),
     ]
     (folder / "run.py").write_text("\n".join(lines))
@@ -459,7 +465,7 @@ def test_real_text(tmp_path):
         pair_length=256,
         cache=str(tmp_path),
     )
-    store = ensure_rows(Config(data=data))
+    store = ensure_rows(Config(data=data, objectives=READ))
     for task in store.manifest.tasks:
         assert task.train.tokens / (task.train.rows * task.length) > 0.95
         assert task.held_out.sentences > 100

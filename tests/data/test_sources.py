@@ -7,8 +7,13 @@ from collections import Counter
 
 import pytest
 
-from xlj.config import Config, ConfigError, Data
+from xlj.config import Config, ConfigError, Data, MaskedLanguageModelling, Objectives
 from xlj.data import recipe, sources
+
+READ = Objectives(
+    mmlm=MaskedLanguageModelling(batch_rows=1), tlm=MaskedLanguageModelling(batch_rows=1)
+)
+"""Rows of text and of pairs are wanted."""
 
 
 @pytest.fixture
@@ -23,7 +28,7 @@ def config(tmp_path):
         for name in ("mono", "parallel"):
             templates = fields.get(name, ())
             fields[name] = tuple(t.replace("@", f"{tmp_path}/") for t in templates)
-        return Config(data=Data(**fields))
+        return Config(data=Data(**fields), objectives=READ)
 
     return make
 

@@ -75,7 +75,7 @@ class Recipe:
             "packing": PACKING,
             "unit_lines": UNIT_LINES,
             "vocabulary": {"sha256": self.vocabulary.digest},
-            "lengths": {kind: self.length(kind) for kind in self.kinds},
+            "lengths": {task.kind: self.length(task.kind) for task in self.row_tasks},
         }
 
     @property
