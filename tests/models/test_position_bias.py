@@ -77,6 +77,7 @@ def test_the_bias_of_two_places_is_that_of_their_bucket():
     np.testing.assert_array_equal(bias, jnp.moveaxis(expected, -1, 0))
 
 
+@pytest.mark.parity
 def test_attention_equals_wavlms():
     """WavLM's attention is the paper's but for what its gates read: not the query, but the layer's
     input split in heads. With one matrix B that makes each head's query of its part of the input,

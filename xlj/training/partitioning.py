@@ -49,6 +49,15 @@ def make_mesh(config: Config, devices: Sequence[jax.Device] = ()) -> Mesh:
                 f"objectives.{name}.batch_rows={objective.batch_rows} / train.accumulation="
                 f"{config.train.accumulation} = {rows} rows are not divisible by {count} devices"
             )
+    return _mesh(replica, fsdp, devices)
+
+
+def one_device() -> Mesh:
+    """A mesh of the first device alone."""
+    return _mesh(1, 1, jax.local_devices()[:1])
+
+
+def _mesh(replica: int, fsdp: int, devices: Sequence[jax.Device]) -> Mesh:
     types = (AxisType.Auto,) * 2
     return jax.make_mesh((replica, fsdp), ("replica", "fsdp"), types, devices=devices)
 

@@ -1,0 +1,66 @@
+r"""Objectives beside each other on the embedded corpus, as docs/results.md compares them.
+
+    python docs/compare_objectives.py
+
+runs all variants with three seeds. `start` is masked language modelling alone; the others go on from
+it (`--config.init_from=...`) for as many steps each, but for the two of replaced token detection,
+which start from scratch as XLM-E does. Ours: a small model, sizes like the quickstart's.
+"""
+
+import ml_collections
+import quickstart
+
+from xlj import variants
+
+STEPS = 500
+
+
+def start(config):
+    config.train.steps = 800
+
+
+def mmlm(config):
+    pass
+
+
+def tlm(config):
+    config.objectives.tlm.batch_rows = 16
+
+
+def dwa(config):
+    """XLM-Align in place of TLM."""
+    config.objectives.dwa.batch_rows = 16
+    config.objectives.normalisation = "global"
+
+
+def ernie_m(config):
+    """CAMLM from the beginning, BTMLM from half of the steps on."""
+    config.objectives.camlm.batch_rows = 16
+    config.model.language_embeddings = "predicted"
+    later = {"start_step": STEPS // 2, "objectives": {"btmlm": {"batch_rows": 16}}}
+    config.phases = ml_collections.ConfigDict({"btmlm": later})
+
+
+def mrtd(config):
+    config.objectives.mmlm.batch_rows = 0
+    config.objectives.mrtd.batch_rows = 16
+    config.model.generator_layers = 1
+    config.model.position_bias = "gated"
+
+
+def mrtd_trtd(config):
+    mrtd(config)
+    config.objectives.trtd.batch_rows = 16
+
+
+VARIANTS = {f.__name__: f for f in (start, mmlm, tlm, dwa, ernie_m, mrtd, mrtd_trtd)}
+
+
+def get_config(variant="mmlm"):
+    config = quickstart.get_config()
+    config.model.layers = 3
+    config.objectives.tlm.batch_rows = 0
+    config.train.steps = STEPS
+    config.train.log_every = 50
+    config.train.eval_every = config.train.checkpoint_every = 500
+    return variants.apply(config, variant, VARIANTS)
