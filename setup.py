@@ -28,6 +28,7 @@ setup(
         "optax>=0.2.8,<0.3",
         "orbax-checkpoint>=0.12,<0.13",
         "numpy>=2,<3",
+        "scipy>=1.14,<2",
         # Making rows. sentencepiece 0.2.3 brings protobuf code that needs protobuf 7, which Apache
         # Beam forbids: seqio could not be imported beside Beam.
         "seqio>=0.0.20,<0.1",
@@ -43,7 +44,13 @@ setup(
         "tqdm>=4.66,<5",
     ],
     extras_require={
-        "test": ["pytest>=8.3,<10", "ruff>=0.17,<0.18", "mypy>=2.0,<3", _BEAM],
+        "test": [
+            "pytest>=8.3,<10",
+            "ruff>=0.17,<0.18",
+            "mypy>=2.0,<3",
+            "pot>=0.9.5,<1",
+            _BEAM,
+        ],
         "beam": [_BEAM],
         "cuda": ["jax[cuda13]>=0.10,<0.12; sys_platform == 'linux'"],
         # The peer of xlj.bench.

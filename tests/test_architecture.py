@@ -10,7 +10,15 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "xlj"
 
-FLOORS = ("config", "data", "models", "objectives", "training", "doors")
+FLOORS = (
+    "config",
+    "alignment",
+    "data",
+    "models",
+    "objectives",
+    "training",
+    "doors",
+)
 """From the ground up: a room imports from its own floor and those below, never from above."""
 
 GROUND = {"xlj", "xlj.config", "xlj.variants"}
@@ -19,10 +27,11 @@ HOMES = {
     "absl": ("doors",),
     "apache_beam": ("data",),
     "flax": ("models",),
-    "jax": ("models", "objectives", "training", "doors"),
+    "jax": ("alignment", "models", "objectives", "training", "doors"),
     "optax": ("training",),
     "orbax": ("training",),
     "seqio": ("data",),
+    "scipy": ("alignment",),
     "sentencepiece": ("data",),
     "tensorboardX": ("training",),
     "tensorflow": ("data",),

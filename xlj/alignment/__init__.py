@@ -1,0 +1,1 @@
+"""Word alignment on arrays: optimal transport, extraction of links, alignment error rate."""

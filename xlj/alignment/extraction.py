@@ -1,0 +1,82 @@
+"""From a matrix of similarities, or a transport plan, to links between tokens.
+
+Matrices are not negative; a similarity of zero, or less, gives no link. Among equals the first
+index wins. Every rule holds for each example by itself, also where a row packs several.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from xlj.alignment.examples import same_example
+from xlj.alignment.sinkhorn import Transport
+
+
+def argmax(similarity: jax.Array, source_ids: jax.Array, target_ids: jax.Array) -> jax.Array:
+    """Links of tokens that are each other's most similar (SimAlign's Argmax; XLM-Align Eq. 7, 8).
+
+    Args:
+      similarity: [..., m, n].
+      source_ids, target_ids: int32 [..., m] and [..., n], as in `same_example`.
+
+    Returns:
+      bool [..., m, n].
+    """
+    similarity = jnp.where(same_example(source_ids, target_ids), similarity, 0)
+    return _best(similarity, -1) & _best(similarity, -2)
+
+
+def itermax(
+    similarity: jax.Array, source_ids: jax.Array, target_ids: jax.Array, alpha: float = 0.9
+) -> jax.Array:
+    """`argmax`, and a second round for tokens still without a link (SimAlign; XLM-Align Eq. 8, 9).
+
+    For the second round a similarity is multiplied by 1 if neither token has a link, by `alpha` if
+    one of them has, and by 0 if both have. This is what the released code of SimAlign and XLM-Align
+    does; Eq. 9 sets only the linked cells themselves to 0. As released, too, there is no second
+    round in an example with a side of one or two tokens, nor where all tokens of a side have links.
+
+    Args and returns: as `argmax`.
+    """
+    same = same_example(source_ids, target_ids)
+    similarity = jnp.where(same, similarity, 0)
+    links = _best(similarity, -1) & _best(similarity, -2)
+
+    row_linked, column_linked = links.any(-1, keepdims=True), links.any(-2, keepdims=True)
+    # Of the example of each row, or column: its tokens on the other side, in all and without links.
+    columns, rows = same.sum(-1, keepdims=True), same.sum(-2, keepdims=True)
+    columns_left = (same & ~column_linked).any(-1, keepdims=True)
+    rows_left = (same & ~row_linked).any(-2, keepdims=True)
+    second_round = (rows > 2) & (columns > 2) & rows_left & columns_left
+
+    one_linked = jnp.where(row_linked & column_linked, 0, alpha)
+    multiplier = jnp.where(row_linked | column_linked, one_linked, 1)
+    similarity = similarity * multiplier.astype(similarity.dtype)
+    return links | (second_round & _best(similarity, -1) & _best(similarity, -2))
+
+
+def released(transport: Transport) -> jax.Array:
+    """Links of XLM-Align's released aligner: bool [..., m, n].
+
+    The best column of each row of the row-normalised matrix, where it has that row as its best in
+    the last column-normalised one. (The paper's aligner is `itermax` of the plan.)
+    """
+    return _best(transport.by_rows, -1) & _best(transport.by_columns, -2)
+
+
+def labels(links: jax.Array) -> jax.Array:
+    """What each source token should predict: bool [..., m, n] -> target positions, int32 [..., m].
+
+    A token with several links has the last one as its label, as released; one without has -1.
+    Labels of the target tokens are those of the transposed links.
+    """
+    return jnp.where(links, jnp.arange(links.shape[-1], dtype=jnp.int32), -1).max(-1)
+
+
+def _best(matrix: jax.Array, axis: int) -> jax.Array:
+    """Where the first maximum along an axis is, if it is positive; the shape of the matrix."""
+    place = jnp.expand_dims(matrix.argmax(axis), axis)
+    return (jax.lax.broadcasted_iota(place.dtype, matrix.shape, matrix.ndim + axis) == place) & (
+        matrix > 0
+    )
