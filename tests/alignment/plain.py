@@ -6,6 +6,7 @@ Matrices are lists of rows of float32 numbers. Sinkhorn is in float64, in the lo
 import numpy as np
 
 ALPHA = np.float32(0.9)
+ALMOST = np.float32(1 - 1e-5)  # equal but for rounding: the first index wins
 
 
 def sinkhorn_log(similarity, iterations, columns_first=True):
@@ -23,10 +24,8 @@ def best_of_rows(matrix):
     """The forward alignment (Eq. 7): {(i, argmax_k matrix[i][k])}, where that is not zero."""
     links = set()
     for i, row in enumerate(matrix):
-        best = 0
-        for j, value in enumerate(row):
-            if value > row[best]:
-                best = j
+        highest = max(row)
+        best = next((j for j, value in enumerate(row) if value >= highest * ALMOST), 0)
         if row[best] > 0:
             links.add((i, best))
     return links

@@ -103,6 +103,23 @@ def test_no_link_without_similarity():
         assert not np.asarray(rule(zeros - 1, *ids)).any()
 
 
+def test_a_side_of_one_token_links_to_the_first_whatever_the_padding():
+    wide = np.random.default_rng(3).random((64, 1, 7)).astype(np.float32)
+    for similarity in (wide, wide.transpose(0, 2, 1)):
+        for wider in (0, 1, 5, 9):
+            padded_to = np.pad(similarity, ((0, 0), (0, wider), (0, wider)))
+            source_ids, target_ids = (
+                np.pad(np.ones((64, size), np.int32), ((0, 0), (0, wider)))
+                for size in similarity.shape[1:]
+            )
+            transport = jax.jit(sinkhorn)(padded_to, source_ids, target_ids)
+            for links in (
+                extraction.released(transport),
+                extraction.itermax(transport.plan, source_ids, target_ids),
+            ):
+                assert np.asarray(links).sum() == 64 and np.asarray(links)[:, 0, 0].all()
+
+
 def test_labels_are_the_last_links():
     random = np.random.default_rng(2)
     links = random.random((30, 6, 9)) < 0.2
