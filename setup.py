@@ -10,6 +10,7 @@ _VERSION = re.search(r'__version__ = "(.+)"', (_HERE / "xlj/__init__.py").read_t
 assert _VERSION, "xlj/__init__.py has no __version__"
 
 _BEAM = "apache-beam>=2.76,<3"
+_PLOTS = "matplotlib>=3.9,<4"
 
 setup(
     name="xlj",
@@ -50,11 +51,14 @@ setup(
             "mypy>=2.0,<3",
             "pot>=0.9.5,<1",
             _BEAM,
+            _PLOTS,
         ],
         "beam": [_BEAM],
         "cuda": ["jax[cuda13]>=0.10,<0.12; sys_platform == 'linux'"],
         # The peer of xlj.bench.
         "parity": ["torch>=2.6,<3", "transformers>=5,<6"],
+        # Error rates by layer, drawn by xlj.align.
+        "plots": [_PLOTS],
         "tpu": ["jax[tpu]>=0.10,<0.12"],
     },
 )
