@@ -10,6 +10,7 @@ _VERSION = re.search(r'__version__ = "(.+)"', (_HERE / "xlj/__init__.py").read_t
 assert _VERSION, "xlj/__init__.py has no __version__"
 
 _BEAM = "apache-beam>=2.76,<3"
+_PLOTS = "matplotlib>=3.9,<4"
 
 setup(
     name="xlj",
@@ -28,6 +29,7 @@ setup(
         "optax>=0.2.8,<0.3",
         "orbax-checkpoint>=0.12,<0.13",
         "numpy>=2,<3",
+        "scipy>=1.14,<2",
         # Making rows. sentencepiece 0.2.3 brings protobuf code that needs protobuf 7, which Apache
         # Beam forbids: seqio could not be imported beside Beam.
         "seqio>=0.0.20,<0.1",
@@ -43,11 +45,20 @@ setup(
         "tqdm>=4.66,<5",
     ],
     extras_require={
-        "test": ["pytest>=8.3,<10", "ruff>=0.17,<0.18", "mypy>=2.0,<3", _BEAM],
+        "test": [
+            "pytest>=8.3,<10",
+            "ruff>=0.17,<0.18",
+            "mypy>=2.0,<3",
+            "pot>=0.9.5,<1",
+            _BEAM,
+            _PLOTS,
+        ],
         "beam": [_BEAM],
         "cuda": ["jax[cuda13]>=0.10,<0.12; sys_platform == 'linux'"],
         # Peers: of xlj.bench, and of tests that compare with what others compute.
         "parity": ["torch>=2.6,<3", "transformers>=5,<6"],
+        # Error rates by layer, drawn by xlj.align.
+        "plots": [_PLOTS],
         "tpu": ["jax[tpu]>=0.10,<0.12"],
     },
 )

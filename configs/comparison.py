@@ -2,9 +2,9 @@ r"""Objectives beside each other on the embedded corpus, as docs/results.md comp
 
     python docs/compare_objectives.py
 
-runs all variants with three seeds. `start` is masked language modelling alone; the others go on from
-it (`--config.init_from=...`) for as many steps each, but for the two of replaced token detection,
-which start from scratch as XLM-E does. Ours: a small model, sizes like the quickstart's.
+runs all variants with three seeds. `start` is masked language modelling alone; the others go on
+from it (`--config.init_from=...`) for as many steps each, but for the two of replaced token
+detection, which start from scratch as XLM-E does. Ours: a small model, like the quickstart's.
 """
 
 import ml_collections

@@ -2,9 +2,9 @@ r"""Compares objectives on the embedded corpus: word alignment and sentence retr
 
     python docs/compare_objectives.py [--seeds=3] [--folder=runs/comparison]
 
-Trains every variant of configs/comparison.py with every seed (finished runs are kept), and prints the
-table of docs/results.md: alignment error rate and retrieval accuracy on phrasebook pairs that are in no
-training text. About an hour on 2 CPU cores.
+Trains every variant of configs/comparison.py with every seed (finished runs are kept), and prints
+the table of docs/results.md: alignment error rate and retrieval accuracy on phrasebook pairs that
+are in no training text. About 45 minutes on 2 CPU cores.
 """
 
 from __future__ import annotations

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 from absl import flags
 from ml_collections import config_flags
@@ -29,8 +32,16 @@ def main(run: Callable[[Config], None], doc: str | None) -> None:
     if not {"-h", "--help", "--helpfull"}.isdisjoint(sys.argv):
         print(_help(doc or ""))
         return
-    try:
+    with readable_errors():
         run(_parse(sys.argv))
+
+
+@contextlib.contextmanager
+def readable_errors() -> Iterator[None]:
+    """Turns errors that a user can mend (`ConfigError`, `RowStoreError`) into one line, and exit
+    code 2."""
+    try:
+        yield
     except (ConfigError, RuntimeError) as error:
         if not _can_be_mended(error):
             raise
@@ -45,6 +56,27 @@ def _can_be_mended(error: Exception) -> bool:
     from xlj.data.store import RowStoreError  # late: --help needs no NumPy
 
     return isinstance(error, (ConfigError, RowStoreError))
+
+
+class Parser(argparse.ArgumentParser):
+    """Reads the flags of a door that has no config; its errors are `ConfigError`s.
+
+    Args:
+      doc: the door's docstring, the first part of `--help`.
+    """
+
+    def __init__(self, doc: str | None):
+        super().__init__(
+            prog=f"python -m xlj.{Path(sys.argv[0]).stem}",
+            usage=argparse.SUPPRESS,
+            description=textwrap.dedent(doc or "").strip(),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raises what argparse would print, without its usage."""
+        raise ConfigError(message)
 
 
 def command() -> str:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import CORPUS, SIZE, rows_of
+from random_rows import CORPUS, SIZE, rows_of
 
 from xlj.config import MaskedLanguageModelling, Model
 from xlj.data.layout import SPECIALS

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import CORPUS, rows_of
+from random_rows import CORPUS, rows_of
 
 from xlj.alignment import extraction
 from xlj.alignment.sinkhorn import sinkhorn
@@ -34,7 +34,7 @@ def prepared(model, params_of, keys_of, **options):
 def links_one_by_one(model, params, rows, filtering=True):
     """{(row, position): position its label is at} of every labelled token, pair by pair."""
     read = whole_examples(model, rows.tokens, rows.languages)
-    layer = dwa.default_layer(0, model)
+    layer = encoder.middle_layer(model.layers)
     hidden = np.asarray(jax.jit(lambda p: encoder.apply(p, model, read, layers=layer))(params))
     layout, tokens = jax.tree.map(np.asarray, segments(rows.tokens)), np.asarray(rows.tokens)
     found = {}

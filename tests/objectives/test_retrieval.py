@@ -3,12 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from conftest import CORPUS, rows_of
+from random_rows import CORPUS, rows_of
 
 from xlj.config import Retrieval
 from xlj.models import encoder
 from xlj.objectives import retrieval
-from xlj.objectives.bitext import average, default_layer
+from xlj.objectives.bitext import average
 from xlj.objectives.segments import whole_examples
 
 OPTIONS = Retrieval(scale=5.0)
@@ -35,7 +35,7 @@ def test_loss_equals_numpy_with_negatives_from_all_rows(model, params_of, keys_o
 
     def vectors(side):
         read = whole_examples(model, side.tokens, side.languages)
-        hidden = encoder.apply(params, model, read, layers=default_layer(0, model))
+        hidden = encoder.apply(params, model, read, layers=encoder.middle_layer(model.layers))
         mean = np.asarray(average(hidden, side.tokens), np.float64)
         return mean / np.maximum(np.linalg.norm(mean, axis=1, keepdims=True), 1e-6)
 

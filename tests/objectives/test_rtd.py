@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import CORPUS, rows_of
+from random_rows import CORPUS, rows_of
 
 from xlj.config import ReplacedTokenDetection
 from xlj.models import encoder, heads

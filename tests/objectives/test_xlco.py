@@ -5,12 +5,13 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-from conftest import CORPUS, rows_of
+from random_rows import CORPUS, rows_of
 
 from xlj.config import Contrast
 from xlj.data.layout import BOS, EOS, PAD
+from xlj.models import encoder
 from xlj.objectives import xlco
-from xlj.objectives.bitext import default_layer, halves
+from xlj.objectives.bitext import halves
 
 OPTIONS = Contrast(queue=48, momentum=0.9, mask_rate=0.0, temperature=0.5)
 
@@ -108,7 +109,7 @@ def test_the_queue_goes_round_and_the_momentum_encoder_follows(model, params_of,
     word = np.asarray(state["momentum"]["embeddings"]["word"] - params["embeddings"]["word"])
     np.testing.assert_allclose(word, 1 - 0.9**3, atol=1e-5)
     layers = jax.tree.leaves(state["momentum"]["layers"])
-    assert all(len(leaf) == default_layer(0, model) for leaf in layers)
+    assert all(len(leaf) == encoder.middle_layer(model.layers) for leaf in layers)
 
 
 def test_no_gradient_reaches_the_keys(model, params_of, keys_of):

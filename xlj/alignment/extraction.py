@@ -1,7 +1,9 @@
 """From a matrix of similarities, or a transport plan, to links between tokens.
 
 Matrices are not negative; a similarity of zero, or less, gives no link. Among equals the first
-index wins. Every rule holds for each example by itself, also where a row packs several.
+index wins, where equal means to within TIE: a plan with a side of one token is all equal, up to
+rounding that depends on the shape of the batch. Every rule holds for each example by itself, also
+where a row packs several.
 """
 
 from __future__ import annotations
@@ -11,6 +13,9 @@ import jax.numpy as jnp
 
 from xlj.alignment.examples import same_example
 from xlj.alignment.sinkhorn import Transport
+
+TIE = 1e-5
+"""The relative difference below which two values are the same (ours)."""
 
 
 def argmax(similarity: jax.Array, source_ids: jax.Array, target_ids: jax.Array) -> jax.Array:
@@ -85,7 +90,7 @@ def labels(links: jax.Array) -> jax.Array:
 
 def _best(matrix: jax.Array, axis: int) -> jax.Array:
     """Where the first maximum along an axis is, if it is positive; the shape of the matrix."""
-    place = jnp.expand_dims(matrix.argmax(axis), axis)
-    return (jax.lax.broadcasted_iota(place.dtype, matrix.shape, matrix.ndim + axis) == place) & (
-        matrix > 0
-    )
+    highest = matrix.max(axis, keepdims=True)
+    first = jnp.expand_dims((matrix >= highest * (1 - TIE)).argmax(axis), axis)
+    places = jax.lax.broadcasted_iota(first.dtype, matrix.shape, matrix.ndim + axis)
+    return (places == first) & (matrix > 0)

@@ -87,6 +87,11 @@ class Vocabulary:
         flat = np.fromiter(itertools.chain.from_iterable(ids), np.int32, int(lengths.sum()))
         return Ragged(np.where(flat == 0, UNK, flat + 1).astype(np.int32), lengths)
 
+    def encode_batch(self, lines: Sequence[str]) -> list[np.ndarray]:
+        """Ids of each line, int32, without `<s>` and `</s>`."""
+        ragged = self.encode(lines)
+        return np.split(ragged.ids, ragged.starts[1:]) if len(lines) else []
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of these ids; `<s>`, `<pad>`, `</s>` and `<mask>` are left out."""
         silent = {BOS, PAD, EOS, self.mask}

@@ -170,6 +170,12 @@ def apply(
     return jnp.concatenate([x[None], every]) if all_layers else last
 
 
+def middle_layer(layers: int) -> int:
+    """The layer at two thirds of the depth, 8 of 12: where vectors of translations are most alike
+    (XLM-Align's and InfoXLM's released default; ours for other depths)."""
+    return max(1, round(2 * layers / 3))
+
+
 def _run(module: nn.Module, params: Params, *arguments: Any) -> Any:
     return module.apply({"params": params}, *arguments)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from xlj.config import Model
 from xlj.data.layout import PAD, SPECIALS
 from xlj.objectives.rows import Rows
 
@@ -16,11 +15,6 @@ def halves(rows: Rows) -> tuple[Rows, Rows]:
     middle = tokens.shape[1] // 2
     first, second = (jnp.repeat(rows.languages[:, i : i + 1], 2, axis=1) for i in (0, 1))
     return Rows(tokens[:, :middle], first), Rows(tokens[:, middle:], second)
-
-
-def default_layer(layer: int, model: Model) -> int:
-    """A configured layer; where it is 0, two thirds of the model's (8 of 12, as InfoXLM's)."""
-    return layer or max(1, round(model.layers * 2 / 3))
 
 
 def average(hidden: jax.Array, tokens: jax.Array) -> jax.Array:

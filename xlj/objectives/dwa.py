@@ -15,7 +15,6 @@ from xlj.data.corpus import Corpus
 from xlj.data.layout import BOS, EOS, PAD
 from xlj.models import encoder, heads
 from xlj.objectives import mlm
-from xlj.objectives.bitext import default_layer
 from xlj.objectives.corruption import Masked, capacity, mask_tokens
 from xlj.objectives.flops import TRAINED, of_layers
 from xlj.objectives.losses import Tally
@@ -45,7 +44,7 @@ def objective(
     pairs, in the forward pass of TLM.
     """
     tlm_loss, alignment_loss = f"{name}_tlm", f"{name}_align"
-    label_layer = default_layer(options.label_layer, model)
+    label_layer = options.label_layer or encoder.middle_layer(model.layers)
     query_layer = options.query_layer or model.layers
 
     def corrupt(rows: Rows, keys: jax.Array) -> Corrupted:

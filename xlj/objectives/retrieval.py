@@ -11,7 +11,7 @@ from xlj.config import Model, Retrieval
 from xlj.data.corpus import Corpus
 from xlj.data.layout import PAD
 from xlj.models import encoder
-from xlj.objectives.bitext import average, default_layer, halves
+from xlj.objectives.bitext import average, halves
 from xlj.objectives.flops import TRAINED, of_layers
 from xlj.objectives.losses import Tally
 from xlj.objectives.objective import EachPart, Objective, Params
@@ -38,7 +38,7 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
     Negatives are found with the current parameters over all rows of the step, and then encoded
     again with gradient, so that accumulation and sharding change nothing.
     """
-    layer = default_layer(options.layer, model)
+    layer = options.layer or encoder.middle_layer(model.layers)
 
     def vectors(params: Params, rows: Rows, keys: jax.Array | None) -> jax.Array:
         inputs = whole_examples(model, rows.tokens, rows.languages)

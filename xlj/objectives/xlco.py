@@ -12,7 +12,7 @@ from xlj.config import Contrast, Model
 from xlj.data.corpus import Corpus
 from xlj.data.layout import PAD
 from xlj.models import encoder, heads
-from xlj.objectives.bitext import default_layer, halves
+from xlj.objectives.bitext import halves
 from xlj.objectives.corruption import mask_tokens
 from xlj.objectives.flops import TRAINED, of_layers
 from xlj.objectives.losses import Tally
@@ -37,7 +37,7 @@ def objective(name: str, kind: str, options: Contrast, model: Model, corpus: Cor
     `momentum`, a moving average of the parameters that the vectors need; `queue` [queue, hidden];
     `next`, where the queue is written next; `filled`, how much of it was written.
     """
-    layer = default_layer(options.layer, model)
+    layer = options.layer or encoder.middle_layer(model.layers)
 
     def vectors(params: Params, rows: Rows, keys: jax.Array | None) -> jax.Array:
         inputs = whole_examples(model, rows.tokens, rows.languages)

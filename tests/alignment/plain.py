@@ -1,0 +1,64 @@
+"""The rules of alignment in plain Python, one pair at a time, transcribed from papers and facts.
+
+Matrices are lists of rows of float32 numbers. Sinkhorn is in float64, in the log domain.
+"""
+
+import numpy as np
+
+ALPHA = np.float32(0.9)
+ALMOST = np.float32(1 - 1e-5)  # equal but for rounding: the first index wins
+
+
+def sinkhorn_log(similarity, iterations, columns_first=True):
+    """XLM-Align Eq. 1 to 6 with mu = 1: float64 [m, n] -> plan, last row- and column-normalised."""
+    log = np.log(np.maximum(np.asarray(similarity, np.float64), 1e-6))
+    last = {}
+    for _ in range(iterations):
+        for axis in (0, 1) if columns_first else (1, 0):
+            log = log - np.logaddexp.reduce(log, axis=axis, keepdims=True)
+            last[axis] = log
+    return np.exp(log), np.exp(last[1]), np.exp(last[0])
+
+
+def best_of_rows(matrix):
+    """The forward alignment (Eq. 7): {(i, argmax_k matrix[i][k])}, where that is not zero."""
+    links = set()
+    for i, row in enumerate(matrix):
+        highest = max(row)
+        best = next((j for j, value in enumerate(row) if value >= highest * ALMOST), 0)
+        if row[best] > 0:
+            links.add((i, best))
+    return links
+
+
+def best_of_columns(matrix):
+    """The backward alignment: argmax over columns."""
+    return {(i, j) for j, i in best_of_rows([list(column) for column in zip(*matrix, strict=True)])}
+
+
+def argmax(matrix):
+    return best_of_rows(matrix) & best_of_columns(matrix)
+
+
+def itermax(matrix):
+    """Eq. 8 twice, with the released code's multipliers between."""
+    aligned = argmax(matrix)
+    rows, columns = {i for i, _ in aligned}, {j for _, j in aligned}
+    m, n = len(matrix), len(matrix[0])
+    if min(m, n) <= 2 or len(rows) == m or len(columns) == n:
+        return aligned
+    discounted = []
+    for i in range(m):
+        discounted.append([])
+        for j in range(n):
+            linked = (i in rows) + (j in columns)
+            discounted[i].append(matrix[i][j] * (np.float32(1), ALPHA, np.float32(0))[linked])
+    return aligned | argmax(discounted)
+
+
+def released(by_rows, by_columns):
+    return best_of_rows(by_rows) & best_of_columns(by_columns)
+
+
+def label(links, i):
+    return max((j for row, j in links if row == i), default=-1)

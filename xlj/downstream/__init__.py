@@ -1,0 +1,1 @@
+"""What a pretrained encoder is used for."""
