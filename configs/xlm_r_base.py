@@ -17,6 +17,10 @@ LANGUAGES = (
     "my_zaw,ne,nl,no,om,or,pa,pl,ps,pt,ro,ru,sa,sd,si,sk,sl,so,sq,sr,su,sv,sw,ta,ta_rom,te,te_rom,"
     "th,tl,tr,ug,uk,ur,ur_rom,uz,vi,xh,yi,zh-Hans,zh-Hant"
 )
+"""The 100 files of CC-100."""
+
+OWN_SCRIPT = ",".join(name for name in LANGUAGES.split(",") if "_" not in name)
+"""Those 94 that are neither romanised nor in Zawgyi's encoding."""
 
 
 def get_config(variant=""):
@@ -43,6 +47,7 @@ def get_config(variant=""):
     config.optimizer.learning_rate = 6e-4
     config.optimizer.warmup_steps = 24_000
     config.optimizer.schedule = "linear"
+    config.optimizer.b1 = 0.9
     config.optimizer.b2 = 0.98
     config.optimizer.epsilon = 1e-6
     config.optimizer.weight_decay = 0.01

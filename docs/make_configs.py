@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import ast
+import importlib
+import sys
 import typing
 from pathlib import Path
 
@@ -32,10 +33,22 @@ key; for an unknown one, the nearest valid name is offered.
 """
 
 VARIANTS = """
-`NAME.py:VARIANT` selects a variant. Every recipe has `:tiny`: the same objectives on the embedded
-corpus, small enough for a few minutes on a laptop.
+`NAME.py:VARIANT` selects a variant, `NAME.py:ONE,OTHER` several, applied in that order. Every
+recipe has `:tiny`, which is applied last: the same objectives on the embedded corpus, small enough
+for a few minutes on a laptop.
 
     python -m xlj.train --config=configs/xlm_r_base.py:tiny
+    python -m xlj.train --config=configs/ernie_m_ablations.py:exp3,tiny
+
+A recipe's own variants are functions that change some keys of its config:
+
+```python
+VARIANTS = {"exp3": variants.without("tlm", "btmlm")}
+
+
+def get_config(variant=""):
+    return variants.apply(ernie_m_base.get_config(), variant, VARIANTS)
+```
 """
 
 PHASES = """
@@ -73,11 +86,19 @@ def render() -> str:
 
 
 def _recipes() -> typing.Iterator[str]:
-    yield "| file | |\n|---|---|\n"
+    yield "| file | | variants beside `tiny` |\n|---|---|---|\n"
     for file in sorted(RECIPES.glob("*.py")):
-        doc = ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
-        first = doc.split("\n")[0].rstrip(".")
-        yield f"| [{file.name}](../configs/{file.name}) | {first} |\n"
+        module = recipe(file.stem)
+        first = (module.__doc__ or "").split("\n")[0].rstrip(".")
+        names = ", ".join(f"`{name}`" for name in getattr(module, "VARIANTS", {}))
+        yield f"| [{file.name}](../configs/{file.name}) | {first} | {names} |\n"
+
+
+def recipe(name: str) -> typing.Any:
+    """The module of a recipe, which may import its neighbours."""
+    if str(RECIPES) not in sys.path:
+        sys.path.insert(0, str(RECIPES))
+    return importlib.import_module(name)
 
 
 def _default(field: typing.Any) -> str:

@@ -31,7 +31,18 @@ def door(*arguments, name="train"):
         (["--config=configs/quickstart.py", "--workdri=/tmp/x"], "workdri"),
         (["--config=configs/quickstart.py", "extra"], "cannot read 'extra'"),
         (["--config=configs/quickstart.py", "--config.mesh.fsdp=3"], "mesh.fsdp=3 does not use"),
-        (["--config=configs/xlm_r_base.py"], "tried data/cc100/zh-Hant.txt.xz"),
+        (
+            ["--config=configs/xlm_r_base.py"],
+            "data.mono=data/cc100/{language}.txt.xz is there for none of the 100 data.languages; "
+            "tried data/cc100/af.txt.xz, data/cc100/am.txt.xz ... data/cc100/zh-Hant.txt.xz\n",
+        ),
+        (
+            ["--config=configs/xlm.py"],
+            "data.parallel=data/parallel/{pair}.tsv.gz is there for none of the 14 data.pairs; "
+            "tried data/parallel/en-ar.tsv.gz, data/parallel/en-bg.tsv.gz ... data/parallel/en-zh",
+        ),
+        (["--config=configs/xlm_align.py"], "checkpoints/xlm_r_base is neither a workdir with"),
+        (["--config=configs/xlm_e.py:without_trtd,big"], "there are: without_trtd, tiny"),
     ],
 )
 def test_errors_are_one_clear_line(arguments, message):

@@ -1,5 +1,6 @@
 """What the documentation names exists: files, doors, recipes, config keys, flags."""
 
+import importlib
 import importlib.util
 import re
 from pathlib import Path
@@ -7,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from xlj import config as schema
-from xlj import variants
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -49,7 +49,19 @@ def test_doors_exist(page):
 def test_recipes_exist(page):
     recipes = found(r"configs/(\w+)\.py", page) - {"NAME", "mine"}  # the reader's own
     assert not [name for name in recipes if not (ROOT / f"configs/{name}.py").is_file()]
-    assert found(r"configs/\w+\.py:(\w+)", page) <= set(variants.VARIANTS)
+    for name, chosen in found(r"configs/(\w+)\.py:([\w,]+)", page):
+        known = {"tiny", *getattr(importlib.import_module(name), "VARIANTS", {})}
+        assert set(chosen.split(",")) <= known
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "configs").glob("*.py")), ids=lambda f: f.stem)
+def test_recipes_name_their_variants_and_what_they_cite(file):
+    module = importlib.import_module(file.stem)
+    names = {"tiny", *getattr(module, "VARIANTS", {})}
+    assert names <= set(re.findall(r"[`:](\w+)`", module.__doc__)) | {"tiny"}
+    assert found(rf"configs/{file.stem}\.py:([\w]+)", file) <= names
+    keys = found(r"--config\.([\w.]+)=", file)
+    assert not keys - KEYS
 
 
 @page

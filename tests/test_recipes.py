@@ -1,37 +1,39 @@
-"""Every recipe builds and traces; its tiny variant trains."""
+"""Every recipe and every variant of it builds and traces; the tiny ones train."""
 
-import importlib.util
-import os
-import subprocess
-import sys
+import importlib
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import pytest
 
-from xlj import objectives
-from xlj.config import KINDS, parse, phase_configs
+from xlj import config as schema
+from xlj import objectives, variants
+from xlj.config import KINDS, ConfigError, objectives_in, parse, phase_configs
 from xlj.data.corpus import Corpus
+from xlj.data.making import ensure_rows
 from xlj.data.sources import split_pair
 from xlj.keys import lookup
 from xlj.objectives.rows import Rows
-from xlj.training import partitioning, state
+from xlj.training import loop, partitioning, state
 from xlj.training.step import make_train_step
 
 ROOT = Path(__file__).parents[1]
-RECIPES = sorted(path.name for path in (ROOT / "configs").glob("*.py"))
+RECIPES = sorted(path.stem for path in (ROOT / "configs").glob("*.py"))
+TINY = parse(importlib.import_module("xlm_r_base").get_config("tiny"))
 
 
-def load(name, *variant):
-    sys.path.insert(0, str(ROOT / "configs"))
-    try:
-        spec = importlib.util.spec_from_file_location(Path(name).stem, ROOT / "configs" / name)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module.get_config(*variant)
-    finally:
-        sys.path.pop(0)
+def load(name, variant=""):
+    """The config of `configs/NAME.py:VARIANT`; pytest has `configs` on its path."""
+    return importlib.import_module(name).get_config(variant)
+
+
+def own_variants(name):
+    return list(getattr(importlib.import_module(name), "VARIANTS", {}))
+
+
+ALL = [(name, variant) for name in RECIPES for variant in ["", *own_variants(name)]]
+ALL_TINY = [(name, ",".join(filter(None, [variant, "tiny"]))) for name, variant in ALL]
 
 
 def with_sources(config):
@@ -49,8 +51,14 @@ def corpus_of(config):
     return Corpus(config.data.vocabulary_size, languages, (1,) * len(languages))
 
 
-@pytest.mark.parametrize("variant", ["", "tiny"])
-@pytest.mark.parametrize("name", RECIPES)
+def compiled(name, variant):
+    """What of a config decides which programs it runs."""
+    config = parse(with_sources(load(name, variant)))
+    phases = [repr(phase.objectives) for _, phase in phase_configs(config)]
+    return repr(config.model), *phases, config.optimizer.frozen, config.data.pairs
+
+
+@pytest.mark.parametrize("name, variant", ALL)
 def test_recipes_build_and_trace(name, variant):
     config = parse(with_sources(load(name, variant)))
     corpus = corpus_of(config)
@@ -59,10 +67,10 @@ def test_recipes_build_and_trace(name, variant):
     for _, phase in phase_configs(config):
         built = objectives.build(phase, corpus)
         batch = {}
-        for name, objective in built.items():
-            rows = phase.objectives.active()[name].batch_rows
+        for objective_name, objective in built.items():
+            rows = phase.objectives.active()[objective_name].batch_rows
             length = lookup(config, KINDS[objective.kind].length)
-            batch[name] = Rows(
+            batch[objective_name] = Rows(
                 jax.ShapeDtypeStruct((rows, length), jnp.uint32),
                 jax.ShapeDtypeStruct((rows, 2), jnp.int32),
             )
@@ -73,21 +81,126 @@ def test_recipes_build_and_trace(name, variant):
             assert (a.shape, a.dtype) == (b.shape, b.dtype)
 
 
+@pytest.mark.parametrize("name, variant", ALL_TINY)
+def test_tiny_variants_have_the_recipes_objectives_on_the_embedded_corpus(name, variant):
+    full = parse(with_sources(load(name, variant.removesuffix("tiny").rstrip(","))))
+    config = parse(load(name, variant))
+    assert objectives_in(config) == objectives_in(full)
+    assert len(phase_configs(config)) == len(phase_configs(full))
+    assert config.init_from == "" and config.train.steps == TINY.train.steps
+    assert config.data.mono == ("phrasebook:{language}",)
+    assert config.model.layers == TINY.model.layers
+
+
+@pytest.mark.parametrize("name, variant", ALL)
+def test_variants_change_their_recipe(name, variant):
+    is_the_recipe = {"ernie_m_ablations": "exp5"}.get(name, "")
+    same = parse(with_sources(load(name, variant))) == parse(with_sources(load(name)))
+    assert same == (variant in ("", is_the_recipe))
+
+
+def test_ablations_of_ernie_m_are_those_of_table_6():
+    trained = {
+        f"exp{n}": set(objectives_in(parse(load("ernie_m_ablations", f"exp{n}"))))
+        for n in range(1, 6)
+    }
+    assert trained == {
+        "exp1": {"mmlm"},
+        "exp2": {"mmlm", "tlm"},
+        "exp3": {"mmlm", "camlm"},
+        "exp4": {"mmlm", "camlm", "btmlm"},
+        "exp5": {"mmlm", "tlm", "camlm", "btmlm"},
+    }
+    for name in ("exp1", "exp2"):
+        assert parse(load("ernie_m_ablations", name)).model.language_embeddings == "none"
+
+
+def test_back_translation_follows_cross_attention():
+    (_, first), (start, second) = phase_configs(parse(load("ernie_m_base")))
+    assert start == 100_000
+    assert "btmlm" not in first.objectives.active() and "btmlm" in second.objectives.active()
+    assert load("ernie_m_base", "tiny").phases.back_translation.start_step == 150
+
+
+def test_infoxlm_fills_its_queue_before_it_trains():
+    (_, filling), (start, training) = phase_configs(parse(load("infoxlm")))
+    xlco = training.objectives.xlco
+    assert start * xlco.batch_rows == xlco.queue
+    assert not any(options.weight for options in filling.objectives.active().values())
+    assert all(options.weight == 1 for options in training.objectives.active().values())
+
+
+def test_variants_are_applied_in_order_and_tiny_last():
+    config = schema.default()
+    own = {
+        "long": lambda config: config.train.update(steps=7),
+        "longer": lambda config: config.train.update(steps=3 * config.train.steps),
+    }
+    variants.apply(config, "long,longer", own)
+    assert config.train.steps == 21
+    config.objectives.mmlm.batch_rows = 8
+    assert variants.apply(config, "tiny,long", own).train.steps == TINY.train.steps
+
+
+@pytest.mark.parametrize("variant", ["none", "tiny,none", "tiny,", ",", "Tiny"])
+def test_unknown_variants_are_refused_with_those_there_are(variant):
+    with pytest.raises(ConfigError, match="there is no variant .*; there are: big, tiny$"):
+        variants.apply(schema.default(), variant, {"big": lambda config: None})
+
+
+def test_without_turns_objectives_off_in_all_phases(tiny):
+    tiny.objectives.btmlm.pseudo_ratio = 0.2
+    tiny.phases = {
+        "both": {"start_step": 2, "objectives": {"btmlm": {"batch_rows": 8}, "tlm": {"weight": 2}}},
+        "alpha": {"start_step": 3, "data": {"alpha": 0.1}, "objectives": {"tlm": {"weight": 3}}},
+    }
+    variants.without("btmlm")(tiny)
+    assert objectives_in(parse(tiny)) == ("mmlm", "tlm") and tiny.data.pairs == "en-de,en-sw"
+    variants.without("tlm")(tiny)
+    assert objectives_in(parse(tiny)) == ("mmlm",) and tiny.data.pairs == tiny.data.parallel == ""
+    assert list(tiny.phases) == ["alpha"]
+
+
 def test_base_and_large_have_the_papers_sizes():
-    for name, millions in (("xlm_r_base.py", 278), ("xlm_r_large.py", 560)):
+    for name, millions in (
+        ("xlm_r_base", 278),
+        ("xlm_r_large", 560),
+        ("xlm_align", 279),
+        ("meta_xlm", 278),
+    ):
         config = parse(load(name))
         shapes = jax.eval_shape(lambda c=config: state.init(c, corpus_of(c))).params
         count = sum(leaf.size for leaf in jax.tree.leaves(shapes)) / 1e6
         assert count == pytest.approx(millions, rel=0.01)
 
 
+DISTINCT = list({compiled(*case): case for case in reversed(ALL_TINY)}.values())
+
+
+def few_steps(config, rows_folder):
+    """A config of one step in each phase."""
+    config.data.cache = str(rows_folder)
+    for step, phase in enumerate(config.phases.values(), start=1):
+        phase.start_step = step
+    config.train.steps = len(config.phases) + 1
+    config.optimizer.warmup_steps = 0
+    return config
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory, rows_folder):
+    """A checkpoint as small as `:tiny`, for distillation."""
+    config = parse(few_steps(load("meta_xlm", "tiny"), rows_folder))
+    return loop.train(config, tmp_path_factory.mktemp("teacher"), ensure_rows(config)).workdir
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RECIPES)
-def test_tiny_variants_take_a_step(name, tmp_path, rows_folder):
-    command = [sys.executable, "-m", "xlj.train", f"--config=configs/{name}:tiny"]
-    command += [f"--workdir={tmp_path}", f"--config.data.cache={rows_folder}"]
-    command += ["--config.train.steps=1", "--config.optimizer.warmup_steps=0"]
-    environment = dict(os.environ, XLA_FLAGS="")
-    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    assert "held-out loss" in result.stdout and (tmp_path / "checkpoints" / "1").is_dir()
+@pytest.mark.parametrize("name, variant", sorted({*DISTINCT, *((n, "tiny") for n in RECIPES)}))
+def test_tiny_variants_take_a_step_in_each_phase(name, variant, tmp_path, rows_folder, teacher):
+    config = few_steps(load(name, variant), rows_folder)
+    if "kd" in variant:
+        config.objectives.distillation.teacher = str(teacher)
+    config = parse(config)
+    outcome = loop.train(config, tmp_path, ensure_rows(config))
+    assert outcome.finished and outcome.checkpoint.is_dir()
+    assert "NaN" not in (tmp_path / "metrics.jsonl").read_text("utf-8")

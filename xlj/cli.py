@@ -87,10 +87,10 @@ def command() -> str:
 
 
 def config_name() -> str:
-    """The name of the config file of this run, without folder and ending; the variant joins it."""
+    """The name of the config file of this run, without folder and ending; its variants join it."""
     filename = config_flags.get_config_filename(flags.FLAGS["config"])
-    path, _, variant = filename.partition(":")
-    return Path(path).stem + (f"-{variant}" if variant else "")
+    path, _, variants = filename.partition(":")
+    return "-".join([Path(path).stem, *variants.split(",")]) if variants else Path(path).stem
 
 
 def _parse(argv: list[str]) -> Config:

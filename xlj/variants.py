@@ -1,47 +1,119 @@
-"""Variants that every recipe has: `--config=configs/NAME.py:tiny`."""
+"""Variants of a recipe: `--config=configs/NAME.py:tiny`, or several, `NAME.py:exp3,tiny`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import ml_collections
 
-from xlj.config import ROW_KINDS, ConfigError
+from xlj.config import KINDS, ROW_KINDS, ConfigError, default
 
-VARIANTS = ("tiny",)
+Variant = Callable[[ml_collections.ConfigDict], object]
+"""Changes some keys of a config in place."""
+
+_STEPS = 300
+_LAYERS = 2
+_ROWS = 64
 
 
-def apply(config: ml_collections.ConfigDict, variant: str) -> ml_collections.ConfigDict:
-    """The recipe, or a variant of it.
+def apply(
+    config: ml_collections.ConfigDict, variant: str, own: Mapping[str, Variant] | None = None
+) -> ml_collections.ConfigDict:
+    """The recipe with variants of it applied in the order given, `tiny` last.
 
     tiny: the same objectives and proportions on the embedded corpus, small enough for about two
     minutes on a laptop.
 
+    Args:
+      variant: names, separated by commas; empty for the recipe itself.
+      own: the recipe's own variants beside `tiny`, by name; the file calls them VARIANTS.
+
     Raises:
       ConfigError: if there is no such variant.
     """
-    if variant == "tiny":
-        return _tiny(config)
-    if variant:
-        raise ConfigError(f"there is no variant {variant!r}; there are: {', '.join(VARIANTS)}")
+    known: dict[str, Variant] = {**(own or {}), "tiny": _tiny}
+    names = variant.split(",") if variant else []
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"there is no variant {name!r}; there are: {', '.join(known)}")
+    for name in sorted(names, key="tiny".__eq__):
+        known[name](config)
     return config
 
 
-def _tiny(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+def without(*objectives: str) -> Variant:
+    """A variant: these objectives are off, in every phase, and pairs are left out if none is left
+    that reads them."""
+
+    def change(config: ml_collections.ConfigDict) -> None:
+        for name in objectives:
+            config.objectives[name].update(default().objectives[name])
+        with config.unlocked():
+            for name, phase in list(config.phases.items()):
+                for objective in set(objectives) & set(phase.get("objectives", {})):
+                    del phase.objectives[objective]
+                if not phase.get("objectives") and "data" not in phase:
+                    del config.phases[name]
+        if not _read_pairs(_on(config)):
+            config.data.parallel = config.data.pairs = ""
+
+    return change
+
+
+def _on(config: ml_collections.ConfigDict) -> set[str]:
+    """Names of the objectives that are on in any phase."""
+    return {
+        name
+        for objectives in _objectives(config)
+        for name in ROW_KINDS
+        if name in objectives and objectives[name].get("batch_rows", 0)
+    }
+
+
+def _objectives(config: ml_collections.ConfigDict) -> list[ml_collections.ConfigDict]:
+    """The options of objectives: the recipe's, and those that each phase changes."""
+    phases = config.phases.values()
+    return [config.objectives, *(phase.objectives for phase in phases if "objectives" in phase)]
+
+
+def _read_pairs(objectives: set[str]) -> bool:
+    return any(KINDS[ROW_KINDS[name]].source == "data.parallel" for name in objectives)
+
+
+def _tiny(config: ml_collections.ConfigDict) -> None:
     data, model, train, optimizer = config.data, config.model, config.train, config.optimizer
+    on, layers, steps = _on(config), model.layers, train.steps
+    rows = _ROWS // 2 if len(on) <= 2 else _ROWS // 4
+    config.init_from = ""
     data.languages, data.mono = "en,de,sw,zh", "phrasebook:{language}"
-    if any(config.objectives[name].batch_rows for name in ROW_KINDS if ROW_KINDS[name] == "pairs"):
+    if _read_pairs(on):
         data.pairs, data.parallel = "en-de,en-sw,en-zh", "phrasebook:{pair}"
     data.vocabulary, data.vocabulary_size = "", 2_000
     data.length = data.pair_length = 64
-    model.layers, model.hidden, model.heads, model.intermediate = 2, 128, 4, 512
+    model.layers, model.hidden, model.heads, model.intermediate = _LAYERS, 128, 4, 512
     model.positions, model.dtype, model.remat = 66, "float32", False
-    for name in ROW_KINDS:
-        objective = config.objectives[name]
-        objective.batch_rows = 32 * (objective.batch_rows > 0)
-    train.steps, train.accumulation = 300, 1
+    train.steps, train.accumulation = _STEPS, 1
     train.log_every, train.eval_every, train.checkpoint_every = 25, 150, 150
     train.eval_rows = 32
     optimizer.learning_rate = max(optimizer.learning_rate, 1e-3)
     optimizer.warmup_steps = 30
     optimizer.decay_steps = 50 * (optimizer.schedule == "wsd")
     config.mesh.fsdp = 1
-    return config
+
+    def scaled(layer: int) -> int:
+        return max(1, round(layer * _LAYERS / layers))
+
+    if on & {"mrtd", "trtd"}:
+        model.generator_layers = scaled(model.generator_layers)
+    if "xlco" in on:  # a queue of eight steps, and a momentum that moves within the run
+        config.objectives.xlco.queue, config.objectives.xlco.momentum = 8 * rows, 0.99
+    for objectives in _objectives(config):
+        for name in on & set(objectives):
+            options = objectives[name]
+            for key, value in options.items():
+                if value and key == "batch_rows":
+                    options[key] = rows
+                elif value and key.endswith("layer"):
+                    options[key] = scaled(value)
+    for phase in config.phases.values():
+        phase.start_step = max(1, phase.start_step * _STEPS // steps)

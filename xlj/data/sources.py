@@ -332,16 +332,20 @@ def _match(
                 matches += 1
         if not matches:
             problems.append(
-                f"{templates_key}={template} is there for none of {names_key}={','.join(values)}; "
-                f"tried {', '.join(filled.values())}"
+                f"{templates_key}={template} is there for none of the {len(values)} {names_key}; "
+                f"tried {_some(list(filled.values()))}"
             )
     for name, sources in found.items():
-        if not sources:
+        if not sources and any(found.values()):
             problems.append(
                 f"{names_key}={name} is in no source of {templates_key}; tried "
                 f"{', '.join(tried[name]) or ', '.join(templates)}"
             )
     return {name: tuple(sources) for name, sources in found.items()}
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names) if len(names) < 4 else f"{names[0]}, {names[1]} ... {names[-1]}"
 
 
 def _fill(template: str, values: dict[str, str], key: str) -> str:

@@ -1,0 +1,39 @@
+r"""InfoXLM base (Chi et al., 2021): cross-lingual contrast (XLCO) beside MLM and TLM.
+
+    python -m xlj.train --config=configs/infoxlm.py --config.init_from=checkpoints/xlm_r_base \
+        --config.data.mono='/data/ccnet/{language}.txt.xz' \
+        --config.data.parallel='/data/parallel/{pair}.tsv.gz'
+
+The released command's values (unilm, infoxlm/README.md): xlm_r_tlm.py, and XLCO with weight 1 on
+layer 8, a queue of 131,072 keys that is filled before training, momentum 0.9999, temperature 0.25,
+mixup contrast, 15 % of the input masked. The paper itself was not at hand.
+
+Ours: languages, pairs and alpha (see xlm_r_tlm.py), and which side is the query, drawn anew. A row
+of XLCO holds one pair, of two halves of at most 256 tokens. The first 64 of the 200k steps fill the
+queue and change no parameter. `:tiny` trains on the embedded corpus, with a queue of 128 keys and
+momentum 0.99.
+"""
+
+import xlm_r_tlm
+
+from xlj import variants
+
+
+def get_config(variant=""):
+    config = xlm_r_tlm.get_config()
+
+    config.objectives.xlco.batch_rows = 2048
+    config.objectives.xlco.layer = 8
+    config.objectives.xlco.queue = 131_072
+    config.objectives.xlco.momentum = 0.9999
+    config.objectives.xlco.temperature = 0.25
+    config.objectives.xlco.mixup = True
+    config.objectives.xlco.mask_rate = 0.15
+
+    trained = ("mmlm", "tlm", "xlco")
+    for name in trained:
+        config.objectives[name].weight = 0.0  # while the queue fills: 131,072 / 2,048 steps
+    config.phases = {
+        "train": {"start_step": 64, "objectives": {name: {"weight": 1.0} for name in trained}}
+    }
+    return variants.apply(config, variant)
