@@ -12,11 +12,11 @@ import quickstart
 
 from xlj import variants
 
-STEPS = 2_000
+STEPS = 1_000
 
 
 def start(config):
-    config.train.steps = 2_000
+    config.train.steps = 1_500
 
 
 def mmlm(config):

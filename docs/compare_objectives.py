@@ -44,7 +44,7 @@ VARIANTS = {
 """Each variant, and the variant whose checkpoint it goes on from."""
 
 TITLES = {
-    "start": "the common start: MMLM, 2,000 steps",
+    "start": "the common start: MMLM, 1,500 steps",
     "mmlm": "+ MMLM",
     "tlm": "+ MMLM, TLM",
     "dwa": "+ MMLM, TLM + DWA",
