@@ -2,9 +2,10 @@ r"""Objectives beside each other on the embedded corpus, as docs/results.md comp
 
     python docs/compare_objectives.py
 
-runs all variants with three seeds. `start` is masked language modelling alone; the others go on
-from it (`--config.init_from=...`) for as many steps each, but for the two of replaced token
-detection, which start from scratch as XLM-E does. Ours: a very small model.
+runs all variants with three seeds. `start` is masked language modelling; `mmlm` goes on with it, as
+do `tlm` with TLM beside it, `dwa` with XLM-Align in TLM's place, and `ernie_m` with CAMLM and then
+BTMLM, each from the start's checkpoint (`--config.init_from=...`) for as many steps. `mrtd` and
+`mrtd_trtd` begin from scratch, as XLM-E does. Ours: a very small model. `:tiny` is smaller still.
 """
 
 import ml_collections

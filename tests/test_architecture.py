@@ -65,7 +65,7 @@ MODULES = {
 DOORS = sorted(
     name for name, file in MODULES.items() if '__name__ == "__main__"' in file.read_text("utf-8")
 )
-WITHOUT_CONFIG = {"xlj.align"}
+WITHOUT_CONFIG = {"xlj.align", "xlj.retrieve"}
 
 
 def room_of(module):

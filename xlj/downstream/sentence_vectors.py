@@ -8,6 +8,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from tqdm import tqdm
 
 from xlj.config import ConfigError, Model
 from xlj.data.layout import BOS, EOS, PAD
@@ -51,6 +52,7 @@ class Embedder:
         vectors = np.zeros(
             (len(self._layers), len(sentences), self._pretrained.model.hidden), np.float32
         )
+        bar = tqdm(total=len(sentences), desc="embedding", unit=" sentences", disable=None)
         for members, width in _buckets(lengths + 2, self._limit):
             tokens = np.full((max(1, _BATCH_TOKENS // width), width), PAD, np.int32)
             for row, member in enumerate(members):
@@ -65,6 +67,8 @@ class Embedder:
                 pooling=self._pooling,
             )
             vectors[:, members] = np.asarray(made)[:, : len(members)]
+            bar.update(len(members))
+        bar.close()
         return vectors
 
 

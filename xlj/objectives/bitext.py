@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from xlj.data.layout import PAD, SPECIALS
+from xlj.data.layout import BOS, EOS, PAD
 from xlj.objectives.rows import Rows
 
 
@@ -18,6 +18,8 @@ def halves(rows: Rows) -> tuple[Rows, Rows]:
 
 
 def average(hidden: jax.Array, tokens: jax.Array) -> jax.Array:
-    """Mean vectors of the text tokens of each row: [rows, length, hidden] -> [rows, hidden]."""
-    text = ((tokens >= len(SPECIALS)) & (tokens != PAD)).astype(hidden.dtype)[..., None]
+    """Mean vectors of each row's own tokens, without `<s>` and `</s>`: [rows, length, hidden] ->
+    [rows, hidden]."""
+    own = (tokens != BOS) & (tokens != EOS) & (tokens != PAD)
+    text = own.astype(hidden.dtype)[..., None]
     return (hidden * text).sum(1) / jnp.maximum(text.sum(1), 1)
