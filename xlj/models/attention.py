@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlj.models.dense import Dense
+from xlj.models.dense import Dense, precision_of
 from xlj.models.dropout import dropout
 from xlj.models.position_bias import Gates
 
@@ -42,7 +44,10 @@ class Attention(nn.Module):
             return projected.astype(self.dtype).reshape(rows, length, self.heads, -1)
 
         query, key, value = heads_of("query"), heads_of("key"), heads_of("value")
-        scores = jnp.einsum("bqhd,bkhd->bhqk", query, key, preferred_element_type=jnp.float32)
+        einsum = partial(
+            jnp.einsum, precision=precision_of(self.dtype), preferred_element_type=jnp.float32
+        )
+        scores = einsum("bqhd,bkhd->bhqk", query, key)
         seen = (query_ids[:, :, None] == key_ids[:, None, :])[:, None]
         scores = scores * (hidden // self.heads) ** -0.5
         if bias is not None:
@@ -51,6 +56,5 @@ class Attention(nn.Module):
         scores = jnp.where(seen, scores, -1e30)
         weights = jnp.where(seen, jax.nn.softmax(scores), 0)
         weights = dropout(weights, keys, site, self.dropout_rate).astype(self.dtype)
-        mixed = jnp.einsum("bhqk,bkhd->bqhd", weights, value, preferred_element_type=jnp.float32)
-        mixed = mixed.reshape(rows, length, hidden)
+        mixed = einsum("bhqk,bkhd->bqhd", weights, value).reshape(rows, length, hidden)
         return Dense(hidden, self.dtype, self.init_std, name="output")(mixed)

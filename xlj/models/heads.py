@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
-from xlj.models.dense import Dense, LayerNorm, matmul
+from xlj.models.dense import Dense, LayerNorm, matmul, precision_of
 
 Params = dict[str, Any]
 
@@ -54,7 +54,9 @@ class Pointer(nn.Module):
         model, dtype = self.model, jnp.dtype(self.model.dtype)
         q = Dense(model.hidden, dtype, model.init_std, name="query")(queries).astype(dtype)
         k = Dense(model.hidden, dtype, model.init_std, name="key")(keys).astype(dtype)
-        scores = jnp.einsum("rqh,rkh->rqk", q, k, preferred_element_type=jnp.float32)
+        scores = jnp.einsum(
+            "rqh,rkh->rqk", q, k, precision=precision_of(dtype), preferred_element_type=jnp.float32
+        )
         return scores * model.hidden**-0.5
 
 

@@ -124,7 +124,7 @@ def self_label(
     original = inputs.masked.original()
     read = whole_examples(model, original, inputs.masked.languages)
     hidden = encoder.apply(params, model, read, layers=layer)
-    similarity = jnp.einsum("rih,rjh->rij", hidden, hidden)
+    similarity = jnp.einsum("rih,rjh->rij", hidden, hidden, precision="highest")
     first, second = sides(original)
     plan = sinkhorn(similarity, first, second, options.sinkhorn_iterations).plan
     extract = extraction.itermax if options.filtering else extraction.union

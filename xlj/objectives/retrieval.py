@@ -56,7 +56,8 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
             for side in (inputs.first, inputs.second)
         )
         different = _different(inputs.first) & _different(inputs.second)
-        similarity = jnp.where(different, first @ second.T, -jnp.inf)
+        similarity = jnp.matmul(first, second.T, precision="highest")
+        similarity = jnp.where(different, similarity, -jnp.inf)
         hardest = similarity.argmax(1), similarity.argmax(0)
         pair = different.any(1) & (inputs.first.tokens[:, 0] != PAD)
         return inputs._replace(

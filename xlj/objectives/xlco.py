@@ -176,7 +176,7 @@ def contrast(
     """
     queue = state["queue"]
     own = (queries * keys).sum(1) / temperature
-    others = jnp.einsum("rh,qh->rq", queries, queue) / temperature
+    others = jnp.einsum("rh,qh->rq", queries, queue, precision="highest") / temperature
     others = jnp.where(jnp.arange(len(queue)) < state["filled"], others, -jnp.inf)
     largest = jnp.maximum(own, others.max(1))
     total = jnp.exp(own - largest) + jnp.exp(others - largest[:, None]).sum(1)
