@@ -10,8 +10,7 @@ mixup contrast, 15 % of the input masked. The paper itself was not at hand.
 
 Ours: languages, pairs and alpha (see xlm_r_tlm.py), and which side is the query, drawn anew. A row
 of XLCO holds one pair, of two halves of at most 256 tokens. The first 64 of the 200k steps fill the
-queue and change no parameter. `:tiny` trains on the embedded corpus, with a queue of 128 keys and
-momentum 0.99.
+queue and change no parameter. `:tiny` trains on the embedded corpus, with a queue of 128 keys.
 """
 
 import xlm_r_tlm

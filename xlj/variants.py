@@ -105,8 +105,8 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
 
     if on & {"mrtd", "trtd"}:
         model.generator_layers = scaled(model.generator_layers)
-    if "xlco" in on:  # a queue of eight steps, and a momentum that moves within the run
-        config.objectives.xlco.queue, config.objectives.xlco.momentum = 8 * rows, 0.99
+    if "xlco" in on:
+        config.objectives.xlco.queue = 8 * rows
     for objectives in _objectives(config):
         for name in on & set(objectives):
             options = objectives[name]

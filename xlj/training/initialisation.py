@@ -9,7 +9,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from xlj.config import Config, phase_configs
+from xlj.config import Config, objectives_in, phase_configs
 from xlj.data.corpus import Corpus
 from xlj.data.store import RowStore
 from xlj.objectives import build_all
@@ -24,12 +24,15 @@ _CORE = ("embeddings/word", "embeddings/position", "embeddings/norm/", "layers/"
 
 
 def check_resumable(config: Config, workdir: Path) -> None:
-    """Refuses to go on in a workdir whose latest checkpoint another config wrote.
+    """Refuses to go on in a workdir whose latest checkpoint another config wrote, or to begin
+    without the teacher that the config names.
 
     Raises:
       CheckpointError: it names what differs, and what to do.
     """
     if not checkpoints.steps(workdir):
+        if "distillation" in objectives_in(config):
+            checkpoints.find(_teacher_path(config))
         return
     latest = checkpoints.find(workdir)
     _refuse(latest, checkpoints.differences(latest, config))
@@ -122,14 +125,17 @@ def _adopted(source: checkpoints.Checkpoint, found: Any, fresh: Any, corpus: Cor
     return jax.tree.unflatten(structure, taken)
 
 
-def _teacher(config: Config, state: State, store: RowStore, mesh: Mesh) -> Any:
-    """The teacher's parameters, in the form of the objective's state."""
-    path = next(
+def _teacher_path(config: Config) -> str:
+    return next(
         phase.objectives.distillation.teacher
         for _, phase in phase_configs(config)
         if phase.objectives.distillation.batch_rows
     )
-    source = checkpoints.find(path)
+
+
+def _teacher(config: Config, state: State, store: RowStore, mesh: Mesh) -> Any:
+    """The teacher's parameters, in the form of the objective's state."""
+    source = checkpoints.find(_teacher_path(config))
     if source.meta["vocabulary"] != store.manifest.vocabulary_digest:
         raise CheckpointError(f"the teacher {source.folder} has another vocabulary than the rows")
     found = checkpoints.restore_params(source, mesh)
