@@ -111,6 +111,9 @@ def test_target_languages_follow_the_configured_distribution(keys_of):
             assert shares[language] == 0
     np.testing.assert_allclose(btmlm.target_probabilities(CORPUS, 1.0)[0], [0, 5 / 7, 2 / 7])
     np.testing.assert_allclose(btmlm.target_probabilities(CORPUS, 0.0)[2], [0.5, 0.5, 0])
+    paired = dataclasses.replace(CORPUS, paired=("en", "sw"))
+    wanted = [[0, 0, 1], [0.5, 0, 0.5], [1, 0, 0]]
+    np.testing.assert_allclose(btmlm.target_probabilities(paired, 0.0), wanted)
 
 
 def test_the_target_language_changes_what_is_generated(model, params_of, keys_of):

@@ -98,10 +98,14 @@ def places_in(length: int) -> int:
 def target_probabilities(corpus: Corpus, alpha: float) -> np.ndarray:
     """How likely each language is the target for a source language, float32 [languages, languages].
 
-    p_j ~ m_j^alpha over the languages with monolingual text, without the source's own.
+    p_j ~ m_j^alpha over the languages with monolingual text, without the source's own; if there are
+    pairs, over those that stand in one, since CAMLM teaches no other to be predicted in.
     """
-    names = [n for n, tokens in zip(corpus.languages, corpus.tokens, strict=True) if tokens]
     of_language = dict(zip(corpus.languages, corpus.tokens, strict=True))
+    names = [name for name, tokens in of_language.items() if tokens]
+    names = [name for name in names if name in corpus.paired] or names
+    if len(names) == 1 and len(corpus.languages) > 1:  # its own sentences need another target
+        names = [name for name, tokens in of_language.items() if tokens]
     shares = rates({name: of_language[name] for name in names}, alpha)
     row = np.array([shares.get(name, 0.0) for name in corpus.languages])
     table = np.where(np.eye(len(row), dtype=bool), 0.0, row)

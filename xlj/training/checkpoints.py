@@ -49,8 +49,11 @@ class CheckpointError(ConfigError):
     """A checkpoint is missing, damaged, or belongs to something else."""
 
 
-def find(path: str | Path) -> Checkpoint:
+def find(path: str | Path, key: str = "") -> Checkpoint:
     """The checkpoint at `path`: a workdir (its latest), or the folder of one checkpoint.
+
+    Args:
+      key: what named the path, for the error.
 
     Raises:
       CheckpointError: if there is none, or its description is damaged.
@@ -60,8 +63,9 @@ def find(path: str | Path) -> Checkpoint:
         return _read_meta(path)
     found = steps(path)
     if not found:
+        named = f"{key}={path}" if key else path
         raise CheckpointError(
-            f"{path} is neither a workdir with checkpoints/ nor the folder of one checkpoint"
+            f"{named} is neither a workdir with checkpoints/ nor the folder of one checkpoint"
         )
     return _read_meta(path / "checkpoints" / str(found[-1]))
 
@@ -197,7 +201,8 @@ def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
     """
     if not config.init_from:
         return config
-    checkpoint = find(workdir if workdir and steps(workdir) else config.init_from)
+    resumed = workdir and steps(workdir)
+    checkpoint = find(workdir) if workdir and resumed else find(config.init_from, "init_from")
     new = json.loads(json.dumps(dataclasses.asdict(config)))
     different = model_differences(checkpoint.config(), new, _FREE_AT_START)
     if different:

@@ -32,7 +32,7 @@ def check_resumable(config: Config, workdir: Path) -> None:
     """
     if not checkpoints.steps(workdir):
         if "distillation" in objectives_in(config):
-            checkpoints.find(_teacher_path(config))
+            checkpoints.find(_teacher_path(config), "objectives.distillation.teacher")
         return
     latest = checkpoints.find(workdir)
     _refuse(latest, checkpoints.differences(latest, config))
