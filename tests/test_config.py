@@ -85,6 +85,8 @@ def test_buckets_that_do_not_divide_distances_are_refused(tiny):
     "path, value, message",
     [
         ("btmlm.batch_rows", 8, r"data\.languages names only one"),
+        ("btmlm.batch_rows", 8, r"set model\.language_embeddings=predicted"),
+        ("retrieval.batch_rows", 1, r"a pair needs others"),
         ("dwa.query_layer", 3, r"dwa\.query_layer=3 is beyond model\.layers=2"),
         ("xlco.queue", 12, r"xlco\.queue=12 is not divisible by .*batch_rows=8"),
         ("distillation.batch_rows", 8, r"name a checkpoint with .*teacher"),
@@ -94,9 +96,16 @@ def test_objectives_that_cannot_work_name_their_key(tiny, path, value, message):
     name, key = path.split(".")
     tiny.objectives[name].batch_rows = 8
     tiny.objectives[name][key] = value
-    if name == "btmlm":
+    if name == "btmlm" and "one" in message:
         tiny.data.languages = "en"
     refused(tiny, message)
+
+
+def test_a_phase_may_not_change_what_an_objective_keeps(tiny):
+    tiny.objectives.xlco.batch_rows, tiny.objectives.xlco.queue = 8, 16
+    change = {"start_step": 2, "objectives": {"xlco": {"queue": 32}}}
+    tiny.phases = phases(x=change)
+    refused(tiny, r"phases: objectives\.xlco\.queue must be the same in all")
 
 
 def test_a_decay_longer_than_the_run_is_refused(tiny):

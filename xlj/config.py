@@ -351,8 +351,10 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
         value, a key that nothing would read, or keys that contradict each other.
     """
     parsed = _build(config.to_dict())
-    for _, phase in phase_configs(parsed):
+    phases = [phase for _, phase in phase_configs(parsed)]
+    for phase in phases:
         _check_together(phase)
+    _check_kept(phases)
     _check_read(parsed, explicit)
     return parsed
 
@@ -464,6 +466,9 @@ def _idle(config: Config, path: str, field: dataclasses.Field) -> str:
     }
     if path in needs and not needs[path][1]:
         return f"{needs[path][0]} is empty"
+    if path == "model.language_embeddings" and config.model.language_embeddings == "predicted":
+        if not {"camlm", "btmlm"} & set(objectives):
+            return "camlm and btmlm are off"
     templates = config.data.mono + config.data.parallel
     if path == "data.seqio_modules" and not any(t.startswith("seqio:") for t in templates):
         return "data.mono and data.parallel name no seqio: source"
@@ -475,6 +480,16 @@ def _idle_by_recipe(config: Config, path: str) -> str:
     given = "data.vocabulary names a vocabulary, so none is trained"
     if path.startswith("data.vocabulary_") and config.data.vocabulary:
         return given
+    section, _, name = path.rpartition(".")
+    pointing = (
+        "alignment_weight",
+        "label_layer",
+        "query_layer",
+        "filtering",
+        "sinkhorn_iterations",
+    )
+    if section == "objectives.dwa" and name in pointing and config.objectives.dwa.queries == "none":
+        return "objectives.dwa.queries is none"
     kinds = [KINDS[kind] for kind in kinds_in(config)]
     if path in ("data.length", "data.pair_length") and path not in {k.length for k in kinds}:
         return f"no objective that is on reads rows of {path}"
@@ -521,6 +536,20 @@ def _check_together(config: Config) -> None:
         raise ConfigError("data.parallel is set; say which pairs with data.pairs=en-de,...")
 
 
+_KEPT = {"xlco": ("queue", "layer"), "distillation": ("teacher",)}
+"""Keys that decide what objectives keep from step to step."""
+
+
+def _check_kept(phases: list[Config]) -> None:
+    """Refuses phases that change the shape or the meaning of what an objective keeps."""
+    for name, kept in _KEPT.items():
+        for field in kept:
+            on = [phase.objectives.active()[name] for phase in phases
+                  if name in phase.objectives.active()]  # fmt: skip
+            if len({getattr(options, field) for options in on}) > 1:
+                raise ConfigError(f"phases: objectives.{name}.{field} must be the same in all")
+
+
 def _check_objective(config: Config, name: str, options: Any) -> None:
     """Refuses options of an objective that is on which contradict the rest."""
     path, model = f"objectives.{name}", config.model
@@ -551,6 +580,13 @@ def _check_objective(config: Config, name: str, options: Any) -> None:
             )
     if name == "btmlm" and len(config.data.languages) < 2:
         raise ConfigError(f"{path} generates in another language; data.languages names only one")
+    if name == "btmlm" and model.language_embeddings == "none":
+        raise ConfigError(
+            f"{path} asks for tokens of a language by its embedding; set "
+            "model.language_embeddings=predicted (or all)"
+        )
+    if name in ("xlco", "retrieval") and options.batch_rows < 2:
+        raise ConfigError(f"{path}.batch_rows=1: a pair needs others to be told from")
     if name == "xlco" and options.queue % options.batch_rows:
         raise ConfigError(
             f"{path}.queue={options.queue} is not divisible by {path}.batch_rows="

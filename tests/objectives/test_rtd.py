@@ -39,7 +39,7 @@ def test_losses_and_labels_equal_a_transcription(kind, model, params_of, keys_of
         params["generator"]["head"], params["embeddings"]["word"], model, hidden
     )
     logits = np.asarray(vectors @ table.T + bias, np.float64)
-    read = whole_examples(model, replaced, masked.languages)
+    read = read._replace(tokens=replaced)
     scores = np.asarray(
         heads.detect(params["detection_head"], model, encoder.apply(params, model, read)),
         np.float64,

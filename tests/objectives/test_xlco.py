@@ -128,3 +128,24 @@ def test_no_gradient_reaches_the_keys(model, params_of, keys_of):
     gradient = jax.grad(loss)(state["momentum"])
     assert all((leaf == 0).all() for leaf in jax.tree.leaves(gradient))
     assert inputs.queries.tokens.shape[1] == rows.tokens.shape[1] // 2
+
+
+def test_padding_is_nobodys_partner(keys_of):
+    """As in evaluation, where the last batch is filled up."""
+    rows = rows_of("bitext", count=12)
+    padded = rows._replace(tokens=rows.tokens.at[7:].set(PAD))
+    one, other = xlco.mix(*halves(padded), keys_of(rows))
+    for tokens in (one.tokens, other.tokens):
+        assert (np.asarray(tokens[:7, 0]) == BOS).all()
+        assert all(len(examples(row)) == 2 for row in np.asarray(tokens[:7]))
+        assert (np.asarray(tokens[7:]) == PAD).all()
+
+
+def test_a_batch_of_another_size_overwrites_the_oldest_keys(model, params_of, keys_of):
+    objective, params, rows, keys = prepared(model, params_of, keys_of)
+    state, inputs = objective.init_state(params), objective.corrupt(rows, keys)
+    for value, count in ((1.0, 20), (2.0, 20), (3.0, 16)):
+        vectors = jnp.full((count, model.hidden), value)
+        state = objective.update(state, params, inputs._replace(vectors=vectors))
+    found = [float(row[0]) for row in state["queue"]]
+    assert found == [3.0] * 8 + [1.0] * 12 + [2.0] * 20 + [3.0] * 8

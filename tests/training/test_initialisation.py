@@ -30,7 +30,8 @@ def trained(tiny, store, tmp_path):
 
 def test_another_recipe_takes_the_encoder_and_says_what_is_new(tiny, trained, tmp_path, capsys):
     tiny.objectives.mmlm.batch_rows = tiny.objectives.tlm.batch_rows = 0
-    tiny.objectives.dwa.batch_rows = tiny.objectives.xlco.batch_rows = 8
+    for name in ("dwa", "xlco", "camlm"):
+        tiny.objectives[name].batch_rows = 8
     tiny.objectives.xlco.queue, tiny.objectives.distillation.batch_rows = 16, 8
     tiny.objectives.distillation.teacher = str(trained)
     tiny.model.language_embeddings = "predicted"

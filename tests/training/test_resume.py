@@ -40,6 +40,7 @@ def config_file(tiny, tmp_path):
         "    change = {'start_step': 23, 'data': {'alpha': 0.1}, 'objectives': late}\n"
         "    config.phases = ml_collections.ConfigDict({'late': change})\n"
         "    config.model.generator_layers = 1\n"
+        "    config.model.language_embeddings = 'predicted'\n"
         "    return config\n",
         encoding="utf-8",
     )

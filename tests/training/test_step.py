@@ -146,6 +146,7 @@ def test_a_phase_of_zero_weights_fills_the_queue_and_changes_no_parameter(every)
         every.objectives[name].batch_rows = 0
     every.objectives.distillation.teacher = ""
     every.model.generator_layers = Model.generator_layers
+    every.model.language_embeddings = "none"
     every.objectives.xlco.weight = 0.0
     config = parse(every)
     before, *_, after = run(config, ensure_rows(config))
@@ -250,3 +251,25 @@ def test_every_partitioning_rule_names_something(every):
     names += partitioning.named_leaves(abstract.objectives)
     used = {partitioning.rule_of(name)[0] for name in names}
     assert used == {rule for rule, _ in partitioning.RULES}
+
+
+def test_what_an_objective_keeps_starts_from_the_parameters_of_its_phase(every):
+    """XLCO, switched on at step 1: its momentum encoder is that step's, not the initial one."""
+    for name in set(ROW_KINDS) - {"xlco"}:
+        every.objectives[name].batch_rows = 0
+    every.objectives.distillation.teacher = ""
+    every.model.generator_layers = Model.generator_layers
+    every.model.language_embeddings = "none"
+    every.optimizer.learning_rate = 0.1
+    every.objectives.xlco.momentum = 1.0
+    config = parse(every)
+    store = ensure_rows(config)
+    mesh, objectives, batch = prepared(config, store)
+    step = jax.jit(make_train_step(config, objectives, mesh, {"xlco": 1}))
+    first = step(state.init(config, Corpus.of(store)), batch(0))
+    second = step(first, batch(1))
+    word = first.params["embeddings"]["word"]
+    assert (np.asarray(first.objectives["xlco"]["momentum"]["embeddings"]["word"]) != word).any()
+    kept = second.objectives["xlco"]
+    np.testing.assert_array_equal(kept["momentum"]["embeddings"]["word"], word)
+    assert int(kept["filled"]) == 16  # what was there before is forgotten

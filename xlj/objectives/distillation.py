@@ -13,19 +13,17 @@ from xlj.data.layout import PAD
 from xlj.models import encoder
 from xlj.objectives.flops import TRAINED, of_layers
 from xlj.objectives.losses import Tally
-from xlj.objectives.objective import EachPart, Objective, Params
+from xlj.objectives.objective import Objective, Params
 from xlj.objectives.rows import Rows
 from xlj.objectives.segments import whole_examples
 
 
 class Taught(NamedTuple):
-    """Rows, and what the teacher says of them."""
+    """Rows, and which of their tokens the teacher knows."""
 
     rows: Rows
     weights: jax.Array
     """1 for tokens of the teacher's language, 0 for others and padding, float32 [rows, length]."""
-    vectors: jax.Array
-    """The teacher's last vectors, float32 [rows, length, hidden]; zeros until `label`."""
 
 
 def objective(
@@ -41,22 +39,17 @@ def objective(
     def corrupt(rows: Rows, keys: jax.Array) -> Taught:
         tokens = rows.tokens.astype(jnp.int32)
         mine = (tokens != PAD) & (rows.languages[:, :1] == language)
-        vectors = jnp.zeros((*tokens.shape, model.hidden))
-        return Taught(rows._replace(tokens=tokens), mine.astype(jnp.float32), vectors)
+        return Taught(rows._replace(tokens=tokens), mine.astype(jnp.float32))
 
     def vectors(params: Params, inputs: Taught, keys: jax.Array | None) -> jax.Array:
         tokens, languages = inputs.rows
         return encoder.apply(params, model, whole_examples(model, tokens, languages), keys)
 
-    def label(params: Params, state: Any, inputs: Taught, each_part: EachPart) -> Taught:
-        return inputs._replace(
-            vectors=each_part(lambda part: vectors(state["teacher"], part, None), inputs)
-        )
-
     def loss(
         params: Params, state: Any, inputs: Taught, keys: jax.Array | None
     ) -> dict[str, Tally]:
-        errors = jnp.square(vectors(params, inputs, keys) - inputs.vectors).mean(-1)
+        taught = jax.lax.stop_gradient(vectors(state["teacher"], inputs, None))
+        errors = jnp.square(vectors(params, inputs, keys) - taught).mean(-1)
         count = inputs.weights.sum(1)
         return {name: Tally((errors * inputs.weights).sum(1), count, jnp.zeros_like(count))}
 
@@ -71,7 +64,6 @@ def objective(
         loss=loss,
         flops=flops,
         parts={},
-        label=label,
         init_state=lambda params: {"teacher": encoder_of(params)},
     )
 

@@ -57,3 +57,8 @@ class Objective:
     """(initial params) -> its state; an empty dict for most."""
     update: Callable[[Any, Params, Any], Any] = _unchanged
     """(state, the step's new params, labelled inputs of all rows) -> the next state."""
+
+    @property
+    def evolves(self) -> bool:
+        """Whether its state changes from step to step."""
+        return self.update is not _unchanged

@@ -58,14 +58,12 @@ def objective(
         masked, both = inputs.masked, (None, None)
         if keys is not None:
             both = tuple(jax.vmap(jax.random.split, out_axes=1)(keys))
-        hidden = encoder.apply(
-            generator, model, whole_examples(model, masked.tokens, masked.languages), both[0]
-        )
+        read = whole_examples(model, masked.tokens, masked.languages)
+        hidden = encoder.apply(generator, model, read, both[0])
         of_generator = predicted(generator, params["generator"]["head"], model, hidden, masked)
         replaced = replace(generator, params["generator"]["head"], model, options, hidden, inputs)
-        hidden = encoder.apply(
-            main, model, whole_examples(model, replaced, masked.languages), both[1]
-        )
+        # The layout stays the input's, should a sample be a special.
+        hidden = encoder.apply(main, model, read._replace(tokens=replaced), both[1])
         logits = heads.detect(params["detection_head"], model, hidden)
         of_discriminator = detected(logits, replaced, masked.original())
         return {generator_loss: of_generator, discriminator_loss: of_discriminator}

@@ -66,14 +66,13 @@ def objective(name: str, kind: str, options: Contrast, model: Model, corpus: Cor
         def average(old: jax.Array, new: jax.Array) -> jax.Array:
             return options.momentum * old + (1 - options.momentum) * new
 
-        count, start = len(inputs.vectors), state["next"]
+        count, size = len(inputs.vectors), len(state["queue"])
+        places = (state["next"] + jnp.arange(count)) % size
         return {
             "momentum": jax.tree.map(average, state["momentum"], _contrasting(params, layer)),
-            "queue": jax.lax.dynamic_update_slice_in_dim(
-                state["queue"], inputs.vectors, start, axis=0
-            ),
-            "next": (start + count) % options.queue,
-            "filled": jnp.minimum(state["filled"] + count, options.queue),
+            "queue": state["queue"].at[places].set(inputs.vectors),
+            "next": (state["next"] + count) % size,
+            "filled": jnp.minimum(state["filled"] + count, size),
         }
 
     def flops(rows: int, length: int) -> float:
@@ -134,11 +133,15 @@ def mix(first: Rows, second: Rows, keys: jax.Array) -> tuple[Rows, Rows]:
     an order of its own on each side.
 
     Partners form one random cycle through the batch, drawn from the rows' keys: no pair is its own
-    partner, and none has the same partner in every step.
+    partner, and none has the same partner in every step. Rows of padding are their own.
     """
     partner_keys, *side_keys = jax.vmap(lambda key: jax.random.split(key, 3), out_axes=1)(keys)
-    order = jnp.argsort(jax.vmap(lambda key: jax.random.bits(key, (), jnp.uint32))(partner_keys))
-    partner = jnp.zeros_like(order).at[order].set(jnp.roll(order, -1))
+    drawn = jax.vmap(lambda key: jax.random.bits(key, (), jnp.uint32))(partner_keys) >> 1
+    is_pair = _real(first) > 0
+    order = jnp.argsort(jnp.where(is_pair, drawn, jnp.uint32(0xFFFFFFFF)))  # pairs come first
+    rank, count = jnp.arange(len(order)), is_pair.sum()
+    following = order[jnp.where(rank + 1 < count, rank + 1, 0)]
+    partner = jnp.zeros_like(order).at[order].set(jnp.where(rank < count, following, order))
 
     def mixed(side: Rows, own_keys: jax.Array) -> Rows:
         other = jax.tree.map(lambda leaf: leaf[partner], side)

@@ -204,7 +204,7 @@ def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
     resumed = workdir and steps(workdir)
     checkpoint = find(workdir) if workdir and resumed else find(config.init_from, "init_from")
     new = json.loads(json.dumps(dataclasses.asdict(config)))
-    different = model_differences(checkpoint.config(), new, _FREE_AT_START)
+    different = model_differences(checkpoint.config(), new, FREE_AT_START)
     if different:
         raise CheckpointError(f"{checkpoint.folder} is of another model: {'; '.join(different)}")
     if config.data.vocabulary:
@@ -304,7 +304,20 @@ def differences(checkpoint: Checkpoint, config: Config) -> list[str]:
                 for phases in (before, now)
             )
         found += _unequal(path, before, now)
+    # What a later phase needs is made when the run starts, so it cannot be added.
+    found += _unequal("objectives of all phases", _objectives_in(old), _objectives_in(new))
     return found
+
+
+def _objectives_in(config: dict[str, Any]) -> str:
+    parts = [config["objectives"], *(p.get("objectives", {}) for p in config["phases"].values())]
+    on = {
+        name
+        for part in parts
+        for name, options in part.items()
+        if isinstance(options, dict) and options.get("batch_rows")
+    }
+    return ", ".join(sorted(on))
 
 
 def row_differences(checkpoint: Checkpoint, manifest: Manifest) -> list[str]:
@@ -323,7 +336,7 @@ def row_differences(checkpoint: Checkpoint, manifest: Manifest) -> list[str]:
 _FREE = ("dropout", "attention_dropout", "dtype", "scan_layers", "remat", "init_std")
 """Keys of `model` that change nothing of what the same parameters compute."""
 
-_FREE_AT_START = (*_FREE, "language_embeddings", "generator_layers", "generator_embeddings")
+FREE_AT_START = (*_FREE, "language_embeddings", "generator_layers", "generator_embeddings")
 """Those, and what a run that starts from other parameters may add to them."""
 
 

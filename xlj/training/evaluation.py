@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -22,6 +21,7 @@ from xlj.objectives.rows import Rows
 from xlj.training.partitioning import ROWS
 from xlj.training.randomness import row_keys
 from xlj.training.state import State
+from xlj.training.step import Microbatches
 
 _SEED = 0  # of the masks: the same for every run, so that runs can be compared
 
@@ -30,7 +30,8 @@ class Evaluation:
     """Evaluates a state on up to `train.eval_rows` held-out rows of each language or pair.
 
     Args:
-      objectives: of the run; corruption is theirs, dropout is off.
+      objectives: of the run, each with the options of the first phase that has it, so that numbers
+        can be compared; corruption is theirs, dropout is off.
       mesh: the devices; each process evaluates the rows of its own.
     """
 
@@ -40,14 +41,17 @@ class Evaluation:
         self._rows: dict[str, tuple[Rows, list[str]]] = {}
         self._sharding = NamedSharding(mesh, ROWS)
         everywhere = NamedSharding(mesh, PartitionSpec())
+        microbatches = Microbatches(config.train.accumulation, mesh)
         self._functions = {
-            name: jax.jit(partial(_tallies, objectives[name], name), out_shardings=everywhere)
+            name: jax.jit(
+                partial(_tallies, objectives[name], name, microbatches), out_shardings=everywhere
+            )
             for name in objectives
         }
-        self._batch: dict[str, int] = {}  # rows at a time, as many as in a training microbatch
+        self._batch: dict[str, int] = {}  # rows at a time, as many as in a step
         for _, phase in phase_configs(config):
             for name, options in phase.objectives.active().items():
-                self._batch.setdefault(name, options.batch_rows // phase.train.accumulation)
+                self._batch.setdefault(name, options.batch_rows)
         corpus = Corpus.of(store)
         for name in objectives:
             tokens, languages, owners = [], [], []
@@ -97,24 +101,33 @@ class Evaluation:
 
 
 def _tallies(
-    objective: Objective, name: str, params: Any, kept: Any, rows: Rows, start: jax.Array
+    objective: Objective,
+    name: str,
+    microbatches: Microbatches,
+    params: Any,
+    kept: Any,
+    rows: Rows,
+    start: jax.Array,
 ) -> dict[str, Tally]:
-    slots = start + jnp.arange(rows.tokens.shape[0])
+    slots = start + microbatches.slots(rows.tokens.shape[0])
     inputs = objective.corrupt(rows, row_keys(_SEED, f"{name}/evaluation", 0, slots))
-    inputs = objective.label(params, kept, inputs, lambda function, part: function(part))
-    return objective.loss(params, kept, inputs, None)
+    inputs = objective.label(params, kept, inputs, microbatches.map)
+    return microbatches.map(lambda part: objective.loss(params, kept, part, None), inputs)
 
 
 def _by_language(loss: str, tally: Tally, owners: list[str]) -> dict[str, float]:
-    """Mean loss and accuracy of each language or pair, and the mean over these."""
+    """Mean loss and accuracy of each language or pair, and the mean over these; those of which
+    nothing was predicted are left out."""
     metrics: dict[str, float] = {}
-    languages = list(dict.fromkeys(owners))
+    named = np.array(owners)
     for measure, values in (("loss", tally.sum), ("accuracy", tally.correct)):
         means = []
-        for language in languages:
-            mine = np.array([owner == language for owner in owners])
-            total = np.asarray(values)[mine].sum(dtype=np.float64)
-            means.append(float(total / max(np.asarray(tally.count)[mine].sum(), 1)))
-            metrics[f"eval/{loss}/{language}/{measure}"] = means[-1]
-        metrics[f"eval/{loss}/{measure}"] = float(np.mean(means))
+        for language in dict.fromkeys(owners):
+            count = np.asarray(tally.count)[named == language].sum()
+            if count:
+                total = np.asarray(values)[named == language].sum(dtype=np.float64)
+                means.append(float(total / count))
+                metrics[f"eval/{loss}/{language}/{measure}"] = means[-1]
+        if means:
+            metrics[f"eval/{loss}/{measure}"] = float(np.mean(means))
     return metrics

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -111,17 +112,17 @@ def _adopted(source: checkpoints.Checkpoint, found: Any, fresh: Any, corpus: Cor
     old, new = named_leaves(found), named_leaves(fresh)
     if source.meta["languages"] != list(corpus.languages):
         old.pop("embeddings/language", None)  # its rows are of other languages
-    missing = [name for name in new if name not in old]
-    unused = [name for name in old if name not in new]
+    fits = {name for name in old if name in new and old[name].shape == new[name].shape}
+    missing = [name for name in new if name not in fits]
+    unused = [name for name in old if name not in fits]
     wrong = [name for name in missing + unused if name.startswith(_CORE)]
-    wrong += [n for n in new if n in old and old[n].shape != new[n].shape]
     if wrong:
         raise CheckpointError(f"{source.folder} is of another model: {', '.join(wrong[:4])} differ")
     for names, what in ((missing, "initialised anew"), (unused, "not used")):
         if names and jax.process_index() == 0:
             print(f"init_from: {what}: {', '.join(names)}")
     leaves, structure = jax.tree.flatten(fresh)
-    taken = [old.get(name, leaf) for name, leaf in zip(new, leaves, strict=True)]
+    taken = [old[name] if name in fits else leaf for name, leaf in zip(new, leaves, strict=True)]
     return jax.tree.unflatten(structure, taken)
 
 
@@ -138,6 +139,12 @@ def _teacher(config: Config, state: State, store: RowStore, mesh: Mesh) -> Any:
     source = checkpoints.find(_teacher_path(config))
     if source.meta["vocabulary"] != store.manifest.vocabulary_digest:
         raise CheckpointError(f"the teacher {source.folder} has another vocabulary than the rows")
+    here = json.loads(json.dumps(dataclasses.asdict(config)))
+    different = checkpoints.model_differences(source.config(), here, checkpoints.FREE_AT_START)
+    if different:
+        raise CheckpointError(
+            f"the teacher {source.folder} is of another model: {'; '.join(different)}"
+        )
     found = checkpoints.restore_params(source, mesh)
     wanted = state.objectives["distillation"]["teacher"]
     old, new = named_leaves(found), named_leaves(wanted)

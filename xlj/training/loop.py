@@ -60,6 +60,7 @@ def train(config: Config, workdir: Path, store: RowStore) -> Outcome:
     vocabulary = Vocabulary.load(store.vocabulary_file)
     batches = Batches(store, config)
     objectives = build_all(config, batches.corpus)
+    phases = phase_configs(config)
     sharding = states.sharding(config, batches.corpus, mesh)
     initialisation.check_resumable(config, workdir)
     state = initialisation.first_state(config, workdir, store, sharding, mesh)
@@ -97,7 +98,7 @@ def train(config: Config, workdir: Path, store: RowStore) -> Outcome:
             )
         )
         prefetch = until_the_end(Prefetch(batches, mesh, start, config.train.steps))
-        clock = Throughput(objectives, batches, prefetch)
+        clock = Throughput([build(p, batches.corpus) for _, p in phases], batches, prefetch)
         done = start
         if not resumed:
             with clock.paused():
@@ -134,21 +135,23 @@ def train(config: Config, workdir: Path, store: RowStore) -> Outcome:
 
 
 def _compiled_steps(config: Config, corpus: Corpus, mesh: Any, sharding: State) -> list[Any]:
-    """The jitted step of each phase; phases that differ in alpha alone share one."""
-    compiled: dict[Any, Any] = {}
-    steps = []
-    for _, phase in phase_configs(config):
-        if phase.objectives not in compiled:
-            step = make_train_step(phase, build(phase, corpus), mesh)
+    """The jitted step of each phase; a phase that changes alpha alone shares that before it."""
+    steps: list[Any] = []
+    before: Config | None = None
+    for start, phase in phase_configs(config):
+        if before is not None and phase.objectives == before.objectives:
+            steps.append(steps[-1])
+            continue
+        already = before.objectives.active() if before is not None else {}
+        begins = {name: start for name in phase.objectives.active() if name not in already}
+        step = make_train_step(phase, build(phase, corpus), mesh, begins)
 
-            def with_flag(state: State, batch: Any, step: Any = step) -> tuple[State, jax.Array]:
-                state = step(state, batch)
-                return state, state.progress.skipped_in_a_row
+        def with_flag(state: State, batch: Any, step: Any = step) -> tuple[State, jax.Array]:
+            state = step(state, batch)
+            return state, state.progress.skipped_in_a_row
 
-            compiled[phase.objectives] = jax.jit(
-                with_flag, donate_argnums=0, out_shardings=(sharding, None)
-            )
-        steps.append(compiled[phase.objectives])
+        steps.append(jax.jit(with_flag, donate_argnums=0, out_shardings=(sharding, None)))
+        before = phase
     return steps
 
 

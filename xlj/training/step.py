@@ -26,9 +26,13 @@ Batch = Mapping[str, Rows]
 
 
 def make_train_step(
-    config: Config, objectives: Mapping[str, Objective], mesh: Mesh
+    config: Config,
+    objectives: Mapping[str, Objective],
+    mesh: Mesh,
+    begins: Mapping[str, int] | None = None,
 ) -> Callable[[State, Batch], State]:
-    """The step of a phase, to be jitted. `config` is the phase's.
+    """The step of a phase, to be jitted. `config` is the phase's; `begins` names the objectives
+    that it switches on, and at which step: what they keep starts from the parameters then.
 
     The counts of everything that the whole step predicts are known before any gradient, so that the
     sums of microbatches are scaled by them and add up to the gradient of one large batch. A phase
@@ -40,7 +44,19 @@ def make_train_step(
     weights = {loss: w for name in objectives for loss, w in objectives[name].weights.items()}
     microbatches = Microbatches(parts, mesh)
 
+    def begun(state: State) -> State:
+        kept = dict(state.objectives)
+        for name, start in (begins or {}).items():
+            if name in kept and objectives[name].evolves:
+                now = state.progress.step == start
+                fresh = objectives[name].init_state(state.params)
+                kept[name] = jax.tree.map(
+                    lambda a, b, now=now: jnp.where(now, a, b), fresh, kept[name]
+                )
+        return dataclasses.replace(state, objectives=kept)
+
     def train_step(state: State, batch: Batch) -> State:
+        state = begun(state)
         step = state.progress.step
         inputs, keys = labelled(objectives, config.train.seed, microbatches, state, batch)
         counts: dict[str, jax.Array] = {}
@@ -164,10 +180,11 @@ def loss_scales(
     """What each objective's summed loss is multiplied by.
 
     per_objective: loss = sum_o weight_o * sum_o / count_o (ELECTRA, XLM-E with lambda = 50).
-    global: loss = sum_o weight_o * sum_o / sum_o count_o (XLM-Align's released code).
+    global: loss = sum_o weight_o * sum_o / sum_o count_o (XLM-Align's released code), over those
+    with a weight.
     An objective that predicts nothing in a step contributes 0, not NaN.
     """
-    total = sum(counts.values(), jnp.zeros(()))
+    total = sum((counts[name] for name in counts if weights[name]), jnp.zeros(()))
     denominators = counts if normalisation == "per_objective" else dict.fromkeys(counts, total)
     return {name: weights[name] / jnp.maximum(denominators[name], 1) for name in counts}
 

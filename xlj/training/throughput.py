@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import jax
 
@@ -14,9 +14,15 @@ from xlj.training.prefetch import Prefetch
 
 
 class Throughput:
-    """Counts steps and time, without the time of evaluations and saves."""
+    """Counts steps and time, without the time of evaluations and saves.
 
-    def __init__(self, objectives: Mapping[str, Objective], batches: Batches, prefetch: Prefetch):
+    Args:
+      objectives: those of each phase, by name.
+    """
+
+    def __init__(
+        self, objectives: Sequence[Mapping[str, Objective]], batches: Batches, prefetch: Prefetch
+    ):
         self._objectives = objectives
         self._batches, self._prefetch = batches, prefetch
         self._begin = time.perf_counter()
@@ -25,8 +31,9 @@ class Throughput:
     def count(self, step: int, tokens: int) -> None:
         """Adds a step, and the tokens of this process's rows."""
         self._tokens += tokens
+        objectives = self._objectives[self._batches.phase(step)[0]]
         for name, (rows, length) in self._batches.shapes(step).items():
-            self._flops += self._objectives[name].flops(rows, length)
+            self._flops += objectives[name].flops(rows, length)
 
     def measures(self) -> dict[str, float]:
         """Rates since the last call, as metrics; `time/seconds` is since the run was started."""
