@@ -90,7 +90,8 @@ def test_pairs(pair: str) -> list[phrasebook.Pair]:
 def train(folder: Path, name: str, seed: int) -> Path:
     """Trains a variant, or goes on with it; returns its workdir."""
     workdir = folder / f"{name}-{seed}"
-    command = [sys.executable, "-m", "xlj.train", f"--config=configs/comparison.py:{name}"]
+    variant = "" if name == "mmlm" else f":{name}"
+    command = [sys.executable, "-m", "xlj.train", f"--config=configs/comparison.py{variant}"]
     command += [f"--workdir={workdir}", f"--config.train.seed={seed}"]
     command += [f"--config.data.cache={folder / 'rows'}"]
     if VARIANTS[name]:

@@ -14,6 +14,8 @@ from xlj import align
 from xlj import config as schema
 from xlj.config import ConfigError
 from xlj.data import phrasebook
+from xlj.data.corpus import Corpus
+from xlj.data.store import Manifest
 from xlj.data.vocabulary import Vocabulary
 from xlj.training import state
 from xlj.training.checkpoints import Checkpointer
@@ -43,8 +45,9 @@ def checkpoint(corpus, tmp_path_factory):
     config.objectives.mmlm.batch_rows, config.objectives.tlm.batch_rows = 8, 0
     config = schema.parse(config)
     checkpointer = Checkpointer(folder, keep=1)
-    fresh = jax.jit(lambda: state.init(config, vocabulary.size))()
-    checkpointer.save(fresh, config, "content", vocabulary)
+    fresh = jax.jit(lambda: state.init(config, Corpus(vocabulary.size, ("en",), (1,))))()
+    manifest = Manifest(vocabulary.size, vocabulary.digest, vocabulary.dtype.str, {}, ())
+    checkpointer.save(fresh, config, manifest, vocabulary)
     checkpointer.close()
     return folder
 
