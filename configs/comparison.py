@@ -2,11 +2,11 @@ r"""Objectives beside each other on the embedded corpus, as docs/results.md comp
 
     python docs/compare_objectives.py
 
-runs it and its variants with three seeds. `start` is masked language modelling; without a variant it
-goes on, and so do `tlm` with TLM beside it, `dwa` with XLM-Align in TLM's place, and `ernie_m` with
-CAMLM and then BTMLM, each from the start's checkpoint (`--config.init_from=...`) for as many steps.
-`mrtd` and `mrtd_trtd` begin from scratch, as XLM-E does. Ours: a very small model. `:tiny` is
-smaller still.
+runs it and its variants with three seeds. `start` is masked language modelling; without a variant
+it goes on, and so do `tlm` with TLM beside it, `dwa` with XLM-Align in TLM's place, and `ernie_m`
+with CAMLM and then BTMLM, each from the start's checkpoint (`--config.init_from=...`) for as many
+steps. `mrtd` and `mrtd_trtd` begin from scratch, as XLM-E does. Ours: a very small model. `:tiny`
+is smaller still.
 """
 
 import ml_collections

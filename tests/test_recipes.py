@@ -51,13 +51,6 @@ def corpus_of(config):
     return Corpus(config.data.vocabulary_size, languages, (1,) * len(languages))
 
 
-def compiled(name, variant):
-    """What of a config decides which programs it runs."""
-    config = parse(with_sources(load(name, variant)))
-    phases = [repr(phase.objectives) for _, phase in phase_configs(config)]
-    return repr(config.model), *phases, config.optimizer.frozen, config.data.pairs
-
-
 @pytest.mark.parametrize("name, variant", ALL)
 def test_recipes_build_and_trace(name, variant):
     config = parse(with_sources(load(name, variant)))
