@@ -51,7 +51,10 @@ def corpus_of(config):
     return Corpus(config.data.vocabulary_size, languages, (1,) * len(languages))
 
 
-@pytest.mark.parametrize("name, variant", ALL)
+@pytest.mark.parametrize(
+    "name, variant",
+    [case if not case[1] else pytest.param(*case, marks=pytest.mark.slow) for case in ALL],
+)
 def test_recipes_build_and_trace(name, variant):
     config = parse(with_sources(load(name, variant)))
     corpus = corpus_of(config)

@@ -30,6 +30,7 @@ def files(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_file_finds_itself(tiny, store, files):
     from xlj.training import loop
 

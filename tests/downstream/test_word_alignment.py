@@ -87,6 +87,7 @@ def links_by_method(source, target):
 
 
 @both_ways
+@pytest.mark.slow
 def test_batches_change_nothing(random_encoder, together, monkeypatch):
     monkeypatch.setattr(pair_batches, "BATCH_TOKENS", 60)
     monkeypatch.setattr(word_alignment, "_CHUNK", 7)

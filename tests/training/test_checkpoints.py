@@ -106,6 +106,7 @@ def test_a_run_starts_from_parameters_and_vocabulary_of_another(tiny, store, tra
     assert checkpoints.find(tmp_path / "next").meta["digests"]["params"] == wanted
 
 
+@pytest.mark.slow
 def test_the_checkpoint_before_the_decay_is_kept(tiny, store, tmp_path):
     tiny.train.steps, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 8, 2, 1
     tiny.optimizer.schedule, tiny.optimizer.decay_steps = "wsd", 5

@@ -82,6 +82,7 @@ def decaying(tiny, steps):
     return parse(tiny)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_before_its_decay_only(tiny, store, tmp_path):
     run = tmp_path / "run"
     loop.train(decaying(tiny, 5), run, store)

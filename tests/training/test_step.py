@@ -73,7 +73,14 @@ def constant(token):
 KEYS = jax.random.key(0).dtype
 
 
-@pytest.mark.parametrize("replica, fsdp", [(4, 1), (8, 1), (2, 4)])
+@pytest.mark.parametrize(
+    "replica, fsdp",
+    [
+        pytest.param(4, 1, marks=pytest.mark.slow),
+        pytest.param(8, 1, marks=pytest.mark.slow),
+        (2, 4),
+    ],
+)
 def test_a_mesh_changes_no_mask_and_no_loss(tiny, store, replica, fsdp):
     tiny.train.accumulation = 2
     alone, alone_masks = run(parse(tiny), store, 1), masks(parse(tiny), store, 1)
