@@ -13,6 +13,7 @@ import tempfile
 import pytest
 
 from xlj import config as schema
+from xlj.config_parsing import parse
 from xlj.data import phrasebook
 
 
@@ -100,4 +101,4 @@ def store(tiny):
     """The rows of `tiny`, made once a session."""
     from xlj.data.making import ensure_rows
 
-    return ensure_rows(schema.parse(tiny))
+    return ensure_rows(parse(tiny))

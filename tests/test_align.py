@@ -13,6 +13,7 @@ import pytest
 from xlj import align
 from xlj import config as schema
 from xlj.config import ConfigError
+from xlj.config_parsing import parse
 from xlj.data import phrasebook
 from xlj.data.corpus import Corpus
 from xlj.data.store import Manifest
@@ -43,7 +44,7 @@ def checkpoint(corpus, tmp_path_factory):
     config.model.layers, config.model.hidden, config.model.heads = 3, 32, 2
     config.model.intermediate, config.model.positions = 64, 130
     config.objectives.mmlm.batch_rows, config.objectives.tlm.batch_rows = 8, 0
-    config = schema.parse(config)
+    config = parse(config)
     checkpointer = Checkpointer(folder, keep=1)
     fresh = jax.jit(lambda: state.init(config, Corpus(vocabulary.size, ("en",), (1,))))()
     manifest = Manifest(vocabulary.size, vocabulary.digest, vocabulary.dtype.str, {}, ())

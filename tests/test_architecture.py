@@ -22,7 +22,7 @@ FLOORS = (
 )
 """From the ground up: a room imports from its own floor and those below, never from above."""
 
-GROUND = {"xlj", "xlj.keys", "xlj.config", "xlj.variants"}
+GROUND = {"xlj", "xlj.keys", "xlj.config", "xlj.config_parsing", "xlj.variants"}
 
 HOMES = {
     "absl": ("doors",),

@@ -9,7 +9,8 @@ import pytest
 
 from xlj import config as schema
 from xlj import objectives, variants
-from xlj.config import KINDS, ConfigError, objectives_in, parse, phase_configs
+from xlj.config import KINDS, ConfigError, objectives_in, phase_configs
+from xlj.config_parsing import parse
 from xlj.data.corpus import Corpus
 from xlj.data.making import ensure_rows
 from xlj.data.sources import split_pair

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from xlj.config import parse
+from xlj.config_parsing import parse
 
 ROOT = Path(__file__).parents[1]
 

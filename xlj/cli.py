@@ -17,6 +17,7 @@ from ml_collections import config_flags
 
 from xlj import config as schema
 from xlj.config import Config, ConfigError
+from xlj.config_parsing import parse
 
 
 def main(run: Callable[[Config], None], doc: str | None) -> None:
@@ -113,7 +114,7 @@ def _parse(argv: list[str]) -> Config:
         raise ConfigError(f"--config={path}: {message}") from error
     if rest[1:]:
         raise ConfigError(f"cannot read {rest[1]!r}; flags look like --config.train.steps=100")
-    return schema.parse(config, explicit)
+    return parse(config, explicit)
 
 
 def _overridden(given: list[str]) -> list[str]:

@@ -7,7 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from xlj.config import ConfigError, parse
+from xlj.config import ConfigError
+from xlj.config_parsing import parse
 from xlj.data.corpus import Corpus
 from xlj.training import checkpoints, loop, metrics, partitioning, state
 from xlj.training.digests import digests

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from xlj.config import parse
+from xlj.config_parsing import parse
 from xlj.data.making import ensure_rows
 from xlj.training import checkpoints, initialisation, loop, partitioning, state
 from xlj.training.checkpoints import CheckpointError

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from xlj import objectives as objectives_room
-from xlj.config import ROW_KINDS, Model, parse
+from xlj.config import ROW_KINDS, Model
+from xlj.config_parsing import parse
 from xlj.data.batches import Batches
 from xlj.data.corpus import Corpus
 from xlj.data.making import ensure_rows

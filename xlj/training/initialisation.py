@@ -14,7 +14,7 @@ from xlj.config import Config, objectives_in, phase_configs
 from xlj.data.corpus import Corpus
 from xlj.data.store import RowStore
 from xlj.objectives import build_all
-from xlj.training import checkpoints, optimizer
+from xlj.training import checkpoints
 from xlj.training import state as states
 from xlj.training.checkpoints import CheckpointError
 from xlj.training.partitioning import named_leaves
@@ -40,9 +40,10 @@ def check_resumable(config: Config, workdir: Path) -> None:
     if latest.step > config.train.steps:
         raise CheckpointError(f"{latest.folder} is beyond train.steps={config.train.steps}")
     before = _decay_start(latest.config())
-    if before < latest.step < config.train.steps != latest.config()["train"]["steps"]:
+    planned = latest.config()["train"]["steps"]
+    if before is not None and before < latest.step < config.train.steps != planned:
         raise CheckpointError(
-            f"{latest.folder} is in the decay of a run of {latest.config()['train']['steps']} "
+            f"{latest.folder} is in the decay of a run of {planned} "
             f"steps, which began at step {before}; to train for train.steps="
             f"{config.train.steps}, copy {latest.folder.parent / str(before)} to "
             "ANOTHER_WORKDIR/checkpoints/ and go on there"
@@ -80,17 +81,16 @@ def first_state(
 
 def pre_decay_steps(config: Config, workdir: Path) -> tuple[int, ...]:
     """Steps whose checkpoints always stay: where wsd's decay begins, in this run and before."""
-    found = {_decay_start(checkpoints.find(workdir / "checkpoints" / str(step)).config())
-             for step in checkpoints.steps(workdir)}  # fmt: skip
-    if config.optimizer.schedule == "wsd":
-        found.add(optimizer.decay_start(config))
-    return tuple(sorted(step for step in found if step >= 0))
+    folders = [workdir / "checkpoints" / str(step) for step in checkpoints.steps(workdir)]
+    configs = [checkpoints.find(folder).config() for folder in folders]
+    starts = map(_decay_start, [*configs, dataclasses.asdict(config)])
+    return tuple(sorted({start for start in starts if start is not None}))
 
 
-def _decay_start(config: dict[str, Any]) -> int:
-    """Where wsd's decay begins in the config of a checkpoint; beyond its end without one."""
+def _decay_start(config: dict[str, Any]) -> int | None:
+    """The step at which wsd's decay begins under a config, as nested dicts; None without one."""
     if config["optimizer"]["schedule"] != "wsd":
-        return config["train"]["steps"]
+        return None
     return config["train"]["steps"] - config["optimizer"]["decay_steps"]
 
 

@@ -47,7 +47,7 @@ def train(config: Config, workdir: Path, store: RowStore) -> Outcome:
     """Trains from made rows, from the workdir's latest checkpoint if there is one.
 
     Args:
-      config: as `xlj.config.parse` returned it.
+      config: as `xlj.config_parsing.parse` returned it.
       workdir: where checkpoints and metrics are kept.
       store: rows made from `config.data`.
 

@@ -21,7 +21,9 @@ def learning_rate(config: Config) -> Callable[[Any], Any]:
     """
     options, steps = config.optimizer, config.train.steps
     peak, warmup = options.learning_rate, options.warmup_steps
-    begin = {"linear": warmup, "constant": steps, "wsd": decay_start(config)}[options.schedule]
+    begin = {"linear": warmup, "constant": steps, "wsd": steps - options.decay_steps}[
+        options.schedule
+    ]
 
     def rate(step: Any) -> Any:
         rise = (step + 1) / warmup if warmup else 1.0
@@ -29,11 +31,6 @@ def learning_rate(config: Config) -> Callable[[Any], Any]:
         return peak * jnp.clip(jnp.minimum(rise, fall), 0.0, 1.0)
 
     return rate
-
-
-def decay_start(config: Config) -> int:
-    """The step that wsd's final decay begins at."""
-    return config.train.steps - config.optimizer.decay_steps
 
 
 def transform(options: Optimizer) -> optax.GradientTransformation:
