@@ -69,6 +69,13 @@ class Model:
     absolute_positions: bool = key(
         True, "add a learned vector for each position; if not, positions only limits the rows"
     )
+    token_types: int = key(
+        0,
+        "rows of a table of which each token adds one: the second for the second sentence of a "
+        "pair (BERT), if there are two; 0 means no table",
+        low=0,
+        high=2,
+    )
     position_bias: str = key(
         "none",
         "what attention adds for the distance of two tokens: nothing, a learned number a head "

@@ -161,6 +161,26 @@ def test_languages_are_added_where_they_are_given():
     assert changed.tolist() == [i == 3 for i in range(32)]
 
 
+def test_token_types_are_added_by_the_side_of_a_pair():
+    tokens = [[0, 7, 8, 2, 9, 2, 0, 7, 2, 1]]
+    layout = segments(jnp.asarray(tokens))
+    batch = encoder.Inputs(jnp.asarray(tokens), layout.position, layout.segment, layout.segment)
+    typed = batch._replace(token_types=layout.side)
+    for rows, read in ((1, [0] * 10), (2, [0, 0, 0, 0, 1, 1, 0, 0, 0, 0])):
+        model = dataclasses.replace(TINY, token_types=rows)
+        drawn = params(model)
+        assert drawn["embeddings"]["token_type"].shape == (rows, 32)
+        plain = dict(drawn["embeddings"])
+        table = plain.pop("token_type")
+        word = plain["word"]  # each token gets a word of its own, with its type's vector added
+        plain["word"] = word[jnp.asarray(tokens[0])] + table[jnp.asarray(read)]
+        expected = apply(drawn | {"embeddings": plain}, TINY,
+                         batch._replace(tokens=jnp.arange(10)[None]))  # fmt: skip
+        np.testing.assert_allclose(apply(drawn, model, typed), expected, rtol=1e-5, atol=1e-5)
+        untyped = apply(drawn, model, batch._replace(token_types=jnp.zeros_like(layout.side)))
+        np.testing.assert_array_equal(apply(drawn, model, batch), untyped)
+
+
 def test_dropout_depends_on_the_rows_key_alone():
     keys = jax.random.split(jax.random.key(0), 8)
     x = jnp.ones((8, 33, 7))

@@ -40,6 +40,8 @@ class Rows(NamedTuple):
     """[rows, length]."""
     segments: np.ndarray
     """[rows, length], 1 for tokens, 0 for padding."""
+    sides: np.ndarray
+    """[rows, length], 1 for the second sentence of a pair that is encoded together, else 0."""
     source_places: np.ndarray
     """[pairs, side], index into tokens.reshape(-1) of each piece of the source; -1 for none."""
     target_places: np.ndarray
@@ -165,7 +167,7 @@ def _filled(
     together: bool,
 ) -> Batch:
     tokens = np.full((shape.rows, shape.length), PAD, np.int32)
-    positions, segments = np.zeros((2, *tokens.shape), np.int32)
+    positions, segments, sides = np.zeros((3, *tokens.shape), np.int32)
     places = np.full((2, shape.pairs, shape.side), -1, np.int32)
     row = end = 0
     for k, (member, cut) in enumerate(members):
@@ -173,6 +175,7 @@ def _filled(
             for side, window in enumerate(pair_window):
                 if side == 0 or not together:
                     tokens[row, 0], end = BOS, 1
+                begin = end
                 ids = pairs[member][side].ids[window.start : window.end]
                 tokens[row, end : end + len(ids)] = ids
                 first = row * shape.length + end + window.first - window.start
@@ -180,10 +183,12 @@ def _filled(
                 places[side, k, window.first : window.last] = np.arange(first, first + kept)
                 end += len(ids)
                 tokens[row, end] = EOS
+                if side == 1 and together:
+                    sides[row, begin : end + 1] = 1
                 end += 1
                 if side == 1 or not together:
                     positions[row, :end], segments[row, :end] = np.arange(end), 1
                     row += 1
     windowed = len(members[0][1]) > 1
-    rows = Rows(tokens, positions, segments, *places)
+    rows = Rows(tokens, positions, segments, sides, *places)
     return Batch([member for member, _ in members], windowed, rows)

@@ -125,6 +125,7 @@ def _align(
         positions=rows.positions,
         query_ids=rows.segments,
         key_ids=rows.segments,
+        token_types=rows.sides,
     )
     if len(layers) == 1:  # the model ends with it
         hidden = encoder.apply(params, model, inputs)[None]

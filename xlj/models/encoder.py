@@ -34,11 +34,14 @@ class Inputs(NamedTuple):
     key_ids: jax.Array
     languages: jax.Array | None = None
     """Rows of the language embedding to add, -1 for none. Not read by a model without one."""
+    token_types: jax.Array | None = None
+    """1 in the second sentence of a pair, else 0; None means 0 everywhere. Read by a model with
+    token types."""
 
 
 class Embeddings(nn.Module):
-    """Word plus learned position embedding (if the model has one), and a language's where
-    configured; LayerNorm, dropout. `languages` is how many there are."""
+    """Word plus learned position embedding (if the model has one), and a token type's and a
+    language's where configured; LayerNorm, dropout. `languages` is how many there are."""
 
     model: Model
     vocabulary_size: int
@@ -52,6 +55,14 @@ class Embeddings(nn.Module):
         if model.absolute_positions:
             position = self.param("position", normal, (model.positions, model.hidden))
             x += position[inputs.positions + FIRST_POSITION]
+        if model.token_types:
+            token_type = self.param("token_type", normal, (model.token_types, model.hidden))
+            types = (
+                jnp.zeros_like(inputs.tokens)
+                if inputs.token_types is None
+                else (jnp.minimum(inputs.token_types, model.token_types - 1))
+            )
+            x += token_type[types]
         if model.language_embeddings != "none":
             language = self.param("language", normal, (self.languages, model.hidden))
             if inputs.languages is not None:

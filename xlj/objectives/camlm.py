@@ -51,7 +51,9 @@ def inputs_of(model: Model, masked: Masked) -> encoder.Inputs:
         languages = languages_of(layout, masked.languages)
         if model.language_embeddings == "predicted":
             languages = jnp.where(selected, languages, -1)
-    return encoder.Inputs(masked.tokens, layout.position, query_ids, key_ids, languages)
+    return encoder.Inputs(
+        masked.tokens, layout.position, query_ids, key_ids, languages, layout.side
+    )
 
 
 def pattern(layout: Segments, selected: jax.Array) -> tuple[jax.Array, jax.Array]:

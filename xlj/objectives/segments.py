@@ -60,4 +60,5 @@ def whole_examples(model: Model, tokens: jax.Array, languages: jax.Array) -> enc
         layout.segment,
         layout.segment,
         languages_of(layout, languages) if everywhere else None,
+        layout.side,
     )

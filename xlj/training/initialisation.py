@@ -20,7 +20,8 @@ from xlj.training.checkpoints import CheckpointError
 from xlj.training.partitioning import named_leaves
 from xlj.training.state import State
 
-_CORE = ("embeddings/word", "embeddings/position", "embeddings/norm/", "layers/", "position_bias/")
+_CORE = ("embeddings/word", "embeddings/position", "embeddings/token_type", "embeddings/norm/",
+         "layers/", "position_bias/")  # fmt: skip
 """What another checkpoint must have. Heads and language embeddings belong to objectives."""
 
 

@@ -17,7 +17,7 @@ ROWS = PartitionSpec(("replica", "fsdp"))
 
 RULES: tuple[tuple[str, PartitionSpec], ...] = (
     (r".*(bias|scale)|position_bias/table|.*gates/kernel|next|filled", PartitionSpec()),
-    (r"embeddings/(word|position|language)", PartitionSpec(None, "fsdp")),
+    (r"embeddings/(word|position|token_type|language)", PartitionSpec(None, "fsdp")),
     (r"layers/.*/kernel", PartitionSpec(None, "fsdp", None)),
     (r"\w+_head/.*kernel|generator/head/.*kernel", PartitionSpec("fsdp", None)),
     (r"queue", PartitionSpec(("replica", "fsdp"))),
