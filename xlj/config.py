@@ -70,11 +70,10 @@ class Model:
         True, "add a learned vector for each position; if not, positions only limits the rows"
     )
     token_types: int = key(
-        0,
-        "rows of a table of which each token adds one: the second for the second sentence of a "
-        "pair (BERT), if there are two; 0 means no table",
-        low=0,
-        high=2,
+        0, "rows of a table whose first is added to every token (BERT, RoBERTa); 0: none", low=0
+    )
+    pair_token_types: bool = key(
+        False, "the second sentence of a pair adds the second row of that table (BERT)"
     )
     position_bias: str = key(
         "none",

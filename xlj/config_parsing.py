@@ -137,6 +137,8 @@ def _check_together(config: Config) -> None:
             f"model.position_buckets={model.position_buckets} must be even, and "
             f"model.position_distance={model.position_distance} more than a quarter of it"
         )
+    if model.pair_token_types and model.token_types < 2:
+        raise ConfigError("model.pair_token_types needs model.token_types=2")
     if model.position_bias == "none" and not model.absolute_positions:
         raise ConfigError(
             "model.absolute_positions is off; set model.position_bias to t5 or gated, or the model "

@@ -166,10 +166,10 @@ def test_token_types_are_added_by_the_side_of_a_pair():
     layout = segments(jnp.asarray(tokens))
     batch = encoder.Inputs(jnp.asarray(tokens), layout.position, layout.segment, layout.segment)
     typed = batch._replace(token_types=layout.side)
-    for rows, read in ((1, [0] * 10), (2, [0, 0, 0, 0, 1, 1, 0, 0, 0, 0])):
-        model = dataclasses.replace(TINY, token_types=rows)
+    for pairs, read in ((False, [0] * 10), (True, [0, 0, 0, 0, 1, 1, 0, 0, 0, 0])):
+        model = dataclasses.replace(TINY, token_types=2, pair_token_types=pairs)
         drawn = params(model)
-        assert drawn["embeddings"]["token_type"].shape == (rows, 32)
+        assert drawn["embeddings"]["token_type"].shape == (2, 32)
         plain = dict(drawn["embeddings"])
         table = plain.pop("token_type")
         word = plain["word"]  # each token gets a word of its own, with its type's vector added

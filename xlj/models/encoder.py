@@ -35,8 +35,8 @@ class Inputs(NamedTuple):
     languages: jax.Array | None = None
     """Rows of the language embedding to add, -1 for none. Not read by a model without one."""
     token_types: jax.Array | None = None
-    """1 in the second sentence of a pair, else 0; None means 0 everywhere. Read by a model with
-    token types."""
+    """1 in the second sentence of a pair, else 0; None means 0 everywhere. Read with
+    `pair_token_types`."""
 
 
 class Embeddings(nn.Module):
@@ -57,12 +57,8 @@ class Embeddings(nn.Module):
             x += position[inputs.positions + FIRST_POSITION]
         if model.token_types:
             token_type = self.param("token_type", normal, (model.token_types, model.hidden))
-            types = (
-                jnp.zeros_like(inputs.tokens)
-                if inputs.token_types is None
-                else (jnp.minimum(inputs.token_types, model.token_types - 1))
-            )
-            x += token_type[types]
+            typed = model.pair_token_types and inputs.token_types is not None
+            x += token_type[inputs.token_types] if typed else token_type[0]
         if model.language_embeddings != "none":
             language = self.param("language", normal, (self.languages, model.hidden))
             if inputs.languages is not None:
