@@ -30,7 +30,7 @@ def _flags() -> Namespace:
         "--checkpoint",
         metavar="DIR",
         required=True,
-        help="a workdir (its latest checkpoint), or the folder of one checkpoint",
+        help=cli.CHECKPOINT,
     )
     add(
         "--input",

@@ -59,16 +59,21 @@ def _can_be_mended(error: Exception) -> bool:
     return isinstance(error, (ConfigError, RowStoreError))
 
 
+CHECKPOINT = "a workdir (its latest checkpoint), one checkpoint's folder, or a Hugging Face folder"
+"""What a flag --checkpoint takes."""
+
+
 class Parser(argparse.ArgumentParser):
     """Reads the flags of a door that has no config; its errors are `ConfigError`s.
 
     Args:
       doc: the door's docstring, the first part of `--help`.
+      prog: what it is called; the door by itself.
     """
 
-    def __init__(self, doc: str | None):
+    def __init__(self, doc: str | None, prog: str = ""):
         super().__init__(
-            prog=f"python -m xlj.{Path(sys.argv[0]).stem}",
+            prog=prog or f"python -m xlj.{Path(sys.argv[0]).stem}",
             usage=argparse.SUPPRESS,
             description=textwrap.dedent(doc or "").strip(),
             formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -25,7 +25,7 @@ def run(config: Config) -> None:
     from xlj.data.report import report
 
     if config.init_from:
-        from xlj.training.checkpoints import adopt_vocabulary
+        from xlj.training.initialisation import adopt_vocabulary
 
         config = adopt_vocabulary(config)
     store = ensure_rows(config, _RUNNER.value, _PIPELINE.value)

@@ -31,14 +31,14 @@ def run(config: Config) -> None:
 
     from xlj.data.making import ensure_rows, finished_rows
     from xlj.data.report import report
-    from xlj.training import checkpoints, initialisation, loop, partitioning, summary
+    from xlj.training import initialisation, loop, partitioning, summary
     from xlj.training.workdir import only_run
 
     workdir = Path(_WORKDIR.value or Path("runs") / cli.config_name()).expanduser()
     # Both refuse what does not fit before any rows are made.
     partitioning.make_mesh(config)
     initialisation.check_resumable(config, workdir)
-    config = checkpoints.adopt_vocabulary(config, workdir)
+    config = initialisation.adopt_vocabulary(config, workdir)
     main_process = jax.process_index() == 0
     try:
         with only_run(workdir) if main_process else contextlib.nullcontext():

@@ -1,6 +1,7 @@
 """Checkpoints: atomic, verified, audited; and what stays."""
 
 import dataclasses
+import json
 import shutil
 
 import jax
@@ -10,7 +11,7 @@ import pytest
 from xlj.config import ConfigError
 from xlj.config_parsing import parse
 from xlj.data.corpus import Corpus
-from xlj.training import checkpoints, loop, metrics, partitioning, state
+from xlj.training import checkpoints, initialisation, loop, metrics, partitioning, state
 from xlj.training.digests import digests
 
 
@@ -79,12 +80,14 @@ def test_a_changed_description_is_noticed(trained, tmp_path):
         checkpoints.find(copy)
 
 
-def test_a_checkpoint_older_than_a_key_was_made_by_its_default(tiny):
-    old, new = (dataclasses.asdict(parse(tiny)) for _ in range(2))
+def test_a_checkpoint_older_than_a_key_was_made_by_its_default(tiny, tmp_path):
+    config = parse(tiny)
+    old = json.loads(json.dumps(dataclasses.asdict(config)))
     del old["model"]["position_bias"]
-    assert not checkpoints.model_differences(old, new)
-    new["model"]["position_bias"] = "t5"
-    (difference,) = checkpoints.model_differences(old, new)
+    checkpoint = checkpoints.Checkpoint(tmp_path, 1, {"config": old})
+    assert not checkpoints.model_differences(checkpoint.model(), config.model)
+    biased = dataclasses.replace(config.model, position_bias="t5")
+    (difference,) = checkpoints.model_differences(checkpoint.model(), biased)
     assert difference == "model.position_bias: 'none', now 't5'"
 
 
@@ -96,7 +99,7 @@ def test_find_says_what_is_missing(tmp_path):
 def test_a_run_starts_from_parameters_and_vocabulary_of_another(tiny, store, trained, tmp_path):
     tiny.init_from, tiny.train.steps = str(trained), 1
     tiny.optimizer.learning_rate = 0.0
-    config = checkpoints.adopt_vocabulary(parse(tiny), tmp_path / "next")
+    config = initialisation.adopt_vocabulary(parse(tiny), tmp_path / "next")
     assert config.data.vocabulary
     from xlj.data.making import ensure_rows
 

@@ -36,7 +36,7 @@ def test_another_recipe_takes_the_encoder_and_says_what_is_new(tiny, trained, tm
     tiny.objectives.distillation.teacher = str(trained)
     tiny.model.language_embeddings = "predicted"
     tiny.init_from = str(trained)
-    config = checkpoints.adopt_vocabulary(parse(tiny))
+    config = initialisation.adopt_vocabulary(parse(tiny))
     made = first_state(config, ensure_rows(config), tmp_path / "next")
     said = capsys.readouterr().out
     assert "initialised anew" in said and "pointer_head/query/kernel" in said
@@ -57,7 +57,7 @@ def test_a_head_that_the_new_recipe_lacks_is_named(tiny, trained, tmp_path, caps
     tiny.objectives.mmlm.batch_rows = tiny.objectives.tlm.batch_rows = 0
     tiny.objectives.trtd.batch_rows, tiny.model.generator_layers = 8, 1
     tiny.init_from = str(trained)
-    config = checkpoints.adopt_vocabulary(parse(tiny))
+    config = initialisation.adopt_vocabulary(parse(tiny))
     first_state(config, ensure_rows(config), tmp_path / "next")
     said = capsys.readouterr().out
     assert "not used: prediction_head/bias" in said and "generator/layers" in said
@@ -66,7 +66,7 @@ def test_a_head_that_the_new_recipe_lacks_is_named(tiny, trained, tmp_path, caps
 def test_another_size_is_refused(tiny, trained):
     tiny.init_from, tiny.model.layers = str(trained), 3
     with pytest.raises(CheckpointError, match=r"another model: model\.layers: 2, now 3"):
-        checkpoints.adopt_vocabulary(parse(tiny))
+        initialisation.adopt_vocabulary(parse(tiny))
 
 
 def test_other_rows_are_refused_by_name(tiny, trained, store):

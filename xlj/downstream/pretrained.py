@@ -1,4 +1,4 @@
-"""The encoder inside a checkpoint: parameters, sizes and vocabulary."""
+"""An encoder that was trained: parameters, sizes and vocabulary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import jax
 from xlj.config import Model
 from xlj.data.vocabulary import Vocabulary
 from xlj.models.encoder import Params
-from xlj.training import checkpoints, partitioning
+from xlj.training import partitioning, sources
+from xlj.training.sources import Source
 
 
 class Pretrained(NamedTuple):
@@ -23,20 +24,26 @@ class Pretrained(NamedTuple):
 
 
 def load(path: str | Path) -> Pretrained:
-    """The encoder of a checkpoint, on the first device, verified.
+    """An encoder on disk, on the first device, verified.
 
     Args:
-      path: a workdir (its latest checkpoint is taken), or the folder of one checkpoint.
+      path: a workdir (its latest checkpoint is taken), the folder of one checkpoint, or a Hugging
+        Face folder.
 
     Raises:
-      CheckpointError: if there is no checkpoint, or it is damaged.
+      ConfigError: if there is no model, or it is damaged.
     """
-    checkpoint = checkpoints.find(path)
-    return Pretrained(
-        checkpoints.restore_params(checkpoint, partitioning.one_device()),
-        Model(**checkpoint.config()["model"]),
-        checkpoints.read_vocabulary(checkpoint),
-    )
+    return of(sources.find(path))
+
+
+def of(source: Source) -> Pretrained:
+    """The encoder of a source, on the first device.
+
+    Raises:
+      ConfigError: if it is damaged.
+    """
+    params = source.params(partitioning.one_device())
+    return Pretrained(params, source.model, source.vocabulary())
 
 
 def first_layers(pretrained: Pretrained, layers: int) -> Pretrained:

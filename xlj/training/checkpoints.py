@@ -22,7 +22,6 @@ from jax.sharding import Mesh
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from xlj.config import Config, ConfigError, Model
-from xlj.data import atomic
 from xlj.data.store import Manifest
 from xlj.data.vocabulary import Vocabulary
 from xlj.training.digests import digests
@@ -43,6 +42,10 @@ class Checkpoint:
     def config(self) -> dict[str, Any]:
         """The config that wrote it, as nested dicts."""
         return self.meta["config"]
+
+    def model(self) -> Model:
+        """The model in it. A checkpoint older than a key was made by what is now its default."""
+        return Model(**self.config()["model"])
 
 
 class CheckpointError(ConfigError):
@@ -134,30 +137,35 @@ class Checkpointer:
             return
         items = _items(state, vocabulary)
         tensors = {name: item for name, item in items.items() if name != "vocabulary"}
-        meta = {
-            "format": _FORMAT,
-            "step": step,
-            "rows": row_digests(manifest),
-            "languages": manifest.languages,
-            "vocabulary": vocabulary.digest,
-            "config": json.loads(json.dumps(dataclasses.asdict(config))),
-            "tensors": {name: described(tree) for name, tree in tensors.items()},
-            "digests": {name: digests(tree) for name, tree in tensors.items()},
+        rows = row_digests(manifest)
+        tasks = {
+            task.name: {"sentences": task.train.sentences, "tokens": task.train.tokens}
+            for task in manifest.tasks
         }
-        meta["seal"] = _seal(meta)
-        self._manager.save(
-            step,
-            args=ocp.args.Composite(
-                meta=ocp.args.JsonSave(meta),
-                **{name: ocp.args.StandardSave(item) for name, item in items.items()},
-            ),
-        )
+        meta = _meta(step, config, vocabulary, manifest.languages, rows, tasks, tensors)
+        self._manager.save(step, args=_arguments(meta, items))
 
     def close(self) -> None:
         """Waits for what is being written; raises what went wrong."""
         self._manager.wait_until_finished()
         self._manager.check_for_errors()
         self._manager.close()
+
+
+def write_params(
+    folder: Path, params: Any, config: Config, vocabulary: Vocabulary, languages: list[str]
+) -> None:
+    """Writes a checkpoint of parameters alone, at step 0, from which a run can start.
+
+    Raises:
+      CheckpointError: if there is something at `folder` already.
+    """
+    if folder.exists():
+        raise CheckpointError(f"{folder} is there already; name a new folder")
+    items = {"params": params, "vocabulary": _vocabulary_item(vocabulary)}
+    meta = _meta(0, config, vocabulary, languages, {}, {}, {"params": params})
+    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as writer:
+        writer.save(folder.absolute(), _arguments(meta, items))
 
 
 def described(tree: Any) -> dict[str, str]:
@@ -173,9 +181,42 @@ def row_digests(manifest: Manifest) -> dict[str, str]:
     }
 
 
+def _meta(
+    step: int,
+    config: Config,
+    vocabulary: Vocabulary,
+    languages: list[str],
+    rows: dict[str, str],
+    tasks: dict[str, dict[str, int]],
+    tensors: dict[str, Any],
+) -> dict[str, Any]:
+    """The sealed description of a checkpoint."""
+    meta: dict[str, Any] = {
+        "format": _FORMAT,
+        "step": step,
+        "rows": rows,
+        "tasks": tasks,
+        "languages": languages,
+        "vocabulary": vocabulary.digest,
+        "config": json.loads(json.dumps(dataclasses.asdict(config))),
+        "tensors": {name: described(tree) for name, tree in tensors.items()},
+        "digests": {name: digests(tree) for name, tree in tensors.items()},
+    }
+    return meta | {"seal": _seal(meta)}
+
+
+def _arguments(meta: dict[str, Any], items: dict[str, Any]) -> ocp.args.Composite:
+    saved = {name: ocp.args.StandardSave(item) for name, item in items.items()}
+    return ocp.args.Composite(meta=ocp.args.JsonSave(meta), **saved)
+
+
+def _vocabulary_item(vocabulary: Vocabulary) -> dict[str, np.ndarray]:
+    return {"model": np.frombuffer(vocabulary.model, np.uint8)}
+
+
 def _items(state: State, vocabulary: Vocabulary) -> dict[str, Any]:
     items = {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
-    items["vocabulary"] = {"model": np.frombuffer(vocabulary.model, np.uint8)}
+    items["vocabulary"] = _vocabulary_item(vocabulary)
     return {name: item for name, item in items.items() if jax.tree.leaves(item)}
 
 
@@ -189,36 +230,6 @@ def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
     if vocabulary.digest != checkpoint.meta["vocabulary"]:
         raise CheckpointError(f"{checkpoint.folder}: its vocabulary is damaged")
     return vocabulary
-
-
-def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
-    """The config with the vocabulary of the checkpoint to start from, where it names none itself.
-
-    A run that is resumed takes it from its own checkpoint in `workdir`; `init_from` may be gone.
-
-    Raises:
-      CheckpointError: if there is no such checkpoint, or it does not fit the config.
-    """
-    if not config.init_from:
-        return config
-    resumed = workdir and steps(workdir)
-    checkpoint = find(workdir) if workdir and resumed else find(config.init_from, "init_from")
-    new = json.loads(json.dumps(dataclasses.asdict(config)))
-    different = model_differences(checkpoint.config(), new, FREE_AT_START)
-    if different:
-        raise CheckpointError(f"{checkpoint.folder} is of another model: {'; '.join(different)}")
-    if config.data.vocabulary:
-        if Vocabulary.load(config.data.vocabulary).digest != checkpoint.meta["vocabulary"]:
-            raise CheckpointError(
-                f"{checkpoint.folder} has another vocabulary than data.vocabulary="
-                f"{config.data.vocabulary}; leave that key empty to take the checkpoint's"
-            )
-        return config
-    vocabulary = read_vocabulary(checkpoint)
-    path = Path(config.data.cache).expanduser() / "vocabularies" / f"{vocabulary.digest[:16]}.model"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    atomic.write(path, vocabulary.model)
-    return dataclasses.replace(config, data=dataclasses.replace(config.data, vocabulary=str(path)))
 
 
 def restore(checkpoint: Checkpoint, abstract: State) -> State:
@@ -293,7 +304,7 @@ def differences(checkpoint: Checkpoint, config: Config) -> list[str]:
     """
     found = []
     old, new = checkpoint.config(), json.loads(json.dumps(dataclasses.asdict(config)))
-    found += model_differences(old, new)
+    found += model_differences(checkpoint.model(), config.model)
     for path in ("init_from", "train.seed", "data.alpha", "objectives", "phases"):
         before, now = old, new
         for name in path.split("."):
@@ -340,12 +351,9 @@ FREE_AT_START = (*_FREE, "language_embeddings", "generator_layers", "generator_e
 """Those, and what a run that starts from other parameters may add to them."""
 
 
-def model_differences(
-    old: dict[str, Any], new: dict[str, Any], free: tuple[str, ...] = _FREE
-) -> list[str]:
-    """What of `model` differs between two configs, but for the keys in `free`."""
-    # A checkpoint older than a key was made by what is now the key's default.
-    models = ({**dataclasses.asdict(Model()), **config["model"]} for config in (old, new))
+def model_differences(old: Model, new: Model, free: tuple[str, ...] = _FREE) -> list[str]:
+    """What differs between two models, but for the keys in `free`."""
+    models = (dataclasses.asdict(model) for model in (old, new))
     return _unequal("model", *({k: m[k] for k in m if k not in free} for m in models))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,16 @@ import jax
 from jax.sharding import Mesh
 
 from xlj.config import Config, objectives_in, phase_configs
+from xlj.data import atomic
 from xlj.data.corpus import Corpus
 from xlj.data.store import RowStore
+from xlj.data.vocabulary import Vocabulary
 from xlj.objectives import build_all
-from xlj.training import checkpoints
+from xlj.training import checkpoints, sources
 from xlj.training import state as states
-from xlj.training.checkpoints import CheckpointError
+from xlj.training.checkpoints import FREE_AT_START, CheckpointError
 from xlj.training.partitioning import named_leaves
+from xlj.training.sources import Source
 from xlj.training.state import State
 
 _CORE = ("embeddings/word", "embeddings/position", "embeddings/token_type", "embeddings/norm/",
@@ -34,7 +36,7 @@ def check_resumable(config: Config, workdir: Path) -> None:
     """
     if not checkpoints.steps(workdir):
         if "distillation" in objectives_in(config):
-            checkpoints.find(_teacher_path(config), "objectives.distillation.teacher")
+            sources.find(_teacher_path(config), "objectives.distillation.teacher")
         return
     latest = checkpoints.find(workdir)
     _refuse(latest, checkpoints.differences(latest, config))
@@ -67,8 +69,8 @@ def first_state(
         return checkpoints.restore(latest, checkpoints.abstract_like(shapes, sharding))
     state = jax.jit(lambda: states.init(config, corpus), out_shardings=sharding)()
     if config.init_from:
-        source = checkpoints.find(config.init_from)
-        params = _adopted(source, checkpoints.restore_params(source, mesh), state.params, corpus)
+        source = sources.find(config.init_from)
+        params = _adopted(source, source.params(mesh), state.params, corpus)
         objectives = build_all(config, corpus)
         kept = {name: objectives[name].init_state(params) for name in state.objectives}
         # Copies: a step donates its state, and no buffer can be donated twice.
@@ -78,6 +80,36 @@ def first_state(
     if "distillation" in state.objectives:
         state.objectives["distillation"] = _teacher(config, state, store, mesh)
     return state
+
+
+def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
+    """The config with the vocabulary of the model to start from, where it names none itself.
+
+    A run that is resumed takes it from its own checkpoint in `workdir`; `init_from` may be gone.
+
+    Raises:
+      CheckpointError: if there is no such model, or it does not fit the config.
+    """
+    if not config.init_from:
+        return config
+    resumed = workdir and checkpoints.steps(workdir)
+    source = sources.find(workdir) if workdir and resumed else (
+        sources.find(config.init_from, "init_from"))  # fmt: skip
+    different = checkpoints.model_differences(source.model, config.model, FREE_AT_START)
+    if different:
+        raise CheckpointError(f"{source.folder} is of another model: {'; '.join(different)}")
+    vocabulary = source.vocabulary()
+    if config.data.vocabulary:
+        if Vocabulary.load(config.data.vocabulary).digest != vocabulary.digest:
+            raise CheckpointError(
+                f"{source.folder} has another vocabulary than data.vocabulary="
+                f"{config.data.vocabulary}; leave that key empty to take the model's own"
+            )
+        return config
+    path = Path(config.data.cache).expanduser() / "vocabularies" / f"{vocabulary.digest[:16]}.model"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write(path, vocabulary.model)
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, vocabulary=str(path)))
 
 
 def pre_decay_steps(config: Config, workdir: Path) -> tuple[int, ...]:
@@ -104,14 +136,14 @@ def _refuse(checkpoint: checkpoints.Checkpoint, differences: list[str]) -> None:
         )
 
 
-def _adopted(source: checkpoints.Checkpoint, found: Any, fresh: Any, corpus: Corpus) -> Any:
+def _adopted(source: Source, found: Any, fresh: Any, corpus: Corpus) -> Any:
     """The fresh parameters with those of a checkpoint in their place; tells which stay fresh.
 
     Raises:
       CheckpointError: if the vocabulary, or the encoder itself, is another.
     """
     old, new = named_leaves(found), named_leaves(fresh)
-    if source.meta["languages"] != list(corpus.languages):
+    if source.languages != corpus.languages:
         old.pop("embeddings/language", None)  # its rows are of other languages
     fits = {name for name in old if name in new and old[name].shape == new[name].shape}
     missing = [name for name in new if name not in fits]
@@ -137,16 +169,15 @@ def _teacher_path(config: Config) -> str:
 
 def _teacher(config: Config, state: State, store: RowStore, mesh: Mesh) -> Any:
     """The teacher's parameters, in the form of the objective's state."""
-    source = checkpoints.find(_teacher_path(config))
-    if source.meta["vocabulary"] != store.manifest.vocabulary_digest:
+    source = sources.find(_teacher_path(config))
+    if source.vocabulary().digest != store.manifest.vocabulary_digest:
         raise CheckpointError(f"the teacher {source.folder} has another vocabulary than the rows")
-    here = json.loads(json.dumps(dataclasses.asdict(config)))
-    different = checkpoints.model_differences(source.config(), here, checkpoints.FREE_AT_START)
+    different = checkpoints.model_differences(source.model, config.model, FREE_AT_START)
     if different:
         raise CheckpointError(
             f"the teacher {source.folder} is of another model: {'; '.join(different)}"
         )
-    found = checkpoints.restore_params(source, mesh)
+    found = source.params(mesh)
     wanted = state.objectives["distillation"]["teacher"]
     old, new = named_leaves(found), named_leaves(wanted)
     if config.model.language_embeddings == "predicted":  # the teacher predicts nothing

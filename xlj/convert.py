@@ -1,0 +1,140 @@
+"""Takes models in from Hugging Face folders, and out to them.
+
+    python -m xlj.convert import --source=DIR --output=DIR
+    python -m xlj.convert export --checkpoint=DIR --output=DIR
+
+Nothing is written unless all of it can be. docs/convert.md tells more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xlj import cli
+from xlj.config import ConfigError
+
+if TYPE_CHECKING:
+    from xlj.training.sources import Source
+
+_POOLINGS = ("mean", "first")
+
+
+def _flags() -> Namespace:
+    parser = cli.Parser(__doc__)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="import|export")
+    add = actions.add_parser(
+        "import",
+        doc="Makes a checkpoint of xlj, to start from with --config.init_from, of a Hugging Face "
+        "folder:\nXLM-R, RoBERTa, BERT, mBERT, ERNIE-M, XLM-Align or InfoXLM, with its tokenizer.",
+    ).add_argument
+    add("--source", metavar="DIR", required=True, type=Path, help="the Hugging Face folder")
+    add("--output", metavar="DIR", required=True, type=Path, help="a new folder")
+    add("--seed", metavar="N", type=int, default=0, help="of a head that is not there [0]")
+    add = actions.add_parser(
+        "export",
+        doc="Writes a folder that transformers' AutoModelForMaskedLM, AutoModel and AutoTokenizer "
+        "load.",
+    ).add_argument
+    add("--checkpoint", metavar="DIR", required=True, help=cli.CHECKPOINT)
+    add("--output", metavar="DIR", required=True, type=Path, help="a new folder")
+    add(
+        "--pooling",
+        choices=_POOLINGS,
+        help="make it a sentence-transformers folder too: the mean of all tokens, or <s>'s vector",
+    )
+    add(
+        "--layer",
+        metavar="N",
+        type=int,
+        help="end after this layer, for sentence vectors; leaves the head out",
+    )
+    return parser.parse_args()
+
+
+def run(flags: Namespace) -> None:
+    """Converts, and tells what became of each tensor."""
+    if flags.action == "import":
+        _import(flags.source.expanduser(), flags.output.expanduser(), flags.seed)
+    else:
+        _export(flags, flags.output.expanduser())
+
+
+def _import(source: Path, output: Path, seed: int) -> None:
+    import jax
+
+    from xlj.config import build
+    from xlj.models import heads
+    from xlj.training import checkpoints, partitioning, sources
+
+    _must_be_new(output)
+    found = sources.of_folder(source)
+    print(found.report)
+    params = found.params(partitioning.one_device())
+    vocabulary = found.vocabulary()
+    if "prediction_head" not in params:
+        print(f"initialised anew, with seed {seed}: prediction_head")
+        params["prediction_head"] = heads.init_prediction(
+            jax.random.key(seed), found.model, vocabulary.size
+        )
+    config = build({"init_from": str(source), "model": dataclasses.asdict(found.model)})
+    checkpoints.write_params(output, params, config, vocabulary, [])
+    print(f"\ncheckpoint: {output}\nnext: --config.init_from={output}, or --checkpoint={output}")
+
+
+def _export(flags: Namespace, output: Path) -> None:
+    from xlj.downstream import pretrained
+    from xlj.interop import exporting, model_card
+    from xlj.training import sources
+    from xlj.training.partitioning import named_leaves
+
+    _must_be_new(output)
+    source = sources.find(flags.checkpoint, "--checkpoint")
+    encoder = pretrained.of(source)
+    if flags.layer is not None:
+        if not 1 <= flags.layer <= encoder.model.layers:
+            raise ConfigError(f"--layer={flags.layer}: it has layers 1 to {encoder.model.layers}")
+        encoder = pretrained.first_layers(encoder, flags.layer)
+    params, model, vocabulary = encoder
+    leaves = named_leaves(params)
+    headless = flags.layer is not None and flags.layer < source.model.layers
+    exported = exporting.plan(leaves, model, vocabulary, headless)
+    with exporting.new_folder(output) as folder:
+        exporting.write(folder, exported, leaves, model, vocabulary)
+        if flags.pooling:
+            exporting.write_pooling(folder, model, flags.pooling)
+        text = model_card.card(
+            output.name, exported, model, vocabulary, flags.pooling or "", *_training(source)
+        )
+        (folder / "README.md").write_text(text, "utf-8")
+    for name, reason in exported.left_out.items():
+        print(f"not exported: {name} ({reason})")
+    if not exported.has_head:
+        print("it has no head for masked tokens: load it with AutoModel")
+    if exported.architecture.model_type == "xlj":
+        print("it has a relative position bias: load it with trust_remote_code=True")
+    print(f"folder: {output}")
+
+
+def _training(source: Source) -> tuple:
+    """What a checkpoint says of its training, and its last evaluation."""
+    from xlj.training import metrics
+
+    if source.checkpoint is None:
+        return None, None
+    workdir, step = source.folder.parent.parent, source.checkpoint.step
+    lines = metrics.read(workdir) if (workdir / metrics.FILE).is_file() else []
+    evaluated = [line for line in lines if line["step"] <= step and "eval/" in " ".join(line)]
+    return source.checkpoint.meta, evaluated[-1] if evaluated else None
+
+
+def _must_be_new(output: Path) -> None:
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ConfigError(f"--output={output} is there already; name a new folder")
+
+
+if __name__ == "__main__":
+    with cli.readable_errors():
+        run(_flags())

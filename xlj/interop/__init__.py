@@ -1,0 +1,1 @@
+"""In from and out to Hugging Face: weights, tokenizers, vocabularies of another model."""

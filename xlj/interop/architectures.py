@@ -1,0 +1,269 @@
+"""What Hugging Face's architectures call the sizes and the parameters of an encoder of ours.
+
+One table serves both ways. A parameter of ours is one tensor of theirs, or, in the layers, one a
+layer, stacked; kernels are transposed, embeddings of words and positions have their rows elsewhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from xlj.config import ConfigError, Model, build
+from xlj.models.encoder import FIRST_POSITION
+
+
+class Tensor(NamedTuple):
+    """A parameter of ours under the name that it has in a Hugging Face folder.
+
+    Attributes:
+      ours: e.g. layers/attention/query/kernel.
+      theirs: e.g. encoder.layer.{layer}.attention.self.query.weight.
+    """
+
+    ours: str
+    theirs: str
+
+    @property
+    def stacked(self) -> bool:
+        """Whether there is one tensor of theirs a layer."""
+        return self.ours.startswith("layers/")
+
+    @property
+    def transposed(self) -> bool:
+        """Whether theirs is [out, in] where ours is [in, out]."""
+        return self.ours.endswith("kernel")
+
+    @property
+    def by_word(self) -> bool:
+        """Whether its rows belong to the ids of the vocabulary."""
+        return self.ours in ("embeddings/word", "prediction_head/bias")
+
+
+@dataclasses.dataclass(frozen=True)
+class Architecture:
+    """The names of one family of models.
+
+    Attributes:
+      model_type: as config.json says it.
+      prefix: of the encoder's tensors, in a model with a head.
+      tensors: of the encoder, without prefix, and of the head for masked tokens.
+      copies: tensors that must equal another (tied weights), by their name.
+      first_position: the row of the position table that position 0 reads.
+      masked_lm, encoder: their classes.
+      pair_token_types: whether the second sentence of a pair is of another token type.
+    """
+
+    model_type: str
+    prefix: str
+    tensors: tuple[Tensor, ...]
+    copies: Mapping[str, str]
+    first_position: int
+    masked_lm: str
+    encoder: str
+    pair_token_types: bool = False
+
+
+def _dense(ours: str, theirs: str) -> Iterator[Tensor]:
+    yield Tensor(f"{ours}/kernel", f"{theirs}.weight")
+    yield Tensor(f"{ours}/bias", f"{theirs}.bias")
+
+
+def _norm(ours: str, theirs: str) -> Iterator[Tensor]:
+    yield Tensor(f"{ours}/scale", f"{theirs}.weight")
+    yield Tensor(f"{ours}/bias", f"{theirs}.bias")
+
+
+def _embeddings(norm: str) -> Iterator[Tensor]:
+    yield Tensor("embeddings/word", "embeddings.word_embeddings.weight")
+    yield Tensor("embeddings/position", "embeddings.position_embeddings.weight")
+    yield Tensor("embeddings/token_type", "embeddings.token_type_embeddings.weight")
+    yield from _norm("embeddings/norm", f"embeddings.{norm}")
+
+
+def _bert_layers() -> Iterator[Tensor]:
+    layer = "encoder.layer.{layer}"
+    for name in ("query", "key", "value"):
+        yield from _dense(f"layers/attention/{name}", f"{layer}.attention.self.{name}")
+    yield from _dense("layers/attention/output", f"{layer}.attention.output.dense")
+    yield from _norm("layers/attention_norm", f"{layer}.attention.output.LayerNorm")
+    yield from _dense("layers/feed_forward/inner", f"{layer}.intermediate.dense")
+    yield from _dense("layers/feed_forward/outer", f"{layer}.output.dense")
+    yield from _norm("layers/feed_forward_norm", f"{layer}.output.LayerNorm")
+
+
+def _position_bias() -> Iterator[Tensor]:
+    """Those of xlj's own models with a relative position bias (`remote_code`)."""
+    layer = "encoder.layer.{layer}.attention.self"
+    yield Tensor("position_bias/table", "position_bias.weight")
+    yield Tensor("layers/attention/gates/kernel", f"{layer}.gates.weight")
+    yield Tensor("layers/attention/gates/scale", f"{layer}.gate_scale")
+
+
+def _ernie_m_layers() -> Iterator[Tensor]:
+    layer = "encoder.layers.{layer}"
+    for name in ("query", "key", "value"):
+        theirs = f"{layer}.self_attn.self_attn.{name[0]}_proj"
+        yield from _dense(f"layers/attention/{name}", theirs)
+    yield from _dense("layers/attention/output", f"{layer}.self_attn.out_proj")
+    yield from _norm("layers/attention_norm", f"{layer}.norm1")
+    yield from _dense("layers/feed_forward/inner", f"{layer}.linear1")
+    yield from _dense("layers/feed_forward/outer", f"{layer}.linear2")
+    yield from _norm("layers/feed_forward_norm", f"{layer}.norm2")
+
+
+def _head(dense: str, norm: str, bias: str) -> Iterator[Tensor]:
+    yield from _dense("prediction_head/dense", dense)
+    yield from _norm("prediction_head/norm", norm)
+    yield Tensor("prediction_head/bias", bias)
+
+
+_ROBERTA = (
+    *_embeddings("LayerNorm"),
+    *_bert_layers(),
+    *_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
+)
+_ROBERTA_COPIES = {"lm_head.decoder.weight": "embeddings/word",
+                   "lm_head.decoder.bias": "prediction_head/bias"}  # fmt: skip
+_BERT = (
+    *_embeddings("LayerNorm"),
+    *_bert_layers(),
+    *_head(
+        "cls.predictions.transform.dense",
+        "cls.predictions.transform.LayerNorm",
+        "cls.predictions.bias",
+    ),
+)
+_BERT_COPIES = {"cls.predictions.decoder.weight": "embeddings/word",
+                "cls.predictions.decoder.bias": "prediction_head/bias"}  # fmt: skip
+
+XLM_R = Architecture(
+    "xlm-roberta", "roberta", _ROBERTA, _ROBERTA_COPIES, FIRST_POSITION,
+    "XLMRobertaForMaskedLM", "XLMRobertaModel",
+)  # fmt: skip
+ROBERTA = dataclasses.replace(
+    XLM_R, model_type="roberta", masked_lm="RobertaForMaskedLM", encoder="RobertaModel"
+)
+XLJ = dataclasses.replace(
+    XLM_R, model_type="xlj", tensors=(*_ROBERTA, *_position_bias()),
+    masked_lm="XljForMaskedLM", encoder="XljModel",
+)  # fmt: skip
+BERT = Architecture(
+    "bert", "bert", _BERT, _BERT_COPIES, 0, "BertForMaskedLM", "BertModel", pair_token_types=True
+)
+ERNIE_M = Architecture(
+    "ernie_m", "ernie_m", (*_embeddings("layer_norm"), *_ernie_m_layers()), {}, FIRST_POSITION,
+    "", "ErnieMModel",
+)  # fmt: skip
+
+ARCHITECTURES = {a.model_type: a for a in (XLM_R, ROBERTA, BERT, ERNIE_M, XLJ)}
+"""Those that can be read, by `model_type`. XLM-Align, InfoXLM and mBERT have these layouts."""
+
+IGNORED = (
+    (r"(.*\.)?position_ids|(.*\.)?token_type_ids", "a constant, not a weight"),
+    (r"(.*\.)?pooler\..*", "xlj pools without a layer of its own"),
+    (r"cls\.seq_relationship\..*", "the head of BERT's next sentence prediction"),
+    (r"(classifier|qa_outputs|score)\..*", "the head of a fine-tuned task"),
+)
+"""(regular expression over a tensor's name, why it is not read)."""
+
+
+def of_config(config: Mapping[str, Any], where: str) -> Architecture:
+    """The architecture that a config.json names.
+
+    Raises:
+      ConfigError: if xlj cannot read it, or it has parts that an encoder of ours does not.
+    """
+    name = config.get("model_type")
+    if name not in ARCHITECTURES:
+        raise ConfigError(
+            f"{where}: model_type is {name!r}; xlj reads {', '.join(ARCHITECTURES)} "
+            "(XLM-Align and InfoXLM are xlm-roberta, mBERT is bert)"
+        )
+    for key, wanted in (
+        ("hidden_act", "gelu"),
+        ("position_embedding_type", "absolute"),
+        ("is_decoder", False),
+        ("add_cross_attention", False),
+        ("tie_word_embeddings", True),
+    ):
+        if config.get(key, wanted) not in (wanted, None):
+            raise ConfigError(f"{where}: {key} is {config[key]!r}; xlj's encoder has {wanted!r}")
+    return ARCHITECTURES[name]
+
+
+_SIZES = {
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "heads": "num_attention_heads",
+    "intermediate": "intermediate_size",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "init_std": "initializer_range",
+}
+"""Keys of `Model` and what config.json calls them."""
+
+_BIAS = ("position_bias", "position_buckets", "position_distance", "absolute_positions")
+"""Keys of `Model` that are written under the same names, for `XLJ`."""
+
+_DEFAULTS = {"layer_norm_eps": 1e-12, "initializer_range": 0.02, "hidden_dropout_prob": 0.1,
+             "attention_probs_dropout_prob": 0.1, "type_vocab_size": 2}  # fmt: skip
+"""What transformers takes where config.json is silent."""
+
+
+def model_of(architecture: Architecture, config: Mapping[str, Any], where: str) -> Model:
+    """The sizes that a config.json gives; it is taken at its word.
+
+    Raises:
+      ConfigError: if one is missing or impossible.
+    """
+    known = {**_DEFAULTS, **config}
+    if architecture is ERNIE_M:
+        known = {**known, "layer_norm_eps": config.get("layer_norm_eps", 1e-5)}
+        known["type_vocab_size"] = 0
+    try:
+        sizes = {ours: known[theirs] for ours, theirs in _SIZES.items()}
+        sizes["positions"] = (
+            known["max_position_embeddings"] + FIRST_POSITION - architecture.first_position
+        )
+        sizes["token_types"] = known["type_vocab_size"]
+        if architecture is XLJ:
+            sizes |= {name: known[name] for name in _BIAS}
+    except (KeyError, TypeError) as error:
+        raise ConfigError(f"{where}: cannot use {error}") from None
+    sizes["pair_token_types"] = architecture.pair_token_types
+    try:
+        return build({"model": sizes}).model
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def config_of(architecture: Architecture, model: Model, vocabulary_size: int) -> dict[str, Any]:
+    """The config.json of a model of ours."""
+    sizes = {theirs: getattr(model, ours) for ours, theirs in _SIZES.items()}
+    config = {
+        "model_type": architecture.model_type,
+        **sizes,
+        "max_position_embeddings": (model.positions - FIRST_POSITION + architecture.first_position),
+        "type_vocab_size": token_types(architecture, model),
+        "vocab_size": vocabulary_size,
+        "hidden_act": "gelu",
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+    }
+    if architecture is XLJ:
+        config |= {name: getattr(model, name) for name in _BIAS}
+    return config
+
+
+def token_types(architecture: Architecture, model: Model) -> int:
+    """Rows of the table of token types that is written: as many as the tokenizer's ids need."""
+    return max(model.token_types, 2 if architecture.pair_token_types else 1)
+
+
+def is_ignored(name: str) -> str:
+    """Why a tensor of theirs is not read; nothing if no rule says so."""
+    return next((reason for rule, reason in IGNORED if re.fullmatch(rule, name)), "")

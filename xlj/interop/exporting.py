@@ -1,0 +1,243 @@
+"""An encoder of ours as a Hugging Face folder that transformers loads as its own."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from xlj.config import ConfigError, Model
+from xlj.data.vocabulary import Vocabulary
+from xlj.interop import architectures, remote_code, tokenizer_files
+from xlj.interop.architectures import BERT, ROBERTA, XLJ, XLM_R, Architecture, Tensor
+from xlj.interop.folder import CONFIG, INDEX, WEIGHTS
+from xlj.models.encoder import FIRST_POSITION
+
+_SHARD_BYTES = 2 << 30
+
+_OF_MARKERS = {"sentencepiece": XLM_R, "byte_bpe": ROBERTA, "wordpiece": BERT}
+
+
+@dataclasses.dataclass(frozen=True)
+class Exported:
+    """What is written.
+
+    Attributes:
+      architecture: whose names the tensors have.
+      has_head: whether the head for masked tokens is among them.
+      left_out: parameters that are not, and why.
+    """
+
+    architecture: Architecture
+    has_head: bool
+    left_out: Mapping[str, str]
+
+
+def plan(
+    params: Mapping[str, Any], model: Model, vocabulary: Vocabulary, headless: bool
+) -> Exported:
+    """Which architecture the parameters fit, and what of them it has no place for.
+
+    Args:
+      params: named leaves, e.g. layers/attention/query/kernel.
+      headless: leave the head for masked tokens out.
+
+    Raises:
+      ConfigError: if no architecture computes what the model does.
+    """
+    if model.language_embeddings == "all":
+        raise ConfigError(
+            "the model adds a language embedding to every token (model.language_embeddings=all); "
+            "no architecture of transformers does, so it cannot be exported"
+        )
+    plain = model.position_bias == "none" and model.absolute_positions
+    architecture = _OF_MARKERS[vocabulary.markers] if plain else XLJ
+    has_head = "prediction_head/bias" in params and not headless
+    left_out = {}
+    for name in params:
+        part = name.partition("/")[0]
+        if part == "prediction_head" and not has_head:
+            left_out[name] = "the encoder is cut before its last layer"
+        elif name == "embeddings/language":
+            left_out[name] = "read in pretraining only, where a token is predicted or generated"
+        elif part not in ("embeddings", "layers", "position_bias", "prediction_head"):
+            left_out[name] = "belongs to a pretraining objective"
+    return Exported(architecture, has_head, left_out)
+
+
+def write(
+    folder: Path,
+    exported: Exported,
+    params: Mapping[str, Any],
+    model: Model,
+    vocabulary: Vocabulary,
+) -> None:
+    """Writes config.json, the tensors and the tokenizer into an existing folder.
+
+    Args:
+      params: named leaves; the layers stacked, no more of them than `model.layers` are written.
+    """
+    architecture = exported.architecture
+    config = architectures.config_of(architecture, model, vocabulary.size)
+    config["architectures"] = [
+        architecture.masked_lm if exported.has_head else architecture.encoder
+    ]
+    config |= {f"{name}_token_id": int(vocabulary.native_ids[id_])
+               for name, id_ in (("bos", 0), ("pad", 1), ("eos", 2))}  # fmt: skip
+    if architecture is XLJ:
+        config["auto_map"] = remote_code.AUTO_MAP
+        remote_code.copy_to(folder)
+    _write_json(folder / CONFIG, config)
+    _write_tensors(folder, list(_tensors(exported, params, model, vocabulary)))
+    tokenizer_files.write(vocabulary, folder, model.positions - FIRST_POSITION)
+
+
+def write_pooling(folder: Path, model: Model, pooling: str) -> None:
+    """Adds what makes the folder one of sentence-transformers.
+
+    Args:
+      pooling: `mean` of all tokens, or the vector of the `first`.
+    """
+    _write_json(
+        folder / "modules.json",
+        [
+            {"idx": 0, "name": "0", "path": "", "type": f"{_MODULES}.Transformer"},
+            {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{_MODULES}.Pooling"},
+        ],
+    )
+    _write_json(
+        folder / "sentence_bert_config.json",
+        {"max_seq_length": model.positions - FIRST_POSITION, "do_lower_case": False},
+    )
+    (folder / "1_Pooling").mkdir()
+    _write_json(
+        folder / "1_Pooling" / CONFIG,
+        {
+            "word_embedding_dimension": model.hidden,
+            "pooling_mode_cls_token": pooling == "first",
+            "pooling_mode_mean_tokens": pooling == "mean",
+        },
+    )
+
+
+_MODULES = "sentence_transformers.models"
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which appears under `path` when the block ends well, and else not at all.
+
+    Raises:
+      ConfigError: if there is something already.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ConfigError(f"{path} is there already; name a new folder")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.mkdir()
+    try:
+        yield part
+        if path.is_dir():
+            path.rmdir()
+        part.replace(path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Written:
+    """A tensor of theirs that is made when it is written."""
+
+    name: str
+    shape: tuple[int, ...]
+    make: Callable[[], np.ndarray]
+
+
+def _tensors(
+    exported: Exported, params: Mapping[str, Any], model: Model, vocabulary: Vocabulary
+) -> Iterator[_Written]:
+    """All tensors to write."""
+    architecture = exported.architecture
+    for tensor in architecture.tensors:
+        head = tensor.ours.startswith("prediction_head/")
+        if tensor.ours in exported.left_out:
+            continue
+        for layer in range(model.layers if tensor.stacked else 1):
+            if tensor.ours in params:
+                one = params[tensor.ours][layer] if tensor.stacked else params[tensor.ours]
+            elif tensor.ours == "embeddings/token_type":
+                one = np.zeros((1, model.hidden), np.float32)
+            else:
+                continue
+            if tensor.ours == "embeddings/token_type":  # the first row is every token's
+                more = architectures.token_types(architecture, model) - len(one)
+                one = np.concatenate([one, np.repeat(one[:1], more, 0)])
+            name = tensor.theirs.format(layer=layer)
+            if exported.has_head and not head:
+                name = f"{architecture.prefix}.{name}"
+            made = _Theirs(tensor, one, architecture, vocabulary)
+            yield _Written(name, made.shape(), made)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Theirs:
+    """A parameter of ours, or a layer of it, in the layout that theirs has."""
+
+    tensor: Tensor
+    ours: Any
+    architecture: Architecture
+    vocabulary: Vocabulary
+
+    def shape(self) -> tuple[int, ...]:
+        shape = list(self.ours.shape)
+        shape[0] -= self._above()
+        return tuple(reversed(shape) if self.tensor.transposed else shape)
+
+    def __call__(self) -> np.ndarray:
+        array = np.asarray(self.ours, np.float32)[self._above() :]
+        if self.tensor.by_word:
+            rows = np.empty_like(array)
+            rows[self.vocabulary.native_ids] = array
+            array = rows
+        return np.ascontiguousarray(array.T if self.tensor.transposed else array)
+
+    def _above(self) -> int:
+        """Rows of our position table that theirs does not have."""
+        is_position = self.tensor.ours == "embeddings/position"
+        return FIRST_POSITION - self.architecture.first_position if is_position else 0
+
+
+def _write_tensors(folder: Path, tensors: list[_Written]) -> None:
+    """One file, or shards of at most 2 GB and their index; one shard in memory at a time."""
+    shards: list[list[_Written]] = [[]]
+    for tensor in tensors:
+        if shards[-1] and sum(map(_bytes, [*shards[-1], tensor])) > _SHARD_BYTES:
+            shards.append([])
+        shards[-1].append(tensor)
+    names = [WEIGHTS] if len(shards) == 1 else [
+        f"model-{i:05}-of-{len(shards):05}.safetensors" for i in range(1, len(shards) + 1)
+    ]  # fmt: skip
+    for name, shard in zip(names, shards, strict=True):
+        content = {tensor.name: tensor.make() for tensor in shard}
+        save_file(content, folder / name, metadata={"format": "pt"})
+    if len(shards) > 1:
+        weight_map = {t.name: n for n, shard in zip(names, shards, strict=True) for t in shard}
+        size = {"total_size": sum(map(_bytes, tensors))}
+        _write_json(folder / INDEX, {"metadata": size, "weight_map": weight_map})
+
+
+def _bytes(tensor: _Written) -> int:
+    return 4 * math.prod(tensor.shape)
+
+
+def _write_json(file: Path, content: Any) -> None:
+    file.write_text(json.dumps(content, indent=2, sort_keys=isinstance(content, dict)) + "\n")

@@ -1,0 +1,128 @@
+"""A Hugging Face folder on disk: config.json, and tensors that are read one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from xlj.config import ConfigError
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pdparams", "*.h5", "*.msgpack")
+
+
+@dataclasses.dataclass(frozen=True)
+class Folder:
+    """What a folder holds; nothing of the tensors is in memory.
+
+    Attributes:
+      path: the folder.
+      config: the content of config.json.
+      files: the file that each tensor is in, by the tensor's name.
+      shapes: of each tensor.
+    """
+
+    path: Path
+    config: Mapping[str, Any]
+    files: Mapping[str, Path]
+    shapes: Mapping[str, tuple[int, ...]]
+
+    def read(self, name: str, index: Any = ...) -> np.ndarray:
+        """A tensor, or the part of it that `index` (slices) names, float32.
+
+        Raises:
+          ConfigError: if it cannot be read.
+        """
+        try:
+            with safe_open(self.files[name], framework="np") as file:
+                part = file.get_tensor(name) if index is ... else file.get_slice(name)[index]
+        except (OSError, SafetensorError) as error:
+            raise ConfigError(f"{self.files[name]}: cannot read {name}: {error}") from None
+        return np.asarray(part).astype(np.float32)
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a path looks like a Hugging Face folder with a model, readable or not."""
+    return (path / CONFIG).is_file() and not (path / "checkpoints").is_dir()
+
+
+def open_folder(path: Path) -> Folder:
+    """Reads the config and the headers of all files of tensors.
+
+    Raises:
+      ConfigError: if config.json or a shard is missing or damaged, the index names a file outside
+        the folder, a tensor is not where the index says, or the weights are pickles only.
+    """
+    if not (path / CONFIG).is_file():
+        raise ConfigError(f"{path}: there is no {CONFIG}; a Hugging Face folder has one")
+    config = read_json(path / CONFIG)
+    files: dict[str, Path] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for file in _tensor_files(path):
+        try:
+            with safe_open(file, framework="np") as opened:
+                for name in opened.keys():  # noqa: SIM118 (safe_open is no dict)
+                    if name in files:
+                        raise ConfigError(f"{file}: {name} is in {files[name].name} too")
+                    tensor = opened.get_slice(name)
+                    if tensor.get_dtype() not in ("F64", "F32", "F16", "BF16", "I64"):
+                        raise ConfigError(f"{file}: {name} has type {tensor.get_dtype()}")
+                    files[name], shapes[name] = file, tuple(tensor.get_shape())
+        except (OSError, SafetensorError) as error:
+            raise ConfigError(f"{file} is damaged or not in the safetensors format: {error}") from (
+                None
+            )
+    if (path / INDEX).is_file() and not (path / WEIGHTS).is_file():
+        for name, shard in read_json(path / INDEX)["weight_map"].items():
+            if files.get(name) != path / shard:
+                raise ConfigError(f"{path / INDEX}: {name} is not in {shard}, where it should be")
+    return Folder(path, config, files, shapes)
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """The content of a JSON file that holds an object.
+
+    Raises:
+      ConfigError: if it holds none, or there is no such file.
+    """
+    try:
+        content = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{file}: cannot be read as JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise ConfigError(f"{file}: holds no JSON object")
+    return content
+
+
+def _tensor_files(path: Path) -> list[Path]:
+    """The safetensors files of a folder: one, or the shards of its index."""
+    if (path / WEIGHTS).is_file():
+        return [path / WEIGHTS]
+    if (path / INDEX).is_file():
+        shards = read_json(path / INDEX).get("weight_map")
+        if not isinstance(shards, dict) or not shards:
+            raise ConfigError(f"{path / INDEX}: has no weight_map")
+        names = sorted({str(shard) for shard in shards.values()})
+        for name in names:
+            if PurePath(name).name != name or name in ("", ".", ".."):
+                raise ConfigError(f"{path / INDEX}: shard {name!r} is not a file of this folder")
+            if not (path / name).is_file():
+                raise ConfigError(f"{path / INDEX}: the shard {path / name} is missing")
+        return [path / name for name in names]
+    pickles = sorted(file.name for kind in _PICKLES for file in path.glob(kind))
+    if pickles:
+        raise ConfigError(
+            f"{path}: the weights are in {', '.join(pickles[:4])}, which can run any code when it "
+            f"is loaded; xlj reads {WEIGHTS} only. Convert them where you trust them: "
+            'AutoModelForMaskedLM.from_pretrained("FOLDER").save_pretrained("NEW_FOLDER")'
+        )
+    raise ConfigError(f"{path}: there is neither {WEIGHTS} nor {INDEX}")

@@ -1,0 +1,267 @@
+"""A Hugging Face folder as an encoder of ours: every tensor accounted for, read in place."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xlj.config import ConfigError, Model
+from xlj.data.vocabulary import Vocabulary
+from xlj.interop import architectures, tokenizer_files
+from xlj.interop.architectures import Architecture, Tensor
+from xlj.interop.folder import CONFIG, Folder, open_folder
+from xlj.models import encoder, heads
+from xlj.models.encoder import FIRST_POSITION
+
+_CHUNK = 1 << 24  # numbers that are compared at a time
+
+
+@dataclasses.dataclass(frozen=True)
+class Imported:
+    """A model in a Hugging Face folder; its weights are still on disk.
+
+    Attributes:
+      folder: where it is.
+      architecture: whose names its tensors have.
+      model: its sizes.
+      vocabulary: its tokenizer, in our layout of ids.
+      names: the tensors of theirs that each parameter of ours is made of, in the order of layers.
+      shapes: of each parameter of ours that is there.
+      missing: parameters of the head for masked tokens, if the folder has none.
+      ignored: tensors that are not read, and why.
+    """
+
+    folder: Folder
+    architecture: Architecture
+    model: Model
+    vocabulary: Vocabulary
+    names: Mapping[str, tuple[str, ...]]
+    shapes: Mapping[str, tuple[int, ...]]
+    missing: tuple[str, ...]
+    ignored: Mapping[str, str]
+
+    def report(self) -> str:
+        """What became of each tensor, for people."""
+        used = sum(len(names) for names in self.names.values())
+        lines = [f"{self.folder.path}: {self.architecture.model_type}, {used} tensors used"]
+        lines += [f"  not read: {name} ({reason})" for name, reason in self.ignored.items()]
+        if self.missing:
+            lines += [f"  not there, to be initialised anew: {', '.join(self.missing)}"]
+        return "\n".join(lines)
+
+
+def inspect(path: Path) -> Imported:
+    """Reads all but the weights, and accounts for every tensor.
+
+    Raises:
+      ConfigError: if the folder is damaged, its architecture or tokenizer is none that xlj has, a
+        tensor is missing, left over or of another shape, or a tied weight is not tied.
+    """
+    folder = open_folder(path)
+    where = str(path / CONFIG)
+    architecture = architectures.of_config(folder.config, where)
+    model = architectures.model_of(architecture, folder.config, where)
+    vocabulary = tokenizer_files.read(path)
+    if folder.config.get("vocab_size") != vocabulary.size:
+        raise ConfigError(
+            f"{where}: vocab_size is {folder.config.get('vocab_size')}, but the tokenizer of "
+            f"{path} has {vocabulary.size} ids"
+        )
+    # Old checkpoints call the parts of a norm gamma and beta.
+    found = {
+        name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
+            "LayerNorm.beta", "LayerNorm.bias"
+        ): name
+        for name in folder.shapes
+    }
+    model = _without_zero_types(folder, architecture, model, found)
+    names, missing = _assigned(path, architecture, model, found)
+    left = set(found) - {name for group in names.values() for name in group}
+    ignored = {found[name]: _reason(architecture, name) for name in sorted(left)}
+    unknown = [name for name, reason in ignored.items() if not reason]
+    if unknown:
+        raise ConfigError(
+            f"{path}: {len(unknown)} tensors are not those of an encoder of {model.layers} layers: "
+            f"{', '.join(unknown[:4])}"
+        )
+    imported = Imported(
+        folder,
+        architecture,
+        model,
+        vocabulary,
+        {ours: tuple(found[name] for name in group) for ours, group in names.items()},
+        _expected(model, vocabulary.size),
+        missing,
+        ignored,
+    )
+    _check_shapes(imported)
+    _check_copies(imported, found)
+    return imported
+
+
+def load(imported: Imported, shardings: Callable[[Any], Any]) -> encoder.Params:
+    """The parameters, float32, each device's part read from the files by itself.
+
+    Args:
+      shardings: makes of a tree of shapes the same tree of shardings.
+
+    Raises:
+      ConfigError: if a tensor cannot be read, or is not finite.
+    """
+    abstract: dict[str, Any] = {}
+    tensors = {tensor.ours: tensor for tensor in imported.architecture.tensors}
+    for name in imported.names:
+        *parents, last = name.split("/")
+        node = abstract
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[last] = jax.ShapeDtypeStruct(imported.shapes[name], jnp.float32)
+
+    def read(path: Any, leaf: Any, sharding: Any) -> jax.Array:
+        tensor = tensors["/".join(part.key for part in path)]
+        return jax.make_array_from_callback(
+            leaf.shape, sharding, lambda index: _part(imported, tensor, index)
+        )
+
+    return jax.tree_util.tree_map_with_path(read, abstract, shardings(abstract))
+
+
+def _assigned(
+    path: Path, architecture: Architecture, model: Model, found: Mapping[str, str]
+) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
+    """Names of theirs by parameter of ours; and those of the head that are not there."""
+    names: dict[str, tuple[str, ...]] = {}
+    missing: list[str] = []
+    expected = _expected(model, 1)
+    for tensor in architecture.tensors:
+        if tensor.ours not in expected:
+            continue
+        group = tuple(_theirs(architecture, tensor, model, found))
+        absent = [name for name in group if name not in found]
+        if not absent:
+            names[tensor.ours] = group
+        elif tensor.ours.startswith("prediction_head/"):
+            missing.append(tensor.ours)
+        else:
+            raise ConfigError(f"{path}: the tensor {absent[0]} is missing")
+    head = [name for name in names if name.startswith("prediction_head/")]
+    if head and missing:
+        raise ConfigError(f"{path}: has {head[0]}, but not {missing[0]}")
+    if not any(tensor.ours.startswith("prediction_head/") for tensor in architecture.tensors):
+        missing = [name for name in expected if name.startswith("prediction_head/")]
+    return names, tuple(missing)
+
+
+def _theirs(
+    architecture: Architecture, tensor: Tensor, model: Model, found: Mapping[str, str]
+) -> Iterator[str]:
+    """The names of a tensor in a folder, one a layer if it is stacked."""
+    for layer in range(model.layers if tensor.stacked else 1):
+        name = tensor.theirs.format(layer=layer)
+        prefixed = f"{architecture.prefix}.{name}"
+        head = tensor.ours.startswith("prediction_head/")
+        yield name if head or name in found and prefixed not in found else prefixed
+
+
+def _reason(architecture: Architecture, name: str) -> str:
+    bare = name.removeprefix(f"{architecture.prefix}.")
+    if name in architecture.copies:
+        return f"tied to {architecture.copies[name]}"
+    if bare == "embeddings.token_type_embeddings.weight":
+        return "a single token type, all zero"
+    return architectures.is_ignored(name)
+
+
+def _without_zero_types(
+    folder: Folder, architecture: Architecture, model: Model, found: Mapping[str, str]
+) -> Model:
+    """The model without token types where the only one adds nothing, as in XLM-R."""
+    name = "embeddings.token_type_embeddings.weight"
+    name = found.get(f"{architecture.prefix}.{name}", found.get(name, ""))
+    if model.token_types == 1 and name and not folder.read(name).any():
+        return dataclasses.replace(model, token_types=0)
+    return model
+
+
+def _expected(model: Model, vocabulary_size: int) -> dict[str, tuple[int, ...]]:
+    """Shapes of the parameters of the encoder and its head for masked tokens, by name."""
+    key = jax.random.key(0)
+
+    def init() -> Any:
+        params = encoder.init(key, model, vocabulary_size, 0)
+        return params | {"prediction_head": heads.init_prediction(key, model, vocabulary_size)}
+
+    leaves = jax.tree_util.tree_flatten_with_path(jax.eval_shape(init))[0]
+    return {"/".join(part.key for part in path): leaf.shape for path, leaf in leaves}
+
+
+def _check_shapes(imported: Imported) -> None:
+    for tensor in imported.architecture.tensors:
+        shape = list(imported.shapes.get(tensor.ours, ()))[tensor.stacked :]
+        if tensor.transposed:
+            shape.reverse()
+        if tensor.ours == "embeddings/position":
+            shape[0] -= FIRST_POSITION - imported.architecture.first_position
+        for name in imported.names.get(tensor.ours, ()):
+            got = imported.folder.shapes[name]
+            if list(got) != shape:
+                raise ConfigError(
+                    f"{imported.folder.files[name]}: {name} has shape {list(got)}; "
+                    f"{CONFIG} and the tokenizer make it {shape}"
+                )
+
+
+def _check_copies(imported: Imported, found: Mapping[str, str]) -> None:
+    """Refuses a head whose matrix is not the word embeddings."""
+    for copy, ours in imported.architecture.copies.items():
+        if copy not in found or ours not in imported.names:
+            continue
+        name, original = found[copy], imported.names[ours][0]
+        shape = imported.folder.shapes[original]
+        rows = max(1, _CHUNK // math.prod(shape[1:]))
+        for start in range(0, shape[0], rows):
+            part = slice(start, start + rows)
+            one = imported.folder.read(original, part)
+            other = imported.folder.shapes[name] == shape and imported.folder.read(name, part)
+            if not np.array_equal(one, other):
+                raise ConfigError(
+                    f"{imported.folder.files[name]}: {name} differs from {original}; xlj's head "
+                    "shares the word embeddings"
+                )
+
+
+def _part(imported: Imported, tensor: Tensor, index: tuple[slice, ...]) -> np.ndarray:
+    """The part of a parameter of ours that `index` names."""
+    names = imported.names[tensor.ours]
+    if not tensor.stacked:
+        return _one(imported, tensor, names[0], index)
+    shape = imported.shapes[tensor.ours]
+    sizes = [len(range(*i.indices(n))) for i, n in zip(index, shape, strict=True)]
+    stacked = np.empty(sizes, np.float32)
+    for place, layer in enumerate(range(*index[0].indices(shape[0]))):
+        stacked[place] = _one(imported, tensor, names[layer], index[1:])
+    return stacked
+
+
+def _one(imported: Imported, tensor: Tensor, name: str, index: tuple[slice, ...]) -> np.ndarray:
+    if tensor.transposed:
+        part = imported.folder.read(name, index[::-1]).T
+    elif tensor.by_word:
+        part = imported.folder.read(name, (slice(None), *index[1:]))
+        part = part[imported.vocabulary.native_ids[index[0]]]
+    elif tensor.ours == "embeddings/position":
+        part = imported.folder.read(name, (slice(None), *index[1:]))
+        above = FIRST_POSITION - imported.architecture.first_position
+        part = np.pad(part, ((above, 0), (0, 0)))[index[0]]
+    else:
+        part = imported.folder.read(name, index)
+    if not np.isfinite(part).all():
+        raise ConfigError(f"{imported.folder.files[name]}: {name} is not finite everywhere")
+    return part

@@ -1,0 +1,130 @@
+"""The README.md of an exported model: what it is, what it was trained on, how to load it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from xlj.config import Model
+from xlj.data.vocabulary import Vocabulary
+from xlj.interop.architectures import XLJ
+from xlj.interop.exporting import Exported
+
+
+def card(
+    name: str,
+    exported: Exported,
+    model: Model,
+    vocabulary: Vocabulary,
+    pooling: str = "",
+    trained: Mapping[str, Any] | None = None,
+    metrics: Mapping[str, float] | None = None,
+) -> str:
+    """Markdown, with the front matter that model hubs read.
+
+    Args:
+      pooling: of sentence vectors, if the folder is one of sentence-transformers.
+      trained: the description of the checkpoint (`Checkpoint.meta`), unless it was not xlj's.
+      metrics: the last evaluation on held-out text, by name.
+    """
+    sections = [
+        _front_matter(exported, pooling, trained),
+        f"# {name}",
+        _summary(exported, model, vocabulary, trained),
+        "## Use\n\n```python\n" + _usage(name, exported, pooling) + "\n```",
+    ]
+    if trained and trained["step"]:
+        sections += [_objectives(trained["config"]), _data(trained)]
+    if metrics:
+        sections.append(_metrics(metrics))
+    if exported.left_out:
+        parts: dict[str, list[str]] = {}
+        for parameter, reason in exported.left_out.items():
+            parts.setdefault(reason, []).append(f"`{parameter}`")
+        listed = [f"- {reason}: {', '.join(names)}" for reason, names in parts.items()]
+        sections.append("## Not exported\n\n" + "\n".join(listed))
+    return "\n\n".join(sections) + "\n"
+
+
+def _front_matter(exported: Exported, pooling: str, trained: Mapping[str, Any] | None) -> str:
+    task = "sentence-similarity" if pooling else "fill-mask" if exported.has_head else (
+        "feature-extraction")  # fmt: skip
+    languages = trained["languages"] if trained else []
+    lines = ["---"]
+    if languages:
+        lines += ["language:", *(f"- {language!r}" for language in languages)]
+    library = "sentence-transformers" if pooling else "transformers"
+    lines += [f"library_name: {library}", f"pipeline_tag: {task}", "tags:", "- xlj"]
+    lines += [f"- {exported.architecture.model_type}", "- cross-lingual", "---"]
+    return "\n".join(lines)
+
+
+def _summary(
+    exported: Exported, model: Model, vocabulary: Vocabulary, trained: Mapping[str, Any] | None
+) -> str:
+    origin = "Exported by xlj"
+    if trained and trained["step"]:
+        origin += f" after {trained['step']:,} of {trained['config']['train']['steps']:,} steps"
+    text = (
+        f"{origin}: an encoder of {model.layers} layers, {model.hidden} wide, {model.heads} heads, "
+        f"{vocabulary.size:,} ids, at most {model.positions - 2} tokens."
+    )
+    if trained and trained["config"]["init_from"]:
+        text += f" Training started from `{trained['config']['init_from']}`."
+    if not exported.has_head:
+        text += " It has no head for masked tokens."
+    text += (
+        "\n\nIn pretraining a pair of sentences was `<s> A </s> B </s>`; the tokenizer of "
+        f"{exported.architecture.model_type} may put two `</s>` between them."
+    )
+    return text
+
+
+def _usage(name: str, exported: Exported, pooling: str) -> str:
+    remote = ", trust_remote_code=True" if exported.architecture is XLJ else ""
+    if pooling:
+        arguments = f'"{name}"{remote}'
+        return (
+            "from sentence_transformers import SentenceTransformer\n\n"
+            f"vectors = SentenceTransformer({arguments}).encode(sentences)"
+        )
+    model = "AutoModelForMaskedLM" if exported.has_head else "AutoModel"
+    return (
+        f"from transformers import {model}, AutoTokenizer\n\n"
+        f'model = {model}.from_pretrained("{name}"{remote})\n'
+        f'tokenizer = AutoTokenizer.from_pretrained("{name}")'
+    )
+
+
+def _objectives(config: Mapping[str, Any]) -> str:
+    """The objectives of all phases, with the options that were in use."""
+    rows = ["## Objectives", "", "| from step | objective | options |", "|---|---|---|"]
+    phases = [{"start_step": 0, "objectives": config["objectives"]}, *config["phases"].values()]
+    for phase in sorted(phases, key=lambda phase: phase["start_step"]):
+        for objective, options in phase.get("objectives", {}).items():
+            if not isinstance(options, Mapping) or not options.get("batch_rows", 1):
+                continue
+            shown = ", ".join(f"{key} {value}" for key, value in options.items())
+            rows.append(f"| {phase['start_step']:,} | {objective} | {shown} |")
+    return "\n".join(rows)
+
+
+def _data(trained: Mapping[str, Any]) -> str:
+    rows = ["## Data", "", "| text | sentences or pairs | tokens |", "|---|---|---|"]
+    rows += [
+        f"| {task} | {counts['sentences']:,} | {counts['tokens']:,} |"
+        for task, counts in trained["tasks"].items()
+    ]
+    alpha = trained["config"]["data"]["alpha"]
+    return "\n".join([*rows, "", f"Languages were sampled with an exponent of {alpha}."])
+
+
+def _metrics(metrics: Mapping[str, float]) -> str:
+    rows = ["## Held-out loss (nats a predicted token) and accuracy", "",
+            "| | loss | accuracy |", "|---|---|---|"]  # fmt: skip
+    for key, value in metrics.items():
+        name, _, what = key.rpartition("/")
+        if key.startswith("eval/") and what == "loss":
+            accuracy = metrics.get(f"{name}/accuracy", float("nan"))
+            rows.append(f"| {name.removeprefix('eval/')} | {value:.3f} | {100 * accuracy:.1f} % |")
+    return "\n".join(rows)

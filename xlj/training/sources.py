@@ -1,0 +1,83 @@
+"""Models on disk to start from: checkpoints of xlj, and Hugging Face folders."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jax.sharding import Mesh
+
+from xlj.config import Model
+from xlj.data.vocabulary import Vocabulary
+from xlj.interop import folder as hugging_face
+from xlj.interop import importing
+from xlj.models.encoder import Params
+from xlj.training import checkpoints
+from xlj.training.checkpoints import Checkpoint
+from xlj.training.partitioning import shardings
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A model on disk. Weights and vocabulary are read when they are asked for.
+
+    Attributes:
+      folder: where it is.
+      model: its sizes, and how it computes.
+      languages: that its language embeddings are of, in order; empty if it does not say.
+      vocabulary: reads the vocabulary; raises a `ConfigError` if it is damaged.
+      params: reads all parameters onto a mesh, a nested dict; raises a `ConfigError` if one is
+        damaged.
+      checkpoint: the checkpoint, unless it is a Hugging Face folder.
+      report: what became of each tensor of a Hugging Face folder, for people.
+    """
+
+    folder: Path
+    model: Model
+    languages: tuple[str, ...]
+    vocabulary: Callable[[], Vocabulary]
+    params: Callable[[Mesh], Params]
+    checkpoint: Checkpoint | None = None
+    report: str = ""
+
+
+def find(path: str | Path, key: str = "") -> Source:
+    """The model at `path`: a workdir (its latest checkpoint), the folder of one checkpoint, or a
+    Hugging Face folder.
+
+    Args:
+      key: what named the path, for the error.
+
+    Raises:
+      ConfigError: if there is none, or it is damaged or of an architecture that xlj does not have.
+    """
+    path = Path(path).expanduser()
+    if hugging_face.is_folder(path):
+        return of_folder(path)
+    checkpoint = checkpoints.find(path, key)
+    return Source(
+        checkpoint.folder,
+        checkpoint.model(),
+        tuple(checkpoint.meta["languages"]),
+        lambda: checkpoints.read_vocabulary(checkpoint),
+        lambda mesh: checkpoints.restore_params(checkpoint, mesh),
+        checkpoint,
+    )
+
+
+def of_folder(path: Path) -> Source:
+    """The model in a Hugging Face folder.
+
+    Raises:
+      ConfigError: as `importing.inspect` does.
+    """
+    imported = importing.inspect(path)
+
+    def params(mesh: Mesh) -> Any:
+        return importing.load(imported, lambda tree: shardings(tree, mesh))
+
+    return Source(
+        path, imported.model, (), lambda: imported.vocabulary, params, report=imported.report()
+    )
