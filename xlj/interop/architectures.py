@@ -236,9 +236,15 @@ def model_of(architecture: Architecture, config: Mapping[str, Any], where: str) 
         raise ConfigError(f"{where}: cannot use {error}") from None
     sizes["pair_token_types"] = architecture.pair_token_types
     try:
-        return build({"model": sizes}).model
+        model = build({"model": sizes}).model
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
+    if model.hidden % model.heads:
+        raise ConfigError(
+            f"{where}: hidden_size {model.hidden} is not divisible by num_attention_heads "
+            f"{model.heads}"
+        )
+    return model
 
 
 def config_of(architecture: Architecture, model: Model, vocabulary_size: int) -> dict[str, Any]:

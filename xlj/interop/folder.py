@@ -64,7 +64,7 @@ def open_folder(path: Path) -> Folder:
     """
     if not (path / CONFIG).is_file():
         raise ConfigError(f"{path}: there is no {CONFIG}; a Hugging Face folder has one")
-    config = read_json(path / CONFIG)
+    config = read_json(inside(path, CONFIG))
     files: dict[str, Path] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     for file in _tensor_files(path):
@@ -106,7 +106,7 @@ def read_json(file: Path) -> dict[str, Any]:
 def _tensor_files(path: Path) -> list[Path]:
     """The safetensors files of a folder: one, or the shards of its index."""
     if (path / WEIGHTS).is_file():
-        return [path / WEIGHTS]
+        return [inside(path, WEIGHTS)]
     if (path / INDEX).is_file():
         shards = read_json(path / INDEX).get("weight_map")
         if not isinstance(shards, dict) or not shards:
@@ -117,7 +117,7 @@ def _tensor_files(path: Path) -> list[Path]:
                 raise ConfigError(f"{path / INDEX}: shard {name!r} is not a file of this folder")
             if not (path / name).is_file():
                 raise ConfigError(f"{path / INDEX}: the shard {path / name} is missing")
-        return [path / name for name in names]
+        return [inside(path, name) for name in names]
     pickles = sorted(file.name for kind in _PICKLES for file in path.glob(kind))
     if pickles:
         raise ConfigError(
@@ -126,3 +126,18 @@ def _tensor_files(path: Path) -> list[Path]:
             'AutoModelForMaskedLM.from_pretrained("FOLDER").save_pretrained("NEW_FOLDER")'
         )
     raise ConfigError(f"{path}: there is neither {WEIGHTS} nor {INDEX}")
+
+
+def inside(folder: Path, name: str) -> Path:
+    """A file of a folder. Links may lead to a blob of the same download cache, and nowhere else.
+
+    Raises:
+      ConfigError: if it is a link that leads elsewhere.
+    """
+    file = folder / name
+    # Hugging Face's cache: models--x/snapshots/HASH/file is a link to models--x/blobs/HASH.
+    cache = folder.resolve().parent.parent / "blobs"
+    target = file.resolve()
+    if target.parent not in (folder.resolve(), cache):
+        raise ConfigError(f"{file} leads out of the folder, to {target}")
+    return file

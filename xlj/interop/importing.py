@@ -227,7 +227,7 @@ def _check_copies(imported: Imported, found: Mapping[str, str]) -> None:
         shape = imported.folder.shapes[original]
         rows = max(1, _CHUNK // math.prod(shape[1:]))
         for start in range(0, shape[0], rows):
-            part = slice(start, start + rows)
+            part = slice(start, min(start + rows, shape[0]))
             one = imported.folder.read(original, part)
             other = imported.folder.shapes[name] == shape and imported.folder.read(name, part)
             if not np.array_equal(one, other):

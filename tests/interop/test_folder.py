@@ -1,0 +1,112 @@
+"""Hugging Face folders: whatever is damaged, or could run code, is refused by name."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from xlj.config import ConfigError
+from xlj.interop.folder import is_folder, open_folder
+
+A = np.arange(12, dtype=np.float32).reshape(3, 4)
+B = np.float16([1.5, -2.0])
+
+
+@pytest.fixture
+def single(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "xlm-roberta"}')
+    save_file({"a": A, "b": B}, tmp_path / "model.safetensors")
+    return tmp_path
+
+
+@pytest.fixture
+def sharded(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    save_file({"a": A}, tmp_path / "model-1.safetensors")
+    save_file({"b": B}, tmp_path / "model-2.safetensors")
+    index(tmp_path, {"a": "model-1.safetensors", "b": "model-2.safetensors"})
+    return tmp_path
+
+
+def index(path, weight_map):
+    text = json.dumps({"metadata": {}, "weight_map": weight_map})
+    (path / "model.safetensors.index.json").write_text(text)
+
+
+@pytest.mark.parametrize("kind", ["single", "sharded"])
+def test_tensors_are_read_whole_or_in_part_as_float32(kind, request):
+    folder = open_folder(request.getfixturevalue(kind))
+    assert folder.shapes == {"a": (3, 4), "b": (2,)}
+    np.testing.assert_array_equal(folder.read("a"), A)
+    np.testing.assert_array_equal(folder.read("a", (slice(1, 3), slice(0, 2))), A[1:3, :2])
+    assert folder.read("b").dtype == np.float32
+    np.testing.assert_array_equal(folder.read("b"), B.astype(np.float32))
+
+
+def test_a_missing_shard_is_named(sharded):
+    (sharded / "model-2.safetensors").unlink()
+    with pytest.raises(ConfigError, match=r"model-2\.safetensors is missing"):
+        open_folder(sharded)
+
+
+@pytest.mark.parametrize("size", [0, 5, 30, -4])
+def test_a_truncated_file_is_named(single, size):
+    file = single / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:size])
+    with pytest.raises(ConfigError, match=r"model\.safetensors is damaged"):
+        open_folder(single)
+
+
+@pytest.mark.parametrize("shard", ["../x.safetensors", "/etc/x.safetensors", "", "a/b.safetensors"])
+def test_a_shard_outside_the_folder_is_refused(sharded, shard):
+    save_file({"b": B}, sharded.parent / "x.safetensors")
+    index(sharded, {"a": "model-1.safetensors", "b": shard})
+    with pytest.raises(ConfigError, match="is not a file of this folder"):
+        open_folder(sharded)
+
+
+def test_a_link_that_leaves_the_folder_is_refused(single, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "model.safetensors"
+    (single / "model.safetensors").rename(elsewhere)
+    (single / "model.safetensors").symlink_to(elsewhere)
+    with pytest.raises(ConfigError, match="leads out of the folder"):
+        open_folder(single)
+
+
+def test_an_index_that_is_wrong_is_refused(sharded):
+    index(sharded, {"a": "model-1.safetensors", "b": "model-1.safetensors"})
+    with pytest.raises(ConfigError, match=r"b is not in model-1\.safetensors"):
+        open_folder(sharded)
+    index(sharded, {})
+    with pytest.raises(ConfigError, match="no weight_map"):
+        open_folder(sharded)
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model_state.pdparams", "weights.pt"])
+def test_pickles_are_refused_with_the_way_out(single, name):
+    (single / "model.safetensors").rename(single / name)
+    with pytest.raises(ConfigError, match=r"can run any code.*save_pretrained"):
+        open_folder(single)
+
+
+def test_a_folder_without_weights_or_with_other_types_is_refused(single):
+    save_file({"a": np.zeros(3, np.int8)}, single / "model.safetensors")
+    with pytest.raises(ConfigError, match="a has type I8"):
+        open_folder(single)
+    (single / "model.safetensors").unlink()
+    with pytest.raises(ConfigError, match=r"neither model\.safetensors nor"):
+        open_folder(single)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"a": '])
+def test_a_damaged_config_is_named(single, text):
+    (single / "config.json").write_text(text)
+    with pytest.raises(ConfigError, match=r"config\.json"):
+        open_folder(single)
+
+
+def test_a_workdir_is_no_folder(single):
+    assert is_folder(single)
+    (single / "checkpoints").mkdir()
+    assert not is_folder(single)

@@ -1,0 +1,164 @@
+"""Import: every tensor accounted for, the same bits as the files', on any mesh."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from xlj.config import ConfigError
+from xlj.interop import exporting, importing
+from xlj.training import partitioning
+from xlj.training.partitioning import named_leaves
+
+
+def loaded(path, mesh=None):
+    mesh = mesh or partitioning.one_device()
+    imported = importing.inspect(path)
+    return imported, importing.load(imported, lambda tree: partitioning.shardings(tree, mesh))
+
+
+def assert_equal(found, wanted):
+    found, wanted = named_leaves(found), named_leaves(wanted)
+    assert found.keys() == wanted.keys()
+    for name in wanted:
+        np.testing.assert_array_equal(found[name], wanted[name], err_msg=name)
+
+
+def changed(folder, change):
+    """The folder with its tensors as `change` leaves them."""
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    change(tensors)
+    save_file(tensors, file)
+    return folder
+
+
+@pytest.mark.parametrize("head", [True, False])
+@pytest.mark.parametrize("token_types", [0, 1, 2])
+def test_import_of_export_is_the_same(folder_of, model, token_types, head):
+    model = dataclasses.replace(model, token_types=token_types)
+    folder, params = folder_of(model, head)
+    imported, found = loaded(folder)
+    assert imported.model == model
+    assert bool(imported.missing) == (not head)
+    assert ("prediction_head" in imported.report()) == (not head)
+    assert_equal(found, params)
+
+
+def test_export_of_import_has_the_same_tensors(folder_of, vocabulary, typed, tmp_path):
+    folder, _ = folder_of(typed)
+    imported, params = loaded(folder)
+    exported = exporting.plan(named_leaves(params), imported.model, vocabulary, False)
+    with exporting.new_folder(tmp_path / "again") as again:
+        exporting.write(again, exported, named_leaves(params), imported.model, vocabulary)
+    for file in ("model.safetensors", "config.json"):
+        assert (tmp_path / "again" / file).read_bytes() == (folder / file).read_bytes()
+
+
+def test_each_device_reads_its_part(folder_of, model):
+    folder, params = folder_of(dataclasses.replace(model, token_types=1))
+    mesh = jax.make_mesh((2, 4), ("replica", "fsdp"), (jax.sharding.AxisType.Auto,) * 2)
+    _, found = loaded(folder, mesh)
+    kernel = found["layers"]["feed_forward"]["inner"]["kernel"]
+    assert kernel.addressable_shards[0].data.shape == (3, 8, 48)
+    assert_equal(found, params)
+
+
+def test_shards_are_read_as_one_file_is(folder_of, monkeypatch):
+    monkeypatch.setattr(exporting, "_SHARD_BYTES", 20_000)
+    folder, params = folder_of()
+    assert len(list(folder.glob("model-*-of-*.safetensors"))) > 2
+    assert not (folder / "model.safetensors").exists()
+    assert_equal(loaded(folder)[1], params)
+
+
+def test_lower_precision_is_read_as_float32(folder_of, model):
+    folder, params = folder_of()
+    half = changed(folder, lambda t: t.update({n: v.astype(np.float16) for n, v in t.items()}))
+    rounded = jax.tree.map(lambda x: np.asarray(x).astype(np.float16).astype(np.float32), params)
+    assert_equal(loaded(half)[1], rounded)
+
+
+def test_old_names_of_norms_and_task_heads_and_poolers(folder_of):
+    folder, params = folder_of()
+
+    def change(tensors):
+        prefix = "roberta.embeddings.LayerNorm"
+        tensors[f"{prefix}.gamma"] = tensors.pop(f"{prefix}.weight")
+        tensors[f"{prefix}.beta"] = tensors.pop(f"{prefix}.bias")
+        tensors["roberta.pooler.dense.weight"] = np.zeros((32, 32), np.float32)
+        tensors["roberta.embeddings.position_ids"] = np.arange(42)[None]
+        tensors["classifier.dense.bias"] = np.zeros(3, np.float32)
+        tensors["lm_head.decoder.bias"] = tensors["lm_head.bias"]
+        tensors["lm_head.decoder.weight"] = tensors["roberta.embeddings.word_embeddings.weight"]
+
+    imported, found = loaded(changed(folder, change))
+    assert_equal(found, params)
+    assert set(imported.ignored) == {
+        "roberta.pooler.dense.weight",
+        "roberta.embeddings.position_ids",
+        "roberta.embeddings.token_type_embeddings.weight",
+        "classifier.dense.bias",
+        "lm_head.decoder.bias",
+        "lm_head.decoder.weight",
+    }
+    assert all(imported.ignored.values())
+
+
+LAYER = "roberta.encoder.layer.1"
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (
+            lambda t: t.pop(f"{LAYER}.output.dense.bias"),
+            rf"{LAYER}\.output\.dense\.bias is missing",
+        ),
+        (lambda t: t.pop("lm_head.bias"), r"has prediction_head/.* but not prediction_head/bias"),
+        (lambda t: t.update(extra=np.zeros(2, np.float32)), "1 tensors are not those.*: extra"),
+        (
+            lambda t: t.update({f"{LAYER[:-1]}3.output.dense.bias": np.zeros(32, np.float32)}),
+            r"not those of an encoder of 3 layers: roberta\.encoder\.layer\.3",
+        ),
+        (
+            lambda t: t.update({f"{LAYER}.output.dense.weight": np.zeros((48, 32), np.float32)}),
+            r"has shape \[48, 32\]; .* \[32, 48\]",
+        ),
+        (
+            lambda t: t.update({"lm_head.decoder.bias": t["lm_head.bias"] + 1}),
+            r"lm_head\.decoder\.bias differs from lm_head\.bias",
+        ),
+        (
+            lambda t: t["roberta.encoder.layer.2.output.dense.bias"].fill(np.nan),
+            r"layer\.2\.output\.dense\.bias is not finite",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named(folder_of, change, message):
+    folder, _ = folder_of()
+    with pytest.raises(ConfigError, match=message):
+        loaded(changed(folder, change))
+
+
+@pytest.mark.parametrize(
+    "key, value, message",
+    [
+        ("model_type", "gpt2", "model_type is 'gpt2'; xlj reads xlm-roberta, "),
+        ("hidden_act", "relu", "hidden_act is 'relu'"),
+        ("vocab_size", 399, "vocab_size is 399, but the tokenizer of .* has 400 ids"),
+        ("num_hidden_layers", 2, "not those of an encoder of 2 layers"),
+        ("hidden_size", "32", "model.hidden is '32'"),
+        ("num_attention_heads", 5, "num_attention_heads"),
+        ("max_position_embeddings", None, "model.positions|cannot use"),
+    ],
+)
+def test_a_config_that_does_not_fit_is_named(folder_of, key, value, message):
+    folder, _ = folder_of()
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {key: value}))
+    with pytest.raises(ConfigError, match=message):
+        loaded(folder)
