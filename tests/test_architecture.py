@@ -16,6 +16,7 @@ FLOORS = (
     "data",
     "models",
     "objectives",
+    "interop",
     "training",
     "downstream",
     "doors",
@@ -34,27 +35,30 @@ HOMES = {
     "orbax": ("training",),
     "scipy": ("alignment",),
     "seqio": ("data",),
-    "sentencepiece": ("data",),
+    "sentencepiece": ("data", "interop"),
     "tensorboardX": ("training",),
     "tensorflow": ("data",),
     "tensorflow_datasets": ("data",),
+    "tokenizers": ("data", "interop"),
     "torch": ("doors",),
     "transformers": ("doors",),
 }
 """The only rooms that may import a library."""
 
 INSIDE_FUNCTIONS = {
-    "data": ("apache_beam", "seqio", "tensorflow", "tensorflow_datasets"),
+    "data": ("apache_beam", "seqio", "tensorflow", "tensorflow_datasets", "tokenizers"),
     "doors": (
         "jax",
         "xlj.alignment",
         "xlj.data",
         "xlj.models",
         "xlj.objectives",
+        "xlj.interop",
         "xlj.training",
         "xlj.downstream",
     ),
     "downstream": ("matplotlib",),
+    "interop": ("sentencepiece", "tokenizers"),
 }
 """What a room imports where it is needed only: rows are read without TensorFlow, --help is fast."""
 

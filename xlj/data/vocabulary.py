@@ -1,62 +1,56 @@
-"""A SentencePiece model in XLM-R's layout: text to ids and back."""
+"""A vocabulary in xlj's layout of ids: text to ids and back."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import sentencepiece
 
 from xlj.config import ConfigError
-from xlj.data.layout import BOS, EOS, MASK, PAD, SPECIALS, UNK
+from xlj.data import sentencepiece_model, tokenizer_json
+from xlj.data.codec import Codec, Markers
+from xlj.data.layout import BOS, EOS, PAD
 from xlj.data.packing import Ragged
 
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """Pieces and their ids: `<s>` 0, `<pad>` 1, `</s>` 2, `<unk>` 3, SentencePiece's i >= 3 at
-    i + 1, `<mask>` last (the layout of XLM-R and of its tokenizer classes).
+    """Pieces and their ids: `<s>` 0, `<pad>` 1, `</s>` 2, `<unk>` 3, `<mask>` last, whatever ids
+    the file gives them (`native_ids`).
 
     Attributes:
-      model: the bytes of the SentencePiece model.
+      model: the bytes of a SentencePiece model, or of a Hugging Face tokenizer.json.
     """
 
     model: bytes = dataclasses.field(repr=False)
 
     @classmethod
     def load(cls, path: str | Path) -> Vocabulary:
-        """The vocabulary of a SentencePiece `.model` file; a leading `~` is the home folder.
+        """The vocabulary of a SentencePiece `.model` file or a Hugging Face tokenizer.json; a
+        leading `~` is the home folder.
 
         Raises:
-          ConfigError: if there is no such file, it is no SentencePiece model, or its first pieces
-            are not `<unk>`, `<s>`, `</s>`.
+          ConfigError: if there is no such file, it is neither, or it cannot be brought into the
+            layout (`sentencepiece_model.read`, `tokenizer_json.read`).
         """
         path = Path(path).expanduser()
         if not path.is_file():
             raise ConfigError(f"vocabulary {path}: there is no such file")
         vocabulary = cls(path.read_bytes())
         try:
-            processor = vocabulary._processor
-        except RuntimeError as error:
-            raise ConfigError(f"vocabulary {path} is not a SentencePiece model ({error})") from None
-        found = [processor.unk_id(), processor.bos_id(), processor.eos_id()]
-        if found != [0, 1, 2]:
-            raise ConfigError(
-                f"vocabulary {path} has <unk>, <s>, </s> at {found}; XLM-R's layout needs "
-                "[0, 1, 2] (SentencePiece's defaults: --unk_id=0 --bos_id=1 --eos_id=2 --pad_id=-1)"
-            )
+            _ = vocabulary.pieces  # read now, so that the error names the file
+        except ConfigError as error:
+            raise ConfigError(f"vocabulary {path} {error}") from None
         return vocabulary
 
-    @cached_property
+    @property
     def size(self) -> int:
         """Number of ids, specials and `<mask>` included."""
-        return self._processor.get_piece_size() + 2
+        return len(self.pieces)
 
     @property
     def mask(self) -> int:
@@ -65,7 +59,7 @@ class Vocabulary:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of the model file, in hex."""
+        """sha256 of the file, in hex."""
         return hashlib.sha256(self.model).hexdigest()
 
     @property
@@ -73,19 +67,30 @@ class Vocabulary:
         """The type of rows on disk: little-endian uint16 where all ids fit, else uint32."""
         return np.dtype("<u2" if self.size <= 1 << 16 else "<u4")
 
-    @cached_property
+    @property
     def pieces(self) -> tuple[str, ...]:
-        """The piece of every id, in order."""
-        processor = self._processor
-        learned = (processor.id_to_piece(i) for i in range(3, processor.get_piece_size()))
-        return (*SPECIALS, *learned, MASK)
+        """The piece of every id, in order; the five specials by the layout's names."""
+        return self._codec.pieces
+
+    @property
+    def native_ids(self) -> np.ndarray:
+        """The file's own id of each of ours, int32 [size], a permutation: row i of an embedding is
+        row `native_ids[i]` of the file's. Of SentencePiece models the identity: XLM-R's ids."""
+        return self._codec.native_ids
+
+    @property
+    def native_specials(self) -> tuple[str, str, str, str, str]:
+        """What the file calls `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`."""
+        return self._codec.native_specials
+
+    @property
+    def markers(self) -> Markers:
+        """How pieces mark words: "sentencepiece", "byte_bpe" or "wordpiece" (`codec.Codec`)."""
+        return self._codec.markers
 
     def encode(self, lines: Sequence[str]) -> Ragged:
         """Ids of many lines at once, without `<s>` and `</s>`; the fastest way."""
-        ids = self._processor.encode(list(lines), num_threads=1)
-        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-        flat = np.fromiter(itertools.chain.from_iterable(ids), np.int32, int(lengths.sum()))
-        return Ragged(np.where(flat == 0, UNK, flat + 1).astype(np.int32), lengths)
+        return self._codec.encode(lines)
 
     def encode_batch(self, lines: Sequence[str]) -> list[np.ndarray]:
         """Ids of each line, int32, without `<s>` and `</s>`."""
@@ -95,13 +100,13 @@ class Vocabulary:
     def decode(self, ids: Iterable[int]) -> str:
         """The text of these ids; `<s>`, `<pad>`, `</s>` and `<mask>` are left out."""
         silent = {BOS, PAD, EOS, self.mask}
-        return self._processor.decode(
-            [0 if i == UNK else int(i) - 1 for i in ids if int(i) not in silent]
-        )
+        return self._codec.decode([int(i) for i in ids if int(i) not in silent])
 
     @cached_property
-    def _processor(self) -> Any:
-        return sentencepiece.SentencePieceProcessor(model_proto=self.model)
+    def _codec(self) -> Codec:
+        if tokenizer_json.is_tokenizer_json(self.model):
+            return tokenizer_json.read(self.model)
+        return sentencepiece_model.read(self.model)
 
     def __reduce__(self) -> tuple:
         return Vocabulary, (self.model,)

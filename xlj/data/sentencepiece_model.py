@@ -1,0 +1,53 @@
+"""A SentencePiece model file, in XLM-R's layout."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import sentencepiece
+
+from xlj.config import ConfigError
+from xlj.data.codec import Codec
+from xlj.data.layout import MASK, SPECIALS, UNK
+from xlj.data.packing import Ragged
+
+
+def read(model: bytes) -> Codec:
+    """The model's piece i >= 3 has id i + 1, as in XLM-R and in its tokenizer classes.
+
+    Raises:
+      ConfigError: if it is no SentencePiece model, or its first pieces are not `<unk>`, `<s>`,
+        `</s>`; the message goes on from the name of the file.
+    """
+    try:
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    except RuntimeError as error:
+        raise ConfigError(f"is not a SentencePiece model, nor a tokenizer.json ({error})") from None
+    found = [processor.unk_id(), processor.bos_id(), processor.eos_id()]
+    if found != [0, 1, 2]:
+        raise ConfigError(
+            f"has <unk>, <s>, </s> at {found}; XLM-R's layout needs "
+            "[0, 1, 2] (SentencePiece's defaults: --unk_id=0 --bos_id=1 --eos_id=2 --pad_id=-1)"
+        )
+    learned = (processor.id_to_piece(i) for i in range(3, processor.get_piece_size()))
+    pieces = (*SPECIALS, *learned, MASK)
+
+    def encode(lines: Sequence[str]) -> Ragged:
+        ids = processor.encode(list(lines), num_threads=1)
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        flat = np.fromiter(itertools.chain.from_iterable(ids), np.int32, int(lengths.sum()))
+        return Ragged(np.where(flat == 0, UNK, flat + 1).astype(np.int32), lengths)
+
+    def decode(ids: list[int]) -> str:
+        return processor.decode([0 if i == UNK else i - 1 for i in ids])
+
+    return Codec(
+        pieces=pieces,
+        native_ids=np.arange(len(pieces), dtype=np.int32),
+        native_specials=(*SPECIALS, MASK),
+        markers="sentencepiece",
+        encode=encode,
+        decode=decode,
+    )

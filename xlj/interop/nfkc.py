@@ -1,0 +1,82 @@
+"""SentencePiece's normalisation as normalisers of the `tokenizers` library.
+
+SentencePiece replaces, from left to right, the longest string that its rules know. The rules of
+`nmt_nfkc` are the single characters that NFKC changes, and whole decompositions of characters: `o`,
+circumflex, tilde become one letter, but the letter with circumflex and a tilde stay two.
+`tokenizers.normalizers.Precompiled` holds the same rules but applies the *shortest* that fits, and
+drops the rest of a grapheme of less than 6 bytes: decomposed Vietnamese loses its tones, decomposed
+Hangul stays so (huggingface/tokenizers issues 2116 and 2334). So NFKC goes first, which leaves it
+single characters only, and guards keep NFKC from composing and reordering more than a rule would
+(ours). docs/tokenizers.md tells what still differs.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+RULES = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf")
+"""SentencePiece's names of the rules that `normalizer` can follow."""
+
+_GUARD, _TILDE = "\U0010fffe", "\U0010ffff"  # noncharacters, which no text has
+_FULLWIDTH_TILDE = "\uff5e"  # the only character that NFKC changes and nmt_nfkc does not
+
+
+def normalizer(charsmap: bytes, *, keeps_fullwidth_tilde: bool) -> Any:
+    """A `tokenizers` normaliser that does what SentencePiece does with this model.
+
+    Args:
+      charsmap: `precompiled_charsmap` of a model whose rules are one of `RULES`.
+      keeps_fullwidth_tilde: whether U+FF5E stays, as with `nmt_nfkc`.
+    """
+    from tokenizers import Regex, normalizers
+
+    steps = [
+        normalizers.Replace(Regex(_guarded()), _GUARD),
+        normalizers.NFKC(),
+        normalizers.Precompiled(charsmap),
+        normalizers.Replace(_GUARD, ""),
+    ]
+    if keeps_fullwidth_tilde:
+        steps.insert(0, normalizers.Replace(_FULLWIDTH_TILDE, _TILDE))
+        steps.append(normalizers.Replace(_TILDE, _FULLWIDTH_TILDE))
+    return normalizers.Sequence(steps)
+
+
+def _guarded() -> str:
+    """A regular expression of the empty places that NFKC must not reach over: between a character
+    that decomposes and a mark, and between two marks that follow each other in no decomposition."""
+    composed: list[str] = []
+    followers: dict[str, set[str]] = defaultdict(set)
+    for code in range(0x80, 0x110000):
+        character = chr(code)
+        if unicodedata.decomposition(character):
+            if len(unicodedata.normalize("NFKD", character)) > 1:
+                composed.append(character)
+            for form in ("NFD", "NFKD"):
+                parts = unicodedata.normalize(form, character)
+                for first, second in zip(parts, parts[1:], strict=False):
+                    if _is_mark(first) and _is_mark(second):
+                        followers[first].add(second)
+    firsts: dict[frozenset[str], list[str]] = defaultdict(list)
+    for first, seconds in followers.items():
+        firsts[frozenset(seconds)].append(first)
+    allowed = "|".join(f"(?<={_any(first)}){_any(seconds)}" for seconds, first in firsts.items())
+    return rf"(?<={_any(composed)})(?=\p{{M}})|(?<=\p{{M}})(?=\p{{M}})(?!{allowed})"
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character).startswith("M")
+
+
+def _any(characters: Iterable[str]) -> str:
+    """A regular expression of any of these characters, none of which is ASCII."""
+    ranges: list[list[int]] = []
+    for code in sorted(map(ord, characters)):
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    return "[" + "".join(rf"\x{{{low:X}}}-\x{{{high:X}}}" for low, high in ranges) + "]"

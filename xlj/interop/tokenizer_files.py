@@ -1,0 +1,249 @@
+"""The tokenizer in a Hugging Face folder, read into a vocabulary and written from one.
+
+ERNIE-M's tokenizer does more than SentencePiece, and not the same in each release: PaddleNLP 2.1
+turns curly quotes and dashes to ASCII and drops control characters first; later releases, and
+transformers up to 4.5x, split the pieces afterwards at Chinese characters, at punctuation and
+between digits and other characters, and leave out lone U+2581. None of it is done here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from xlj.config import ConfigError
+from xlj.data import atomic
+from xlj.data.layout import MASK, SPECIALS
+from xlj.data.tokenizer_json import is_tokenizer_json
+from xlj.data.vocabulary import Vocabulary
+from xlj.interop.unigram_json import from_sentencepiece
+
+_BERT = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
+_ROBERTA = (*SPECIALS, MASK)
+
+SENTENCEPIECE, JSON = "sentencepiece.bpe.model", "tokenizer.json"
+WORDS, BYTE_WORDS, MERGES = "vocab.txt", "vocab.json", "merges.txt"
+CONFIG, SPECIALS_MAP, ADDED = (
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
+
+
+def read(folder: Path) -> Vocabulary:
+    """The vocabulary of a Hugging Face folder.
+
+    Looked for in this order: `sentencepiece.bpe.model` (XLM-R's layout, or ERNIE-M's ids where
+    `vocab.txt` is beside it), `tokenizer.json`, BERT's `vocab.txt`, RoBERTa's `vocab.json` and
+    `merges.txt`. The last two become what transformers makes of them.
+
+    Raises:
+      ConfigError: if there is none, a file is damaged or a link out of the folder, two files
+        disagree, or tokens were added that the vocabulary does not have.
+    """
+    sentencepiece, words = _find(folder, SENTENCEPIECE), _find(folder, WORDS)
+    whole, byte_words = _find(folder, JSON), _find(folder, BYTE_WORDS)
+    if sentencepiece:
+        vocabulary = Vocabulary.load(sentencepiece)
+        if words:
+            vocabulary = _ernie_m(vocabulary, words)
+        if whole and (other := Vocabulary.load(whole)).size != vocabulary.size:
+            raise ConfigError(
+                f"{folder}: {SENTENCEPIECE} gives {vocabulary.size} ids, {JSON} {other.size}; "
+                "remove the one that does not belong to the weights"
+            )
+    elif whole:
+        return Vocabulary.load(whole)
+    elif words:
+        vocabulary = _built(words, _bert, words, _json(folder, CONFIG))
+    elif byte_words:
+        merges = _find(folder, MERGES)
+        if not merges:
+            raise ConfigError(f"{folder} has {BYTE_WORDS} but not the {MERGES} that belongs to it")
+        vocabulary = _built(byte_words, _roberta, byte_words, merges, _json(folder, CONFIG))
+    else:
+        raise ConfigError(
+            f"{folder} has no tokenizer: neither {SENTENCEPIECE}, {JSON}, {WORDS}, nor "
+            f"{BYTE_WORDS} with {MERGES}"
+        )
+    _refuse_added(folder, vocabulary)
+    return vocabulary
+
+
+def write(vocabulary: Vocabulary, folder: Path, model_max_length: int) -> None:
+    """Writes files that `transformers.AutoTokenizer` loads, as a fast tokenizer and without code of
+    ours: `tokenizer.json`, `tokenizer_config.json`, `special_tokens_map.json`, and for a
+    SentencePiece vocabulary `sentencepiece.bpe.model`.
+
+    The ids in the files are the native ones; those of a SentencePiece vocabulary are ours.
+
+    Args:
+      folder: exists already.
+      model_max_length: the most tokens that the model takes, `<s>` and `</s>` included.
+
+    Raises:
+      ConfigError: if a SentencePiece model has no equal tokenizer.json (`unigram_json`).
+    """
+    specials = vocabulary.native_specials
+    if is_tokenizer_json(vocabulary.model):
+        files = {JSON: vocabulary.model}
+    else:
+        content = from_sentencepiece(vocabulary.model, vocabulary.pieces, specials)
+        files = {JSON: content, SENTENCEPIECE: vocabulary.model}
+    first, pad, last, unknown, mask = specials
+    names = {
+        "bos_token": first,
+        "cls_token": first,
+        "eos_token": last,
+        "sep_token": last,
+        "pad_token": pad,
+        "unk_token": unknown,
+        "mask_token": mask,
+    }
+    inputs = ["input_ids", "attention_mask"]
+    if vocabulary.markers == "wordpiece":
+        inputs.insert(1, "token_type_ids")
+    config = {
+        # Not XLMRobertaTokenizer, which since transformers 5 takes from tokenizer.json no more than
+        # pieces and scores, and has a normaliser of its own.
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": model_max_length,
+        "model_input_names": inputs,
+        "clean_up_tokenization_spaces": False,
+        **names,
+    }
+    files |= {CONFIG: _dump(config), SPECIALS_MAP: _dump(names)}
+    for name, content in files.items():
+        atomic.write(folder / name, content)
+
+
+def _dump(content: Mapping[str, Any]) -> bytes:
+    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _find(folder: Path, name: str) -> Path | None:
+    """The file of this name, which may be a link within the folder but not out of it."""
+    path = folder / name
+    if not path.is_file():
+        return None
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise ConfigError(
+            f"{path} is a link to {path.resolve()}, outside the folder; copy the folder with its "
+            "files (cp -rL)"
+        )
+    return path
+
+
+def _json(folder: Path, name: str) -> Mapping[str, Any]:
+    """The object in a JSON file; empty if there is no such file."""
+    path = _find(folder, name)
+    if not path:
+        return {}
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ConfigError(f"{path} is not JSON ({error})") from None
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} holds no JSON object")
+    return content
+
+
+def _built(path: Path, build: Callable[..., Any], *arguments: Any) -> Vocabulary:
+    """The vocabulary of a tokenizer that is built from these arguments; errors name `path`."""
+    try:
+        vocabulary = Vocabulary(build(*arguments).to_str().encode())
+        _ = vocabulary.pieces  # read now, so that the error names the file
+    except Exception as error:  # tokenizers raises no narrower class
+        raise ConfigError(f"vocabulary {path} {error}") from None
+    return vocabulary
+
+
+def _refuse_added(folder: Path, vocabulary: Vocabulary) -> None:
+    """Refuses tokens that were added beside the vocabulary's own files."""
+    decoder = _json(folder, CONFIG).get("added_tokens_decoder", {})
+    added = {*_json(folder, ADDED), *(token["content"] for token in decoder.values())}
+    beyond = sorted(added - {*vocabulary.pieces, *vocabulary.native_specials})
+    if beyond:
+        raise ConfigError(
+            f"{folder}: {len(beyond)} added tokens, such as {beyond[0]!r}, are not in the "
+            f"vocabulary's file; have transformers write {JSON} "
+            "(AutoTokenizer.from_pretrained(folder).save_pretrained(folder)) and leave no other "
+            "tokenizer file beside it"
+        )
+
+
+def _ernie_m(vocabulary: Vocabulary, words: Path) -> Vocabulary:
+    """SentencePiece with the ids of ERNIE-M's vocab.txt: lines of `piece` or `piece<tab>id`.
+
+    Where they are XLM-R's, as in the released ones, the SentencePiece model is all there is to it;
+    else it becomes a tokenizer.json.
+    """
+    pieces: list[str] = []
+    try:
+        numbered = [
+            (int(written) if tab else number, piece)
+            for number, line in enumerate(words.read_text("utf-8").rstrip("\n").split("\n"))
+            for piece, tab, written in [line.partition("\t")]
+        ]
+    except ValueError as error:
+        raise ConfigError(
+            f"{words}: a line is a piece, or a piece, a tab and its id ({error})"
+        ) from None
+    for i, (number, piece) in enumerate(sorted(numbered)):
+        if number != i:
+            raise ConfigError(f"{words}: id {min(i, number)} is missing or there twice")
+        pieces.append(piece)
+    if missing := [name for name in _BERT if name not in pieces]:
+        raise ConfigError(f"{words} has no {', '.join(missing)}")
+    ours = dict(zip(_BERT, _ROBERTA, strict=True))
+    if tuple(ours.get(piece, piece) for piece in pieces) == vocabulary.pieces:
+        return vocabulary
+    try:
+        return Vocabulary(from_sentencepiece(vocabulary.model, pieces, _BERT))
+    except ConfigError as error:
+        raise ConfigError(f"{words}: {error}") from None
+
+
+def _bert(words: Path, config: Mapping[str, Any]) -> Any:
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordPiece.from_file(str(words), unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=config.get("tokenize_chinese_chars", True),
+        strip_accents=config.get("strip_accents"),
+        lowercase=config.get("do_lower_case", True),
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece("##")
+    return _framed(tokenizer, _BERT, "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1")
+
+
+def _roberta(words: Path, merges: Path, config: Mapping[str, Any]) -> Any:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    tokenizer = Tokenizer(models.BPE.from_file(str(words), str(merges), unk_token=None))
+    space_first = config.get("add_prefix_space", False)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space_first)
+    tokenizer.decoder = decoders.ByteLevel()
+    return _framed(tokenizer, _ROBERTA, "<s>:0 $A:0 </s>:0 </s>:0 $B:0 </s>:0")
+
+
+def _framed(tokenizer: Any, specials: Sequence[str], pair: str) -> Any:
+    """With specials that are known as such, and set around a sentence or a pair of them."""
+    from tokenizers import AddedToken, processors
+
+    known = [name for name in specials if tokenizer.token_to_id(name) is not None]
+    tokenizer.add_special_tokens(
+        [AddedToken(name, lstrip=name == MASK, normalized=False, special=True) for name in known]
+    )
+    first, _, last, *_ = specials
+    if first in known and last in known:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{first} $A {last}",
+            pair=pair,
+            special_tokens=[(name, tokenizer.token_to_id(name)) for name in (first, last)],
+        )
+    return tokenizer

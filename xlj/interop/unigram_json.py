@@ -1,0 +1,102 @@
+"""A SentencePiece unigram model as a Hugging Face tokenizer.json that gives the same ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xlj.config import ConfigError
+from xlj.interop import nfkc
+
+_SPACE = "\u2581"
+_UNIGRAM, _NORMAL = 1, 1  # sentencepiece_model.proto: TrainerSpec.ModelType, SentencePiece.Type
+
+
+def from_sentencepiece(
+    model: bytes, pieces: Sequence[str], specials: tuple[str, str, str, str, str]
+) -> bytes:
+    """The tokenizer.json of a SentencePiece model.
+
+    Examples are framed as XLM-R's: `<s> A </s>`, `<s> A </s></s> B </s>`. Specials are found in
+    text, as Hugging Face's tokenizers do unless `split_special_tokens` is set.
+
+    Args:
+      model: the model file.
+      pieces: of every id.
+      specials: which of them stand for `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`.
+
+    Raises:
+      ConfigError: if the pieces are not those of the model, or it does what `tokenizers` cannot:
+        anything but a unigram model with SentencePiece's defaults.
+    """
+    import tokenizers
+    from sentencepiece import sentencepiece_model_pb2
+    from tokenizers import decoders, models, pre_tokenizers, processors
+
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model)  # type: ignore[attr-defined]
+    _check(proto)
+    scores = {piece.piece: piece.score for piece in proto.pieces if piece.type == _NORMAL}
+    wrong = scores.keys() ^ (set(pieces) - set(specials))
+    if wrong or len(scores) + len(specials) != len(pieces):
+        raise ConfigError(
+            f"the SentencePiece model and the list of pieces differ in {len(wrong)} pieces, such "
+            f"as {min(wrong, default=None)!r}: they are not of one tokenizer"
+        )
+    # An unknown character costs 10 more than the lowest score of all; specials must not lower it.
+    lowest = min(scores.values())
+    first, pad, last, unknown, mask = specials
+    tokenizer = tokenizers.Tokenizer(
+        models.Unigram(
+            [(piece, scores.get(piece, lowest)) for piece in pieces],
+            unk_id=list(pieces).index(unknown),
+            byte_fallback=False,
+        )
+    )
+    spec = proto.normalizer_spec
+    if spec.precompiled_charsmap:
+        tokenizer.normalizer = nfkc.normalizer(
+            spec.precompiled_charsmap, keeps_fullwidth_tilde=spec.name.startswith("nmt_")
+        )
+    # Not WhitespaceSplit, as in XLM-R's: it drops U+0085, which to SentencePiece is no space.
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(" ", "removed"),
+            pre_tokenizers.Metaspace(_SPACE, prepend_scheme="always"),
+        ]
+    )
+    tokenizer.decoder = decoders.Metaspace(_SPACE, prepend_scheme="always")
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=[first, "$A", last],
+        pair=[first, "$A", last, last, "$B", last],
+        special_tokens=[(name, list(pieces).index(name)) for name in (first, last)],
+    )
+    tokenizer.add_special_tokens(
+        [
+            # Like XLM-R's, <mask> takes the space before it, since pieces bring theirs along.
+            tokenizers.AddedToken(name, lstrip=name == mask, normalized=False, special=True)
+            for name in specials
+        ]
+    )
+    return tokenizer.to_str().encode()
+
+
+def _check(proto: Any) -> None:
+    """Refuses what a tokenizer.json could not do alike."""
+    spec, trainer = proto.normalizer_spec, proto.trainer_spec
+    kinds = {piece.type for piece in proto.pieces[3:]}
+    inside = [piece.piece for piece in proto.pieces if _SPACE in piece.piece[1:]]
+    refused = {
+        "it is not a unigram model (BPE is not exported)": trainer.model_type != _UNIGRAM,
+        f"its normalisation is {spec.name or 'its own'!r}, not {', '.join(nfkc.RULES)} or "
+        "identity": bool(spec.precompiled_charsmap) and spec.name not in nfkc.RULES,
+        "it does not put a space first, keeps repeated spaces, or does not write them as "
+        "U+2581": not (
+            spec.add_dummy_prefix and spec.remove_extra_whitespaces and spec.escape_whitespaces
+        ),
+        "it marks the ends of words, not their starts": trainer.treat_whitespace_as_suffix,
+        "it has user-defined, unused or byte pieces": kinds - {_NORMAL},
+        f"it has pieces across words, such as {inside[:1]}": inside,
+    }
+    for reason, applies in refused.items():
+        if applies:
+            raise ConfigError(f"this SentencePiece model has no equal tokenizer.json: {reason}")
