@@ -1,17 +1,19 @@
 """Models with random weights, and folders of Hugging Face's made of them."""
 
-import dataclasses
+import itertools
 
 import jax
+import numpy as np
 import pytest
 
 from xlj.config import Model
+from xlj.data import phrasebook, vocabulary_training
 from xlj.data.vocabulary import Vocabulary
 from xlj.interop import exporting
 from xlj.models import encoder, heads
 from xlj.training.partitioning import named_leaves
 
-MODEL = Model(layers=3, hidden=32, heads=4, intermediate=48, positions=42, init_std=0.3)
+MODEL = Model(layers=3, hidden=32, heads=4, intermediate=48, positions=42)
 
 
 @pytest.fixture
@@ -20,25 +22,34 @@ def model():
     return MODEL
 
 
-@pytest.fixture
-def vocabulary(store):
-    """The vocabulary of the test corpus."""
-    return Vocabulary.load(store.vocabulary_file)
+@pytest.fixture(scope="session")
+def vocabulary():
+    """400 pieces of English and Turkish."""
+    lines = {
+        name: list(itertools.islice(phrasebook.text_lines(name), 500)) for name in ("en", "tr")
+    }
+    return Vocabulary(vocabulary_training.train(lines, {"en": 1, "tr": 1}, 400, 1.0))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def params_of():
-    """(model, vocabulary size, with head) -> parameters, none of them at a value it starts from."""
+    """(model, vocabulary size, with head) -> parameters drawn at random, norms and biases too."""
 
     def make(model, size, head=True):
-        key = jax.random.key(7)
-        params = encoder.init(key, model, size, 0)
-        if head:
-            params["prediction_head"] = heads.init_prediction(key, model, size)
-        leaves, structure = jax.tree.flatten(params)
-        keys = jax.random.split(key, len(leaves))
-        noise = [0.1 * jax.random.normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)]
-        return jax.tree.unflatten(structure, [x + n for x, n in zip(leaves, noise, strict=True)])
+        key = jax.random.key(0)
+
+        def init():
+            params = encoder.init(key, model, size, 0)
+            if head:
+                params["prediction_head"] = heads.init_prediction(key, model, size)
+            return params
+
+        rng = np.random.default_rng(7)
+
+        def draw(leaf):
+            return rng.normal(0, leaf.shape[-1] ** -0.5, leaf.shape).astype(np.float32)
+
+        return jax.tree.map(draw, jax.eval_shape(init))
 
     return make
 
@@ -56,9 +67,3 @@ def folder_of(tmp_path, vocabulary, params_of):
         return tmp_path / "exported", params
 
     return make
-
-
-@pytest.fixture
-def typed():
-    """The model with two token types."""
-    return dataclasses.replace(MODEL, token_types=2)
