@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,6 +63,8 @@ def from_sentencepiece(
         [
             pre_tokenizers.Split(" ", "removed"),
             pre_tokenizers.Metaspace(_SPACE, prepend_scheme="always"),
+            # The model has the specials as pieces, which text must not match.
+            pre_tokenizers.Split(tokenizers.Regex(_within(specials)), "isolated"),
         ]
     )
     tokenizer.decoder = decoders.Metaspace(_SPACE, prepend_scheme="always")
@@ -78,6 +81,12 @@ def from_sentencepiece(
         ]
     )
     return tokenizer.to_str().encode()
+
+
+def _within(specials: Sequence[str]) -> str:
+    """A regular expression of the empty place before the last character of each special."""
+    places = (f"(?<={re.escape(name[:-1])})(?={re.escape(name[-1])})" for name in specials)
+    return "|".join(places)
 
 
 def _check(proto: Any) -> None:
