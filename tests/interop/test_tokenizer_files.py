@@ -112,14 +112,20 @@ def sentencepiece_model(**options):
         ({"add_dummy_prefix": False}, "does not put a space first"),
         ({"user_defined_symbols": ["cat"]}, "user-defined"),
         ({"byte_fallback": True}, "byte pieces"),
+        ({"normalization_rule_tsv": "RULES"}, "has rules of its own"),
         ({"treat_whitespace_as_suffix": True}, "it marks the ends of words"),
         ({"split_by_whitespace": False}, "it has pieces across words"),
     ],
 )
 def test_models_that_have_no_equal_are_refused(options, reason, tmp_path):
+    if "normalization_rule_tsv" in options:
+        (tmp_path / "rules.tsv").write_text("61 62\t63\n")
+        options = {"normalization_rule_tsv": str(tmp_path / "rules.tsv")}
+    folder = tmp_path / "folder"
+    folder.mkdir()
     with pytest.raises(ConfigError, match=reason):
-        tokenizer_files.write(sentencepiece_model(**options), tmp_path, 512)
-    assert not list(tmp_path.iterdir())
+        tokenizer_files.write(sentencepiece_model(**options), folder, 512)
+    assert not list(folder.iterdir())
 
 
 @pytest.mark.parametrize("rule", ["identity", "nfkc", "nmt_nfkc_cf"])
