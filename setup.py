@@ -37,9 +37,9 @@ setup(
         "tensorflow-datasets>=4.9.9,<5",
         "sentencepiece>=0.2.0,<0.2.3",
         "zstandard>=0.22,<1",
-        # Hugging Face folders: their tokenizers (0.20 has encode_batch_fast, which rows are made
-        # with), and their weights, which are read from no other format.
-        "tokenizers>=0.20,<0.24",
+        # Hugging Face folders: their tokenizers (rows are made with encode_batch_fast), and their
+        # weights, which are read from no other format.
+        "tokenizers>=0.21,<0.24",
         "safetensors>=0.4.3,<1",
         # Configs, metrics and their display.
         "absl-py>=2.1,<3",

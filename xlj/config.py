@@ -35,7 +35,7 @@ class Data:
     seqio_modules: tuple[str, ...] = key((), "modules to import that register seqio Tasks")
     cache: str = key("runs/rows", "folder where vocabularies and rows live, one folder a recipe")
     alpha: float = key(0.7, "exponent of language sampling, p_j = m_j^a / sum m_k^a", low=0, high=1)
-    vocabulary: str = key("", "SentencePiece model in XLM-R's layout; empty means train one")
+    vocabulary: str = key("", "SentencePiece model or tokenizer.json; empty means train one")
     vocabulary_size: int = key(
         250_002, "ids of a vocabulary that is trained, specials and <mask> included", low=64
     )

@@ -1,7 +1,7 @@
 """Rows on disk: `<cache>/<recipe hash>/`, read with NumPy and the standard library only.
 
 manifest.json            written last: while it is missing, the rows are not finished
-vocabulary.model         SentencePiece
+vocabulary.model         SentencePiece, or a tokenizer.json
 text.en/train.rows       token rows, little-endian uint16 or uint32, [rows, length]
 text.en/train.crc        CRC32 of each row, little-endian uint32, [rows]
 text.en/held_out.rows, held_out.crc
@@ -86,7 +86,7 @@ class Manifest:
 
     Attributes:
       vocabulary_size: ids, specials and `<mask>` included.
-      vocabulary_digest: sha256 of the SentencePiece model.
+      vocabulary_digest: sha256 of the vocabulary's file.
       dtype: of rows on disk, `<u2` or `<u4`.
       recipe: all that the rows depend on, as it was hashed.
       tasks: in the order of the config.

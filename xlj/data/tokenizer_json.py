@@ -50,9 +50,9 @@ def read(model: bytes) -> Codec:
     tokenizer.no_padding()
     tokenizer.encode_special_tokens = True
     ids = tokenizer.get_vocab(with_added_tokens=True)
-    by_id = _in_order(ids)
     added = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
     specials = _specials(ids, added)
+    by_id = _in_order(ids)
     native_ids = _permutation([ids[name] for name in specials], len(by_id))
 
     # Of text: the layout's specials are what text may not say.
@@ -88,7 +88,7 @@ def _in_order(ids: Mapping[str, int]) -> list[str]:
     for i, piece in enumerate(ordered):
         if ids[piece] != i:
             raise ConfigError(
-                f"has {len(ids)} pieces, and none, or two, with id {min(i, ids[piece])}; ids must "
+                f"has {len(ids)} pieces, and none or two with id {min(i, ids[piece])}; ids must "
                 "run from 0 without gaps, so that each row of an embedding has its piece"
             )
     return ordered

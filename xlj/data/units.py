@@ -42,7 +42,7 @@ class Settings:
       folder: where shards go.
       dtype: of rows, as NumPy's string.
       rules: what is held out, of each column's language.
-      vocabulary: the SentencePiece model.
+      vocabulary: its file.
     """
 
     folder: Path

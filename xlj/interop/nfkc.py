@@ -14,35 +14,50 @@ from __future__ import annotations
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-RULES = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf")
-"""SentencePiece's names of the rules that `normalizer` can follow."""
+from xlj.config import ConfigError
 
 _GUARD, _TILDE = "\U0010fffe", "\U0010ffff"  # noncharacters, which no text has
 _FULLWIDTH_TILDE = "\uff5e"  # the only character that NFKC changes and nmt_nfkc does not
 
 
-def normalizer(charsmap: bytes, *, keeps_fullwidth_tilde: bool) -> Any:
-    """A `tokenizers` normaliser that does what SentencePiece does with this model.
+def normalizer(charsmap: bytes) -> Any:
+    """A `tokenizers` normaliser that does what SentencePiece does with the rules of a model.
 
     Args:
-      charsmap: `precompiled_charsmap` of a model whose rules are one of `RULES`.
-      keeps_fullwidth_tilde: whether U+FF5E stays, as with `nmt_nfkc`.
+      charsmap: the model's `precompiled_charsmap`: `nmt_nfkc`, `nfkc`, or either with case folding.
+
+    Raises:
+      ConfigError: if they are other rules.
     """
     from tokenizers import Regex, normalizers
 
+    rules = normalizers.Precompiled(charsmap)
     steps = [
         normalizers.Replace(Regex(_guarded()), _GUARD),
         normalizers.NFKC(),
-        normalizers.Precompiled(charsmap),
+        rules,
         normalizers.Replace(_GUARD, ""),
     ]
-    if keeps_fullwidth_tilde:
+    if rules.normalize_str(_FULLWIDTH_TILDE) == _FULLWIDTH_TILDE:
         steps.insert(0, normalizers.Replace(_FULLWIDTH_TILDE, _TILDE))
         steps.append(normalizers.Replace(_TILDE, _FULLWIDTH_TILDE))
-    return normalizers.Sequence(steps)
+    whole = normalizers.Sequence(steps)
+    for character in _decomposing():
+        found, wanted = whole.normalize_str(character), rules.normalize_str(character)
+        if found != wanted:
+            raise ConfigError(
+                f"this SentencePiece model does not normalise by NFKC: U+{ord(character):04X} becomes {wanted!r}, not "
+                f"{found!r}"
+            )
+    return whole
+
+
+def _decomposing() -> Iterator[str]:
+    """All characters that a decomposition is listed for, which Hangul's are not."""
+    return (chr(c) for c in range(0x80, 0x110000) if unicodedata.decomposition(chr(c)))
 
 
 def _guarded() -> str:
@@ -50,16 +65,14 @@ def _guarded() -> str:
     that decomposes and a mark, and between two marks that follow each other in no decomposition."""
     composed: list[str] = []
     followers: dict[str, set[str]] = defaultdict(set)
-    for code in range(0x80, 0x110000):
-        character = chr(code)
-        if unicodedata.decomposition(character):
-            if len(unicodedata.normalize("NFKD", character)) > 1:
-                composed.append(character)
-            for form in ("NFD", "NFKD"):
-                parts = unicodedata.normalize(form, character)
-                for first, second in zip(parts, parts[1:], strict=False):
-                    if _is_mark(first) and _is_mark(second):
-                        followers[first].add(second)
+    for character in _decomposing():
+        if len(unicodedata.normalize("NFKD", character)) > 1:
+            composed.append(character)
+        for form in ("NFD", "NFKD"):
+            parts = unicodedata.normalize(form, character)
+            for first, second in zip(parts, parts[1:], strict=False):
+                if _is_mark(first) and _is_mark(second):
+                    followers[first].add(second)
     firsts: dict[frozenset[str], list[str]] = defaultdict(list)
     for first, seconds in followers.items():
         firsts[frozenset(seconds)].append(first)

@@ -1,9 +1,6 @@
 """The tokenizer in a Hugging Face folder, read into a vocabulary and written from one.
 
-ERNIE-M's tokenizer does more than SentencePiece, and not the same in each release: PaddleNLP 2.1
-turns curly quotes and dashes to ASCII and drops control characters first; later releases, and
-transformers up to 4.5x, split the pieces afterwards at Chinese characters, at punctuation and
-between digits and other characters, and leave out lone U+2581. None of it is done here.
+ERNIE-M's own tokenizer does more than SentencePiece, which is not done here: docs/tokenizers.md.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ def from_sentencepiece(
 
     Raises:
       ConfigError: if the pieces are not those of the model, or it does what `tokenizers` cannot:
-        anything but a unigram model with SentencePiece's defaults.
+        anything but a unigram model with SentencePiece's defaults (any of its own normalisations).
     """
     import tokenizers
     from sentencepiece import sentencepiece_model_pb2
@@ -52,16 +53,15 @@ def from_sentencepiece(
             byte_fallback=False,
         )
     )
-    spec = proto.normalizer_spec
-    if spec.precompiled_charsmap:
-        tokenizer.normalizer = nfkc.normalizer(
-            spec.precompiled_charsmap, keeps_fullwidth_tilde=spec.name.startswith("nmt_")
-        )
+    if charsmap := proto.normalizer_spec.precompiled_charsmap:
+        tokenizer.normalizer = nfkc.normalizer(charsmap)
     # Not WhitespaceSplit, as in XLM-R's: it drops U+0085, which to SentencePiece is no space.
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(" ", "removed"),
             pre_tokenizers.Metaspace(_SPACE, prepend_scheme="always"),
+            # The model has the specials as pieces, which text must not match.
+            pre_tokenizers.Split(tokenizers.Regex(_within(specials)), "isolated"),
         ]
     )
     tokenizer.decoder = decoders.Metaspace(_SPACE, prepend_scheme="always")
@@ -80,6 +80,12 @@ def from_sentencepiece(
     return tokenizer.to_str().encode()
 
 
+def _within(specials: Sequence[str]) -> str:
+    """A regular expression of the empty place before the last character of each special."""
+    places = (f"(?<={re.escape(name[:-1])})(?={re.escape(name[-1])})" for name in specials)
+    return "|".join(places)
+
+
 def _check(proto: Any) -> None:
     """Refuses what a tokenizer.json could not do alike."""
     spec, trainer = proto.normalizer_spec, proto.trainer_spec
@@ -87,8 +93,7 @@ def _check(proto: Any) -> None:
     inside = [piece.piece for piece in proto.pieces if _SPACE in piece.piece[1:]]
     refused = {
         "it is not a unigram model (BPE is not exported)": trainer.model_type != _UNIGRAM,
-        f"its normalisation is {spec.name or 'its own'!r}, not {', '.join(nfkc.RULES)} or "
-        "identity": bool(spec.precompiled_charsmap) and spec.name not in nfkc.RULES,
+        "its normalisation has rules of its own": spec.name == "user_defined",
         "it does not put a space first, keeps repeated spaces, or does not write them as "
         "U+2581": not (
             spec.add_dummy_prefix and spec.remove_extra_whitespaces and spec.escape_whitespaces

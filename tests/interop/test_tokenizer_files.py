@@ -1,0 +1,295 @@
+"""Tokenizers of Hugging Face folders, read and written; what is wrong with a folder is said."""
+
+import io
+import json
+import shutil
+
+import numpy as np
+import pytest
+import sentencepiece
+from real_text import HARD, SPECIALS
+from tokenizers import pre_tokenizers
+
+from xlj.config import ConfigError
+from xlj.data import phrasebook, vocabulary_training
+from xlj.data.vocabulary import Vocabulary
+from xlj.interop import tokenizer_files
+
+LINES = {
+    name: [line for _, line in zip(range(1500), phrasebook.text_lines(name), strict=False) if line]
+    for name in ("en", "zh", "hi")
+}
+TEXT = [line for lines in LINES.values() for line in lines[:200]]
+SIZE = 800
+BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return Vocabulary(vocabulary_training.train(LINES, dict.fromkeys(LINES, 1), SIZE, 1.0))
+
+
+@pytest.fixture
+def xlmr(trained, tmp_path):
+    """An exported folder."""
+    folder = tmp_path / "xlmr"
+    folder.mkdir()
+    tokenizer_files.write(trained, folder, 77)
+    return folder
+
+
+@pytest.fixture
+def bert(tmp_path):
+    folder = tmp_path / "bert"
+    folder.mkdir()
+    pieces = [*BERT, *"abcde", *(f"##{c}" for c in "abcde"), "A", "é", "漢", "[", "]", "MASK"]
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    return folder
+
+
+@pytest.fixture
+def roberta(tmp_path):
+    folder = tmp_path / "roberta"
+    folder.mkdir()
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", *alphabet, "ab", "Ġab", "<mask>"]
+    content = json.dumps({piece: i for i, piece in enumerate(pieces)})
+    (folder / "vocab.json").write_text(content)
+    (folder / "merges.txt").write_text("#version: 0.2\na b\nĠ ab\n", encoding="utf-8")
+    return folder
+
+
+def encoded(vocabulary, text):
+    return [vocabulary.pieces[i] for i in vocabulary.encode([text]).ids]
+
+
+def same(one, other, lines):
+    return all(map(np.array_equal, one.encode_batch(lines), other.encode_batch(lines)))
+
+
+# Written, and read again.
+
+
+def test_an_export_is_read_as_what_it_was(trained, xlmr):
+    assert tokenizer_files.read(xlmr) == trained
+    config = json.loads((xlmr / "tokenizer_config.json").read_bytes())
+    assert config["model_max_length"] == 77 and config["mask_token"] == "<mask>"
+
+
+def test_the_exported_tokenizer_json_gives_the_same_ids(trained, xlmr):
+    (xlmr / "sentencepiece.bpe.model").unlink()
+    again = tokenizer_files.read(xlmr)
+    assert again.pieces == trained.pieces and again.markers == trained.markers
+    assert (again.native_ids == trained.native_ids).all()
+    assert same(again, trained, [*TEXT, *HARD, *SPECIALS])
+
+
+def test_a_tokenizer_json_is_written_as_it_was(bert, tmp_path):
+    vocabulary = tokenizer_files.read(bert)
+    tokenizer_files.write(vocabulary, tmp_path, 512)
+    assert (tmp_path / "tokenizer.json").read_bytes() == vocabulary.model
+    assert not (tmp_path / "sentencepiece.bpe.model").exists()
+    config = json.loads((tmp_path / "tokenizer_config.json").read_bytes())
+    assert config["cls_token"] == "[CLS]" and "token_type_ids" in config["model_input_names"]
+    assert tokenizer_files.read(tmp_path) == vocabulary
+
+
+def sentencepiece_model(**options):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES["en"]), model_writer=model, vocab_size=400, minloglevel=2,
+        hard_vocab_limit=False, **options,
+    )  # fmt: skip
+    return Vocabulary(model.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"model_type": "bpe"}, "it is not a unigram model"),
+        ({"remove_extra_whitespaces": False}, "keeps repeated spaces"),
+        ({"add_dummy_prefix": False}, "does not put a space first"),
+        ({"user_defined_symbols": ["cat"]}, "user-defined"),
+        ({"byte_fallback": True}, "byte pieces"),
+        ({"normalization_rule_tsv": "RULES"}, "has rules of its own"),
+        ({"treat_whitespace_as_suffix": True}, "it marks the ends of words"),
+        ({"split_by_whitespace": False}, "it has pieces across words"),
+    ],
+)
+def test_models_that_have_no_equal_are_refused(options, reason, tmp_path):
+    if "normalization_rule_tsv" in options:
+        (tmp_path / "rules.tsv").write_text("61 62\t63\n")
+        options = {"normalization_rule_tsv": str(tmp_path / "rules.tsv")}
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(ConfigError, match=reason):
+        tokenizer_files.write(sentencepiece_model(**options), folder, 512)
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("rule", ["identity", "nfkc", "nmt_nfkc_cf"])
+def test_other_normalisations_are_exported_too(rule, tmp_path):
+    vocabulary = sentencepiece_model(normalization_rule_name=rule)
+    tokenizer_files.write(vocabulary, tmp_path, 512)
+    again = Vocabulary.load(tmp_path / "tokenizer.json")
+    # A literal U+2581, which only nmt makes a space, is one to SentencePiece as well (docs).
+    markers = [line for line in HARD if "\u2581" in line] if not rule.startswith("nmt") else []
+    assert same(again, vocabulary, [*TEXT, *SPECIALS, *(set(HARD) - set(markers))])
+
+
+# BERT and RoBERTa without tokenizer.json.
+
+
+def test_bert(bert):
+    vocabulary = tokenizer_files.read(bert)
+    assert vocabulary.markers == "wordpiece" and vocabulary.size == 21
+    assert vocabulary.native_specials == ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
+    assert encoded(vocabulary, "abA 漢a é") == ["<unk>", "漢", "a", "é"]
+    assert encoded(vocabulary, "ab [MASK]") == ["a", "##b", "[", "MASK", "]"]
+    ids = [0, *vocabulary.encode(["abe"]).ids, 2]
+    assert vocabulary.native_ids[ids].tolist() == [2, 5, 11, 14, 3]
+
+
+@pytest.mark.parametrize(
+    ("config", "pieces"),
+    [
+        ({}, ["a", "##b", "##a", "e"]),
+        ({"do_lower_case": True, "strip_accents": False}, ["a", "##b", "##a", "é"]),
+        ({"do_lower_case": False, "strip_accents": True}, ["<unk>", "e"]),
+    ],
+)
+def test_bert_by_its_settings(bert, config, pieces):
+    (bert / "tokenizer_config.json").write_text(json.dumps(config))
+    assert encoded(tokenizer_files.read(bert), "abA é") == pieces
+
+
+def test_roberta(roberta):
+    vocabulary = tokenizer_files.read(roberta)
+    assert vocabulary.markers == "byte_bpe" and vocabulary.size == 263
+    assert (vocabulary.native_ids == np.arange(263)).all()
+    assert encoded(vocabulary, "ab ab") == ["ab", "Ġab"]
+    (roberta / "tokenizer_config.json").write_text('{"add_prefix_space": true}')
+    assert encoded(tokenizer_files.read(roberta), "ab ab") == ["Ġab", "Ġab"]
+
+
+# ERNIE-M.
+
+ALIASES = {
+    "<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", "<mask>": "[MASK]",
+}  # fmt: skip
+
+
+@pytest.fixture
+def ernie_m(trained, tmp_path):
+    """Makes a folder in which the pieces have these ids, written down or by their lines."""
+
+    def make(order, write_ids):
+        folder = tmp_path / "ernie_m"
+        folder.mkdir()
+        (folder / "sentencepiece.bpe.model").write_bytes(trained.model)
+        pieces = [ALIASES.get(piece, piece) for piece in trained.pieces]
+        if write_ids:  # by line as the model has them
+            lines = [f"{piece}\t{i}" for piece, i in zip(pieces, np.argsort(order), strict=True)]
+        else:
+            lines = [pieces[i] for i in order]
+        text = "".join(f"{line}\n" for line in lines)
+        (folder / "vocab.txt").write_text(text, encoding="utf-8")
+        return folder
+
+    return make
+
+
+@pytest.mark.parametrize("write_ids", [False, True])
+def test_ernie_m_with_the_ids_of_xlmr_is_its_sentencepiece_model(trained, ernie_m, write_ids):
+    assert tokenizer_files.read(ernie_m(np.arange(SIZE), write_ids)) == trained
+
+
+@pytest.mark.parametrize("write_ids", [False, True])
+def test_ernie_m_with_ids_of_its_own(trained, ernie_m, write_ids):
+    order = np.random.default_rng(0).permutation(SIZE)
+    vocabulary = tokenizer_files.read(ernie_m(order, write_ids))
+    assert vocabulary.native_specials == tuple(ALIASES.values())
+    place = np.argsort(order)  # of each of XLM-R's ids in the file
+    native = [place[ids].tolist() for ids in trained.encode_batch([*TEXT, *HARD])]
+    found = [vocabulary.native_ids[ids].tolist() for ids in vocabulary.encode_batch([*TEXT, *HARD])]
+    assert found == native
+
+
+# What is wrong is said.
+
+
+def test_a_folder_without_a_tokenizer(tmp_path):
+    with pytest.raises(ConfigError, match="neither sentencepiece.bpe.model, tokenizer.json, vocab"):
+        tokenizer_files.read(tmp_path)
+
+
+def test_roberta_without_merges(roberta):
+    (roberta / "merges.txt").unlink()
+    with pytest.raises(ConfigError, match=r"vocab.json but not the merges.txt"):
+        tokenizer_files.read(roberta)
+
+
+def test_links_are_not_followed_out_of_the_folder(xlmr, tmp_path):
+    outside, name = tmp_path / "outside", "sentencepiece.bpe.model"
+    shutil.move(xlmr / name, outside)
+    (xlmr / name).symlink_to(outside)
+    with pytest.raises(ConfigError, match=f"{name} is a link to .*outside, outside the folder"):
+        tokenizer_files.read(xlmr)
+    (xlmr / name).unlink()
+    shutil.move(outside, xlmr / "blob")
+    (xlmr / name).symlink_to("blob")
+    tokenizer_files.read(xlmr)
+
+
+def test_two_tokenizers_of_different_sizes(xlmr, bert):
+    tokenizer_files.write(tokenizer_files.read(bert), xlmr, 77)
+    with pytest.raises(ConfigError, match="bpe.model gives 800 ids, tokenizer.json 21; remove"):
+        tokenizer_files.read(xlmr)
+
+
+def test_tokens_that_were_added_beside_the_vocabulary(bert):
+    (bert / "added_tokens.json").write_text('{"[MASK]": 4, "<ent>": 21}')
+    with pytest.raises(ConfigError, match="1 added tokens, such as '<ent>', are not in"):
+        tokenizer_files.read(bert)
+    (bert / "added_tokens.json").unlink()
+    decoder = {"4": {"content": "[MASK]"}, "21": {"content": "<ent>"}}
+    config = json.dumps({"added_tokens_decoder": decoder})
+    (bert / "tokenizer_config.json").write_text(config)
+    with pytest.raises(ConfigError, match="1 added tokens, such as '<ent>', are not in"):
+        tokenizer_files.read(bert)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("vocab.txt", b"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n", r"vocab.txt has no <mask> or \[MASK\]"),
+        ("vocab.txt", b"\xff\xfe[PAD]\n", "vocab.txt .*UTF-8"),
+        ("vocab.txt", "\n".join([*BERT, "a", "a", "b"]).encode(), "none or two with id 5"),
+        ("tokenizer_config.json", b"{", "tokenizer_config.json is not JSON"),
+        ("tokenizer_config.json", b"[]", "tokenizer_config.json holds no JSON object"),
+        ("tokenizer.json", b"{}", "tokenizer.json is not a tokenizer.json that tokenizers"),
+        ("sentencepiece.bpe.model", b"text", "bpe.model is not a SentencePiece model"),
+    ],
+)
+def test_damaged_files_are_named(bert, name, content, message):
+    (bert / name).write_bytes(content)
+    with pytest.raises(ConfigError, match=message):
+        tokenizer_files.read(bert)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda lines: lines[:-1], r"vocab.txt has no \[MASK\]"),
+        (lambda lines: [*lines[:-1], "[MASK]\tlast"], "vocab.txt: a line is a piece, or a piece"),
+        (lambda lines: [*lines[:-1], "[MASK]\t800"], "vocab.txt: id 799 is missing or there twice"),
+        (lambda lines: [*lines[:9], "new", *lines[10:]], "vocab.txt: .* differ in 2 pieces, such"),
+    ],
+)
+def test_damaged_words_of_ernie_m(ernie_m, change, message):
+    folder = ernie_m(np.arange(SIZE), False)
+    lines = (folder / "vocab.txt").read_text("utf-8").rstrip("\n").split("\n")
+    (folder / "vocab.txt").write_text("\n".join(change(lines)) + "\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=message):
+        tokenizer_files.read(folder)
