@@ -1,0 +1,1 @@
+"""Between xlj and what others have: folders that transformers reads."""

@@ -1,0 +1,338 @@
+"""XLM-R's encoder with a relative position bias, as xlj trains it, in PyTorch.
+
+The bias is T5's (Raffel et al., 2020, section 2.1) or the gated one of XLM-E (Chi et al., 2021,
+section 3.3). Weights have XLM-R's names; those of the bias are `position_bias.weight`, and in each
+layer's attention `gates.weight` and `gate_scale`.
+"""
+
+import math
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    MaskedLMOutput,
+    SequenceClassifierOutput,
+    TokenClassifierOutput,
+)
+
+from .configuration_xlj import XljConfig
+
+
+class XljEmbeddings(nn.Module):
+    """Word, token type and (if the model has them) absolute position embeddings; LayerNorm."""
+
+    def __init__(self, config):
+        super().__init__()
+        size, self.pad = config.hidden_size, config.pad_token_id
+        self.word_embeddings = nn.Embedding(config.vocab_size, size, padding_idx=self.pad)
+        self.token_type_embeddings = nn.Embedding(config.type_vocab_size, size)
+        self.position_embeddings = None
+        if config.absolute_positions:
+            positions = config.max_position_embeddings
+            self.position_embeddings = nn.Embedding(positions, size, padding_idx=self.pad)
+        self.LayerNorm = nn.LayerNorm(size, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, input_ids, inputs_embeds, token_type_ids, position_ids):
+        x = self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds
+        if token_type_ids is None:
+            token_type_ids = torch.zeros(x.shape[:2], dtype=torch.long, device=x.device)
+        x = x + self.token_type_embeddings(token_type_ids)
+        if self.position_embeddings is not None:
+            if position_ids is None:
+                # Counted from `pad + 1` on over what is not padding, as XLM-R does.
+                real = torch.ones(x.shape[:2], dtype=torch.long, device=x.device)
+                if input_ids is not None:
+                    real = (input_ids != self.pad).long()
+                position_ids = real.cumsum(1) * real + self.pad
+            x = x + self.position_embeddings(position_ids)
+        return self.dropout(self.LayerNorm(x))
+
+
+class XljPositionBias(nn.Embedding):
+    """T5's bias of each head, by bucket of distances; all layers share it."""
+
+    def __init__(self, config):
+        super().__init__(config.position_buckets, config.num_attention_heads)
+        self.after = half = config.position_buckets // 2
+        exact, furthest = config.position_buckets // 4, config.position_distance
+
+        def bucket(distance):
+            if distance < exact:
+                return distance
+            growth = math.log(distance / exact) / math.log(furthest / exact)
+            return min(exact + int(growth * (half - exact)), half - 1)
+
+        # A list, not a buffer: it is no weight, and must be right however the model is loaded.
+        self.bucket_of = [bucket(distance) for distance in range(furthest + 1)]
+
+    def forward(self, length):
+        """[heads, query, key], each of the two `length` long."""
+        device = self.weight.device
+        place = torch.arange(length, device=device)
+        difference = place[None, :] - place[:, None]
+        bucket_of = torch.tensor(self.bucket_of, device=device)
+        bucket = bucket_of[difference.abs().clamp(max=len(self.bucket_of) - 1)]
+        return super().forward(bucket + self.after * (difference > 0)).permute(2, 0, 1)
+
+
+class XljSelfAttention(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        hidden, self.heads = config.hidden_size, config.num_attention_heads
+        self.query = nn.Linear(hidden, hidden)
+        self.key = nn.Linear(hidden, hidden)
+        self.value = nn.Linear(hidden, hidden)
+        self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
+        self.gated = config.position_bias == "gated"
+        if self.gated:
+            # Rows: the paper's u (update) and v (reset). The scale is its w, one of each head.
+            self.gates = nn.Linear(hidden // self.heads, 2, bias=False)
+            self.gate_scale = nn.Parameter(torch.ones(self.heads))
+
+    def forward(self, x, seen, bias):
+        """x [rows, length, hidden]; `seen` bool, broadcast to [rows, heads, query, key];
+        `bias` [heads, query, key] or None -> the same shape as x, and the probabilities."""
+
+        def heads_of(layer):
+            return layer(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+        query, key, value = heads_of(self.query), heads_of(self.key), heads_of(self.value)
+        scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
+        if bias is not None:
+            scores = scores + (bias * self.gate(query) if self.gated else bias)
+        scores = scores.masked_fill(~seen, torch.finfo(scores.dtype).min)
+        weights = scores.softmax(-1)
+        mixed = self.dropout(weights) @ value
+        return mixed.transpose(1, 2).flatten(2), weights
+
+    def gate(self, query):
+        """The factor of the bias, [rows, heads, query, 1]: d + g_u d + (1 - g_u) w g_r d over d."""
+        update, reset = self.gates(query).sigmoid().unbind(-1)
+        return (1 + update + (1 - update) * self.gate_scale[:, None] * reset)[..., None]
+
+
+class XljOutput(nn.Module):
+    """What ends both halves of a layer: linear, dropout, residual connection, LayerNorm."""
+
+    def __init__(self, config, size):
+        super().__init__()
+        self.dense = nn.Linear(size, config.hidden_size)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+
+    def forward(self, x, residual):
+        return self.LayerNorm(residual + self.dropout(self.dense(x)))
+
+
+class XljLayer(nn.Module):
+    """Post-LN: attention, then feed-forward. The dicts give the weights XLM-R's names."""
+
+    def __init__(self, config):
+        super().__init__()
+        hidden, inner = config.hidden_size, config.intermediate_size
+        parts = {"self": XljSelfAttention(config), "output": XljOutput(config, hidden)}
+        self.attention = nn.ModuleDict(parts)
+        self.intermediate = nn.ModuleDict({"dense": nn.Linear(hidden, inner)})
+        self.output = XljOutput(config, inner)
+
+    def forward(self, x, seen, bias):
+        mixed, weights = self.attention["self"](x, seen, bias)
+        x = self.attention["output"](mixed, x)
+        return self.output(nn.functional.gelu(self.intermediate["dense"](x)), x), weights
+
+
+class XljPreTrainedModel(PreTrainedModel):
+    config_class = XljConfig
+    base_model_prefix = "roberta"
+
+    def _init_weights(self, module):
+        super()._init_weights(module)
+        if isinstance(module, XljSelfAttention) and module.gated:
+            nn.init.ones_(module.gate_scale)
+        if isinstance(module, XljLMHead):
+            nn.init.zeros_(module.bias)
+
+
+class XljModel(XljPreTrainedModel):
+    """The encoder, without a pooler."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.embeddings = XljEmbeddings(config)
+        self.position_bias = None if config.position_bias == "none" else XljPositionBias(config)
+        layers = [XljLayer(config) for _ in range(config.num_hidden_layers)]
+        self.encoder = nn.ModuleDict({"layer": nn.ModuleList(layers)})
+        self.post_init()
+
+    def get_input_embeddings(self):
+        return self.embeddings.word_embeddings
+
+    def set_input_embeddings(self, value):
+        self.embeddings.word_embeddings = value
+
+    def forward(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        token_type_ids=None,
+        position_ids=None,
+        inputs_embeds=None,
+        output_attentions=None,
+        output_hidden_states=None,
+        return_dict=None,
+    ):
+        """As XLM-R's, with hidden states those of the embeddings and of every layer.
+
+        `attention_mask` is [rows, length], 0 for padding, or [rows, query, key], for rows that hold
+        several examples. The bias is that of the distance of two places in the row, on whichever
+        side the padding is; `position_ids` do not change it.
+        """
+        config = self.config
+        if output_attentions is None:
+            output_attentions = config.output_attentions
+        if output_hidden_states is None:
+            output_hidden_states = config.output_hidden_states
+        x = self.embeddings(input_ids, inputs_embeds, token_type_ids, position_ids)
+        if attention_mask is None:
+            attention_mask = torch.ones(x.shape[:2], device=x.device)
+        seen = (attention_mask if attention_mask.dim() == 3 else attention_mask[:, None]) > 0
+        bias = None if self.position_bias is None else self.position_bias(x.shape[1])
+        hidden_states, attentions = [x], []
+        for layer in self.encoder["layer"]:
+            x, weights = layer(x, seen[:, None], bias)
+            if output_hidden_states:
+                hidden_states.append(x)
+            if output_attentions:
+                attentions.append(weights)
+        output = BaseModelOutput(
+            last_hidden_state=x,
+            hidden_states=tuple(hidden_states) if output_hidden_states else None,
+            attentions=tuple(attentions) if output_attentions else None,
+        )
+        named = config.return_dict if return_dict is None else return_dict
+        return output if named else output.to_tuple()
+
+
+class XljLMHead(nn.Module):
+    """XLM-R's head of masked tokens; the product is with the word embeddings."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
+        self.bias = self.decoder.bias
+
+    def forward(self, x):
+        return self.decoder(self.layer_norm(nn.functional.gelu(self.dense(x))))
+
+    def _tie_weights(self):
+        """For transformers 4, which ties no biases by name."""
+        self.decoder.bias = self.bias
+
+
+class XljTask(XljPreTrainedModel):
+    """What the models with a head share; `logits` and `loss` are their own."""
+
+    output_class: type
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.roberta = XljModel(config)
+        self.make_head(config)
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        token_type_ids=None,
+        position_ids=None,
+        inputs_embeds=None,
+        labels=None,
+        output_attentions=None,
+        output_hidden_states=None,
+        return_dict=None,
+    ):
+        """As XLM-R's of the same name; see `XljModel` for the inputs."""
+        encoded = self.roberta(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            inputs_embeds,
+            output_attentions,
+            output_hidden_states,
+            return_dict=True,
+        )
+        logits = self.logits(encoded.last_hidden_state)
+        output = self.output_class(
+            loss=None if labels is None else self.loss(logits, labels),
+            logits=logits,
+            hidden_states=encoded.hidden_states,
+            attentions=encoded.attentions,
+        )
+        named = self.config.return_dict if return_dict is None else return_dict
+        return output if named else output.to_tuple()
+
+
+class XljForMaskedLM(XljTask):
+    output_class = MaskedLMOutput
+    _tied_weights_keys = {
+        "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
+        "lm_head.decoder.bias": "lm_head.bias",
+    }
+
+    def make_head(self, config):
+        self.lm_head = XljLMHead(config)
+
+    def get_output_embeddings(self):
+        return self.lm_head.decoder
+
+    def set_output_embeddings(self, value):
+        self.lm_head.decoder = value
+
+    def logits(self, x):
+        return self.lm_head(x)
+
+    def loss(self, logits, labels):
+        return self.loss_function(logits, labels, vocab_size=self.config.vocab_size)
+
+
+class XljForSequenceClassification(XljTask):
+    """XLM-R's classifier, which reads the first token."""
+
+    output_class = SequenceClassifierOutput
+
+    def make_head(self, config):
+        hidden = config.hidden_size
+        layers = {
+            "dense": nn.Linear(hidden, hidden),
+            "out_proj": nn.Linear(hidden, config.num_labels),
+        }
+        self.classifier = nn.ModuleDict(layers)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def logits(self, x):
+        x = self.classifier["dense"](self.dropout(x[:, 0])).tanh()
+        return self.classifier["out_proj"](self.dropout(x))
+
+    def loss(self, logits, labels):
+        return self.loss_function(labels, logits, self.config)
+
+
+class XljForTokenClassification(XljTask):
+    output_class = TokenClassifierOutput
+
+    def make_head(self, config):
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+
+    def logits(self, x):
+        return self.classifier(self.dropout(x))
+
+    def loss(self, logits, labels):
+        return self.loss_function(logits, labels, self.config)
