@@ -151,7 +151,7 @@ class XljPreTrainedModel(PreTrainedModel):
     def _init_weights(self, module):
         super()._init_weights(module)
         if isinstance(module, XljSelfAttention) and module.gated:
-            pass
+            nn.init.ones_(module.gate_scale)
         if isinstance(module, XljLMHead):
             nn.init.zeros_(module.bias)
 

@@ -1,0 +1,427 @@
+"""The module that exported folders carry computes what xlj's encoder does, and is one of
+transformers' own kind: it loads, saves, trains and grows as they do."""
+
+import dataclasses
+import json
+import shutil
+from functools import cache, partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlj.config import Model
+from xlj.models import encoder, heads
+from xlj.models.position_bias import buckets
+from xlj.objectives.segments import segments
+from xlj.training.partitioning import named_leaves
+
+torch = pytest.importorskip("torch", reason="the module is PyTorch's (pip install '.[parity]')")
+transformers = pytest.importorskip("transformers", reason="pip install '.[parity]'")
+safetensors = pytest.importorskip("safetensors.numpy", reason="pip install '.[parity]'")
+
+pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("code_cache")]
+
+CODE = Path(__file__).parents[2] / "xlj" / "interop" / "remote_code"
+SIZE = 50
+TINY = Model(
+    layers=2,
+    hidden=32,
+    heads=4,
+    intermediate=64,
+    positions=66,
+    token_types=2,
+    pair_token_types=True,
+    position_bias="gated",
+    position_buckets=8,
+    position_distance=16,
+)
+SIZES = {
+    "tiny": TINY,
+    "uneven": dataclasses.replace(
+        TINY, layers=3, hidden=60, heads=5, intermediate=90, position_buckets=14, token_types=0
+    ),
+    "defaults": dataclasses.replace(
+        TINY, layers=6, hidden=128, heads=2, intermediate=512, positions=514, token_types=1,
+        position_buckets=32, position_distance=128
+    ),
+}  # fmt: skip
+LENGTHS = {"tiny": 40, "uneven": 64, "defaults": 200}
+"""Beyond the distance from which on all share a bucket."""
+
+NAMES = {
+    "attention/query": "attention.self.query",
+    "attention/key": "attention.self.key",
+    "attention/value": "attention.self.value",
+    "attention/output": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "feed_forward/inner": "intermediate.dense",
+    "feed_forward/outer": "output.dense",
+    "feed_forward_norm": "output.LayerNorm",
+}
+
+
+@cache
+def drawn(model):
+    """An encoder and a head of masked tokens, all of whose parameters matter. NumPy draws them:
+    compiling `init` for every model takes longer than all else here."""
+    rng = np.random.default_rng(0)
+
+    def draw(path, leaf):
+        around = float(path[-1].key == "scale")
+        noise = model.hidden**-0.5 * rng.standard_normal(leaf.shape)
+        return jnp.asarray(around + noise, leaf.dtype)
+
+    def init(key):
+        return encoder.init(key, model, SIZE, 1), heads.init_prediction(key, model, SIZE)
+
+    return jax.tree_util.tree_map_with_path(draw, jax.eval_shape(init, jax.random.key(0)))
+
+
+def state_dict(params, head=None):
+    """XLM-R's names and layouts of an encoder's parameters, and of a head's of masked tokens."""
+    params = {name: np.array(leaf) for name, leaf in named_leaves(params).items()}
+    embeddings = "embeddings.{}_embeddings.weight"
+    zeros = np.zeros((1, params["embeddings/word"].shape[1]), np.float32)
+    found = {
+        embeddings.format("word"): params["embeddings/word"],
+        embeddings.format("token_type"): params.get("embeddings/token_type", zeros),
+        "embeddings.LayerNorm.weight": params["embeddings/norm/scale"],
+        "embeddings.LayerNorm.bias": params["embeddings/norm/bias"],
+    }
+    if "embeddings/position" in params:
+        found[embeddings.format("position")] = params["embeddings/position"]
+    if "position_bias/table" in params:
+        found["position_bias.weight"] = params["position_bias/table"]
+    for name, leaf in params.items():
+        room, _, rest = name.partition("/")
+        if room != "layers":
+            continue
+        for index, value in enumerate(leaf):
+            part, _, kind = rest.rpartition("/")
+            layer = f"encoder.layer.{index}."
+            if part == "attention/gates":
+                gates = {"kernel": "gates.weight", "scale": "gate_scale"}
+                found[f"{layer}attention.self.{gates[kind]}"] = value.T
+            else:
+                kind = "bias" if kind == "bias" else "weight"
+                found[f"{layer}{NAMES[part]}.{kind}"] = value.T
+    if head is not None:
+        found = {f"roberta.{name}": value for name, value in found.items()}
+        found |= {
+            "lm_head.dense.weight": np.array(head["dense"]["kernel"].T),
+            "lm_head.dense.bias": np.array(head["dense"]["bias"]),
+            "lm_head.layer_norm.weight": np.array(head["norm"]["scale"]),
+            "lm_head.layer_norm.bias": np.array(head["norm"]["bias"]),
+            "lm_head.bias": np.array(head["bias"]),
+        }
+    return {name: np.ascontiguousarray(value) for name, value in found.items()}
+
+
+def config_of(model):
+    return {
+        "model_type": "xlj",
+        "vocab_size": SIZE,
+        "hidden_size": model.hidden,
+        "num_hidden_layers": model.layers,
+        "num_attention_heads": model.heads,
+        "intermediate_size": model.intermediate,
+        "max_position_embeddings": model.positions,
+        "type_vocab_size": max(1, model.token_types),
+        "layer_norm_eps": model.layer_norm_epsilon,
+        "hidden_dropout_prob": model.dropout,
+        "attention_probs_dropout_prob": model.attention_dropout,
+        "position_bias": model.position_bias,
+        "position_buckets": model.position_buckets,
+        "position_distance": model.position_distance,
+        "absolute_positions": model.absolute_positions,
+        "auto_map": {
+            "AutoConfig": "configuration_xlj.XljConfig",
+            "AutoModel": "modeling_xlj.XljModel",
+            "AutoModelForMaskedLM": "modeling_xlj.XljForMaskedLM",
+            "AutoModelForSequenceClassification": "modeling_xlj.XljForSequenceClassification",
+            "AutoModelForTokenClassification": "modeling_xlj.XljForTokenClassification",
+        },
+    }
+
+
+def exported(folder, model, with_head=True):
+    """A folder as the exporter writes it."""
+    folder.mkdir()
+    for name in ("configuration_xlj.py", "modeling_xlj.py"):
+        shutil.copy(CODE / name, folder)
+    (folder / "config.json").write_text(json.dumps(config_of(model)))
+    params, head = drawn(model)
+    weights = state_dict(params, head if with_head else None)
+    safetensors.save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+def load(kind, folder, **options):
+    """A model of the kind, every one of whose weights must be the folder's, and in evaluation."""
+    auto = getattr(transformers, kind)
+    loaded, report = auto.from_pretrained(
+        folder, trust_remote_code=True, output_loading_info=True, **options
+    )
+    assert not report["mismatched_keys"], report
+    return loaded, set(report["missing_keys"]), set(report["unexpected_keys"])
+
+
+def masked_lm(folder):
+    loaded, missing, unexpected = load("AutoModelForMaskedLM", folder)
+    assert not missing and not unexpected
+    return loaded
+
+
+def example(rng, length):
+    middle = length // 2
+    parts = [0], rng.integers(4, SIZE, middle - 2), [2], rng.integers(4, SIZE, length - middle - 1)
+    return np.concatenate([*parts, [2]])
+
+
+def rows(kind, length):
+    """Token ids [3, length] of pairs: full, padded on a side, or several in a row."""
+    rng = np.random.default_rng(0)
+    if kind == "packed":
+        cuts = (length // 4, length // 2 - 3, length // 8)
+        made = [np.concatenate([example(rng, cut) for cut in cuts]) for _ in range(3)]
+    else:
+        lengths = [length] * 3 if kind == "full" else (length, length // 2, 9)
+        made = [example(rng, real) for real in lengths]
+    side = (lambda n: (n, 0)) if kind == "left" else (lambda n: (0, n))
+    return np.stack([np.pad(row, side(length - len(row)), constant_values=1) for row in made])
+
+
+def tensors(**arrays):
+    return {name: torch.tensor(np.array(array)).long() for name, array in arrays.items()}
+
+
+run = jax.jit(partial(encoder.apply, all_layers=True), static_argnames="model")
+
+
+def assert_close(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
+    assert np.linalg.norm(found - expected) < 1e-5 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize(
+    "size, bias, absolute",
+    [
+        ("tiny", "t5", True),
+        ("tiny", "gated", False),
+        ("uneven", "t5", False),
+        ("uneven", "gated", True),
+        ("defaults", "t5", False),
+        ("defaults", "gated", True),
+    ],
+)
+def test_hidden_states_and_logits_are_xljs(tmp_path, size, bias, absolute):
+    model = dataclasses.replace(SIZES[size], position_bias=bias, absolute_positions=absolute)
+    params, head = drawn(model)
+    peer = masked_lm(exported(tmp_path / "model", model))
+    for kind in ("full", "right", "left", "packed"):
+        tokens = rows(kind, LENGTHS[size])
+        layout = segments(jnp.asarray(tokens))
+        inputs = encoder.Inputs(
+            tokens, layout.position, layout.segment, layout.segment, token_types=layout.side
+        )
+        hidden = run(params, model, inputs)
+        vectors, table, token_bias = heads.predict(head, params["embeddings"]["word"], model,
+                                                   hidden[-1])  # fmt: skip
+        logits = np.asarray(vectors) @ np.asarray(table).T + token_bias
+
+        given = {"input_ids": tokens, "attention_mask": tokens != 1}
+        if kind == "packed":
+            given["attention_mask"] = layout.segment[:, :, None] == layout.segment[:, None]
+            given["position_ids"] = layout.position + encoder.FIRST_POSITION
+        if model.token_types > 1:
+            given["token_type_ids"] = layout.side
+        with torch.no_grad():
+            output = peer(**tensors(**given), output_hidden_states=True)
+        real = tokens != 1
+        assert len(output.hidden_states) == model.layers + 1
+        for found, expected in zip(output.hidden_states, np.asarray(hidden), strict=True):
+            assert_close(found.numpy()[real], expected[real])
+        assert_close(output.logits.numpy()[real], np.asarray(logits)[real])
+
+
+@pytest.mark.parametrize("count, distance", [(32, 128), (320, 800), (4, 2), (16, 33), (32, 9)])
+def test_distances_share_the_buckets_of_xljs(count, distance):
+    from xlj.interop.remote_code.configuration_xlj import XljConfig
+    from xlj.interop.remote_code.modeling_xlj import XljPositionBias
+
+    sizes = {"position_buckets": count, "position_distance": distance}
+    bias = XljPositionBias(XljConfig(num_attention_heads=1, hidden_size=8, **sizes))
+    length = 2 * distance + 2
+    with torch.no_grad():
+        bias.weight[:, 0] = torch.arange(count)
+        found = bias(length)[0].numpy()
+    place = np.arange(length)
+    expected = buckets(place[None, :] - place[:, None], count, distance)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_every_part_of_the_bias_matters(tmp_path):
+    """Much more than the agreement above allows."""
+    peer = masked_lm(exported(tmp_path / "model", TINY))
+    given = tensors(input_ids=rows("full", 40))
+    with torch.no_grad():
+        expected = peer(**given).logits
+        for name, weight in peer.named_parameters():
+            if "position_bias" in name or "gate" in name:
+                kept = weight.clone()
+                weight[:] = weight.flip(0)  # other buckets; update and reset; other heads
+                assert (peer(**given).logits - expected).abs().max() > 1e-3, name
+                weight[:] = kept
+
+
+def test_without_a_bias_it_is_xlm_r(tmp_path):
+    model = dataclasses.replace(TINY, position_bias="none")
+    peer = masked_lm(exported(tmp_path / "model", model))
+    config = {k: v for k, v in config_of(model).items() if k not in ("model_type", "auto_map")}
+    xlm_r = transformers.XLMRobertaForMaskedLM(transformers.XLMRobertaConfig(**config)).eval()
+    xlm_r.load_state_dict(peer.state_dict())  # every name of the one is the other's
+    for kind in ("left", "right"):
+        tokens = rows(kind, 40)
+        given = tensors(input_ids=tokens, attention_mask=tokens != 1, labels=tokens)
+        with torch.no_grad():
+            found, expected = peer(**given), xlm_r(**given)
+        assert_close(found.logits.numpy()[tokens != 1], expected.logits.numpy()[tokens != 1])
+        torch.testing.assert_close(found.loss, expected.loss)
+
+
+@pytest.mark.parametrize("with_head", [True, False])
+def test_the_encoder_alone(tmp_path, with_head):
+    folder = exported(tmp_path / "model", TINY, with_head)
+    peer, missing, unexpected = load("AutoModel", folder)
+    assert not missing
+    assert all(name.startswith("lm_head.") for name in unexpected)
+    tokens = rows("right", 40)
+    whole = masked_lm(exported(tmp_path / "whole", TINY))
+    given = tensors(input_ids=tokens, attention_mask=tokens != 1)
+    with torch.no_grad():
+        output = peer(**given)
+        expected = whole(**given, output_hidden_states=True).hidden_states[-1]
+        torch.testing.assert_close(output.last_hidden_state, expected, rtol=0, atol=0)
+        assert output.hidden_states is None and output.attentions is None
+
+        first, weights = peer(**given, output_attentions=True, return_dict=False)
+        assert len(weights) == 2 and weights[0].shape == (3, 4, 40, 40)
+        torch.testing.assert_close(weights[0].sum(-1), torch.ones(3, 4, 40))
+        assert (weights[0][1, :, :, 20:] == 0).all()  # padding is nobody's key
+        torch.testing.assert_close(first, expected, rtol=0, atol=0)
+
+        # Vectors instead of ids: positions then count from the row's start.
+        full = tensors(input_ids=rows("full", 40))["input_ids"]
+        vectors = peer.get_input_embeddings()(full)
+        embedded = peer(inputs_embeds=vectors).last_hidden_state
+        torch.testing.assert_close(embedded, peer(full).last_hidden_state, rtol=0, atol=0)
+
+
+def test_saved_and_loaded_again(tmp_path):
+    peer = masked_lm(exported(tmp_path / "model", TINY))
+    peer.save_pretrained(tmp_path / "saved")
+    for name in ("configuration_xlj.py", "modeling_xlj.py"):
+        assert (tmp_path / "saved" / name).read_bytes() == (CODE / name).read_bytes()
+    saved = safetensors.load_file(tmp_path / "saved" / "model.safetensors")
+    expected = state_dict(*drawn(TINY))
+    assert set(saved) == set(expected)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(saved[name], value, err_msg=name)
+    again = masked_lm(tmp_path / "saved")
+    given = tensors(input_ids=rows("full", 40))
+    with torch.no_grad():
+        torch.testing.assert_close(again(**given).logits, peer(**given).logits, rtol=0, atol=0)
+
+
+def test_the_vocabulary_grows(tmp_path):
+    peer = masked_lm(exported(tmp_path / "model", TINY))
+    given = tensors(input_ids=rows("full", 40))
+    with torch.no_grad():
+        before = peer(**given).logits
+        peer.resize_token_embeddings(SIZE + 6)
+        after = peer(**given).logits
+    assert after.shape[-1] == SIZE + 6
+    torch.testing.assert_close(after[..., :SIZE], before)
+    peer.save_pretrained(tmp_path / "saved")
+    again = masked_lm(tmp_path / "saved")
+    assert again.lm_head.decoder.weight is again.get_input_embeddings().weight
+    assert again.lm_head.bias.shape == (SIZE + 6,)
+    with torch.no_grad():
+        torch.testing.assert_close(again(**given).logits, after, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "task", ["MaskedLM", "SequenceClassification", "TokenClassification"]
+)  # fmt: skip
+def test_it_can_be_fine_tuned(tmp_path, task):
+    options = {} if task == "MaskedLM" else {"num_labels": 3}
+    torch.manual_seed(0)
+    folder = exported(tmp_path / "model", TINY)
+    peer, missing, _ = load(f"AutoModelFor{task}", folder, **options)
+    assert all(name.startswith("classifier.") for name in missing)
+    tokens = rows("right", 40)
+    labels = {
+        "MaskedLM": np.where(tokens % 3, -100, tokens),
+        "SequenceClassification": np.arange(3),
+        "TokenClassification": np.where(tokens == 1, -100, tokens % 3),
+    }[task]
+    given = tensors(input_ids=tokens, attention_mask=tokens != 1, labels=labels)
+
+    output = peer(**given)
+    flat = output.logits.flatten(0, -2)
+    expected = torch.nn.functional.cross_entropy(flat, given["labels"].flatten())
+    torch.testing.assert_close(output.loss, expected)
+    assert peer(**given, return_dict=False)[0] == output.loss
+    assert peer(**given).loss == output.loss
+    peer.train()
+    assert peer(**given).loss != peer(**given).loss  # dropout
+
+    optimizer = torch.optim.Adam(peer.parameters(), 3e-3)
+    for step in range(20):
+        loss = peer(**given).loss
+        loss.backward()
+        if not step:
+            unread = ("position_embeddings", "token_type_embeddings")  # in part, here
+            for name, weight in peer.named_parameters():
+                assert weight.grad is not None and weight.grad.isfinite().all(), name
+                if "key.bias" not in name and not any(part in name for part in unread):
+                    assert weight.grad.abs().sum() > 0, name
+        optimizer.step()
+        optimizer.zero_grad()
+    peer.eval()
+    assert peer(**given).loss < 0.9 * output.loss
+
+
+def test_half_precision_and_rows_of_padding_are_finite(tmp_path):
+    peer = masked_lm(exported(tmp_path / "model", TINY)).to(torch.bfloat16)
+    tokens = rows("left", 40)
+    tokens[2] = 1
+    given = tensors(input_ids=tokens, attention_mask=tokens != 1)
+    with torch.no_grad():
+        assert peer(**given).logits.isfinite().all()
+
+
+def test_what_a_checkpoint_lacks_is_drawn(tmp_path):
+    """The gates of a T5 model, say: their scale would else be whatever lay in memory."""
+    model = dataclasses.replace(TINY, position_bias="t5")
+    folder = exported(tmp_path / "model", model)
+    config = config_of(model) | {"position_bias": "gated"}
+    (folder / "config.json").write_text(json.dumps(config))
+    peer, missing, _ = load("AutoModelForMaskedLM", folder)
+    gates = {f"roberta.encoder.layer.{i}.attention.self.gate" for i in range(2)}
+    assert missing == {gate + rest for gate in gates for rest in ("_scale", "s.weight")}
+    for layer in peer.roberta.encoder["layer"]:
+        attention = layer.attention["self"]
+        assert (attention.gate_scale == 1).all()
+        assert 0.01 < attention.gates.weight.std() < 0.04
+
+
+def test_an_unknown_bias_is_refused(tmp_path):
+    folder = exported(tmp_path / "model", TINY)
+    config = config_of(TINY) | {"position_bias": "rotary"}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="rotary"):
+        load("AutoModel", folder)
