@@ -17,12 +17,21 @@ from safetensors.numpy import save_file
 
 from xlj.config import ConfigError, Model
 from xlj.data.vocabulary import Vocabulary
-from xlj.interop import architectures, remote_code, tokenizer_files
+from xlj.interop import architectures, tokenizer_files
 from xlj.interop.architectures import BERT, ROBERTA, XLJ, XLM_R, Architecture, Tensor
 from xlj.interop.folder import CONFIG, INDEX, WEIGHTS
 from xlj.models.encoder import FIRST_POSITION
 
 _SHARD_BYTES = 2 << 30
+
+_AUTO_MAP = {
+    "AutoConfig": "configuration_xlj.XljConfig",
+    "AutoModel": "modeling_xlj.XljModel",
+    "AutoModelForMaskedLM": "modeling_xlj.XljForMaskedLM",
+    "AutoModelForSequenceClassification": "modeling_xlj.XljForSequenceClassification",
+    "AutoModelForTokenClassification": "modeling_xlj.XljForTokenClassification",
+}
+"""Which classes of `remote_code` transformers' classes stand for."""
 
 _OF_MARKERS = {"sentencepiece": XLM_R, "byte_bpe": ROBERTA, "wordpiece": BERT}
 
@@ -94,8 +103,9 @@ def write(
     config |= {f"{name}_token_id": int(vocabulary.native_ids[id_])
                for name, id_ in (("bos", 0), ("pad", 1), ("eos", 2))}  # fmt: skip
     if architecture is XLJ:
-        config["auto_map"] = remote_code.AUTO_MAP
-        remote_code.copy_to(folder)
+        config["auto_map"] = _AUTO_MAP
+        for name in ("configuration_xlj.py", "modeling_xlj.py"):
+            shutil.copyfile(Path(__file__).parent / "remote_code" / name, folder / name)
     _write_json(folder / CONFIG, config)
     _write_tensors(folder, list(_tensors(exported, params, model, vocabulary)))
     tokenizer_files.write(vocabulary, folder, model.positions - FIRST_POSITION)

@@ -127,7 +127,7 @@ def load(imported: Imported, shardings: Callable[[Any], Any]) -> encoder.Params:
     def read(path: Any, leaf: Any, sharding: Any) -> jax.Array:
         tensor = tensors["/".join(part.key for part in path)]
         return jax.make_array_from_callback(
-            leaf.shape, sharding, lambda index: _part(imported, tensor, index)
+            leaf.shape, sharding, lambda index: _part(imported, tensor, index or ())
         )
 
     return jax.tree_util.tree_map_with_path(read, abstract, shardings(abstract))
