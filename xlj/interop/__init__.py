@@ -1,0 +1,1 @@
+"""In from and out to other projects: their vocabularies, dictionaries and weights."""
