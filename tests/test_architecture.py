@@ -30,6 +30,7 @@ HOMES = {
     "absl": ("doors",),
     "apache_beam": ("data",),
     "flax": ("models",),
+    "google": ("interop",),
     "jax": ("alignment", "models", "objectives", "training", "downstream", "doors"),
     "matplotlib": ("downstream",),
     "optax": ("training",),

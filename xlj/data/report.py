@@ -35,7 +35,7 @@ def report(store: RowStore, alpha: float) -> str:
         lines += [
             "",
             f"{kind}: rows of {tasks[0].length} tokens, alpha = {alpha:g}",
-            *_align([_HEADER, *table, _total(tasks)]),
+            *align([_HEADER, *table, _total(tasks)]),
         ]
         notes += [note for task in tasks for note in _notes(task)]
     held = manifest.recipe["held_out_lines"]
@@ -83,7 +83,8 @@ def _percent(share: float) -> str:
     return f"{100 * share:.3f}"
 
 
-def _align(table: list[list[str]]) -> list[str]:
+def align(table: list[list[str]]) -> list[str]:
+    """The rows as lines, in columns: the first to the left, the others to the right."""
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     return [
         "  ".join(

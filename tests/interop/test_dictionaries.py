@@ -1,0 +1,92 @@
+"""Bilingual dictionaries of files, in either direction, with errors that name the line."""
+
+import gzip
+
+import pytest
+
+from xlj.config import ConfigError
+from xlj.interop.dictionaries import load, read
+
+
+def test_tabs_blanks_order_and_case(tmp_path):
+    file = tmp_path / "train.en-de.tsv.gz"
+    text = (
+        "dog\tHund\r\n\nhound Hund\nice cream\tEis\nthe\tDIE\nthe\tdie\nice\t  Eis \n"
+        "dog\u00a0\tHund\nof\tvon  der\n"
+    )
+    file.write_bytes(gzip.compress(text.encode()))
+    found = read(file)
+    assert found.language == "de"
+    assert found.words == {
+        "hund": ("dog", "hound"),
+        "eis": ("ice cream", "ice"),
+        "die": ("the",),
+        "von  der": ("of",),
+    }
+
+
+def test_the_pair_tells_the_direction(tmp_path):
+    file = tmp_path / "words.txt"
+    file.write_text("a b\n")
+    assert read(file, "en-de").words == {"b": ("a",)}
+    assert read(file, "de-en").words == {"a": ("b",)}
+    assert read(file, "zh-CN-en").language == "zh-CN"
+    assert read(file, "de-fr", known="fr").words == {"a": ("b",)}
+    named = {"en-de.0-5000.txt": "de", "fr-en.txt": "fr", "en-sr_RS.txt": "sr_RS"}
+    for name, language in named.items():
+        (tmp_path / name).write_text("a b\n")
+        assert read(tmp_path / name).language == language
+
+
+@pytest.mark.parametrize("name", ["words.txt", "bg-tr.txt", "en-.txt", "en-de.fr-en.txt"])
+def test_a_name_that_tells_no_direction(tmp_path, name):
+    (tmp_path / name).write_text("a b\n")
+    with pytest.raises(ConfigError, match=f"{name}: a part of its name must be a pair"):
+        read(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"a b\nalone\n", "2: 'alone' must be a word"),
+        (b"a b\n\na b c\n", "3: 'a b c' must be a word.*phrases need a tab"),
+        (b"a\tb\tc\n", "1: "),
+        (b"a\t \n", "1: "),
+        (b"a b\n\xff b\n", "2: the line is not UTF-8"),
+    ],
+)
+def test_malformed_lines(tmp_path, content, message):
+    file = tmp_path / "en-de.txt"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match=f"en-de.txt:{message}"):
+        read(file)
+
+
+def test_templates(tmp_path):
+    for name, text in (("a.en-de", "x y"), ("a.fr-en", "y x"), ("b.en-de", "z y")):
+        (tmp_path / name).write_text(text + "\n")
+    every = load([f"{tmp_path}/b.{{pair}}", f"{tmp_path}/a.{{pair}}"], ["en-de", "fr-en"])
+    assert [(d.language, dict(d.words)) for d in every] == [
+        ("de", {"y": ("z",)}),
+        ("de", {"y": ("x",)}),
+        ("fr", {"y": ("x",)}),
+    ]
+    assert load([f"{tmp_path}/a.fr-en"]) == every[2:]
+    assert load([]) == ()
+
+
+@pytest.mark.parametrize(
+    "templates, pairs, message",
+    [
+        (["a.{pair}"], ["de-fr"], "de-fr: it needs en on one side"),
+        (["a.{pair}"], ["en-fr"], "there for none of the pairs; tried .*a.en-fr"),
+        (["a.{pair}"], [], "there for none of the pairs; tried no pairs"),
+        (["a.{pair}", "b.{pair}"], ["en-de"], "b.{pair} is there for none of the pairs"),
+        (["a.{pair}"], ["en-de", "en-it", "en-fr"], "en-it, en-fr: in none of .*a.{pair}"),
+        (["none.en-de"], [], "none.en-de"),
+    ],
+)
+def test_templates_that_fit_nothing(tmp_path, templates, pairs, message):
+    (tmp_path / "a.en-de").write_text("x y\n")
+    with pytest.raises(ConfigError, match=message):
+        load([f"{tmp_path}/{template}" for template in templates], pairs)

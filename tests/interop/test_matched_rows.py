@@ -1,0 +1,89 @@
+"""Rows of a new table are copies, means, or drawn by seed and id alone."""
+
+import numpy as np
+import pytest
+
+from xlj.data.packing import Ragged
+from xlj.interop.matched_rows import UNMATCHED, embeddings, match_bias
+from xlj.interop.matches import RULES, Matches
+
+SOURCES = [[3], [], [0, 2], [1], [], [3, 3, 0], []]
+
+
+def matches_of(sources):
+    flat = np.array([i for ids in sources for i in ids], np.int32)
+    rules = ["none" if not ids else "exact" if len(ids) == 1 else "pieces" for ids in sources]
+    lengths = np.array([len(ids) for ids in sources], np.int64)
+    return Matches(Ragged(flat, lengths), np.array([RULES.index(rule) for rule in rules], np.int8))
+
+
+@pytest.fixture(scope="module")
+def table():
+    return np.random.default_rng(0).normal(0.5, 2, (4, 3000)).astype(np.float32)
+
+
+def test_old_ids():
+    assert matches_of(SOURCES).old_ids.tolist() == [3, -1, -1, 1, -1, -1, -1]
+    assert matches_of(SOURCES).old_ids.dtype == np.int32
+
+
+@pytest.mark.parametrize("unmatched", UNMATCHED)
+def test_matched_rows(table, unmatched):
+    rows = embeddings(table, matches_of(SOURCES), unmatched, 0.02, 7)
+    assert rows.dtype == np.float32 and rows.shape == (7, 3000)
+    assert (rows[0] == table[3]).all() and (rows[3] == table[1]).all()
+    np.testing.assert_allclose(rows[2], table[[0, 2]].mean(0), rtol=1e-6)
+    np.testing.assert_allclose(rows[5], table[[3, 3, 0]].mean(0), rtol=1e-5, atol=1e-6)
+
+
+def test_half_precision_comes_out_as_float32(table):
+    half = table.astype(np.float16)
+    rows = embeddings(half, matches_of([[1], []]), "sampled", 0.02, 7)
+    assert rows.dtype == np.float32 and (rows[0] == half[1].astype(np.float32)).all()
+    assert np.isfinite(rows).all()
+
+
+def test_mean(table):
+    rows = embeddings(table, matches_of(SOURCES), "mean", 0.02, 7)
+    np.testing.assert_allclose(rows[[1, 4, 6]], np.tile(table.mean(0), (3, 1)), rtol=1e-4)
+
+
+@pytest.mark.parametrize("unmatched", ["random", "sampled"])
+def test_drawn_rows_depend_on_seed_and_id_only(table, unmatched):
+    def rows(sources, seed=7):
+        return embeddings(table, matches_of(sources), unmatched, 0.02, seed)
+
+    alone = [[0]] * 4 + [[], [1], [2], [3]]
+    first = rows(SOURCES)
+    assert (rows(alone)[4] == first[4]).all()
+    assert (rows(SOURCES) == first).all()
+    assert not (rows(SOURCES, seed=8)[4] == first[4]).any()
+    assert not (first[1] == first[4]).any()
+    many = rows([[]] * 5000)  # several blocks
+    assert (many[[1, 4, 6]] == first[[1, 4, 6]]).all() and len(np.unique(many, axis=0)) == 5000
+
+
+def test_drawn_rows_are_normal():
+    old = np.random.default_rng(1).normal([1, -3], [0.5, 4], (100, 2))
+    matches = matches_of([[]] * 20_000)
+    random = embeddings(old, matches, "random", 0.02, 0) / 0.02
+    sampled = (embeddings(old, matches, "sampled", 0.02, 0) - old.mean(0)) / old.std(0)
+    np.testing.assert_allclose(random, sampled, atol=1e-4)
+    np.testing.assert_allclose(random.mean(0), 0, atol=0.03)
+    np.testing.assert_allclose(np.cov(random.T), np.eye(2), atol=0.04)
+    np.testing.assert_allclose((np.abs(random) < 1).mean(0), 0.6827, atol=0.015)
+    np.testing.assert_allclose((random**4).mean(0), 3, atol=0.25)
+    wide = embeddings(np.zeros((1, 5000)), matches_of([[]] * 4), "random", 1.0, 0)
+    assert abs(np.corrcoef(wide)[np.triu_indices(4, 1)]).max() < 0.06
+
+
+def test_other_rules_are_refused(table):
+    with pytest.raises(ValueError, match="unmatched=zero: it must be one of random, mean, sampled"):
+        embeddings(table, matches_of(SOURCES), "zero", 0.02, 7)
+
+
+def test_bias():
+    bias = np.array([1, 2, 3, 4], np.float32)
+    found = match_bias(bias, matches_of(SOURCES))
+    assert found.dtype == np.float32
+    assert found.tolist() == [4, 0, 2, 2, 0, 3, 0]

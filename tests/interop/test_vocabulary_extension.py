@@ -1,0 +1,146 @@
+"""Extended vocabularies hold new languages, leave old text alone, and tell where rows come from."""
+
+import io
+import itertools
+
+import numpy as np
+import pytest
+import sentencepiece
+
+from xlj.config import ConfigError
+from xlj.data import phrasebook, vocabulary_training
+from xlj.data.layout import UNK
+from xlj.data.vocabulary import Vocabulary
+from xlj.interop.matched_rows import embeddings
+from xlj.interop.matches import RULES
+from xlj.interop.vocabulary_extension import extend, initial_rows
+
+
+def text(language, start, stop):
+    return list(itertools.islice(phrasebook.text_lines(language), start, stop))
+
+
+@pytest.fixture(scope="module")
+def old():
+    lines = {"en": text("en", 0, 2000), "fr": text("fr", 0, 2000)}
+    return Vocabulary(vocabulary_training.train(lines, {"en": 1, "fr": 1}, 600, 1.0))
+
+
+@pytest.fixture(scope="module")
+def hindi(old):
+    return extend(old, text("hi", 0, 1500), 200)
+
+
+@pytest.fixture(scope="module")
+def swahili(old):
+    return extend(old, text("sw", 0, 1500), 150)
+
+
+def unchanged(old, new, lines):
+    """The share of old tokens in lines whose ids are as before."""
+    pairs = zip(old.encode_batch(lines), new.encode_batch(lines), strict=True)
+    same = [len(before) * np.array_equal(before, after) for before, after in pairs]
+    return sum(same) / len(old.encode(lines).ids)
+
+
+def test_layout(old, hindi, tmp_path):
+    assert hindi.size == old.size + 200 == len(set(hindi.pieces))
+    assert hindi.pieces[: old.size - 1] == old.pieces[:-1]
+    assert hindi.pieces[hindi.mask] == "<mask>" == old.pieces[old.mask]
+    before, after = (
+        sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
+        for vocabulary in (old, hindi)
+    )
+    ids = range(before.get_piece_size())
+    assert [before.get_score(i) for i in ids] == [after.get_score(i) for i in ids]
+    (tmp_path / "new.model").write_bytes(hindi.model)
+    assert Vocabulary.load(tmp_path / "new.model") == hindi
+
+
+def test_a_new_script(old, hindi):
+    unseen = text("hi", 1500, 2000)
+    assert (old.encode(unseen).ids == UNK).mean() > 0.3
+    encoded = hindi.encode(unseen)
+    assert (encoded.ids == UNK).mean() < 0.01
+    assert len(encoded.ids) < 0.7 * sum(map(len, unseen))  # words, not letters
+    assert [hindi.decode(ids) for ids in hindi.encode_batch(unseen[:5])] == unseen[:5]
+    for language in ("en", "fr"):
+        assert unchanged(old, hindi, text(language, 2000, 2500)) > 0.97
+
+
+def test_a_known_script(old, swahili):
+    unseen = text("sw", 1500, 2000)
+    tokens = len(old.encode(unseen).ids)
+    assert len(swahili.encode(unseen).ids) < 0.8 * tokens
+    for language in ("en", "fr"):
+        assert unchanged(old, swahili, text(language, 2000, 2500)) > 0.95
+
+
+def test_a_larger_share_cuts_less(old, swahili):
+    smaller, larger = (extend(old, text("sw", 0, 1500), 150, share) for share in (1e-8, 1.0))
+    assert smaller.pieces == larger.pieces == swahili.pieces
+    unseen, known = text("sw", 1500, 2000), text("fr", 2000, 2500)
+    assert len(larger.encode(unseen).ids) < len(smaller.encode(unseen).ids)
+    assert unchanged(old, larger, known) < unchanged(old, smaller, known)
+
+
+def test_new_text_is_normalised_as_the_vocabulary_does():
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text("en", 0, 2000)), model_writer=model, vocab_size=300,
+        normalization_rule_name="nmt_nfkc_cf", minloglevel=2,
+    )  # fmt: skip
+    old = Vocabulary(model.getvalue())
+    added = extend(old, text("de", 0, 1500), 100).pieces[old.size - 1 : -1]
+    assert len(added) == 100 and all(piece == piece.lower() for piece in added)
+
+
+def test_rows_of_a_known_script(old, swahili):
+    matches = initial_rows(old, swahili)
+    rules = np.array(RULES)[matches.rules]
+    specials = [0, 1, 2, 3, swahili.mask]
+    assert set(rules[specials]) == {"special"}
+    assert set(rules[4 : old.mask]) == {"exact"} and "pieces" in rules[old.mask :]
+    ids = np.split(matches.sources.ids, matches.sources.starts[1:])
+    for new_id, (piece, rule) in enumerate(zip(swahili.pieces, rules, strict=True)):
+        if rule == "none":
+            assert not len(ids[new_id])
+        else:  # a piece alone, or those that spell it
+            assert "".join(old.pieces[i] for i in ids[new_id]) == piece
+            assert (len(ids[new_id]) == 1) == (rule != "pieces")
+    assert matches.old_ids[swahili.mask] == old.mask
+
+    table = np.random.default_rng(0).normal(size=(old.size, 8)).astype(np.float32)
+    rows = embeddings(table, matches, "sampled", 0.02, 0)
+    assert (rows[: old.mask] == table[:-1]).all() and (rows[-1] == table[-1]).all()
+    several = int(np.flatnonzero(rules == "pieces")[0])
+    np.testing.assert_allclose(rows[several], table[ids[several]].mean(0), rtol=1e-5, atol=1e-6)
+
+
+def test_rows_of_a_new_script_come_from_nothing(old, hindi):
+    rules = np.array(RULES)[initial_rows(old, hindi).rules]
+    native = [any("\u0900" <= letter < "\u0980" for letter in piece) for piece in hindi.pieces]
+    assert sum(native) > 150 and set(rules[native]) == {"none"}
+
+
+def test_rows_of_an_unchanged_vocabulary(old):
+    matches = initial_rows(old, old)
+    assert (matches.old_ids == np.arange(old.size)).all()
+
+
+def test_too_many_pieces_and_too_few(old):
+    with pytest.raises(ConfigError, match="100,000 new pieces cannot be had.*at most"):
+        extend(old, text("sw", 0, 300), 100_000)
+    with pytest.raises(ConfigError, match="10 new pieces cannot be had.*at least"):
+        extend(old, text("zh", 0, 300), 10)
+
+
+def test_other_vocabularies_are_refused():
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text("en", 0, 500)), model_writer=model, vocab_size=200,
+        model_type="bpe", minloglevel=2,
+    )  # fmt: skip
+    for other in (model.getvalue(), b'{"version": "1.0"}', b""):
+        with pytest.raises(ConfigError, match="only a SentencePiece unigram"):
+            extend(Vocabulary(other), ["a b"], 1)

@@ -1,0 +1,136 @@
+"""Rows are found by the first rule that can, whatever the marker conventions."""
+
+import random
+import time
+
+import numpy as np
+import pytest
+from marked_pieces import MarkedPieces
+
+from xlj.interop.dictionaries import Dictionary
+from xlj.interop.matches import RULES
+from xlj.interop.vocabulary_matching import match
+
+BERT = MarkedPieces(
+    ("the", "paris", "##ing", "dog", ",", "##,", "cafe", "fur", "##und", "and", "to", "[CLS]"),
+    "wordpiece",
+)
+
+
+def found(old, pieces, *dictionaries):
+    """(rule, old piece) of each new SentencePiece piece."""
+    new = MarkedPieces(tuple(pieces))
+    matches = match(old, new, dictionaries)
+    assert len(matches.rules) == len(new.pieces) == len(matches.sources.lengths)
+    rules = [RULES[rule] for rule in matches.rules]
+    none = matches.old_ids == -1
+    assert (none == (matches.rules == RULES.index("none"))).all()
+    assert (matches.sources.lengths == ~none).all()
+    names = [None if i < 0 else old.pieces[i] for i in matches.old_ids]
+    return list(zip(rules, names, strict=True))[4:-1]
+
+
+def test_specials_go_by_role():
+    bert = MarkedPieces(("<s>", "<mask>", "a"), "wordpiece")
+    matches = match(bert, MarkedPieces(("▁a", "<mask2>")))
+    assert matches.old_ids.tolist() == [0, 1, 2, 3, 6, -1, 7]
+    assert [RULES[rule] for rule in matches.rules] == (
+        ["special"] * 4 + ["exact", "none", "special"]
+    )
+
+
+def test_a_vocabulary_matches_itself():
+    for vocabulary in (BERT, MarkedPieces(("▁a", "a", "A", "▁", "ä")),
+                       MarkedPieces(("Ġa", "a", "A", "Ġ", "Ċ"), "byte_bpe")):  # fmt: skip
+        matches = match(vocabulary, vocabulary)
+        ids = np.arange(len(vocabulary.pieces))
+        untrained = np.array([piece == "##," for piece in vocabulary.pieces])
+        assert (matches.old_ids[~untrained] == ids[~untrained]).all()
+
+
+def test_rules_in_their_order():
+    pieces = ("▁the", "▁The", "ing", ",", "▁,", "▁Café", "▁ing", "the", "Ing", "▁xyz", "\u0301")
+    assert found(BERT, pieces) == [
+        ("exact", "the"),
+        ("normalised", "the"),
+        ("exact", "##ing"),
+        ("exact", ","),
+        ("place", ","),
+        ("accents", "cafe"),
+        ("place", "##ing"),
+        ("place", "the"),
+        ("normalised", "##ing"),
+        ("none", None),
+        ("none", None),
+    ]
+
+
+def test_dictionaries_come_before_guesses():
+    german = Dictionary("de", {
+        "für": ("because of", "for", "to"), "und": ("and",), "hund": ("DOG", "the"), "the": ("to",),
+        "ing": ("dog",), "leer": ("nothing",),
+    })  # fmt: skip
+    pieces = ("▁für", "▁und", "▁Hund", "▁The", "ing", "und", "▁leer")
+    assert found(BERT, pieces) == [
+        ("accents", "fur"),
+        ("place", "##und"),
+        ("none", None),
+        ("normalised", "the"),
+        ("exact", "##ing"),
+        ("exact", "##und"),
+        ("none", None),
+    ]
+    assert found(BERT, pieces, german) == [
+        ("dictionary", "to"),  # the first that is one old piece
+        ("dictionary", "and"),
+        ("dictionary", "dog"),
+        ("normalised", "the"),
+        ("exact", "##ing"),
+        ("exact", "##und"),
+        ("none", None),
+    ]
+    other = Dictionary("nl", {"leer": ("the",), "hund": ("cafe",)})
+    both = found(BERT, pieces, german, other)
+    assert both[2] == ("dictionary", "dog") and both[6] == ("dictionary", "the")
+
+
+def test_scripts_without_spaces_have_whole_words_without_markers():
+    words = Dictionary("xx", {"狗": ("dog",), "หมา": ("dog",), "개": ("dog",)})
+    assert found(BERT, ("狗", "หมา", "개", "▁개"), words) == [
+        ("dictionary", "dog"),
+        ("dictionary", "dog"),
+        ("none", None),
+        ("dictionary", "dog"),
+    ]
+
+
+def test_translations_start_words():
+    old = MarkedPieces(("dog", "ĠDog", "Ġcat", "cat"), "byte_bpe")
+    german = Dictionary("de", {"hund": ("dog",), "katze": ("cat",)})
+    assert found(old, ("▁Hund", "▁Katze"), german) == [
+        ("dictionary", "ĠDog"),
+        ("dictionary", "Ġcat"),
+    ]
+
+
+def test_one_normal_form_of_several_old_pieces():
+    old = MarkedPieces(("ĠTHE", "ĠThe", "ĠÃ©", "Ġthe", "ĠE", "Ġe"), "byte_bpe")
+    assert found(old, ("▁tHe", "▁È")) == [("normalised", "Ġthe"), ("accents", "Ġe")]
+    first = MarkedPieces(("ĠTHE", "ĠThe"), "byte_bpe")
+    assert found(first, ("▁the",)) == [("normalised", "ĠTHE")]
+
+
+@pytest.mark.slow
+def test_full_size_takes_seconds():
+    letters = [chr(k) for k in (*range(0x61, 0x7B), *range(0xC0, 0xF0), *range(0x430, 0x450))]
+
+    def pieces(seed):
+        rng = random.Random(seed)
+        drawn = ("".join(rng.choices(letters, k=rng.randint(3, 8))) for _ in range(260_000))
+        return MarkedPieces(tuple(dict.fromkeys(f"▁{x}" for x in drawn))[:249_997])
+
+    old, new = pieces(0), pieces(1)
+    began = time.monotonic()
+    matches = match(old, new)
+    assert time.monotonic() - began < 60
+    assert (matches.rules == RULES.index("none")).mean() > 0.5

@@ -1,0 +1,115 @@
+"""Bilingual dictionaries: TSV files, and those of MUSE (Lample et al., 2018)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from xlj.config import ConfigError
+from xlj.data import files
+from xlj.interop.words import folded
+
+
+@dataclasses.dataclass(frozen=True)
+class Dictionary:
+    """Translations of one language's words into the language that a model knows.
+
+    Attributes:
+      language: of the words.
+      words: of each word in its `folded` form, its translations as they are written, in the order
+        of the file.
+    """
+
+    language: str
+    words: Mapping[str, tuple[str, ...]] = dataclasses.field(repr=False)
+
+
+def load(
+    templates: Sequence[str], pairs: Sequence[str] = (), known: str = "en"
+) -> tuple[Dictionary, ...]:
+    """The dictionaries of some pairs, in the order of the templates, then of the pairs.
+
+    Args:
+      templates: files, either with `{pair}`, which is filled in with each of `pairs`, or without;
+        then a part of the file's name between dots is the pair (`train.en-de.tsv.gz`).
+      pairs: a language on either side of `known`: `en-de` (English words first), `de-en`.
+      known: the language that the model knows.
+
+    Raises:
+      ConfigError: if a pair is not one with `known`, a template fits no file, a pair is in none of
+        the templates with `{pair}`, or a file cannot be read.
+    """
+    for pair in pairs:
+        if _other(pair, known) is None:
+            raise ConfigError(f"dictionary {pair}: it needs {known} on one side, as in {known}-de")
+    found: list[Dictionary] = []
+    missing = dict.fromkeys(pairs) if any("{pair}" in template for template in templates) else {}
+    for template in templates:
+        if "{pair}" not in template:
+            found.append(read(Path(template).expanduser(), known=known))
+            continue
+        filled = {pair: Path(template.replace("{pair}", pair)).expanduser() for pair in pairs}
+        there = [pair for pair in pairs if filled[pair].is_file()]
+        if not there:
+            tried = ", ".join(map(str, filled.values())) or "no pairs: name them"
+            raise ConfigError(
+                f"dictionary {template} is there for none of the pairs; tried {tried}"
+            )
+        for pair in there:
+            missing.pop(pair, None)
+            found.append(read(filled[pair], pair, known))
+    if missing:
+        raise ConfigError(f"dictionary {', '.join(missing)}: in none of {', '.join(templates)}")
+    return tuple(found)
+
+
+def read(path: Path, pair: str = "", known: str = "en") -> Dictionary:
+    """The dictionary of one file (.gz, .xz, .zst too).
+
+    A line is a word, a tab, and a translation, of one word or several; without a tab, two words and
+    blanks between (MUSE has both). A word may have several lines; blank lines are skipped.
+
+    Args:
+      pair: which language comes first, `en-de` or `de-en`; if empty, the file's name tells.
+      known: the language to translate into.
+
+    Raises:
+      ConfigError: if nothing tells the pair, the file cannot be read, or a line is malformed; it
+        names the file and the line.
+    """
+    candidates = [pair] if pair else path.name.split(".")
+    others = [other for part in candidates if (other := _other(part, known))]
+    if len(others) != 1:
+        raise ConfigError(
+            f"dictionary {path}: a part of its name must be a pair such as {known}-de or de-{known}"
+        )
+    (language, known_first) = others[0]
+    found: dict[str, dict[str, None]] = {}
+    number = 0
+    for block in files.blocks(path):
+        for line in block:
+            number += 1
+            if line is None:
+                raise ConfigError(f"{path}:{number}: the line is not UTF-8")
+            if not line.strip():
+                continue
+            sides = line.split("\t") if "\t" in line else line.split()
+            sides = [side.strip() for side in sides]
+            if len(sides) != 2 or not all(sides):
+                raise ConfigError(
+                    f"{path}:{number}: {line!r} must be a word, a tab or a blank, and its "
+                    "translation; phrases need a tab"
+                )
+            translation, word = sides if known_first else reversed(sides)
+            found.setdefault(folded(word), {})[translation] = None
+    return Dictionary(language, {word: tuple(every) for word, every in found.items()})
+
+
+def _other(pair: str, known: str) -> tuple[str, bool] | None:
+    """The other language of a pair, and whether `known` comes first; None if it is not one."""
+    if len(pair) > len(known) + 1 and pair.startswith(f"{known}-"):
+        return pair[len(known) + 1 :], True
+    if len(pair) > len(known) + 1 and pair.endswith(f"-{known}"):
+        return pair[: -len(known) - 1], False
+    return None

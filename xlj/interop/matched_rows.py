@@ -1,0 +1,74 @@
+"""The arrays of a new vocabulary, made from those of the old one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlj.data.hashing import combine, hash64, name_hash
+from xlj.interop.matches import Matches
+
+UNMATCHED = ("random", "mean", "sampled")
+_BLOCK_ROWS = 4096
+
+
+def embeddings(
+    table: np.ndarray, matches: Matches, unmatched: str, init_std: float, seed: int
+) -> np.ndarray:
+    """The embedding of every new piece: float32 [new ids, hidden].
+
+    A row is the mean of its old rows; with one of them, a copy. What others get is not in the paper
+    (ours), and depends on the seed and their id, not on other rows:
+
+    - `random`: N(0, init_std), as in a fresh model.
+    - `mean`: the mean of all old rows.
+    - `sampled`: N(mean, variance) of all old rows, each column by itself.
+
+    Args:
+      table: floating [old ids, hidden].
+      unmatched: one of `UNMATCHED`.
+
+    Raises:
+      ValueError: if it is not.
+    """
+    if unmatched not in UNMATCHED:
+        raise ValueError(f"unmatched={unmatched}: it must be one of {', '.join(UNMATCHED)}")
+    rows = _means(table, matches)
+    left = np.flatnonzero(matches.sources.lengths == 0)
+    mean = np.zeros(table.shape[1]) if unmatched == "random" else table.mean(0, dtype=np.float64)
+    if unmatched == "mean":
+        rows[left] = mean
+        return rows
+    std = init_std if unmatched == "random" else table.std(0, dtype=np.float64)
+    for start in range(0, len(left), _BLOCK_ROWS):
+        block = left[start : start + _BLOCK_ROWS]
+        rows[block] = mean + std * _normal(block, table.shape[1], seed)
+    return rows
+
+
+def match_bias(bias: np.ndarray, matches: Matches) -> np.ndarray:
+    """The bias of every new piece in a language modelling head: float32 [new ids]; 0 if unmatched.
+
+    Args:
+      bias: floating [old ids].
+    """
+    return _means(bias[:, None], matches)[:, 0]
+
+
+def _means(table: np.ndarray, matches: Matches) -> np.ndarray:
+    """Mean of each new id's old rows, float32 [new ids, hidden]; 0 where there are none."""
+    sources = matches.sources
+    rows = np.zeros((len(sources.lengths), table.shape[1]), np.float32)
+    for nth in range(sources.lengths.max(initial=0)):
+        longer = np.flatnonzero(sources.lengths > nth)
+        rows[longer] += table[sources.ids[sources.starts[longer] + nth]]
+    several = np.flatnonzero(sources.lengths > 1)
+    rows[several] /= sources.lengths[several, None]
+    return rows
+
+
+def _normal(ids: np.ndarray, hidden: int, seed: int) -> np.ndarray:
+    """Standard normal values [ids, hidden], each from (seed, id, column) by Box and Muller."""
+    keys = hash64(ids.astype(np.uint64), combine(seed, name_hash("unmatched rows")))
+    bits = hash64(np.arange(hidden, dtype=np.uint64), keys[:, None])
+    radius = np.sqrt(-2 * np.log(((bits >> np.uint64(32)) + 0.5) / 2**32))
+    return radius * np.cos(2 * np.pi * (bits & np.uint64(2**32 - 1)) / 2**32)

@@ -1,0 +1,124 @@
+"""New pieces for new languages, added to a SentencePiece unigram model (ours)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import sentencepiece
+from google.protobuf.message import DecodeError
+from sentencepiece.sentencepiece_model_pb2 import (  # type: ignore[attr-defined]
+    ModelProto,
+    TrainerSpec,
+)
+
+from xlj.config import ConfigError
+from xlj.data import vocabulary_training
+from xlj.data.layout import UNK
+from xlj.data.packing import Ragged
+from xlj.data.vocabulary import Vocabulary
+from xlj.interop.matches import RULES, Matches
+from xlj.interop.words import specials
+
+
+def extend(
+    vocabulary: Vocabulary,
+    lines: Sequence[str],
+    new_pieces: int,
+    share: float = 0.01,
+    coverage: float = 0.9995,
+) -> Vocabulary:
+    """The vocabulary with `new_pieces` more, behind its own and before `<mask>`.
+
+    A small unigram model is trained on the lines, normalised as the vocabulary does. Of its pieces
+    that the vocabulary lacks, all single characters are taken, then the most probable.
+
+    Scores are log probabilities in a text. A new piece's is that in a mixture of which the lines
+    are `share`: log(share) is added. In a new script, where nothing competes, it hardly matters;
+    elsewhere a larger share cuts the new text into fewer pieces, and the old text at other places.
+
+    Args:
+      lines: of all new languages, balanced, without what is held out.
+      share: above 0, at most 1.
+      coverage: share of the text's characters that become pieces.
+
+    Raises:
+      ConfigError: if the vocabulary is not a unigram model, or the text yields fewer new pieces, or
+        more new characters.
+    """
+    model = _parse(vocabulary)
+    found = _lacking(vocabulary, lines, new_pieces, coverage)
+    ranked = sorted(found, key=lambda piece: (len(piece.piece) > 1, -piece.score))
+    for piece in ranked[:new_pieces]:
+        model.pieces.add(piece=piece.piece, score=piece.score + math.log(share))
+    model.trainer_spec.vocab_size = len(model.pieces)
+    return Vocabulary(model.SerializeToString())
+
+
+def initial_rows(old: Vocabulary, new: Vocabulary) -> Matches:
+    """What the rows of an extended vocabulary start from.
+
+    `special` and `exact`: the piece's own row; that of `<mask>`, the last, has moved. `pieces`: the
+    mean of the old pieces that a new piece is cut into. `none`: a new piece of which a part would
+    be `<unk>`.
+    """
+    known = {piece: old_id for old_id, piece in enumerate(old.pieces)}
+    cut = iter(_literal(old).encode_batch([p for p in new.pieces if p not in known]))
+    sources: list[list[int]] = []
+    rules = []
+    for piece in new.pieces:
+        if piece in known:
+            sources.append([known[piece]])
+            rules.append("exact")
+        else:
+            ids = next(cut).tolist()
+            sources.append([] if UNK in ids else ids)
+            rules.append("none" if UNK in ids else "pieces")
+    for special in specials(new.size):
+        rules[special] = "special"
+    lengths = np.array([len(ids) for ids in sources], np.int64)
+    flat = np.array([old_id for ids in sources for old_id in ids], np.int32)
+    return Matches(Ragged(flat, lengths), np.array([RULES.index(rule) for rule in rules], np.int8))
+
+
+def _lacking(vocabulary: Vocabulary, lines: Sequence[str], wanted: int, coverage: float) -> list:
+    """The pieces of a model of the lines that the vocabulary lacks, at least as many as wanted."""
+    known = set(vocabulary.pieces)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
+    text = [processor.normalize(line).replace("\u2581", " ").strip() for line in lines]
+    # Besides the wanted pieces the model has 3 specials, two ids of ours, and every character.
+    size = wanted + 5 + len(known.intersection("\u2581".join(text)))
+    while True:
+        try:
+            trained = vocabulary_training.train({"new": text}, {"new": 1}, size, coverage)
+        except ConfigError as error:
+            raise ConfigError(
+                f"{wanted:,} new pieces cannot be had of this text: bring more of it, or ask for "
+                f"fewer, or, if it has more characters, for more ({error})"
+            ) from None
+        pieces = ModelProto.FromString(trained).pieces
+        found = [p for p in pieces if p.type == p.NORMAL and p.piece not in known]
+        if len(found) >= wanted:
+            return found
+        size += 3 * (wanted - len(found)) // 2 + 1  # some of what is added is known, too
+
+
+def _literal(vocabulary: Vocabulary) -> Vocabulary:
+    """The vocabulary without normalisation, so that it cuts a piece as it is."""
+    model = _parse(vocabulary)
+    model.normalizer_spec.Clear()
+    model.normalizer_spec.add_dummy_prefix = False
+    model.normalizer_spec.remove_extra_whitespaces = False
+    return Vocabulary(model.SerializeToString())
+
+
+def _parse(vocabulary: Vocabulary) -> Any:
+    try:
+        model = ModelProto.FromString(vocabulary.model)
+    except DecodeError:
+        model = ModelProto()
+    if not model.pieces or model.trainer_spec.model_type != TrainerSpec.UNIGRAM:
+        raise ConfigError("only a SentencePiece unigram vocabulary can be extended")
+    return model
