@@ -323,11 +323,47 @@ class Mesh:
 
 
 @dataclasses.dataclass(frozen=True)
+class Transfer:
+    """What a run takes from `init_from` (MetaXLM, section 3.2 and Table 5)."""
+
+    parts: tuple[str, ...] = key(
+        ("body", "embeddings"), "what is taken: body (the layers), embeddings; the rest is drawn"
+    )
+    vocabulary: str = key(
+        "same",
+        "same: the run has the vocabulary of init_from. matched: it has its own, whose pieces "
+        "start from those of the same word",
+        choices=("same", "matched"),
+    )
+    dictionaries: tuple[str, ...] = key(
+        (),
+        "templates of bilingual dictionaries with {pair}, or files whose names say the pair; then "
+        "pieces also start from their word's translation (MetaXLM+Dict)",
+        read_when=("transfer.vocabulary", ("matched",)),
+    )
+    language: str = key(
+        "en",
+        "the language of init_from, into which the dictionaries translate",
+        read_when=("transfer.vocabulary", ("matched",)),
+    )
+    unmatched: str = key(
+        "random",
+        "what other pieces start from: N(0, init_std), the mean of all of init_from's, or N(mean, "
+        "variance) of those",
+        choices=("random", "mean", "sampled"),
+        read_when=("transfer.vocabulary", ("matched",)),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
 class Config:
     """All that a run reads. `phases` maps a name to {start_step, and the keys of `data.alpha` and
     `objectives.*` that change from that step on}; each phase builds on the one before."""
 
-    init_from: str = key("", "checkpoint, or workdir, whose parameters the run starts from")
+    init_from: str = key(
+        "", "workdir, checkpoint or Hugging Face folder whose parameters the run starts from"
+    )
+    transfer: Transfer = Transfer()
     data: Data = Data()
     model: Model = Model()
     objectives: Objectives = Objectives()

@@ -86,6 +86,8 @@ def _idle(config: Config, path: str, field: dataclasses.Field) -> str:
     section, _, name = path.rpartition(".")
     if section.startswith("objectives.") and section.partition(".")[2] not in objectives:
         return f"{section}.batch_rows is 0"
+    if section == "transfer" and not config.init_from:
+        return "init_from is empty"
     needs = {
         "data.languages": ("data.mono", config.data.mono),
         "data.pairs": ("data.parallel", config.data.parallel),
@@ -157,6 +159,10 @@ def _check_together(config: Config) -> None:
     if not set(optimizer.frozen) <= {"embeddings", "layers"}:
         raise ConfigError(
             f"optimizer.frozen={','.join(optimizer.frozen)}; there are embeddings and layers"
+        )
+    if not config.transfer.parts or not set(config.transfer.parts) <= {"body", "embeddings"}:
+        raise ConfigError(
+            f"transfer.parts={','.join(config.transfer.parts)}; there are body and embeddings"
         )
     if config.data.mono and not config.data.languages:
         raise ConfigError("data.mono is set; say which languages with data.languages=en,de,...")

@@ -16,6 +16,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from xlj.config import ConfigError, Model
+from xlj.data.layout import BOS, EOS, PAD
 from xlj.data.vocabulary import Vocabulary
 from xlj.interop import architectures, tokenizer_files
 from xlj.interop.architectures import BERT, ROBERTA, XLJ, XLM_R, Architecture, Tensor
@@ -100,8 +101,8 @@ def write(
     config["architectures"] = [
         architecture.masked_lm if exported.has_head else architecture.encoder
     ]
-    config |= {f"{name}_token_id": int(vocabulary.native_ids[id_])
-               for name, id_ in (("bos", 0), ("pad", 1), ("eos", 2))}  # fmt: skip
+    named = {"pad": PAD} if architecture is BERT else {"bos": BOS, "pad": PAD, "eos": EOS}
+    config |= {f"{name}_token_id": int(vocabulary.native_ids[i]) for name, i in named.items()}
     if architecture is XLJ:
         config["auto_map"] = _AUTO_MAP
         for name in ("configuration_xlj.py", "modeling_xlj.py"):

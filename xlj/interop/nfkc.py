@@ -49,8 +49,8 @@ def normalizer(charsmap: bytes) -> Any:
         found, wanted = whole.normalize_str(character), rules.normalize_str(character)
         if found != wanted:
             raise ConfigError(
-                f"this SentencePiece model does not normalise by NFKC: U+{ord(character):04X} becomes {wanted!r}, not "
-                f"{found!r}"
+                "this SentencePiece model does not normalise by NFKC: "
+                f"U+{ord(character):04X} becomes {wanted!r}, not {found!r}"
             )
     return whole
 

@@ -305,7 +305,7 @@ def differences(checkpoint: Checkpoint, config: Config) -> list[str]:
     found = []
     old, new = checkpoint.config(), json.loads(json.dumps(dataclasses.asdict(config)))
     found += model_differences(checkpoint.model(), config.model)
-    for path in ("init_from", "train.seed", "data.alpha", "objectives", "phases"):
+    for path in ("init_from", "transfer", "train.seed", "data.alpha", "objectives", "phases"):
         before, now = old, new
         for name in path.split("."):
             before, now = before[name], now[name]

@@ -15,16 +15,11 @@ from xlj.data.corpus import Corpus
 from xlj.data.store import RowStore
 from xlj.data.vocabulary import Vocabulary
 from xlj.objectives import build_all
-from xlj.training import checkpoints, sources
+from xlj.training import checkpoints, sources, transfer
 from xlj.training import state as states
 from xlj.training.checkpoints import FREE_AT_START, CheckpointError
 from xlj.training.partitioning import named_leaves
-from xlj.training.sources import Source
 from xlj.training.state import State
-
-_CORE = ("embeddings/word", "embeddings/position", "embeddings/token_type", "embeddings/norm/",
-         "layers/", "position_bias/")  # fmt: skip
-"""What another checkpoint must have. Heads and language embeddings belong to objectives."""
 
 
 def check_resumable(config: Config, workdir: Path) -> None:
@@ -69,8 +64,7 @@ def first_state(
         return checkpoints.restore(latest, checkpoints.abstract_like(shapes, sharding))
     state = jax.jit(lambda: states.init(config, corpus), out_shardings=sharding)()
     if config.init_from:
-        source = sources.find(config.init_from)
-        params = _adopted(source, source.params(mesh), state.params, corpus)
+        params = _transferred(config, store, corpus, state.params, mesh)
         objectives = build_all(config, corpus)
         kept = {name: objectives[name].init_state(params) for name in state.objectives}
         # Copies: a step donates its state, and no buffer can be donated twice.
@@ -98,6 +92,8 @@ def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
     different = checkpoints.model_differences(source.model, config.model, FREE_AT_START)
     if different:
         raise CheckpointError(f"{source.folder} is of another model: {'; '.join(different)}")
+    if config.transfer.vocabulary == "matched" and not resumed:
+        return config  # the run has a vocabulary of its own
     vocabulary = source.vocabulary()
     if config.data.vocabulary:
         if Vocabulary.load(config.data.vocabulary).digest != vocabulary.digest:
@@ -136,27 +132,28 @@ def _refuse(checkpoint: checkpoints.Checkpoint, differences: list[str]) -> None:
         )
 
 
-def _adopted(source: Source, found: Any, fresh: Any, corpus: Corpus) -> Any:
-    """The fresh parameters with those of a checkpoint in their place; tells which stay fresh.
-
-    Raises:
-      CheckpointError: if the vocabulary, or the encoder itself, is another.
-    """
-    old, new = named_leaves(found), named_leaves(fresh)
-    if source.languages != corpus.languages:
-        old.pop("embeddings/language", None)  # its rows are of other languages
-    fits = {name for name in old if name in new and old[name].shape == new[name].shape}
-    missing = [name for name in new if name not in fits]
-    unused = [name for name in old if name not in fits]
-    wrong = [name for name in missing + unused if name.startswith(_CORE)]
-    if wrong:
-        raise CheckpointError(f"{source.folder} is of another model: {', '.join(wrong[:4])} differ")
-    for names, what in ((missing, "initialised anew"), (unused, "not used")):
-        if names and jax.process_index() == 0:
-            print(f"init_from: {what}: {', '.join(names)}")
-    leaves, structure = jax.tree.flatten(fresh)
-    taken = [old[name] if name in fits else leaf for name, leaf in zip(new, leaves, strict=True)]
-    return jax.tree.unflatten(structure, taken)
+def _transferred(config: Config, store: RowStore, corpus: Corpus, fresh: Any, mesh: Mesh) -> Any:
+    """The fresh parameters with those of `init_from` in their place; tells what was taken."""
+    source = sources.find(config.init_from)
+    matches = None
+    if config.transfer.vocabulary == "matched":
+        new = Vocabulary.load(store.vocabulary_file)
+        matches = transfer.matches_of(source.vocabulary(), new, config.transfer, corpus.languages)
+    if jax.process_index() == 0 and source.report:
+        print(f"init_from: {source.report}")
+    if jax.process_index() == 0 and matches is not None:
+        print(f"init_from: pieces, and tokens of the text, by what they start from\n\n"
+              f"{transfer.report(matches, store)}\n")  # fmt: skip
+    return transfer.taken(
+        source,
+        source.params(mesh),
+        fresh,
+        corpus.languages,
+        config.transfer,
+        matches,
+        config.train.seed,
+        config.model.init_std,
+    )
 
 
 def _teacher_path(config: Config) -> str:

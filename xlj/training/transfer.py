@@ -1,0 +1,147 @@
+"""What the parameters of a run take from another model (MetaXLM, section 3.2 and Table 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+from xlj.config import ConfigError, Transfer
+from xlj.data.store import RowStore
+from xlj.data.vocabulary import Vocabulary
+from xlj.interop import dictionaries, match_report, matched_rows
+from xlj.interop.matches import Matches
+from xlj.interop.vocabulary_matching import match
+from xlj.training.checkpoints import CheckpointError
+from xlj.training.partitioning import named_leaves
+from xlj.training.sources import Source
+
+_BY_WORD = ("embeddings/word", "prediction_head/bias")
+"""Parameters with a row a piece of the vocabulary."""
+
+_EMBEDDINGS = ("embeddings/", "prediction_head/bias")
+"""What Table 5's "embeddings" are; the layers, and the head but for its bias, are its "body" (the
+paper says of neither what else belongs to it)."""
+
+_CORE = ("embeddings/word", "embeddings/position", "embeddings/token_type", "embeddings/norm/",
+         "layers/", "position_bias/")  # fmt: skip
+"""What another model must have. Heads and language embeddings belong to objectives."""
+
+_ROWS = 2000  # of each language, which the report is over
+
+
+def taken(
+    source: Source,
+    found: Any,
+    fresh: Any,
+    languages: Sequence[str],
+    options: Transfer,
+    matches: Matches | None = None,
+    seed: int = 0,
+    init_std: float = 0.02,
+) -> Any:
+    """The fresh parameters with those of another model in their place; says which stay fresh.
+
+    Args:
+      source: where the other model is.
+      found: its parameters.
+      fresh: drawn at random, on their devices.
+      languages: of the run.
+      matches: for each piece of the run's vocabulary, those of the other model's; None if the two
+        are the same.
+      seed, init_std: of rows that match nothing.
+
+    Raises:
+      CheckpointError: if the encoder itself is another.
+    """
+    old, new = named_leaves(found), named_leaves(fresh)
+    if source.languages != tuple(languages):
+        old.pop("embeddings/language", None)  # its rows are of other languages
+    if matches is not None:
+        for name in _BY_WORD:
+            if name in old and name in new:
+                old[name] = _matched(old[name], new[name], matches, options, seed, init_std)
+    fits = {name for name in old if name in new and old[name].shape == new[name].shape}
+    missing = [name for name in new if name not in fits]
+    unused = [name for name in old if name not in fits]
+    wrong = [name for name in missing + unused if name.startswith(_CORE)]
+    if wrong:
+        raise CheckpointError(f"{source.folder} is of another model: {', '.join(wrong[:4])} differ")
+    left = {name for name in fits if _part(name) not in options.parts}
+    for names, what in (
+        (missing, "initialised anew"),
+        (unused, "not used"),
+        (sorted(left), f"initialised anew (transfer.parts={','.join(options.parts)})"),
+    ):
+        if names and jax.process_index() == 0:
+            print(f"init_from: {what}: {', '.join(names)}")
+    leaves, structure = jax.tree.flatten(fresh)
+    chosen = [
+        old[name] if name in fits - left else leaf for name, leaf in zip(new, leaves, strict=True)
+    ]
+    return jax.tree.unflatten(structure, chosen)
+
+
+def matches_of(
+    old: Vocabulary, new: Vocabulary, options: Transfer, languages: Sequence[str]
+) -> Matches:
+    """What each piece of a run's vocabulary starts from.
+
+    Raises:
+      ConfigError: if a dictionary cannot be read, or no language has one.
+    """
+    return match(old, new, _dictionaries(options, languages))
+
+
+def report(matches: Matches, store: RowStore) -> str:
+    """How many pieces, and tokens of each language, were matched by which rule."""
+    counts: dict[str, np.ndarray] = {}
+    for task in (*store.tasks("text"), *store.tasks("sentences")):
+        rows = store.read(task.name, "train", np.arange(min(_ROWS, task.train.rows)))
+        counts.setdefault(
+            task.languages[0], np.bincount(rows.ravel(), minlength=len(matches.rules))
+        )
+    return match_report.table(match_report.report(matches, counts))
+
+
+def _part(name: str) -> str:
+    return "embeddings" if name.startswith(_EMBEDDINGS) else "body"
+
+
+def _matched(
+    old: jax.Array, new: jax.Array, matches: Matches, options: Transfer, seed: int, init_std: float
+) -> jax.Array:
+    """The rows of the run's vocabulary, on the devices of the fresh ones."""
+    assert isinstance(new.sharding, NamedSharding)
+    everywhere = NamedSharding(new.sharding.mesh, PartitionSpec())  # each host needs all of it
+    table = np.asarray(jax.jit(lambda x: x, out_shardings=everywhere)(old))
+    if table.ndim == 1:
+        made = matched_rows.match_bias(table, matches)
+    else:
+        made = matched_rows.embeddings(table, matches, options.unmatched, init_std, seed)
+    return jax.make_array_from_callback(new.shape, new.sharding, lambda index: made[index])
+
+
+def _dictionaries(options: Transfer, languages: Sequence[str]) -> tuple:
+    """The dictionaries of the languages that have one, in either direction."""
+    known = options.language
+    pairs = [
+        pair
+        for language in languages
+        if language != known
+        for pair in (f"{known}-{language}", f"{language}-{known}")
+        if any(
+            "{pair}" in template and Path(template.replace("{pair}", pair)).expanduser().is_file()
+            for template in options.dictionaries
+        )
+    ]
+    if not pairs and any("{pair}" in template for template in options.dictionaries):
+        raise ConfigError(
+            f"transfer.dictionaries={','.join(options.dictionaries)}: there is none of {known} "
+            f"with {', '.join(languages)}"
+        )
+    return dictionaries.load(options.dictionaries, pairs, known)
