@@ -419,6 +419,17 @@ def test_what_a_checkpoint_lacks_is_drawn(tmp_path):
         assert 0.01 < attention.gates.weight.std() < 0.04
 
 
+def test_a_head_that_a_checkpoint_lacks_is_drawn(tmp_path):
+    """An XLM-E discriminator has none of masked tokens."""
+    folder = exported(tmp_path / "model", TINY, with_head=False)
+    peer, missing, unexpected = load("AutoModelForMaskedLM", folder)
+    assert missing and all(name.startswith("lm_head.") for name in missing) and not unexpected
+    head = peer.lm_head
+    assert head.decoder.weight is peer.get_input_embeddings().weight
+    assert head.decoder.bias is head.bias and (head.bias == 0).all()
+    assert (head.layer_norm.weight == 1).all() and head.dense.weight.std() < 0.04
+
+
 def test_an_unknown_bias_is_refused(tmp_path):
     folder = exported(tmp_path / "model", TINY)
     config = config_of(TINY) | {"position_bias": "rotary"}

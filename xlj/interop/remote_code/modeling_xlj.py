@@ -224,7 +224,7 @@ class XljLMHead(nn.Module):
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
         self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
-        self.bias = self.decoder.bias
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))  # tied: it is the decoder's
 
     def forward(self, x):
         return self.decoder(self.layer_norm(nn.functional.gelu(self.dense(x))))
