@@ -1,7 +1,8 @@
 r"""MetaXLM (Chi et al., 2021): MLM on 94 languages, from a monolingual encoder.
 
     python -m xlj.train --config=configs/meta_xlm.py \
-        --config.init_from=checkpoints/roberta_base_matched \
+        --config.init_from=checkpoints/roberta-base \
+        --config.data.vocabulary=checkpoints/xlm-roberta-base/sentencepiece.bpe.model \
         --config.data.mono='/data/wiki/{language}.txt.gz'
 
 Section 4.1, Appendix A and Table 7: 12 layers, 768 wide, 12 heads, feed-forward width 3,072; 200k
@@ -9,14 +10,15 @@ steps of batches of 64; Adam with betas (0.9, 0.98) and epsilon 1e-6, peak rate 
 warm-up 10k, clipping at 1.0, decay 0.01, dropout 0.1; alpha = 0.7; Wikipedia in 94 languages,
 XLM-R's vocabulary. Not stated: length (512, as in its meta-pretraining) and mask rate (15 %).
 
-This is the second of its phases, the cross-lingual one. `init_from` names a checkpoint of the
-English encoder (RoBERTa base) whose word embeddings were matched to XLM-R's vocabulary. What makes
-it is still to come (docs/roadmap.md), and with it Table 5's body-only and embedding-only starts.
+This is the second of its phases, the cross-lingual one. `init_from` is the folder of the English
+encoder (RoBERTa base, from Hugging Face); its word embeddings are matched to XLM-R's vocabulary.
 
 - `xlm`: the baseline, from scratch
-- `dict`: MetaXLM+Dict, from a checkpoint matched through bilingual dictionaries
-- `kd`: XLM+KD (Table 3), from scratch, with the matched encoder as the teacher of English rows. The
-  paper gives no loss, weight or batch; see docs/fidelity.md for ours
+- `dict`: MetaXLM+Dict, through MUSE's bilingual dictionaries
+- `body`, `embeddings`: only the layers, or only the embeddings, come from the encoder (Table 5)
+- `kd`: XLM+KD (Table 3), from scratch, with the matched encoder as the teacher of English rows:
+  the checkpoint of this recipe after one step at `--config.optimizer.learning_rate=0`. The paper
+  gives no loss, weight or batch; see docs/fidelity.md for ours
 - `freezing`: MetaXLM+freezing (Table 4), embeddings and head only
 
 `:tiny` trains on the embedded corpus. `:kd,tiny` needs a teacher of its size first, such as
@@ -32,33 +34,46 @@ import xlm_r_tlm
 from xlj import variants
 
 
-def xlm(config):
-    config.init_from = ""
-
-
 def dictionaries(config):
-    config.init_from = "checkpoints/roberta_base_matched_by_dictionaries"
+    config.transfer.dictionaries = "data/muse/{pair}.txt"
+
+
+def body(config):
+    config.transfer.parts = "body"
+
+
+def embeddings(config):
+    config.transfer.parts = "embeddings"
 
 
 def kd(config):
+    variants.from_scratch(config)
     config.objectives.distillation.batch_rows = config.objectives.mmlm.batch_rows
-    config.objectives.distillation.teacher = config.init_from
+    config.objectives.distillation.teacher = "runs/roberta_base_matched"
     config.objectives.distillation.language = "en"
-    config.init_from = ""
 
 
 def freezing(config):
     config.optimizer.frozen = "layers"
 
 
-VARIANTS = {"xlm": xlm, "dict": dictionaries, "kd": kd, "freezing": freezing}
+VARIANTS = {
+    "xlm": variants.from_scratch,
+    "dict": dictionaries,
+    "body": body,
+    "embeddings": embeddings,
+    "kd": kd,
+    "freezing": freezing,
+}
 
 
 def get_config(variant=""):
     config = xlm_r_base.get_config()
-    config.init_from = "checkpoints/roberta_base_matched"
+    config.init_from = "checkpoints/roberta-base"
+    config.transfer.vocabulary = "matched"
 
     config.data.mono = "data/wiki/{language}.txt.gz"
+    config.data.vocabulary = "checkpoints/xlm-roberta-base/sentencepiece.bpe.model"
     config.data.languages = xlm_r_tlm.LANGUAGES
     config.data.alpha = 0.7
 

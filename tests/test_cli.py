@@ -42,7 +42,7 @@ def door(*arguments, name="train"):
             "tried data/parallel/en-ar.tsv.gz, data/parallel/en-bg.tsv.gz ... data/parallel/en-zh",
         ),
         (["--config=configs/xlm_align.py"], "checkpoints/xlm_r_base is neither a workdir with"),
-        (["--config=configs/meta_xlm.py:kd,tiny"], "checkpoints/roberta_base_matched is neither"),
+        (["--config=configs/meta_xlm.py:kd,tiny"], "runs/roberta_base_matched is neither"),
         (["--config=configs/xlm_e.py:without_trtd,big"], "there are: without_trtd, tiny"),
     ],
 )

@@ -1,7 +1,8 @@
-"""Takes models in from Hugging Face folders, and out to them.
+"""Takes models in from Hugging Face folders, and out to them; adds pieces to a vocabulary.
 
     python -m xlj.convert import --source=DIR --output=DIR
     python -m xlj.convert export --checkpoint=DIR --output=DIR
+    python -m xlj.convert extend --checkpoint=DIR --text=new.txt --pieces=2000 --output=DIR
 
 Nothing is written unless all of it can be. docs/convert.md tells more.
 """
@@ -24,7 +25,7 @@ _POOLINGS = ("mean", "first")
 
 def _flags() -> Namespace:
     parser = cli.Parser(__doc__)
-    actions = parser.add_subparsers(dest="action", required=True, metavar="import|export")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="import|export|extend")
     add = actions.add_parser(
         "import",
         doc="Makes a checkpoint of xlj, to start from with --config.init_from, of a Hugging Face "
@@ -51,15 +52,44 @@ def _flags() -> Namespace:
         type=int,
         help="end after this layer, for sentence vectors; leaves the head out",
     )
+    add = actions.add_parser(
+        "extend",
+        doc="Makes a checkpoint whose vocabulary has more pieces, for languages that it cuts to\n"
+        "bits. A new piece starts from the mean of those that it was cut into.",
+    ).add_argument
+    add("--checkpoint", metavar="DIR", required=True, help=cli.CHECKPOINT)
+    add(
+        "--text",
+        metavar="FILE",
+        required=True,
+        nargs="+",
+        type=Path,
+        help="text of the new languages, a sentence a line: also .gz, .xz or .zst",
+    )
+    add("--pieces", metavar="N", required=True, type=int, help="how many to add")
+    add(
+        "--share",
+        metavar="P",
+        type=float,
+        default=0.01,
+        help="of the new languages in the text to come: more cuts them into fewer pieces, and old "
+        "languages at other places [0.01]",
+    )
+    add("--output", metavar="DIR", required=True, type=Path, help="a new folder")
     return parser.parse_args()
 
 
 def run(flags: Namespace) -> None:
     """Converts, and tells what became of each tensor."""
+    output = flags.output.expanduser()
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ConfigError(f"--output={output} is there already; name a new folder")
     if flags.action == "import":
-        _import(flags.source.expanduser(), flags.output.expanduser(), flags.seed)
+        _import(flags.source.expanduser(), output, flags.seed)
+    elif flags.action == "export":
+        _export(flags, output)
     else:
-        _export(flags, flags.output.expanduser())
+        _extend(flags, output)
 
 
 def _import(source: Path, output: Path, seed: int) -> None:
@@ -69,7 +99,6 @@ def _import(source: Path, output: Path, seed: int) -> None:
     from xlj.models import heads
     from xlj.training import checkpoints, partitioning, sources
 
-    _must_be_new(output)
     found = sources.of_folder(source)
     print(found.report)
     params = found.params(partitioning.one_device())
@@ -90,7 +119,6 @@ def _export(flags: Namespace, output: Path) -> None:
     from xlj.training import sources
     from xlj.training.partitioning import named_leaves
 
-    _must_be_new(output)
     source = sources.find(flags.checkpoint, "--checkpoint")
     encoder = pretrained.of(source)
     if flags.layer is not None:
@@ -130,9 +158,59 @@ def _training(source: Source) -> tuple:
     return source.checkpoint.meta, evaluated[-1] if evaluated else None
 
 
-def _must_be_new(output: Path) -> None:
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise ConfigError(f"--output={output} is there already; name a new folder")
+def _extend(flags: Namespace, output: Path) -> None:
+    import jax.numpy as jnp
+    import numpy as np
+
+    from xlj.config import build
+    from xlj.data.layout import UNK
+    from xlj.downstream import pretrained
+    from xlj.interop import matched_rows
+    from xlj.interop.vocabulary_extension import extend, initial_rows
+    from xlj.training import checkpoints, sources
+
+    if flags.pieces < 1 or not 0 < flags.share <= 1:
+        raise ConfigError("--pieces must be 1 or more, and --share above 0 and at most 1")
+    lines = [line for path in flags.text for line in _lines(path.expanduser())]
+    source = sources.find(flags.checkpoint, "--checkpoint")
+    old = source.vocabulary()
+    new = extend(old, lines, flags.pieces, flags.share)
+    matches = initial_rows(old, new)
+    params, model, _ = pretrained.of(source)
+    embeddings = params["embeddings"]
+    embeddings["word"] = jnp.asarray(
+        matched_rows.embeddings(np.asarray(embeddings["word"]), matches, "sampled", 0.0, seed=0)
+    )
+    if "prediction_head" in params:
+        head = params["prediction_head"]
+        head["bias"] = jnp.asarray(matched_rows.match_bias(np.asarray(head["bias"]), matches))
+    config = build({"init_from": str(source.folder), "model": dataclasses.asdict(model)})
+    checkpoints.write_params(output, params, config, new, list(source.languages))
+    words = sum(len(line.split()) for line in lines)
+    print(f"{old.size:,} -> {new.size:,} ids")
+    for name, vocabulary in (("before", old), ("after", new)):
+        ids = vocabulary.encode(lines).ids
+        unknown = 100 * np.mean(ids == UNK)
+        print(f"{name}: {len(ids) / words:.2f} pieces a word, {unknown:.2f} % <unk>")
+    print(f"checkpoint: {output}\nnext: --config.init_from={output}, or --checkpoint={output}")
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a file as training reads them, blank ones left out.
+
+    Raises:
+      ConfigError: if it cannot be read, holds no text, or a line that is not UTF-8.
+    """
+    from xlj.data import files
+    from xlj.data.cleaning import clean
+
+    lines: list[str | None] = [line for block in files.blocks(path) for line in block]
+    if None in lines:
+        raise ConfigError(f"{path}:{lines.index(None) + 1}: the line is not UTF-8")
+    cleaned = [text for line in lines if (text := clean(line or ""))]
+    if not cleaned:
+        raise ConfigError(f"--text={path} holds no text")
+    return cleaned
 
 
 if __name__ == "__main__":

@@ -60,6 +60,12 @@ def without(*objectives: str) -> Variant:
     return change
 
 
+def from_scratch(config: ml_collections.ConfigDict) -> None:
+    """A variant: nothing is taken from another model."""
+    config.init_from = ""
+    config.transfer = default().transfer
+
+
 def _on(config: ml_collections.ConfigDict) -> set[str]:
     """Names of the objectives that are on in any phase."""
     return {
@@ -84,7 +90,7 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     data, model, train, optimizer = config.data, config.model, config.train, config.optimizer
     on, layers, steps = _on(config), model.layers, train.steps
     rows = _ROWS // 2 if len(on) <= 2 else _ROWS // 4
-    config.init_from = ""
+    from_scratch(config)
     data.languages, data.mono = "en,de,sw,zh", "phrasebook:{language}"
     if _read_pairs(on):
         data.pairs, data.parallel = "en-de,en-sw,en-zh", "phrasebook:{pair}"

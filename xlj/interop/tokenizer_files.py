@@ -15,6 +15,7 @@ from xlj.data import atomic
 from xlj.data.layout import MASK, SPECIALS
 from xlj.data.tokenizer_json import is_tokenizer_json
 from xlj.data.vocabulary import Vocabulary
+from xlj.interop.folder import inside, read_json
 from xlj.interop.unigram_json import from_sentencepiece
 
 _BERT = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
@@ -121,30 +122,14 @@ def _dump(content: Mapping[str, Any]) -> bytes:
 
 
 def _find(folder: Path, name: str) -> Path | None:
-    """The file of this name, which may be a link within the folder but not out of it."""
-    path = folder / name
-    if not path.is_file():
-        return None
-    if not path.resolve().is_relative_to(folder.resolve()):
-        raise ConfigError(
-            f"{path} is a link to {path.resolve()}, outside the folder; copy the folder with its "
-            "files (cp -rL)"
-        )
-    return path
+    """The file of this name, if there is one."""
+    return inside(folder, name) if (folder / name).is_file() else None
 
 
 def _json(folder: Path, name: str) -> Mapping[str, Any]:
     """The object in a JSON file; empty if there is no such file."""
     path = _find(folder, name)
-    if not path:
-        return {}
-    try:
-        content = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ConfigError(f"{path} is not JSON ({error})") from None
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path} holds no JSON object")
-    return content
+    return read_json(path) if path else {}
 
 
 def _built(path: Path, build: Callable[..., Any], *arguments: Any) -> Vocabulary:

@@ -1,0 +1,138 @@
+"""What a run takes from another model: parts of it, and rows of the same words."""
+
+import types
+
+import jax
+import numpy as np
+import pytest
+
+from xlj.config import ConfigError, Transfer
+from xlj.config_parsing import parse
+from xlj.data.making import ensure_rows
+from xlj.data.vocabulary import Vocabulary
+from xlj.interop.vocabulary_matching import match
+from xlj.training import checkpoints, initialisation, loop, partitioning, state, transfer
+from xlj.training.partitioning import named_leaves
+from xlj.training.sources import Source
+
+SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
+
+
+def vocabulary(*pieces, markers="sentencepiece"):
+    return types.SimpleNamespace(pieces=(*SPECIALS, *pieces, "<mask>"), markers=markers)
+
+
+def params(size, seed, hidden=8):
+    """Parameters of a small model, on one device."""
+    rng = np.random.default_rng(seed)
+    shapes = {
+        "embeddings": {"word": (size, hidden), "position": (9, hidden)},
+        "layers": {"feed_forward": {"inner": {"kernel": (2, hidden, 4)}}},
+        "prediction_head": {"dense": {"kernel": (hidden, hidden)}, "bias": (size,)},
+    }
+    tree = jax.tree.map(
+        lambda s: rng.normal(size=s).astype(np.float32), shapes, is_leaf=lambda x: type(x) is tuple
+    )
+    mesh = partitioning.one_device()
+    return jax.device_put(tree, partitioning.shardings(tree, mesh))
+
+
+def taken(found, fresh, options, matches=None, **more):
+    source = Source("there", None, (), lambda: None, lambda mesh: found)
+    made = transfer.taken(source, found, fresh, ("en",), options, matches, **more)
+    return {name: np.asarray(leaf) for name, leaf in named_leaves(made).items()}
+
+
+@pytest.mark.parametrize("parts", [("body", "embeddings"), ("body",), ("embeddings",)])
+def test_parts_are_taken_and_the_rest_is_left_as_it_was_drawn(parts, capsys):
+    found, fresh = params(7, 0), params(7, 1)
+    made = taken(found, fresh, Transfer(parts=parts))
+    body = {"layers/feed_forward/inner/kernel", "prediction_head/dense/kernel"}
+    for name, array in made.items():
+        origin = found if ("body" if name in body else "embeddings") in parts else fresh
+        np.testing.assert_array_equal(array, named_leaves(origin)[name], err_msg=name)
+    assert ("transfer.parts" in capsys.readouterr().out) == (len(parts) == 1)
+
+
+def test_rows_follow_their_words_to_another_vocabulary():
+    old = vocabulary("hund", "##e", "katze", markers="wordpiece")
+    new = vocabulary("▁Katze", "e", "▁hund", "▁xyz")
+    found, fresh = params(8, 0), params(9, 1)
+    made = taken(found, fresh, Transfer(vocabulary="matched"), match(old, new), init_std=0.5)
+    rows = [0, 1, 2, 3, 6, 5, 4, -1, 7]
+    word, bias = (np.asarray(named_leaves(found)[n]) for n in transfer._BY_WORD)
+    for new_id, old_id in enumerate(rows):
+        if old_id >= 0:
+            np.testing.assert_array_equal(made["embeddings/word"][new_id], word[old_id])
+            assert made["prediction_head/bias"][new_id] == bias[old_id]
+    drawn = made["embeddings/word"][7]
+    assert made["prediction_head/bias"][7] == 0 and 0.1 < drawn.std() < 1.5
+    mean = taken(found, fresh, Transfer(vocabulary="matched", unmatched="mean"), match(old, new))[
+        "embeddings/word"
+    ][7]
+    np.testing.assert_allclose(mean, word.mean(0), rtol=1e-5)
+
+
+def test_a_model_of_other_sizes_is_refused():
+    with pytest.raises(ConfigError, match="embeddings/word, .*embeddings/position"):
+        taken(params(7, 0, hidden=16), params(7, 1), Transfer())
+
+
+@pytest.mark.parametrize("name", ["en-de.tsv", "de-en.tsv"])
+def test_dictionaries_of_either_direction_are_found(tmp_path, name):
+    lines = {"en-de.tsv": "dog\thund\n", "de-en.tsv": "hund\tdog\n"}
+    (tmp_path / name).write_text(lines[name])
+    options = Transfer(vocabulary="matched", dictionaries=(f"{tmp_path}/{{pair}}.tsv",))
+    old, new = vocabulary("▁dog"), vocabulary("▁hund")
+    assert transfer.matches_of(old, new, options, ("en", "de", "sw")).old_ids[4] == 4
+    with pytest.raises(ConfigError, match="there is none of en with sw"):
+        transfer.matches_of(old, new, options, ("en", "sw"))
+
+
+def test_a_run_with_a_vocabulary_of_its_own_starts_from_another(tiny, store, tmp_path, capsys):
+    tiny.train.steps, tiny.optimizer.learning_rate = 1, 0.0
+    loop.train(parse(tiny), tmp_path / "first", store)
+    tiny.init_from = str(tmp_path / "first")
+    tiny.transfer.vocabulary = "matched"
+    tiny.data.vocabulary_size = 300
+    config = initialisation.adopt_vocabulary(parse(tiny), tmp_path / "next")
+    other = ensure_rows(config)
+    assert other.manifest.vocabulary_size == 300
+    loop.train(config, tmp_path / "next", other)
+    assert "exact %" in capsys.readouterr().out
+    mesh = partitioning.one_device()
+    old, new = (
+        checkpoints.restore_params(checkpoints.find(tmp_path / name), mesh)
+        for name in ("first", "next")
+    )
+    pieces = [Vocabulary.load(s.vocabulary_file).pieces for s in (store, other)]
+    both = [piece for piece in pieces[1] if piece in pieces[0]]
+    assert len(both) > 200
+    rows = [[p.index(piece) for piece in both] for p in pieces]
+    np.testing.assert_array_equal(
+        old["embeddings"]["word"][np.array(rows[0])], new["embeddings"]["word"][np.array(rows[1])]
+    )
+    old, new = named_leaves(old), named_leaves(new)
+    for name in set(old) - set(transfer._BY_WORD):
+        np.testing.assert_array_equal(old[name], new[name], err_msg=name)
+    # It goes on by itself, without what it started from.
+    (tmp_path / "first").rename(tmp_path / "gone")
+    tiny.train.steps = 2
+    again = initialisation.adopt_vocabulary(parse(tiny), tmp_path / "next")
+    loop.train(again, tmp_path / "next", ensure_rows(again))
+    assert checkpoints.steps(tmp_path / "next")[-1] == 2
+
+
+def test_the_state_of_a_matched_start_lies_as_any_other(tiny, store, tmp_path):
+    tiny.train.steps = 1
+    loop.train(parse(tiny), tmp_path / "first", store)
+    tiny.init_from, tiny.transfer.vocabulary = str(tmp_path / "first"), "matched"
+    tiny.mesh.fsdp = 4
+    config = parse(tiny)
+    mesh = partitioning.make_mesh(config)
+    sharding = state.sharding(config, initialisation.Corpus.of(store), mesh)
+    first = initialisation.first_state(config, tmp_path / "next", store, sharding, mesh)
+    for leaf, where in zip(
+        jax.tree.leaves(first.params), jax.tree.leaves(sharding.params), strict=True
+    ):
+        assert leaf.sharding.is_equivalent_to(where, leaf.ndim)
