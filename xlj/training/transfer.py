@@ -128,11 +128,10 @@ def _matched(
 
 def _dictionaries(options: Transfer, languages: Sequence[str]) -> tuple:
     """The dictionaries of the languages that have one, in either direction."""
-    known = options.language
+    known, others = options.language, [name for name in languages if name != options.language]
     pairs = [
         pair
-        for language in languages
-        if language != known
+        for language in others
         for pair in (f"{known}-{language}", f"{language}-{known}")
         if any(
             "{pair}" in template and Path(template.replace("{pair}", pair)).expanduser().is_file()
@@ -142,6 +141,6 @@ def _dictionaries(options: Transfer, languages: Sequence[str]) -> tuple:
     if not pairs and any("{pair}" in template for template in options.dictionaries):
         raise ConfigError(
             f"transfer.dictionaries={','.join(options.dictionaries)}: there is none of {known} "
-            f"with {', '.join(languages)}"
+            f"with {', '.join(others)}"
         )
     return dictionaries.load(options.dictionaries, pairs, known)
