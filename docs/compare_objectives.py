@@ -38,8 +38,8 @@ VARIANTS = {
     "tlm": "start",
     "dwa": "start",
     "ernie_m": "start",
-    "mrtd": "",
-    "mrtd_trtd": "",
+    "mrtd": "start",
+    "mrtd_trtd": "start",
 }
 """Each variant, and the variant whose checkpoint it goes on from."""
 
@@ -49,8 +49,8 @@ TITLES = {
     "tlm": "+ MMLM, TLM",
     "dwa": "+ MMLM, TLM + DWA",
     "ernie_m": "+ MMLM, CAMLM, then BTMLM too",
-    "mrtd": "MRTD, from scratch",
-    "mrtd_trtd": "MRTD, TRTD, from scratch",
+    "mrtd": "+ MRTD in place of MMLM",
+    "mrtd_trtd": "+ MRTD, TRTD in place of MMLM",
 }
 
 
