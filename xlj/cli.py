@@ -116,6 +116,8 @@ def _parse(argv: list[str]) -> Config:
         # ConfigDict's own errors (a typo in the file, a wrong type) say what is wrong; a bug in the
         # config file comes with its traceback in the message.
         message = str(error).strip('"').rpartition("ConfigError: ")[2].strip()
+        if " " not in message:
+            message = f"it has no key {message}"
         raise ConfigError(f"--config={path}: {message}") from error
     if rest[1:]:
         raise ConfigError(f"cannot read {rest[1]!r}; flags look like --config.train.steps=100")
@@ -132,12 +134,12 @@ def _overridden(given: list[str]) -> list[str]:
     for argument in given:
         name, equals, _ = argument.lstrip("-").partition("=")
         name = name.removeprefix("config").lstrip(".")
-        if name.startswith("phases"):
-            raise ConfigError(f"--config.{name}: phases can be set in the config file only")
-        if name and name not in known:
-            raise ConfigError(f"unknown config key {name}{schema.nearest(name)}")
         if not equals:
             raise ConfigError(f"{argument}: give the value after an equals sign")
+        if name.startswith("phases."):  # keys that the config file sets in a phase
+            continue
+        if name and name not in known:
+            raise ConfigError(f"unknown config key {name}{schema.nearest(name)}")
         paths += [name] * bool(name)
     return paths
 

@@ -68,7 +68,8 @@ def find(path: str | Path, key: str = "") -> Checkpoint:
     if not found:
         named = f"{key}={path}" if key else path
         raise CheckpointError(
-            f"{named} is neither a workdir with checkpoints/ nor the folder of one checkpoint"
+            f"{named} is neither a workdir with checkpoints/, the folder of one checkpoint, nor "
+            "a Hugging Face folder with config.json"
         )
     return _read_meta(path / "checkpoints" / str(found[-1]))
 
