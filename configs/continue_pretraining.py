@@ -5,7 +5,7 @@ r"""XLM-R, or another encoder, continued on your own languages with CAMLM, then 
         --config.data.mono='DIR/{language}.txt.gz' --config.data.parallel='DIR/{pair}.tsv.gz'
 
 `init_from` is a Hugging Face folder (XLM-R base's sizes are below), or a checkpoint whose
-vocabulary `python -m xlj.convert extend` has extended. docs/continue_pretraining.md goes through it.
+vocabulary `python -m xlj.convert extend` has extended. docs/continue_pretraining.md has each step.
 
 ERNIE-M's objectives, for a little parallel text and one GPU. Ours: all but those; few steps, and
 a small rate, so that other languages are not forgotten. `:tiny` is from scratch, on the embedded
