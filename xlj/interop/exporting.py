@@ -240,6 +240,7 @@ def _write_tensors(folder: Path, tensors: list[_Written]) -> None:
     for name, shard in zip(names, shards, strict=True):
         content = {tensor.name: tensor.make() for tensor in shard}
         save_file(content, folder / name, metadata={"format": "pt"})
+        (folder / name).chmod((folder / CONFIG).stat().st_mode)  # as any file, not its owner's only
     if len(shards) > 1:
         weight_map = {t.name: n for n, shard in zip(names, shards, strict=True) for t in shard}
         size = {"total_size": sum(map(_bytes, tensors))}

@@ -34,7 +34,9 @@ def card(
         "## Use\n\n```python\n" + _usage(name, exported, pooling) + "\n```",
     ]
     if trained and trained["step"]:
-        sections += [_objectives(trained["config"]), _data(trained)]
+        sections.append(_objectives(trained["config"]))
+    if trained and trained.get("tasks"):  # older checkpoints do not say
+        sections.append(_data(trained))
     if metrics:
         sections.append(_metrics(metrics))
     if exported.left_out:
