@@ -97,6 +97,12 @@ class Model:
         0.1, "dropout of embeddings and of every sub-layer's output", low=0, high=0.9
     )
     attention_dropout: float = key(0.1, "dropout of attention probabilities", low=0, high=0.9)
+    norm: str = key(
+        "post",
+        "where LayerNorm stands: after each sub-layer and the embeddings (XLM-R), or before each "
+        "sub-layer and once at the end (XLM-R XL)",
+        choices=("post", "pre"),
+    )
     layer_norm_epsilon: float = key(1e-5, "epsilon of every LayerNorm", low=0)
     init_std: float = key(0.02, "standard deviation of initial weights", low=0)
     dtype: str = key(

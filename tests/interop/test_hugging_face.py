@@ -23,7 +23,7 @@ SIZES = {
     "deep": {"hidden_size": 48, "num_hidden_layers": 12, "num_attention_heads": 3},
     "wide": {"hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 8},
 }
-KINDS = ("XLMRoberta", "Roberta", "Bert")
+KINDS = ("XLMRoberta", "XLMRobertaXL", "Roberta", "Bert")
 
 
 def their_model(kind, size, vocabulary_size, **options):
@@ -51,7 +51,7 @@ def their_model(kind, size, vocabulary_size, **options):
 def folder_with_tokenizer(kind, path, vocabulary):
     """Writes a tokenizer of the architecture's kind, and returns the vocabulary that it is."""
     path.mkdir()
-    if kind == "XLMRoberta":
+    if kind.startswith("XLM"):
         tokenizer_files.write(vocabulary, path, 64)
         return vocabulary
     from tokenizers import ByteLevelBPETokenizer, implementations

@@ -6,10 +6,9 @@ import dataclasses
 from pathlib import Path
 from typing import NamedTuple
 
-import jax
-
 from xlj.config import Model
 from xlj.data.vocabulary import Vocabulary
+from xlj.models import encoder
 from xlj.models.encoder import Params
 from xlj.training import partitioning, sources
 from xlj.training.sources import Source
@@ -48,7 +47,6 @@ def of(source: Source) -> Pretrained:
 
 def first_layers(pretrained: Pretrained, layers: int) -> Pretrained:
     """The same encoder, ending after its first `layers` layers."""
-    params = dict(pretrained.params)
-    params["layers"] = jax.tree.map(lambda stacked: stacked[:layers], params["layers"])
+    params = encoder.first_layers(pretrained.params, layers)
     model = dataclasses.replace(pretrained.model, layers=layers)
     return pretrained._replace(params=params, model=model)

@@ -54,6 +54,7 @@ class Architecture:
       first_position: the row of the position table that position 0 reads.
       masked_lm, encoder: their classes.
       pair_token_types: whether the second sentence of a pair is of another token type.
+      pre_norm: whether norms stand before sub-layers.
     """
 
     model_type: str
@@ -64,6 +65,7 @@ class Architecture:
     masked_lm: str
     encoder: str
     pair_token_types: bool = False
+    pre_norm: bool = False
 
 
 def _dense(ours: str, theirs: str) -> Iterator[Tensor]:
@@ -76,22 +78,25 @@ def _norm(ours: str, theirs: str) -> Iterator[Tensor]:
     yield Tensor(f"{ours}/bias", f"{theirs}.bias")
 
 
-def _embeddings(norm: str) -> Iterator[Tensor]:
+def _embeddings(norm: str = "") -> Iterator[Tensor]:
     yield Tensor("embeddings/word", "embeddings.word_embeddings.weight")
     yield Tensor("embeddings/position", "embeddings.position_embeddings.weight")
     yield Tensor("embeddings/token_type", "embeddings.token_type_embeddings.weight")
-    yield from _norm("embeddings/norm", f"embeddings.{norm}")
+    if norm:
+        yield from _norm("embeddings/norm", f"embeddings.{norm}")
 
 
-def _bert_layers() -> Iterator[Tensor]:
+def _bert_layers(
+    attention_norm: str = "attention.output.LayerNorm", feed_forward_norm: str = "output.LayerNorm"
+) -> Iterator[Tensor]:
     layer = "encoder.layer.{layer}"
     for name in ("query", "key", "value"):
         yield from _dense(f"layers/attention/{name}", f"{layer}.attention.self.{name}")
     yield from _dense("layers/attention/output", f"{layer}.attention.output.dense")
-    yield from _norm("layers/attention_norm", f"{layer}.attention.output.LayerNorm")
+    yield from _norm("layers/attention_norm", f"{layer}.{attention_norm}")
     yield from _dense("layers/feed_forward/inner", f"{layer}.intermediate.dense")
     yield from _dense("layers/feed_forward/outer", f"{layer}.output.dense")
-    yield from _norm("layers/feed_forward_norm", f"{layer}.output.LayerNorm")
+    yield from _norm("layers/feed_forward_norm", f"{layer}.{feed_forward_norm}")
 
 
 def _position_bias() -> Iterator[Tensor]:
@@ -120,10 +125,13 @@ def _head(dense: str, norm: str, bias: str) -> Iterator[Tensor]:
     yield Tensor("prediction_head/bias", bias)
 
 
-_ROBERTA = (
-    *_embeddings("LayerNorm"),
-    *_bert_layers(),
-    *_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
+_ROBERTA_HEAD = tuple(_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"))
+_ROBERTA = (*_embeddings("LayerNorm"), *_bert_layers(), *_ROBERTA_HEAD)
+_XLM_R_XL = (
+    *_embeddings(),
+    *_bert_layers("attention.self_attn_layer_norm", "LayerNorm"),
+    *_norm("final_norm", "encoder.LayerNorm"),
+    *_ROBERTA_HEAD,
 )
 _ROBERTA_COPIES = {"lm_head.decoder.weight": "embeddings/word",
                    "lm_head.decoder.bias": "prediction_head/bias"}  # fmt: skip
@@ -143,6 +151,10 @@ XLM_R = Architecture(
     "xlm-roberta", "roberta", _ROBERTA, _ROBERTA_COPIES, FIRST_POSITION,
     "XLMRobertaForMaskedLM", "XLMRobertaModel",
 )  # fmt: skip
+XLM_R_XL = Architecture(
+    "xlm-roberta-xl", "roberta", _XLM_R_XL, _ROBERTA_COPIES, FIRST_POSITION,
+    "XLMRobertaXLForMaskedLM", "XLMRobertaXLModel", pre_norm=True,
+)  # fmt: skip
 ROBERTA = dataclasses.replace(
     XLM_R, model_type="roberta", masked_lm="RobertaForMaskedLM", encoder="RobertaModel"
 )
@@ -158,7 +170,7 @@ ERNIE_M = Architecture(
     "", "ErnieMModel",
 )  # fmt: skip
 
-ARCHITECTURES = {a.model_type: a for a in (XLM_R, ROBERTA, BERT, ERNIE_M, XLJ)}
+ARCHITECTURES = {a.model_type: a for a in (XLM_R, XLM_R_XL, ROBERTA, BERT, ERNIE_M, XLJ)}
 """Those that can be read, by `model_type`. XLM-Align, InfoXLM and mBERT have these layouts."""
 
 IGNORED = (
@@ -235,6 +247,7 @@ def model_of(architecture: Architecture, config: Mapping[str, Any], where: str) 
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{where}: cannot use {error}") from None
     sizes["pair_token_types"] = architecture.pair_token_types
+    sizes["norm"] = "pre" if architecture.pre_norm else "post"
     try:
         model = build({"model": sizes}).model
     except ConfigError as error:

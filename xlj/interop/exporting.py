@@ -19,9 +19,17 @@ from xlj.config import ConfigError, Model
 from xlj.data.layout import BOS, EOS, PAD
 from xlj.data.vocabulary import Vocabulary
 from xlj.interop import architectures, tokenizer_files
-from xlj.interop.architectures import BERT, ROBERTA, XLJ, XLM_R, Architecture, Tensor
+from xlj.interop.architectures import (
+    BERT,
+    ROBERTA,
+    XLJ,
+    XLM_R,
+    XLM_R_XL,
+    Architecture,
+    Tensor,
+)
 from xlj.interop.folder import CONFIG, INDEX, WEIGHTS
-from xlj.models.encoder import FIRST_POSITION
+from xlj.models.encoder import FIRST_POSITION, PARTS
 
 _SHARD_BYTES = 2 << 30
 
@@ -71,6 +79,13 @@ def plan(
         )
     plain = model.position_bias == "none" and model.absolute_positions
     architecture = _OF_MARKERS[vocabulary.markers] if plain else XLJ
+    if model.norm == "pre":
+        if architecture is not XLM_R or "final_norm/scale" not in params:
+            raise ConfigError(
+                "the model's norms stand before its sub-layers (model.norm=pre): it can be "
+                "exported whole only, with a SentencePiece vocabulary and without a position bias"
+            )
+        architecture = XLM_R_XL
     has_head = "prediction_head/bias" in params and not headless
     left_out = {}
     for name in params:
@@ -79,7 +94,7 @@ def plan(
             left_out[name] = "the encoder is cut before its last layer"
         elif name == "embeddings/language":
             left_out[name] = "read in pretraining only, where a token is predicted or generated"
-        elif part not in ("embeddings", "layers", "position_bias", "prediction_head"):
+        elif part not in (*PARTS, "prediction_head"):
             left_out[name] = "belongs to a pretraining objective"
     return Exported(architecture, has_head, left_out)
 

@@ -1,4 +1,5 @@
-"""The XLM-R encoder: embeddings, post-LN transformer layers, no final LayerNorm. Heads: `heads`.
+"""The XLM-R encoder: embeddings and post-LN transformer layers, without a last LayerNorm; or, as in
+XLM-R XL, pre-LN layers with one. Heads: `heads`.
 
 Facts: RoBERTa's and XLM-R's released weights and code (`docs/fidelity.md`). The parameters are one
 nested dict; those of all layers are stacked on a leading axis, whether the layers are compiled as a
@@ -21,6 +22,9 @@ from xlj.models.position_bias import PositionBias
 
 Params = dict[str, Any]
 
+PARTS = ("embeddings", "layers", "position_bias", "final_norm")
+"""The parts of a model's parameters that are its encoder's; others belong to objectives."""
+
 FIRST_POSITION = 2
 """Row of the position table that position 0 reads, as in XLM-R (rows 0 and 1 belong to padding)."""
 
@@ -41,7 +45,7 @@ class Inputs(NamedTuple):
 
 class Embeddings(nn.Module):
     """Word plus learned position embedding (if the model has one), and a token type's and a
-    language's where configured; LayerNorm, dropout. `languages` is how many there are."""
+    language's where configured; LayerNorm (post-LN), dropout. `languages` is how many there are."""
 
     model: Model
     vocabulary_size: int
@@ -64,7 +68,8 @@ class Embeddings(nn.Module):
             if inputs.languages is not None:
                 marked = (inputs.languages >= 0)[..., None]
                 x += jnp.where(marked, language[jnp.maximum(inputs.languages, 0)], 0)
-        x = LayerNorm(model.layer_norm_epsilon, name="norm")(x)
+        if model.norm == "post":
+            x = LayerNorm(model.layer_norm_epsilon, name="norm")(x)
         return dropout(x, keys, 0, model.dropout)
 
 
@@ -83,7 +88,8 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """A post-LN transformer layer: attention, then feed-forward, each added and normalised."""
+    """A transformer layer: attention, then feed-forward, each added; a LayerNorm after each sum
+    (post-LN), or before each of the two (pre-LN)."""
 
     model: Model
 
@@ -107,12 +113,16 @@ class Layer(nn.Module):
             model.position_bias == "gated",
             name="attention",
         )
+        attention_norm = LayerNorm(model.layer_norm_epsilon, name="attention_norm")
+        feed_forward = FeedForward(model, name="feed_forward")
+        feed_forward_norm = LayerNorm(model.layer_norm_epsilon, name="feed_forward_norm")
+        if model.norm == "pre":
+            update = attention(attention_norm(x), query_ids, key_ids, keys, 1, bias)
+            x = x + dropout(update, keys, 2, model.dropout)
+            return x + dropout(feed_forward(feed_forward_norm(x)), keys, 3, model.dropout)
         update = attention(x, query_ids, key_ids, keys, 1, bias)
-        x = x + dropout(update, keys, 2, model.dropout)
-        x = LayerNorm(model.layer_norm_epsilon, name="attention_norm")(x)
-        update = FeedForward(model, name="feed_forward")(x)
-        x = x + dropout(update, keys, 3, model.dropout)
-        return LayerNorm(model.layer_norm_epsilon, name="feed_forward_norm")(x)
+        x = attention_norm(x + dropout(update, keys, 2, model.dropout))
+        return feed_forward_norm(x + dropout(feed_forward(x), keys, 3, model.dropout))
 
 
 def init(key: jax.Array, model: Model, vocabulary_size: int, languages: int) -> Params:
@@ -130,6 +140,8 @@ def init(key: jax.Array, model: Model, vocabulary_size: int, languages: int) -> 
     }
     if bias is not None:
         params["position_bias"] = PositionBias(model).init(bias_key, 1)
+    if model.norm == "pre":
+        params["final_norm"] = LayerNorm(model.layer_norm_epsilon).init(bias_key, x)
     return {name: part["params"] for name, part in params.items()}
 
 
@@ -149,12 +161,14 @@ def apply(
       inputs: int32 [rows, length] each.
       keys: a key of each row [rows], for dropout; None in evaluation.
       layers: run the first so many layers only.
-      all_layers: return the embeddings' output and every layer's, not only the last.
+      all_layers: return the embeddings' output and every layer's, not only the last. The final
+        norm of a pre-LN model is part of its last layer.
 
     Returns:
       float32 [rows, length, hidden], or [layers + 1, rows, length, hidden] with `all_layers`.
     """
-    weights = jax.tree.map(lambda leaf: leaf[:layers], params["layers"])
+    params = first_layers(params, layers)
+    weights = params["layers"]
     count = jax.tree.leaves(weights)[0].shape[0]
     word, languages = params["embeddings"]["word"], params["embeddings"].get("language", ())
     embeddings = Embeddings(model, len(word), len(languages))
@@ -174,7 +188,18 @@ def apply(
         layer = jax.checkpoint(layer, prevent_cse=not model.scan_layers)
     unroll = 1 if model.scan_layers else count
     last, every = jax.lax.scan(layer, x, (weights, jnp.arange(count)), unroll=unroll)
-    return jnp.concatenate([x[None], every]) if all_layers else last
+    if "final_norm" in params:
+        last = _run(LayerNorm(model.layer_norm_epsilon), params["final_norm"], last)
+    return jnp.concatenate([x[None], every[:-1], last[None]]) if all_layers else last
+
+
+def first_layers(params: Params, layers: int | None) -> Params:
+    """The parameters of an encoder that ends after its first `layers` layers, without the final
+    norm if that cuts any off; None means all."""
+    if layers is None or layers >= jax.tree.leaves(params["layers"])[0].shape[0]:
+        return params
+    rest = {name: part for name, part in params.items() if name != "final_norm"}
+    return rest | {"layers": jax.tree.map(lambda leaf: leaf[:layers], params["layers"])}
 
 
 def middle_layer(layers: int) -> int:

@@ -70,4 +70,4 @@ def objective(
 
 def encoder_of(params: Params) -> Params:
     """The encoder's own parameters, without heads."""
-    return {k: v for k, v in params.items() if k in ("embeddings", "layers", "position_bias")}
+    return {name: part for name, part in params.items() if name in encoder.PARTS}

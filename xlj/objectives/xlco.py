@@ -95,9 +95,8 @@ def objective(name: str, kind: str, options: Contrast, model: Model, corpus: Cor
 
 def _contrasting(params: Params, layer: int) -> Params:
     """The parameters that vectors of this layer depend on."""
-    needed = {name: params[name] for name in ("embeddings", "position_bias") if name in params}
-    layers = jax.tree.map(lambda leaf: leaf[:layer], params["layers"])
-    return needed | {"layers": layers, "contrast_head": params["contrast_head"]}
+    needed = (*encoder.PARTS, "contrast_head")
+    return encoder.first_layers({n: part for n, part in params.items() if n in needed}, layer)
 
 
 def _real(rows: Rows) -> jax.Array:

@@ -28,7 +28,7 @@ _EMBEDDINGS = ("embeddings/", "prediction_head/bias")
 paper says of neither what else belongs to it)."""
 
 _CORE = ("embeddings/word", "embeddings/position", "embeddings/token_type", "embeddings/norm/",
-         "layers/", "position_bias/")  # fmt: skip
+         "layers/", "position_bias/", "final_norm/")  # fmt: skip
 """What another model must have. Heads and language embeddings belong to objectives."""
 
 _ROWS = 2000  # of each language, which the report is over
