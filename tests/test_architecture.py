@@ -31,10 +31,11 @@ HOMES = {
     "apache_beam": ("data",),
     "flax": ("models",),
     "google": ("interop",),
-    "jax": ("alignment", "models", "objectives", "training", "downstream", "doors"),
+    "jax": ("alignment", "models", "objectives", "interop", "training", "downstream", "doors"),
     "matplotlib": ("downstream",),
     "optax": ("training",),
     "orbax": ("training",),
+    "safetensors": ("interop",),
     "scipy": ("alignment",),
     "seqio": ("data",),
     "sentencepiece": ("data", "interop"),
@@ -60,7 +61,7 @@ INSIDE_FUNCTIONS = {
         "xlj.downstream",
     ),
     "downstream": ("matplotlib",),
-    "interop": ("sentencepiece", "tokenizers"),
+    "interop": ("tokenizers",),
 }
 """What a room imports where it is needed only: rows are read without TensorFlow, --help is fast."""
 

@@ -12,13 +12,10 @@ from __future__ import annotations
 import dataclasses
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from xlj import cli
 from xlj.config import ConfigError
-
-if TYPE_CHECKING:
-    from xlj.training.sources import Source
 
 _POOLINGS = ("mean", "first")
 
@@ -146,8 +143,8 @@ def _export(flags: Namespace, output: Path) -> None:
     print(f"folder: {output}")
 
 
-def _training(source: Source) -> tuple:
-    """What a checkpoint says of its training, and its last evaluation."""
+def _training(source: Any) -> tuple:
+    """What the checkpoint of a `Source` says of its training, and its last evaluation."""
     from xlj.training import metrics
 
     if source.checkpoint is None:
