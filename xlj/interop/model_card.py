@@ -81,7 +81,9 @@ def _summary(
 
 
 def _usage(name: str, exported: Exported, pooling: str) -> str:
-    remote = ", trust_remote_code=True" if exported.architecture is XLJ else ""
+    remote = (
+        ", trust_remote_code=True" if exported.architecture.model_type == XLJ.model_type else ""
+    )
     if pooling:
         arguments = f'"{name}"{remote}'
         return (
