@@ -118,7 +118,8 @@ def write_pooling(folder: Path, model: Model, pooling: str) -> None:
     """Adds what makes the folder one of sentence-transformers.
 
     Args:
-      pooling: `mean` of all tokens, or the vector of the `first`.
+      pooling: `mean` of all tokens, specials too (unlike `downstream.sentence_vectors`), or the
+        vector of the `first`.
     """
     _write_json(
         folder / "modules.json",
