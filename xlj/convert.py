@@ -41,7 +41,8 @@ def _flags() -> Namespace:
     add(
         "--pooling",
         choices=_POOLINGS,
-        help="make it a sentence-transformers folder too: the mean of all tokens, or <s>'s vector",
+        help="make it a sentence-transformers folder too: the mean of all tokens, <s> and </s> "
+        "too, or <s>'s vector",
     )
     add(
         "--layer",
@@ -78,15 +79,18 @@ def _flags() -> Namespace:
 
 def run(flags: Namespace) -> None:
     """Converts, and tells what became of each tensor."""
-    output = flags.output.expanduser()
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise ConfigError(f"--output={output} is there already; name a new folder")
-    if flags.action == "import":
-        _import(flags.source.expanduser(), output, flags.seed)
-    elif flags.action == "export":
-        _export(flags, output)
-    else:
-        _extend(flags, output)
+    output = flags.output.expanduser().absolute()
+    if output.exists():
+        raise ConfigError(f"--output={flags.output} is there already; name a new folder")
+    try:
+        if flags.action == "import":
+            _import(flags.source.expanduser(), output, flags.seed)
+        elif flags.action == "export":
+            _export(flags, output)
+        else:
+            _extend(flags, output)
+    except OSError as error:  # what is read has errors of its own
+        raise ConfigError(f"--output={flags.output} cannot be written: {error}") from None
 
 
 def _import(source: Path, output: Path, seed: int) -> None:
@@ -149,8 +153,10 @@ def _training(source: Any) -> tuple:
 
     if source.checkpoint is None:
         return None, None
-    workdir, step = source.folder.parent.parent, source.checkpoint.step
-    lines = metrics.read(workdir) if (workdir / metrics.FILE).is_file() else []
+    workdir, step = source.folder.absolute().parent.parent, source.checkpoint.step
+    in_workdir = source.folder.absolute().parent.name == "checkpoints"
+    found = in_workdir and (workdir / metrics.FILE).is_file()
+    lines = metrics.read(workdir) if found else []
     evaluated = [line for line in lines if line["step"] <= step and "eval/" in " ".join(line)]
     return source.checkpoint.meta, evaluated[-1] if evaluated else None
 

@@ -74,6 +74,15 @@ def test_a_link_that_leaves_the_folder_is_refused(single, tmp_path_factory):
         open_folder(single)
 
 
+def test_an_index_that_is_a_link_elsewhere_is_refused(sharded, tmp_path_factory):
+    name = "model.safetensors.index.json"
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / name
+    (sharded / name).rename(elsewhere)
+    (sharded / name).symlink_to(elsewhere)
+    with pytest.raises(ConfigError, match="leads out of the folder"):
+        open_folder(sharded)
+
+
 def test_an_index_that_is_wrong_is_refused(sharded):
     index(sharded, {"a": "model-1.safetensors", "b": "model-1.safetensors"})
     with pytest.raises(ConfigError, match=r"b is not in model-1\.safetensors"):
@@ -99,7 +108,7 @@ def test_a_folder_without_weights_or_with_other_types_is_refused(single):
         open_folder(single)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"a": '])
+@pytest.mark.parametrize("text", ["{", "[]", '{"a": ', "[" * 100_000])
 def test_a_damaged_config_is_named(single, text):
     (single / "config.json").write_text(text)
     with pytest.raises(ConfigError, match=r"config\.json"):

@@ -37,9 +37,8 @@ def their_model(kind, size, vocabulary_size, **options):
         intermediate_size=80,
         max_position_embeddings=64 if bert else 66,
         type_vocab_size=2 if bert else 1,
-        pad_token_id=0 if bert else 1,
         layer_norm_eps=1e-12 if bert else 1e-5,
-        **options,
+        **{"pad_token_id": 0 if bert else 1} | options,
     )
     model = getattr(transformers, f"{kind}ForMaskedLM")(config).eval()
     with torch.no_grad():
@@ -48,7 +47,7 @@ def their_model(kind, size, vocabulary_size, **options):
     return model
 
 
-def folder_with_tokenizer(kind, path, vocabulary):
+def folder_with_tokenizer(kind, path, vocabulary, first="<s>", second="<pad>"):
     """Writes a tokenizer of the architecture's kind, and returns the vocabulary that it is."""
     path.mkdir()
     if kind.startswith("XLM"):
@@ -59,7 +58,7 @@ def folder_with_tokenizer(kind, path, vocabulary):
     lines = [vocabulary.decode(range(5, 300))] * 3
     if kind == "Roberta":
         made = ByteLevelBPETokenizer()
-        special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+        special = [first, second, "</s>", "<unk>", "<mask>"]
         made.train_from_iterator(lines, vocab_size=320, special_tokens=special[:-1])
         made.add_special_tokens(special[-1:])
         made.save(str(path / "tokenizer.json"))
@@ -132,6 +131,26 @@ def test_hidden_layers_and_logits_agree(imported):
     for row, start in ((1, 0), (2, 3), (4, 20)):
         part = slice(start, start + lengths[row])
         assert_close(every[-1, -1, part], out.hidden_states[-1][row, : lengths[row]].numpy())
+
+
+def test_positions_agree_where_pad_has_another_id(tmp_path, vocabulary):
+    """RoBERTa counts positions from the row after that of its `<pad>`."""
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "theirs"
+    mine = folder_with_tokenizer("Roberta", path, vocabulary, "<pad>", "<s>")
+    theirs = their_model("Roberta", "tiny", mine.size, pad_token_id=0, bos_token_id=1)
+    theirs.save_pretrained(path)
+    assert mine.native_ids[:2].tolist() == [1, 0]
+    run("export", f"--checkpoint={path}", f"--output={tmp_path}/again")
+    tokens = np.int32([[0, *range(10, 70), 2]])
+    layout = segments(jnp.asarray(tokens))
+    inputs = encoder.Inputs(jnp.asarray(tokens), layout.position, layout.segment, layout.segment)
+    for folder in (path, tmp_path / "again"):
+        found, params = loaded(folder)
+        _, logits = ours(params, inputs, found.model)
+        with torch.no_grad():
+            out = type(theirs).from_pretrained(folder)(torch.tensor(mine.native_ids[tokens])).logits
+        assert_close(logits[0], out[0].numpy()[:, mine.native_ids])
 
 
 def test_token_types_of_pairs_agree(tmp_path, vocabulary):

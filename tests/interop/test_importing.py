@@ -75,6 +75,39 @@ def test_shards_are_read_as_one_file_is(folder_of, monkeypatch):
     assert_equal(loaded(folder)[1], params)
 
 
+@pytest.mark.parametrize("pad, rows", [(0, 43), (1, 42), (3, 40)])
+def test_positions_start_behind_the_row_of_pad(folder_of, pad, rows):
+    folder, params = folder_of()
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"pad_token_id": pad}))
+    imported, found = loaded(folder)
+    assert imported.model.positions == rows
+    theirs = params["embeddings"]["position"]
+    np.testing.assert_array_equal(found["embeddings"]["position"][2:], theirs[pad + 1 :])
+
+
+def test_layers_are_taken_when_their_shard_is_written(
+    vocabulary, model, params_of, tmp_path, monkeypatch
+):
+    events = []
+
+    class Layers(np.ndarray):
+        def __getitem__(self, index):
+            events.append("layer")
+            return np.asarray(self)[index]
+
+    leaves = named_leaves(params_of(model, vocabulary.size))
+    leaves |= {n: leaf.view(Layers) for n, leaf in leaves.items() if n.startswith("layers/")}
+    monkeypatch.setattr(exporting, "_SHARD_BYTES", 20_000)
+    monkeypatch.setattr(exporting, "save_file", lambda content, *_, **__: events.append(content))
+    exported = exporting.plan(leaves, model, vocabulary, headless=False)
+    exporting.write(tmp_path, exported, leaves, model, vocabulary)
+    layers = model.layers * sum(name.startswith("layers/") for name in leaves)
+    assert events.count("layer") == layers
+    before_second_shard = events[: [isinstance(event, dict) for event in events].index(True)]
+    assert before_second_shard.count("layer") < layers / 2
+
+
 def test_lower_precision_is_read_as_float32(folder_of, model):
     folder, params = folder_of()
     half = changed(folder, lambda t: t.update({n: v.astype(np.float16) for n, v in t.items()}))
@@ -136,6 +169,10 @@ LAYER = "roberta.encoder.layer.1"
             lambda t: t["roberta.encoder.layer.2.output.dense.bias"].fill(np.nan),
             r"layer\.2\.output\.dense\.bias is not finite",
         ),
+        (
+            lambda t: t.update({"roberta.embeddings.LayerNorm.gamma": np.ones(32, np.float32)}),
+            r"LayerNorm\.(gamma|weight) is there under its new name too",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(folder_of, change, message):
@@ -147,6 +184,8 @@ def test_what_does_not_fit_is_named(folder_of, change, message):
 @pytest.mark.parametrize(
     "key, value, message",
     [
+        ("model_type", ["bert"], r"model_type is \['bert'\]; xlj reads"),
+        ("pad_token_id", None, "pad_token_id is None"),
         ("model_type", "gpt2", "model_type is 'gpt2'; xlj reads xlm-roberta, "),
         ("hidden_act", "relu", "hidden_act is 'relu'"),
         ("vocab_size", 399, "vocab_size is 399, but the tokenizer of .* has 400 ids"),

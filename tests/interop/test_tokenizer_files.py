@@ -248,6 +248,13 @@ def test_two_tokenizers_of_different_sizes(xlmr, bert):
         tokenizer_files.read(xlmr)
 
 
+@pytest.mark.parametrize("decoder", [None, ["[MASK]"], {"4": "[MASK]"}, {"4": {}}])
+def test_a_damaged_list_of_added_tokens_is_named(bert, decoder):
+    (bert / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": decoder}))
+    with pytest.raises(ConfigError, match=r"tokenizer_config\.json: added_tokens_decoder must"):
+        tokenizer_files.read(bert)
+
+
 def test_tokens_that_were_added_beside_the_vocabulary(bert):
     (bert / "added_tokens.json").write_text('{"[MASK]": 4, "<ent>": 21}')
     with pytest.raises(ConfigError, match="1 added tokens, such as '<ent>', are not in"):

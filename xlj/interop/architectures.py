@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from xlj.config import ConfigError, Model, build
 from xlj.models.encoder import FIRST_POSITION
 
@@ -51,7 +53,8 @@ class Architecture:
       prefix: of the encoder's tensors, in a model with a head.
       tensors: of the encoder, without prefix, and of the head for masked tokens.
       copies: tensors that must equal another (tied weights), by their name.
-      first_position: the row of the position table that position 0 reads.
+      first_position: the row of the position table that position 0 reads. RoBERTa counts from the
+        row after that of `<pad>`'s id, which is 1 here; `with_pad` tells of others.
       masked_lm, encoder: their classes.
       pair_token_types: whether the second sentence of a pair is of another token type.
       pre_norm: whether norms stand before sub-layers.
@@ -170,6 +173,14 @@ ERNIE_M = Architecture(
     "", "ErnieMModel",
 )  # fmt: skip
 
+
+def with_pad(architecture: Architecture, pad: int) -> Architecture:
+    """The architecture where `<pad>` has the id `pad`, in their numbers."""
+    if architecture.prefix != XLM_R.prefix:
+        return architecture
+    return dataclasses.replace(architecture, first_position=pad + 1)
+
+
 ARCHITECTURES = {a.model_type: a for a in (XLM_R, XLM_R_XL, ROBERTA, BERT, ERNIE_M, XLJ)}
 """Those that can be read, by `model_type`. XLM-Align, InfoXLM and mBERT have these layouts."""
 
@@ -189,7 +200,7 @@ def of_config(config: Mapping[str, Any], where: str) -> Architecture:
       ConfigError: if xlj cannot read it, or it has parts that an encoder of ours does not.
     """
     name = config.get("model_type")
-    if name not in ARCHITECTURES:
+    if not isinstance(name, str) or name not in ARCHITECTURES:
         raise ConfigError(
             f"{where}: model_type is {name!r}; xlj reads {', '.join(ARCHITECTURES)} "
             "(XLM-Align and InfoXLM are xlm-roberta, mBERT is bert)"
@@ -203,7 +214,10 @@ def of_config(config: Mapping[str, Any], where: str) -> Architecture:
     ):
         if config.get(key, wanted) not in (wanted, None):
             raise ConfigError(f"{where}: {key} is {config[key]!r}; xlj's encoder has {wanted!r}")
-    return ARCHITECTURES[name]
+    pad = config.get("pad_token_id", 1)
+    if ARCHITECTURES[name].prefix == XLM_R.prefix and (not isinstance(pad, int) or pad < 0):
+        raise ConfigError(f"{where}: pad_token_id is {pad!r}; positions are counted from it")
+    return with_pad(ARCHITECTURES[name], pad)
 
 
 _SIZES = {
@@ -233,7 +247,7 @@ def model_of(architecture: Architecture, config: Mapping[str, Any], where: str) 
       ConfigError: if one is missing or impossible.
     """
     known = {**_DEFAULTS, **config}
-    if architecture is ERNIE_M:
+    if architecture.model_type == ERNIE_M.model_type:
         known = {**known, "layer_norm_eps": config.get("layer_norm_eps", 1e-5)}
         known["type_vocab_size"] = 0
     try:
@@ -242,7 +256,7 @@ def model_of(architecture: Architecture, config: Mapping[str, Any], where: str) 
             known["max_position_embeddings"] + FIRST_POSITION - architecture.first_position
         )
         sizes["token_types"] = known["type_vocab_size"]
-        if architecture is XLJ:
+        if architecture.model_type == XLJ.model_type:
             sizes |= {name: known[name] for name in _BIAS}
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{where}: cannot use {error}") from None
@@ -273,9 +287,15 @@ def config_of(architecture: Architecture, model: Model, vocabulary_size: int) ->
         "tie_word_embeddings": True,
         "dtype": "float32",
     }
-    if architecture is XLJ:
+    if architecture.model_type == XLJ.model_type:
         config |= {name: getattr(model, name) for name in _BIAS}
     return config
+
+
+def shifted(table: np.ndarray, rows: int) -> np.ndarray:
+    """A position table [positions, hidden] with `rows` more before it, all zero; or without its
+    first -`rows`. No position reads them."""
+    return np.pad(table, ((rows, 0), (0, 0))) if rows > 0 else table[-rows:]
 
 
 def token_types(architecture: Architecture, model: Model) -> int:

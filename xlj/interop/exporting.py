@@ -86,6 +86,7 @@ def plan(
                 "exported whole only, with a SentencePiece vocabulary and without a position bias"
             )
         architecture = XLM_R_XL
+    architecture = architectures.with_pad(architecture, int(vocabulary.native_ids[PAD]))
     has_head = "prediction_head/bias" in params and not headless
     left_out = {}
     for name in params:
@@ -118,7 +119,7 @@ def write(
     ]
     named = {"pad": PAD} if architecture is BERT else {"bos": BOS, "pad": PAD, "eos": EOS}
     config |= {f"{name}_token_id": int(vocabulary.native_ids[i]) for name, i in named.items()}
-    if architecture is XLJ:
+    if architecture.model_type == XLJ.model_type:
         config["auto_map"] = _AUTO_MAP
         for name in ("configuration_xlj.py", "modeling_xlj.py"):
             shutil.copyfile(Path(__file__).parent / "remote_code" / name, folder / name)
@@ -131,7 +132,8 @@ def write_pooling(folder: Path, model: Model, pooling: str) -> None:
     """Adds what makes the folder one of sentence-transformers.
 
     Args:
-      pooling: `mean` of all tokens, or the vector of the `first`.
+      pooling: `mean` of all tokens, specials too (unlike `downstream.sentence_vectors`), or the
+        vector of the `first`.
     """
     _write_json(
         folder / "modules.json",
@@ -199,7 +201,7 @@ def _tensors(
             continue
         for layer in range(model.layers if tensor.stacked else 1):
             if tensor.ours in params:
-                one = params[tensor.ours][layer] if tensor.stacked else params[tensor.ours]
+                one = params[tensor.ours]
             elif tensor.ours == "embeddings/token_type":
                 one = np.zeros((1, model.hidden), np.float32)
             else:
@@ -210,36 +212,38 @@ def _tensors(
             name = tensor.theirs.format(layer=layer)
             if exported.has_head and not head:
                 name = f"{architecture.prefix}.{name}"
-            made = _Theirs(tensor, one, architecture, vocabulary)
+            made = _Theirs(tensor, one, layer, architecture, vocabulary)
             yield _Written(name, made.shape(), made)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Theirs:
-    """A parameter of ours, or a layer of it, in the layout that theirs has."""
+    """A parameter of ours, or a layer of it, in the layout that theirs has; made when called."""
 
     tensor: Tensor
     ours: Any
+    layer: int
     architecture: Architecture
     vocabulary: Vocabulary
 
     def shape(self) -> tuple[int, ...]:
-        shape = list(self.ours.shape)
-        shape[0] -= self._above()
+        shape = list(self.ours.shape[self.tensor.stacked :])
+        shape[0] += self._more_positions()
         return tuple(reversed(shape) if self.tensor.transposed else shape)
 
     def __call__(self) -> np.ndarray:
-        array = np.asarray(self.ours, np.float32)[self._above() :]
+        one = self.ours[self.layer] if self.tensor.stacked else self.ours
+        array = architectures.shifted(np.asarray(one, np.float32), self._more_positions())
         if self.tensor.by_word:
             rows = np.empty_like(array)
             rows[self.vocabulary.native_ids] = array
             array = rows
         return np.ascontiguousarray(array.T if self.tensor.transposed else array)
 
-    def _above(self) -> int:
-        """Rows of our position table that theirs does not have."""
+    def _more_positions(self) -> int:
+        """Rows that their position table has before ours; negative if it has fewer."""
         is_position = self.tensor.ours == "embeddings/position"
-        return FIRST_POSITION - self.architecture.first_position if is_position else 0
+        return self.architecture.first_position - FIRST_POSITION if is_position else 0
 
 
 def _write_tensors(folder: Path, tensors: list[_Written]) -> None:

@@ -47,7 +47,7 @@ class Folder:
                 part = file.get_tensor(name) if index is ... else file.get_slice(name)[index]
         except (OSError, SafetensorError) as error:
             raise ConfigError(f"{self.files[name]}: cannot read {name}: {error}") from None
-        return np.asarray(part).astype(np.float32)
+        return np.asarray(part).astype(np.float32, copy=False)
 
 
 def is_folder(path: Path) -> bool:
@@ -96,7 +96,7 @@ def read_json(file: Path) -> dict[str, Any]:
     """
     try:
         content = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{file}: cannot be read as JSON: {error}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"{file}: holds no JSON object")
@@ -108,7 +108,7 @@ def _tensor_files(path: Path) -> list[Path]:
     if (path / WEIGHTS).is_file():
         return [inside(path, WEIGHTS)]
     if (path / INDEX).is_file():
-        shards = read_json(path / INDEX).get("weight_map")
+        shards = read_json(inside(path, INDEX)).get("weight_map")
         if not isinstance(shards, dict) or not shards:
             raise ConfigError(f"{path / INDEX}: has no weight_map")
         names = sorted({str(shard) for shard in shards.values()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -81,6 +82,9 @@ def inspect(path: Path) -> Imported:
         ): name
         for name in folder.shapes
     }
+    if len(found) < len(folder.shapes):
+        twice = sorted(set(folder.shapes) - set(found.values()))
+        raise ConfigError(f"{path}: {twice[0]} is there under its new name too")
     model = _without_zero_types(folder, architecture, model, found)
     names, missing = _assigned(path, architecture, model, found)
     left = set(found) - {name for group in names.values() for name in group}
@@ -250,16 +254,25 @@ def _part(imported: Imported, tensor: Tensor, index: tuple[slice, ...]) -> np.nd
     return stacked
 
 
+def _rows(imported: Imported, name: str, ids: np.ndarray, index: tuple[slice, ...]) -> np.ndarray:
+    """Rows `ids` of a tensor, in this order; few runs, as only specials are at other places."""
+    starts = [0, *(np.flatnonzero(np.diff(ids) != 1) + 1), len(ids)]
+    parts = [
+        imported.folder.read(name, (slice(int(ids[start]), int(ids[end - 1]) + 1), *index))
+        for start, end in itertools.pairwise(starts)
+    ]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
 def _one(imported: Imported, tensor: Tensor, name: str, index: tuple[slice, ...]) -> np.ndarray:
     if tensor.transposed:
         part = imported.folder.read(name, index[::-1]).T
     elif tensor.by_word:
-        part = imported.folder.read(name, (slice(None), *index[1:]))
-        part = part[imported.vocabulary.native_ids[index[0]]]
+        part = _rows(imported, name, imported.vocabulary.native_ids[index[0]], index[1:])
     elif tensor.ours == "embeddings/position":
         part = imported.folder.read(name, (slice(None), *index[1:]))
         above = FIRST_POSITION - imported.architecture.first_position
-        part = np.pad(part, ((above, 0), (0, 0)))[index[0]]
+        part = architectures.shifted(part, above)[index[0]]
     else:
         part = imported.folder.read(name, index)
     if not np.isfinite(part).all():

@@ -7,7 +7,7 @@ from typing import Any
 
 from xlj.config import Model
 from xlj.data.vocabulary import Vocabulary
-from xlj.interop.architectures import XLJ
+from xlj.interop.architectures import XLJ, XLM_R
 from xlj.interop.exporting import Exported
 
 
@@ -57,7 +57,9 @@ def _front_matter(exported: Exported, pooling: str, trained: Mapping[str, Any] |
         lines += ["language:", *(f"- {language!r}" for language in languages)]
     library = "sentence-transformers" if pooling else "transformers"
     lines += [f"library_name: {library}", f"pipeline_tag: {task}", "tags:", "- xlj"]
-    lines += [f"- {exported.architecture.model_type}", "- cross-lingual", "---"]
+    if exported.architecture.model_type != "xlj":
+        lines.append(f"- {exported.architecture.model_type}")
+    lines += ["- cross-lingual", "---"]
     return "\n".join(lines)
 
 
@@ -72,18 +74,22 @@ def _summary(
         f"{vocabulary.size:,} ids, at most {model.positions - 2} tokens."
     )
     if trained and trained["config"]["init_from"]:
-        text += f" Training started from `{trained['config']['init_from']}`."
+        began = "Training started" if trained["step"] else "Untrained by xlj, its weights come"
+        text += f" {began} from `{trained['config']['init_from']}`."
     if not exported.has_head:
         text += " It has no head for masked tokens."
-    text += (
-        "\n\nIn pretraining a pair of sentences was `<s> A </s> B </s>`; the tokenizer of "
-        f"{exported.architecture.model_type} may put two `</s>` between them."
-    )
+    if trained and trained["step"] and exported.architecture.prefix == XLM_R.prefix:
+        text += (
+            "\n\nIn pretraining a pair of sentences was `<s> A </s> B </s>`; the tokenizer of "
+            f"{exported.architecture.model_type} may put two `</s>` between them."
+        )
     return text
 
 
 def _usage(name: str, exported: Exported, pooling: str) -> str:
-    remote = ", trust_remote_code=True" if exported.architecture is XLJ else ""
+    remote = (
+        ", trust_remote_code=True" if exported.architecture.model_type == XLJ.model_type else ""
+    )
     if pooling:
         arguments = f'"{name}"{remote}'
         return (

@@ -145,7 +145,13 @@ def _built(path: Path, build: Callable[..., Any], *arguments: Any) -> Vocabulary
 def _refuse_added(folder: Path, vocabulary: Vocabulary) -> None:
     """Refuses tokens that were added beside the vocabulary's own files."""
     decoder = _json(folder, CONFIG).get("added_tokens_decoder", {})
-    added = {*_json(folder, ADDED), *(token["content"] for token in decoder.values())}
+    try:
+        added = {*_json(folder, ADDED), *(token["content"] for token in decoder.values())}
+    except (AttributeError, KeyError, TypeError):
+        raise ConfigError(
+            f"{folder / CONFIG}: added_tokens_decoder must hold tokens by their ids, each with its "
+            "content"
+        ) from None
     beyond = sorted(added - {*vocabulary.pieces, *vocabulary.native_specials})
     if beyond:
         raise ConfigError(

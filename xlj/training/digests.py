@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from xlj.training.partitioning import named_leaves
 
@@ -19,19 +20,18 @@ def digests(tree: Any) -> dict[str, str]:
     Each element's bits are mixed with its index and the results summed in uint32, twice. Integer
     sums do not depend on their order, so any mesh gives the same digest, and any change of one
     element changes it (ours).
+
+    One sum after the other: XLA holds a leaf's mixed bits on the way, and those of all leaves at
+    once would be twice the model.
     """
-    values = jax.device_get(_digests(named_leaves(tree)))
-    return {name: "".join(f"{int(part):08x}" for part in pair) for name, pair in values.items()}
-
-
-@jax.jit
-def _digests(leaves: dict[str, jax.Array]) -> dict[str, jax.Array]:
     return {
-        name: jnp.stack([_digest(leaf, salt) for salt in _SALTS]) for name, leaf in leaves.items()
+        name: "".join(f"{int(_digest(leaf, np.uint32(salt))):08x}" for salt in _SALTS)
+        for name, leaf in named_leaves(tree).items()
     }
 
 
-def _digest(array: jax.Array, salt: int) -> jax.Array:
+@jax.jit
+def _digest(array: jax.Array, salt: jax.Array) -> jax.Array:
     if array.dtype.itemsize == 4:
         bits = jax.lax.bitcast_convert_type(array, jnp.uint32)
     elif array.dtype == jnp.bfloat16:
