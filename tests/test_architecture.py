@@ -73,7 +73,7 @@ DOORS = sorted(
 )
 REMOTE_CODE = "xlj.interop.remote_code"
 """Runs where xlj is not installed: it imports nothing of it, and nothing imports it."""
-WITHOUT_CONFIG = {"xlj.align", "xlj.convert", "xlj.retrieve"}
+WITHOUT_CONFIG = {"xlj.align", "xlj.convert", "xlj.embed", "xlj.mine", "xlj.retrieve"}
 
 
 def room_of(module):
