@@ -22,7 +22,7 @@ import numpy as np
 from xlj.alignment import error_rate
 from xlj.data import phrasebook
 from xlj.downstream import pretrained
-from xlj.downstream.retrieval import accuracy
+from xlj.downstream.retrieval import accuracy, nearest
 from xlj.downstream.sentence_pairs import Pair
 from xlj.downstream.sentence_vectors import Embedder
 from xlj.downstream.word_alignment import Aligner
@@ -114,14 +114,11 @@ def scored(workdir: Path, tests: dict[str, list[phrasebook.Pair]]) -> dict[str, 
                 for i in range(len(layers))
             ]
         )
-        embedder = Embedder(loaded, layers)
+        embedder = Embedder(loaded, layers, "text")
         source = embedder.embed([p.source.text for p in sentences])
         target = embedder.embed([p.target.text for p in sentences])
         accuracies.append(
-            [
-                (accuracy(source[i], target[i]) + accuracy(target[i], source[i])) / 2
-                for i in range(len(layers))
-            ]
+            [np.mean(accuracy(nearest(source[i], target[i]))) for i in range(len(layers))]
         )
     aer, acc = np.mean(errors, 0), np.mean(accuracies, 0)
     return {

@@ -102,3 +102,39 @@ def store(tiny):
     from xlj.data.making import ensure_rows
 
     return ensure_rows(parse(tiny))
+
+
+@pytest.fixture(scope="session")
+def checkpoint(corpus, tmp_path_factory):
+    """A checkpoint of random weights: 3 layers, rows of at most 128 tokens."""
+    import jax
+    import sentencepiece
+
+    from xlj.data.corpus import Corpus
+    from xlj.data.store import Manifest
+    from xlj.data.vocabulary import Vocabulary
+    from xlj.training import state
+    from xlj.training.checkpoints import Checkpointer
+
+    folder = tmp_path_factory.mktemp("checkpoint")
+    sentencepiece.SentencePieceTrainer.train(
+        input=f"{corpus}/mono/en.txt,{corpus}/mono/de.txt",
+        model_prefix=str(folder / "pieces"),
+        vocab_size=300,
+        minloglevel=2,
+    )
+    vocabulary = Vocabulary.load(folder / "pieces.model")
+    config = schema.default()
+    config.data.languages, config.data.mono = "en", "phrasebook:{language}"
+    config.data.length = config.data.pair_length = 32
+    config.data.vocabulary_size = vocabulary.size
+    config.model.layers, config.model.hidden, config.model.heads = 3, 32, 2
+    config.model.intermediate, config.model.positions = 64, 130
+    config.objectives.mmlm.batch_rows, config.objectives.tlm.batch_rows = 8, 0
+    config = parse(config)
+    checkpointer = Checkpointer(folder, keep=1)
+    fresh = jax.jit(lambda: state.init(config, Corpus(vocabulary.size, ("en",), (1,))))()
+    manifest = Manifest(vocabulary.size, vocabulary.digest, vocabulary.dtype.str, {}, ())
+    checkpointer.save(fresh, config, manifest, vocabulary)
+    checkpointer.close()
+    return folder

@@ -6,51 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
 from xlj import align
-from xlj import config as schema
 from xlj.config import ConfigError
-from xlj.config_parsing import parse
 from xlj.data import phrasebook
-from xlj.data.corpus import Corpus
-from xlj.data.store import Manifest
-from xlj.data.vocabulary import Vocabulary
-from xlj.training import state
-from xlj.training.checkpoints import Checkpointer
 
 ROOT = Path(__file__).parents[1]
-
-
-@pytest.fixture(scope="module")
-def checkpoint(corpus, tmp_path_factory):
-    """A checkpoint of random weights: 3 layers, rows of at most 128 tokens."""
-    import sentencepiece
-
-    folder = tmp_path_factory.mktemp("checkpoint")
-    sentencepiece.SentencePieceTrainer.train(
-        input=f"{corpus}/mono/en.txt,{corpus}/mono/de.txt",
-        model_prefix=str(folder / "pieces"),
-        vocab_size=300,
-        minloglevel=2,
-    )
-    vocabulary = Vocabulary.load(folder / "pieces.model")
-    config = schema.default()
-    config.data.languages, config.data.mono = "en", "phrasebook:{language}"
-    config.data.length = config.data.pair_length = 32
-    config.data.vocabulary_size = vocabulary.size
-    config.model.layers, config.model.hidden, config.model.heads = 3, 32, 2
-    config.model.intermediate, config.model.positions = 64, 130
-    config.objectives.mmlm.batch_rows, config.objectives.tlm.batch_rows = 8, 0
-    config = parse(config)
-    checkpointer = Checkpointer(folder, keep=1)
-    fresh = jax.jit(lambda: state.init(config, Corpus(vocabulary.size, ("en",), (1,))))()
-    manifest = Manifest(vocabulary.size, vocabulary.digest, vocabulary.dtype.str, {}, ())
-    checkpointer.save(fresh, config, manifest, vocabulary)
-    checkpointer.close()
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -74,7 +74,14 @@ DOORS = sorted(
 )
 REMOTE_CODE = "xlj.interop.remote_code"
 """Runs where xlj is not installed: it imports nothing of it, and nothing imports it."""
-WITHOUT_CONFIG = {"xlj.align", "xlj.convert", "xlj.evaluate", "xlj.retrieve"}
+WITHOUT_CONFIG = {
+    "xlj.align",
+    "xlj.convert",
+    "xlj.embed",
+    "xlj.evaluate",
+    "xlj.mine",
+    "xlj.retrieve",
+}
 
 
 def room_of(module):

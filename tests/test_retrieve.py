@@ -1,64 +1,128 @@
-"""The door: accuracy as JSON, and clear errors."""
+"""The door to retrieval: accuracy as JSON, XTREME's files, and clear errors."""
 
 import json
-import subprocess
+import random
 import sys
-from pathlib import Path
 
 import pytest
 
-from xlj.config_parsing import parse
-
-ROOT = Path(__file__).parents[1]
-
-
-def door(*arguments):
-    done = subprocess.run(
-        [sys.executable, "-m", "xlj.retrieve", *map(str, arguments)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    return done.returncode, done.stdout, done.stderr
+from xlj import retrieve
+from xlj.config import ConfigError
+from xlj.data import phrasebook
 
 
 @pytest.fixture
-def files(tmp_path):
-    (tmp_path / "a.txt").write_text("The cat sleeps.\nGood morning!\nI read a book.\n")
-    (tmp_path / "short.txt").write_text("Guten Morgen!\n")
-    (tmp_path / "blank.txt").write_text("eins\n\ndrei\n")
-    return tmp_path
+def run(checkpoint, monkeypatch, capsys):
+    """Runs the door in this process; returns its JSON lines, and what it says beside."""
+
+    def door(*arguments):
+        argv = ["xlj/retrieve.py", f"--checkpoint={checkpoint}", *map(str, arguments)]
+        monkeypatch.setattr(sys, "argv", argv)
+        retrieve.run(retrieve._flags())
+        printed = capsys.readouterr()
+        return [json.loads(line) for line in printed.out.splitlines()], printed.err
+
+    return door
 
 
-@pytest.mark.slow
-def test_a_file_finds_itself(tiny, store, files):
-    from xlj.training import loop
+@pytest.fixture(scope="module")
+def tatoeba(tmp_path_factory):
+    """For two languages: sentences, the same with the English side sorted, and XTREME's labels.
+    The English side is the other's text with a word more, so that random weights find most."""
+    folder = tmp_path_factory.mktemp("tatoeba")
+    for number, language in enumerate(("de", "fr")):
+        lines = {
+            phrasebook.pair(phrasebook.draw(number, k), "en", language).target.text
+            for k in range(40)
+        }
+        lines = sorted(lines)
+        random.Random(5).shuffle(lines)
+        english = [f"{line} So." for line in lines]
+        order = sorted(range(len(lines)), key=english.__getitem__)
+        for name, content in (
+            (f"{language}-en.{language}", lines),
+            (f"aligned.{language}", english),
+            (f"{language}-en.en", [english[i] for i in order]),
+            (f"test-{language}.tsv", order),
+        ):
+            text = "".join(f"{line}\n" for line in content)
+            (folder / name).write_text(text, encoding="utf-8")
+    return folder
 
-    tiny.train.steps = 1
-    loop.train(parse(tiny), files / "run", store)
-    code, output, errors = door(
-        f"--checkpoint={files / 'run'}", f"--source={files / 'a.txt'}",
-        f"--target={files / 'a.txt'}", "--layers=all", "--similarity=margin",
+
+def test_every_layer_is_printed_and_drawn(run, tatoeba, tmp_path):
+    plot = tmp_path / "layers.svg"
+    found, _ = run(
+        f"--source={tatoeba / 'de-en.de'}", f"--target={tatoeba / 'aligned.de'}",
+        "--layers=all", f"--plot={plot}", "--similarity=margin",
     )  # fmt: skip
-    assert code == 0, errors
-    found = [json.loads(line) for line in output.splitlines()]
-    assert [line["layer"] for line in found] == [0, 1, 2]
-    assert all(line["source_to_target"] == line["target_to_source"] == 1.0 for line in found)
+    assert [line["layer"] for line in found] == [0, 1, 2, 3]
+    lines = len((tatoeba / "de-en.de").read_text().splitlines())
+    assert all(line["sentences"] == lines for line in found)
+    assert all(0.5 < line[way] <= 1 for line in found for way in list(line)[1:3])
+    assert plot.read_text().startswith("<?xml")
+    one, _ = run(
+        f"--source={tatoeba / 'de-en.de'}", f"--target={tatoeba / 'aligned.de'}",
+        "--layer=2", "--similarity=margin",
+    )  # fmt: skip
+    assert one == [found[2]]
+
+
+def test_the_sorted_form_has_the_accuracy_of_the_aligned_one(run, tatoeba, tmp_path):
+    source = f"--source={tatoeba / 'de-en.de'}"
+    aligned, said = run(source, f"--target={tatoeba / 'aligned.de'}")
+    assert not said
+    output = tmp_path / "predicted.tsv"
+    found, said = run(
+        source, f"--target={tatoeba / 'de-en.en'}", f"--gold={tatoeba / 'test-de.tsv'}",
+        f"--output={output}",
+    )  # fmt: skip
+    assert found == aligned and not said
+    predicted, gold = output.read_text().split(), (tatoeba / "test-de.tsv").read_text().split()
+    right = sum(a == b for a, b in zip(predicted, gold, strict=True)) / len(gold)
+    assert right == found[0]["target_to_source"] > 0.5
+    wrong, said = run(source, f"--target={tatoeba / 'de-en.en'}")
+    assert wrong[0]["target_to_source"] < 0.3 and "de-en.en is sorted, as the English" in said
+
+
+def test_languages_are_averaged(run, tatoeba):
+    names = [f"--{name}={tatoeba}/{file}" for name, file in (
+        ("source", "{language}-en.{language}"), ("target", "{language}-en.en"),
+        ("gold", "test-{language}.tsv"),
+    )]  # fmt: skip
+    *found, average = run("--languages=de,fr", *names)[0]
+    assert [line["language"] for line in (*found, average)] == ["de", "fr", "average"]
+    one = [name.replace("{language}", "fr") for name in names]
+    assert found[1] == {"language": "fr", **run(*one)[0][0]}
+    for way in ("source_to_target", "target_to_source"):
+        assert average[way] == pytest.approx((found[0][way] + found[1][way]) / 2)
+    assert average["sentences"] == found[0]["sentences"] + found[1]["sentences"]
 
 
 @pytest.mark.parametrize(
-    "target, message",
+    "arguments, message",
     [
-        ("short.txt", "has 3 lines but .* has 1"),
-        ("blank.txt", r"blank\.txt:2: the line is blank"),
-        ("none.txt", r"none\.txt"),
+        (["--target=short.txt"], "has 3 lines but short.txt has 1; line i of one must be"),
+        (["--target=blank.txt"], "blank.txt:2: the line is blank"),
+        (["--target=none.txt"], "none.txt: cannot read it"),
+        (
+            ["--gold=short.txt"],
+            "short.txt:1: 'Guten Morgen!' is no line of the source, from 0 to 2",
+        ),
+        (["--layers=all", "--layer=1"], "--layers=all only scores: it takes no --layer"),
+        (["--layers=all", "--output=x"], "it takes no --layer and no --output"),
+        (["--layers=all", "--plot=/none/x.png"], "--plot=/none/x.png: there is no such folder"),
+        (["--output=/none/x"], "--output=/none/x: there is no such folder"),
+        (["--languages=de"], "--source=a.txt: it needs {language}"),
+        (["--source={language}.txt"], "--source={language}.txt: say which with --languages=A,B"),
+        (["--layer=9"], "there is no layer 9"),
     ],
 )
-def test_errors_name_the_file_and_the_line(files, target, message):
-    import re
-
-    code, output, errors = door(
-        f"--checkpoint={files}", f"--source={files / 'a.txt'}", f"--target={files / target}"
-    )
-    assert code == 2 and not output and "Traceback" not in errors
-    assert errors.startswith("error: ") and re.search(message, errors)
+def test_errors_say_what_to_do(run, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("The cat sleeps.\nGood morning!\nI read a book.\n")
+    (tmp_path / "short.txt").write_text("Guten Morgen!\n")
+    (tmp_path / "blank.txt").write_text("eins\n\ndrei\n")
+    with pytest.raises(ConfigError) as error:
+        run("--source=a.txt", "--target=a.txt", *arguments)
+    assert message in str(error.value)

@@ -127,8 +127,8 @@ def _check(flags: Namespace) -> None:
     if not flags.output and flags.gold is None:
         raise ConfigError("say where the links go with --output=FILE, or score them with --gold")
     for flag, path in (("output", flags.output), ("plot", flags.layers and flags.plot)):
-        if path and path != "-" and not Path(path).absolute().parent.is_dir():
-            raise ConfigError(f"--{flag}={path}: there is no such folder")
+        if path and path != "-":
+            cli.check_folder(flag, path)
 
 
 def _align(flags: Namespace, aligner: Any, pairs: int, golds: list | None) -> list:
@@ -181,14 +181,8 @@ def _report_layers(flags: Namespace, scores: list) -> None:
     from xlj.downstream import layer_report
 
     print(layer_report.table(scores))
-    try:
-        layer_report.plot(scores, flags.plot, f"{flags.input.name}: {flags.method}")
-    except ImportError:
-        print("no plot: matplotlib is missing (pip install -e '.[plots]')", file=sys.stderr)
-    except ValueError as error:
-        raise ConfigError(f"--plot={flags.plot}: {error}") from None
-    else:
-        print(f"plot: {flags.plot}", file=sys.stderr)
+    curves, title = {"AER": [found.aer for found in scores]}, f"{flags.input.name}: {flags.method}"
+    cli.draw(flags.plot, lambda: layer_report.plot(curves, flags.plot, title, "AER"))
 
 
 if __name__ == "__main__":

@@ -85,6 +85,28 @@ class Parser(argparse.ArgumentParser):
         raise ConfigError(message)
 
 
+def check_folder(flag: str, path: str | Path) -> None:
+    """Raises a `ConfigError` if a file cannot be written there, before any work for it is done."""
+    if not Path(path).absolute().parent.is_dir():
+        raise ConfigError(f"--{flag}={path}: there is no such folder")
+
+
+def draw(path: Path, plot: Callable[[], None]) -> None:
+    """Draws what --plot names, and says so; without matplotlib, says how to get it.
+
+    Args:
+      plot: draws into `path`; its ValueError says that there is no such kind of file.
+    """
+    try:
+        plot()
+    except ImportError:
+        print("no plot: matplotlib is missing (pip install -e '.[plots]')", file=sys.stderr)
+    except ValueError as error:
+        raise ConfigError(f"--plot={path}: {error}") from None
+    else:
+        print(f"plot: {path}", file=sys.stderr)
+
+
 def command() -> str:
     """The command line of this run, without its workdir and the checkpoint it started from."""
     own = ("--workdir", "--config.init_from")

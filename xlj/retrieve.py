@@ -1,9 +1,9 @@
 """Finds each sentence's translation among those of another file, and says how often rightly.
 
-    python -m xlj.retrieve --checkpoint=DIR --source=en.txt --target=de.txt [--layers=all]
+    python -m xlj.retrieve --checkpoint=DIR --source=de.txt --target=en.txt [--layers=all]
 
-The files hold a sentence a line, translations of each other line by line (Tatoeba's task). Prints
-accuracy@1 in both directions as JSON. docs/retrieve.md tells more.
+The files hold a sentence a line, translations of each other line by line, or in XTREME's form
+(Tatoeba), with --gold. Prints accuracy@1 in both directions as JSON. docs/retrieve.md tells more.
 """
 
 from __future__ import annotations
@@ -11,36 +11,58 @@ from __future__ import annotations
 import json
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from xlj import cli
+from xlj import cli, sentence_doors
 from xlj.config import ConfigError
+
+
+class _Task(NamedTuple):
+    """Two files of sentences, and which of them translate each other."""
+
+    language: str
+    source: list[str]
+    target: list[str]
+    translations: Any  # int64 [targets], or None: line by line
+    output: Path | None
 
 
 def _flags() -> Namespace:
     parser = cli.Parser(__doc__)
     add = parser.add_argument
-    add(
-        "--checkpoint",
-        metavar="DIR",
-        required=True,
-        help=cli.CHECKPOINT,
-    )
+    sentence_doors.add_flags(parser)
     for name in ("--source", "--target"):
         add(
             name,
             metavar="FILE",
             required=True,
-            type=Path,
             help="a sentence a line: text, also .gz, .xz or .zst",
         )
-    add("--layer", metavar="N", type=int, help="0 is the embeddings; default: two thirds of all")
-    add("--layers", choices=("all",), help="accuracy at every layer (XLM-E Figure 3)")
     add(
-        "--pooling",
-        choices=("mean", "first"),
-        default="mean",
-        help="mean over the sentence's tokens (the default), or the vector of <s>",
+        "--gold",
+        metavar="FILE",
+        help="XTREME's labels: line i says which line of the source, from 0, line i of the target "
+        "translates. Without it, the files are translations line by line",
+    )
+    add(
+        "--output",
+        metavar="FILE",
+        help="XTREME's predictions: for each line of the target, its nearest source's, from 0",
+    )
+    add(
+        "--languages",
+        metavar="A,B",
+        help="goes through them, in place of {language} in the files' names; and their average",
+    )
+    add("--layers", choices=("all",), help="accuracy at every layer, and a plot (XLM-E Figure 3)")
+    add(
+        "--plot",
+        metavar="FILE",
+        type=Path,
+        default=Path("accuracy_by_layer.png"),
+        help="where --layers=all draws (.png, .svg, .pdf) [accuracy_by_layer.png]",
     )
     add(
         "--similarity",
@@ -52,57 +74,94 @@ def _flags() -> Namespace:
 
 
 def run(flags: Namespace) -> None:
-    """Embeds both files, searches, prints."""
-    if flags.layers and flags.layer is not None:
-        raise ConfigError("--layer and --layers=all exclude each other")
-    source, target = _lines(flags.source), _lines(flags.target)
-    if len(source) != len(target):
+    """Embeds all files, searches, prints."""
+    languages = flags.languages.split(",") if flags.languages else [""]
+    _check(flags, languages)
+    # Reads everything before any work, so that no error in it comes late.
+    tasks = [_read(flags, language) for language in languages]
+    from xlj.downstream.retrieval import Accuracy, accuracy, nearest
+
+    embedder = sentence_doors.embedder(flags, all_layers=bool(flags.layers))
+    layers: list[list[Accuracy]] = [[] for _ in embedder.layers]
+    for task in tasks:
+        vectors = embedder.embed(task.source), embedder.embed(task.target)
+        for layer, scores, source, target in zip(embedder.layers, layers, *vectors, strict=True):
+            found = nearest(source, target, flags.similarity)
+            if task.output:
+                _write(task.output, found.sources.indices[:, 0])
+            scores.append(accuracy(found, task.translations))
+            named = {"language": task.language} if task.language else {}
+            _print({**named, "layer": layer}, scores[-1], len(task.target))
+    sentence_doors.report_cut(embedder)
+    means = [Accuracy(*(sum(x) / len(x) for x in zip(*s, strict=True))) for s in layers]
+    if flags.languages:
+        for layer, mean in zip(embedder.layers, means, strict=True):
+            _print({"language": "average", "layer": layer}, mean, sum(len(t.target) for t in tasks))
+    if flags.layers:
+        _draw(flags, means)
+
+
+def _check(flags: Namespace, languages: Sequence[str]) -> None:
+    if flags.layers and (flags.layer is not None or flags.output):
+        raise ConfigError("--layers=all only scores: it takes no --layer and no --output")
+    files = [(name, getattr(flags, name)) for name in ("source", "target", "gold", "output")]
+    for name, path in files:
+        if path and bool(flags.languages) != ("{language}" in path):
+            raise ConfigError(
+                f"--{name}={path}: "
+                + ("it needs {language}" if flags.languages else "say which with --languages=A,B")
+            )
+    for language in languages:
+        if flags.output:
+            cli.check_folder("output", flags.output.replace("{language}", language))
+    if flags.layers:
+        cli.check_folder("plot", flags.plot)
+
+
+def _read(flags: Namespace, language: str) -> _Task:
+    from xlj.downstream import sentence_files
+
+    source, target, gold, output = (
+        Path(path.replace("{language}", language)) if path else None
+        for path in (flags.source, flags.target, flags.gold, flags.output)
+    )
+    assert source and target
+    sides = sentence_files.read(source), sentence_files.read(target)
+    sizes = len(sides[0]), len(sides[1])
+    if gold:
+        return _Task(language, *sides, sentence_files.read_places(gold, *sizes), output)
+    if sizes[0] != sizes[1]:
         raise ConfigError(
-            f"{flags.source} has {len(source)} lines but {flags.target} has {len(target)}; line i "
-            "of one must be the translation of line i of the other"
+            f"{source} has {sizes[0]} lines but {target} has {sizes[1]}; line i of one must be the "
+            "translation of line i of the other, or --gold must say which is whose"
         )
-    from xlj.downstream import pretrained
-    from xlj.downstream.retrieval import accuracy
-    from xlj.downstream.sentence_vectors import Embedder
-    from xlj.models.encoder import middle_layer
-
-    loaded = pretrained.load(flags.checkpoint)
-    depth = loaded.model.layers
-    layer = middle_layer(depth) if flags.layer is None else flags.layer
-    layers = list(range(depth + 1)) if flags.layers else [layer]
-    embedder = Embedder(loaded, layers, flags.pooling)
-    vectors = embedder.embed(source), embedder.embed(target)
-    if embedder.cut:
-        print(f"{embedder.cut} sentences lost their end: too long for the model", file=sys.stderr)
-    for index, layer in enumerate(layers):
-        of_source, of_target = (side[index] for side in vectors)
-        found = {
-            "layer": layer,
-            "source_to_target": accuracy(of_source, of_target, flags.similarity),
-            "target_to_source": accuracy(of_target, of_source, flags.similarity),
-            "sentences": len(source),
-        }
-        print(json.dumps(found), flush=True)
+    for path, side, other in ((source, *sides), (target, *sides[::-1])):
+        if len(side) >= 10 and side == sorted(side) and other != sorted(other):
+            print(
+                f"{path} is sorted, as the English side of XTREME's Tatoeba is; if the lines do "
+                "not translate each other one by one, give --gold",
+                file=sys.stderr,
+            )
+    return _Task(language, *sides, None, output)
 
 
-def _lines(path: Path) -> list[str]:
-    """The lines of a file.
+def _print(first: dict, found: Any, sentences: int) -> None:
+    print(json.dumps({**first, **found._asdict(), "sentences": sentences}), flush=True)
 
-    Raises:
-      ConfigError: if it cannot be read, holds no line, or one that is blank or not UTF-8.
-    """
-    from xlj.data import files
 
-    lines: list[str] = []
-    for block in files.blocks(path):
-        for line in block:
-            if line is None or not line.strip():
-                what = "is not UTF-8" if line is None else "is blank"
-                raise ConfigError(f"{path}:{len(lines) + 1}: the line {what}")
-            lines.append(line.strip())
-    if not lines:
-        raise ConfigError(f"{path} is empty")
-    return lines
+def _write(path: Path, places: Any) -> None:
+    from xlj.data import atomic
+
+    atomic.write(path, "".join(f"{place}\n" for place in places).encode())
+
+
+def _draw(flags: Namespace, means: Sequence[Any]) -> None:
+    from xlj.downstream import layer_report
+
+    names = ("source to target", "target to source")
+    curves = dict(zip(names, zip(*means, strict=True), strict=True))
+    title = f"{Path(flags.source).name}: {flags.similarity}, {flags.pooling}"
+    cli.draw(flags.plot, lambda: layer_report.plot(curves, flags.plot, title, "accuracy@1"))
 
 
 if __name__ == "__main__":

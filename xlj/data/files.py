@@ -19,6 +19,8 @@ from xlj.config import ConfigError
 from xlj.data import atomic
 
 NOT_TEXT = (".bz2", ".zip", ".7z", ".lz4", ".tar", ".tgz", ".parquet", ".arrow", ".json", ".jsonl")
+STDIN = Path("-")
+"""Standard input, where a file is asked for."""
 _CHUNK_BYTES = 1 << 18
 
 
@@ -47,7 +49,8 @@ class Scan:
 def blocks(path: Path, seen: Callable[[bytes], Any] = len) -> Iterator[list[str | None]]:
     """The lines of a file in blocks, split at line feeds only; None is a line that is not UTF-8.
 
-    Files that end in .gz, .xz or .zst are decompressed. A byte order mark is left out.
+    Files that end in .gz, .xz or .zst are decompressed; standard input is not. A byte order mark
+    is left out.
 
     Args:
       seen: called with the raw bytes of the file, piece by piece.
@@ -189,7 +192,7 @@ def _decode_line(line: bytes) -> str | None:
 
 def _decompressed(path: Path, seen: Callable[[bytes], Any]) -> Iterator[bytes]:
     try:
-        with path.open("rb") as file:
+        with open(0, "rb", closefd=False) if path == STDIN else path.open("rb") as file:
             if os.fspath(path).endswith((".gz", ".xz", ".zst")):
                 yield from _members(path, file, seen)
             else:

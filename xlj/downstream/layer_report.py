@@ -1,8 +1,9 @@
-"""Alignment error rate by layer, as a table and as a plot (XLM-Align Figure 2, XLM-E Figure 4)."""
+"""Scores by layer: a table of alignment error rates, and plots (XLM-Align Figure 2, XLM-E Figures 3
+and 4)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from xlj.alignment.error_rate import Scores
@@ -18,8 +19,12 @@ def table(scores: Sequence[Scores]) -> str:
     return "\n".join(lines)
 
 
-def plot(scores: Sequence[Scores], path: Path, title: str) -> None:
-    """Draws AER over layers into a file; its ending (.png, .svg, .pdf) says what kind.
+def plot(curves: Mapping[str, Sequence[float]], path: Path, title: str, label: str) -> None:
+    """Draws scores over layers into a file; its ending (.png, .svg, .pdf) says what kind.
+
+    Args:
+      curves: by name, a score between 0 and 1 of each layer, from layer 0 (the embeddings).
+      label: what the scores are; drawn in percent.
 
     Raises:
       ImportError: if matplotlib is not installed.
@@ -29,8 +34,11 @@ def plot(scores: Sequence[Scores], path: Path, title: str) -> None:
 
     figure = Figure(figsize=(5, 3.5), layout="constrained")
     axes = figure.add_subplot()
-    axes.plot(range(len(scores)), [100 * found.aer for found in scores], marker="o")
-    axes.set(xlabel="layer", ylabel="AER (%)", title=title)
-    axes.set_xticks(range(len(scores)))
+    for name, scores in curves.items():
+        axes.plot(range(len(scores)), [100 * score for score in scores], marker="o", label=name)
+    axes.set(xlabel="layer", ylabel=f"{label} (%)", title=title)
+    axes.set_xticks(range(max(map(len, curves.values()))))
     axes.grid(alpha=0.3)
+    if len(curves) > 1:
+        axes.legend()
     figure.savefig(path, dpi=150)

@@ -1,9 +1,12 @@
-"""Sentence retrieval: whose vector is nearest. NumPy only, in bounded memory."""
+"""Sentence retrieval: whose translation is whose, by nearest neighbours in both directions."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from tqdm import tqdm
+
+from xlj.downstream.search import Neighbours, neighbours
 
 SIMILARITIES = ("cosine", "margin")
 """Cosine; or the ratio margin of Artetxe and Schwenk (2019): cosine over the mean cosine of both
@@ -12,54 +15,54 @@ sentences with their nearest neighbours."""
 NEIGHBOURS = 4
 """Nearest neighbours of the margin."""
 
-_CELLS = 1 << 26  # similarities held at a time
+
+class Nearest(NamedTuple):
+    """The best partner of each sentence among all of the other side."""
+
+    targets: Neighbours
+    """Of each source, arrays [sources, 1]."""
+    sources: Neighbours
+    """Of each target, arrays [targets, 1]."""
 
 
-def accuracy(source: np.ndarray, target: np.ndarray, similarity: str = "cosine") -> float:
-    """The share of sources whose nearest target stands in the same line (Tatoeba's accuracy@1).
+class Accuracy(NamedTuple):
+    """Shares of sentences whose nearest neighbour is their translation (accuracy@1), 0 to 1."""
 
-    Args:
-      source, target: float [sentences, hidden], line by line.
-    """
-    return float((nearest(source, target, similarity) == np.arange(len(source))).mean())
+    source_to_target: float
+    target_to_source: float
 
 
-def nearest(source: np.ndarray, target: np.ndarray, similarity: str = "cosine") -> np.ndarray:
-    """The index of each source's nearest target, exactly; the first of equals. int64 [sources].
+def nearest(source: np.ndarray, target: np.ndarray, similarity: str = "cosine") -> Nearest:
+    """The nearest neighbours in both directions, exactly; the first of equals.
 
     Args:
       source, target: float [n, hidden] and [m, hidden].
       similarity: one of SIMILARITIES.
     """
-    source, target = _unit(source), _unit(target)
-    if similarity == "margin":
-        of_source = _neighbourhoods(source, target)
-        of_target = _neighbourhoods(target, source)
-    found = np.empty(len(source), np.int64)
-    for rows in _parts(len(source), len(target)):
-        scores = source[rows] @ target.T
-        if similarity == "margin":
-            scores /= (of_source[rows, None] + of_target) / 2
-        found[rows] = scores.argmax(1)
-    return found
+    if similarity == "cosine":
+        return Nearest(neighbours(source, target), neighbours(target, source))
+    dense = _density(source, target), _density(target, source)
+    return Nearest(
+        neighbours(source, target, densities=dense),
+        neighbours(target, source, densities=dense[::-1]),
+    )
 
 
-def _neighbourhoods(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+def accuracy(found: Nearest, translations: np.ndarray | None = None) -> Accuracy:
+    """How often the nearest sentence is the translation.
+
+    Args:
+      translations: int [targets], the source that each target translates; None if they stand in
+        the same lines. A source without a target is only there to be mistaken for another.
+    """
+    lines = np.arange(len(found.sources.indices))
+    wanted = lines if translations is None else translations
+    return Accuracy(
+        float((found.targets.indices[wanted, 0] == lines).mean()),
+        float((found.sources.indices[:, 0] == wanted).mean()),
+    )
+
+
+def _density(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """The mean cosine of each source with its nearest targets, float32 [sources]."""
-    count = min(NEIGHBOURS, len(target))
-    means = np.empty(len(source), np.float32)
-    for rows in _parts(len(source), len(target)):
-        scores = source[rows] @ target.T
-        means[rows] = np.partition(scores, -count, axis=1)[:, -count:].mean(1)
-    return means
-
-
-def _parts(rows: int, columns: int) -> tqdm:
-    size = max(1, _CELLS // max(columns, 1))
-    parts = [slice(start, start + size) for start in range(0, rows, size)]
-    return tqdm(parts, desc="searching", disable=len(parts) < 8, leave=False)
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    vectors = np.asarray(vectors, np.float32)
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return neighbours(source, target, NEIGHBOURS).scores.mean(1)

@@ -1,0 +1,95 @@
+"""The door to mining: pairs out, a threshold from gold, clear errors."""
+
+import json
+import sys
+
+import pytest
+
+from xlj import mine
+from xlj.config import ConfigError
+from xlj.data import phrasebook
+
+
+@pytest.fixture
+def run(checkpoint, monkeypatch, capsys):
+    """Runs the door in this process; returns its JSON line."""
+
+    def door(*arguments):
+        argv = ["xlj/mine.py", f"--checkpoint={checkpoint}", *map(str, arguments)]
+        monkeypatch.setattr(sys, "argv", argv)
+        mine.run(mine._flags())
+        return json.loads(capsys.readouterr().out)
+
+    return door
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """20 sentences that both texts have, the second with a word more, among 20 and 15 others; with
+    ids and without; and the true pairs. The first text has its first sentence twice."""
+    folder = tmp_path_factory.mktemp("texts")
+    drawn = {phrasebook.pair(phrasebook.draw(9, k), "en", "de").source.text for k in range(90)}
+    lines = sorted(drawn)[:55]
+    source, target = lines[:40] + lines[:1], [f"{x} So." for x in lines[:20]] + lines[40:]
+    target.reverse()
+    for name, side in (("a", source), ("b", target)):
+        (folder / f"{name}.txt").write_text("".join(f"{x}\n" for x in side), encoding="utf-8")
+        rows = "".join(f"{name}-{k}\t{x}\n" for k, x in enumerate(side))
+        (folder / f"{name}.ids").write_text(rows, encoding="utf-8")
+    gold = [f"a-{k}\tb-{len(target) - 1 - k}\n" for k in range(20)]
+    (folder / "gold").write_text("".join(gold))
+    return folder, source, target
+
+
+def test_gold_finds_a_threshold_that_another_run_may_use(run, texts, tmp_path):
+    folder, source, target = texts
+    sides = [f"--source={folder / 'a.ids'}", f"--target={folder / 'b.ids'}"]
+    output = tmp_path / "pairs.tsv"
+    found = run(*sides, f"--gold={folder / 'gold'}", f"--output={output}")
+    pairs, gold = (path.read_text().splitlines() for path in (output, folder / "gold"))
+    right = len(set(pairs) & set(gold))
+    assert found["gold"] == 20 and found["pairs"] == len(pairs) > 10
+    assert found["precision"] == right / len(pairs) > 0.5 and found["recall"] == right / 20
+    assert found["f1"] == pytest.approx(2 * right / (len(pairs) + 20))
+
+    plain = [f"--source={folder / 'a.txt'}", f"--target={folder / 'b.txt'}"]
+    again = run(*plain, f"--threshold={found['threshold']}", f"--output={output}", "--scores")
+    assert again == {key: found[key] for key in ("layer", "threshold", "pairs")}
+    rows = [line.split("\t") for line in output.read_text().splitlines()]
+    for (one, other, _), pair in zip(rows, pairs, strict=True):
+        i, j = (int(name[2:]) for name in pair.split("\t"))
+        assert (one, other) == (source[i], target[j])
+    margins = [float(row[2]) for row in rows]
+    assert margins == sorted(margins, reverse=True) and margins[-1] >= found["threshold"] - 1e-6
+    everything = run(*plain, "--threshold=0", f"--output={output}")
+    assert found["pairs"] < everything["pairs"] <= len(target)
+
+
+def test_gold_of_which_nothing_is_found(run, texts, tmp_path):
+    folder, _, target = texts
+    gold = tmp_path / "gold"
+    gold.write_text(f"a-39\tb-{len(target) - 1}\n")
+    found = run(f"--source={folder / 'a.ids'}", f"--target={folder / 'b.ids'}", f"--gold={gold}")
+    assert found["threshold"] is None and found["pairs"] == 0 and found["f1"] == 0
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([], "say how alike the sentences of a pair must be with --threshold=T"),
+        (["--threshold=1"], "say where the pairs go with --output=FILE"),
+        (["--threshold=1", "--output=/none/x"], "--output=/none/x: there is no such folder"),
+        (["--gold=gold"], "--gold names ids, but a.txt has none"),
+        (["--gold=gold", "--scores"], "--scores is a column of --output, which is missing"),
+        (
+            ["--gold=gold", "--source=a.ids", "--target=a.ids"],
+            "gold:1: b-34 is no id of the target",
+        ),
+        (["--threshold=much"], "argument --threshold: invalid float value"),
+    ],
+)
+def test_errors_say_what_to_do(run, texts, monkeypatch, arguments, message):
+    monkeypatch.chdir(texts[0])
+    with pytest.raises(ConfigError) as error:
+        run("--source=a.txt", "--target=b.txt", *arguments)
+    assert message in str(error.value)

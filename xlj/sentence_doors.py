@@ -1,0 +1,50 @@
+"""What the doors that make sentence vectors share: which vectors, and how they are made."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from typing import Any
+
+from xlj import cli
+
+
+def add_flags(parser: cli.Parser) -> None:
+    """Adds --checkpoint, --layer and --pooling."""
+    parser.add_argument("--checkpoint", metavar="DIR", required=True, help=cli.CHECKPOINT)
+    parser.add_argument(
+        "--layer",
+        metavar="N",
+        type=int,
+        help="whose hidden vectors to pool; 0 is the embeddings. The default is the layer nearest "
+        "to two thirds of the depth: 8 of 12",
+    )
+    parser.add_argument(
+        "--pooling",
+        choices=("mean", "text", "first"),
+        default="mean",
+        help="mean: over all tokens, <s> and </s> too, as XTREME and sentence-transformers do (the "
+        "default). text: over the text's own tokens. first: the vector of <s>",
+    )
+
+
+def embedder(flags: Namespace, all_layers: bool = False) -> Any:
+    """The `Embedder` of --checkpoint, pooled as the flags say, at one layer or at all.
+
+    Raises:
+      ConfigError: if there is no such model or layer.
+    """
+    from xlj.downstream import pretrained
+    from xlj.downstream.sentence_vectors import Embedder
+    from xlj.models.encoder import middle_layer
+
+    loaded = pretrained.load(flags.checkpoint)
+    depth = loaded.model.layers
+    layer = middle_layer(depth) if flags.layer is None else flags.layer
+    return Embedder(loaded, range(depth + 1) if all_layers else (layer,), flags.pooling)
+
+
+def report_cut(made: Any) -> None:
+    """Says how many sentences of an `Embedder` lost their end."""
+    if made.cut:
+        print(f"{made.cut} sentences lost their end: too long for the model", file=sys.stderr)
