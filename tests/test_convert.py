@@ -1,9 +1,18 @@
-"""What `xlj.convert` says before it reads a model."""
+"""What `xlj.convert` says before it reads a model; and the vocabulary that it extends."""
 
+import dataclasses
+import itertools
+
+import jax
+import numpy as np
 import pytest
 
 from xlj import convert
-from xlj.config import ConfigError
+from xlj.config import ConfigError, Model, build
+from xlj.data import phrasebook, vocabulary_training
+from xlj.data.vocabulary import Vocabulary
+from xlj.models import encoder, heads
+from xlj.training import checkpoints, partitioning, sources
 
 
 def refused(monkeypatch, match, *arguments):
@@ -31,3 +40,31 @@ def test_an_output_that_cannot_be_made_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(convert, "_import", full)
     refused(monkeypatch, r"--output=.*new cannot be written: no space left",
             "import", "--source=none", f"--output={tmp_path}/new")  # fmt: skip
+
+
+def test_extend_adds_pieces_and_keeps_the_rows_of_the_old(tmp_path, monkeypatch, capsys):
+    model = Model(layers=1, hidden=8, heads=2, intermediate=8, positions=42)
+    lines = {"en": list(itertools.islice(phrasebook.text_lines("en"), 300))}
+    old = Vocabulary(vocabulary_training.train(lines, {"en": 1}, 300, 1.0))
+    key = jax.random.key(0)
+    params = encoder.init(key, model, old.size, 0)
+    head = heads.init_prediction(key, model, old.size)
+    params["prediction_head"] = head | {"bias": jax.random.normal(key, (old.size,))}
+    config = build({"model": dataclasses.asdict(model)})
+    checkpoints.write_params(tmp_path / "old", params, config, old, [])
+    turkish = list(itertools.islice(phrasebook.text_lines("tr"), 300))
+    (tmp_path / "tr.txt").write_text("\n\n".join(turkish))
+    arguments = ["extend", f"--checkpoint={tmp_path}/old", f"--text={tmp_path}/tr.txt"]
+    monkeypatch.setattr("sys.argv", ["convert", *arguments, "--pieces=50",
+                                     f"--output={tmp_path}/new"])  # fmt: skip
+    convert.run(convert._flags())
+    source = sources.find(tmp_path / "new")
+    new, made = source.vocabulary(), source.params(partitioning.one_device())
+    assert new.pieces[: old.size - 1] == old.pieces[:-1] and new.size == old.size + 50
+    assert len(new.encode(turkish).ids) < len(old.encode(turkish).ids)
+    for name in ("embeddings/word", "prediction_head/bias"):
+        before, after = (partitioning.named_leaves(p)[name] for p in (params, made))
+        np.testing.assert_array_equal(after[: old.size - 1], before[:-1])
+        np.testing.assert_array_equal(after[-1], before[-1])  # <mask>
+        assert after.shape[0] == new.size and np.isfinite(after).all()
+    assert "300 -> 350 ids" in capsys.readouterr().out

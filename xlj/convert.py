@@ -162,6 +162,7 @@ def _training(source: Any) -> tuple:
 
 
 def _extend(flags: Namespace, output: Path) -> None:
+    import jax
     import jax.numpy as jnp
     import numpy as np
 
@@ -170,7 +171,7 @@ def _extend(flags: Namespace, output: Path) -> None:
     from xlj.downstream import pretrained
     from xlj.interop import matched_rows
     from xlj.interop.vocabulary_extension import extend, initial_rows
-    from xlj.training import checkpoints, sources
+    from xlj.training import checkpoints, partitioning, sources
 
     if flags.pieces < 1 or not 0 < flags.share <= 1:
         raise ConfigError("--pieces must be 1 or more, and --share above 0 and at most 1")
@@ -180,13 +181,16 @@ def _extend(flags: Namespace, output: Path) -> None:
     new = extend(old, lines, flags.pieces, flags.share)
     matches = initial_rows(old, new)
     params, model, _ = pretrained.of(source)
-    embeddings = params["embeddings"]
-    embeddings["word"] = jnp.asarray(
-        matched_rows.embeddings(np.asarray(embeddings["word"]), matches, "sampled", 0.0, seed=0)
-    )
-    if "prediction_head" in params:
-        head = params["prediction_head"]
-        head["bias"] = jnp.asarray(matched_rows.match_bias(np.asarray(head["bias"]), matches))
+
+    def extended(path: Any, leaf: jax.Array) -> jax.Array:
+        name, array = partitioning.name_of(path), np.asarray(leaf)
+        if name.endswith("embeddings/word"):  # a generator may have its own
+            return jnp.asarray(matched_rows.embeddings(array, matches, "sampled", 0.0, seed=0))
+        if name.endswith("head/bias"):
+            return jnp.asarray(matched_rows.match_bias(array, matches))
+        return leaf
+
+    params = jax.tree_util.tree_map_with_path(extended, params)
     config = build({"init_from": str(source.folder), "model": dataclasses.asdict(model)})
     checkpoints.write_params(output, params, config, new, list(source.languages))
     words = sum(len(line.split()) for line in lines)
