@@ -83,6 +83,8 @@ def _summary(
             "\n\nIn pretraining a pair of sentences was `<s> A </s> B </s>`; the tokenizer of "
             f"{exported.architecture.model_type} may put two `</s>` between them."
         )
+        if model.pair_token_types:
+            text += " The second sentence had token type 1, which that tokenizer does not set."
     return text
 
 
