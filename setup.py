@@ -61,7 +61,7 @@ setup(
         "cuda": ["jax[cuda13]>=0.10,<0.12; sys_platform == 'linux'"],
         # Peers: of xlj.bench, and of tests that compare with what others compute.
         "parity": ["torch>=2.6,<3", "transformers>=5,<6"],
-        # Error rates by layer, drawn by xlj.align.
+        # Error rates and accuracies by layer, drawn by xlj.align and xlj.retrieve.
         "plots": [_PLOTS],
         "tpu": ["jax[tpu]>=0.10,<0.12"],
     },

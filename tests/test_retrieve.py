@@ -113,7 +113,7 @@ def test_languages_are_averaged(run, tatoeba):
         (["--layers=all", "--output=x"], "it takes no --layer and no --output"),
         (["--layers=all", "--plot=/none/x.png"], "--plot=/none/x.png: there is no such folder"),
         (["--output=/none/x"], "--output=/none/x: there is no such folder"),
-        (["--languages=de"], "--source=a.txt: it needs {language}"),
+        (["--languages=de"], "--source=a.txt: with --languages it needs {language}"),
         (["--source={language}.txt"], "--source={language}.txt: say which with --languages=A,B"),
         (["--layer=9"], "there is no layer 9"),
     ],

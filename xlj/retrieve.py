@@ -106,11 +106,11 @@ def _check(flags: Namespace, languages: Sequence[str]) -> None:
         raise ConfigError("--layers=all only scores: it takes no --layer and no --output")
     files = [(name, getattr(flags, name)) for name in ("source", "target", "gold", "output")]
     for name, path in files:
-        if path and bool(flags.languages) != ("{language}" in path):
-            raise ConfigError(
-                f"--{name}={path}: "
-                + ("it needs {language}" if flags.languages else "say which with --languages=A,B")
-            )
+        there = "{language}" in (path or "")
+        if there and not flags.languages:
+            raise ConfigError(f"--{name}={path}: say which with --languages=A,B")
+        if flags.languages and path and not there and name in ("source", "output"):
+            raise ConfigError(f"--{name}={path}: with --languages it needs {{language}}")
     for language in languages:
         if flags.output:
             cli.check_folder("output", flags.output.replace("{language}", language))

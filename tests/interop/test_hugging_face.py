@@ -249,7 +249,7 @@ def test_an_ernie_m_folder_is_read_and_goes_out_as_xlm_r(tmp_path, vocabulary):
 
 
 def test_a_model_with_a_position_bias_needs_only_the_code_beside_it(
-    tmp_path, vocabulary, params_of
+    tmp_path, vocabulary, params_of, code_cache
 ):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")

@@ -39,7 +39,7 @@ def neighbours(
       source, target: float [n, width] and [m, width], of any length.
       count: how many, at most; there are never more than m.
       densities: float32 [n] and [m]. If given, a cosine is divided by the mean of its source's and
-        its target's (the ratio margin of Artetxe and Schwenk 2019, eq. 2 and 3).
+        its target's (the ratio margin of Artetxe and Schwenk 2019).
     """
     rows, columns = min(_ROWS, len(source)), min(_COLUMNS, len(target))
     count = min(count, len(target))
