@@ -48,7 +48,7 @@ def _flags() -> Namespace:
         "--layer",
         metavar="N",
         type=int,
-        help="end after this layer, for sentence vectors; leaves the head out",
+        help="end after this layer, for sentence vectors, without the head if it is not the last",
     )
     add = actions.add_parser(
         "extend",

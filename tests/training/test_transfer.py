@@ -89,6 +89,16 @@ def test_dictionaries_of_either_direction_are_found(tmp_path, name):
         transfer.matches_of(old, new, options, ("en", "sw"))
 
 
+def test_a_dictionary_that_is_not_there_is_missed_before_rows_are_made(tiny, tmp_path):
+    tiny.init_from, tiny.transfer.vocabulary = str(tmp_path / "model"), "matched"
+    tiny.transfer.dictionaries = f"{tmp_path}/{{pair}}.tsv"
+    found = types.SimpleNamespace(folder=tmp_path, model=parse(tiny).model, vocabulary=None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(initialisation.sources, "find", lambda *_: found)
+        with pytest.raises(ConfigError, match="there is none of en with de, sw"):
+            initialisation.adopt_vocabulary(parse(tiny), tmp_path / "run")
+
+
 def test_a_run_with_a_vocabulary_of_its_own_starts_from_another(tiny, store, tmp_path, capsys):
     tiny.train.steps, tiny.optimizer.learning_rate = 1, 0.0
     loop.train(parse(tiny), tmp_path / "first", store)

@@ -93,6 +93,7 @@ def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
     if different:
         raise CheckpointError(f"{source.folder} is of another model: {'; '.join(different)}")
     if config.transfer.vocabulary == "matched" and not resumed:
+        transfer.dictionaries_of(config.transfer, config.data.languages)  # errors come early
         return config  # the run has a vocabulary of its own
     vocabulary = source.vocabulary()
     if config.data.vocabulary:

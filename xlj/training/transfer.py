@@ -14,6 +14,7 @@ from xlj.config import ConfigError, Transfer
 from xlj.data.store import RowStore
 from xlj.data.vocabulary import Vocabulary
 from xlj.interop import dictionaries, match_report, matched_rows
+from xlj.interop.dictionaries import Dictionary
 from xlj.interop.matches import Matches
 from xlj.interop.vocabulary_matching import match
 from xlj.training.checkpoints import CheckpointError
@@ -94,7 +95,7 @@ def matches_of(
     Raises:
       ConfigError: if a dictionary cannot be read, or no language has one.
     """
-    return match(old, new, _dictionaries(options, languages))
+    return match(old, new, dictionaries_of(options, languages))
 
 
 def report(matches: Matches, store: RowStore) -> str:
@@ -126,8 +127,12 @@ def _matched(
     return jax.make_array_from_callback(new.shape, new.sharding, lambda index: made[index])
 
 
-def _dictionaries(options: Transfer, languages: Sequence[str]) -> tuple:
-    """The dictionaries of the languages that have one, in either direction."""
+def dictionaries_of(options: Transfer, languages: Sequence[str]) -> tuple[Dictionary, ...]:
+    """The dictionaries of the languages that have one, in either direction.
+
+    Raises:
+      ConfigError: if one cannot be read, or no language has one.
+    """
     known, others = options.language, [name for name in languages if name != options.language]
     pairs = [
         pair
