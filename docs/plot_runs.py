@@ -1,0 +1,67 @@
+"""Draws the losses of several runs beside each other, and prints those of each language.
+
+    python docs/plot_runs.py --output=docs/meta_xlm_minilm.png MetaXLM=runs/meta XLM=runs/xlm
+
+The left panel has training and held-out loss (masked language modelling) by step, the right one the
+held-out loss of each language at the last step that all runs have evaluated. Needs matplotlib
+(`pip install -e '.[plots]'`).
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+from xlj.training import metrics
+
+HELD_OUT, TRAINING = "eval/mmlm/loss", "train/mmlm/loss"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("runs", nargs="+", metavar="NAME=WORKDIR")
+    parser.add_argument("--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    runs = {}
+    for run in arguments.runs:
+        name, _, workdir = run.partition("=")
+        runs[name] = metrics.read(Path(workdir))
+    figure, (curves, bars) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    for color, (name, lines) in enumerate(runs.items()):
+        for key, style in ((TRAINING, "-"), (HELD_OUT, "o")):
+            points = [(line["step"], line[key]) for line in lines if key in line]
+            label = f"{name}, {'training' if key == TRAINING else 'held out'}"
+            curves.plot(*zip(*points, strict=True), style, color=f"C{color}", label=label)
+    curves.set(xlabel="step", ylabel="loss (nats a predicted token)")
+    curves.legend()
+    evaluated = [
+        {line["step"]: line for line in lines if HELD_OUT in line} for lines in runs.values()
+    ]
+    last = max(set.intersection(*map(set, evaluated)))
+    names = (key.split("/") for key in evaluated[0][last])
+    languages = [name[2] for name in names if name[:2] == ["eval", "mmlm"] and name[3:] == ["loss"]]
+    print(f"| step {last} | {' | '.join(runs)} |\n|---{'|---' * len(runs)}|")
+    for language in languages:
+        losses = [of_run[last][f"eval/mmlm/{language}/loss"] for of_run in evaluated]
+        print(f"| {language} | {' | '.join(f'{loss:.2f}' for loss in losses)} |")
+    print(f"| mean | {' | '.join(f'{of_run[last][HELD_OUT]:.2f}' for of_run in evaluated)} |")
+    width = 0.8 / len(runs)
+    for color, (name, of_run) in enumerate(zip(runs, evaluated, strict=True)):
+        places = [index + color * width for index in range(len(languages))]
+        heights = [of_run[last][f"eval/mmlm/{language}/loss"] for language in languages]
+        bars.bar(places, heights, width, color=f"C{color}", label=name)
+    bars.set(xticks=[index + 0.4 - width / 2 for index in range(len(languages))],
+             xticklabels=languages, ylabel=f"held-out loss at step {last}")  # fmt: skip
+    bars.legend()
+    figure.savefig(arguments.output, dpi=80)
+
+
+if __name__ == "__main__":
+    main()
