@@ -97,7 +97,9 @@ def test_a_mesh_changes_no_mask_and_no_loss(tiny, store, replica, fsdp):
     assert word.sharding.shard_shape(word.shape)[1] == word.shape[1] // fsdp
 
 
-@pytest.mark.parametrize("normalisation", ["per_objective", "global"])
+@pytest.mark.parametrize(
+    "normalisation", ["global", pytest.param("per_objective", marks=pytest.mark.slow)]
+)
 def test_accumulation_changes_nothing(tiny, store, normalisation):
     """With dropout on, and microbatches that predict unequal numbers of tokens."""
     tiny.objectives.normalisation = normalisation
@@ -149,6 +151,7 @@ def test_every_objective_is_the_same_on_any_mesh_and_under_accumulation(every):
     assert queue.sharding.shard_shape(queue.shape)[0] == 32 // 8
 
 
+@pytest.mark.slow
 def test_a_phase_of_zero_weights_fills_the_queue_and_changes_no_parameter(every):
     for name in set(ROW_KINDS) - {"xlco"}:
         every.objectives[name].batch_rows = 0
@@ -261,6 +264,7 @@ def test_every_partitioning_rule_names_something(every):
     assert used == {rule for rule, _ in partitioning.RULES}
 
 
+@pytest.mark.slow
 def test_what_an_objective_keeps_starts_from_the_parameters_of_its_phase(every):
     """XLCO, switched on at step 1: its momentum encoder is that step's, not the initial one."""
     for name in set(ROW_KINDS) - {"xlco"}:

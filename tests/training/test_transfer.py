@@ -133,6 +133,7 @@ def test_a_run_with_a_vocabulary_of_its_own_starts_from_another(tiny, store, tmp
     assert checkpoints.steps(tmp_path / "next")[-1] == 2
 
 
+@pytest.mark.slow
 def test_the_state_of_a_matched_start_lies_as_any_other(tiny, store, tmp_path):
     tiny.train.steps = 1
     loop.train(parse(tiny), tmp_path / "first", store)
