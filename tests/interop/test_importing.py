@@ -99,7 +99,12 @@ def test_layers_are_taken_when_their_shard_is_written(
     leaves = named_leaves(params_of(model, vocabulary.size))
     leaves |= {n: leaf.view(Layers) for n, leaf in leaves.items() if n.startswith("layers/")}
     monkeypatch.setattr(exporting, "_SHARD_BYTES", 20_000)
-    monkeypatch.setattr(exporting, "save_file", lambda content, *_, **__: events.append(content))
+
+    def saved(content, file, **_):
+        events.append(content)
+        file.touch()
+
+    monkeypatch.setattr(exporting, "save_file", saved)
     exported = exporting.plan(leaves, model, vocabulary, headless=False)
     exporting.write(tmp_path, exported, leaves, model, vocabulary)
     layers = model.layers * sum(name.startswith("layers/") for name in leaves)
