@@ -37,5 +37,6 @@ def get_config(variant=""):
     config.optimizer.warmup_steps = 500
 
     config.train.steps = 10_000
+    config.train.accumulation = 1
     config.train.eval_every = config.train.checkpoint_every = 1_000
     return variants.apply(config, variant)
