@@ -211,13 +211,10 @@ def _lines(path: Path) -> list[str]:
     from xlj.data import files
     from xlj.data.cleaning import clean
 
-    lines: list[str | None] = [line for block in files.blocks(path) for line in block]
-    if None in lines:
-        raise ConfigError(f"{path}:{lines.index(None) + 1}: the line is not UTF-8")
-    cleaned = [text for line in lines if (text := clean(line or ""))]
-    if not cleaned:
+    lines = [text for line in files.lines(path) if (text := clean(line))]
+    if not lines:
         raise ConfigError(f"--text={path} holds no text")
-    return cleaned
+    return lines
 
 
 if __name__ == "__main__":

@@ -74,6 +74,21 @@ def blocks(path: Path, seen: Callable[[bytes], Any] = len) -> Iterator[list[str 
         yield _decode(rest.removeprefix(codecs.BOM_UTF8) if start else rest)
 
 
+def lines(path: Path) -> Iterator[str]:
+    """The lines of a file (or `STDIN`) in order, blank ones too.
+
+    Raises:
+      ConfigError: as `blocks` does, or if a line is not UTF-8; it names file and line.
+    """
+    number = 0
+    for block in blocks(path):
+        for line in block:
+            number += 1
+            if line is None:
+                raise ConfigError(f"{path}:{number}: the line is not UTF-8")
+            yield line
+
+
 def scan(path: Path, columns: int, progress: Callable[[int], Any] = bool) -> Scan:
     """Reads a whole file once; problems are in the result, so that they can be cached.
 

@@ -26,13 +26,7 @@ def lines(path: Path) -> Iterator[str]:
     Raises:
       ConfigError: if the file cannot be read, or a line is not UTF-8.
     """
-    number = 0
-    for block in files.blocks(path):
-        for line in block:
-            number += 1
-            if line is None:
-                raise ConfigError(f"{path}:{number}: the line is not UTF-8")
-            yield line.strip()
+    return map(str.strip, files.lines(path))
 
 
 def read(path: Path) -> list[str]:

@@ -86,23 +86,18 @@ def read(path: Path, pair: str = "", known: str = "en") -> Dictionary:
         )
     (language, known_first) = others[0]
     found: dict[str, dict[str, None]] = {}
-    number = 0
-    for block in files.blocks(path):
-        for line in block:
-            number += 1
-            if line is None:
-                raise ConfigError(f"{path}:{number}: the line is not UTF-8")
-            if not line.strip():
-                continue
-            sides = line.split("\t") if "\t" in line else line.split()
-            sides = [side.strip() for side in sides]
-            if len(sides) != 2 or not all(sides):
-                raise ConfigError(
-                    f"{path}:{number}: {line!r} must be a word, a tab or a blank, and its "
-                    "translation; phrases need a tab"
-                )
-            translation, word = sides if known_first else reversed(sides)
-            found.setdefault(folded(word), {})[translation] = None
+    for number, line in enumerate(files.lines(path), 1):
+        if not line.strip():
+            continue
+        sides = line.split("\t") if "\t" in line else line.split()
+        sides = [side.strip() for side in sides]
+        if len(sides) != 2 or not all(sides):
+            raise ConfigError(
+                f"{path}:{number}: {line!r} must be a word, a tab or a blank, and its "
+                "translation; phrases need a tab"
+            )
+        translation, word = sides if known_first else reversed(sides)
+        found.setdefault(folded(word), {})[translation] = None
     return Dictionary(language, {word: tuple(every) for word, every in found.items()})
 
 
