@@ -373,6 +373,7 @@ def _child(sender: Any, config: Config, runner: str, arguments: tuple[str, ...])
     stop_with_parent()
     signal.signal(signal.SIGTERM, _leave)
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # accelerators are the trainer's
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there is a process a core already
     try:
         sender.send(("made", str(make(config, runner, arguments))))
     except ConfigError as error:
