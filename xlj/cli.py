@@ -138,7 +138,7 @@ def _parse(argv: list[str]) -> Config:
         # ConfigDict's own errors (a typo in the file, a wrong type) say what is wrong; a bug in the
         # config file comes with its traceback in the message.
         message = str(error).strip('"').rpartition("ConfigError: ")[2].strip()
-        if " " not in message:
+        if isinstance(error, (AttributeError, KeyError)) and " " not in message:
             message = f"it has no key {message}"
         raise ConfigError(f"--config={path}: {message}") from error
     if rest[1:]:
