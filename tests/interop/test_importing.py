@@ -167,6 +167,10 @@ LAYER = "roberta.encoder.layer.1"
             r"has shape \[48, 32\]; .* \[32, 48\]",
         ),
         (
+            lambda t: t.update({f"{LAYER}.output.dense.bias": np.zeros(32, np.int64)}),
+            r"layer\.1\.output\.dense\.bias has type int64",
+        ),
+        (
             lambda t: t.update({"lm_head.decoder.bias": t["lm_head.bias"] + 1}),
             r"lm_head\.decoder\.bias differs from lm_head\.bias",
         ),

@@ -81,10 +81,14 @@ def _norm(ours: str, theirs: str) -> Iterator[Tensor]:
     yield Tensor(f"{ours}/bias", f"{theirs}.bias")
 
 
-def _embeddings(norm: str = "") -> Iterator[Tensor]:
+TOKEN_TYPE = Tensor("embeddings/token_type", "embeddings.token_type_embeddings.weight")
+
+
+def _embeddings(norm: str = "", typed: bool = True) -> Iterator[Tensor]:
     yield Tensor("embeddings/word", "embeddings.word_embeddings.weight")
     yield Tensor("embeddings/position", "embeddings.position_embeddings.weight")
-    yield Tensor("embeddings/token_type", "embeddings.token_type_embeddings.weight")
+    if typed:
+        yield TOKEN_TYPE
     if norm:
         yield from _norm("embeddings/norm", f"embeddings.{norm}")
 
@@ -169,8 +173,8 @@ BERT = Architecture(
     "bert", "bert", _BERT, _BERT_COPIES, 0, "BertForMaskedLM", "BertModel", pair_token_types=True
 )
 ERNIE_M = Architecture(
-    "ernie_m", "ernie_m", (*_embeddings("layer_norm"), *_ernie_m_layers()), {}, FIRST_POSITION,
-    "", "ErnieMModel",
+    "ernie_m", "ernie_m", (*_embeddings("layer_norm", typed=False), *_ernie_m_layers()), {},
+    FIRST_POSITION, "", "ErnieMModel",
 )  # fmt: skip
 
 
@@ -303,6 +307,6 @@ def token_types(architecture: Architecture, model: Model) -> int:
     return max(model.token_types, 2 if architecture.pair_token_types else 1)
 
 
-def is_ignored(name: str) -> str:
+def why_ignored(name: str) -> str:
     """Why a tensor of theirs is not read; nothing if no rule says so."""
     return next((reason for rule, reason in IGNORED if re.fullmatch(rule, name)), "")

@@ -132,8 +132,8 @@ def write_pooling(folder: Path, model: Model, pooling: str) -> None:
     """Adds what makes the folder one of sentence-transformers.
 
     Args:
-      pooling: `mean` of all tokens, specials too (unlike `downstream.sentence_vectors`), or the
-        vector of the `first`.
+      pooling: `mean` of all tokens, specials too, or the vector of the `first`, as in
+        `downstream.sentence_vectors`.
     """
     _write_json(
         folder / "modules.json",
@@ -167,15 +167,13 @@ def new_folder(path: Path) -> Iterator[Path]:
     Raises:
       ConfigError: if there is something already.
     """
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    if path.exists():
         raise ConfigError(f"{path} is there already; name a new folder")
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     part.mkdir()
     try:
         yield part
-        if path.is_dir():
-            path.rmdir()
         part.replace(path)
     finally:
         shutil.rmtree(part, ignore_errors=True)

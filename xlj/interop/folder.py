@@ -40,14 +40,17 @@ class Folder:
         """A tensor, or the part of it that `index` (slices) names, float32.
 
         Raises:
-          ConfigError: if it cannot be read.
+          ConfigError: if it cannot be read, or holds integers.
         """
         try:
             with safe_open(self.files[name], framework="np") as file:
                 part = file.get_tensor(name) if index is ... else file.get_slice(name)[index]
         except (OSError, SafetensorError) as error:
             raise ConfigError(f"{self.files[name]}: cannot read {name}: {error}") from None
-        return np.asarray(part).astype(np.float32, copy=False)
+        part = np.asarray(part)
+        if np.issubdtype(part.dtype, np.integer):
+            raise ConfigError(f"{self.files[name]}: {name} has type {part.dtype}, so is no weight")
+        return part.astype(np.float32, copy=False)
 
 
 def is_folder(path: Path) -> bool:

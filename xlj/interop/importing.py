@@ -16,7 +16,7 @@ import numpy as np
 from xlj.config import ConfigError, Model
 from xlj.data.vocabulary import Vocabulary
 from xlj.interop import architectures, tokenizer_files
-from xlj.interop.architectures import Architecture, Tensor
+from xlj.interop.architectures import TOKEN_TYPE, Architecture, Tensor
 from xlj.interop.folder import CONFIG, Folder, open_folder
 from xlj.models import encoder, heads
 from xlj.models.encoder import FIRST_POSITION
@@ -178,16 +178,16 @@ def _reason(architecture: Architecture, name: str) -> str:
     bare = name.removeprefix(f"{architecture.prefix}.")
     if name in architecture.copies:
         return f"tied to {architecture.copies[name]}"
-    if bare == "embeddings.token_type_embeddings.weight":
+    if bare == TOKEN_TYPE.theirs and TOKEN_TYPE in architecture.tensors:
         return "a single token type, all zero"
-    return architectures.is_ignored(name)
+    return architectures.why_ignored(name)
 
 
 def _without_zero_types(
     folder: Folder, architecture: Architecture, model: Model, found: Mapping[str, str]
 ) -> Model:
     """The model without token types where the only one adds nothing, as in XLM-R."""
-    name = "embeddings.token_type_embeddings.weight"
+    name = TOKEN_TYPE.theirs
     name = found.get(f"{architecture.prefix}.{name}", found.get(name, ""))
     if model.token_types == 1 and name and not folder.read(name).any():
         return dataclasses.replace(model, token_types=0)
