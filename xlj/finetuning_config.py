@@ -1,0 +1,141 @@
+"""The schema of a fine-tuning config: a task, and how an encoder is trained on it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import ml_collections
+
+from xlj import keys as keys_of_schema
+from xlj.config import Mesh, Optimizer
+from xlj.keys import key
+
+KINDS = ("classification", "tagging", "question_answering")
+METRICS = {
+    "classification": ("accuracy",),
+    "tagging": ("chunk_f1", "word_class_f1", "tag_accuracy"),
+    "question_answering": ("squad", "mlqa"),
+}
+"""The metrics of each kind of task; the first is the usual one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    kind: str = key("classification", "what is learned", choices=KINDS)
+    train: tuple[str, ...] = key(
+        (),
+        "templates of labelled sources with {language}: TSV, JSONL, CoNLL or SQuAD's JSON files, "
+        "tfds:NAME#SPLIT, or phrasebook:TASK#SPLIT",
+    )
+    dev: tuple[str, ...] = key((), "likewise, for choosing a checkpoint")
+    test: tuple[str, ...] = key((), "likewise, for the scores; labels may be missing")
+    languages: tuple[str, ...] = key(
+        ("en",), "languages trained on: en for transfer, all for translate-train-all"
+    )
+    test_languages: tuple[str, ...] = key(
+        (), "languages of dev and test; empty means those trained on"
+    )
+    per_language: bool = key(
+        False, "train a model for each language, on its own training data, not one for all"
+    )
+    columns: tuple[str, ...] = key(
+        (),
+        "what is read of a table: the names in its head (or JSON keys), or numbers from 1 of a "
+        "file without a head; texts first, the label last; empty means all columns, no head",
+    )
+    labels: tuple[str, ...] = key((), "labels or tags; empty means those in the training data")
+    metric: str = key(
+        "",
+        "accuracy; chunk_f1 (entities), word_class_f1 (XTREME's F1 of parts of speech), "
+        "tag_accuracy; squad or mlqa (F1 and exact match); empty means the kind's usual one",
+        choices=("", *(name for names in METRICS.values() for name in names)),
+    )
+    select: str = key(
+        "all",
+        "the checkpoint that is kept: best on dev averaged over all languages, best on dev of the "
+        "languages trained on, or the last",
+        choices=("all", "trained", "last"),
+    )
+    length: int = key(128, "tokens in a row", low=16)
+    stride: int = key(
+        128,
+        "tokens that two windows of a long context have in common",
+        low=0,
+        read_when=("task.kind", ("question_answering",)),
+    )
+    question_length: int = key(
+        64, "most tokens of a question", low=1, read_when=("task.kind", ("question_answering",))
+    )
+    answer_length: int = key(
+        30, "most tokens of an answer", low=1, read_when=("task.kind", ("question_answering",))
+    )
+    alpha: float = key(
+        1.0,
+        "exponent of language sampling, p_j = n_j^a / sum n_k^a with n_j examples",
+        low=0,
+        high=1,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskModel:
+    """What of the model may differ from that of `init_from`."""
+
+    dropout: float = key(
+        0.1, "dropout of embeddings, of every sub-layer's output and of the head", low=0, high=0.9
+    )
+    attention_dropout: float = key(0.1, "dropout of attention probabilities", low=0, high=0.9)
+    dtype: str = key(
+        "float32",
+        "type that matrix products compute in; parameters and reductions are float32",
+        choices=("float32", "bfloat16"),
+    )
+    scan_layers: bool = key(True, "compile one layer and loop, or all of them unrolled")
+    remat: bool = key(False, "recompute each layer in the backward pass, to save memory")
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskOptimizer(Optimizer):
+    learning_rate: float = key(2e-5, "peak learning rate of AdamW", low=0)
+    warmup_share: float = key(
+        0.1, "share of the steps that warm up; unless warmup_steps says how many", low=0, high=1
+    )
+    weight_decay: float = key(0.0, "decoupled decay; never of biases and norms", low=0)
+    clip_norm: float = key(1.0, "largest global norm of the gradient; 0 means no clipping", low=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskTrain:
+    epochs: float = key(10.0, "how often each example is seen", low=0.001)
+    batch_rows: int = key(32, "examples a step; windows, of long contexts", low=1)
+    evaluations: int = key(10, "evaluations on dev in a run, evenly spread", low=1)
+    seed: int = key(0, "seed of the head's weights, batches and dropout", low=0, high=2**32 - 1)
+    seeds: int = key(1, "runs, with this seed and those after it: mean and deviation", low=1)
+    log_every: int = key(50, "steps between lines of training metrics", low=1)
+    accumulation: int = key(1, "microbatches that a step's rows are split into", low=1)
+    max_skipped_steps: int = key(
+        20, "steps in a row with a non-finite loss or gradient before the run stops", low=0
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuningConfig:
+    """All that fine-tuning reads."""
+
+    init_from: str = key(
+        "", "workdir, checkpoint or Hugging Face folder of the encoder to fine-tune"
+    )
+    fresh: bool = key(
+        False, "draw all weights anew; of init_from only sizes and vocabulary (a baseline)"
+    )
+    cache: str = key("runs/rows", "folder where rows live")
+    task: Task = Task()
+    model: TaskModel = TaskModel()
+    optimizer: TaskOptimizer = TaskOptimizer()
+    train: TaskTrain = TaskTrain()
+    mesh: Mesh = Mesh()
+
+
+def default() -> ml_collections.ConfigDict:
+    """A ConfigDict with every key of the schema at its default, locked against other keys."""
+    return keys_of_schema.default_of(FinetuningConfig)
