@@ -110,26 +110,40 @@ class Checkpointer:
       workdir: where `checkpoints/` is or will be.
       keep: how many of the latest stay.
       keep_steps: steps whose checkpoints always stay.
+
+    The one with the highest score stays too, of equal ones the latest.
     """
 
     def __init__(self, workdir: Path, keep: int, keep_steps: tuple[int, ...] = ()):
         policies = [
             preservation_policy.LatestN(keep),
             preservation_policy.CustomSteps(list(keep_steps)),
+            preservation_policy.BestN(
+                get_metric_fn=_score, n=1, keep_checkpoints_without_metrics=False
+            ),
         ]
         self._manager = ocp.CheckpointManager(
             (workdir / "checkpoints").absolute(),
             options=ocp.CheckpointManagerOptions(
                 preservation_policy=preservation_policy.AnyPreservationPolicy(policies),
+                best_fn=_score,
                 enable_async_checkpointing=True,
                 cleanup_tmp_directories=True,
             ),
         )
 
     def save(
-        self, state: State, config: Config, manifest: Manifest, vocabulary: Vocabulary
+        self,
+        state: State,
+        config: Config,
+        manifest: Manifest,
+        vocabulary: Vocabulary,
+        score: float | None = None,
     ) -> None:
         """Starts to write a checkpoint of `state`; it appears whole, or not at all.
+
+        Args:
+          score: what the best checkpoint is chosen by; None if it was not evaluated.
 
         Raises: whatever went wrong in writing the one before.
         """
@@ -144,13 +158,18 @@ class Checkpointer:
             for task in manifest.tasks
         }
         meta = _meta(step, config, vocabulary, manifest.languages, rows, tasks, tensors)
-        self._manager.save(step, args=_arguments(meta, items))
+        metrics = None if score is None else {"score": score}
+        self._manager.save(step, args=_arguments(meta, items), metrics=metrics)
 
     def close(self) -> None:
         """Waits for what is being written; raises what went wrong."""
         self._manager.wait_until_finished()
         self._manager.check_for_errors()
         self._manager.close()
+
+
+def _score(metrics: dict[str, float]) -> float:
+    return metrics["score"]
 
 
 def write_params(

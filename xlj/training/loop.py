@@ -6,6 +6,7 @@ import collections
 import contextlib
 import dataclasses
 import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ from xlj.training.state import State
 from xlj.training.step import make_train_step
 from xlj.training.throughput import Throughput
 
+Probe = Callable[[State], Mapping[str, float]]
+"""A measure of a state, as metrics `eval/NAME/LANGUAGE/MEASURE`; it leaves the state as it is."""
+
 _IN_FLIGHT = 2  # steps that the host may be ahead of the devices
 
 
@@ -43,13 +47,22 @@ class Outcome:
     checkpoint: Path
 
 
-def train(config: Config, workdir: Path, store: RowStore) -> Outcome:
+def train(
+    config: Config,
+    workdir: Path,
+    store: RowStore,
+    probes: Sequence[Probe] = (),
+    best: str = "",
+) -> Outcome:
     """Trains from made rows, from the workdir's latest checkpoint if there is one.
 
     Args:
       config: as `xlj.config_parsing.parse` returned it.
       workdir: where checkpoints and metrics are kept.
       store: rows made from `config.data`.
+      probes: measured wherever held-out rows are, every `train.eval_every` steps.
+      best: name of a metric; of the checkpoints after an evaluation, that where it is highest
+        stays. Empty for none.
 
     Raises:
       ConfigError: before any work, if mesh, rows, vocabulary or checkpoint do not fit the config.
@@ -70,7 +83,10 @@ def train(config: Config, workdir: Path, store: RowStore) -> Outcome:
     rate = optimizer.learning_rate(config)
     steps = _compiled_steps(config, batches.corpus, mesh, sharding)
     restart_sums = jax.jit(states.restart_sums, out_shardings=sharding.progress)
-    evaluate = Evaluation(store, config, objectives, mesh)
+    evaluations: list[Probe] = [Evaluation(store, config, objectives, mesh), *probes]
+
+    def evaluate(state: State) -> dict[str, float]:
+        return {key: value for measure in evaluations for key, value in measure(state).items()}
 
     workdir.mkdir(parents=True, exist_ok=True)
     if main_process:
@@ -126,7 +142,8 @@ def train(config: Config, workdir: Path, store: RowStore) -> Outcome:
             stop = preemption.requested(done)
             if done % config.train.checkpoint_every == 0 or last or stop or done in pre_decay:
                 with clock.paused():
-                    checkpointer.save(state, config, store.manifest, vocabulary)
+                    score = line.get(best)
+                    checkpointer.save(state, config, store.manifest, vocabulary, score)
             if stop:
                 break
         for flag in in_flight:
