@@ -256,6 +256,14 @@ ROW_KINDS = {
 }
 """The kind of rows that each objective reads."""
 
+LABELLED = ("classification", "tagging", "question_answering")
+"""The objectives of fine-tuning; each reads a kind of rows of its own, of the same name."""
+
+
+def row_kind(objective: str) -> str:
+    """The kind of rows that an objective reads."""
+    return ROW_KINDS.get(objective, objective)
+
 
 @dataclasses.dataclass(frozen=True)
 class Objectives:
@@ -283,6 +291,29 @@ class Objectives:
 
 
 @dataclasses.dataclass(frozen=True)
+class Supervised:
+    """The one objective of a fine-tuning run, in the place of `Objectives`.
+
+    Attributes:
+      kind: one of LABELLED.
+      batch_rows: rows a step.
+      length: tokens in a row; its labels come behind them.
+      labels: names of classes or tags; of answers there are none.
+    """
+
+    kind: str
+    batch_rows: int
+    length: int
+    labels: tuple[str, ...] = ()
+    weight: float = 1.0
+    normalisation: str = "per_objective"
+
+    def active(self) -> dict[str, Any]:
+        """Itself, by its name."""
+        return {self.kind: self}
+
+
+@dataclasses.dataclass(frozen=True)
 class Optimizer:
     learning_rate: float = key(1e-4, "peak learning rate of AdamW", low=0)
     schedule: str = key(
@@ -300,6 +331,13 @@ class Optimizer:
     epsilon: float = key(1e-6, "AdamW's epsilon", low=0)
     weight_decay: float = key(0.01, "decoupled decay; never of biases and norms", low=0)
     clip_norm: float = key(0.0, "largest global norm of the gradient; 0 means no clipping", low=0)
+    layer_decay: float = key(
+        1.0,
+        "factor of the learning rate from each layer to the one below it: heads have the peak, the "
+        "last layer this times it, the embeddings this to the power of layers + 1 (ERNIE-M: 0.8)",
+        low=0,
+        high=1,
+    )
     frozen: tuple[str, ...] = key(
         (), "parts that stay as they are: embeddings, layers (MetaXLM, Tables 4 and 5)"
     )
@@ -372,7 +410,7 @@ class Config:
     transfer: Transfer = Transfer()
     data: Data = Data()
     model: Model = Model()
-    objectives: Objectives = Objectives()
+    objectives: Objectives | Supervised = Objectives()
     optimizer: Optimizer = Optimizer()
     train: Train = Train()
     mesh: Mesh = Mesh()
@@ -424,7 +462,8 @@ def phase_configs(config: Config) -> list[tuple[int, Config]]:
 def objectives_in(config: Config) -> tuple[str, ...]:
     """Names of the objectives that are on in any phase, in the schema's order."""
     phases = [phase.objectives.active() for _, phase in phase_configs(config)]
-    return tuple(name for name in ROW_KINDS if any(name in active for active in phases))
+    names = (*ROW_KINDS, *LABELLED)
+    return tuple(name for name in names if any(name in active for active in phases))
 
 
 def kinds_in(config: Config) -> tuple[str, ...]:

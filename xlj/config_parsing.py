@@ -116,7 +116,8 @@ def _idle_by_recipe(config: Config, path: str) -> str:
         "filtering",
         "sinkhorn_iterations",
     )
-    if section == "objectives.dwa" and name in pointing and config.objectives.dwa.queries == "none":
+    off = lookup(config, "objectives.dwa.queries") == "none"
+    if section == "objectives.dwa" and name in pointing and off:
         return "objectives.dwa.queries is none"
     kinds = [KINDS[kind] for kind in kinds_in(config)]
     if path in ("data.length", "data.pair_length") and path not in {k.length for k in kinds}:

@@ -7,10 +7,9 @@ import dataclasses
 import ml_collections
 
 from xlj import keys as keys_of_schema
-from xlj.config import Mesh, Optimizer
+from xlj.config import LABELLED, Mesh, Optimizer
 from xlj.keys import key
 
-KINDS = ("classification", "tagging", "question_answering")
 METRICS = {
     "classification": ("accuracy",),
     "tagging": ("chunk_f1", "word_class_f1", "tag_accuracy"),
@@ -21,7 +20,7 @@ METRICS = {
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    kind: str = key("classification", "what is learned", choices=KINDS)
+    kind: str = key("classification", "what is learned", choices=LABELLED)
     train: tuple[str, ...] = key(
         (),
         "templates of labelled sources with {language}: TSV, JSONL, CoNLL or SQuAD's JSON files, "

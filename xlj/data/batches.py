@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from xlj.config import ROW_KINDS, Config, ConfigError, objectives_in, phase_configs
+from xlj.config import LABELLED, Config, ConfigError, objectives_in, phase_configs, row_kind
 from xlj.data.corpus import Corpus
 from xlj.data.draws import Phase, Stream
+from xlj.data.layout import PAD
 from xlj.data.rates import draws_per_block, rates
 from xlj.data.store import RowStore
 
@@ -28,16 +29,19 @@ class Batches:
         self._phases = phase_configs(config)
         self._streams: dict[str, Stream] = {}
         self._lengths: dict[str, int] = {}
+        self._text: dict[str, int] = {}  # tokens of a row, without labels
         self._languages: dict[str, np.ndarray] = {}  # of each task's sides, [tasks, 2]
         for name in objectives_in(config):
-            tasks = [task for task in store.tasks(ROW_KINDS[name]) if task.train.rows]
+            tasks = [task for task in store.tasks(row_kind(name)) if task.train.rows]
             if not tasks:
                 raise ConfigError(f"objectives.{name} is on, but {store.path} has no rows for it")
-            tokens = {task.name: task.train.tokens for task in tasks}
+            measure = "rows" if name in LABELLED else "tokens"
+            sizes = {task.name: getattr(task.train, measure) for task in tasks}
             phases = []
             for start, phase in self._phases:
-                counts = draws_per_block(rates(tokens, phase.data.alpha))
-                rows = getattr(phase.objectives, name).batch_rows
+                counts = draws_per_block(rates(sizes, phase.data.alpha))
+                active = phase.objectives.active()
+                rows = active[name].batch_rows if name in active else 0
                 phases.append(Phase(start, rows, tuple(counts[task.name] for task in tasks)))
             self._streams[name] = Stream(
                 name,
@@ -46,7 +50,9 @@ class Batches:
                 [task.train.rows for task in tasks],
                 phases,
             )
-            self._lengths[name] = tasks[0].length
+            self._lengths[name] = self._text[name] = tasks[0].length
+            if name in LABELLED:
+                self._text[name] = config.objectives.active()[name].length
             sides = [self.corpus.sides(task.languages) for task in tasks]
             self._languages[name] = np.array(sides, np.int32)
 
@@ -59,6 +65,10 @@ class Batches:
         """(rows, length) of the batch of each objective that is on at `step`."""
         active = self.phase(step)[1].objectives.active()
         return {name: (options.batch_rows, self._lengths[name]) for name, options in active.items()}
+
+    def tokens(self, objective: str, rows: np.ndarray) -> int:
+        """How many tokens of some rows are text, not padding."""
+        return int(np.count_nonzero(rows[:, : self._text[objective]] != PAD))
 
     def draw(self, objective: str, step: int, slots: np.ndarray) -> list[tuple[str, int]]:
         """(task, row) of some slots of the batch of `step`."""

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.models.dense import Dense, LayerNorm, matmul, precision_of
+from xlj.models.dropout import dropout
 
 Params = dict[str, Any]
 
@@ -41,6 +42,39 @@ class Detection(nn.Module):
         model, dtype = self.model, jnp.dtype(self.model.dtype)
         x = nn.gelu(Dense(model.hidden, dtype, model.init_std, name="dense")(hidden), False)
         return Dense(1, dtype, model.init_std, name="output")(x)[..., 0]
+
+
+class Classification(nn.Module):
+    """RoBERTa's head of classification: of the first vector, with dropout around a dense layer."""
+
+    model: Model
+    classes: int
+
+    @nn.compact
+    def __call__(self, hidden: jax.Array, keys: jax.Array | None) -> jax.Array:
+        """[rows, length, hidden] -> float32 [rows, classes]."""
+        model, dtype = self.model, jnp.dtype(self.model.dtype)
+        site = model.layers + 1  # the encoder's keys are folded with 0 to its number of layers
+        x = dropout(hidden[:, 0], keys, site, model.dropout)
+        x = jnp.tanh(Dense(model.hidden, dtype, model.init_std, name="dense")(x))
+        x = dropout(x, keys, site + 1, model.dropout)
+        return Dense(self.classes, dtype, model.init_std, name="output")(x)
+
+
+class TokenClassification(nn.Module):
+    """BERT's heads of tagging and of question answering: dropout, and a linear map of each vector
+    (a question's classes are "starts here" and "ends here", and there is no dropout)."""
+
+    model: Model
+    classes: int
+    rate: float
+
+    @nn.compact
+    def __call__(self, hidden: jax.Array, keys: jax.Array | None) -> jax.Array:
+        """[rows, length, hidden] -> float32 [rows, length, classes]."""
+        model, dtype = self.model, jnp.dtype(self.model.dtype)
+        x = dropout(hidden, keys, model.layers + 1, self.rate)
+        return Dense(self.classes, dtype, model.init_std, name="output")(x)
 
 
 class Pointer(nn.Module):
@@ -105,6 +139,33 @@ def detect(params: Params, model: Model, hidden: jax.Array) -> jax.Array:
     return _run(Detection(model), params, hidden)
 
 
+def init_classification(key: jax.Array, model: Model, classes: int) -> Params:
+    """Parameters of a `Classification` head."""
+    return Classification(model, classes).init(key, _vector(model)[None], None)["params"]
+
+
+def classify(
+    params: Params, model: Model, hidden: jax.Array, keys: jax.Array | None = None
+) -> jax.Array:
+    """Logits float32 [rows, classes] of examples, one a row of `hidden` [rows, length, hidden]."""
+    classes = params["output"]["bias"].shape[0]
+    return _run(Classification(model, classes), params, hidden, keys)
+
+
+def init_token_classification(key: jax.Array, model: Model, classes: int) -> Params:
+    """Parameters of a `TokenClassification` head."""
+    return TokenClassification(model, classes, 0.0).init(key, _vector(model)[None], None)["params"]
+
+
+def classify_tokens(
+    params: Params, model: Model, hidden: jax.Array, rate: float, keys: jax.Array | None = None
+) -> jax.Array:
+    """Logits float32 [rows, length, classes] of each token of `hidden` [rows, length, hidden]; with
+    dropout at `rate` if there are keys."""
+    classes = params["output"]["bias"].shape[0]
+    return _run(TokenClassification(model, classes, rate), params, hidden, keys)
+
+
 def init_pointer(key: jax.Array, model: Model) -> Params:
     """Parameters of a `Pointer`."""
     vector = _vector(model)[None]
@@ -126,7 +187,7 @@ def project(params: Params, model: Model, hidden: jax.Array) -> jax.Array:
     return _run(Projection(model), params, hidden)
 
 
-def _run(module: nn.Module, params: Params, *arguments: jax.Array) -> Any:
+def _run(module: nn.Module, params: Params, *arguments: jax.Array | None) -> Any:
     return module.apply({"params": params}, *arguments)
 
 

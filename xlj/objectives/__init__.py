@@ -1,4 +1,4 @@
-"""Pretraining objectives: each corrupts rows without parameters, then tallies its losses.
+"""Objectives: each corrupts rows without parameters, then tallies its losses.
 
 `build` is the one place where a config's objectives become functions.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xlj.config import ROW_KINDS, Config, phase_configs
+from xlj.config import LABELLED, Config, phase_configs, row_kind
 from xlj.data.corpus import Corpus
-from xlj.objectives import btmlm, camlm, distillation, dwa, mlm, retrieval, rtd, xlco
+from xlj.objectives import btmlm, camlm, distillation, dwa, mlm, retrieval, rtd, supervised, xlco
 from xlj.objectives.objective import Objective
 
 _MAKERS: dict[str, Callable[..., Objective]] = {
@@ -23,13 +23,14 @@ _MAKERS: dict[str, Callable[..., Objective]] = {
     "xlco": xlco.objective,
     "retrieval": retrieval.objective,
     "distillation": distillation.objective,
+    **dict.fromkeys(LABELLED, supervised.objective),
 }
 
 
 def build(config: Config, corpus: Corpus) -> dict[str, Objective]:
     """The objectives that are on, by name. `config` is a phase's."""
     return {
-        name: _MAKERS[name](name, ROW_KINDS[name], options, config.model, corpus)
+        name: _MAKERS[name](name, row_kind(name), options, config.model, corpus)
         for name, options in config.objectives.active().items()
     }
 

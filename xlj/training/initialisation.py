@@ -158,11 +158,8 @@ def _transferred(config: Config, store: RowStore, corpus: Corpus, fresh: Any, me
 
 
 def _teacher_path(config: Config) -> str:
-    return next(
-        phase.objectives.distillation.teacher
-        for _, phase in phase_configs(config)
-        if phase.objectives.distillation.batch_rows
-    )
+    active = (phase.objectives.active() for _, phase in phase_configs(config))
+    return next(on["distillation"].teacher for on in active if "distillation" in on)
 
 
 def _teacher(config: Config, state: State, store: RowStore, mesh: Mesh) -> Any:

@@ -73,6 +73,27 @@ def thaw_only(updates: Any, frozen: tuple[str, ...]) -> Any:
     }
 
 
+def by_layer(updates: Any, decay: float) -> Any:
+    """Updates with layer-wise decay of the learning rate: layer l of L (from 1) has
+    decay^(L + 1 - l) times the rate of the heads, the embeddings and a position bias decay^(L + 1).
+
+    Source: ERNIE-M's fine-tuning scripts (Clark et al., 2020, ELECTRA, has one power more
+    everywhere below the head).
+    """
+    if decay == 1.0:
+        return updates
+    layers = jax.tree.leaves(updates["layers"])[0].shape[0]
+    factors = decay ** jnp.arange(layers, 0, -1, dtype=jnp.float32)
+    scaled = dict(updates)
+    scaled["layers"] = jax.tree.map(
+        lambda leaf: leaf * factors.reshape(-1, *[1] * (leaf.ndim - 1)), updates["layers"]
+    )
+    for name in ("embeddings", "position_bias"):
+        if name in updates:
+            scaled[name] = jax.tree.map(lambda leaf: leaf * decay ** (layers + 1), updates[name])
+    return scaled
+
+
 def clip(gradients: Any, norm: jax.Array, limit: float) -> Any:
     """Gradients whose global norm is `norm`, scaled down to at most `limit` (0 means no limit)."""
     factor = jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-12)) if limit else 1.0

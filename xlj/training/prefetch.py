@@ -13,7 +13,6 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from xlj.data.batches import Batches
-from xlj.data.layout import PAD
 from xlj.objectives.rows import Rows
 from xlj.training.partitioning import ROWS
 
@@ -81,7 +80,7 @@ class Prefetch:
                 begin, end, _ = (index or (slice(None),))[0].indices(shape[0])
                 if begin not in local:
                     local[begin] = self._batches.read(name, step, np.arange(begin, end))
-                    tokens += int(np.count_nonzero(local[begin][0] != PAD))
+                    tokens += self._batches.tokens(name, local[begin][0])
             batch[name] = Rows(
                 tokens=self._spread(shape, {begin: part[0] for begin, part in local.items()}),
                 languages=self._spread((shape[0], 2), {b: part[1] for b, part in local.items()}),

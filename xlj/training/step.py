@@ -84,6 +84,7 @@ def make_train_step(
                 state.optimizer,
                 state.params,
             )
+            updates = optimizer.by_layer(updates, config.optimizer.layer_decay)
             updates = optimizer.thaw_only(updates, frozen)
             new_params = jax.tree.map(lambda p, u: p - rate(step) * u, state.params, updates)
             finite = jnp.isfinite(loss) & jnp.isfinite(norm)

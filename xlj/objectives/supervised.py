@@ -1,0 +1,127 @@
+"""Fine-tuning: classification, tagging and question answering, on rows with labels.
+
+A row is the tokens of one example (of one window, if it is long), then its labels. They are kept as
+rows are, so 0 says that there is none:
+classification: 1 + the class, one number.
+tagging: 1 + the tag, a number a token, at the first piece of each word.
+question_answering: two numbers, the positions of the answer's first and last token; 0, which is
+that of `<s>`, where the window holds no answer.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from xlj.config import Model, Supervised
+from xlj.data.corpus import Corpus
+from xlj.data.layout import PAD
+from xlj.models import encoder, heads
+from xlj.objectives.flops import TRAINED, of_layers
+from xlj.objectives.losses import Tally
+from xlj.objectives.objective import Objective, Params
+from xlj.objectives.rows import Rows
+from xlj.objectives.segments import whole_examples
+
+
+class Examples(NamedTuple):
+    """Rows taken apart, int32."""
+
+    tokens: jax.Array
+    """[rows, length]."""
+    labels: jax.Array
+    """[rows, labels of a row]."""
+    languages: jax.Array
+    """[rows, 2]."""
+
+
+def objective(name: str, kind: str, options: Supervised, model: Model, corpus: Corpus) -> Objective:
+    """Cross-entropy of the labels; of an answer, the mean of its first and its last position's."""
+
+    def corrupt(rows: Rows, keys: jax.Array) -> Examples:
+        numbers = rows.tokens.astype(jnp.int32)
+        return Examples(numbers[:, : options.length], numbers[:, options.length :], rows.languages)
+
+    def count(examples: Examples) -> dict[str, jax.Array]:
+        return {name: _weights(kind, examples.labels).sum(1)}
+
+    def loss(
+        params: Params, state: object, examples: Examples, keys: jax.Array | None
+    ) -> dict[str, Tally]:
+        found = logits(kind, params, model, examples.tokens, examples.languages, keys)
+        return {name: _tally(kind, found, examples.labels)}
+
+    return Objective(
+        kind=kind,
+        weights={name: options.weight},
+        corrupt=corrupt,
+        count=count,
+        loss=loss,
+        flops=lambda rows, length: TRAINED * of_layers(model, model.layers, rows, options.length),
+        parts={head_of(kind): partial(_init_head, kind, model, len(options.labels))},
+    )
+
+
+def head_of(kind: str) -> str:
+    """The name of a kind's head among the parameters."""
+    return f"{kind}_head"
+
+
+def logits(
+    kind: str,
+    params: Params,
+    model: Model,
+    tokens: jax.Array,
+    languages: jax.Array,
+    keys: jax.Array | None = None,
+) -> jax.Array:
+    """What the head says of rows.
+
+    Args:
+      tokens: int32 [rows, length].
+      languages: int32 [rows, 2]; read if the model embeds those of all tokens.
+      keys: a key of each row, for dropout; None in evaluation.
+
+    Returns:
+      float32 [rows, classes] (classification), [rows, length, tags] (tagging), or [rows, length, 2]
+      (question_answering: starts and ends here; minus infinity at padding).
+    """
+    hidden = encoder.apply(params, model, whole_examples(model, tokens, languages), keys)
+    head = params[head_of(kind)]
+    if kind == "classification":
+        return heads.classify(head, model, hidden, keys)
+    if kind == "tagging":
+        return heads.classify_tokens(head, model, hidden, model.dropout, keys)
+    found = heads.classify_tokens(head, model, hidden, 0.0)
+    return jnp.where((tokens != PAD)[..., None], found, -jnp.inf)
+
+
+def _init_head(kind: str, model: Model, labels: int, key: jax.Array) -> Params:
+    if kind == "classification":
+        return heads.init_classification(key, model, labels)
+    return heads.init_token_classification(key, model, labels if kind == "tagging" else 2)
+
+
+def _weights(kind: str, labels: jax.Array) -> jax.Array:
+    """1 where there is something to predict, float32 [rows, labels of a row]."""
+    known = jnp.ones_like(labels) if kind == "question_answering" else labels > 0
+    return known.astype(jnp.float32)
+
+
+def _tally(kind: str, found: jax.Array, labels: jax.Array) -> Tally:
+    """The cross-entropy of what `logits` made of rows with `labels`, by row."""
+    weights = _weights(kind, labels)
+    if kind == "question_answering":
+        found = found.swapaxes(1, 2)  # two choices, each among the positions
+    else:
+        labels = jnp.maximum(labels - 1, 0)
+        found = found[:, None] if kind == "classification" else found
+    chances = jnp.take_along_axis(jax.nn.log_softmax(found), labels[..., None], axis=-1)[..., 0]
+    return Tally(
+        sum=-(chances * weights).sum(1),
+        count=weights.sum(1),
+        correct=((found.argmax(-1) == labels) * weights).sum(1),
+    )
