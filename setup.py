@@ -31,11 +31,11 @@ setup(
         "numpy>=2,<3",
         "scipy>=1.14,<2",
         # Making rows. sentencepiece 0.2.3 brings protobuf code that needs protobuf 7, which Apache
-        # Beam forbids: seqio could not be imported beside Beam.
+        # Beam forbids: seqio could not be imported beside Beam. 0.2.2 first gives offsets in this way.
         "seqio>=0.0.20,<0.1",
         "tensorflow>=2.20,<2.22",
         "tensorflow-datasets>=4.9.9,<5",
-        "sentencepiece>=0.2.0,<0.2.3",
+        "sentencepiece>=0.2.2,<0.2.3",
         "zstandard>=0.22,<1",
         # Hugging Face folders: their tokenizers (rows are made with encode_batch_fast), and their
         # weights, which are read from no other format.

@@ -24,6 +24,8 @@ class Codec:
       markers: "sentencepiece" (a word starts with U+2581), "byte_bpe" (GPT-2's alphabet of bytes, a
         space is U+0120) or "wordpiece" (what goes on with a word starts with ##).
       encode: ids of many lines, without `<s>` and `</s>`; never one of the layout's other specials.
+      encode_with_spans: the same ids, and begin and end of each piece in characters of its line,
+        int32 [pieces, 2], as the tokenizer says (see `spans.tidy`).
       decode: the text of ids, none of which is `<s>`, `<pad>`, `</s>` or `<mask>`.
     """
 
@@ -32,4 +34,5 @@ class Codec:
     native_specials: tuple[str, str, str, str, str]
     markers: Markers
     encode: Callable[[Sequence[str]], Ragged]
+    encode_with_spans: Callable[[Sequence[str]], tuple[Ragged, np.ndarray]]
     decode: Callable[[list[int]], str]

@@ -82,7 +82,7 @@ def text(lines: Ragged, documents: np.ndarray, length: int, dtype: np.dtype) -> 
     flat = rows.reshape(-1)
     flat[base] = BOS
     flat[base + 1 + sizes] = EOS
-    _copy(lines.ids, starts, flat, base + 1, sizes)
+    copy_runs(lines.ids, starts, flat, base + 1, sizes)
     sentences, cut = int((lines.lengths > 0).sum()), int((pieces > 1).sum())
     return Packed(rows, len(sizes), sentences, cut, {})
 
@@ -104,8 +104,8 @@ def pairs(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packed
     flat[base] = BOS
     flat[middle] = EOS
     flat[middle + 1 + second.lengths] = EOS
-    _copy(first.ids, first.starts, flat, base + 1, first.lengths)
-    _copy(second.ids, second.starts, flat, middle + 1, second.lengths)
+    copy_runs(first.ids, first.starts, flat, base + 1, first.lengths)
+    copy_runs(second.ids, second.starts, flat, middle + 1, second.lengths)
     return Packed(rows, len(base), len(base), 0, dropped)
 
 
@@ -122,7 +122,7 @@ def bitext(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packe
     for side, offset in ((first.select(keep), 0), (second.select(keep), half)):
         flat[starts + offset] = BOS
         flat[starts + offset + 1 + side.lengths] = EOS
-        _copy(side.ids, side.starts, flat, starts + offset + 1, side.lengths)
+        copy_runs(side.ids, side.starts, flat, starts + offset + 1, side.lengths)
     return Packed(rows, 2 * len(rows), len(rows), 0, dropped)
 
 
@@ -148,8 +148,8 @@ def sentences(lines: Ragged, length: int, dtype: np.dtype, *, mask: int) -> Pack
     flat = rows.reshape(-1)
     flat[base] = BOS
     flat[base + 1 + sizes] = EOS
-    _copy(lines.ids, lines.starts, flat, base + 1, sizes)
-    _copy(np.full(extra.sum(), mask), np.cumsum(extra) - extra, flat, base + 2 + sizes, extra)
+    copy_runs(lines.ids, lines.starts, flat, base + 1, sizes)
+    copy_runs(np.full(extra.sum(), mask), np.cumsum(extra) - extra, flat, base + 2 + sizes, extra)
     return Packed(rows, len(sizes), len(sizes), int((lines.lengths > limit).sum()), dropped)
 
 
@@ -159,7 +159,7 @@ def repack(rows: np.ndarray) -> np.ndarray:
     starts = np.flatnonzero(ids == BOS)
     sizes = np.diff(starts, append=len(ids))
     packed, base = _place(sizes, rows.shape[1], rows.dtype)
-    _copy(ids, starts, packed.reshape(-1), base, sizes)
+    copy_runs(ids, starts, packed.reshape(-1), base, sizes)
     return packed
 
 
@@ -201,14 +201,7 @@ def best_fit(sizes: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray, 
     return bins, offsets, count
 
 
-def _place(sizes: np.ndarray, length: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of padding with room for examples of these sizes, and where each starts in the flat
-    rows, int64 [examples]."""
-    bins, offsets, count = best_fit(sizes.astype(np.int64), length)
-    return np.full((count, length), PAD, dtype), bins * length + offsets
-
-
-def _copy(
+def copy_runs(
     source: np.ndarray,
     starts: np.ndarray,
     target: np.ndarray,
@@ -218,3 +211,10 @@ def _copy(
     """target[places[i] + j] = source[starts[i] + j] for every i and j < lengths[i]."""
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     target[np.repeat(places, lengths) + within] = source[np.repeat(starts, lengths) + within]
+
+
+def _place(sizes: np.ndarray, length: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of padding with room for examples of these sizes, and where each starts in the flat
+    rows, int64 [examples]."""
+    bins, offsets, count = best_fit(sizes.astype(np.int64), length)
+    return np.full((count, length), PAD, dtype), bins * length + offsets

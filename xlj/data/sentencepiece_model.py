@@ -9,6 +9,7 @@ import numpy as np
 import sentencepiece
 
 from xlj.config import ConfigError
+from xlj.data import spans
 from xlj.data.codec import Codec
 from xlj.data.layout import MASK, SPECIALS, UNK
 from xlj.data.packing import Ragged
@@ -34,11 +35,17 @@ def read(model: bytes) -> Codec:
     learned = (processor.id_to_piece(i) for i in range(3, processor.get_piece_size()))
     pieces = (*SPECIALS, *learned, MASK)
 
-    def encode(lines: Sequence[str]) -> Ragged:
-        ids = processor.encode(list(lines), num_threads=1)
+    def ragged(ids: Sequence[list[int]]) -> Ragged:
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
         flat = np.fromiter(itertools.chain.from_iterable(ids), np.int32, int(lengths.sum()))
         return Ragged(np.where(flat == 0, UNK, flat + 1).astype(np.int32), lengths)
+
+    def encode(lines: Sequence[str]) -> Ragged:
+        return ragged(processor.encode(list(lines), num_threads=1))
+
+    def encode_with_spans(lines: Sequence[str]) -> tuple[Ragged, np.ndarray]:
+        found = processor.encode(list(lines), num_threads=1, return_type="offset_mapping")
+        return ragged([one["ids"] for one in found]), spans.array([one["offsets"] for one in found])
 
     def decode(ids: list[int]) -> str:
         return processor.decode([0 if i == UNK else i - 1 for i in ids])
@@ -49,5 +56,6 @@ def read(model: bytes) -> Codec:
         native_specials=(*SPECIALS, MASK),
         markers="sentencepiece",
         encode=encode,
+        encode_with_spans=encode_with_spans,
         decode=decode,
     )

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from xlj.config import ConfigError
+from xlj.data import spans
 from xlj.data.codec import Codec, Markers
 from xlj.data.layout import MASK, SPECIALS, UNK
 from xlj.data.packing import Ragged
@@ -61,12 +62,18 @@ def read(model: bytes) -> Codec:
     of_text = ours.copy()
     of_text[[ids[name] for name in specials]] = UNK
 
-    def encode(lines: Sequence[str]) -> Ragged:
-        encodings = tokenizer.encode_batch_fast(list(lines), add_special_tokens=False)
-        parts = [encoding.ids for encoding in encodings]
+    def ragged(parts: Sequence[list[int]]) -> Ragged:
         lengths = np.fromiter(map(len, parts), np.int64, len(parts))
         flat = np.fromiter(itertools.chain.from_iterable(parts), np.int32, int(lengths.sum()))
         return Ragged(of_text[flat], lengths)
+
+    def encode(lines: Sequence[str]) -> Ragged:
+        found = tokenizer.encode_batch_fast(list(lines), add_special_tokens=False)
+        return ragged([one.ids for one in found])
+
+    def encode_with_spans(lines: Sequence[str]) -> tuple[Ragged, np.ndarray]:
+        found = tokenizer.encode_batch(list(lines), add_special_tokens=False)
+        return ragged([one.ids for one in found]), spans.array([one.offsets for one in found])
 
     def decode(wanted: list[int]) -> str:
         return tokenizer.decode(native_ids[wanted].tolist(), skip_special_tokens=False)
@@ -78,6 +85,7 @@ def read(model: bytes) -> Codec:
         native_specials=specials,
         markers=_markers(tokenizer.model, json.loads(model)),
         encode=encode,
+        encode_with_spans=encode_with_spans,
         decode=decode,
     )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from xlj.config import ConfigError
-from xlj.data import sentencepiece_model, tokenizer_json
+from xlj.data import sentencepiece_model, spans, tokenizer_json
 from xlj.data.codec import Codec, Markers
 from xlj.data.layout import BOS, EOS, PAD
 from xlj.data.packing import Ragged
@@ -92,6 +92,18 @@ class Vocabulary:
         """Ids of many lines at once, without `<s>` and `</s>`; the fastest way."""
         return self._codec.encode(lines)
 
+    def encode_with_spans(self, lines: Sequence[str]) -> tuple[Ragged, np.ndarray]:
+        """The ids that `encode` gives, and the characters of its line that each piece stands for.
+
+        Returns:
+          The ids, and int32 [pieces, 2]: begin and end in characters of the line as it is, not
+          normalised, without blanks. Neither decreases along a line. They are equal for pieces that
+          stand for no character; pieces of one character each have all of it (`spans.tidy`).
+        """
+        ragged, found = self._codec.encode_with_spans(lines)
+        alone = np.isin(ragged.ids, self._markers_alone)
+        return ragged, spans.tidy(lines, ragged.lengths, found, alone)
+
     def encode_batch(self, lines: Sequence[str]) -> list[np.ndarray]:
         """Ids of each line, int32, without `<s>` and `</s>`."""
         ragged = self.encode(lines)
@@ -101,6 +113,11 @@ class Vocabulary:
         """The text of these ids; `<s>`, `<pad>`, `</s>` and `<mask>` are left out."""
         silent = {BOS, PAD, EOS, self.mask}
         return self._codec.decode([int(i) for i in ids if int(i) not in silent])
+
+    @cached_property
+    def _markers_alone(self) -> np.ndarray:
+        """Ids of pieces that are nothing but the mark of a word's start (or a space)."""
+        return np.flatnonzero(np.isin(self.pieces, ["\u2581", "\u0120"]))
 
     @cached_property
     def _codec(self) -> Codec:

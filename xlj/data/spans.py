@@ -1,0 +1,62 @@
+"""The characters of a line that each of its pieces stands for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+_BLANKS = [ord(c) for c in map(chr, range(0x3001)) if c.isspace()] + [0x200B, 0xFEFF]
+"""Python's, all that it knows, and two of no width, which SentencePiece takes for spaces."""
+
+_IS_BLANK = np.zeros(max(_BLANKS) + 2, bool)  # the last stands for all beyond
+_IS_BLANK[_BLANKS] = True
+
+
+def array(parts: Sequence[Sequence[tuple[int, int]]]) -> np.ndarray:
+    """Pairs of numbers, by line, end to end: int32 [pairs, 2]."""
+    numbers = itertools.chain.from_iterable(itertools.chain.from_iterable(parts))
+    return np.fromiter(numbers, np.int32, 2 * sum(map(len, parts))).reshape(-1, 2)
+
+
+def tidy(
+    lines: Sequence[str], lengths: np.ndarray, spans: np.ndarray, markers: np.ndarray
+) -> np.ndarray:
+    """Spans of one meaning, whatever tokenizer they come from (ours).
+
+    - A piece that only marks a word's start (U+2581 alone) has none: begin and end are equal.
+    - Of a character that becomes several pieces (U+00BD, or bytes) each has the whole character;
+      SentencePiece gives it to the last one.
+    - Blanks at both ends are left out, so a piece of blanks has none.
+
+    Args:
+      lines: texts.
+      lengths: pieces of each, int64 [lines].
+      spans: int32 [pieces, 2], begin and end in characters of the own line, as the tokenizer says.
+      markers: whether a piece is a marker alone, bool [pieces].
+
+    Returns:
+      int32 [pieces, 2].
+    """
+    sizes = np.fromiter(map(len, lines), np.int64, len(lines)) + 1  # a line feed parts the lines
+    offsets = np.repeat(np.cumsum(sizes) - sizes, lengths)
+    begins, ends = spans[:, 0] + offsets, spans[:, 1] + offsets
+    ends = np.where(markers, begins, ends)
+
+    piece = np.arange(len(begins))
+    full = np.where(begins < ends, piece, len(piece) - 1)
+    full = np.minimum.accumulate(full[::-1])[::-1]  # the next piece that has characters
+    shares = ~markers & (begins[full] == begins)
+    ends = np.where(shares, ends[full], ends)
+
+    text = np.frombuffer("\n".join([*lines, ""]).encode("utf-32-le", "surrogatepass"), "<u4")
+    blank = _IS_BLANK[np.minimum(text, len(_IS_BLANK) - 1)]
+    place = np.arange(len(text))
+    after = np.minimum.accumulate(np.where(blank, len(text), place)[::-1])[::-1]
+    before = np.maximum.accumulate(np.where(blank, -1, place))
+    solid = begins < ends
+    begins[solid] = np.minimum(after[begins[solid]], ends[solid])
+    solid = begins < ends
+    ends[solid] = before[ends[solid] - 1] + 1
+    return np.stack([begins - offsets, ends - offsets], 1).astype(np.int32)
