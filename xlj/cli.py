@@ -8,19 +8,28 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, Protocol
 
 from absl import flags
 from ml_collections import config_flags
 
-from xlj import config as schema
-from xlj.config import Config, ConfigError
-from xlj.config_parsing import parse
+from xlj import config_parsing
+from xlj.keys import ConfigError, nearest
 
 
-def main(run: Callable[[Config], None], doc: str | None) -> None:
+class Schema(Protocol):
+    """What a door's config is checked against: the module of its schema."""
+
+    def keys(self) -> Iterable[tuple[str, Any]]:
+        """(full path, field) of every key."""
+
+    def parse(self, config: Any, explicit: Collection[str]) -> Any:
+        """The checked config; `explicit` are the paths set on the command line."""
+
+
+def main(run: Callable[[Any], None], doc: str | None, schema: Schema = config_parsing) -> None:
     """Parses the command line, and calls `run` with the checked config.
 
     Errors that a user can mend (`ConfigError`, `RowStoreError`) are printed as one `error:` line,
@@ -29,12 +38,13 @@ def main(run: Callable[[Config], None], doc: str | None) -> None:
     Args:
       run: the door's work; it reads flags of its own from `absl.flags.FLAGS`.
       doc: the door's docstring, the first part of `--help`.
+      schema: of its config.
     """
     if not {"-h", "--help", "--helpfull"}.isdisjoint(sys.argv):
-        print(_help(doc or ""))
+        print(_help(doc or "", schema))
         return
     with readable_errors():
-        run(_parse(sys.argv))
+        run(_parse(sys.argv, schema))
 
 
 @contextlib.contextmanager
@@ -121,14 +131,14 @@ def config_name() -> str:
     return "-".join([Path(path).stem, *variants.split(",")]) if variants else Path(path).stem
 
 
-def _parse(argv: list[str]) -> Config:
+def _parse(argv: list[str], schema: Schema) -> Any:
     given = [argument for argument in argv[1:] if re.match(r"--?config[.=]", argument)]
     path = next((a.split("=", 1)[1] for a in given if re.match(r"--?config=", a)), None)
     if path is None:
         raise ConfigError("say which recipe with --config=configs/NAME.py (see configs/)")
     if not Path(path.split(":")[0]).is_file():
         raise ConfigError(f"--config={path}: there is no such file")
-    explicit = _overridden(given)
+    explicit = _overridden(given, schema)
     sys.path.insert(0, str(Path(path).parent))  # so that a config can build on its neighbours
     config_flags.DEFINE_config_file("config", lock_config=True)
     try:
@@ -143,10 +153,10 @@ def _parse(argv: list[str]) -> Config:
         raise ConfigError(f"--config={path}: {message}") from error
     if rest[1:]:
         raise ConfigError(f"cannot read {rest[1]!r}; flags look like --config.train.steps=100")
-    return parse(config, explicit)
+    return schema.parse(config, explicit)
 
 
-def _overridden(given: list[str]) -> list[str]:
+def _overridden(given: list[str], schema: Schema) -> list[str]:
     """Paths of the keys that arguments --config.KEY=VALUE set.
 
     Raises:
@@ -161,12 +171,12 @@ def _overridden(given: list[str]) -> list[str]:
         if name.startswith("phases."):  # keys that the config file sets in a phase
             continue
         if name and name not in known:
-            raise ConfigError(f"unknown config key {name}{schema.nearest(name)}")
+            raise ConfigError(f"unknown config key {name}{nearest(name, known)}")
         paths += [name] * bool(name)
     return paths
 
 
-def _help(doc: str) -> str:
+def _help(doc: str, schema: Schema) -> str:
     lines = [textwrap.dedent(doc).strip(), "", "Flags:"]
     for flag in flags.FLAGS.get_flags_for_module(sys.argv[0]):
         lines += _entry(f"--{flag.name}", flag.default, flag.help)

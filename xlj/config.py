@@ -477,11 +477,6 @@ def keys() -> Iterator[tuple[str, dataclasses.Field]]:
     yield from keys_of_schema.keys_of(Config)
 
 
-def nearest(path: str) -> str:
-    """The rest of an error about an unknown key: what it may have meant."""
-    return keys_of_schema.nearest(path, (name for name, _ in keys()))
-
-
 def build(tree: Mapping[str, Any]) -> Config:
     """The `Config` of nested dicts; its types are checked, what its values mean together is not.
 

@@ -16,6 +16,7 @@ from xlj.config import (
     ROW_KINDS,
     Config,
     MaskedLanguageModelling,
+    Optimizer,
     build,
     keys,
     kinds_in,
@@ -52,11 +53,11 @@ def _check_read(config: Config, explicit: Collection[str]) -> None:
             continue
         reason = _idle(config, path, field)
         if reason:
-            raise _dead(path, lookup(config, path), reason)
+            raise dead(path, lookup(config, path), reason)
     for path in explicit:
         reason = _idle_by_recipe(config, path)
         if reason:
-            raise _dead(path, lookup(config, path), reason)
+            raise dead(path, lookup(config, path), reason)
     order = phase_configs(config)
     for name, changes in config.phases.items():
         later = [phase for start, phase in order if start >= changes["start_step"]]
@@ -66,10 +67,11 @@ def _check_read(config: Config, explicit: Collection[str]) -> None:
             )
             if not on and set(options) - {"batch_rows"}:
                 path = f"phases.{name}.objectives.{objective}"
-                raise _dead(path, dict(options), "that objective is off from then on")
+                raise dead(path, dict(options), "that objective is off from then on")
 
 
-def _dead(path: str, value: Any, reason: str) -> ConfigError:
+def dead(path: str, value: Any, reason: str) -> ConfigError:
+    """The error of a key that is set although nothing reads it."""
     shown = ",".join(value) if isinstance(value, tuple) else value
     return ConfigError(f"{path} is set to {shown!r} but nothing reads it, because {reason}")
 
@@ -155,12 +157,7 @@ def _check_together(config: Config) -> None:
         raise ConfigError(
             f"optimizer.decay_steps={optimizer.decay_steps} is more than train.steps={train.steps}"
         )
-    if optimizer.schedule == "wsd" and not optimizer.decay_steps:
-        raise ConfigError("optimizer.schedule is wsd; set optimizer.decay_steps")
-    if not set(optimizer.frozen) <= {"embeddings", "layers"}:
-        raise ConfigError(
-            f"optimizer.frozen={','.join(optimizer.frozen)}; there are embeddings and layers"
-        )
+    check_optimizer(optimizer)
     if not config.transfer.parts or not set(config.transfer.parts) <= {"body", "embeddings"}:
         raise ConfigError(
             f"transfer.parts={','.join(config.transfer.parts)}; there are body and embeddings"
@@ -169,6 +166,16 @@ def _check_together(config: Config) -> None:
         raise ConfigError("data.mono is set; say which languages with data.languages=en,de,...")
     if config.data.parallel and not config.data.pairs:
         raise ConfigError("data.parallel is set; say which pairs with data.pairs=en-de,...")
+
+
+def check_optimizer(optimizer: Optimizer) -> None:
+    """Raises a `ConfigError` on options of the optimizer that contradict each other."""
+    if optimizer.schedule == "wsd" and not optimizer.decay_steps:
+        raise ConfigError("optimizer.schedule is wsd; set optimizer.decay_steps")
+    if not set(optimizer.frozen) <= {"embeddings", "layers"}:
+        raise ConfigError(
+            f"optimizer.frozen={','.join(optimizer.frozen)}; there are embeddings and layers"
+        )
 
 
 _KEPT = {"xlco": ("queue", "layer"), "distillation": ("teacher",)}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection, Iterator
 
 import ml_collections
 
 from xlj import keys as keys_of_schema
 from xlj.config import LABELLED, Mesh, Optimizer
-from xlj.keys import key
+from xlj.config_parsing import check_optimizer, dead
+from xlj.keys import ConfigError, key, lookup
 
 METRICS = {
     "classification": ("accuracy",),
@@ -32,7 +34,10 @@ class Task:
         ("en",), "languages trained on: en for transfer, all for translate-train-all"
     )
     test_languages: tuple[str, ...] = key(
-        (), "languages of dev and test; empty means those trained on"
+        (), "languages of the test sets; empty means those trained on"
+    )
+    dev_languages: tuple[str, ...] = key(
+        (), "languages of the dev sets; empty means those of the test sets"
     )
     per_language: bool = key(
         False, "train a model for each language, on its own training data, not one for all"
@@ -67,6 +72,11 @@ class Task:
     )
     answer_length: int = key(
         30, "most tokens of an answer", low=1, read_when=("task.kind", ("question_answering",))
+    )
+    no_answer: bool = key(
+        False,
+        "questions may have no answer (SQuAD 2.0): then nothing is answered where <s> scores best",
+        read_when=("task.kind", ("question_answering",)),
     )
     alpha: float = key(
         1.0,
@@ -138,3 +148,55 @@ class FinetuningConfig:
 def default() -> ml_collections.ConfigDict:
     """A ConfigDict with every key of the schema at its default, locked against other keys."""
     return keys_of_schema.default_of(FinetuningConfig)
+
+
+def keys() -> Iterator[tuple[str, dataclasses.Field]]:
+    """(full path, field) of every key of the schema, in order."""
+    yield from keys_of_schema.keys_of(FinetuningConfig)
+
+
+def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> FinetuningConfig:
+    """The frozen `FinetuningConfig` of a ConfigDict.
+
+    Args:
+      explicit: paths of the keys that the user set by hand; each must be read.
+
+    Raises:
+      ConfigError: on an unknown key, a wrong type, an impossible value, a key that nothing would
+        read, or keys that contradict each other.
+    """
+    known = [name for name, _ in keys()]
+    parsed: FinetuningConfig = keys_of_schema.build(FinetuningConfig, config.to_dict(), known)
+    task, train, optimizer = parsed.task, parsed.train, parsed.optimizer
+    for path, field in keys():
+        condition = field.metadata["read_when"]
+        idle = condition and lookup(parsed, condition[0]) not in condition[1]
+        if idle and (path in explicit or lookup(parsed, path) != field.default):
+            reason = f"{condition[0]} is {lookup(parsed, condition[0])!r}"
+            raise dead(path, lookup(parsed, path), reason)
+    if not parsed.init_from:
+        raise ConfigError(
+            "init_from is empty; name a workdir, a checkpoint or a Hugging Face folder with "
+            "--config.init_from=DIR"
+        )
+    if not task.train or not task.languages:
+        raise ConfigError("task.train and task.languages must say what to train on")
+    if not task.dev and task.select != "last":
+        raise ConfigError(
+            f"task.select={task.select} chooses a checkpoint on dev, but task.dev is empty; name "
+            "dev sets, or set task.select=last"
+        )
+    if not task.dev and not task.test:
+        raise ConfigError("task.dev and task.test are empty: there is nothing to score")
+    if task.metric and task.metric not in METRICS[task.kind]:
+        raise ConfigError(
+            f"task.metric={task.metric} is none of {task.kind}; there are "
+            f"{', '.join(METRICS[task.kind])}"
+        )
+    if train.batch_rows % train.accumulation:
+        raise ConfigError(
+            f"train.batch_rows={train.batch_rows} is not divisible by "
+            f"train.accumulation={train.accumulation}"
+        )
+    check_optimizer(optimizer)
+    return parsed

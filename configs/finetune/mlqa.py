@@ -1,0 +1,21 @@
+"""MLQA (Lewis et al., 2020): questions about Wikipedia in seven languages.
+
+Source: XLM-E, Table 7, and XLM-Align, Table 12: as XQuAD, trained on SQuAD 1.1, with {2, 3, 4}
+epochs. Dev sets are MLQA's own; the metric has MLQA's rules for each language.
+"""
+
+from xquad import get_config as of_xquad
+
+from xlj.variants import choose
+
+
+def get_config(variant=""):
+    config = of_xquad()
+    config.task.dev = "data/xtreme/mlqa/MLQA_V1/dev/dev-context-{language}-question-{language}.json"
+    config.task.test = (
+        "data/xtreme/mlqa/MLQA_V1/test/test-context-{language}-question-{language}.json"
+    )
+    config.task.dev_languages = ""
+    config.task.test_languages = "ar,de,en,es,hi,vi,zh"
+    config.task.metric = "mlqa"
+    return choose(config, variant, {})

@@ -1,0 +1,44 @@
+"""PAWS-X (Yang et al., 2019): do two sentences with much the same words mean the same?
+
+Source: XLM-E, Table 7: 10 epochs, 32 pairs a step, learning rate from {8, 9, 10, 20}e-6 (XLM-Align,
+Table 12: {1, 2}e-5), 10 % of warm-up. MetaXLM, Table 8: 2e-5, weight decay 0.01.
+
+Data: XTREME's files. Variants: translate_train, tfds (TensorFlow Datasets), phrasebook.
+"""
+
+from xlj.finetuning_config import default
+from xlj.variants import choose, embedded
+
+LANGUAGES = "de,en,es,fr,ja,ko,zh"
+
+
+def translate_train(config):
+    config.task.languages = LANGUAGES
+
+
+def tfds(config):
+    config.task.train = "tfds:paws_x_wiki/{language}#train"
+    config.task.dev = "tfds:paws_x_wiki/{language}#validation"
+    config.task.test = "tfds:paws_x_wiki/{language}#test"
+
+
+VARIANTS = {
+    "translate_train": translate_train,
+    "tfds": tfds,
+    "phrasebook": embedded("paraphrases"),
+}
+
+
+def get_config(variant=""):
+    config = default()
+    task, optimizer, train = config.task, config.optimizer, config.train
+    task.kind = "classification"
+    task.train = "data/xtreme/pawsx/train-{language}.tsv"
+    task.dev = "data/xtreme/pawsx/dev-{language}.tsv"
+    task.test = "data/xtreme/pawsx/test-{language}.tsv"
+    task.test_languages = LANGUAGES
+    task.labels = "0,1"
+    task.length = 128
+    optimizer.learning_rate = 1e-5
+    train.epochs, train.batch_rows = 10, 32
+    return choose(config, variant, VARIANTS)

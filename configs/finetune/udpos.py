@@ -1,0 +1,30 @@
+"""Parts of speech (Universal Dependencies, XTREME's 33 languages).
+
+Source: XLM-E, Table 7, and XLM-Align, Table 12: 10 epochs, {8, 16, 32} sentences a step, learning
+rate from {1, 2, 3}e-5, 10 % of warm-up. MetaXLM, Table 8: 32 sentences, 1e-5.
+
+Data: XTREME's files, a word and its tag a line. Variant: phrasebook.
+"""
+
+from xlj.finetuning_config import default
+from xlj.variants import choose, embedded
+
+VARIANTS = {"phrasebook": embedded("tags")}
+
+
+def get_config(variant=""):
+    config = default()
+    task, optimizer, train = config.task, config.optimizer, config.train
+    task.kind = "tagging"
+    task.train = "data/xtreme/udpos/train-{language}.tsv"
+    task.dev = "data/xtreme/udpos/dev-{language}.tsv"
+    task.test = "data/xtreme/udpos/test-{language}.tsv"
+    task.test_languages = (
+        "af,ar,bg,de,el,en,es,et,eu,fa,fi,fr,he,hi,hu,id,it,ja,kk,ko,mr,nl,pt,ru,ta,te,th,tl,tr,ur,"
+        "vi,yo,zh"
+    )
+    task.metric = "word_class_f1"
+    task.length = 128
+    optimizer.learning_rate = 2e-5
+    train.epochs, train.batch_rows = 10, 16
+    return choose(config, variant, VARIANTS)

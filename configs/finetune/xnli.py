@@ -1,0 +1,46 @@
+"""XNLI (Conneau et al., 2018): does a premise entail a hypothesis, contradict it, or neither?
+
+Source: XLM-E, Table 7, and XLM-Align, Table 12: 10 epochs, 32 pairs a step, 12,500 steps of
+warm-up, learning rate from {5, ..., 8}e-6 (configs/sweeps/finetune_xnli.py), chosen on the dev sets
+of all languages. MetaXLM, Table 8: 6 epochs, 1e-5, weight decay 0.01. ERNIE-M's fine-tuning scripts
+decay the learning rate by layer (variant ernie_m).
+
+Data: XTREME's files. Variants: translate_train (training data of all languages, translated),
+ernie_m, phrasebook (the embedded corpus).
+"""
+
+from xlj.finetuning_config import default
+from xlj.variants import choose, embedded
+
+LANGUAGES = "ar,bg,de,el,en,es,fr,hi,ru,sw,th,tr,ur,vi,zh"
+
+
+def translate_train(config):
+    config.task.languages = LANGUAGES
+
+
+def ernie_m(config):
+    config.optimizer.layer_decay = 0.8
+
+
+VARIANTS = {
+    "translate_train": translate_train,
+    "ernie_m": ernie_m,
+    "phrasebook": embedded("nli"),
+}
+
+
+def get_config(variant=""):
+    config = default()
+    task, optimizer, train = config.task, config.optimizer, config.train
+    task.kind = "classification"
+    task.train = "data/xtreme/xnli/train-{language}.tsv"
+    task.dev = "data/xtreme/xnli/dev-{language}.tsv"
+    task.test = "data/xtreme/xnli/test-{language}.tsv"
+    task.test_languages = LANGUAGES
+    task.labels = "contradiction,entailment,neutral"
+    task.length = 128
+    optimizer.learning_rate = 7e-6
+    optimizer.warmup_steps = 12_500
+    train.epochs, train.batch_rows = 10, 32
+    return choose(config, variant, VARIANTS)

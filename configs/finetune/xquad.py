@@ -1,0 +1,36 @@
+"""XQuAD (Artetxe et al., 2020): questions about English paragraphs of SQuAD, translated.
+
+Source: XLM-E, Table 7, and XLM-Align, Table 12: trained on SQuAD 1.1, 4 epochs, 32 windows a step,
+learning rate from {2, 3, 4}e-5, 10 % of warm-up. Windows of 384 tokens with 128 in common,
+questions of 64, answers of 30: XTREME's script.
+
+XQuAD has no dev sets; the checkpoint is chosen on SQuAD's English one, as XTREME does.
+Variant: phrasebook.
+"""
+
+from xlj.finetuning_config import default
+from xlj.variants import choose, embedded
+
+
+def phrasebook(config):
+    embedded("questions")(config)
+    config.task.length, config.task.stride, config.task.question_length = 128, 32, 24
+    config.task.answer_length = 12
+
+
+VARIANTS = {"phrasebook": phrasebook}
+
+
+def get_config(variant=""):
+    config = default()
+    task, optimizer, train = config.task, config.optimizer, config.train
+    task.kind = "question_answering"
+    task.train = "data/xtreme/squad/train-v1.1.json"
+    task.dev = "data/xtreme/squad/dev-v1.1.json"
+    task.test = "data/xtreme/xquad/xquad.{language}.json"
+    task.dev_languages = "en"
+    task.test_languages = "ar,de,el,en,es,hi,ru,th,tr,vi,zh"
+    task.length, task.stride, task.question_length, task.answer_length = 384, 128, 64, 30
+    optimizer.learning_rate = 3e-5
+    train.epochs, train.batch_rows = 4, 32
+    return choose(config, variant, VARIANTS)

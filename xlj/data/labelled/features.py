@@ -1,0 +1,123 @@
+"""Labelled examples as rows of token ids and labels (`objectives/supervised.py` says how)."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from xlj.data.labelled.examples import Sentences, Words
+from xlj.data.layout import BOS, EOS, PAD, UNK
+from xlj.data.vocabulary import Vocabulary
+
+
+@dataclasses.dataclass(frozen=True)
+class Features:
+    """Examples as rows.
+
+    Attributes:
+      tokens: int32 [rows, length].
+      labels: int32 [rows, labels of a row].
+      cut: how many texts lost a part, by what they are.
+    """
+
+    tokens: np.ndarray
+    labels: np.ndarray
+    cut: Mapping[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class WordFeatures(Features):
+    """Sentences of tagged words as rows.
+
+    Attributes:
+      places: int32 [words, 2], row and column of each word's first piece, the words of all
+        sentences in order.
+    """
+
+    places: np.ndarray
+
+
+def of_sentences(
+    examples: Sequence[Sentences], vocabulary: Vocabulary, labels: Mapping[str, int], length: int
+) -> Features:
+    """Examples as `<s> A </s>` or `<s> A </s> B </s>`, one a row.
+
+    What is too long loses its end, of two sentences the longer one first (as in XTREME's scripts).
+
+    Args:
+      labels: the number of each label, from 0.
+    """
+    pairs = [(example.texts[0], "".join(example.texts[1:])) for example in examples]
+    encoded = vocabulary.encode_batch([text for pair in pairs for text in pair])
+    tokens = np.full((len(examples), length), PAD, np.int32)
+    cut = 0
+    for row, example in enumerate(examples):
+        sides = encoded[2 * row : 2 * row + len(example.texts)]
+        room = length - 1 - len(sides)
+        kept = _shortened([len(side) for side in sides], room)
+        cut += sum(kept) < sum(map(len, sides))
+        tokens[row, 0], end = BOS, 1
+        for side, size in zip(sides, kept, strict=True):
+            tokens[row, end : end + size] = side[:size]
+            tokens[row, end + size] = EOS
+            end += size + 1
+    numbers = [0 if e.label is None else 1 + labels[e.label] for e in examples]
+    return Features(tokens, np.array(numbers, np.int32).reshape(-1, 1), {"examples": cut})
+
+
+def of_words(
+    examples: Sequence[Words], vocabulary: Vocabulary, labels: Mapping[str, int], length: int
+) -> WordFeatures:
+    """Sentences as `<s> words </s>`; what is too long goes on in further rows, between words.
+
+    Each word is encoded by itself, its label stands at its first piece (Hu et al., 2020). A word
+    without pieces becomes `<unk>`, so that it has a label too.
+
+    Args:
+      labels: the number of each tag, from 0.
+    """
+    room = length - 2
+    distinct = list(dict.fromkeys(itertools.chain.from_iterable(e.words for e in examples)))
+    unknown = np.array([UNK], np.int32)
+    encoded = vocabulary.encode_batch(distinct)
+    pieces = {
+        word: ids if len(ids) else unknown for word, ids in zip(distinct, encoded, strict=True)
+    }
+    rows: list[list[np.ndarray]] = []
+    places: list[tuple[int, int]] = []
+    cut = 0
+    for example in examples:
+        used = length  # a sentence starts a row
+        for word in example.words:
+            ids = pieces[word][:room]
+            cut += len(ids) < len(pieces[word])
+            if used + len(ids) > room:
+                rows.append([])
+                used = 0
+            places.append((len(rows) - 1, used + 1))
+            rows[-1].append(ids)
+            used += len(ids)
+    tokens = np.full((len(rows), length), PAD, np.int32)
+    numbers = np.zeros_like(tokens)
+    for row, parts in enumerate(rows):
+        ids = np.concatenate(parts)
+        tokens[row, 0], tokens[row, 1 : len(ids) + 1], tokens[row, len(ids) + 1] = BOS, ids, EOS
+    where = np.array(places, np.int32).reshape(-1, 2)
+    tags = itertools.chain.from_iterable(e.tags or [None] * len(e.words) for e in examples)
+    values = [0 if tag is None else 1 + labels[tag] for tag in tags]
+    numbers[where[:, 0], where[:, 1]] = values
+    return WordFeatures(tokens, numbers, {"words": cut}, where)
+
+
+def _shortened(sizes: Sequence[int], room: int) -> list[int]:
+    """Sizes of sentences that together fit into `room`: the longer one gives way."""
+    if sum(sizes) <= room:
+        return list(sizes)
+    if len(sizes) == 1:
+        return [room]
+    shorter = min(min(sizes), room // 2)
+    longer = room - shorter
+    return [shorter, longer] if sizes[0] <= sizes[1] else [longer, shorter]

@@ -1,0 +1,74 @@
+"""A row store of labelled rows, kept under a hash of the rows themselves."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from xlj.data import atomic
+from xlj.data.labelled.features import Features
+from xlj.data.layout import BOS, PAD
+from xlj.data.store import FORMAT, MANIFEST, VOCABULARY, Manifest, RowStore, Split, Task, row_crcs
+from xlj.data.vocabulary import Vocabulary
+
+
+def write(
+    cache: Path, kind: str, features: Mapping[str, Features], vocabulary: Vocabulary
+) -> RowStore:
+    """The row store of training examples by language, written unless it is there already.
+
+    Several processes may write it at the same time: it appears whole, with whichever is first.
+
+    Args:
+      kind: of the rows, one of `config.LABELLED`.
+    """
+    rows = {
+        language: np.concatenate([made.tokens, made.labels], axis=1).astype(vocabulary.dtype)
+        for language, made in features.items()
+    }
+    tasks = tuple(_task(kind, language, found) for language, found in rows.items())
+    manifest = Manifest(
+        vocabulary_size=vocabulary.size,
+        vocabulary_digest=vocabulary.digest,
+        dtype=vocabulary.dtype.str,
+        recipe={"format": FORMAT, "kind": kind},
+        tasks=tasks,
+    )
+    folder = cache / f"{kind}-{manifest.content_hash[:16]}"
+    if not (folder / MANIFEST).is_file():
+        part = folder.with_name(f"{folder.name}.{os.getpid()}{atomic.PART}")
+        shutil.rmtree(part, ignore_errors=True)
+        for task, found in zip(tasks, rows.values(), strict=True):
+            (part / task.name).mkdir(parents=True)
+            for split, held in (("train", found), ("held_out", found[:0])):
+                atomic.write(part / task.name / f"{split}.rows", held.tobytes())
+                atomic.write(part / task.name / f"{split}.crc", row_crcs(held).tobytes())
+        atomic.write(part / VOCABULARY, vocabulary.model)
+        atomic.write(part / MANIFEST, manifest.to_json())
+        try:
+            part.rename(folder)
+        except OSError:  # another process was first
+            shutil.rmtree(part)
+    return RowStore(folder)
+
+
+def _task(kind: str, language: str, rows: np.ndarray) -> Task:
+    tokens, count = int(np.count_nonzero(rows != PAD)), len(rows)
+    digest = hashlib.sha256(rows.tobytes()).hexdigest()
+    nothing = Split(0, 0, 0, 0, hashlib.sha256(b"").hexdigest())
+    return Task(
+        name=f"{kind}.{language}",
+        kind=kind,
+        languages=(language,),
+        length=rows.shape[1],
+        sentences=count,
+        cut=0,
+        dropped={},
+        train=Split(count, tokens, int(np.count_nonzero(rows[:, 0] == BOS)), count, digest),
+        held_out=nothing,
+    )

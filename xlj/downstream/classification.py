@@ -1,0 +1,58 @@
+"""Classification of sentences and of pairs: rows, predictions, scores, files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlj.data.labelled import features
+from xlj.data.labelled.examples import Sentences
+from xlj.data.labelled.features import Features
+from xlj.data.vocabulary import Vocabulary
+from xlj.downstream.metrics.labels import accuracy
+from xlj.finetuning_config import Task
+
+ENDING = "tsv"
+
+
+def rows(
+    examples: Sequence[Sentences], vocabulary: Vocabulary, labels: Sequence[str], task: Task
+) -> Features:
+    """The rows of examples."""
+    numbers = {label: number for number, label in enumerate(labels)}
+    return features.of_sentences(examples, vocabulary, numbers, task.length)
+
+
+def decode(
+    outputs: np.ndarray,
+    made: Features,
+    examples: Sequence[Sentences],
+    labels: Sequence[str],
+    task: Task,
+) -> list[str]:
+    """The label of each example, from the class of each row."""
+    return [labels[number] for number in outputs]
+
+
+def majority(training: Sequence[Sentences], examples: Sequence[Sentences]) -> list[str]:
+    """The most frequent label of the training data, for every example."""
+    return [Counter(e.label for e in training if e.label).most_common(1)[0][0]] * len(examples)
+
+
+def labelled(examples: Sequence[Sentences]) -> bool:
+    """Whether all labels are known, so that predictions can be scored."""
+    return all(example.label is not None for example in examples)
+
+
+def scores(
+    predicted: Sequence[str], examples: Sequence[Sentences], metric: str, language: str
+) -> dict[str, float]:
+    """Shares by metric, the task's own first."""
+    return {"accuracy": accuracy(predicted, [example.label for example in examples])}
+
+
+def to_text(predicted: Sequence[str]) -> str:
+    """XTREME's file of predictions: a label a line."""
+    return "".join(f"{label}\n" for label in predicted)
