@@ -97,8 +97,9 @@ class Vocabulary:
 
         Returns:
           The ids, and int32 [pieces, 2]: begin and end in characters of the line as it is, not
-          normalised, without blanks. Neither decreases along a line. They are equal for pieces that
-          stand for no character; pieces of one character each have all of it (`spans.tidy`).
+          normalised, without blanks at the ends. They are equal for a piece that stands for no
+          character; of all others neither decreases along a line. Pieces that one character became
+          each have all of it (`spans.tidy`).
         """
         ragged, found = self._codec.encode_with_spans(lines)
         alone = np.isin(ragged.ids, self._markers_alone)

@@ -73,8 +73,8 @@ def make(
     if least <= stride:
         raise ConfigError(
             f"task.length {length}: beside <s>, two </s> and a question of task.question_length "
-            f"{question_length} there is room for {max(0, least)} tokens of the context; it must be "
-            f"for more than the {stride} that two windows have in common (task.stride)"
+            f"{question_length} there is room for {max(0, least)} tokens of the context; that "
+            f"must be more than the {stride} that two windows have in common (task.stride)"
         )
     asked = vocabulary.encode([question.question for question in questions])
     sizes = np.minimum(asked.lengths, question_length)

@@ -1,0 +1,166 @@
+"""Windows of long contexts, against loops; answers are where their characters are."""
+
+import dataclasses
+import io
+import itertools
+import random
+
+import numpy as np
+import pytest
+import sentencepiece
+
+from xlj.config import ConfigError
+from xlj.data import phrasebook
+from xlj.data.labelled import windows
+from xlj.data.labelled.examples import Question
+from xlj.data.layout import BOS, EOS, PAD
+from xlj.data.vocabulary import Vocabulary
+
+LINES = list(itertools.islice(filter(None, phrasebook.text_lines("en")), 1500))
+SIZES = {"length": 40, "stride": 9, "question_length": 12}
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> Vocabulary:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES), model_writer=model, vocab_size=300, minloglevel=2
+    )
+    return Vocabulary(model.getvalue())
+
+
+def ask(context="", question="", *answers, identity="") -> Question:
+    found = tuple((answer, context.index(answer)) for answer in answers)
+    return Question(identity, question, context, found, "")
+
+
+def drawn(count: int, seed: int = 0) -> list[Question]:
+    """Questions about contexts of 0 to 12 sentences; answers are any characters, or none."""
+    rng = random.Random(seed)
+    contexts = ["  ".join(rng.choices(LINES, k=rng.randint(0, 12))) for _ in range(count // 2)]
+    questions = []
+    for _ in range(count):
+        context, question = rng.choice(contexts), rng.choice([*LINES, "", " "])
+        begin = rng.randrange(len(context) + 1)
+        answer = context[begin : begin + rng.choice((2, 5, 20, 60, 200))]
+        answers = ((answer, begin),) if answer.strip() and rng.random() < 0.9 else ()
+        questions.append(Question("", question, context, answers, ""))
+    return questions
+
+
+def one_by_one(question, vocabulary, length, stride, question_length):
+    """(row, answer, contexts, owned) of each window, in the plainest way."""
+    asked = vocabulary.encode([question.question]).ids[:question_length].tolist()
+    encoded, spans = vocabulary.encode_with_spans([question.context])
+    tokens = encoded.ids.tolist()
+    room = length - 3 - len(asked)
+    firsts = [0]
+    while firsts[-1] + room < len(tokens):
+        firsts.append(firsts[-1] + room - stride)
+    parts = [range(first, min(first + room, len(tokens))) for first in firsts]
+    share = []
+    if question.answers:
+        text, start = question.answers[0]
+        wanted = {start + i for i, c in enumerate(text) if not c.isspace()}
+        share = [t for t, span in enumerate(spans.tolist()) if wanted & set(range(*span))]
+    for part in parts:
+        row = [BOS, *asked, EOS, *(tokens[t] for t in part), EOS]
+        begin = len(asked) + 2
+        shift = begin - part.start
+        held = share and share[0] in part and share[-1] in part
+        # BERT's rule: the window where the lesser of both sides is greatest, the first of equals.
+        owner = [
+            max((q for q in parts if t in q), key=lambda q: min(t - q.start, q.stop - 1 - t))
+            for t in part
+        ]
+        own = [t + shift for t, best in zip(part, owner, strict=True) if best == part]
+        yield (
+            row + [PAD] * (length - len(row)),
+            [share[0] + shift, share[-1] + shift] if held else [0, 0],
+            [begin, begin + len(part)],
+            own,
+        )
+
+
+@pytest.mark.parametrize("stride", [0, 1, 9, 20])
+def test_windows_are_those_of_a_loop(vocabulary, stride):
+    questions, sizes = drawn(150), {**SIZES, "stride": stride}
+    found = windows.make(questions, vocabulary, **sizes)
+    expected = [
+        (i, *window)
+        for i, question in enumerate(questions)
+        for window in one_by_one(question, vocabulary, **sizes)
+    ]
+    whose, rows, answers, contexts, owned = zip(*expected, strict=True)
+    assert found.questions.tolist() == list(whose) and len(rows) > 300
+    assert found.rows.tolist() == list(rows) and found.rows.dtype == vocabulary.dtype
+    assert found.answers.tolist() == list(answers) and found.answers.dtype == np.int32
+    assert found.contexts.tolist() == list(contexts)
+    assert [list(range(*interval)) for interval in found.owned.tolist()] == list(owned)
+    lost = {i for i, question in enumerate(questions) if question.answers}
+    lost -= {i for i, answer in zip(whose, answers, strict=True) if answer != [0, 0]}
+    assert found.lost_answers == len(lost) > 0
+    long = (vocabulary.encode([q.question for q in questions]).lengths > 12).sum()
+    assert found.cut_questions == long > 0
+
+
+def test_every_token_is_owned_once_and_its_characters_are_known(vocabulary):
+    questions = drawn(60, seed=1)
+    found = windows.make(questions, vocabulary, **SIZES)
+    for i, question in enumerate(questions):
+        encoded, spans = vocabulary.encode_with_spans([question.context])
+        ids, characters = [], []
+        for w in np.flatnonzero(found.questions == i):
+            (begin, _), owned = found.contexts[w], found.owned[w]
+            ids += found.rows[w, slice(*owned)].tolist()
+            characters += found.spans[slice(*(found.tokens[w] + owned - begin))].tolist()
+        assert ids == encoded.ids.tolist() and characters == spans.tolist()
+
+
+def test_an_answer_has_all_tokens_that_it_touches(vocabulary):
+    context = f"{LINES[0]} unforgettable  mountains. {LINES[1]}"
+    for answer in ("forgettable  mount", " unforgettable ", "gett", "mountains", "."):
+        found = windows.make([ask(context, "", answer)], vocabulary, **SIZES | {"length": 200})
+        first, last = found.tokens[0] + found.answers[0] - found.contexts[0, 0]
+        begin, end = found.spans[first, 0], found.spans[last, 1]
+        at = context.index(answer.strip())
+        assert begin <= at and at + len(answer.strip()) <= end
+        assert found.spans[first, 1] > at and found.spans[last, 0] < at + len(answer.strip())
+
+
+def test_the_first_of_several_answers_is_trained_on(vocabulary):
+    several = ask(LINES[0], "", *reversed(LINES[0].split()))
+    found = windows.make([several], vocabulary, **SIZES)
+    only = windows.make([ask(LINES[0], "", LINES[0].split()[-1])], vocabulary, **SIZES)
+    assert found.answers.tolist() == only.answers.tolist() != [[0, 0]]
+
+
+def test_answers_that_no_window_holds_are_counted(vocabulary):
+    long = " ".join(LINES[:5])
+    questions = [
+        ask(long, "", long),
+        ask(long),
+        ask("a \2", "", "\2"),
+        ask("a b", "", "b"),
+    ]
+    found = windows.make(questions, vocabulary, **SIZES)
+    assert found.lost_answers == 2  # the long one, and that of a control character
+    assert not found.answers[found.questions < 3].any() and found.answers[-1].all()
+
+
+def test_empty_texts_have_a_window(vocabulary):
+    found = windows.make([ask(), ask("", "b"), ask("a", "")], vocabulary, **SIZES)
+    a, b = vocabulary.encode(["a"]).ids.tolist(), vocabulary.encode(["b"]).ids.tolist()
+    rows = [[0, 2, 2], [0, *b, 2, 2], [0, 2, *a, 2]]
+    assert found.rows.tolist() == [row + [PAD] * (40 - len(row)) for row in rows]
+    assert found.questions.tolist() == [0, 1, 2] and not found.answers.any()
+    none = windows.make([], vocabulary, **SIZES)
+    assert none.rows.shape == (0, 40) and none.spans.shape == (0, 2)
+    assert {len(getattr(none, f.name)) for f in dataclasses.fields(none)[:-2]} == {0}
+
+
+def test_windows_that_would_not_advance_are_refused(vocabulary):
+    message = r"length 40: .*question_length 12 there is room for 25 tokens .* the 25 that .*stride"
+    with pytest.raises(ConfigError, match=message):
+        windows.make([ask("a")], vocabulary, **SIZES | {"stride": 25})
+    windows.make([ask("a")], vocabulary, **SIZES | {"stride": 24})
