@@ -139,9 +139,8 @@ def _wanted(
     for i, question in enumerate(questions):
         if question.answers:
             text, start = question.answers[0]
-            inner = text.strip()
-            begin = start + len(text) - len(text.lstrip()) if inner else start
-            characters[i] = begin, begin + len(inner)
+            begin = start + len(text) - len(text.lstrip())
+            characters[i] = begin, begin + len(text.strip())
 
     # All contexts end to end, each a character longer, so that nothing touches.
     sizes = np.fromiter(map(len, texts), np.int64, len(texts)) + 1
@@ -151,7 +150,7 @@ def _wanted(
     begin, end = (characters + starts[context][:, None]).T
     first = np.searchsorted(ends, begin, "right")
     last = np.searchsorted(begins, end, "left") - 1
-    there = (first <= last) & (begin < end)
+    there = first <= last
     token = solid[np.stack([first, last], 1)[there]]
     wanted = np.full((len(questions), 2), -1, np.int64)
     wanted[there] = token - (np.cumsum(lengths) - lengths)[context[there]][:, None]
