@@ -118,7 +118,8 @@ class Vocabulary:
     @cached_property
     def _markers_alone(self) -> np.ndarray:
         """Ids of pieces that are nothing but the mark of a word's start (or a space)."""
-        return np.flatnonzero(np.isin(self.pieces, ["\u2581", "\u0120"]))
+        alone = [i for i, piece in enumerate(self.pieces) if piece in ("\u2581", "\u0120")]
+        return np.array(alone, np.int32)
 
     @cached_property
     def _codec(self) -> Codec:
