@@ -7,7 +7,8 @@ import sys
 import typing
 from pathlib import Path
 
-from xlj import config as schema
+from xlj import config as pretraining
+from xlj import finetuning_config as finetuning
 
 FILE = Path(__file__).with_name("configs.md")
 RECIPES = Path(__file__).parents[1] / "configs"
@@ -15,7 +16,8 @@ RECIPES = Path(__file__).parents[1] / "configs"
 HEAD = """\
 # Config keys
 
-This page is written by `python docs/make_configs.py` from `xlj/config.py`. Do not edit it.
+This page is written by `python docs/make_configs.py` from `xlj/config.py` and
+`xlj/finetuning_config.py`. Do not edit it.
 
 A recipe is a file `configs/NAME.py` whose `get_config(variant="")` starts from
 `xlj.config.default()`, sets keys, and returns the config. Any key can also be set on the command
@@ -71,33 +73,56 @@ Each phase builds on the one before. Phases that differ in objectives are compil
 TABLE = "| key | default | values | |\n|---|---|---|---|\n"
 
 
+FINETUNING = """
+# Keys of fine-tuning
+
+`python -m xlj.finetune` takes configs of `configs/finetune/`, which start from
+`xlj.finetuning_config.default()`: [finetune.md](finetune.md).
+
+"""
+
+
 def render() -> str:
     """The whole page."""
+    return "".join(
+        [
+            HEAD,
+            *_recipes("", "variants beside `tiny`"),
+            VARIANTS,
+            *_sections(pretraining.keys()),
+            PHASES,
+            FINETUNING,
+            *_recipes("finetune/", "variants"),
+            *_sections(finetuning.keys()),
+        ]
+    )
+
+
+def _sections(keys: typing.Iterable[tuple[str, typing.Any]]) -> typing.Iterator[str]:
     sections: dict[str, list[str]] = {}
-    for path, field in schema.keys():
+    for path, field in keys:
         section, _, name = path.rpartition(".")
         cells = [f"`{name}`", _default(field), _values(field), field.metadata["doc"]]
         cells = [cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells]
         sections.setdefault(section, []).append(f"| {' | '.join(cells)} |\n")
-    parts = [HEAD, *_recipes(), VARIANTS]
     for section, rows in sections.items():
-        parts += [f"\n## {section or 'Top level'}\n\n", TABLE, *rows]
-    return "".join([*parts, PHASES])
+        yield f"\n## {section or 'Top level'}\n\n{TABLE}{''.join(rows)}"
 
 
-def _recipes() -> typing.Iterator[str]:
-    yield "| file | | variants beside `tiny` |\n|---|---|---|\n"
-    for file in sorted(RECIPES.glob("*.py")):
-        module = recipe(file.stem)
+def _recipes(folder: str, variants: str) -> typing.Iterator[str]:
+    yield f"| file | | {variants} |\n|---|---|---|\n"
+    for file in sorted((RECIPES / folder).glob("*.py")):
+        module = recipe(file.stem, folder)
         first = (module.__doc__ or "").split("\n")[0].rstrip(".")
         names = ", ".join(f"`{name}`" for name in getattr(module, "VARIANTS", {}))
-        yield f"| [{file.name}](../configs/{file.name}) | {first} | {names} |\n"
+        yield f"| [{file.name}](../configs/{folder}{file.name}) | {first} | {names} |\n"
 
 
-def recipe(name: str) -> typing.Any:
+def recipe(name: str, folder: str = "") -> typing.Any:
     """The module of a recipe, which may import its neighbours."""
-    if str(RECIPES) not in sys.path:
-        sys.path.insert(0, str(RECIPES))
+    path = str(RECIPES / folder)
+    if path not in sys.path:
+        sys.path.insert(0, path)
     return importlib.import_module(name)
 
 

@@ -193,6 +193,11 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
             f"task.metric={task.metric} is none of {task.kind}; there are "
             f"{', '.join(METRICS[task.kind])}"
         )
+    if task.kind == "question_answering" and task.stride < 2 * task.answer_length:
+        raise ConfigError(
+            f"task.stride={task.stride} is less than twice task.answer_length="
+            f"{task.answer_length}: some answers that cross two windows would not be found"
+        )
     if train.batch_rows % train.accumulation:
         raise ConfigError(
             f"train.batch_rows={train.batch_rows} is not divisible by "

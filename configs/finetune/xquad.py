@@ -1,8 +1,9 @@
 """XQuAD (Artetxe et al., 2020): questions about English paragraphs of SQuAD, translated.
 
 Source: XLM-E, Table 7, and XLM-Align, Table 12: trained on SQuAD 1.1, 4 epochs, 32 windows a step,
-learning rate from {2, 3, 4}e-5, 10 % of warm-up. Windows of 384 tokens with 128 in common,
-questions of 64, answers of 30: XTREME's script.
+learning rate from {2, 3, 4}e-5, 10 % of warm-up. Windows of 384 tokens, questions
+of 64, answers of 30: XTREME's script. Windows have 128 tokens in common (ours; that script moves
+on by 128, so that it has 190 to 240 in common, and more windows).
 
 XQuAD has no dev sets; the checkpoint is chosen on SQuAD's English one, as XTREME does.
 Variant: phrasebook.

@@ -223,13 +223,12 @@ class Evaluator:
         predictions: dict[str, Any] = {}
         found: Scores = {}
         for language, entry in sets.items():
-            outputs = self._predict(params, entry.made.tokens, f"{split} {language}")
-            predicted = self.kind.decode(
-                outputs, entry.made, entry.examples, self._labels, self._task
-            )
+            made, examples = entry.made, entry.examples
+            outputs = self._predict(params, made.tokens, f"{split} {language}")
+            predicted = self.kind.decode(outputs, made, examples, self._labels, self._task)
             predictions[language] = predicted
-            if all(map(self.kind.labelled, entry.examples)):
-                shares = self.kind.scores(predicted, entry.examples, self._metric, language)
+            if self.kind.labelled(examples):
+                shares = self.kind.scores(predicted, examples, self._metric, language)
                 for name, share in shares.items():
                     found.setdefault(name, {})[language] = 100 * share
         return predictions, found
