@@ -136,7 +136,7 @@ def _default(field: typing.Any) -> str:
 def _values(field: typing.Any) -> str:
     metadata = field.metadata
     if metadata.get("choices"):
-        values = ", ".join(f"`{choice}`" for choice in metadata["choices"])
+        values = ", ".join(f"`{choice}`" for choice in metadata["choices"] if choice)
     else:
         kind = str(field.type).partition("[")[0]
         names = {"tuple": "list", "str": "text", "Mapping": "sections", "bool": "true or false"}

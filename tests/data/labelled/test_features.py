@@ -1,0 +1,112 @@
+"""Every label keeps its place, whatever is cut or split."""
+
+import io
+
+import numpy as np
+import pytest
+import sentencepiece
+
+from xlj.data import phrasebook
+from xlj.data.labelled import features, row_store
+from xlj.data.labelled.examples import Sentences, Words
+from xlj.data.layout import BOS, EOS, PAD, UNK
+from xlj.data.store import RowStore
+from xlj.data.vocabulary import Vocabulary
+
+LINES = [line for line in phrasebook.text_lines("de") if line][:1500]
+LABELS = {"no": 0, "yes": 1}
+
+
+@pytest.fixture(scope="module")
+def vocabulary():
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES), model_writer=model, vocab_size=300, minloglevel=2
+    )
+    return Vocabulary(model.getvalue())
+
+
+def test_pairs_are_rows_of_two_sides(vocabulary):
+    texts = ("Die Katze schläft .", "Der Hund läuft .")
+    made = features.of_sentences(
+        [Sentences(texts, "yes", "f:1"), Sentences(texts[:1], None, "f:2")], vocabulary, LABELS, 64
+    )
+    first, second = vocabulary.encode_batch(texts)
+    row = [BOS, *first, EOS, *second, EOS]
+    assert made.tokens[0].tolist() == row + [PAD] * (64 - len(row))
+    assert made.tokens[1].tolist() == [BOS, *first, EOS] + [PAD] * (62 - len(first))
+    assert made.labels.tolist() == [[2], [0]]
+    assert made.cut == {"examples": 0}
+
+
+@pytest.mark.parametrize("sizes", [(30, 4), (4, 30), (30, 30), (3, 3), (0, 40), (40, 0), (17, 9)])
+def test_too_long_pairs_lose_the_end_of_the_longer(vocabulary, sizes):
+    word = next(p[1:] for p in vocabulary.pieces[5:] if p.startswith("\u2581") and p[1:].isalpha())
+    assert len(vocabulary.encode_batch([f"{word} {word}"])[0]) == 2
+    texts = tuple(" ".join([word] * size) for size in sizes)
+    made = features.of_sentences([Sentences(texts, "no", "f:1")], vocabulary, LABELS, 23)
+    row = made.tokens[0]
+    ends = np.flatnonzero(row == EOS)
+    kept = [ends[0] - 1, ends[1] - ends[0] - 1]
+    # One token at a time from the longer side (of equals, the first), as XTREME's scripts do.
+    wanted = list(sizes)
+    while sum(wanted) > 20:
+        wanted[0 if wanted[0] >= wanted[1] else 1] -= 1
+    assert sorted(kept) == sorted(wanted)
+    assert (kept[0] < kept[1]) == (wanted[0] < wanted[1]) or kept[0] + kept[1] == 20
+    assert made.cut["examples"] == (sum(sizes) > 20)
+    assert len(ends) == 2 and (row[ends[1] + 1 :] == PAD).all()
+
+
+def test_words_are_labelled_at_their_first_piece_and_none_is_lost(vocabulary):
+    rng = np.random.default_rng(0)
+    words = [word for line in LINES[:300] for word in line.split()]
+    examples = []
+    for number in range(200):
+        size = int(rng.integers(1, 60))
+        chosen = tuple(rng.choice(words, size)) + ("\u200b",) * (number % 5 == 0)
+        tags = tuple(rng.choice(["no", "yes"], len(chosen)))
+        examples.append(Words(chosen, tags, f"f:{number}"))
+    made = features.of_words(examples, vocabulary, LABELS, 24)
+    flat = [(word, tag) for e in examples for word, tag in zip(e.words, e.tags, strict=True)]
+    assert len(made.places) == len(flat) == np.count_nonzero(made.labels)
+    assert len({tuple(place) for place in made.places}) == len(flat)
+    for (word, tag), (row, column) in zip(flat, made.places, strict=True):
+        ids = vocabulary.encode_batch([word])[0]
+        ids = ids if len(ids) else [UNK]
+        assert made.tokens[row, column : column + len(ids)].tolist() == list(ids)
+        assert made.labels[row, column] == 1 + LABELS[tag]
+    assert (made.tokens[:, 0] == BOS).all() and ((made.tokens == EOS).sum(1) == 1).all()
+    # Rows are full: the next word would not have fitted; a sentence begins a row of its own.
+    sentence = np.repeat(np.arange(len(examples)), [len(e.words) for e in examples])
+    of_row = {row: set(sentence[made.places[:, 0] == row]) for row in range(len(made.tokens))}
+    assert all(len(owners) == 1 for owners in of_row.values())
+
+
+def test_a_word_longer_than_a_row_keeps_its_label(vocabulary):
+    word = "Donaudampfschifffahrtsgesellschaftskapitän" * 3
+    made = features.of_words([Words(("Der", word), ("no", "yes"), "f:1")], vocabulary, LABELS, 16)
+    assert len(vocabulary.encode_batch([word])[0]) > 14
+    assert made.cut == {"words": 1} and made.tokens.shape == (2, 16)
+    assert made.labels[1].tolist() == [0, 2] + [0] * 14
+
+
+def test_the_row_store_has_tokens_and_labels_and_is_found_again(vocabulary, tmp_path):
+    made = {
+        language: features.of_sentences(
+            [Sentences((line,), "yes", "f") for line in LINES[:n]],
+            vocabulary, LABELS, 32,
+        )
+        for language, n in (("de", 20), ("en", 7))
+    }  # fmt: skip
+    store = row_store.write(tmp_path, "classification", made, vocabulary)
+    again = row_store.write(tmp_path, "classification", made, vocabulary)
+    assert store.path == again.path and len(list(tmp_path.iterdir())) == 1
+    assert store.manifest.languages == ["de", "en"]
+    for language, rows in made.items():
+        found = RowStore(store.path).read(
+            f"classification.{language}", "train", np.arange(len(rows.tokens))
+        )
+        assert (found == np.concatenate([rows.tokens, rows.labels], axis=1)).all()
+    fewer = row_store.write(tmp_path, "classification", {"de": made["de"]}, vocabulary)
+    assert fewer.path != store.path

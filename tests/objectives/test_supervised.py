@@ -1,0 +1,134 @@
+"""Losses of labelled rows equal a NumPy transcription; heads read what they should."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlj.config import LABELLED, Model, Supervised
+from xlj.data.corpus import Corpus
+from xlj.data.layout import BOS, EOS, PAD
+from xlj.models import encoder
+from xlj.objectives import supervised
+from xlj.objectives.rows import Rows
+
+MODEL = Model(layers=2, hidden=16, heads=2, intermediate=32, positions=34, dropout=0.3)
+CORPUS = Corpus(60, ("en",), (1,))
+LENGTH, CLASSES = 12, ("a", "b", "c")
+
+
+def made(kind, rows=5, seed=0):
+    """Labelled rows, and the objective with parameters that are not its initial ones."""
+    rng = np.random.default_rng(seed)
+    tokens = rng.integers(5, 50, (rows, LENGTH))
+    sizes = rng.integers(4, LENGTH + 1, rows)
+    for row, size in zip(tokens, sizes, strict=True):
+        row[0], row[size - 1], row[size:] = BOS, EOS, PAD
+    if kind == "classification":
+        labels = rng.integers(0, 4, (rows, 1))
+    elif kind == "tagging":
+        labels = rng.integers(0, 4, tokens.shape) * (tokens != PAD)
+    else:
+        labels = rng.integers(0, sizes[:, None], (rows, 2))
+    options = Supervised(kind, rows, LENGTH, () if kind == "question_answering" else CLASSES)
+    objective = supervised.objective(kind, kind, options, MODEL, CORPUS)
+    keys = jax.random.split(jax.random.key(seed), 3)
+    params = encoder.init(keys[0], MODEL, CORPUS.vocabulary_size, 1)
+    params |= {name: make(keys[1]) for name, make in objective.parts.items()}
+    leaves, tree = jax.tree.flatten(params)
+    noise = [0.3 * jax.random.normal(jax.random.fold_in(keys[2], i), leaf.shape)
+             for i, leaf in enumerate(leaves)]  # fmt: skip
+    params = jax.tree.unflatten(tree, [a + b for a, b in zip(leaves, noise, strict=True)])
+    numbers = np.concatenate([tokens, labels], 1).astype(np.uint16)
+    batch = Rows(jnp.asarray(numbers), jnp.zeros((rows, 2), jnp.int32))
+    return objective, params, batch, tokens, labels
+
+
+def logits(kind, params, tokens):
+    """The head in NumPy, on the encoder's vectors."""
+    hidden = np.asarray(
+        encoder.apply(params, MODEL, supervised.whole_examples(MODEL, jnp.asarray(tokens), None))
+    ).astype(np.float64)
+    head = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params[f"{kind}_head"])
+    if kind == "classification":
+        dense = head["dense"]
+        hidden = np.tanh(hidden[:, 0] @ dense["kernel"] + dense["bias"])
+    return hidden @ head["output"]["kernel"] + head["output"]["bias"]
+
+
+def log_softmax(x):
+    x = x - x.max()
+    return x - np.log(np.exp(x).sum())
+
+
+@pytest.mark.parametrize("kind", LABELLED)
+def test_losses_equal_numpy(kind):
+    objective, params, batch, tokens, labels = made(kind)
+    examples = objective.corrupt(batch, None)
+    tally = objective.loss(params, {}, examples, None)[kind]
+    found = logits(kind, params, tokens)
+    for row in range(len(tokens)):
+        losses, right = [], 0
+        if kind == "classification" and labels[row, 0]:
+            losses.append(-log_softmax(found[row])[labels[row, 0] - 1])
+            right += found[row].argmax() == labels[row, 0] - 1
+        elif kind == "tagging":
+            for place in np.flatnonzero(labels[row]):
+                losses.append(-log_softmax(found[row, place])[labels[row, place] - 1])
+                right += found[row, place].argmax() == labels[row, place] - 1
+        elif kind == "question_answering":
+            real = tokens[row] != PAD
+            for end in (0, 1):
+                losses.append(-log_softmax(found[row, real, end])[labels[row, end]])
+                right += found[row, real, end].argmax() == labels[row, end]
+        np.testing.assert_allclose(tally.sum[row], sum(losses), rtol=1e-4, atol=1e-5)
+        assert tally.count[row] == len(losses) and tally.correct[row] == right
+    counted = objective.count(examples)[kind]
+    np.testing.assert_array_equal(counted, tally.count)
+
+
+@pytest.mark.parametrize("kind", LABELLED)
+def test_gradients_are_finite_and_reach_head_and_encoder(kind):
+    objective, params, batch, _, _ = made(kind)
+    keys = jax.random.split(jax.random.key(1), 5)
+
+    def loss(params):
+        tally = objective.loss(params, {}, objective.corrupt(batch, None), keys)[kind]
+        return tally.sum.sum()
+
+    gradients = jax.grad(loss)(params)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
+    for part in (f"{kind}_head", "layers", "embeddings"):
+        assert all(np.abs(leaf).sum() > 0 for leaf in jax.tree.leaves(gradients[part]))
+
+
+@pytest.mark.parametrize("kind", LABELLED)
+def test_padding_changes_nothing(kind):
+    _, params, _, tokens, _ = made(kind)
+    longer = np.pad(tokens, ((0, 0), (0, 9)), constant_values=PAD)
+    short, long = (
+        np.asarray(supervised.logits(kind, params, MODEL, jnp.asarray(x), jnp.zeros((5, 2), int)))
+        for x in (tokens, longer)
+    )
+    if kind != "classification":
+        long = long[:, :LENGTH]
+    real = np.ones(len(tokens), bool) if kind == "classification" else tokens != PAD
+    np.testing.assert_allclose(long[real], short[real], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["classification", "tagging"])
+def test_heads_have_dropout_of_their_own(kind):
+    """Where the encoder has none, keys still change what the head says."""
+    still = Model(**{**MODEL.__dict__, "attention_dropout": 0.0})
+    _, params, _, tokens, _ = made(kind)
+    hidden = jnp.ones((5, LENGTH, MODEL.hidden))
+    keys = jax.random.split(jax.random.key(1), 5)
+    head = params[f"{kind}_head"]
+    if kind == "classification":
+        plain, dropped = (supervised.heads.classify(head, still, hidden, k) for k in (None, keys))
+    else:
+        plain, dropped = (
+            supervised.heads.classify_tokens(head, still, hidden, 0.3, k) for k in (None, keys)
+        )
+    assert np.abs(plain - dropped).max() > 1e-3
+    assert np.abs(dropped[0] - dropped[1]).max() > 1e-3  # each row its own
