@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 
-from xlj.data.phrasebook.casting import a_name, pronoun_for
+from xlj.data.phrasebook.casting import a_person, pronoun_for
 from xlj.data.phrasebook.drawing import COLOURS
 from xlj.data.phrasebook.labelled.details import denied, details, enriched, uncounted, with_only
 from xlj.data.phrasebook.labelled.splits import all_within, drawn_clauses
@@ -77,12 +77,17 @@ def _inference(
             return _told(stream, clauses, clause, denied(other) if negated else other, label)
     clause = enriched(stream, uncounted(clause) if denies else clause)
     order = _shuffled(stream, details(clause))
-    few = stream.below(2)
+    new = [name for name in order if not (name == "time" and clause.tense == "now")]
     if label == "neutral" and stream.chance(50):  # a detail that is not told
-        if len(order) < 2:
+        if len(order) < 2 or not new:
             return None
-        told, hypothesis = with_only(clause, order[1 : 2 + few]), with_only(clause, order[:1])
+        rest = [name for name in order if name != new[0]]
+        told, hypothesis = (
+            with_only(clause, rest[: 1 + stream.below(2)]),
+            with_only(clause, new[:1]),
+        )
     else:
+        few = int(stream.chance(30 if label == "neutral" else 65))
         told = with_only(clause, order[: few if denies else few + 1])
         hypothesis = with_only(clause, order[:few])
         if label == "neutral":
@@ -183,14 +188,17 @@ def _another(stream: Stream, clauses: Iterator[Clause], clause: Clause) -> Claus
     event = next(clauses)
     while not _fits(event, subject, clause):
         event = next(clauses)
-    return replace(with_only(event, details(event)[:1]), subject=subject)
+    return replace(with_only(event, details(event)[: stream.below(2)]), subject=subject)
 
 
 def _of_someone_else(stream: Stream, clause: Clause, subject: Participant) -> Clause:
-    someone = a_name(stream)
-    while someone.gender != subject.gender or someone.concept in _who(clause):
-        someone = a_name(stream)
-    return replace(clause, subject=someone)
+    """The same, of a person of that gender and number: an adjective or a profession still fits."""
+    while True:
+        someone = a_person(stream, None, pronouns=False)
+        alike = (someone.gender, someone.plural) == (subject.gender, subject.plural)
+        called = someone.field in ("profession", "people") and clause.complement
+        if alike and not called and someone.concept not in _who(clause):
+            return replace(clause, subject=someone)
 
 
 def _fits(event: Clause, subject: Participant, told: Clause) -> bool:

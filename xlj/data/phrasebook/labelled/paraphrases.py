@@ -139,11 +139,12 @@ def _between(first: Clause, second: Clause) -> list[_Parts]:
     if first.time and second.time and first.time != second.time:
         found.append((replace(first, time=second.time), replace(second, time=first.time)))
     if _may_be_at(first, second.place) and _may_be_at(second, first.place):
-        if first.place != second.place:
+        if _concept(first.place) != _concept(second.place):
             found.append((replace(first, place=second.place), replace(second, place=first.place)))
     thing, other_thing = first.object, second.object
     if thing and other_thing:
-        if _takes(first, other_thing) and _takes(second, thing):
+        fit = _takes(first, other_thing) and _takes(second, thing)
+        if fit and thing.concept != other_thing.concept:
             found.append((replace(first, object=other_thing), replace(second, object=thing)))
         if _may_be(thing, other_thing.adjective) and _may_be(other_thing, thing.adjective):
             a, b = thing.adjective, other_thing.adjective
@@ -191,6 +192,10 @@ def _someone_else(stream: Stream, person: Participant, people: set[str]) -> Part
 def _other(stream: Stream, options: tuple[str, ...] | list[str], taken: str) -> str | None:
     left = [option for option in options if option != taken]
     return stream.pick(left) if left else None
+
+
+def _concept(p: Participant | None) -> str | None:
+    return p.concept if p else None
 
 
 def _may_act(p: Participant, clause: Clause) -> bool:

@@ -6,7 +6,7 @@ from itertools import count
 
 from xlj.data.phrasebook.casting import pronoun_for
 from xlj.data.phrasebook.drawing import document, hero
-from xlj.data.phrasebook.labelled.splits import split_of
+from xlj.data.phrasebook.labelled.splits import all_within
 from xlj.data.phrasebook.meaning import (
     DITRANSITIVE,
     INTRANSITIVE,
@@ -80,8 +80,10 @@ def _answered(stream: Stream, story: _Story, role: str, split: str) -> Asked | N
     for sentence, meaning in enumerate(story.told):
         for at, clause in enumerate(meaning.clauses):
             event = _event(clause, story.hero, role)
-            if event and split_of(event) == split and story.verbs.count(clause.predicate) == 1:
-                options.append(Asked(story.told, _about(stream, event, role), role, (sentence, at)))
+            if event is None or story.verbs.count(clause.predicate) > 1:
+                continue
+            if question := _about(stream, event, role, split):
+                options.append(Asked(story.told, question, role, (sentence, at)))
     return stream.pick(options) if options else None
 
 
@@ -95,8 +97,9 @@ def _unanswered(
             continue
         if event.subject == _called(other.hero):
             event = replace(event, subject=_called(story.hero))
-        if split_of(event) == split and _called(other.hero) not in _owners(event):
-            return Asked(story.told, _about(stream, event, role), role, None)
+        question = _about(stream, event, role, split)
+        if question and _called(other.hero) not in _owners(event):
+            return Asked(story.told, question, role, None)
     return None
 
 
@@ -149,8 +152,8 @@ def _with_owners(clause: Clause, about: Participant) -> Clause:
     )  # fmt: skip
 
 
-def _about(stream: Stream, event: Clause, role: str) -> Meaning:
-    """The question that asks for a role of an event."""
+def _about(stream: Stream, event: Clause, role: str, split: str) -> Meaning | None:
+    """The question that asks for a role of an event, if both are of the split."""
     unknown = Participant("unknown", "person" if role == "subject" else "thing")
     if stream.chance(50):
         event = replace(event, time=None)
@@ -160,7 +163,8 @@ def _about(stream: Stream, event: Clause, role: str) -> Meaning:
         asked = replace(event, object=unknown, place=None)
     else:
         asked = replace(event, place=unknown)
-    return Meaning("question", (replace(asked, question=role),))
+    asked = replace(asked, question=role)
+    return Meaning("question", (asked,)) if all_within(split, (event, asked)) else None
 
 
 def span_of(sentence: Sentence, clause: int, role: str) -> tuple[int, int]:

@@ -24,9 +24,14 @@ def place_is_free(clause: Clause) -> bool:
 
 
 def split_of(clause: Clause) -> str:
-    """The split that the event of a clause belongs to: half of all events are of 'train'."""
-    place = None if place_is_free(clause) else clause.place
-    roles = (clause.subject, clause.object, clause.complement, place)
+    """The split that the event of a clause belongs to: half of all events are of 'train'.
+
+    Of a question it is all that it says of the event, since the answer is not told.
+    """
+    asks = clause.question is not None
+    place = None if place_is_free(clause) and not asks else clause.place
+    recipient = clause.recipient if asks else None
+    roles = (clause.subject, clause.object, clause.complement, place, recipient)
     event = (clause.predicate, clause.attribute, *(_concept(p) for p in roles))
     return _QUARTERS[seed_of(repr(event)) % len(_QUARTERS)]
 
