@@ -1,10 +1,10 @@
 """The embedded corpus: text by language and sentence pairs by pair of languages."""
 
-import hashlib
 from collections.abc import Iterator
 
 from xlj.data.phrasebook.drawing import document, draw
 from xlj.data.phrasebook.realising import LANGUAGES, check_language, realise
+from xlj.data.phrasebook.stream import seed_of
 
 SENTENCES = {
     "en": 40_000,
@@ -32,11 +32,6 @@ PAIRS = {
 _OTHER_PAIRS = 3_000
 
 
-def _seed(name: str) -> int:
-    """A seed of its own for each stream, whatever the platform or the hash seed."""
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
-
-
 def text_lines(language: str) -> Iterator[str]:
     """The text of a language: a sentence a line, an empty line between documents.
 
@@ -48,7 +43,7 @@ def text_lines(language: str) -> Iterator[str]:
 
 
 def _text_lines(language: str) -> Iterator[str]:
-    seed, left, index = _seed(f"text {language}"), SENTENCES[language], 0
+    seed, left, index = seed_of(f"text {language}"), SENTENCES[language], 0
     while left:
         if index:
             yield ""
@@ -77,7 +72,7 @@ def pair_lines(pair: str) -> Iterator[tuple[str, str]]:
 def _pair_lines(source: str, target: str) -> Iterator[tuple[str, str]]:
     first, second = sorted((source, target), key=LANGUAGES.index)
     name = f"{first}-{second}"
-    seed = _seed(f"pair {name}")
+    seed = seed_of(f"pair {name}")
     for index in range(PAIRS.get(name, _OTHER_PAIRS)):
         meaning = draw(seed, index)
         yield realise(meaning, source).text, realise(meaning, target).text

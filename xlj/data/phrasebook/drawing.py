@@ -58,8 +58,7 @@ def draw(seed: int, index: int) -> Meaning:
 def document(seed: int, index: int) -> tuple[Meaning, ...]:
     """The index-th document of the seed: two to six meanings about one person."""
     stream = Stream(seed, index, _DOCUMENTS)
-    tense = stream.pick(("past", "past", "habit", "now", "future"))
-    scene = Scene(a_name(stream, full=stream.chance(50)), a_place(stream), tense)
+    scene = _scene(stream)
     meanings: list[Meaning] = []
     for _ in range(2 + stream.below(5)):
         meaning = _meaning(stream, scene)
@@ -67,6 +66,16 @@ def document(seed: int, index: int) -> tuple[Meaning, ...]:
         if meaning.clauses[0].subject == scene.hero:  # from now on a pronoun will do
             scene = replace(scene, named=True)
     return tuple(meanings)
+
+
+def hero(seed: int, index: int) -> Participant:
+    """The person whom the index-th document of the seed is about."""
+    return _scene(Stream(seed, index, _DOCUMENTS)).hero
+
+
+def _scene(stream: Stream) -> Scene:
+    tense = stream.pick(("past", "past", "habit", "now", "future"))
+    return Scene(a_name(stream, full=stream.chance(50)), a_place(stream), tense)
 
 
 def _meaning(stream: Stream, scene: Scene | None) -> Meaning:

@@ -1,5 +1,6 @@
 """A tiny deterministic random stream: the same numbers on every platform and Python version."""
 
+import hashlib
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -14,6 +15,11 @@ def _mix(value: int) -> int:
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
     return value ^ (value >> 31)
+
+
+def seed_of(name: str) -> int:
+    """A seed of its own for each name, whatever the platform or the hash seed."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
 
 
 class Stream:
