@@ -8,16 +8,12 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import sys
-import threading
-import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +23,7 @@ from tqdm import tqdm
 from xlj.config import Config, ConfigError
 from xlj.data import atomic, held_out, packing, store, units, vocabulary_training
 from xlj.data.held_out import Rule
-from xlj.data.processes import SPAWN, stop_with_parent
+from xlj.data.processes import SPAWN, in_child, stop_with_parent
 from xlj.data.recipe import UNIT_LINES, Recipe, resolve
 from xlj.data.sources import Block, FileSource, TextTask
 from xlj.data.store import MANIFEST, VOCABULARY, Manifest, RowStore, Split
@@ -51,8 +47,9 @@ def ensure_rows(config: Config, runner: str = "", arguments: Sequence[str] = ())
       RowStoreError: if the rows are there but damaged.
     """
     recipe = resolve(config)
-    folder = recipe.folder if recipe.finished else _make_in_child(config, runner, arguments)
-    return RowStore(folder)
+    if recipe.finished:
+        return RowStore(recipe.folder)
+    return RowStore(in_child("making rows", make, config, runner, tuple(arguments)))
 
 
 def finished_rows(config: Config) -> RowStore:
@@ -338,63 +335,3 @@ def _only_maker(folder: Path) -> Iterator[Path]:
         for left in folder.rglob(f"*{atomic.PART}"):  # by a run that was killed
             left.unlink()
         yield folder  # the lock ends with the file
-
-
-def _make_in_child(config: Config, runner: str, arguments: Sequence[str]) -> Path:
-    receiver, sender = SPAWN.Pipe(duplex=False)
-    process = SPAWN.Process(target=_child, args=(sender, config, runner, tuple(arguments)))
-    with _sigterm_as_exit():
-        process.start()
-        sender.close()
-        try:
-            connection.wait([receiver, process.sentinel])
-            outcome, message = receiver.recv() if receiver.poll() else ("died", "")
-            process.join()
-        except EOFError:
-            process.join()
-            outcome, message = "died", ""
-        finally:  # an interrupt, or SIGTERM
-            process.terminate()
-            process.join(timeout=3)  # it ends its workers; training a vocabulary does not let it
-            process.kill()
-            process.join()
-    if outcome == "made":
-        return Path(message)
-    if outcome == "refused":
-        raise ConfigError(message)
-    if outcome == "failed":
-        raise RuntimeError(f"making rows failed:\n{message}")
-    raise RuntimeError(
-        f"the process that makes rows ended with exit code {process.exitcode}; start again to go on"
-    )
-
-
-def _child(sender: Any, config: Config, runner: str, arguments: tuple[str, ...]) -> None:
-    stop_with_parent()
-    signal.signal(signal.SIGTERM, _leave)
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # accelerators are the trainer's
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there is a process a core already
-    try:
-        sender.send(("made", str(make(config, runner, arguments))))
-    except ConfigError as error:
-        sender.send(("refused", str(error)))
-    except Exception:
-        sender.send(("failed", traceback.format_exc()))
-
-
-def _leave(number: int, frame: Any) -> None:
-    raise SystemExit(128 + number)
-
-
-@contextmanager
-def _sigterm_as_exit() -> Iterator[None]:
-    """SIGTERM unwinds the main thread, so that what it started is stopped."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    before = signal.signal(signal.SIGTERM, _leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

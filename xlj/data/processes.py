@@ -8,7 +8,13 @@ import os
 import signal
 import sys
 import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing import connection
+from typing import Any
+
+from xlj.config import ConfigError
 
 SPAWN = multiprocessing.get_context("spawn")
 """Never fork: threads of TensorFlow, JAX and SentencePiece do not survive it."""
@@ -21,6 +27,77 @@ def stop_with_parent() -> None:
         # The kernel's own way works while a library holds the interpreter for minutes.
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def in_child(doing: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns that runs in a spawned process of its own, so that TensorFlow never
+    shares this one's memory or accelerator. It stops when this process does.
+
+    Args:
+      doing: what it does, for errors: `making rows`.
+      function, arguments: whatever multiprocessing can send; so must be the result.
+
+    Raises:
+      ConfigError: as the function does.
+      RuntimeError: if it fails otherwise, or the process dies.
+    """
+    receiver, sender = SPAWN.Pipe(duplex=False)
+    process = SPAWN.Process(target=_child, args=(sender, function, arguments))
+    with _sigterm_as_exit():
+        process.start()
+        sender.close()
+        try:
+            connection.wait([receiver, process.sentinel])
+            outcome, result = receiver.recv() if receiver.poll() else ("died", None)
+            process.join(timeout=3)  # TensorFlow may hang as it ends after an error
+        except EOFError:
+            process.join()
+            outcome, result = "died", None
+        finally:  # an interrupt, or SIGTERM
+            process.terminate()
+            process.join(timeout=3)  # it ends its workers; training a vocabulary does not let it
+            process.kill()
+            process.join()
+    if outcome == "returned":
+        return result
+    if outcome == "refused":
+        raise ConfigError(result)
+    if outcome == "failed":
+        raise RuntimeError(f"{doing} failed:\n{result}")
+    raise RuntimeError(
+        f"{doing}: the process ended with exit code {process.exitcode}; start again to go on"
+    )
+
+
+def _child(sender: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    stop_with_parent()
+    signal.signal(signal.SIGTERM, _leave)
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # accelerators are the trainer's
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there is a process a core already
+    try:
+        sender.send(("returned", function(*arguments)))
+    except ConfigError as error:
+        sender.send(("refused", str(error)))
+    except Exception:
+        sender.send(("failed", traceback.format_exc()))
+
+
+def _leave(number: int, frame: Any) -> None:
+    raise SystemExit(128 + number)
+
+
+@contextmanager
+def _sigterm_as_exit() -> Iterator[None]:
+    """SIGTERM unwinds the main thread, so that what it started is stopped."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    before = signal.signal(signal.SIGTERM, _leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _end_with_parent() -> None:

@@ -100,7 +100,7 @@ class TfdsSource:
     fields: tuple[str, ...]
 
     def raw_blocks(self) -> Iterator[RawBlock]:
-        tfds = _import("tensorflow_datasets")
+        tfds = import_quietly("tensorflow_datasets")
 
         try:
             dataset = tfds.load(self.name, split="train", shuffle_files=False)
@@ -278,11 +278,15 @@ def import_seqio() -> Any:
     Raises:
       ConfigError: if it cannot be imported, with the reason.
     """
-    return _import("seqio")
+    return import_quietly("seqio")
 
 
-def _import(name: str) -> Any:
-    """A module that imports TensorFlow, which writes to stderr as it starts whatever is set."""
+def import_quietly(name: str) -> Any:
+    """A module that imports TensorFlow, which writes to stderr as it starts whatever is set.
+
+    Raises:
+      ConfigError: if it cannot be imported, with the reason.
+    """
     if name in sys.modules:
         return sys.modules[name]
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -294,7 +298,7 @@ def _import(name: str) -> Any:
     except Exception as error:  # protobuf raises its own kind on versions that do not go together
         mend = "; pip install 'sentencepiece<0.2.3'" if "sentencepiece_model" in str(error) else ""
         raise ConfigError(
-            f"making rows needs {name}, which cannot be imported here "
+            f"reading this data needs {name}, which cannot be imported here "
             f"({type(error).__name__}: {error}){mend}"
         ) from error
     finally:
@@ -315,7 +319,7 @@ def _match(
     found: dict[str, list[Any]] = {name: [] for name in values}
     tried: dict[str, list[str]] = {name: [] for name in values}
     for template in templates:
-        filled = {name: _fill(template, v, templates_key) for name, v in values.items()}
+        filled = {name: fill(template, v, templates_key) for name, v in values.items()}
         if len(set(filled.values())) < len(filled):
             needed = " or ".join(f"{{{key}}}" for key in next(iter(values.values())))
             problems.append(
@@ -333,7 +337,7 @@ def _match(
         if not matches:
             problems.append(
                 f"{templates_key}={template} is there for none of the {len(values)} {names_key}; "
-                f"tried {_some(list(filled.values()))}"
+                f"tried {some(list(filled.values()))}"
             )
     for name, sources in found.items():
         if not sources and any(found.values()):
@@ -344,11 +348,18 @@ def _match(
     return {name: tuple(sources) for name, sources in found.items()}
 
 
-def _some(names: list[str]) -> str:
+def some(names: list[str]) -> str:
+    """A few names of a list, for errors."""
     return ", ".join(names) if len(names) < 4 else f"{names[0]}, {names[1]} ... {names[-1]}"
 
 
-def _fill(template: str, values: dict[str, str], key: str) -> str:
+def fill(template: str, values: dict[str, str], key: str) -> str:
+    """A template with its placeholders replaced.
+
+    Raises:
+      ConfigError: on a placeholder that is none of `values`; it names `key`.
+    """
+
     def value(match: re.Match) -> str:
         if match[1] not in values:
             known = ", ".join(f"{{{name}}}" for name in values)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from xlj.config import ConfigError
-from xlj.data import files
+from xlj.data import files, json_file
+from xlj.data.labelled import squad
 
 
 class Form(NamedTuple):
@@ -78,16 +78,14 @@ def questions(path: Path) -> list[tuple[str, list[str]]]:
       ConfigError: if the file cannot be read, is not such a file, or a question has no answer.
     """
     found = []
-    for article, at in _items(path, _json(path), "data", ""):
-        for paragraph, within in _items(path, article, "paragraphs", at):
-            for question, where in _items(path, paragraph, "qas", within):
-                golds = [
-                    _text(path, answer, "text", place)
-                    for answer, place in _items(path, question, "answers", where)
-                ]
-                if not golds:
-                    raise ConfigError(f"{path}: {where}: the question has no gold answer")
-                found.append((_text(path, question, "id", where), golds))
+    for _, question, where in squad.walk(path):
+        golds = [
+            json_file.text(path, answer, "text", place)
+            for answer, place in json_file.items(path, question, "answers", where)
+        ]
+        if not golds:
+            raise ConfigError(f"{path}: {where}: the question has no gold answer")
+        found.append((json_file.text(path, question, "id", where), golds))
     if not found:
         raise ConfigError(f"{path} holds no questions")
     return found
@@ -99,7 +97,7 @@ def answers(path: Path) -> dict[str, str]:
     Raises:
       ConfigError: if the file cannot be read, or is not such a file.
     """
-    found = _json(path)
+    found = json_file.read(path)
     if not isinstance(found, dict):
         raise ConfigError(f"{path} is no JSON object of answers by question id")
     for identity, answer in found.items():
@@ -146,27 +144,4 @@ def _lines(path: Path) -> list[str]:
             if line is None:
                 raise ConfigError(f"{path}:{len(found) + 1}: the line is not UTF-8")
             found.append(line.strip())
-    return found
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads("\n".join(_lines(path)))
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{path}:{error.lineno}: it is no JSON ({error.msg})") from None
-
-
-def _items(path: Path, parent: Any, key: str, at: str) -> list[tuple[Any, str]]:
-    """The entries of a list within a JSON object, each with its place."""
-    entries = parent.get(key) if isinstance(parent, dict) else None
-    where = f"{at}.{key}".lstrip(".")
-    if not isinstance(entries, list):
-        raise ConfigError(f"{path}: there is no list {where}, as SQuAD's JSON has it")
-    return [(entry, f"{where}[{index}]") for index, entry in enumerate(entries)]
-
-
-def _text(path: Path, parent: Any, key: str, at: str) -> str:
-    found = parent.get(key) if isinstance(parent, dict) else None
-    if not isinstance(found, str):
-        raise ConfigError(f"{path}: {at}.{key} is {found!r}, which is no text")
     return found

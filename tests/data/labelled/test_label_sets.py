@@ -1,0 +1,36 @@
+"""Sets of labels, and examples that do not fit them."""
+
+import pytest
+
+from xlj.config import ConfigError
+from xlj.data.labelled import labels
+from xlj.data.labelled.examples import Question, Sentences, Words
+
+PAIRS = [Sentences(("a",), "no", "f:1"), Sentences(("b",), "yes", "f:2")]
+WORDS = [Words(("a", "b"), ("X", "O"), "g:1"), Words(("c",), ("O",), "g:4")]
+QUESTIONS = [Question("1", "?", "c", (), "h")]
+
+
+def test_the_labels_of_training_are_sorted_and_given_ones_keep_their_order():
+    assert labels.label_set(reversed(PAIRS), ()) == ("no", "yes")
+    assert labels.label_set(WORDS, ()) == ("O", "X")
+    assert labels.label_set(PAIRS, ("yes", "maybe", "no")) == ("yes", "maybe", "no")
+    assert labels.label_set(QUESTIONS, ()) == ()
+
+
+def test_unknown_labels():
+    with pytest.raises(ConfigError, match="f:2: 'yes' is no label .* has no, yess .*mean yess"):
+        labels.label_set(PAIRS, ("no", "yess"))
+    with pytest.raises(ConfigError, match="g:1: 'X' of 'a' is no label of the task, which has O "):
+        labels.check(WORDS, ("O",))
+    labels.check([*WORDS, Words(("c",), None, "g:9")], ("O", "X"))
+
+
+def test_examples_without_labels_cannot_train():
+    for bare, what in (
+        (Sentences(("a",), None, "f:3"), "label"),
+        (Words(("a",), None, "f:3"), "tags"),
+    ):
+        with pytest.raises(ConfigError, match=f"f:3: it has no {what}"):
+            labels.label_set([bare], ())
+    labels.require(QUESTIONS)

@@ -1,0 +1,78 @@
+"""Labelled datasets of TFDS: the real builders' features, written and read, with our examples."""
+
+import importlib.util
+import sys
+
+import mocked_tfds
+import pytest
+
+from xlj.config import ConfigError
+from xlj.data.labelled import tfds
+from xlj.data.processes import in_child
+
+XNLI, PAWS_X = "tfds:xnli#validation", "tfds:paws_x_wiki/de#train"
+XQUAD, MLQA = "tfds:xquad/de#test", "tfds:mlqa/de#validation"
+TYDI_QA, TYDI_QA_SW = "tfds:tydi_qa#train", "tfds:tydi_qa/goldp#validation-sw"
+WIKIANN, UD = "tfds:wikiann/de#test", "tfds:universal_dependencies/de_gsd#dev"
+
+
+@pytest.fixture(scope="module")
+def read():
+    if importlib.util.find_spec("tensorflow_datasets") is None:
+        pytest.skip("tensorflow_datasets is not installed")
+    sources = [(XNLI, "sw"), (XNLI, "th"), (TYDI_QA, "sw"), (TYDI_QA, "de"), (TYDI_QA_SW, "sw")]
+    sources += [(source, "de") for source in (PAWS_X, XQUAD, MLQA, WIKIANN, UD)]
+    sources.append(("tfds:xquad/eo#test", "eo"))
+    found = in_child("reading mocked datasets", mocked_tfds.load, sources)
+    assert "tensorflow" not in sys.modules
+    return found
+
+
+@pytest.mark.slow
+def test_sentence_pairs(read):
+    pair = ("premise sw", "hypothesis sw")
+    assert read[XNLI, "sw"] == [
+        (pair, "contradiction", f"{XNLI}, example 1"),
+        (pair, "entailment", f"{XNLI}, example 2"),
+    ]
+    assert read[XNLI, "th"].startswith(f"{XNLI}, example 1: it has no th; it has ar, ")
+    assert read[PAWS_X, "de"] == [
+        (("eins", "zwei ü"), "paraphrase", f"{PAWS_X}, example 1"),
+        (("eins", ""), None, f"{PAWS_X}, example 2"),
+    ]
+
+
+@pytest.mark.slow
+def test_questions(read):
+    first, second = read[XQUAD, "de"]
+    answers = (("Äpfel", 4), ("Äpfel", 15))
+    assert first == ("a", "a?", "ein Äpfelchen, Äpfel", answers, f"{XQUAD}, example 1")
+    assert second[3] == ()
+    assert "example 1 (question a): the answer 'wrong'" in read[MLQA, "de"]
+    assert "cannot load it" in read["tfds:xquad/eo#test", "eo"]
+
+
+@pytest.mark.slow
+def test_tydi_qa_keeps_languages_apart_by_ids_or_by_splits(read):
+    assert [row[0] for row in read[TYDI_QA, "sw"]] == ["swahili-1-0", "swahili-1-1"]
+    assert len(read[TYDI_QA_SW, "sw"]) == 3
+    assert "TyDiQA has no de" in read[TYDI_QA, "de"]
+
+
+@pytest.mark.slow
+def test_words(read):
+    assert read[WIKIANN, "de"] == [(("Ada", "spricht"), ("B-PER", "O"), f"{WIKIANN}, example 1")]
+    assert read[UD, "de"] == [(("zu", "dem", "Haus"), ("ADP", "DET", "NOUN"), f"{UD}, example 1")]
+
+
+def test_names():
+    assert tfds.parse(UD) == ("universal_dependencies/de_gsd", "dev")
+    assert tfds.parse(UD).kind == "tagging"
+    assert [tfds.parse(source).has_all_languages for source in (XNLI, TYDI_QA, XQUAD)] == [
+        True,
+        True,
+        False,
+    ]
+    assert not tfds.parse(TYDI_QA_SW).has_all_languages
+    with pytest.raises(ConfigError, match="must look like"):
+        tfds.parse("tfds:xnli")

@@ -1,0 +1,105 @@
+"""Templates find labelled sources, whose examples fit the task."""
+
+import sys
+
+import pytest
+
+from xlj.config import ConfigError
+from xlj.data.labelled import reading
+from xlj.finetuning_config import Task
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "en.tsv").write_text("a\tyes\nb\tno\n")
+    (tmp_path / "de.tsv").write_text("c\tno\n")
+    (tmp_path / "more.de.tsv").write_text("d\t-\n")
+    (tmp_path / "mixed.tsv").write_text("d\tyes\ne\t-\n")
+    (tmp_path / "empty.tsv").write_text("")
+    (tmp_path / "blank.conll").write_text("\n\n")
+    return tmp_path
+
+
+def test_templates_are_filled_and_need_not_be_there_for_all(folder):
+    task = Task(test=(f"{folder}/{{language}}.tsv", f"{folder}/more.{{language}}.tsv"))
+    assert reading.resolve(task, "test", ("en", "de")) == {
+        "en": [f"{folder}/en.tsv"],
+        "de": [f"{folder}/de.tsv", f"{folder}/more.de.tsv"],
+    }
+    assert reading.resolve(task, "dev", ("en",)) == {"en": []}
+
+
+def test_all_misses_are_named_at_once(folder):
+    task = Task(train=(f"{folder}/{{language}}.tsv", f"{folder}/x.{{language}}"))
+    with pytest.raises(ConfigError) as error:
+        reading.resolve(task, "train", ("en", "de", "fr"))
+    for part in (
+        "task.train has nothing for fr; there is no",
+        "x.{language} is there for no language; tried",
+        "x.fr",
+    ):
+        assert part in str(error.value)
+
+
+def test_one_set_may_serve_all_languages():
+    for template, kind in (
+        ("tfds:xnli#validation", "classification"),
+        ("tfds:tydi_qa#train", "question_answering"),
+    ):
+        found = reading.resolve(Task(kind=kind, dev=(template,)), "dev", ("en", "sw"))
+        assert found == {"en": [template], "sw": [template]}
+    assert "tensorflow" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "template, kind, message",
+    [
+        ("tfds:paws_x_wiki/en#train", "classification", "several languages the same"),
+        ("tfds:tydi_qa#validation-en", "question_answering", "several languages the same"),
+        ("tfds:xnli#test", "tagging", "for task.kind=classification, not tagging"),
+        ("tfds:xnli", "classification", "tfds:NAME#SPLIT"),
+        ("tfds:glue/{language}#train", "classification", "are mlqa, paws_x_wiki"),
+        ("phrasebook:nli#train", "classification", "phrasebook:TASK/{language}#SPLIT"),
+        ("phrasebook:news/{language}#train", "classification", "a task of nli, "),
+        ("phrasebook:nli/{language}#validation", "classification", "a split of train, dev, test"),
+        ("phrasebook:tags/{language}#train", "classification", "task.kind=tagging"),
+        ("phrasebook:nli/{language}#train", "classification", "has nothing for eo; .*nli/eo"),
+        ("{lang}.tsv", "classification", r"task.train=.*unknown placeholder \{lang\}"),
+    ],
+)
+def test_templates_that_cannot_be(template, kind, message):
+    with pytest.raises(ConfigError, match=message):
+        reading.resolve(Task(kind=kind, train=(template,)), "train", ("en", "eo"))
+
+
+def test_each_kind_has_its_reader(folder):
+    labelled = Task(labels=("no", "yes"))
+    assert [one.label for one in reading.read(f"{folder}/en.tsv", "en", labelled)] == ["yes", "no"]
+    assert reading.read(f"{folder}/more.de.tsv", "de", labelled)[0].label is None
+    (words,) = reading.read(f"{folder}/en.tsv", "en", Task(kind="tagging"))
+    assert words.tags == ("yes", "no")
+
+
+@pytest.mark.parametrize(
+    "name, task, message",
+    [
+        ("empty.tsv", Task(), "empty.tsv holds no examples"),
+        ("blank.conll", Task(kind="tagging"), "blank.conll holds no examples"),
+        ("mixed.tsv", Task(), "mixed.tsv:2: it has no label, though others"),
+        ("en.tsv", Task(labels=("yes", "non")), "en.tsv:2: 'no' is no label .*did you mean non"),
+        ("en.tsv", Task(kind="question_answering"), "en.tsv:1: it is no JSON"),
+        ("nowhere.tsv", Task(), "nowhere.tsv: cannot read it"),
+    ],
+)
+def test_sources_that_do_not_fit(folder, name, task, message):
+    with pytest.raises(ConfigError, match=message):
+        reading.read(f"{folder}/{name}", "en", task)
+
+
+@pytest.mark.parametrize("name, kind", reading.PHRASEBOOK.items())
+def test_the_phrasebook(name, kind):
+    pytest.importorskip("xlj.data.phrasebook.labelled")
+    task = Task(kind=kind, dev=(f"phrasebook:{name}/{{language}}#dev",))
+    ((source,),) = reading.resolve(task, "dev", ("sw",)).values()
+    examples = reading.read(source, "sw", task)
+    assert len(examples) > 100

@@ -1,0 +1,131 @@
+"""Labelled sources: found by the templates of a config, and read into examples."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from xlj.config import ConfigError
+from xlj.data.labelled import conll, labels, squad, tables, tfds
+from xlj.data.labelled.examples import Example
+from xlj.data.sources import fill, some
+from xlj.finetuning_config import Task
+
+PHRASEBOOK = {
+    "nli": "classification",
+    "paraphrases": "classification",
+    "tags": "tagging",
+    "entities": "tagging",
+    "questions": "question_answering",
+}
+"""The labelled tasks of the embedded corpus, and their kinds."""
+SPLITS = ("train", "dev", "test")
+
+
+def resolve(task: Task, split: str, languages: Sequence[str]) -> dict[str, list[str]]:
+    """The sources of each language, in the order of the templates, all of them there.
+
+    A template need not be there for every language. TFDS is not asked what it has.
+
+    Args:
+      split: `train`, `dev` or `test`: the key of `task` with the templates. Without templates,
+        no language has sources.
+
+    Raises:
+      ConfigError: if a template cannot be read as one, a language is in none of them, a template
+        is for none of the languages, or gives several the same source. It lists these at once.
+    """
+    key = f"task.{split}"
+    templates: tuple[str, ...] = getattr(task, split)
+    found: dict[str, list[str]] = {language: [] for language in languages}
+    problems = []
+    for template in templates:
+        filled = {name: fill(template, {"language": name}, key) for name in found}
+        there = [name for name, source in filled.items() if _is_there(source, name, task.kind)]
+        shared = len(set(filled.values())) < len(filled)
+        if shared and not (template.startswith("tfds:") and tfds.parse(template).has_all_languages):
+            problems.append(f"{key}={template} gives several languages the same; use {{language}}")
+        elif not there:
+            tried = some(list(filled.values()))
+            problems.append(f"{key}={template} is there for no language; tried {tried}")
+        for name in there:
+            found[name].append(filled[name])
+    for name, sources in found.items():
+        if not sources and any(found.values()):
+            tried = ", ".join(fill(template, {"language": name}, key) for template in templates)
+            problems.append(f"{key} has nothing for {name}; there is no {tried}")
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return found
+
+
+def read(source: str, language: str, task: Task) -> list[Example]:
+    """All examples of a source, in order: of one type, that of the task's kind, at least one.
+
+    Args:
+      source: as `resolve` gives it.
+
+    Raises:
+      ConfigError: if it cannot be read or does not fit the task; with file and line.
+    """
+    found = list(_read(source, language, task))
+    if not found:
+        raise ConfigError(f"{source} holds no examples")
+    bare = [example for example in found if labels.labels_of(example) is None]
+    if bare and len(bare) < len(found):
+        raise ConfigError(f"{bare[0].place}: it has no label, though others of {source} have one")
+    if task.labels:
+        labels.check(found, task.labels)
+    return found
+
+
+def _read(source: str, language: str, task: Task) -> Sequence[Example]:
+    if source.startswith("tfds:"):
+        return tfds.read(source, language)
+    if source.startswith("phrasebook:"):
+        from xlj.data.phrasebook import labelled
+
+        name, split = _phrasebook(source, task.kind)
+        return list(labelled.examples(name, language, split))
+    path = Path(source).expanduser()
+    if task.kind == "classification":
+        return tables.read(path, task.columns)
+    if task.kind == "tagging":
+        return conll.read(path, language, task.columns)
+    return squad.read(path)
+
+
+def _is_there(source: str, language: str, kind: str) -> bool:
+    """Whether a source has a language, as far as can be seen without reading it.
+
+    Raises:
+      ConfigError: if the source is written as none can be, or is of another kind of task.
+    """
+    if source.startswith("tfds:"):
+        name = tfds.parse(source)
+        _same_kind(source, name.kind, kind)
+        return True
+    if source.startswith("phrasebook:"):
+        from xlj.data import phrasebook
+
+        _phrasebook(source, kind)
+        return language in phrasebook.LANGUAGES
+    return Path(source).expanduser().is_file()
+
+
+def _phrasebook(source: str, kind: str) -> tuple[str, str]:
+    """Task and split of `phrasebook:TASK/LANGUAGE#SPLIT`."""
+    found = re.fullmatch(r"phrasebook:([^/#]+)/[^/#]+#(.+)", source)
+    if not found or found[1] not in PHRASEBOOK or found[2] not in SPLITS:
+        raise ConfigError(
+            f"{source}: it must look like phrasebook:TASK/{{language}}#SPLIT with a task of "
+            f"{', '.join(PHRASEBOOK)} and a split of {', '.join(SPLITS)}"
+        )
+    _same_kind(source, PHRASEBOOK[found[1]], kind)
+    return found[1], found[2]
+
+
+def _same_kind(source: str, kind: str, wanted: str) -> None:
+    if kind != wanted:
+        raise ConfigError(f"{source} is for task.kind={kind}, not {wanted}")

@@ -1,0 +1,113 @@
+"""Questions in SQuAD's JSON: SQuAD 1.1 and 2.0, XQuAD, MLQA, TyDiQA-GoldP."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from xlj.config import ConfigError
+from xlj.data import json_file
+from xlj.data.labelled.examples import Question
+
+
+def walk(path: Path) -> Iterator[tuple[Any, Any, str]]:
+    """(paragraph, question, place of the question), of each question in order, as JSON has them.
+
+    Raises:
+      ConfigError: if the file cannot be read or is not laid out so.
+    """
+    for article, at in json_file.items(path, json_file.read(path), "data", ""):
+        for paragraph, within in json_file.items(path, article, "paragraphs", at):
+            for question, where in json_file.items(path, paragraph, "qas", within):
+                yield paragraph, question, where
+
+
+def read(path: Path) -> list[Question]:
+    """The questions of a file.
+
+    `answers` may be missing, empty, or one empty text, as in XTREME's test files. SQuAD 2.0 says
+    `is_impossible` of a question without an answer; its `plausible_answers` are not read.
+
+    Raises:
+      ConfigError: if the file cannot be read, or an answer is not where it is said to be; with
+        file, place and question.
+    """
+    return unique(_question(path, *entry) for entry in walk(path))
+
+
+def check(question: Question) -> Question:
+    """The question itself, if the context has its answers where they are said to be. Answers that
+    are all empty texts are left out.
+
+    Raises:
+      ConfigError: if an answer is somewhere else or nowhere; it names the nearest place that fits.
+    """
+    if not any(text for text, _ in question.answers):
+        return dataclasses.replace(question, answers=())
+    context = question.context
+    for text, start in question.answers:
+        if text and start >= 0 and context.startswith(text, start):
+            continue
+        places = [match.start() for match in re.finditer(re.escape(text), context)] if text else []
+        mend = f"; it is at {min(places, key=lambda at: abs(at - start))}" if places else ""
+        there = context[max(start, 0) : max(start, 0) + len(text)]
+        raise ConfigError(
+            f"{question.place} (question {question.identity}): the answer {text!r} should be at "
+            f"character {start} of the context, where there is {there!r}{mend}"
+        )
+    return question
+
+
+def unique(questions: Iterable[Question]) -> list[Question]:
+    """The questions with identities of their own.
+
+    XTREME's training files of TyDiQA keep only the last part of each id, so that many questions
+    share one: the later ones become `ID#2`, `ID#3` and so on. Where question and context are the
+    same too, it is one question, and the later entry brings further answers (XTREME's
+    translated files have an entry an answer).
+    """
+    found: dict[str, Question] = {}
+    names: dict[tuple[str, str, str], str] = {}
+    repeats: Counter[str] = Counter()
+    for new in questions:
+        key = new.identity, new.question, new.context
+        if key in names:
+            old = found[names[key]]
+            answers = tuple(dict.fromkeys(old.answers + new.answers))
+            found[names[key]] = dataclasses.replace(old, answers=answers)
+            continue
+        name = new.identity
+        while name in found:
+            repeats[new.identity] += 1
+            name = f"{new.identity}#{repeats[new.identity] + 1}"
+        names[key] = name
+        found[name] = dataclasses.replace(new, identity=name)
+    return list(found.values())
+
+
+def _question(path: Path, paragraph: Any, entry: Any, where: str) -> Question:
+    question = Question(
+        identity=json_file.text(path, entry, "id", where),
+        question=json_file.text(path, entry, "question", where),
+        context=json_file.text(path, paragraph, "context", where.rpartition(".")[0]),
+        answers=tuple(_answers(path, entry, where)) if "answers" in entry else (),
+        place=f"{path}: {where}",
+    )
+    if entry.get("is_impossible") and question.answers:
+        raise ConfigError(
+            f"{question.place} (question {question.identity}): is_impossible, but it has answers"
+        )
+    return check(question)
+
+
+def _answers(path: Path, entry: Any, at: str) -> Iterator[tuple[str, int]]:
+    for answer, where in json_file.items(path, entry, "answers", at):
+        text = json_file.text(path, answer, "text", where)
+        start = answer.get("answer_start")
+        if not isinstance(start, int) or isinstance(start, bool):
+            raise ConfigError(f"{path}: {where}.answer_start is {start!r}, no whole number")
+        yield text, start

@@ -1,0 +1,156 @@
+"""Classification: sentences or pairs and their labels, in tables of tabs or in JSON lines."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from xlj.config import ConfigError
+from xlj.data import files, json_file
+from xlj.data.labelled.examples import Sentences
+
+UNLABELLED = ("", "-")
+"""What stands for no label."""
+
+SPELLINGS = {"contradictory": "contradiction"}
+"""Labels that XNLI's translated training files spell otherwise than its dev and test files."""
+
+
+def read(path: Path, columns: Sequence[str]) -> list[Sentences]:
+    """The examples of a file: JSON lines if its name says `.jsonl`, else a table of tabs.
+
+    Args:
+      columns: of the texts, one or two, and of the label at last: names in the head of a table or
+        keys of JSON; or numbers from 1 of a table without a head. Empty: all columns of a table
+        without a head, which are two or three.
+
+    Raises:
+      ConfigError: if the file cannot be read, or a line does not fit; with file and line.
+    """
+    if len(columns) not in (0, 2, 3):
+        raise ConfigError(
+            f"task.columns={','.join(columns)}: name one or two columns of text, then the label"
+        )
+    if ".jsonl" in path.suffixes:
+        return list(_json_lines(path, columns))
+    return list(_table(path, columns))
+
+
+def _table(path: Path, columns: Sequence[str]) -> Iterator[Sentences]:
+    """Examples of a table. A field that begins and ends with a quotation mark, with doubled ones
+    only between, is quoted, as in XTREME's files; tabs and line feeds always divide."""
+    lines = _lines(path)
+    head = None
+    if columns and not all(name.isdecimal() for name in columns):
+        if any(name.isdecimal() for name in columns):
+            raise ConfigError(f"task.columns={','.join(columns)}: bring names or numbers, not both")
+        head = [_unquoted(field) for field in next(lines, ("", ""))[1].split("\t")]
+    width, places = len(head or ()), _places(path, columns, head) if head else []
+    for place, line in lines:
+        fields = [_unquoted(field) for field in line.split("\t")]
+        if not places:
+            width, places = len(fields), _numbered(place, columns, len(fields))
+        if len(fields) != width:
+            raise ConfigError(f"{place}: {len(fields)} columns, but {width} in the first line")
+        found = [None if at is None else fields[at] for at in places]
+        yield _sentences(found[:-1], found[-1], place)
+
+
+def _numbered(place: str, columns: Sequence[str], width: int) -> list[int | None]:
+    """Indices of the columns in a table without a head. A table that ends right before the column
+    of labels has none."""
+    if not columns and width not in (2, 3):
+        raise ConfigError(
+            f"{place}: {width} columns, but without task.columns a line is one text or two and a "
+            "label, with tabs between"
+        )
+    numbers = [int(name) for name in columns] or list(range(1, width + 1))
+    *texts, label = numbers
+    if not min(numbers) or max(texts) > width or label > width + 1:
+        raise ConfigError(
+            f"{place}: {width} columns, but task.columns={','.join(columns)} (counted from 1)"
+        )
+    return [number - 1 if number <= width else None for number in numbers]
+
+
+def _places(path: Path, columns: Sequence[str], head: list[str]) -> list[int | None]:
+    """Indices of the named columns; None for that of labels if there is none."""
+    for name in columns:
+        if head.count(name) > 1:
+            raise ConfigError(f"{path}:1: the head has two columns {name!r}")
+    *texts, label = columns
+    for name in texts if _without_label(label, head) else columns:
+        if name not in head:
+            raise ConfigError(
+                f"{path}:1: there is no column {name!r}, which task.columns names; the head is "
+                f"{', '.join(head)}"
+            )
+    return [head.index(name) if name in head else None for name in columns]
+
+
+def _without_label(label: str, names: Sequence[str]) -> bool:
+    """Whether no name is that of the labels, nor may be a slip for it."""
+    return not difflib.get_close_matches(label, names, n=1)
+
+
+def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[Sentences]:
+    if not columns:
+        raise ConfigError(f"{path}: say in task.columns which keys hold the texts and the label")
+    *texts, label = columns
+    for place, line in _lines(path):
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ConfigError(f"{place}: it is no JSON ({error.msg})") from None
+        if not isinstance(row, dict):
+            raise ConfigError(f"{place}: it is no JSON object, in braces")
+        for name in texts if _without_label(label, list(row)) else columns:
+            if name not in row:
+                raise ConfigError(
+                    f"{place}: there is no key {name!r}, which task.columns names; the keys are "
+                    f"{', '.join(row)}"
+                )
+        yield _sentences(
+            [_string(row[name], name, place) for name in texts],
+            _label(row.get(label), label, place),
+            place,
+        )
+
+
+def _string(value: Any, name: str, place: str) -> str:
+    if not isinstance(value, str) or not json_file.is_text(value):
+        raise ConfigError(f"{place}: {name} is {value!r}, which is no text")
+    return value
+
+
+def _label(value: Any, name: str, place: str) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return _string(value, name, place)
+
+
+def _sentences(texts: Sequence[str | None], label: str | None, place: str) -> Sentences:
+    if not any(text and not text.isspace() for text in texts):
+        raise ConfigError(f"{place}: there is no text")
+    label = None if label is None or label.strip() in UNLABELLED else label.strip()
+    return Sentences(tuple(text or "" for text in texts), SPELLINGS.get(label or "", label), place)
+
+
+def _lines(path: Path) -> Iterator[tuple[str, str]]:
+    """(place, line) of each line, without a carriage return at its end."""
+    for number, line in enumerate(files.lines(path), 1):
+        line = line.removesuffix("\r")
+        if not line.strip():
+            raise ConfigError(f"{path}:{number}: the line is empty")
+        yield f"{path}:{number}", line
+
+
+def _unquoted(field: str) -> str:
+    if len(field) > 1 and field[0] == field[-1] == '"' and '"' not in field[1:-1].replace('""', ""):
+        return field[1:-1].replace('""', '"')
+    return field

@@ -1,0 +1,165 @@
+"""Labelled examples of TensorFlow Datasets. TensorFlow is imported in a process of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from xlj.config import ConfigError
+from xlj.data.labelled import squad
+from xlj.data.labelled.examples import Example, Question, Sentences, Words
+from xlj.data.processes import in_child
+from xlj.data.sources import import_quietly
+
+TYDI_QA = {
+    "ar": "arabic",
+    "bn": "bengali",
+    "en": "english",
+    "fi": "finnish",
+    "id": "indonesian",
+    "ko": "korean",
+    "ru": "russian",
+    "sw": "swahili",
+    "te": "telugu",
+}
+"""What the ids of TyDiQA-GoldP begin with."""
+
+
+class Name(NamedTuple):
+    """The parts of `tfds:NAME[/CONFIG]#SPLIT`; `dataset` is NAME[/CONFIG]."""
+
+    dataset: str
+    split: str
+
+    @property
+    def base(self) -> str:
+        """Its name without the config."""
+        return self.dataset.partition("/")[0]
+
+    @property
+    def kind(self) -> str:
+        """Of task, as in `finetuning_config.KINDS`."""
+        return _DATASETS[self.base][0]
+
+    @property
+    def has_all_languages(self) -> bool:
+        """Whether it serves every language: examples, or their ids, say which is which."""
+        splits = {"xnli": (self.split,), "tydi_qa": ("train", "validation")}
+        return self.split in splits.get(self.base, ())
+
+
+def parse(source: str) -> Name:
+    """The parts of a source.
+
+    Raises:
+      ConfigError: if it is written otherwise, or the dataset is none of those read here.
+    """
+    found = re.fullmatch(r"tfds:(([^/#]+)(?:/[^#]+)?)#(.+)", source)
+    if not found:
+        raise ConfigError(f"{source}: it must look like tfds:NAME#SPLIT or tfds:NAME/CONFIG#SPLIT")
+    if found[2] not in _DATASETS:
+        raise ConfigError(
+            f"{source}: the labelled datasets read from TFDS are {', '.join(_DATASETS)}; write "
+            "others to files"
+        )
+    return Name(found[1], found[3])
+
+
+def read(source: str, language: str) -> list[Example]:
+    """The examples of a source in one language, in order, read in a spawned process.
+
+    Raises:
+      ConfigError: if TFDS cannot load it, it lacks the language, or an example does not fit.
+    """
+    parse(source)
+    return in_child(f"reading {source}", load, source, language)
+
+
+def load(source: str, language: str) -> list[Example]:
+    """`read` in this process, which imports TensorFlow."""
+    name = parse(source)
+    example_of = _DATASETS[name.base][1]
+    if name.base == "tydi_qa" and name.has_all_languages and language not in TYDI_QA:
+        raise ConfigError(f"{source}: TyDiQA has no {language}; it has {', '.join(TYDI_QA)}")
+    tfds = import_quietly("tensorflow_datasets")
+    try:
+        dataset, info = tfds.load(
+            name.dataset, split=name.split, shuffle_files=False, with_info=True
+        )
+    except Exception as error:  # TFDS raises many kinds
+        raise ConfigError(f"{source}: TFDS cannot load it ({error})") from error
+    found = [
+        example_of(row, info.features, language, f"{source}, example {number}")
+        for number, row in enumerate(tfds.as_numpy(dataset), 1)
+    ]
+    if name.kind != "question_answering":
+        return found
+    begin = f"{TYDI_QA[language]}-" if name.has_all_languages else ""
+    return [*squad.unique(question for question in found if question.identity.startswith(begin))]
+
+
+def _xnli(row: Any, features: Any, language: str, place: str) -> Sentences:
+    """An example holds the pair in all languages."""
+    premise = row["premise"].get(language)
+    languages = [_text(name) for name in row["hypothesis"]["language"]]
+    if premise is None or language not in languages:
+        raise ConfigError(f"{place}: it has no {language}; it has {', '.join(languages)}")
+    hypothesis = row["hypothesis"]["translation"][languages.index(language)]
+    return _pair(premise, hypothesis, features, row, place)
+
+
+def _paws_x(row: Any, features: Any, language: str, place: str) -> Sentences:
+    return _pair(row["sentence1"], row["sentence2"], features, row, place)
+
+
+def _question(row: Any, features: Any, language: str, place: str) -> Question:
+    texts, starts = row["answers"]["text"], row["answers"]["answer_start"]
+    answers = tuple((_text(text), int(at)) for text, at in zip(texts, starts, strict=True))
+    return squad.check(
+        Question(_text(row["id"]), _text(row["question"]), _text(row["context"]), answers, place)
+    )
+
+
+def _wikiann(row: Any, features: Any, language: str, place: str) -> Words:
+    return _words(row["tokens"], row["tags"], features["tags"].feature, place)
+
+
+def _universal_dependencies(row: Any, features: Any, language: str, place: str) -> Words:
+    """Of multiword tokens, whose tag is `_`, only the words are read, as of CoNLL-U files."""
+    names = features["upos"].feature
+    kept = [index for index, tag in enumerate(row["upos"]) if _name(names, tag) != "_"]
+    tokens, tags = row["tokens"], row["upos"]
+    return _words([tokens[i] for i in kept], [tags[i] for i in kept], names, place)
+
+
+def _pair(first: bytes, second: bytes, features: Any, row: Any, place: str) -> Sentences:
+    return Sentences((_text(first), _text(second)), _name(features["label"], row["label"]), place)
+
+
+def _words(tokens: Sequence[bytes], tags: Sequence[int], feature: Any, place: str) -> Words:
+    words = tuple(map(_text, tokens))
+    names = [_name(feature, tag) for tag in tags]
+    if not words or not all(words) or len(words) != len(names):
+        raise ConfigError(f"{place}: words and tags do not fit: {words} and {names}")
+    return Words(words, None if None in names else tuple(name or "" for name in names), place)
+
+
+def _name(feature: Any, index: int) -> str | None:
+    """Of a class; TFDS writes -1 where there is none."""
+    return feature.names[index] if index >= 0 else None
+
+
+def _text(value: bytes) -> str:
+    return value.decode()
+
+
+_DATASETS: dict[str, tuple[str, Callable[[Any, Any, str, str], Any]]] = {
+    "mlqa": ("question_answering", _question),
+    "paws_x_wiki": ("classification", _paws_x),
+    "tydi_qa": ("question_answering", _question),
+    "universal_dependencies": ("tagging", _universal_dependencies),
+    "wikiann": ("tagging", _wikiann),
+    "xnli": ("classification", _xnli),
+    "xquad": ("question_answering", _question),
+}
