@@ -5,7 +5,7 @@
 
 Prints the table of docs/results.md, mean and deviation over the seeds: alignment error rate and
 retrieval accuracy on phrasebook pairs that are in no training text. What it finds of a run stays
-in the run's layers.jsonl, which xlj.report draws.
+in the run's phrasebook.jsonl, which xlj.report draws.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main() -> None:
     scores: dict[str, list[list[dict[str, float]]]] = {}
     for name in TITLES:
         for workdir in sorted(folder.glob(f"{name}-[0-9]")):
-            file = workdir / "layers.jsonl"
+            file = workdir / "phrasebook.jsonl"
             if not file.is_file():
                 lines = [json.dumps(line) + "\n" for line in scored(workdir, tests)]
                 file.write_text("".join(lines))

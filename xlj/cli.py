@@ -191,7 +191,7 @@ def _help(doc: str, schema: Schema) -> str:
     lines += _entry(
         "--config", None, "config file; NAME.py:VARIANT for a variant, e.g. xlm_r_base.py:tiny"
     )
-    lines += _entry("--check", None, _CHECK.help or "")
+    lines += _entry("--check", None, flags.FLAGS["check"].help)
     lines += ["", "Keys of the config (set any with --config.KEY=VALUE; defaults of the schema):"]
     for name, field in schema.keys():
         lines += _entry(f"--config.{name}", field.default, field.metadata["doc"])
