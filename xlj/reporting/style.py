@@ -43,7 +43,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; white-spa
 th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid var(--rule); }
 th:first-child { text-align: left; }
 thead th { color: var(--soft); font-weight: 500; vertical-align: bottom; white-space: normal;
-  overflow-wrap: anywhere; min-width: 4rem; max-width: 9rem; }
+  overflow-wrap: break-word; min-width: 4rem; max-width: 9rem; }
 tbody th { font-weight: 500; position: sticky; left: 0; background: var(--ground); }
 table:has(td.text) th { text-align: left; }
 td.text { white-space: normal; overflow-wrap: anywhere; min-width: 7rem; max-width: 24rem;
