@@ -116,14 +116,27 @@ def test_scores_by_layer_are_means_over_languages(tmp_path):
 
 
 def test_results_of_tasks(tmp_path):
-    for name, value in (("x", 0.5), ("y", {"mean": 0.75, "deviation": 0.01})):
-        languages = {"en": value, "de": 0.25, "zh": None}
-        results = {"task": "xnli", "metric": "accuracy", "languages": languages}
-        write(tmp_path / name, results=results | {"average": 0.4, "transfer_gap": 0.1})
+    for name, more in (("x", {}), ("y", {"deviations": {"en": 0.44}, "deviation_of_average": 1})):
+        results = {"task": "xnli", "metric": "accuracy", "average": 40, "transfer_gap": 25.5}
+        results |= {"languages": {"en": 50.5, "de": 25.04, "zh": None}, **more}
+        baseline = {"accuracy": {"en": 33.3, "de": 33.4}, "other": {"en": 1.0}}
+        write(tmp_path / name, results=results | {"baseline": baseline})
     found = made(tmp_path)
     assert ["", "en", "de", "average", "transfer gap"] in found.rows
-    assert ["y", "0.750", "0.250", "0.400", "0.100"] in found.rows
-    assert "x, en: 0.5" in found.text
+    assert ["x", "50.5", "25.0", "40.0", "25.5"] in found.rows
+    assert ["y", "50.5 ± 0.4", "25.0", "40.0 ± 1.0", "25.5"] in found.rows
+    assert ["most frequent label", "33.3", "33.4", "–", "–"] in found.rows
+    assert "x, en: 50.5" in found.text
+    assert found.row("x") == ["x", "–", "–", "–", "40.00"]
+
+
+def test_fine_tuning_has_a_run_a_seed(tmp_path):
+    folder = write(tmp_path / "xnli", results={"task": "xnli", "languages": {"en": 50}})
+    for seed in (0, 1):
+        write(folder / f"seed-{seed}", {}, [{"step": 5, "eval/dev/accuracy": 50 + seed}])
+    assert [run.name for run in runs.find([str(folder)])] == ["xnli", "seed-0", "seed-1"]
+    assert [run.name for run in runs.find([str(tmp_path)])] == ["xnli"]
+    assert "seed-1: 51 at 5" in made(folder).text
 
 
 def test_text_is_inert_wherever_it_comes_from(tmp_path):

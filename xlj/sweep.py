@@ -18,6 +18,7 @@ import re
 import runpy
 import shlex
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -267,8 +268,7 @@ def _measures(workdir: Path) -> str:
 
     results = workdir / "results.json"
     if results.exists():
-        found = _read(results)
-        return f"{found.get('metric', 'average')} {found.get('average')}"
+        return _results(_read(results))
     lines = [line for line in metrics.read(workdir) if any(k.startswith("eval/") for k in line)]
     means = {
         key.removeprefix("eval/").removesuffix("/loss").replace("/", " "): value
@@ -278,6 +278,17 @@ def _measures(workdir: Path) -> str:
     # An objective's loss says enough of it.
     kept = [name for name in means if name.rpartition(" ")[0] not in means]
     return ", ".join(f"{name} {means[name]:.3f}" for name in kept)
+
+
+def _results(results: dict[str, Any]) -> str:
+    """Averages on the dev sets, which a setting is chosen by, and on the test sets."""
+    metric, said = results.get("metric", ""), []
+    for split in ("dev", "test"):
+        scores = [run[split][metric] for run in results.get("runs", []) if metric in run[split]]
+        if scores:
+            mean = statistics.fmean(value for found in scores for value in found.values())
+            said.append(f"{split} {metric} {mean:.2f}")
+    return ", ".join(said)
 
 
 def _read(path: Path) -> dict[str, Any]:

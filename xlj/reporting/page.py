@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 from xml.etree.ElementTree import Element
 
 from xlj.reporting.charts import Series, bars, curves
@@ -13,6 +13,7 @@ from xlj.reporting.runs import Run
 from xlj.reporting.style import style
 
 _LOWER_IS_BETTER = ("loss", "perplexity", "aer")
+_SUMMARIES = ("average", "transfer_gap")
 _NONE = "–"
 
 
@@ -26,7 +27,7 @@ def page(runs: Sequence[Run], title: str) -> str:
         ("Other measures on held-out data", "", [_charts(_measures(runs))]),
         ("By language", "At each run's last evaluation.", _by_language(runs)),
         ("By layer", "Layer 0 is the embeddings.", [_charts(_by_layer(runs))]),
-        ("Tasks", "", _tasks(runs)),
+        ("Tasks", "In percent; with several seeds mean and deviation.", _tasks(runs)),
         ("What the configs differ in", "", _differences(runs)),
         ("Training", "", _training(runs)),
     ):
@@ -37,7 +38,7 @@ def page(runs: Sequence[Run], title: str) -> str:
 
 
 def _overview(runs: Sequence[Run]) -> Element:
-    last = [_last_evaluation(run) for run in runs]
+    last = [_last_evaluation(run) | _result(run) for run in runs]
     keys = _ordered(key for found in last for key in found if _is_main(key, found, parts=3))
     head = ["run", "steps", "time", "tokens/s", *(_title(key) for key in keys)]
     best = {key: _best(key, [found.get(key) for found in last]) for key in keys}
@@ -81,7 +82,8 @@ def _speed(run: Run) -> str:
 def _value(value: float | None, is_best: bool = False) -> Content:
     if value is None:
         return _NONE
-    return node("b", f"{value:.3f}") if is_best else f"{value:.3f}"
+    text = f"{value:.3f}" if abs(value) < 10 else f"{value:.2f}"
+    return node("b", text) if is_best else text
 
 
 def _best(key: str, values: Sequence[float | None]) -> float | None:
@@ -131,7 +133,7 @@ def _by_language(runs: Sequence[Run]) -> list[Element]:
     for key in keys:
         _, name, language, measure = key.split("/")
         values = {place: found[key] for place, found in enumerate(last) if key in found}
-        groups.setdefault(f"{name} {measure}", {})[language] = values
+        groups.setdefault(_title(f"/{name}/{measure}"), {})[language] = values
     names = [run.name for run in runs]
     charts = _charts((title, bars(group, names)) for title, group in groups.items())
     tables = [
@@ -142,16 +144,13 @@ def _by_language(runs: Sequence[Run]) -> list[Element]:
     return [charts, node("details", node("summary", "as tables"), *tables)] if groups else []
 
 
-def _language_table(
-    groups: Mapping[str, Mapping[int, float]], names: Sequence[str], *more: tuple[str, Mapping]
-) -> Element:
-    """A row a run that has values, a column a language; then columns of more."""
-    columns = [*groups.items(), *more]
-    there = [run for run in range(len(names)) if any(run in group for _, group in columns)]
+def _language_table(groups: Mapping[str, Mapping[int, float]], names: Sequence[str]) -> Element:
+    """A row a run that has values, a column a language."""
+    there = [run for run in range(len(names)) if any(run in group for group in groups.values())]
     rows: list[list[Content]] = [
-        [names[run], *(_value(group.get(run)) for _, group in columns)] for run in there
+        [names[run], *(_value(group.get(run)) for group in groups.values())] for run in there
     ]
-    return table(["", *(name for name, _ in columns)], rows)
+    return table(["", *groups], rows)
 
 
 def _by_layer(runs: Sequence[Run]) -> Iterator[tuple[str, Element | None]]:
@@ -161,39 +160,54 @@ def _by_layer(runs: Sequence[Run]) -> Iterator[tuple[str, Element | None]]:
             for place, run in enumerate(runs)
             if title in run.layers
         ]
-        yield title, curves(series, "layer")
+        yield title.replace("_", " "), curves(series, "layer")
 
 
 def _tasks(runs: Sequence[Run]) -> list[Element]:
     """Bars and a table for each task and metric that any run has results of."""
-    names = [run.name for run in runs]
-    tasks = [f"{run.results.get('task', 'task')} {run.results.get('metric', '')}" for run in runs]
     made: list[Element] = []
-    for task in _ordered(task for task, run in zip(tasks, runs, strict=True) if run.results):
-        groups: dict[str, dict[int, float]] = {}
-        average: dict[int, float] = {}
-        gap: dict[int, float] = {}
-        for place, run in enumerate(runs):
-            if not run.results or tasks[place] != task:
-                continue
-            languages = run.results.get("languages")
-            for language, value in (languages if isinstance(languages, dict) else {}).items():
-                if (score := _score(value)) is not None:
-                    groups.setdefault(language, {})[place] = score
-            for column, key in ((average, "average"), (gap, "transfer_gap")):
-                if (score := _score(run.results.get(key))) is not None:
-                    column[place] = score
-        more = [(name, c) for name, c in (("average", average), ("transfer gap", gap)) if c]
-        if groups or more:
-            made.append(_charts([(task.strip(), bars(groups, names))]))
-            made.append(_language_table(groups, names, *more))
+    for task in _ordered(_task(run) for run in runs if run.results):
+        there = [place for place, run in enumerate(runs) if run.results and _task(run) == task]
+        scores = {place: _scores(runs[place].results.get("languages")) for place in there}
+        languages = _ordered(language for found in scores.values() for language in found)
+        groups = {
+            language: {
+                place: found[language] for place, found in scores.items() if language in found
+            }
+            for language in languages
+        }
+        rows = [_task_row(runs[place].name, runs[place].results, languages) for place in there]
+        results = runs[there[0]].results  # the same data, so the same baseline in each
+        if baseline := _dict(results.get("baseline")).get(results.get("metric")):
+            rows.append(_task_row("most frequent label", {"languages": baseline}, languages))
+        made.append(_charts([(task, bars(groups, [run.name for run in runs]))]))
+        made.append(table(["", *languages, "average", "transfer gap"], rows))
     return made
 
 
-def _score(value: Any) -> float | None:
-    """A number, or the mean over seeds."""
-    value = value.get("mean") if isinstance(value, dict) else value
-    return value if _is_number(value) else None
+def _task(run: Run) -> str:
+    return f"{run.results.get('task', 'task')} {run.results.get('metric', '')}".strip()
+
+
+def _task_row(name: str, results: Mapping[str, Any], languages: Sequence[str]) -> list[Content]:
+    scores, deviations = _scores(results.get("languages")), _scores(results.get("deviations"))
+    scores |= {key: value for key, value in _scores(results).items() if key in _SUMMARIES}
+    if _is_number(deviation := results.get("deviation_of_average")):
+        deviations["average"] = deviation
+    row: list[Content] = [name]
+    for column in (*languages, *_SUMMARIES):
+        spread = f" ± {deviations[column]:.1f}" if column in deviations else ""
+        row.append(f"{scores[column]:.1f}{spread}" if column in scores else _NONE)
+    return row
+
+
+def _scores(found: Any) -> dict[str, float]:
+    """What of an object is numbers."""
+    return {name: value for name, value in _dict(found).items() if _is_number(value)}
+
+
+def _dict(found: Any) -> dict:
+    return found if isinstance(found, dict) else {}
 
 
 def _differences(runs: Sequence[Run]) -> list[Element]:
@@ -250,6 +264,12 @@ def _last_evaluation(run: Run) -> dict[str, float]:
     return {}
 
 
+def _result(run: Run) -> dict[str, float]:
+    """The average of a run's results, under a key like those of metrics."""
+    average = run.results.get("average")
+    return {f"task/{_task(run).replace('/', ' ')}/average": average} if _is_number(average) else {}
+
+
 def _is_main(key: str, found: Mapping[str, float], parts: int) -> bool:
     """Whether a key `eval/NAME/.../MEASURE` of so many parts says what no loss beside it does."""
     stem, _, measure = key.rpartition("/")
@@ -257,10 +277,10 @@ def _is_main(key: str, found: Mapping[str, float], parts: int) -> bool:
 
 
 def _title(key: str) -> str:
-    return " ".join(key.split("/")[1:])
+    return " ".join(key.split("/")[1:]).replace("_", " ")
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -27,7 +27,7 @@ class Run:
     lines: Sequence[Mapping[str, Any]]
     """The lines of metrics.jsonl."""
     results: Mapping[str, Any]
-    """Scores of a task, by language: what xlj.finetune writes."""
+    """Scores of a task: what xlj.finetune writes (`downstream/task_results.py`)."""
     layers: Mapping[str, Mapping[int, float]]
     """By file and measure, a score of each layer."""
     notes: Sequence[str]
@@ -47,7 +47,7 @@ def find(arguments: Sequence[str]) -> list[Run]:
     for argument in arguments:
         name, _, path = ("", "", argument) if Path(argument).exists() else argument.partition("=")
         folder = Path(path or argument)
-        for workdir in _workdirs(folder):
+        for workdir in _workdirs(folder):  # a run of fine-tuning has runs in it, one a seed
             named.setdefault(workdir, name if workdir == folder else "")
     paths = [os.path.abspath(path) for path, name in named.items() if not name]
     short = dict(zip(paths, _shortest(paths), strict=True))
@@ -57,9 +57,9 @@ def find(arguments: Sequence[str]) -> list[Run]:
 def _workdirs(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise ConfigError(f"{folder}: there is no such folder")
-    if _is_workdir(folder):
-        return [folder]
     inside = sorted(path for path in folder.iterdir() if path.is_dir() and _is_workdir(path))
+    if _is_workdir(folder):
+        return [folder, *inside]
     if not inside:
         raise ConfigError(
             f"{folder} is no workdir, and holds none: there is no {metrics.FILE}, {_CONFIG} or "
@@ -85,7 +85,7 @@ def _shortest(paths: Sequence[str]) -> list[str]:
 def read(workdir: Path, name: str) -> Run:
     """Reads what there is."""
     notes: list[str] = []
-    config = flat(_object(workdir / _CONFIG, notes))
+    config = _object(workdir / _CONFIG, notes) or _object(workdir / _SWEEP, notes).get("config", {})
     lines: list[dict[str, Any]] = []
     try:
         lines = [line for line in metrics.read(workdir) if _is_metrics(line)]
@@ -98,7 +98,7 @@ def read(workdir: Path, name: str) -> Run:
     for file in sorted(workdir.glob("*.jsonl")):
         if file.name != metrics.FILE:
             layers |= _by_layer(file, notes)
-    return Run(name, workdir, config, lines, results, layers, notes)
+    return Run(name, workdir, flat(config), lines, results, layers, notes)
 
 
 def _is_metrics(line: Any) -> bool:
