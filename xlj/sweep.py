@@ -1,8 +1,8 @@
 """Runs a sweep: one recipe with many settings, one run after another, or each on a cluster.
 
-    python -m xlj.sweep --config=configs/sweeps/NAME.py [--folder=DIR] [--config.train.steps=100]
+    python -m xlj.sweep --config=configs/sweeps/NAME.py [--folder=DIR] [--config.KEY=VALUE]
     python -m xlj.sweep --config=configs/sweeps/NAME.py --print
-    python -m xlj.sweep --config=... --submit='sbatch --job-name={name} launch/slurm.sh {arguments}'
+    python -m xlj.sweep --config=... --submit='sbatch -J {name} launch/slurm.sh {arguments}'
 
 The same command again runs what is not finished. --config.KEY=VALUE changes all runs.
 docs/sweep.md tells more.
