@@ -25,7 +25,8 @@ if "config.typo" in given:
     sys.exit("error: unknown config key typo")
 if "check" in given:
     seed = int(given.get("config.train.seed", 0))
-    print(json.dumps({"train": {"steps": 3, "seed": seed}, "recipe": given["config"]}))
+    train = {"seed": seed} if given.get("config.do") == "finetune" else {"seed": seed, "steps": 3}
+    print(json.dumps({"train": train, "recipe": given["config"]}))
     sys.exit()
 with open(workdir / "calls", "a") as file:
     file.write("called\\n")
@@ -40,7 +41,14 @@ if do == "wait":
 if do == "kill":
     import os
     os.kill(os.getpid(), 9)
-if do != "stop":
+if do == "damage":
+    (workdir / "metrics.jsonl").write_text("broken\\n{}\\n")
+elif do == "finetune":
+    scores = [{"accuracy": {"en": english, "de": 60}} for english in (80, 83)]
+    of_seeds = [{"dev": found, "test": {}} for found in scores]
+    results = {"metric": "accuracy", "runs": of_seeds}
+    (workdir / "results.json").write_text(json.dumps(results))
+elif do != "stop":
     (workdir / "checkpoints/3").mkdir(parents=True)
     (workdir / "metrics.jsonl").write_text('{"step": 3, "eval/mmlm/loss": 1.25}\\n')
 """
@@ -78,7 +86,9 @@ def calls(folder):
 
 
 def test_a_crash_loses_no_other_run_and_what_is_finished_is_not_run_again(sweep):
-    runs = [{"name": name, "do": name} for name in ("good", "crash", "kill", "stop", "last")]
+    runs = [
+        {"name": name, "do": name} for name in ("good", "crash", "kill", "stop", "damage", "last")
+    ]
     code, output, _ = sweep(runs)
     assert code == 1
     lines = {line.split()[0]: line for line in output.splitlines()}
@@ -86,10 +96,19 @@ def test_a_crash_loses_no_other_run_and_what_is_finished_is_not_run_again(sweep)
     log = sweep.runs / "crash/log.txt"
     assert f"exit code 1, {log}: boom" in lines["crash"] and "boom" in log.read_text()
     assert "killed by SIGKILL" in lines["kill"] and "stopped" in lines["stop"]
+    assert "metrics.jsonl:1 is not a line of JSON" in lines["damage"]
     assert "finished" in lines["last"]
-    code, output, _ = sweep([runs[0], {**runs[1], "do": "good"}, runs[4]])
+    code, output, _ = sweep([runs[0], {**runs[1], "do": "good"}, runs[5]])
     assert code == 0 and output.count("finished before") == 2
     assert [calls(sweep.runs / name) for name in ("good", "crash", "last")] == [1, 2, 1]
+
+
+def test_fine_tuning_is_finished_when_its_results_are_there(sweep):
+    runs = [{"name": "a", "do": "finetune"}]
+    assert "finished" in sweep(runs)[1]
+    _, output, _ = sweep(runs)
+    assert "finished before" in output and "dev accuracy 70.75" in output
+    assert "test" not in output and calls(sweep.runs / "a") == 1
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,8 @@ def run(flags: Namespace) -> int:
     configs = _checked(chosen)
     left = [run for run in chosen if not _is_finished(run, configs[run.name])]
     if flags.print:
-        print(*(shlex.join(run.command()) for run in left), sep="\n")
+        for run in left:
+            print(shlex.join(run.command()))
         return 0
     if flags.submit:
         return sum(not _submit(run, configs[run.name], flags.submit) for run in left)
@@ -193,7 +194,7 @@ def _submission(run: Run, template: str) -> list[str]:
 
     words: list[str] = []
     for word in shlex.split(template):
-        words += inside.get(word) or [re.sub("|".join(inside), quoted, word)]
+        words += inside.get(word) or [re.sub("|".join(map(re.escape, inside)), quoted, word)]
     return words
 
 
@@ -216,7 +217,10 @@ def _run_all(chosen: Sequence[Run], left: Sequence[Run], configs: dict[str, Any]
                     state, said = "failed", _complaint(run, code)
                 else:
                     state = "finished" if _is_finished(run, configs[run.name]) else "stopped"
-            said = said or _measures(run.workdir)
+            try:
+                said = said or _measures(run.workdir)
+            except ConfigError as error:  # a damaged file of this run is no matter of the others
+                said = str(error)
             bar.write(f"{run.name:{width}}  {state:15} {seconds:>8}  {said}".rstrip())
             bar.update()
             if asked:
@@ -282,12 +286,11 @@ def _measures(workdir: Path) -> str:
 
 def _results(results: dict[str, Any]) -> str:
     """Averages on the dev sets, which a setting is chosen by, and on the test sets."""
-    metric, said = results.get("metric", ""), []
+    metric, said = results["metric"], []
     for split in ("dev", "test"):
-        scores = [run[split][metric] for run in results.get("runs", []) if metric in run[split]]
-        if scores:
-            mean = statistics.fmean(value for found in scores for value in found.values())
-            said.append(f"{split} {metric} {mean:.2f}")
+        found = [run[split].get(metric, {}) for run in results["runs"]]
+        if values := [value for scores in found for value in scores.values()]:
+            said.append(f"{split} {metric} {statistics.fmean(values):.2f}")
     return ", ".join(said)
 
 

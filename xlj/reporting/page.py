@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
@@ -88,7 +89,7 @@ def _value(value: float | None, is_best: bool = False) -> Content:
 
 def _best(key: str, values: Sequence[float | None]) -> float | None:
     """The best of several runs' values; None if there is nothing to compare."""
-    found = [value for value in values if value is not None]
+    found = [value for value in values if value is not None and math.isfinite(value)]
     if len(set(found)) < 2:
         return None
     return min(found) if key.rpartition("/")[2] in _LOWER_IS_BETTER else max(found)
