@@ -1,6 +1,6 @@
 r"""Objectives beside each other on the embedded corpus, as docs/results.md compares them.
 
-    python docs/compare_objectives.py
+    python -m xlj.sweep --config=configs/sweeps/comparison.py
 
 runs it and its variants with three seeds. `start` is masked language modelling; without a variant
 it goes on, and so do `tlm` with TLM beside it, `dwa` with XLM-Align in TLM's place, `ernie_m` with

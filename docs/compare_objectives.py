@@ -1,10 +1,11 @@
-r"""Compares objectives on the embedded corpus: word alignment and sentence retrieval, three seeds.
+"""Scores the runs of a sweep on the embedded corpus: word alignment and sentence retrieval.
 
-    python docs/compare_objectives.py [--seeds=3] [--folder=runs/comparison]
+    python -m xlj.sweep --config=configs/sweeps/comparison.py
+    python docs/compare_objectives.py [--folder=runs/comparison]
 
-Trains every variant of configs/comparison.py with every seed (finished runs are kept), and prints
-the table of docs/results.md: alignment error rate and retrieval accuracy on phrasebook pairs that
-are in no training text. About 45 minutes on 2 CPU cores.
+Prints the table of docs/results.md, mean and deviation over the seeds: alignment error rate and
+retrieval accuracy on phrasebook pairs that are in no training text. What it finds of a run stays
+in the run's phrasebook.jsonl, which xlj.report draws.
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ import argparse
 import itertools
 import json
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -27,21 +26,9 @@ from xlj.downstream.sentence_pairs import Pair
 from xlj.downstream.sentence_vectors import Embedder
 from xlj.downstream.word_alignment import Aligner
 
-ROOT = Path(__file__).parents[1]
 PAIRS = ("en-de", "en-fr", "en-sw")
 ALIGNED, RETRIEVED = 200, 500
 SEED = 20_261_121  # of the test sentences' meanings; no training text draws from it
-
-VARIANTS = {
-    "start": "",
-    "mmlm": "start",
-    "tlm": "start",
-    "dwa": "start",
-    "ernie_m": "start",
-    "mrtd": "start",
-    "mrtd_trtd": "start",
-}
-"""Each variant, and the variant whose checkpoint it goes on from."""
 
 TITLES = {
     "start": "the common start: MMLM, 1,500 steps",
@@ -55,19 +42,22 @@ TITLES = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--folder", type=Path, default=Path("runs/comparison"))
-    arguments = parser.parse_args()
+    folder = parser.parse_args().folder
     tests = {pair: test_pairs(pair) for pair in PAIRS}
-    scores: dict[str, list[dict[str, float]]] = {name: [] for name in VARIANTS}
-    for seed, name in itertools.product(range(arguments.seeds), VARIANTS):
-        workdir = train(arguments.folder.absolute(), name, seed)
-        file = workdir / "scores.json"
-        if not file.is_file():
-            file.write_text(json.dumps(scored(workdir, tests)) + "\n")
-        scores[name].append(json.loads(file.read_text()))
-        print(name, seed, scores[name][-1], flush=True)
+    scores: dict[str, list[list[dict[str, float]]]] = {}
+    for name in TITLES:
+        for workdir in sorted(folder.glob(f"{name}-[0-9]")):
+            file = workdir / "phrasebook.jsonl"
+            if not file.is_file():
+                lines = [json.dumps(line) + "\n" for line in scored(workdir, tests)]
+                file.write_text("".join(lines))
+            found = [json.loads(line) for line in file.read_text().splitlines()]
+            scores.setdefault(name, []).append(found)
+            print(workdir, found, flush=True)
     print(table(scores))
 
 
@@ -87,21 +77,8 @@ def test_pairs(pair: str) -> list[phrasebook.Pair]:
     return list(itertools.islice(new, RETRIEVED))
 
 
-def train(folder: Path, name: str, seed: int) -> Path:
-    """Trains a variant, or goes on with it; returns its workdir."""
-    workdir = folder / f"{name}-{seed}"
-    variant = "" if name == "mmlm" else f":{name}"
-    command = [sys.executable, "-m", "xlj.train", f"--config=configs/comparison.py{variant}"]
-    command += [f"--workdir={workdir}", f"--config.train.seed={seed}"]
-    command += [f"--config.data.cache={folder / 'rows'}"]
-    if VARIANTS[name]:
-        command += [f"--config.init_from={folder / f'{VARIANTS[name]}-{seed}'}"]
-    subprocess.run(command, cwd=ROOT, check=True)
-    return workdir
-
-
-def scored(workdir: Path, tests: dict[str, list[phrasebook.Pair]]) -> dict[str, float]:
-    """Means over the language pairs, at two thirds of the layers and at the best layer."""
+def scored(workdir: Path, tests: dict[str, list[phrasebook.Pair]]) -> list[dict[str, float]]:
+    """Means over the language pairs, at each layer."""
     loaded = pretrained.load(workdir)
     layers = range(1, loaded.model.layers + 1)
     errors, accuracies = [], []
@@ -120,11 +97,8 @@ def scored(workdir: Path, tests: dict[str, list[phrasebook.Pair]]) -> dict[str, 
         accuracies.append(
             [np.mean(accuracy(nearest(source[i], target[i]))) for i in range(len(layers))]
         )
-    aer, acc = np.mean(errors, 0), np.mean(accuracies, 0)
-    return {
-        **{f"aer, layer {i}": float(value) for i, value in zip(layers, aer, strict=True)},
-        **{f"retrieval, layer {i}": float(value) for i, value in zip(layers, acc, strict=True)},
-    }
+    means = zip(layers, np.mean(errors, 0), np.mean(accuracies, 0), strict=True)
+    return [{"layer": i, "aer": float(aer), "retrieval": float(acc)} for i, aer, acc in means]
 
 
 def by_blanks(where: str, pair: phrasebook.Pair) -> tuple[Pair, set[tuple[int, int]]]:
@@ -138,14 +112,16 @@ def by_blanks(where: str, pair: phrasebook.Pair) -> tuple[Pair, set[tuple[int, i
     return Pair(where, pair.source.text.split(" "), pair.target.text.split(" ")), links
 
 
-def table(scores: dict[str, list[dict[str, float]]]) -> str:
+def table(scores: dict[str, list[list[dict[str, float]]]]) -> str:
     """Mean and standard deviation over seeds, in percent."""
-    columns = list(scores["start"][0])
-    lines = [f"| | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    layers = [line["layer"] for line in next(iter(scores.values()))[0]]
+    columns = [(measure, i) for measure in ("aer", "retrieval") for i in range(len(layers))]
+    head = [f"{measure}, layer {layers[i]}" for measure, i in columns]
+    lines = [f"| | {' | '.join(head)} |", "|---" * (len(columns) + 1) + "|"]
     for name, of_seeds in scores.items():
         cells = []
-        for column in columns:
-            values = [100 * score[column] for score in of_seeds]
+        for measure, i in columns:
+            values = [100 * score[i][measure] for score in of_seeds]
             spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
             cells.append(f"{statistics.mean(values):.1f}{spread}")
         lines.append(f"| {TITLES[name]} | {' | '.join(cells)} |")

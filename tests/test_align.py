@@ -80,13 +80,17 @@ def test_scores_are_those_of_the_links_written(run, gold, tmp_path):
 
 def test_all_layers_make_a_table_and_a_plot(run, gold, tmp_path):
     plot = tmp_path / "aer.svg"
-    printed = run(f"--input={gold[0]}", "--gold", "--layers=all", f"--plot={plot}").out
+    files = f"--plot={plot}", f"--scores={tmp_path / 'aer.jsonl'}"
+    printed = run(f"--input={gold[0]}", "--gold", "--layers=all", *files).out
     rows = [line.split() for line in printed.splitlines()]
     assert rows[0] == ["layer", "AER", "P", "R", "F1"] and [row[0] for row in rows[1:]] == [*"0123"]
     assert printed.count("lowest AER") == 1
     one = json.loads(run(f"--input={gold[0]}", "--gold", "--layer=2").out)
     np.testing.assert_allclose(float(rows[3][1]), 100 * one["aer"], atol=0.006)
     assert plot.read_text().startswith("<?xml")
+    written = [json.loads(line) for line in (tmp_path / "aer.jsonl").read_text().splitlines()]
+    assert [line["layer"] for line in written] == [0, 1, 2, 3]
+    assert written[2]["aer"] == pytest.approx(one["aer"], abs=1e-6)
 
 
 def test_without_matplotlib_there_is_a_table_and_a_hint(run, gold, tmp_path, monkeypatch):
@@ -119,6 +123,7 @@ def test_no_output_is_left_after_an_error(run, tmp_path, monkeypatch):
         ([], "say where the links go with --output=FILE, or score them with --gold"),
         (["--layers=all"], "--layers=all only scores: it needs --gold"),
         (["--gold", "--layers=all", "--layer=1"], "--layers=all only scores"),
+        (["--gold", "--scores=x.jsonl"], "--scores=x.jsonl needs --layers=all"),
         (["--gold", "--layer=4"], "--layer=4: this model has layers 0 (embeddings) to 3"),
         (["--output=/none/links.txt"], "--output=/none/links.txt: there is no such folder"),
         (["--gold", "--layers=all", "--plot=/none/x.png"], "--plot=/none/x.png: there is no such"),

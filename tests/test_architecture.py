@@ -19,6 +19,7 @@ FLOORS = (
     "interop",
     "training",
     "downstream",
+    "reporting",
     "doors",
     "remote_code",
 )
@@ -30,6 +31,7 @@ GROUND = {
     "xlj.config",
     "xlj.config_parsing",
     "xlj.finetuning_config",
+    "xlj.sweeps",
     "xlj.variants",
 }
 
@@ -66,6 +68,7 @@ INSIDE_FUNCTIONS = {
         "xlj.interop",
         "xlj.training",
         "xlj.downstream",
+        "xlj.reporting",
     ),
     "downstream": ("matplotlib",),
     "interop": ("tokenizers",),
@@ -87,7 +90,9 @@ WITHOUT_CONFIG = {
     "xlj.embed",
     "xlj.evaluate",
     "xlj.mine",
+    "xlj.report",
     "xlj.retrieve",
+    "xlj.sweep",
 }
 
 

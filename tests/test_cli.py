@@ -1,5 +1,6 @@
 """What a person sees when the command line is wrong: one line, exit code 2, no work."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -114,3 +115,16 @@ def test_help_lists_flags_and_keys():
     assert code == 0
     for text in ("--workdir", "--distributed", "--config.data.mono", "--config.train.steps"):
         assert text in output
+
+
+@pytest.mark.parametrize(
+    "name, recipe, key",
+    [("train", "quickstart.py", "train.steps"), ("finetune", "finetune/xnli.py", "train.epochs")],
+)
+def test_check_prints_the_config_and_does_nothing(tmp_path, name, recipe, key):
+    arguments = [f"--config=configs/{recipe}", "--check", f"--workdir={tmp_path / 'w'}"]
+    arguments += [f"--config.{key}=7", "--config.init_from=runs/some"]
+    code, output, errors = door(*arguments, name=name)
+    assert code == 0 and not errors
+    assert json.loads(output)["train"][key.removeprefix("train.")] == 7
+    assert not (tmp_path / "w").exists()

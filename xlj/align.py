@@ -81,6 +81,7 @@ def _flags() -> Namespace:
         default=Path("aer_by_layer.png"),
         help="where --layers=all draws (.png, .svg, .pdf) [aer_by_layer.png]",
     )
+    add("--scores", metavar="FILE", help="where --layers=all writes a line of JSON a layer")
     return parser.parse_args()
 
 
@@ -126,7 +127,10 @@ def _check(flags: Namespace) -> None:
         raise ConfigError("--layers=all only scores: it needs --gold, and no --output or --layer")
     if not flags.output and flags.gold is None:
         raise ConfigError("say where the links go with --output=FILE, or score them with --gold")
-    for flag, path in (("output", flags.output), ("plot", flags.layers and flags.plot)):
+    if flags.scores and not flags.layers:
+        raise ConfigError(f"--scores={flags.scores} needs --layers=all")
+    paths = {"output": flags.output, "plot": flags.layers and flags.plot, "scores": flags.scores}
+    for flag, path in paths.items():
         if path and path != "-":
             cli.check_folder(flag, path)
 
@@ -178,9 +182,13 @@ def _output(path: str | None) -> contextlib.AbstractContextManager:
 
 
 def _report_layers(flags: Namespace, scores: list) -> None:
+    from xlj.data import atomic
     from xlj.downstream import layer_report
 
     print(layer_report.table(scores))
+    if flags.scores:
+        lines = [json.dumps({"layer": i, **found._asdict()}) for i, found in enumerate(scores)]
+        atomic.write(Path(flags.scores), "".join(f"{line}\n" for line in lines).encode())
     curves, title = {"AER": [found.aer for found in scores]}, f"{flags.input.name}: {flags.method}"
     cli.draw(flags.plot, lambda: layer_report.plot(curves, flags.plot, title, "AER"))
 

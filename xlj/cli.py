@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
+import json
 import re
 import shlex
 import sys
@@ -17,6 +19,8 @@ from ml_collections import config_flags
 
 from xlj import config_parsing
 from xlj.keys import ConfigError, nearest
+
+_CHECK = flags.DEFINE_bool("check", False, "check the config, print it as JSON, and do nothing")
 
 
 class Schema(Protocol):
@@ -44,7 +48,11 @@ def main(run: Callable[[Any], None], doc: str | None, schema: Schema = config_pa
         print(_help(doc or "", schema))
         return
     with readable_errors():
-        run(_parse(sys.argv, schema))
+        config = _parse(sys.argv, schema)
+        if _CHECK.value:
+            print(json.dumps(dataclasses.asdict(config)))
+        else:
+            run(config)
 
 
 @contextlib.contextmanager
@@ -183,6 +191,7 @@ def _help(doc: str, schema: Schema) -> str:
     lines += _entry(
         "--config", None, "config file; NAME.py:VARIANT for a variant, e.g. xlm_r_base.py:tiny"
     )
+    lines += _entry("--check", None, flags.FLAGS["check"].help)
     lines += ["", "Keys of the config (set any with --config.KEY=VALUE; defaults of the schema):"]
     for name, field in schema.keys():
         lines += _entry(f"--config.{name}", field.default, field.metadata["doc"])

@@ -149,6 +149,19 @@ def _value(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
     return value
 
 
+def flat(tree: Mapping, prefix: str = "") -> dict[str, Any]:
+    """The values of nested sections, by full path.
+
+    Args:
+      prefix: the path of the tree, with a dot at its end.
+    """
+    values: dict[str, Any] = {}
+    for name, value in tree.items():
+        path = prefix + name
+        values |= flat(value, f"{path}.") if isinstance(value, Mapping) else {path: value}
+    return values
+
+
 def lookup(config: Any, path: str) -> Any:
     """The value of the key with this full path."""
     value: Any = config

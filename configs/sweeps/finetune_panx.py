@@ -1,0 +1,11 @@
+"""Learning rates of WikiAnn's entities: XLM-E, Table 7, and XLM-Align, Table 12.
+
+python -m xlj.sweep --config=configs/sweeps/finetune_panx.py --config.init_from=DIR
+"""
+
+from xlj.sweeps import Sweep, grid
+
+
+def get_sweep(folder):
+    values = {"optimizer.learning_rate": [5e-6, 6e-6, 7e-6, 8e-6, 9e-6]}
+    return Sweep("configs/finetune/panx.py", grid(values), door="xlj.finetune")

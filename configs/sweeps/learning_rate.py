@@ -1,0 +1,11 @@
+"""Learning rates of the quickstart, three seeds each: nine runs of some minutes.
+
+python -m xlj.sweep --config=configs/sweeps/learning_rate.py
+"""
+
+from xlj.sweeps import Sweep, grid
+
+
+def get_sweep(folder):
+    rates = {"optimizer.learning_rate": [1e-3, 2e-3, 4e-3], "train.seed": [0, 1, 2]}
+    return Sweep("configs/quickstart.py", grid(rates))

@@ -1,0 +1,205 @@
+"""The page about runs, from made-up workdirs, as a parser of HTML reads it."""
+
+import html.parser
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from xlj.config import ConfigError
+from xlj.reporting import runs
+from xlj.reporting.page import page
+
+ROOT = Path(__file__).parents[1]
+EVIL = "<script>alert('&\"')</script>"
+
+
+class Page(html.parser.HTMLParser):
+    """The tags, attributes, text and table rows of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.text, self.rows = [], [], "", []
+        self.cell = False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += attributes
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("th", "td"):
+            self.rows[-1].append("")
+        self.cell = tag in ("th", "td") or (self.cell and tag not in ("h2", "h3"))
+
+    def handle_endtag(self, tag):
+        self.cell = self.cell and tag not in ("th", "td")
+
+    def handle_data(self, data):
+        self.text += data
+        if self.cell:
+            self.rows[-1][-1] += data
+
+    def row(self, name):
+        return next(row for row in self.rows if row and row[0] == name)
+
+
+def write(folder, config=None, lines=(), **files):
+    folder.mkdir(parents=True)
+    if config is not None:
+        (folder / "config.json").write_text(json.dumps(config))
+    if lines:
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / "metrics.jsonl").write_text(text)
+    for name, value in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(value))
+    return folder
+
+
+def made(*arguments):
+    return Page(page(runs.find([str(argument) for argument in arguments]), "report"))
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Two pretraining runs, the second with another objective and the better loss."""
+    for name, loss, more in (("a", 3.0, {}), ("b", 2.0, {"eval/tlm/loss": 1.5})):
+        evaluated = {"eval/mmlm/en/loss": loss - 1, "eval/mmlm/sw/loss": loss + 1}
+        config = {"train": {"steps": 200, "seed": ord(name)}, "data": {"languages": ["en", "sw"]}}
+        lines = [
+            {"step": 0, "eval/mmlm/loss": 9.0},
+            {"step": 100, "train/mmlm/loss": 5.0, "time/seconds": 70.4, "learning_rate": 1e-3},
+            {"step": 200, "train/mmlm/loss": loss, "time/seconds": 3725.0}
+            | {"time/tokens_per_second": 1234.5, "eval/mmlm/loss": loss, **evaluated, **more}
+            | {"eval/retrieval/sw-en/accuracy": 0.25, "eval/retrieval/accuracy": 0.125},
+        ]
+        write(tmp_path / name, config, lines)
+    return tmp_path
+
+
+def test_the_table_of_runs(two):
+    found = made(two)
+    head = ["run", "steps", "time", "tokens/s", "mmlm loss", "retrieval accuracy", "tlm loss"]
+    assert found.rows[0] == head
+    assert found.row("a") == ["a", "200", "1:02:05", "1,234", "3.000", "0.125", "–"]
+    assert found.row("b")[4:] == ["2.000", "0.125", "1.500"]
+    assert found.tags.count("b") == 1  # the better of the two losses
+
+
+def test_configs_are_compared_by_key(two):
+    found = made(two)
+    assert found.row("train.seed") == ["train.seed", "97", "98"]
+    assert "data.languages" not in found.text and "train.steps" not in found.text
+    assert "What the configs differ in" not in made(two / "a").text
+
+
+def test_languages_have_bars_and_tables(two):
+    found = made(two)
+    assert "a, sw: 4" in found.text and "b, en: 1" in found.text and "a, sw-en: 0.25" in found.text
+    assert ["a", "2.000", "4.000"] in found.rows
+
+
+def test_scores_by_layer_are_means_over_languages(tmp_path):
+    write(tmp_path / "a", {}, [{"step": 1}])
+    lines = [
+        {"language": name, "layer": layer, "source_to_target": value, "sentences": 5}
+        for layer in (0, 1)
+        for name, value in (("de", 0.5), ("fr", 0.25 + layer), ("average", 0.9))
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (tmp_path / "a/tatoeba.jsonl").write_text(text)
+    (run,) = runs.find([str(tmp_path / "a")])
+    assert run.layers == {"tatoeba source_to_target": {0: 0.375, 1: 0.875}}
+    assert "a: 0.875 at 1" in made(tmp_path / "a").text
+
+
+def test_results_of_tasks(tmp_path):
+    for name, more in (("x", {}), ("y", {"deviations": {"en": 0.44}, "deviation_of_average": 1})):
+        results = {"task": "xnli", "metric": "accuracy", "average": 40, "transfer_gap": 25.5}
+        results |= {"languages": {"en": 50.5, "de": 25.04, "zh": None}, **more}
+        baseline = {"accuracy": {"en": 33.3, "de": 33.4}, "other": {"en": 1.0}}
+        write(tmp_path / name, results=results | {"baseline": baseline})
+    found = made(tmp_path)
+    assert ["", "en", "de", "average", "transfer gap"] in found.rows
+    assert ["x", "50.5", "25.0", "40.0", "25.5"] in found.rows
+    assert ["y", "50.5 ± 0.4", "25.0", "40.0 ± 1.0", "25.5"] in found.rows
+    assert ["most frequent label", "33.3", "33.4", "–", "–"] in found.rows
+    assert "x, en: 50.5" in found.text
+    assert found.row("x") == ["x", "–", "–", "–", "40.00"]
+
+
+def test_fine_tuning_has_a_run_a_seed(tmp_path):
+    folder = write(tmp_path / "xnli", results={"task": "xnli", "languages": {"en": 50}})
+    for seed in (0, 1):
+        write(folder / f"seed-{seed}", {}, [{"step": 5, "eval/dev/accuracy": 50 + seed}])
+    assert [run.name for run in runs.find([str(folder)])] == ["xnli", "seed-0", "seed-1"]
+    assert [run.name for run in runs.find([str(tmp_path)])] == ["xnli"]
+    assert "seed-1: 51 at 5" in made(folder).text
+
+
+def test_text_is_inert_wherever_it_comes_from(tmp_path):
+    config = {"init_from": EVIL, EVIL: 1}
+    lines = [{"step": 1, f"eval/{EVIL[:8]}/{EVIL[8:12]}/loss": 1.0, f"eval/{EVIL[:8]}/loss": 1.0}]
+    results = {"task": EVIL, "metric": EVIL, "languages": {EVIL: 0.5}}
+    first = write(tmp_path / "a", config, lines, results=results)
+    other = write(tmp_path / "b", {"init_from": "\x00\x1b"}, lines)
+    found = made(f"{EVIL}={first}", other)
+    assert "script" not in found.tags and EVIL in found.text
+    assert not [name for name, _ in found.attributes if name.startswith("on")]
+    assert {"init_from", EVIL} <= {row[0] for row in found.rows if row}
+
+
+def test_the_page_fetches_nothing(two):
+    found = made(two)
+    assert not {"script", "link", "img", "iframe"} & set(found.tags)
+    assert not {"src", "href"} & {name for name, _ in found.attributes}
+    text = page(runs.find([str(two)]), "report")
+    assert "url(" not in text and "@import" not in text and "http" not in text
+
+
+def test_damage_is_a_note_and_the_rest_is_shown(two):
+    (two / "a/metrics.jsonl").write_text('{"step": 1}\nbroken\n{"step": 2}\n')
+    (two / "b/results.json").write_text("[1")
+    (two / "b/scores.jsonl").write_text('{"en": 1.5}\n')
+    write(two / "c", {"train": {"steps": 9}})
+    text = made(two).text
+    assert "a: metrics.jsonl is damaged" in text and "metrics.jsonl:2" in text
+    assert "b: results.json is damaged" in text and "b: scores.jsonl has no scores" in text
+    assert "c: there is no metrics.jsonl yet" in text
+    assert made(two).row("b")[4] == "2.000"
+
+
+def test_values_that_are_no_numbers_are_not_drawn(tmp_path):
+    values = {"eval/x/loss": "high", "eval/y/loss": None, "eval/z/loss": float("nan")}
+    write(tmp_path / "a", {}, [{"step": 1, **values}])
+    assert "polyline" in made(tmp_path / "a").tags  # the mark in the table
+    assert "circle" not in made(tmp_path / "a").tags
+
+
+def test_names_tell_runs_apart(tmp_path):
+    for path in ("x/run", "y/run", "z=1/other"):
+        write(tmp_path / path, {}, [{"step": 1}])
+    paths = [str(tmp_path / path) for path in ("x/run", "y/run", "z=1/other")]
+    assert [run.name for run in runs.find(paths)] == ["x/run", "y/run", "z=1/other"]
+    assert [run.name for run in runs.find(paths[1:])] == ["run", "other"]
+    assert [run.name for run in runs.find([f"mine={paths[0]}", paths[1]])] == ["mine", "run"]
+
+
+@pytest.mark.parametrize("path, message", [("none", "no such folder"), (".", "is no workdir")])
+def test_folders_without_runs_are_errors(tmp_path, path, message):
+    with pytest.raises(ConfigError, match=message):
+        runs.find([str(tmp_path / path)])
+
+
+def test_the_door_writes_one_file(two, tmp_path):
+    output = tmp_path / "out.html"
+    command = [sys.executable, "-m", "xlj.report", str(two), f"--output={output}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == f"report: {output}, 2 runs\n"
+    assert output.read_text("utf-8").startswith("<!doctype html>")
+    done = subprocess.run(
+        [*command[:-1], "--output=no/such/x.html"], capture_output=True, text=True
+    )
+    assert done.returncode == 2 and done.stderr.startswith("error: --output=no/such/x.html")

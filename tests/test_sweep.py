@@ -1,0 +1,196 @@
+"""The door of sweeps, with a stub in place of the door that trains."""
+
+import json
+import os
+import runpy
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from xlj.sweeps import runs
+
+ROOT = Path(__file__).parents[1]
+
+STUB = """
+import json, pathlib, sys, time
+
+given = dict(argument.lstrip("-").partition("=")[::2] for argument in sys.argv[1:])
+workdir = pathlib.Path(given["workdir"])
+if "config.typo" in given:
+    sys.exit("error: unknown config key typo")
+if "check" in given:
+    seed = int(given.get("config.train.seed", 0))
+    train = {"seed": seed} if given.get("config.do") == "finetune" else {"seed": seed, "steps": 3}
+    print(json.dumps({"train": train, "recipe": given["config"]}))
+    sys.exit()
+with open(workdir / "calls", "a") as file:
+    file.write("called\\n")
+do = given.get("config.do")
+if do == "crash":
+    sys.exit("boom")
+if do == "wait":
+    import signal
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    (workdir / "waiting").touch()
+    time.sleep(60)
+if do == "kill":
+    import os
+    os.kill(os.getpid(), 9)
+if do == "damage":
+    (workdir / "metrics.jsonl").write_text("broken\\n{}\\n")
+elif do == "finetune":
+    scores = [{"accuracy": {"en": english, "de": 60}} for english in (80, 83)]
+    of_seeds = [{"dev": found, "test": {}} for found in scores]
+    results = {"metric": "accuracy", "runs": of_seeds}
+    (workdir / "results.json").write_text(json.dumps(results))
+elif do != "stop":
+    (workdir / "checkpoints/3").mkdir(parents=True)
+    (workdir / "metrics.jsonl").write_text('{"step": 3, "eval/mmlm/loss": 1.25}\\n')
+"""
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    """Calls the door with a sweep of these runs; the stub's module lies beside it."""
+    (tmp_path / "stub.py").write_text(STUB)
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+
+    def call(runs, *arguments, wait=True, config="c.py"):
+        file = tmp_path / "mine.py"
+        file.write_text(
+            "from xlj.sweeps import Sweep\n\n\ndef get_sweep(folder):\n"
+            f"    return Sweep({config!r}, {runs!r}, door='stub')\n"
+        )
+        command = [sys.executable, "-m", "xlj.sweep", f"--config={file}", *arguments]
+        command.append(f"--folder={tmp_path / 'runs'}")
+        child = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        if not wait:
+            return child
+        output, errors = child.communicate(timeout=60)
+        return child.returncode, output, errors
+
+    call.runs = tmp_path / "runs"
+    return call
+
+
+def calls(folder):
+    file = folder / "calls"
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+def test_a_crash_loses_no_other_run_and_what_is_finished_is_not_run_again(sweep):
+    runs = [
+        {"name": name, "do": name} for name in ("good", "crash", "kill", "stop", "damage", "last")
+    ]
+    code, output, _ = sweep(runs)
+    assert code == 1
+    lines = {line.split()[0]: line for line in output.splitlines()}
+    assert "finished" in lines["good"] and "mmlm 1.250" in lines["good"]
+    log = sweep.runs / "crash/log.txt"
+    assert f"exit code 1, {log}: boom" in lines["crash"] and "boom" in log.read_text()
+    assert "killed by SIGKILL" in lines["kill"] and "stopped" in lines["stop"]
+    assert "metrics.jsonl:1 is not a line of JSON" in lines["damage"]
+    assert "finished" in lines["last"]
+    code, output, _ = sweep([runs[0], {**runs[1], "do": "good"}, runs[5]])
+    assert code == 0 and output.count("finished before") == 2
+    assert [calls(sweep.runs / name) for name in ("good", "crash", "last")] == [1, 2, 1]
+
+
+def test_fine_tuning_is_finished_when_its_results_are_there(sweep):
+    runs = [{"name": "a", "do": "finetune"}]
+    assert "finished" in sweep(runs)[1]
+    _, output, _ = sweep(runs)
+    assert "finished before" in output and "dev accuracy 70.75" in output
+    assert "test" not in output and calls(sweep.runs / "a") == 1
+
+
+@pytest.mark.parametrize(
+    "runs, arguments, message",
+    [
+        ([{"name": "a"}, {"name": "b", "typo": 1}], [], "run b: unknown config key typo"),
+        ([{"name": "a"}, {"name": "a", "x": 1}], [], "2 runs are called a"),
+        ([{"name": "a"}], ["--only=b*"], "--only=b* is no run of"),
+        ([{"name": "a"}], ["--submit=sbatch x.sh"], "neither {command} nor {arguments}"),
+        ([{"name": "a"}], ["--submit='{command}"], "No closing quotation"),
+        ([{"name": "a"}], ["--config.x"], "cannot read '--config.x'"),
+        ([{"name": "a"}, 3], [], "a run sets 3; it must be a dict"),
+    ],
+)
+def test_errors_come_before_any_work(sweep, runs, arguments, message):
+    code, output, errors = sweep(runs, *arguments)
+    assert code == 2 and not output and not sweep.runs.exists()
+    assert errors.startswith("error: ") and message in errors and "Traceback" not in errors
+
+
+def test_a_bug_in_the_file_is_said_with_its_line(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("def get_sweep(folder):\n    a = 1\n    return unknown\n")
+    command = [sys.executable, "-m", "xlj.sweep", f"--config={file}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == f"error: {file}:3: NameError: name 'unknown' is not defined\n"
+
+
+def test_a_workdir_of_another_config_is_refused(sweep):
+    assert sweep([{"name": "a"}])[0] == 0
+    code, _, errors = sweep([{"name": "a", "train.seed": 7}])
+    assert code == 2 and "a was begun with another config: train.seed was 0 and is 7;" in errors
+    assert sweep([{"name": "b", "do": "crash"}])[0] == 1
+    (sweep.runs / "b/calls").unlink()  # nothing came of it but the log
+    assert sweep([{"name": "b", "train.seed": 7}])[0] == 0
+
+
+def test_print_has_a_command_for_each_unfinished_run(sweep):
+    sweep([{"name": "a"}])
+    code, output, _ = sweep([{"name": "a"}, {"name": "b", "data": "it's {x}"}], "--print")
+    assert code == 0 and not (sweep.runs / "b").exists()
+    arguments = ["--config=c.py", "--config.data=it's {x}", f"--workdir={sweep.runs / 'b'}"]
+    assert [shlex.split(line) for line in output.splitlines()] == [
+        ["python", "-m", "stub", *arguments]
+    ]
+
+
+def test_submit_keeps_words_whole(sweep, tmp_path):
+    show = tmp_path / "show.py"
+    show.write_text("import json, sys; print(json.dumps(sys.argv[1:]))")
+    runs = [{"name": "b", "data": "it's $x {name}"}]
+    template = f"{sys.executable} {show} -J {{name}} {{arguments}} --wrap={{command}}"
+    code, output, _ = sweep(runs, f"--submit={template}")
+    got = json.loads(output.partition("submitted ")[2])
+    arguments = ["--config=c.py", "--config.data=it's $x {name}", f"--workdir={sweep.runs / 'b'}"]
+    assert code == 0 and got[:-1] == ["-J", "b", *arguments]
+    wrapped = shlex.split(got[-1].removeprefix("--wrap="))
+    assert wrapped == ["python", "-m", "stub", *arguments]
+    assert sweep(runs, "--submit=false {command}")[0] == 1
+
+
+def test_sigterm_lets_the_run_save_and_starts_no_other(sweep):
+    child = sweep([{"name": "a", "do": "wait"}, {"name": "b"}], wait=False)
+    until = time.monotonic() + 30
+    while not (sweep.runs / "a/waiting").exists():
+        assert child.poll() is None and time.monotonic() < until
+        time.sleep(0.05)
+    child.send_signal(signal.SIGTERM)
+    output, _ = child.communicate(timeout=30)
+    assert child.returncode == 0 and "stopped; the same command goes on" in output
+    assert not (sweep.runs / "b").exists()
+
+
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "configs/sweeps").glob("*.py")), ids=lambda f: f.stem
+)
+def test_the_sweeps_of_the_repository_are_read(file, tmp_path):
+    sweep = runpy.run_path(str(file))["get_sweep"](tmp_path)
+    name = runs(sweep, tmp_path)[-1].name
+    command = [sys.executable, "-m", "xlj.sweep", f"--config={file}", "--print", f"--only={name}"]
+    command += [f"--folder={tmp_path}", "--config.init_from=runs/start"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and len(done.stdout.splitlines()) == 1, done.stderr
+    assert f"python -m xlj.sweep --config=configs/sweeps/{file.name}" in file.read_text()

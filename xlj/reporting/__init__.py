@@ -1,0 +1,1 @@
+"""One HTML page about runs: what their workdirs hold, drawn and tabled."""

@@ -1,0 +1,151 @@
+"""Charts as inline SVG: curves and bars. Colours come from the page's style, by class."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from xml.etree.ElementTree import Element
+
+from xlj.reporting.markup import node
+
+Point = tuple[float, float]
+
+WIDTH, HEIGHT = 460, 270
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 20, 10, 40
+_BAR, _GAP = 11, 14  # widths of a bar, and between groups of them
+
+
+@dataclasses.dataclass(frozen=True)
+class Series:
+    """Points of one run."""
+
+    run: int
+    """Which of the page's runs; it decides the colour."""
+    label: str
+    points: Sequence[Point]
+    faint: bool = False
+    """A thin line without marks, behind the others."""
+
+
+def curves(series: Sequence[Series], x_label: str) -> Element | None:
+    """Lines over a common x axis, of whole numbers; None if no series has a finite point.
+
+    A point's tooltip says its run and value.
+    """
+    finite = {id(s): [p for p in s.points if all(map(math.isfinite, p))] for s in series}
+    every = [point for points in finite.values() for point in points]
+    if not every:
+        return None
+    xs, ys = zip(*every, strict=True)
+    x_ticks = [tick for tick in ticks(min(xs), max(xs), 5) if float(tick).is_integer()]
+    y_ticks = ticks(min(ys), max(ys), 5)
+    low, high = min(min(ys), y_ticks[0]), max(max(ys), y_ticks[-1])
+    left, right = min(xs), max(xs)
+
+    def place(point: Point) -> Point:
+        x, y = point
+        across = (x - left) / (right - left) if right > left else 0.5
+        up = (y - low) / (high - low) if high > low else 0.5
+        inner = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
+        return round(_LEFT + across * inner[0], 1), round(_TOP + (1 - up) * inner[1], 1)
+
+    drawn = [_rule(place((left, tick))[1], WIDTH, tick) for tick in y_ticks]
+    for tick in x_ticks:
+        x = place((tick, low))[0]
+        drawn.append(node("text", number(tick), x=x, y=HEIGHT - 22, class_="across"))
+    middle = (_LEFT + WIDTH - _RIGHT) / 2
+    drawn.append(node("text", x_label, x=middle, y=HEIGHT - 5, class_="across"))
+    for s in sorted(series, key=lambda s: not s.faint):
+        drawn.append(_curve(s, finite[id(s)], place))
+    return _svg(WIDTH, drawn)
+
+
+def _curve(series: Series, points: Sequence[Point], place) -> Element:
+    kind = "faint" if series.faint else "clear"
+    line = " ".join(f"{x:g},{y:g}" for x, y in map(place, points))
+    marks = [node("polyline", node("title", series.label), points=line)] if points else []
+    if not series.faint or len(points) == 1:
+        for point in points:
+            x, y = place(point)
+            said = f"{series.label}: {number(point[1])} at {number(point[0])}"
+            marks.append(node("circle", node("title", said), cx=x, cy=y, r=3))
+    return node("g", *marks, class_=f"run{series.run} {kind}")
+
+
+def bars(groups: Mapping[str, Mapping[int, float]], names: Sequence[str]) -> Element | None:
+    """Bars side by side, a group a name on the x axis; None if there is no finite value.
+
+    Args:
+      groups: by name, the value of each run.
+      names: what the runs are called, for tooltips.
+    """
+    groups = {
+        name: {run: value for run, value in group.items() if math.isfinite(value)}
+        for name, group in groups.items()
+    }
+    values = [value for group in groups.values() for value in group.values()]
+    if not values:
+        return None
+    runs = sorted({run for group in groups.values() for run in group})
+    step: float = len(runs) * _BAR + _GAP
+    width: float = max(WIDTH, _LEFT + _RIGHT + step * len(groups))
+    step = (width - _LEFT - _RIGHT) / len(groups)
+    bar = min(3 * _BAR, (step - _GAP) / len(runs))
+    y_ticks = ticks(min(0, *values), max(0, *values), 5)
+    low, high = min(0, *values, *y_ticks), max(0, *values, *y_ticks)
+    drawn = []
+
+    def height(value: float) -> float:
+        inner = HEIGHT - _TOP - _BOTTOM
+        return _TOP + inner * (1 - (value - low) / ((high - low) or 1))
+
+    drawn += [_rule(height(tick), width, tick) for tick in y_ticks]
+    for place, (name, group) in enumerate(groups.items()):
+        start = _LEFT + step * (place + 0.5) - bar * len(runs) / 2
+        for i, run in enumerate(runs):
+            if run not in group:
+                continue
+            y, zero = height(group[run]), height(0)
+            box = {"x": f"{start + i * bar:.1f}", "y": f"{min(y, zero):.1f}"}
+            size = {"width": f"{max(bar - 1, 1):.1f}", "height": f"{abs(zero - y):.1f}"}
+            said = node("title", f"{names[run]}, {name}: {number(group[run])}")
+            drawn.append(node("rect", said, class_=f"run{run}", **box, **size))
+        middle = _LEFT + step * (place + 0.5)
+        drawn.append(node("text", name, x=f"{middle:.1f}", y=HEIGHT - 22, class_="across"))
+    return _svg(width, drawn)
+
+
+def ticks(low: float, high: float, about: int) -> list[float]:
+    """Round numbers from `low` to `high`, about so many; never fewer than one."""
+    if not high > low:
+        return [low]
+    rough = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    count = math.floor(high / step + 1e-9) - first
+    return [round((first + i) * step, 12) for i in range(count + 1)] or [low]
+
+
+def number(value: float) -> str:
+    """A number as short as its size allows: 2.5G, 12,000, 3.142, 0.00012."""
+    for power, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if power <= abs(value) < 1e15:
+            return f"{value / power:.4g}{letter}"
+    if abs(value) >= 1e15 or 0 < abs(value) < 1e-3:
+        return f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:,.4g}"
+
+
+def _rule(y: float, width: float, tick: float) -> Element:
+    y = round(y, 1)
+    line = node("line", x1=_LEFT, x2=width - _RIGHT, y1=y, y2=y)
+    return node("g", line, node("text", number(tick), x=_LEFT - 6, y=y + 4, class_="up"))
+
+
+def _svg(width: float, drawn: Sequence[Element]) -> Element:
+    size = {"viewBox": f"0 0 {width:g} {HEIGHT}"}
+    if width > WIDTH:  # it scrolls at its own size
+        size["style"] = f"width:{width:g}px"
+    return node("div", node("svg", *drawn, role="img", **size), class_="wide")

@@ -1,0 +1,294 @@
+"""The page: runs beside each other by step, language, layer, and what their configs differ in."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeGuard
+from xml.etree.ElementTree import Element
+
+from xlj.reporting.charts import Series, bars, curves
+from xlj.reporting.markup import Content, document, node, table
+from xlj.reporting.runs import Run
+from xlj.reporting.style import style
+
+_LOWER_IS_BETTER = ("loss", "perplexity", "aer")
+_SUMMARIES = ("average", "transfer_gap")
+_NONE = "–"
+
+
+def page(runs: Sequence[Run], title: str) -> str:
+    """The HTML of a report: one file that needs no other."""
+    body = [node("h1", title)]
+    for heading, said, content in (
+        ("Runs", "A run without its mark is not drawn.", [_overview(runs)]),
+        ("Notes", "", _notes(runs)),
+        ("Losses", "Thin: training. With points: held out.", [_charts(_losses(runs))]),
+        ("Other measures on held-out data", "", [_charts(_measures(runs))]),
+        ("By language", "At each run's last evaluation.", _by_language(runs)),
+        ("By layer", "Layer 0 is the embeddings.", [_charts(_by_layer(runs))]),
+        ("Tasks", "In percent; with several seeds mean and deviation.", _tasks(runs)),
+        ("What the configs differ in", "", _differences(runs)),
+        ("Training", "", _training(runs)),
+    ):
+        content = [element for element in content if len(element)]
+        if content:
+            body += [node("h2", heading), *[node("p", said)] * bool(said), *content]
+    return document(title, style(len(runs)), body)
+
+
+def _overview(runs: Sequence[Run]) -> Element:
+    last = [_last_evaluation(run) | _result(run) for run in runs]
+    keys = _ordered(key for found in last for key in found if _is_main(key, found, parts=3))
+    head = ["run", "steps", "time", "tokens/s", *(_title(key) for key in keys)]
+    best = {key: _best(key, [found.get(key) for found in last]) for key in keys}
+    rows: list[list[Content]] = []
+    for place, (run, found) in enumerate(zip(runs, last, strict=True)):
+        values = [_value(found.get(key), found.get(key) == best[key]) for key in keys]
+        rows.append([_mark(place, run.name), _steps(run), _time(run), _speed(run), *values])
+    return table(head, rows)
+
+
+def _mark(place: int, name: str) -> Element:
+    """A name with a box that shows or hides its run, and a piece of its line."""
+    box = node("input", type="checkbox", checked="", id=f"show{place}")
+    line = node("svg", node("polyline", points="0,5 26,5"), viewBox="0 0 26 10")
+    return node("label", box, line, name, class_=f"of{place}")
+
+
+def _steps(run: Run) -> str:
+    if not run.lines:
+        return _NONE
+    planned = run.config.get("train.steps")
+    done = run.lines[-1]["step"]
+    return f"{done:,}" + (
+        f" of {planned:,}" if isinstance(planned, int) and planned != done else ""
+    )
+
+
+def _time(run: Run) -> str:
+    seconds = [value for _, value in _points(run, "time/seconds")]
+    if not seconds:
+        return _NONE
+    minutes, rest = divmod(round(seconds[-1]), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+def _speed(run: Run) -> str:
+    speeds = [value for _, value in _points(run, "time/tokens_per_second")]
+    return f"{statistics.median(speeds):,.0f}" if speeds else _NONE
+
+
+def _value(value: float | None, is_best: bool = False) -> Content:
+    if value is None:
+        return _NONE
+    text = f"{value:.3f}" if abs(value) < 10 else f"{value:.2f}"
+    return node("b", text) if is_best else text
+
+
+def _best(key: str, values: Sequence[float | None]) -> float | None:
+    """The best of several runs' values; None if there is nothing to compare."""
+    found = [value for value in values if value is not None and math.isfinite(value)]
+    if len(set(found)) < 2:
+        return None
+    return min(found) if key.rpartition("/")[2] in _LOWER_IS_BETTER else max(found)
+
+
+def _notes(runs: Sequence[Run]) -> list[Element]:
+    return [node("ul", *(node("li", f"{run.name}: {x}") for run in runs for x in run.notes))]
+
+
+def _losses(runs: Sequence[Run]) -> Iterator[tuple[str, Element | None]]:
+    keys = _all_keys(runs)
+    for name in _ordered(key.split("/")[1] for key in keys if _is_loss(key)):
+        held_out = _series(runs, f"eval/{name}/loss")
+        training = _series(runs, f"train/{name}/loss", faint=True)
+        yield name, curves([*training, *held_out], "step")
+
+
+def _is_loss(key: str) -> bool:
+    return key.startswith(("train/", "eval/")) and key.endswith("/loss") and key.count("/") == 2
+
+
+def _measures(runs: Sequence[Run]) -> Iterator[tuple[str, Element | None]]:
+    for key in _all_keys(runs):
+        if key.startswith("eval/") and key.count("/") == 2 and not _is_loss(key):
+            yield _title(key), curves(_series(runs, key), "step")
+
+
+def _training(runs: Sequence[Run]) -> list[Element]:
+    """What else there is by step, folded."""
+    charts = _charts(
+        (key.replace("/", " ").replace("_", " "), curves(_series(runs, key), "step"))
+        for key in _all_keys(runs)
+        if not key.startswith("eval/") and not _is_loss(key) and key not in ("step", "time/seconds")
+    )
+    return [node("details", node("summary", "curves"), charts)] if len(charts) else []
+
+
+def _by_language(runs: Sequence[Run]) -> list[Element]:
+    last = [_last_evaluation(run) for run in runs]
+    keys = _ordered(key for found in last for key in found if _is_main(key, found, parts=4))
+    groups: dict[str, dict[str, dict[int, float]]] = {}
+    for key in keys:
+        _, name, language, measure = key.split("/")
+        values = {place: found[key] for place, found in enumerate(last) if key in found}
+        groups.setdefault(_title(f"/{name}/{measure}"), {})[language] = values
+    names = [run.name for run in runs]
+    charts = _charts((title, bars(group, names)) for title, group in groups.items())
+    tables = [
+        element
+        for title, group in groups.items()
+        for element in (node("h3", title), _language_table(group, names))
+    ]
+    return [charts, node("details", node("summary", "as tables"), *tables)] if groups else []
+
+
+def _language_table(groups: Mapping[str, Mapping[int, float]], names: Sequence[str]) -> Element:
+    """A row a run that has values, a column a language."""
+    there = [run for run in range(len(names)) if any(run in group for group in groups.values())]
+    rows: list[list[Content]] = [
+        [names[run], *(_value(group.get(run)) for group in groups.values())] for run in there
+    ]
+    return table(["", *groups], rows)
+
+
+def _by_layer(runs: Sequence[Run]) -> Iterator[tuple[str, Element | None]]:
+    for title in _ordered(measure for run in runs for measure in run.layers):
+        series = [
+            Series(place, run.name, list(run.layers[title].items()))
+            for place, run in enumerate(runs)
+            if title in run.layers
+        ]
+        yield title.replace("_", " "), curves(series, "layer")
+
+
+def _tasks(runs: Sequence[Run]) -> list[Element]:
+    """Bars and a table for each task and metric that any run has results of."""
+    made: list[Element] = []
+    for task in _ordered(_task(run) for run in runs if run.results):
+        there = [place for place, run in enumerate(runs) if run.results and _task(run) == task]
+        scores = {place: _scores(runs[place].results.get("languages")) for place in there}
+        languages = _ordered(language for found in scores.values() for language in found)
+        groups = {
+            language: {
+                place: found[language] for place, found in scores.items() if language in found
+            }
+            for language in languages
+        }
+        rows = [_task_row(runs[place].name, runs[place].results, languages) for place in there]
+        results = runs[there[0]].results  # the same data, so the same baseline in each
+        if baseline := _dict(results.get("baseline")).get(results.get("metric")):
+            rows.append(_task_row("most frequent label", {"languages": baseline}, languages))
+        made.append(_charts([(task, bars(groups, [run.name for run in runs]))]))
+        made.append(table(["", *languages, "average", "transfer gap"], rows))
+    return made
+
+
+def _task(run: Run) -> str:
+    return f"{run.results.get('task', 'task')} {run.results.get('metric', '')}".strip()
+
+
+def _task_row(name: str, results: Mapping[str, Any], languages: Sequence[str]) -> list[Content]:
+    scores, deviations = _scores(results.get("languages")), _scores(results.get("deviations"))
+    scores |= {key: value for key, value in _scores(results).items() if key in _SUMMARIES}
+    if _is_number(deviation := results.get("deviation_of_average")):
+        deviations["average"] = deviation
+    row: list[Content] = [name]
+    for column in (*languages, *_SUMMARIES):
+        spread = f" ± {deviations[column]:.1f}" if column in deviations else ""
+        row.append(f"{scores[column]:.1f}{spread}" if column in scores else _NONE)
+    return row
+
+
+def _scores(found: Any) -> dict[str, float]:
+    """What of an object is numbers."""
+    return {name: value for name, value in _dict(found).items() if _is_number(value)}
+
+
+def _dict(found: Any) -> dict:
+    return found if isinstance(found, dict) else {}
+
+
+def _differences(runs: Sequence[Run]) -> list[Element]:
+    configs = [run.config for run in runs if run.config]
+    keys = _ordered(key for config in configs for key in config)
+    differing = [key for key in keys if any(c.get(key) != configs[0].get(key) for c in configs)]
+    if not differing:
+        return []
+    rows: list[list[Content]] = [
+        [key, *(node("td", _setting(run.config.get(key)), class_="text") for run in runs)]
+        for key in differing
+    ]
+    return [table(["", *(run.name for run in runs)], rows)]
+
+
+def _setting(value: Any) -> str:
+    if value is None or value == "":
+        return _NONE
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _charts(titled: Iterable[tuple[str, Element | None]]) -> Element:
+    """Figures in a grid; those of which there is nothing to draw are left out."""
+    return node(
+        "div",
+        *(
+            node("figure", node("h3", title), chart, class_="broad" if _is_broad(chart) else "")
+            for title, chart in titled
+            if chart is not None
+        ),
+        class_="charts",
+    )
+
+
+def _is_broad(chart: Element) -> bool:
+    return any("style" in element.attrib for element in chart)
+
+
+def _series(runs: Sequence[Run], key: str, faint: bool = False) -> list[Series]:
+    found = [(place, run.name, _points(run, key)) for place, run in enumerate(runs)]
+    return [Series(place, name, points, faint) for place, name, points in found if points]
+
+
+def _points(run: Run, key: str) -> list[tuple[float, float]]:
+    return [(line["step"], line[key]) for line in run.lines if _is_number(line.get(key))]
+
+
+def _last_evaluation(run: Run) -> dict[str, float]:
+    """The last line with measures on held-out data: its measures."""
+    for line in reversed(run.lines):
+        found = {k: v for k, v in line.items() if k.startswith("eval/") and _is_number(v)}
+        if found:
+            return found
+    return {}
+
+
+def _result(run: Run) -> dict[str, float]:
+    """The average of a run's results, under a key like those of metrics."""
+    average = run.results.get("average")
+    return {f"task/{_task(run).replace('/', ' ')}/average": average} if _is_number(average) else {}
+
+
+def _is_main(key: str, found: Mapping[str, float], parts: int) -> bool:
+    """Whether a key `eval/NAME/.../MEASURE` of so many parts says what no loss beside it does."""
+    stem, _, measure = key.rpartition("/")
+    return key.count("/") == parts - 1 and (measure == "loss" or f"{stem}/loss" not in found)
+
+
+def _title(key: str) -> str:
+    return " ".join(key.split("/")[1:]).replace("_", " ")
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _all_keys(runs: Sequence[Run]) -> list[str]:
+    return _ordered(key for run in runs for line in run.lines for key in line)
+
+
+def _ordered(names: Any) -> list[str]:
+    """Each name once, in the order of first appearance."""
+    return list(dict.fromkeys(names))

@@ -1,0 +1,143 @@
+"""What a workdir tells of its run: config, metrics, results, scores by layer."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from xlj.config import ConfigError
+from xlj.keys import flat
+from xlj.training import metrics
+
+_CONFIG, _RESULTS, _SWEEP = "config.json", "results.json", "sweep.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What was found in a workdir. What is missing is empty; what cannot be read is in `notes`."""
+
+    name: str
+    workdir: Path
+    config: Mapping[str, Any]
+    """Values by full path."""
+    lines: Sequence[Mapping[str, Any]]
+    """The lines of metrics.jsonl."""
+    results: Mapping[str, Any]
+    """Scores of a task: what xlj.finetune writes (`downstream/task_results.py`)."""
+    layers: Mapping[str, Mapping[int, float]]
+    """By file and measure, a score of each layer."""
+    notes: Sequence[str]
+
+
+def find(arguments: Sequence[str]) -> list[Run]:
+    """The runs of the command line, in order.
+
+    Args:
+      arguments: each `WORKDIR`, `NAME=WORKDIR`, or a folder whose folders are workdirs. A run
+        without a name gets that of its folder, with as much before it as tells it from others.
+
+    Raises:
+      ConfigError: on a folder that is not there, or holds nothing of a run.
+    """
+    named: dict[Path, str] = {}
+    for argument in arguments:
+        name, _, path = ("", "", argument) if Path(argument).exists() else argument.partition("=")
+        folder = Path(path or argument)
+        for workdir in _workdirs(folder):  # a run of fine-tuning has runs in it, one a seed
+            named.setdefault(workdir, name if workdir == folder else "")
+    paths = [os.path.abspath(path) for path, name in named.items() if not name]
+    short = dict(zip(paths, _shortest(paths), strict=True))
+    return [read(path, name or short[os.path.abspath(path)]) for path, name in named.items()]
+
+
+def _workdirs(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: there is no such folder")
+    inside = sorted(path for path in folder.iterdir() if path.is_dir() and _is_workdir(path))
+    if _is_workdir(folder):
+        return [folder, *inside]
+    if not inside:
+        raise ConfigError(
+            f"{folder} is no workdir, and holds none: there is no {metrics.FILE}, {_CONFIG} or "
+            f"{_RESULTS}"
+        )
+    return inside
+
+
+def _is_workdir(folder: Path) -> bool:
+    return any((folder / file).is_file() for file in (metrics.FILE, _CONFIG, _RESULTS, _SWEEP))
+
+
+def _shortest(paths: Sequence[str]) -> list[str]:
+    """The last parts of each path: one, or as many as tell all of them apart."""
+    parts = [path.strip(os.sep).split(os.sep) for path in paths]
+    for count in range(1, max(map(len, parts), default=0) + 1):
+        names = ["/".join(part[-count:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    return list(paths)
+
+
+def read(workdir: Path, name: str) -> Run:
+    """Reads what there is."""
+    notes: list[str] = []
+    config = _object(workdir / _CONFIG, notes) or _object(workdir / _SWEEP, notes).get("config", {})
+    lines: list[dict[str, Any]] = []
+    try:
+        lines = [line for line in metrics.read(workdir) if _is_metrics(line)]
+    except (ConfigError, UnicodeDecodeError) as error:
+        notes.append(f"{metrics.FILE} is damaged: {error}")
+    results = _object(workdir / _RESULTS, notes)
+    if not lines and not results and not notes:
+        notes.append(f"there is no {metrics.FILE} yet, and no {_RESULTS}")
+    layers: dict[str, Mapping[int, float]] = {}
+    for file in sorted(workdir.glob("*.jsonl")):
+        if file.name != metrics.FILE:
+            layers |= _by_layer(file, notes)
+    return Run(name, workdir, flat(config), lines, results, layers, notes)
+
+
+def _is_metrics(line: Any) -> bool:
+    return isinstance(line, dict) and isinstance(line.get("step"), int)
+
+
+def _object(path: Path, notes: list[str]) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        notes.append(f"{path.name} is damaged: {error}")
+        return {}
+    if isinstance(found, dict):
+        return found
+    notes.append(f"{path.name} is damaged: it holds no JSON object")
+    return {}
+
+
+def _by_layer(file: Path, notes: list[str]) -> dict[str, dict[int, float]]:
+    """Scores of a file with a line of JSON a layer, as xlj.retrieve --layers=all prints.
+
+    Lines of several languages count as their mean.
+    """
+    found: dict[str, dict[int, list[float]]] = {}
+    try:
+        for text in file.read_text("utf-8").splitlines():
+            line = json.loads(text)
+            if line.get("language") == "average":  # of the lines before
+                continue
+            for measure, value in line.items():
+                if isinstance(value, float):
+                    scores = found.setdefault(f"{file.stem} {measure}", {})
+                    scores.setdefault(int(line["layer"]), []).append(value)
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        notes.append(f"{file.name} has no scores by layer: {type(error).__name__}: {error}")
+        return {}
+    return {
+        measure: {layer: sum(values) / len(values) for layer, values in sorted(scores.items())}
+        for measure, scores in found.items()
+    }
