@@ -80,6 +80,11 @@ def test_without_labels(write, name, content, columns):
     assert plain(tables.read(write(name, content), columns)) == [(("one", "two"), None)]
 
 
+def test_empty_files_have_no_examples(write):
+    assert tables.read(write("a.tsv", ""), NAMED) == tables.read(write("a.tsv", ""), ()) == []
+    assert tables.read(write("a.tsv", "premise\thypothesis\tlabel\n"), NAMED) == []
+
+
 def test_json_lines(write):
     rows = [
         {"premise": "a\tb", "hypothesis": "ç", "label": 0, "more": [1]},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -43,12 +44,13 @@ def _table(path: Path, columns: Sequence[str]) -> Iterator[Sentences]:
     """Examples of a table. A field that begins and ends with a quotation mark, with doubled ones
     only between, is quoted, as in XTREME's files; tabs and line feeds always divide."""
     lines = _lines(path)
-    head = None
+    width, places = 0, list[int | None]()
     if columns and not all(name.isdecimal() for name in columns):
         if any(name.isdecimal() for name in columns):
             raise ConfigError(f"task.columns={','.join(columns)}: bring names or numbers, not both")
-        head = [_unquoted(field) for field in next(lines, ("", ""))[1].split("\t")]
-    width, places = len(head or ()), _places(path, columns, head) if head else []
+        for _, line in itertools.islice(lines, 1):
+            head = [_unquoted(field) for field in line.split("\t")]
+            width, places = len(head), _places(path, columns, head)
     for place, line in lines:
         fields = [_unquoted(field) for field in line.split("\t")]
         if not places:
@@ -93,7 +95,7 @@ def _places(path: Path, columns: Sequence[str], head: list[str]) -> list[int | N
 
 def _without_label(label: str, names: Sequence[str]) -> bool:
     """Whether no name is that of the labels, nor may be a slip for it."""
-    return not difflib.get_close_matches(label, names, n=1)
+    return label not in names and not difflib.get_close_matches(label, names, n=1)
 
 
 def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[Sentences]:
