@@ -20,6 +20,7 @@ def tfds(config):
     config.task.train = "tfds:paws_x_wiki/{language}#train"
     config.task.dev = "tfds:paws_x_wiki/{language}#validation"
     config.task.test = "tfds:paws_x_wiki/{language}#test"
+    config.task.labels = "different_meaning,paraphrase"  # what TFDS calls 0 and 1
 
 
 VARIANTS = {
