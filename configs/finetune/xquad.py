@@ -15,8 +15,9 @@ from xlj.variants import choose, embedded
 
 def phrasebook(config):
     embedded("questions")(config)
-    config.task.length, config.task.stride, config.task.question_length = 128, 32, 24
-    config.task.answer_length = 12
+    config.task.dev_languages = ""
+    config.task.length, config.task.stride, config.task.question_length = 64, 16, 20
+    config.task.answer_length, config.task.no_answer = 8, True
 
 
 VARIANTS = {"phrasebook": phrasebook}

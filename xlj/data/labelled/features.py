@@ -12,6 +12,8 @@ from xlj.data.labelled.examples import Sentences, Words
 from xlj.data.layout import BOS, EOS, PAD, UNK
 from xlj.data.vocabulary import Vocabulary
 
+_MARKS = ("\u2581", "\u0120")  # of a word's start: SentencePiece's, byte-level BPE's
+
 
 @dataclasses.dataclass(frozen=True)
 class Features:
@@ -33,8 +35,8 @@ class WordFeatures(Features):
     """Sentences of tagged words as rows.
 
     Attributes:
-      places: int32 [words, 2], row and column of each word's first piece, the words of all
-        sentences in order.
+      places: int32 [words, 2], row and column of the piece with each word's label, the words of
+        all sentences in order.
     """
 
     places: np.ndarray
@@ -73,8 +75,9 @@ def of_words(
 ) -> WordFeatures:
     """Sentences as `<s> words </s>`; what is too long goes on in further rows, between words.
 
-    Each word is encoded by itself, its label stands at its first piece (Hu et al., 2020). A word
-    without pieces becomes `<unk>`, so that it has a label too.
+    Each word is encoded by itself, its label stands at its first piece (Hu et al., 2020): the first
+    that is more than the mark of a word's start, since text that is written without spaces has few
+    of those by themselves (ours). A word without pieces becomes `<unk>`, so that it has a label.
 
     Args:
       labels: the number of each tag, from 0.
@@ -86,6 +89,7 @@ def of_words(
     pieces = {
         word: ids if len(ids) else unknown for word, ids in zip(distinct, encoded, strict=True)
     }
+    marks = [vocabulary.pieces.index(mark) for mark in _MARKS if mark in vocabulary.pieces]
     rows: list[list[np.ndarray]] = []
     places: list[tuple[int, int]] = []
     cut = 0
@@ -97,7 +101,8 @@ def of_words(
             if used + len(ids) > room:
                 rows.append([])
                 used = 0
-            places.append((len(rows) - 1, used + 1))
+            alone = len(ids) > 1 and ids[0] in marks
+            places.append((len(rows) - 1, used + 1 + alone))
             rows[-1].append(ids)
             used += len(ids)
     tokens = np.full((len(rows), length), PAD, np.int32)
