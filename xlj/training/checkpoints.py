@@ -110,23 +110,31 @@ class Checkpointer:
       workdir: where `checkpoints/` is or will be.
       keep: how many of the latest stay.
       keep_steps: steps whose checkpoints always stay.
-
-    The one with the highest score stays too, of equal ones the latest.
+      keep_best: the one that was saved with the highest score stays, of equal ones the latest.
     """
 
-    def __init__(self, workdir: Path, keep: int, keep_steps: tuple[int, ...] = ()):
+    def __init__(
+        self,
+        workdir: Path,
+        keep: int,
+        keep_steps: tuple[int, ...] = (),
+        keep_best: bool = False,
+    ):
         policies = [
             preservation_policy.LatestN(keep),
             preservation_policy.CustomSteps(list(keep_steps)),
-            preservation_policy.BestN(
-                get_metric_fn=_score, n=1, keep_checkpoints_without_metrics=False
-            ),
         ]
+        if keep_best:
+            policies.append(
+                preservation_policy.BestN(
+                    get_metric_fn=_score, n=1, keep_checkpoints_without_metrics=False
+                )
+            )
         self._manager = ocp.CheckpointManager(
             (workdir / "checkpoints").absolute(),
             options=ocp.CheckpointManagerOptions(
                 preservation_policy=preservation_policy.AnyPreservationPolicy(policies),
-                best_fn=_score,
+                best_fn=_score if keep_best else None,
                 enable_async_checkpointing=True,
                 cleanup_tmp_directories=True,
             ),

@@ -102,7 +102,9 @@ def train(
             metrics.Metrics(workdir, start if resumed else -1, write=main_process)
         )
         checkpointer = until_the_end(
-            checkpoints.Checkpointer(workdir, config.train.keep_checkpoints, pre_decay)
+            checkpoints.Checkpointer(
+                workdir, config.train.keep_checkpoints, pre_decay, keep_best=bool(best)
+            )
         )
         bar = until_the_end(
             tqdm(

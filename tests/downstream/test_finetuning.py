@@ -1,0 +1,212 @@
+"""Fine-tuning learns, chooses on dev, scores what it predicts, and goes on where it stopped."""
+
+import json
+import random
+import shutil
+
+import pytest
+
+from xlj import finetuning_config
+from xlj.config import ConfigError
+from xlj.data import phrasebook
+from xlj.downstream import finetuning, task_results
+from xlj.downstream.metrics.tags import chunk_scores
+from xlj.training import checkpoints, metrics
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Sentences with the label `cat` or `dog`, which their first letters tell; words with tags that
+    say whether they have an "e"; both in two languages."""
+    folder = tmp_path_factory.mktemp("task")
+    rng = random.Random(0)
+    for language in ("en", "de"):
+        lines = [line for line in phrasebook.text_lines(language) if line][:300]
+        for split, size in (("train", 192), ("dev", 40), ("test", 50)):
+            table, columns = [], []
+            for line in rng.sample(lines, size):
+                label = rng.choice(("cat", "dog"))
+                table.append(f"{'a a a a' if label == 'cat' else 'z z z z'} {line}\t{label}\n")
+                columns += [f"{word}\t{'B-E' if 'e' in word else 'O'}\n" for word in line.split()]
+                columns.append("\n")
+            (folder / f"{split}-{language}.tsv").write_text("".join(table), "utf-8")
+            (folder / f"{split}-{language}.conll").write_text("".join(columns), "utf-8")
+    return folder
+
+
+@pytest.fixture
+def settings(files, checkpoint, tmp_path):
+    """Classification in English, scored in both languages."""
+    config = finetuning_config.default()
+    config.init_from = str(checkpoint)
+    config.cache = str(tmp_path / "rows")
+    for split in ("train", "dev", "test"):
+        config.task[split] = f"{files}/{split}-{{language}}.tsv"
+    config.task.test_languages = "en,de"
+    config.task.length = 32
+    config.train.batch_rows, config.train.epochs, config.train.evaluations = 16, 4, 4
+    config.train.log_every = 12
+    config.optimizer.learning_rate = 1e-2
+    return config
+
+
+def tagging(settings):
+    settings.task.kind = "tagging"
+    for split in ("train", "dev", "test"):
+        settings.task[split] = settings.task[split].replace(".tsv", ".conll")
+
+
+def test_classification_is_learned_chosen_and_kept(settings, files, tmp_path):
+    config = finetuning_config.parse(settings)
+    outcome = finetuning.run(config, tmp_path / "run")
+    (run,) = outcome.runs
+    assert outcome.finished and run.test["accuracy"]["en"] > 90
+    assert 40 < outcome.baseline["accuracy"]["en"] < 65
+
+    # The checkpoint that was best on dev is there, and is the one that was scored.
+    lines = [line for line in metrics.read(run.folder) if line["step"] and finetuning.SCORE in line]
+    assert [line["step"] for line in lines] == [12, 24, 36, 48]
+    best = max(line[finetuning.SCORE] for line in lines)
+    assert {line["step"]: line[finetuning.SCORE] for line in lines}[run.step] == best
+    assert run.step in checkpoints.steps(run.folder)
+    assert sum(run.dev["accuracy"].values()) / 2 == pytest.approx(best)
+    assert lines[-1]["eval/dev/de/accuracy"] > 0
+
+    # Predictions are those that were scored.
+    for language, score in run.test["accuracy"].items():
+        gold = [
+            line.split("\t")[1]
+            for line in (files / f"test-{language}.tsv").read_text("utf-8").splitlines()
+        ]
+        text = (run.folder / "predictions" / f"test-{language}.tsv").read_text("utf-8")
+        right = sum(a == b for a, b in zip(text.splitlines(), gold, strict=True))
+        assert score == pytest.approx(100 * right / len(gold))
+
+    # A finished run is not done again; one that lost its result comes to the same from its folder.
+    stamp = (run.folder / finetuning.RUN).stat().st_mtime_ns
+    assert finetuning.run(config, tmp_path / "run").runs == outcome.runs
+    assert (run.folder / finetuning.RUN).stat().st_mtime_ns == stamp
+    (run.folder / finetuning.RUN).unlink()
+    assert finetuning.run(config, tmp_path / "run").runs == outcome.runs
+
+    # Another config may not go on there.
+    settings.optimizer.learning_rate = 2e-2
+    with pytest.raises(ConfigError, match="finished run of another config"):
+        finetuning.run(finetuning_config.parse(settings), tmp_path / "run")
+
+    # Results over seeds, and XTREME's files.
+    content = task_results.as_json("animals", config, outcome)
+    assert content["languages"] == {k: round(v, 4) for k, v in run.test["accuracy"].items()}
+    gap = run.test["accuracy"]["en"] - run.test["accuracy"]["de"]
+    assert content["transfer_gap"] == pytest.approx(gap, abs=1e-4)
+    assert "| accuracy | " in task_results.as_markdown("animals", config, outcome)
+    folder = task_results.submit(tmp_path / "submission", "animals", config, outcome)
+    assert sorted(p.name for p in folder.iterdir()) == ["test-de.tsv", "test-en.tsv"]
+
+
+def test_seeds_and_a_model_for_each_language(settings, tmp_path):
+    settings.task.languages, settings.task.test_languages = "en,de", ""
+    settings.task.per_language = True
+    settings.task.select = "last"
+    settings.train.seeds, settings.train.epochs, settings.train.evaluations = 2, 1, 1
+    config = finetuning_config.parse(settings)
+    outcome = finetuning.run(config, tmp_path / "run")
+    folders = [run.folder.name for run in outcome.runs]
+    assert folders == ["en-seed-0", "en-seed-1", "de-seed-0", "de-seed-1"]
+    assert all(tuple(run.test["accuracy"]) == run.languages for run in outcome.runs)
+    seeds = task_results.by_seed(outcome, "test")
+    assert len(seeds) == 2 and set(seeds[0]["accuracy"]) == {"en", "de"}
+    content = task_results.as_json("x", config, outcome)
+    values = [found["accuracy"]["de"] for found in seeds]
+    assert content["languages"]["de"] == pytest.approx(sum(values) / 2, abs=1e-4)
+    assert content["deviations"]["de"] == pytest.approx(
+        abs(values[0] - values[1]) / 2**0.5, abs=1e-4
+    )
+
+
+def test_tagging_of_long_sentences(settings, files, tmp_path):
+    """Rows of 16 tokens: most sentences are split; every word has its tag."""
+    tagging(settings)
+    settings.task.length = 16
+    outcome = finetuning.run(finetuning_config.parse(settings), tmp_path / "run")
+    (run,) = outcome.runs
+    assert run.test["chunk_f1"]["en"] > 80 and outcome.baseline["chunk_f1"]["en"] > 80
+
+    def sentences(text):
+        return [block.split("\n") for block in text.strip().split("\n\n")]
+
+    text = (run.folder / "predictions" / "test-de.tsv").read_text("utf-8")
+    gold = sentences((files / "test-de.conll").read_text("utf-8"))
+    gold = [[line.split("\t")[1] for line in lines] for lines in gold]
+    found = chunk_scores(sentences(text), gold)  # it counts the words of each
+    assert run.test["chunk_f1"]["de"] == pytest.approx(100 * found.f1)
+
+
+def test_fresh_weights_take_the_sizes_alone(settings, tmp_path):
+    settings.fresh = True
+    settings.train.epochs, settings.train.evaluations = 1, 1
+    outcome = finetuning.run(finetuning_config.parse(settings), tmp_path / "run")
+    assert checkpoints.find(outcome.runs[0].folder).config()["init_from"] == ""
+
+
+def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path):
+    bare = tmp_path / "bare.tsv"
+    text = (files / "test-en.tsv").read_text("utf-8").splitlines()
+    bare.write_text("".join(line.split("\t")[0] + "\t-\n" for line in text), "utf-8")
+    settings.task.test, settings.task.test_languages = str(bare), "en"
+    settings.task.columns = ""
+    settings.train.epochs, settings.train.evaluations = 1, 1
+    config = finetuning_config.parse(settings)
+    outcome = finetuning.run(config, tmp_path / "run")
+    (run,) = outcome.runs
+    assert not run.test and set(run.dev["accuracy"]) == {"en"}
+    found = (run.folder / "predictions" / "test-en.tsv").read_text("utf-8").split()
+    assert len(found) == 50 and set(found) <= {"cat", "dog"}
+    assert task_results.as_json("x", config, outcome)["split"] == "dev"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("task.length", 600, "beyond the model's positions"),
+        ("task.labels", "cat,cow", "train-en.tsv:.*'dog' is no label of the task"),
+        ("task.train", "nowhere-{language}.tsv", "there is no nowhere-en.tsv"),
+        ("init_from", "nowhere", "init_from=nowhere is neither"),
+        ("train.batch_rows", 12, "train.batch_rows"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_training(settings, tmp_path, key, value, message):
+    settings.update_from_flattened_dict({key: value})
+    with pytest.raises(ConfigError, match=message):
+        finetuning.run(finetuning_config.parse(settings), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"init_from": ""}, "init_from is empty"),
+        ({"task.dev": ""}, "task.select=all chooses a checkpoint on dev"),
+        ({"task.metric": "squad"}, "task.metric=squad is none of classification"),
+        ({"task.answer_length": 3}, "task.answer_length is set to 3 but nothing reads it"),
+        ({"train.accumulation": 3}, "not divisible"),
+    ],
+)
+def test_configs_that_contradict_themselves(settings, changes, message):
+    settings.update_from_flattened_dict(changes)
+    with pytest.raises(ConfigError, match=message):
+        finetuning_config.parse(settings)
+
+
+def test_a_killed_run_goes_on_to_the_same_end(settings, tmp_path, monkeypatch):
+    config = finetuning_config.parse(settings)
+    whole = finetuning.run(config, tmp_path / "whole").runs[0]
+
+    shutil.copytree(tmp_path / "whole", tmp_path / "killed")
+    folder = tmp_path / "killed" / "seed-0"
+    (folder / finetuning.RUN).unlink()
+    kept = [s for s in checkpoints.steps(folder) if s != 48]
+    if kept:  # else the last was the best, and there is nothing to go back to
+        shutil.rmtree(folder / "checkpoints" / "48")
+    again = finetuning.run(config, tmp_path / "killed").runs[0]
+    assert json.dumps(again.test) == json.dumps(whole.test) and again.step == whole.step
