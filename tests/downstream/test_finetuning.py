@@ -170,9 +170,9 @@ def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path):
     [
         ("task.length", 600, "beyond the model's positions"),
         ("task.labels", "cat,cow", "train-en.tsv:.*'dog' is no label of the task"),
-        ("task.train", "nowhere-{language}.tsv", "there is no nowhere-en.tsv"),
+        ("task.train", "nowhere-{language}.tsv", "task.train=nowhere-.* tried nowhere-en.tsv"),
         ("init_from", "nowhere", "init_from=nowhere is neither"),
-        ("train.batch_rows", 12, "train.batch_rows"),
+        ("train.batch_rows", 12, "train.batch_rows=12 / train.accumulation=1 = 12 rows are not"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_training(settings, tmp_path, key, value, message):

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from xlj.config import Config, ConfigError, phase_configs
+from xlj.config import LABELLED, Config, ConfigError, phase_configs
 
 ROWS = PartitionSpec(("replica", "fsdp"))
 """The leading axis of every batch is split over all devices."""
@@ -45,8 +45,9 @@ def make_mesh(config: Config, devices: Sequence[jax.Device] = ()) -> Mesh:
     for name, objective in active:
         rows = objective.batch_rows // config.train.accumulation
         if rows % count:
+            section = "train" if name in LABELLED else f"objectives.{name}"
             raise ConfigError(
-                f"objectives.{name}.batch_rows={objective.batch_rows} / train.accumulation="
+                f"{section}.batch_rows={objective.batch_rows} / train.accumulation="
                 f"{config.train.accumulation} = {rows} rows are not divisible by {count} devices"
             )
     return _mesh(replica, fsdp, devices)
