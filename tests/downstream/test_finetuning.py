@@ -11,6 +11,7 @@ from xlj.config import ConfigError
 from xlj.data import phrasebook
 from xlj.downstream import finetuning, task_results
 from xlj.downstream.metrics.tags import chunk_scores
+from xlj.downstream.task_scores import SCORE
 from xlj.training import checkpoints, metrics
 
 
@@ -64,10 +65,10 @@ def test_classification_is_learned_chosen_and_kept(settings, files, tmp_path):
     assert 40 < outcome.baseline["accuracy"]["en"] < 65
 
     # The checkpoint that was best on dev is there, and is the one that was scored.
-    lines = [line for line in metrics.read(run.folder) if line["step"] and finetuning.SCORE in line]
+    lines = [line for line in metrics.read(run.folder) if line["step"] and SCORE in line]
     assert [line["step"] for line in lines] == [12, 24, 36, 48]
-    best = max(line[finetuning.SCORE] for line in lines)
-    assert {line["step"]: line[finetuning.SCORE] for line in lines}[run.step] == best
+    best = max(line[SCORE] for line in lines)
+    assert {line["step"]: line[SCORE] for line in lines}[run.step] == best
     assert run.step in checkpoints.steps(run.folder)
     assert sum(run.dev["accuracy"].values()) / 2 == pytest.approx(best)
     assert lines[-1]["eval/dev/de/accuracy"] > 0

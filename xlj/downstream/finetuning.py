@@ -9,56 +9,25 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import jax
-from jax.sharding import Mesh
-from tqdm import tqdm
 
 from xlj.config import Config, ConfigError, Data, Optimizer, Supervised, Train
 from xlj.data import atomic
-from xlj.data.labelled import reading, row_store
-from xlj.data.labelled.features import Features
-from xlj.data.labelled.labels import check, label_set
+from xlj.data.labelled import row_store
 from xlj.data.store import RowStore
-from xlj.downstream import classification, question_answering, tagging
-from xlj.downstream.language_report import average
-from xlj.downstream.predicting import Predictor
-from xlj.finetuning_config import METRICS, FinetuningConfig
+from xlj.downstream import task_data, task_scores
+from xlj.downstream.task_data import TaskData
+from xlj.downstream.task_scores import SCORE, Evaluator, Scores
+from xlj.finetuning_config import FinetuningConfig
 from xlj.models import encoder
-from xlj.models.encoder import Params
 from xlj.training import loop, metrics, partitioning, sources
 from xlj.training.sources import Source
 from xlj.training.state import State
 
-KINDS: dict[str, ModuleType] = {
-    "classification": classification,
-    "tagging": tagging,
-    "question_answering": question_answering,
-}
-"""What each kind of task makes of examples and of outputs; each module has the same functions."""
-
 RUN = "run.json"
 """A finished run's scores, in its folder."""
-SCORE = "eval/dev/score"
-"""The metric that a checkpoint is chosen by."""
-
-Examples = dict[str, list[Any]]
-"""Examples by language."""
-
-Scores = dict[str, dict[str, float]]
-"""Percent by metric and language; the first metric is the task's."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Set:
-    """Examples of one language, ready to be predicted."""
-
-    examples: Sequence[Any]
-    made: Features
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,11 +64,6 @@ class Outcome:
     finished: bool
 
 
-def metric_of(config: FinetuningConfig) -> str:
-    """The metric of a task: as configured, or its kind's usual one."""
-    return config.task.metric or METRICS[config.task.kind][0]
-
-
 def run(config: FinetuningConfig, workdir: Path) -> Outcome:
     """Fine-tunes, one seed after the other; what is finished already is taken from its folder.
 
@@ -111,58 +75,43 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
       ConfigError: before any training, if data, labels, model or mesh do not fit the config.
       FloatingPointError: as `loop.train` does.
     """
+    task = config.task
     source = sources.find(config.init_from, "init_from")
     _check_length(config, source)
-    data = _read(config)
-    vocabulary, kind = source.vocabulary(), KINDS[config.task.kind]
-    labels = _labels(config, data)
-    made = {
-        split: {
-            language: Set(examples, kind.rows(examples, vocabulary, labels, config.task))
-            for language, examples in by_language.items()
-        }
-        for split, by_language in data.items()
-    }
-    print(_counts(made), flush=True)
-    groups = [config.task.languages]
-    if config.task.per_language:
-        groups = [(language,) for language in config.task.languages]
+    vocabulary = source.vocabulary()
+    data = task_data.load(task, vocabulary)
+    if jax.process_index() == 0:
+        print(data.counts(), flush=True)
+    groups = [(language,) for language in task.languages] if task.per_language else [task.languages]
     runs: list[Run] = []
     for group in groups:
-        scored = group if config.task.per_language else tuple(data["dev"] | data["test"])
-        store = row_store.write(
-            Path(config.cache).expanduser(),
-            config.task.kind,
-            {language: made["train"][language].made for language in group},
-            vocabulary,
-        )
-        of_group = {
-            split: {name: made[split][name] for name in scored if name in made[split]}
-            for split in ("dev", "test")
-        }
+        of_group = data.of(group) if task.per_language else data
+        rows = {language: found.made for language, found in of_group.train.items()}
+        cache = Path(config.cache).expanduser()
+        store = row_store.write(cache, task.kind, rows, vocabulary)
         for seed in range(config.train.seed, config.train.seed + config.train.seeds):
             name = f"seed-{seed}" if len(groups) == 1 else f"{group[0]}-seed-{seed}"
-            found = _one(config, group, seed, labels, of_group, store, source, workdir / name)
+            found = _one(config, group, seed, of_group, store, source, workdir / name)
             if found is None:
                 return Outcome(tuple(runs), {}, False)
             runs.append(found)
-    return Outcome(tuple(runs), _baseline(config, data), True)
+    return Outcome(tuple(runs), task_scores.baseline(data, task), True)
 
 
 def _one(
     config: FinetuningConfig,
     group: tuple[str, ...],
     seed: int,
-    labels: tuple[str, ...],
-    sets: Mapping[str, Mapping[str, Set]],
+    data: TaskData,
     store: RowStore,
     source: Source,
     folder: Path,
 ) -> Run | None:
     """One run, unless it is finished already; None if it was asked to stop."""
-    inner = _training_config(config, seed, labels, store, source)
+    task = config.task
+    inner = _training_config(config, seed, data.labels, store, source)
     mesh = partitioning.make_mesh(inner)
-    identity = _identity(inner, store, sets)
+    identity = _identity(inner, store, data)
     if (folder / RUN).is_file():
         content = json.loads((folder / RUN).read_bytes())
         if content.pop("identity") != identity:
@@ -170,80 +119,31 @@ def _one(
                 f"{folder} holds a finished run of another config, or of other data; take another "
                 "--workdir"
             )
-        print(f"{folder} is finished")
         return Run(**{**content, "languages": tuple(content["languages"])}, folder=folder)
-    evaluator = Evaluator(config, inner, labels, mesh)
+    evaluator = Evaluator(task, inner.model, data.labels, mesh)
 
     def probe(state: State) -> dict[str, float]:
-        return _metrics(evaluator.scores(state.params, sets["dev"], "dev")[1], config, group)
+        _, scores = evaluator.scores(state.params, data.dev, "dev")
+        return task_scores.line_of(scores, task, group)
 
-    probes, best = ([probe], SCORE) if sets["dev"] else ([], "")
+    probes, best = ([probe], SCORE) if data.dev else ([], "")
     outcome = loop.train(inner, folder, store, probes, best)
     if not outcome.finished:
         return None
     step = outcome.step
-    if config.task.select != "last":
+    if task.select != "last":
         lines = [line for line in metrics.read(folder) if line["step"] and SCORE in line]
         step = max(lines, key=lambda line: (line[SCORE], line["step"]))["step"]
     chosen = sources.find(folder / "checkpoints" / str(step)).params(mesh)
     found: dict[str, Scores] = {}
-    for split in ("dev", "test"):
-        predicted, found[split] = evaluator.scores(chosen, sets[split], split)
-        _save(evaluator.kind, predicted, folder / "predictions", split)
+    for split, sets in (("dev", data.dev), ("test", data.test)):
+        predicted, found[split] = evaluator.scores(chosen, sets, split)
+        task_scores.save(task, predicted, folder / "predictions", split)
     content = {"languages": group, "seed": seed, "step": step, **found}
     if jax.process_index() == 0:
         text = json.dumps({**content, "identity": identity}, indent=1) + "\n"
         atomic.write(folder / RUN, text.encode())
     return Run(group, seed, step, found["dev"], found["test"], folder)
-
-
-class Evaluator:
-    """Predicts and scores sets of examples.
-
-    Args:
-      inner: the config of the training.
-      labels: of classes or tags, in the order of the head.
-      mesh: where parameters are.
-
-    Attributes:
-      kind: the module of the kind of task.
-    """
-
-    def __init__(
-        self, config: FinetuningConfig, inner: Config, labels: tuple[str, ...], mesh: Mesh
-    ):
-        self.kind = KINDS[config.task.kind]
-        self._task, self._metric, self._labels = config.task, metric_of(config), labels
-        self._predict = Predictor(config.task.kind, inner.model, mesh)
-
-    def scores(
-        self, params: Params, sets: Mapping[str, Set], split: str
-    ) -> tuple[dict[str, Any], Scores]:
-        """Predictions by language, and their scores where labels are known."""
-        predictions: dict[str, Any] = {}
-        found: Scores = {}
-        for language, entry in sets.items():
-            made, examples = entry.made, entry.examples
-            outputs = self._predict(params, made.tokens, f"{split} {language}")
-            predicted = self.kind.decode(outputs, made, examples, self._labels, self._task)
-            predictions[language] = predicted
-            if self.kind.labelled(examples):
-                shares = self.kind.scores(predicted, examples, self._metric, language)
-                for name, share in shares.items():
-                    found.setdefault(name, {})[language] = 100 * share
-        return predictions, found
-
-
-def _metrics(scores: Scores, config: FinetuningConfig, trained: Iterable[str]) -> dict[str, float]:
-    """A line of metrics: of each language, their means, and what a checkpoint is chosen by."""
-    line: dict[str, float] = {}
-    for name, by_language in scores.items():
-        line |= {f"eval/dev/{language}/{name}": value for language, value in by_language.items()}
-        line[f"eval/dev/{name}"] = average(by_language)
-    first = next(iter(scores.values()))
-    if config.task.select == "trained":
-        first = {language: value for language, value in first.items() if language in set(trained)}
-    return line | {SCORE: average(first)}
 
 
 def _check_length(config: FinetuningConfig, source: Source) -> None:
@@ -253,48 +153,6 @@ def _check_length(config: FinetuningConfig, source: Source) -> None:
             f"task.length={config.task.length} is beyond the model's positions: {source.folder} "
             f"allows {limit} tokens a row"
         )
-
-
-def _read(config: FinetuningConfig) -> dict[str, Examples]:
-    """The examples of each split, by language."""
-    task = config.task
-    tested = task.test_languages or task.languages
-    languages = {"train": task.languages, "dev": task.dev_languages or tested, "test": tested}
-    wanted = [
-        (split, language, source)
-        for split, names in languages.items()
-        for language, sources in reading.resolve(task, split, names).items()
-        for source in sources
-    ]
-    found: dict[str, Examples] = {split: {} for split in languages}
-    with tqdm(wanted, desc="reading", unit="source", disable=None, leave=False) as bar:
-        for split, language, source in bar:
-            examples = reading.read(source, language, task)
-            found[split].setdefault(language, []).extend(examples)
-    return found
-
-
-def _labels(config: FinetuningConfig, data: Mapping[str, Examples]) -> tuple[str, ...]:
-    """The labels of the task; those of dev and test are among them."""
-    training, *rest = (
-        [example for examples in data[split].values() for example in examples]
-        for split in ("train", "dev", "test")
-    )
-    known = label_set(training, config.task.labels)
-    for examples in rest:
-        check(examples, known)
-    return known
-
-
-def _counts(made: Mapping[str, Mapping[str, Set]]) -> str:
-    """A line a split and language: examples, rows, and what was cut."""
-    lines = []
-    for split, by_language in made.items():
-        for language, entry in by_language.items():
-            cut = [f"{n} {what} cut" for what, n in entry.made.cut.items() if n]
-            counts = [f"{len(entry.examples):,} examples", f"{len(entry.made.tokens):,} rows", *cut]
-            lines.append(f"{split:5} {language:8} {', '.join(counts)}")
-    return "\n".join(lines)
 
 
 def _training_config(
@@ -335,38 +193,12 @@ def _training_config(
     )
 
 
-def _identity(inner: Config, store: RowStore, sets: Mapping[str, Mapping[str, Set]]) -> str:
+def _identity(inner: Config, store: RowStore, data: TaskData) -> str:
     """What tells a run from others: its config, its rows, and what it is scored on."""
     digest = hashlib.sha256(json.dumps(dataclasses.asdict(inner), sort_keys=True).encode())
     digest.update(store.manifest.content_hash.encode())
-    for split, by_language in sets.items():
-        for language, entry in by_language.items():
+    for split, sets in (("dev", data.dev), ("test", data.test)):
+        for language, entry in sets.items():
             examples = [dataclasses.astuple(example)[:-1] for example in entry.examples]
             digest.update(json.dumps([split, language, examples]).encode())
     return digest.hexdigest()
-
-
-def _save(kind: ModuleType, predictions: Mapping[str, Any], folder: Path, split: str) -> None:
-    """Writes a file of predictions a language, in XTREME's form."""
-    if jax.process_index() or not predictions:
-        return
-    folder.mkdir(exist_ok=True)
-    for language, predicted in predictions.items():
-        text = kind.to_text(predicted)
-        atomic.write(folder / f"{split}-{language}.{kind.ENDING}", text.encode())
-
-
-def _baseline(config: FinetuningConfig, data: Mapping[str, Examples]) -> Scores:
-    """Test scores (or dev's) of the most frequent labels of the training data."""
-    kind, found = KINDS[config.task.kind], Scores()
-    if not hasattr(kind, "majority"):
-        return found
-    for language, examples in (data["test"] or data["dev"]).items():
-        if not kind.labelled(examples):
-            continue
-        names = [language] if config.task.per_language else config.task.languages
-        training = [example for name in names for example in data["train"][name]]
-        predicted = kind.majority(training, examples)
-        for name, share in kind.scores(predicted, examples, metric_of(config), language).items():
-            found.setdefault(name, {})[language] = 100 * share
-    return found

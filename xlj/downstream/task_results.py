@@ -12,8 +12,10 @@ from typing import Any
 from xlj.config import ConfigError
 from xlj.data import atomic
 from xlj.downstream import language_report
-from xlj.downstream.finetuning import KINDS, Outcome, Run, Scores, metric_of
+from xlj.downstream.finetuning import Outcome, Run
 from xlj.downstream.language_report import average, transfer_gap
+from xlj.downstream.task_data import KINDS
+from xlj.downstream.task_scores import Scores, metric_of
 from xlj.finetuning_config import FinetuningConfig
 
 FILE = "results.json"
@@ -144,7 +146,7 @@ def submit(folder: Path, name: str, config: FinetuningConfig, outcome: Outcome) 
     Raises:
       ConfigError: if there are none.
     """
-    metric = metric_of(config)
+    metric = metric_of(config.task)
     best: dict[tuple[str, ...], Run] = {}
     for run in outcome.runs:
         other = best.get(run.languages)
