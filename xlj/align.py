@@ -139,8 +139,7 @@ def _align(flags: Namespace, aligner: Any, pairs: int, golds: list | None) -> li
     """Writes the links, and returns the `Scores` of each layer if there is gold."""
     from tqdm import tqdm
 
-    from xlj.alignment.error_rate import score
-    from xlj.downstream import sentence_pairs
+    from xlj.downstream import gold_alignments, sentence_pairs
 
     read = sentence_pairs.read(flags.input, with_gold=flags.gold == "")
     kept: list = []
@@ -162,11 +161,7 @@ def _align(flags: Namespace, aligner: Any, pairs: int, golds: list | None) -> li
     if not golds:
         return []
     return [
-        score(
-            [[(i, j) for i, j in links[layer].tolist()] for links in found],
-            [gold.sure for gold in golds],
-            [gold.possible for gold in golds],
-        )
+        gold_alignments.score([links[layer] for links in found], golds)
         for layer in range(len(found[0]))
     ]
 

@@ -358,6 +358,51 @@ class Train:
     )
 
 
+HELD_OUT = "held_out"
+"""As a source of retrieval: the run's own held-out sentence pairs."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RetrievalEvaluation:
+    """Accuracy@1 of `xlj.retrieve`, cosines of means."""
+
+    source: tuple[str, ...] = key(
+        (),
+        "held_out: the held-out pairs of data.parallel; or templates of files with {pair}, or "
+        "{source} and {target}: TSV, or two line-aligned files joined by '|'; the first that is "
+        "there is a pair's; empty: no retrieval",
+    )
+    pairs: tuple[str, ...] = key((), "language pairs to look at; empty means data.pairs")
+    sentences: int = key(200, "most sentence pairs of each; fewer are easier to tell apart", low=2)
+    layer: int = key(0, "layer of the sentence vectors; 0 means two thirds of the layers", low=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class AlignmentEvaluation:
+    """Alignment error rate of `xlj.align`, by optimal transport."""
+
+    source: tuple[str, ...] = key(
+        (),
+        "templates of gold files with {pair}, or {source} and {target}: TSV whose third column is "
+        "links, or a TSV and a file of links joined by '|' (docs/align.md); the first that is "
+        "there is a pair's; empty: no alignment",
+    )
+    pairs: tuple[str, ...] = key((), "language pairs to look at; empty means data.pairs")
+    sentences: int = key(200, "most sentence pairs of each", low=1)
+    layer: int = key(0, "layer whose vectors are aligned; 0 means two thirds of the layers", low=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """What is measured every `train.eval_every` steps beside the losses on held-out rows."""
+
+    perplexity: bool = key(
+        False, "exp of each held-out loss whose predictions are tokens, by language too"
+    )
+    retrieval: RetrievalEvaluation = RetrievalEvaluation()
+    alignment: AlignmentEvaluation = AlignmentEvaluation()
+
+
 @dataclasses.dataclass(frozen=True)
 class Mesh:
     replica: int = key(
@@ -413,6 +458,7 @@ class Config:
     objectives: Objectives | Supervised = Objectives()
     optimizer: Optimizer = Optimizer()
     train: Train = Train()
+    evaluation: Evaluation = Evaluation()
     mesh: Mesh = Mesh()
     phases: Mapping[str, Any] = dataclasses.field(
         default_factory=dict,

@@ -12,6 +12,7 @@ from typing import Any
 import ml_collections
 
 from xlj.config import (
+    HELD_OUT,
     KINDS,
     ROW_KINDS,
     Config,
@@ -42,6 +43,7 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
     for phase in phases:
         _check_together(phase)
     _check_kept(phases)
+    _check_evaluation(parsed)
     _check_read(parsed, explicit)
     return parsed
 
@@ -90,6 +92,8 @@ def _idle(config: Config, path: str, field: dataclasses.Field) -> str:
         return f"{section}.batch_rows is 0"
     if section == "transfer" and not config.init_from:
         return "init_from is empty"
+    if section in _EVALUATIONS and name != "source" and not lookup(config, f"{section}.source"):
+        return f"{section}.source is empty"
     needs = {
         "data.languages": ("data.mono", config.data.mono),
         "data.pairs": ("data.parallel", config.data.parallel),
@@ -122,6 +126,9 @@ def _idle_by_recipe(config: Config, path: str) -> str:
     if section == "objectives.dwa" and name in pointing and off:
         return "objectives.dwa.queries is none"
     kinds = [KINDS[kind] for kind in kinds_in(config)]
+    if path.startswith("evaluation.retrieval.") and HELD_OUT in config.evaluation.retrieval.source:
+        if not any(kind.source == "data.parallel" for kind in kinds):
+            return "no objective that is on reads sentence pairs, so none are held out"
     if path in ("data.length", "data.pair_length") and path not in {k.length for k in kinds}:
         return f"no objective that is on reads rows of {path}"
     if path in ("data.mono", "data.parallel") and path not in {k.source for k in kinds}:
@@ -176,6 +183,36 @@ def check_optimizer(optimizer: Optimizer) -> None:
         raise ConfigError(
             f"optimizer.frozen={','.join(optimizer.frozen)}; there are embeddings and layers"
         )
+
+
+_EVALUATIONS = ("evaluation.retrieval", "evaluation.alignment")
+
+
+def _check_evaluation(config: Config) -> None:
+    """Refuses an evaluation of no pairs, of no layer, or of pairs that are not the run's."""
+    for section in _EVALUATIONS:
+        options = lookup(config, section)
+        if not options.source:
+            continue
+        if options.layer > config.model.layers:
+            raise ConfigError(
+                f"{section}.layer={options.layer} is beyond model.layers={config.model.layers}"
+            )
+        if HELD_OUT not in options.source:
+            if not options.pairs and not config.data.pairs:
+                raise ConfigError(f"{section}.source is set; say of which pairs: {section}.pairs")
+            continue
+        if section == "evaluation.alignment" or len(options.source) > 1:
+            raise ConfigError(
+                f"{section}.source={','.join(options.source)}: held_out has no gold links, and "
+                "stands alone in evaluation.retrieval.source"
+            )
+        unknown = set(options.pairs) - set(config.data.pairs)
+        if unknown:
+            raise ConfigError(
+                f"{section}.pairs={','.join(sorted(unknown))}: only those of data.pairs are held "
+                "out; name files in its source for others"
+            )
 
 
 _KEPT = {"xlco": ("queue", "layer"), "distillation": ("teacher",)}

@@ -31,21 +31,23 @@ def run(config: Config) -> None:
 
     from xlj.data.making import ensure_rows, finished_rows
     from xlj.data.report import report
+    from xlj.downstream import probes
     from xlj.training import initialisation, loop, partitioning, summary
     from xlj.training.workdir import only_run
 
     workdir = Path(_WORKDIR.value or Path("runs") / cli.config_name()).expanduser()
-    # Both refuse what does not fit before any rows are made.
+    # All of these refuse what does not fit before any rows are made.
     partitioning.make_mesh(config)
     initialisation.check_resumable(config, workdir)
     config = initialisation.adopt_vocabulary(config, workdir)
+    files = probes.read(config)
     main_process = jax.process_index() == 0
     try:
         with only_run(workdir) if main_process else contextlib.nullcontext():
             store = ensure_rows(config) if jax.process_count() == 1 else finished_rows(config)
             if main_process:
                 print(report(store, config.data.alpha), "\n", flush=True)
-            outcome = loop.train(config, workdir, store)
+            outcome = loop.train(config, workdir, store, probes.make(config, files, store))
     except FloatingPointError as error:
         raise cli.ConfigError(str(error)) from error
     if main_process:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import ml_collections
 
-from xlj.config import KINDS, ROW_KINDS, ConfigError, default
+from xlj.config import HELD_OUT, KINDS, ROW_KINDS, ConfigError, default
 
 Variant = Callable[[ml_collections.ConfigDict], object]
 """Changes some keys of a config in place."""
@@ -133,6 +133,10 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     optimizer.learning_rate = max(optimizer.learning_rate, 1e-3)
     optimizer.warmup_steps = 30
     optimizer.decay_steps = 50 * (optimizer.schedule == "wsd")
+    held_out = config.evaluation.retrieval.source == HELD_OUT
+    for name in ("retrieval", "alignment"):  # files and layers are of another corpus and model
+        config.evaluation[name] = default().evaluation[name]
+    config.evaluation.retrieval.source = HELD_OUT if held_out else ""
     config.mesh.fsdp = 1
 
     def scaled(layer: int) -> int:

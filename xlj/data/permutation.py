@@ -36,3 +36,10 @@ def permute(indices: np.ndarray, sizes: np.ndarray, keys: np.ndarray) -> np.ndar
         images[walking] = (left << h) | right
         walking = walking[images[walking] >= sizes[walking].astype(np.uint64)]
     return images.astype(np.int64)
+
+
+def sample(count: int, size: int) -> np.ndarray:
+    """The same `count` of the numbers below `size` each time, in no order; all, if there are not
+    more: int64 [at most count]."""
+    like = np.ones(min(count, size), np.int64)
+    return permute(np.arange(len(like)), size * like, like.astype(np.uint64))

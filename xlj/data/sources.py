@@ -228,9 +228,14 @@ def text_tasks(data: Data) -> list[TextTask]:
     return tasks
 
 
-def split_pair(pair: str, languages: Sequence[str] = ()) -> tuple[str, str]:
+def split_pair(
+    pair: str, languages: Sequence[str] = (), key: str = "data.pairs"
+) -> tuple[str, str]:
     """The two languages of a pair: `en-de`. The first hyphen divides them, unless another one alone
     leaves two of `languages` (`zh-CN-en`).
+
+    Args:
+      key: what named the pair, for the error.
 
     Raises:
       ConfigError: if there are not two different languages.
@@ -240,7 +245,7 @@ def split_pair(pair: str, languages: Sequence[str] = ()) -> tuple[str, str]:
     known = [split for split in splits if set(split) <= set(languages)]
     first, second = (known if len(known) == 1 else splits or [("", "")])[0]
     if not first or not second or first == second:
-        raise ConfigError(f"data.pairs={pair}: a pair is two languages and a hyphen, such as en-de")
+        raise ConfigError(f"{key}={pair}: a pair is two languages and a hyphen, such as en-de")
     return first, second
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from xlj.alignment.error_rate import Link
+import numpy as np
+
+from xlj.alignment import error_rate
+from xlj.alignment.error_rate import Link, Scores
 from xlj.config import ConfigError
 from xlj.data import files
 
@@ -58,6 +62,20 @@ def read(path: Path) -> list[Gold]:
     if not first or re.match(r"\s*-?\d+[-p]", first):
         return [parse(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
     return _alignv2(path, lines)
+
+
+def score(links: Sequence[np.ndarray], golds: Sequence[Gold]) -> Scores:
+    """Alignment error rate and the rest, over all sentence pairs.
+
+    Args:
+      links: of each pair, int [links, 2], words from 0.
+      golds: as many.
+    """
+    return error_rate.score(
+        [[(i, j) for i, j in found.tolist()] for found in links],
+        [gold.sure for gold in golds],
+        [gold.possible for gold in golds],
+    )
 
 
 def _alignv2(path: Path, lines: list[str]) -> list[Gold]:

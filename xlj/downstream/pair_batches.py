@@ -83,12 +83,15 @@ def pieces_of(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) -> lis
     return found
 
 
-def batches(pairs: Sequence[tuple[Pieces, Pieces]], limit: int, together: bool) -> Iterator[Batch]:
+def batches(
+    pairs: Sequence[tuple[Pieces, Pieces]], limit: int, together: bool, devices: int = 1
+) -> Iterator[Batch]:
     """All pairs with two sides, in batches of pairs of similar length.
 
     Args:
       limit: the most tokens of a row, from the model's positions.
       together: encode the two sentences of a pair in one row.
+      devices: what rows and pairs of a batch divide over.
     """
     buckets: dict[_Shape, list[_Member]] = defaultdict(list)
     for index, (source, target) in enumerate(pairs):
@@ -96,7 +99,7 @@ def batches(pairs: Sequence[tuple[Pieces, Pieces]], limit: int, together: bool) 
         if not m or not n:
             continue
         cut = windows(m, n, limit, together)
-        shape = _shape(_rounded(max(m, n), 8), len(cut), limit, together)
+        shape = _shape(_rounded(max(m, n), 8), len(cut), limit, together, devices)
         buckets[shape].append((index, cut))
         if len(buckets[shape]) == shape.pairs:
             yield _filled(buckets.pop(shape), pairs, shape, together)
@@ -152,11 +155,12 @@ class _Shape(NamedTuple):
     side: int
 
 
-def _shape(side: int, count: int, limit: int, together: bool) -> _Shape:
+def _shape(side: int, count: int, limit: int, together: bool, devices: int) -> _Shape:
     """The shape for pairs of `count` windows with at most `side` pieces a sentence."""
     length = min(2 * side + 3 if together else side + 2, limit)
     rows = count if together else 2 * count
     pairs = max(1, BATCH_TOKENS // (rows * length))
+    pairs += -pairs % devices
     return _Shape(rows * pairs, length, pairs, side)
 
 

@@ -11,13 +11,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from tqdm import tqdm
 
 from xlj.config import ConfigError, Model
 from xlj.data.layout import BOS, EOS, PAD
-from xlj.downstream.pretrained import Pretrained, first_layers
+from xlj.data.packing import Ragged
+from xlj.downstream.pretrained import Pretrained
 from xlj.models import encoder
 from xlj.objectives.bitext import average
+from xlj.training.partitioning import everywhere, mesh_of, spread
 
 POOLINGS = ("mean", "text", "first")
 """The mean over all of a sentence's tokens, `<s>` and `</s>` too (XTREME's script,
@@ -33,7 +36,7 @@ class Embedder:
     """Embeds sentences.
 
     Args:
-      pretrained: the encoder.
+      pretrained: the encoder, on any mesh; each process then embeds the same sentences.
       layers: whose hidden vectors to pool, each from 0 (embeddings) to the model's last.
       pooling: one of POOLINGS.
 
@@ -48,7 +51,7 @@ class Embedder:
         wrong = [layer for layer in layers if not 0 <= layer <= last]
         if wrong:
             raise ConfigError(f"there is no layer {wrong[0]}; the model has layers 0 to {last}")
-        self._pretrained = first_layers(pretrained, max(1, *layers))
+        self._pretrained, self._mesh = pretrained, mesh_of(pretrained.params)
         self._limit = pretrained.model.positions - encoder.FIRST_POSITION
         self._pooling = pooling
         self.layers, self.width = tuple(layers), pretrained.model.hidden
@@ -74,28 +77,35 @@ class Embedder:
         """
         rest = iter(sentences)
         while chunk := list(itertools.islice(rest, _CHUNK)):
-            vectors = np.empty((len(self.layers), len(chunk), self.width), np.float32)
-            for members, made in _ahead(self._batches(chunk)):
-                vectors[:, members] = np.asarray(made)[:, : len(members)]
-                progress(len(members))
-            yield vectors
+            yield self.embed_ids(self._pretrained.vocabulary.encode(chunk), progress)
 
-    def _batches(self, sentences: Sequence[str]) -> Iterator[tuple[np.ndarray, jax.Array]]:
+    def embed_ids(self, encoded: Ragged, progress: Callable[[int], Any] = bool) -> np.ndarray:
+        """Vectors of sentences that are encoded already, as `Vocabulary.encode` does: float32
+        [layers, sentences, hidden]."""
+        count = len(encoded.lengths)
+        vectors = np.empty((len(self.layers), count, self.width), np.float32)
+        for members, made in _ahead(self._batches(encoded)):
+            vectors[:, members] = np.asarray(made)[:, : len(members)]
+            progress(len(members))
+        return vectors
+
+    def _batches(self, encoded: Ragged) -> Iterator[tuple[np.ndarray, jax.Array]]:
         """Sentences by index, and their vectors [layers, rows, hidden], with rows to spare."""
-        encoded = self._pretrained.vocabulary.encode(sentences)
         lengths = np.minimum(encoded.lengths, self._limit - 2)
         self.cut += int((lengths < encoded.lengths).sum())
-        for members, width in _buckets(lengths + 2, self._limit):
-            tokens = np.full((max(1, _BATCH_TOKENS // width), width), PAD, np.int32)
+        starts = encoded.starts
+        for members, width, rows in _buckets(lengths + 2, self._limit, self._mesh.size):
+            tokens = np.full((rows, width), PAD, np.int32)
             for row, member in enumerate(members):
-                start, length = encoded.starts[member], lengths[member]
+                start, length = starts[member], lengths[member]
                 tokens[row, 0], tokens[row, length + 1] = BOS, EOS
                 tokens[row, 1 : length + 1] = encoded.ids[start : start + length]
             yield (
                 members,
                 _pooled(
                     self._pretrained.params,
-                    tokens,
+                    spread(tokens, self._mesh),
+                    mesh=self._mesh,
                     model=self._pretrained.model,
                     layers=self.layers,
                     pooling=self._pooling,
@@ -112,31 +122,38 @@ def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
     yield from flying
 
 
-def _buckets(sizes: np.ndarray, limit: int) -> Iterator[tuple[np.ndarray, int]]:
-    """Sentences of similar length, by index, and the width of their rows: few shapes in all."""
+def _buckets(sizes: np.ndarray, limit: int, devices: int) -> Iterator[tuple[np.ndarray, int, int]]:
+    """Sentences of similar length, by index, and the width and number of their batch's rows: few
+    shapes in all, whose rows divide over the devices."""
     widths = np.minimum(2 ** np.ceil(np.log2(np.maximum(sizes, 8))).astype(int), limit)
     for width in np.unique(widths):
         members = np.flatnonzero(widths == width)
         rows = max(1, _BATCH_TOKENS // int(width))
+        rows += -rows % devices
         for start in range(0, len(members), rows):
-            yield members[start : start + rows], int(width)
+            yield members[start : start + rows], int(width), rows
 
 
-@partial(jax.jit, static_argnames=("model", "layers", "pooling"))
+@partial(jax.jit, static_argnames=("mesh", "model", "layers", "pooling"))
 def _pooled(
     params: encoder.Params,
     tokens: jax.Array,
+    mesh: Mesh,
     model: Model,
     layers: tuple[int, ...],
     pooling: str,
 ) -> jax.Array:
+    """[rows, length] -> float32 [layers, rows, hidden], on every device."""
     segments = (tokens != PAD).astype(jnp.int32)
     positions = jnp.arange(tokens.shape[1]) * segments
     inputs = encoder.Inputs(tokens, positions, segments, segments)
-    if layers == (model.layers,):  # the model ends with it
-        return _pool(encoder.apply(params, model, inputs), tokens, pooling)[None]
-    every = encoder.apply(params, model, inputs, all_layers=True)
-    return jnp.stack([_pool(every[layer], tokens, pooling) for layer in layers])
+    depth = max(1, *layers)
+    if layers == (depth,):
+        pooled = _pool(encoder.apply(params, model, inputs, layers=depth), tokens, pooling)[None]
+    else:
+        every = encoder.apply(params, model, inputs, layers=depth, all_layers=True)
+        pooled = jnp.stack([_pool(every[layer], tokens, pooling) for layer in layers])
+    return jax.lax.with_sharding_constraint(pooled, everywhere(mesh))
 
 
 def _pool(hidden: jax.Array, tokens: jax.Array, pooling: str) -> jax.Array:

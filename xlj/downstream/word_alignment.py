@@ -11,15 +11,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from xlj.alignment import extraction
 from xlj.alignment.matching import match
 from xlj.alignment.sinkhorn import sinkhorn
 from xlj.config import ConfigError, Model
 from xlj.downstream.pair_batches import Batch, Pieces, batches, pieces_of
-from xlj.downstream.pretrained import Pretrained, first_layers
+from xlj.downstream.pretrained import Pretrained
 from xlj.downstream.sentence_pairs import Pair
 from xlj.models import encoder
+from xlj.training.partitioning import everywhere, mesh_of, spread
 
 METHODS = ("optimal_transport", "released", "argmax", "itermax", "match")
 """XLM-Align's paper; XLM-Align's released aligner; the three of SimAlign."""
@@ -35,7 +37,7 @@ class Aligner:
     """Aligns sentence pairs.
 
     Args:
-      pretrained: the encoder.
+      pretrained: the encoder, on any mesh; each process then aligns the same pairs.
       layers: whose hidden vectors to align, each between 0 (embeddings) and the model's last.
       method: one of METHODS. Those of XLM-Align compare tokens by the product of their vectors,
         those of SimAlign by (cosine + 1) / 2.
@@ -48,7 +50,7 @@ class Aligner:
     def __init__(
         self, pretrained: Pretrained, layers: Sequence[int], method: str, together: bool = True
     ):
-        self._pretrained = first_layers(pretrained, max(layers))
+        self._pretrained, self._mesh = pretrained, mesh_of(pretrained.params)
         self._limit = pretrained.model.positions - encoder.FIRST_POSITION
         self._layers = tuple(layers)
         self._method = method
@@ -88,7 +90,7 @@ class Aligner:
     def _links(self, pieces: list[tuple[Pieces, Pieces]]) -> Iterator[tuple[Batch, np.ndarray]]:
         """Batches, each with its links between pieces, bool [layers, pairs, side, side]."""
         flying: deque[tuple[Batch, jax.Array]] = deque()
-        for batch in batches(pieces, self._limit, self._together):
+        for batch in batches(pieces, self._limit, self._together, self._mesh.size):
             self.windowed += len(batch.members) * batch.windowed
             flying.append((batch, self._run(batch)))
             if len(flying) > _IN_FLIGHT:
@@ -99,7 +101,8 @@ class Aligner:
     def _run(self, batch: Batch) -> jax.Array:
         return _align(
             self._pretrained.params,
-            batch.rows,
+            spread(batch.rows, self._mesh),
+            mesh=self._mesh,
             model=self._pretrained.model,
             layers=self._layers,
             method=self._method,
@@ -115,11 +118,24 @@ class Aligner:
 _NO_LINKS = np.zeros((0, 2), np.int32)
 
 
-@partial(jax.jit, static_argnames=("model", "layers", "method"))
+@partial(jax.jit, static_argnames=("mesh", "model", "layers", "method"))
 def _align(
+    params: encoder.Params,
+    rows: Any,
+    mesh: Mesh,
+    model: Model,
+    layers: tuple[int, ...],
+    method: str,
+) -> jax.Array:
+    """Links between pieces, bool [layers, pairs, side, side]; for `match`, their similarities. On
+    every device."""
+    found = _linked(params, rows, model, layers, method)
+    return jax.lax.with_sharding_constraint(found, everywhere(mesh))
+
+
+def _linked(
     params: encoder.Params, rows: Any, model: Model, layers: tuple[int, ...], method: str
 ) -> jax.Array:
-    """Links between pieces, bool [layers, pairs, side, side]; for `match`, their similarities."""
     inputs = encoder.Inputs(
         tokens=rows.tokens,
         positions=rows.positions,
@@ -127,10 +143,12 @@ def _align(
         key_ids=rows.segments,
         token_types=rows.sides,
     )
-    if len(layers) == 1:  # the model ends with it
-        hidden = encoder.apply(params, model, inputs)[None]
+    depth = max(layers)
+    if len(layers) == 1:
+        hidden = encoder.apply(params, model, inputs, layers=depth)[None]
     else:
-        hidden = encoder.apply(params, model, inputs, all_layers=True)[jnp.array(layers)]
+        every = encoder.apply(params, model, inputs, layers=depth, all_layers=True)
+        hidden = every[jnp.array(layers)]
     hidden = hidden.reshape(len(layers), -1, hidden.shape[-1])
     source, target = hidden[:, rows.source_places], hidden[:, rows.target_places]
     source_ids = (rows.source_places >= 0).astype(jnp.int32)

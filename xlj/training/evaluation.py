@@ -8,20 +8,31 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
 from xlj.config import Config, phase_configs
 from xlj.data.corpus import Corpus
 from xlj.data.layout import PAD
-from xlj.data.permutation import permute
+from xlj.data.permutation import sample
 from xlj.data.store import RowStore
 from xlj.objectives.losses import Tally
 from xlj.objectives.objective import Objective
 from xlj.objectives.rows import Rows
-from xlj.training.partitioning import ROWS
+from xlj.training.partitioning import everywhere, spread
 from xlj.training.randomness import row_keys
 from xlj.training.state import State
 from xlj.training.step import Microbatches
+
+OVER_THE_VOCABULARY = (
+    "mmlm",
+    "tlm",
+    "camlm",
+    "btmlm",
+    "mrtd_generator",
+    "trtd_generator",
+    "dwa_tlm",
+)
+"""The losses whose exp is a perplexity: cross-entropies of tokens."""
 
 _SEED = 0  # of the masks: the same for every run, so that runs can be compared
 
@@ -39,12 +50,12 @@ class Evaluation:
         self, store: RowStore, config: Config, objectives: Mapping[str, Objective], mesh: Mesh
     ):
         self._rows: dict[str, tuple[Rows, list[str]]] = {}
-        self._sharding = NamedSharding(mesh, ROWS)
-        everywhere = NamedSharding(mesh, PartitionSpec())
+        self._mesh, self._perplexity = mesh, config.evaluation.perplexity
         microbatches = Microbatches(config.train.accumulation, mesh)
         self._functions = {
             name: jax.jit(
-                partial(_tallies, objectives[name], name, microbatches), out_shardings=everywhere
+                partial(_tallies, objectives[name], name, microbatches),
+                out_shardings=everywhere(mesh),
             )
             for name in objectives
         }
@@ -57,12 +68,9 @@ class Evaluation:
             tokens, languages, owners = [], [], []
             for task in store.tasks(objectives[name].kind):
                 count = min(task.held_out.rows, config.train.eval_rows)
-                # A fixed sample: rows on disk are in order of the examples' lengths.
-                like = np.ones(count, np.int64)
-                sample = permute(
-                    np.arange(count), task.held_out.rows * like, like.astype(np.uint64)
-                )
-                tokens.append(store.read(task.name, "held_out", sample))
+                # Rows on disk are in order of the examples' lengths.
+                chosen = sample(count, task.held_out.rows)
+                tokens.append(store.read(task.name, "held_out", chosen))
                 languages += [corpus.sides(task.languages)] * count
                 owners += [task.name.partition(".")[2]] * count
             if owners:
@@ -73,14 +81,15 @@ class Evaluation:
         """Metrics eval/LOSS/LANGUAGE/loss and /accuracy; eval/LOSS/loss is their mean.
 
         Losses are nats a predicted token; a language's mean is over its predicted tokens, a loss's
-        over languages, so that small languages count.
+        over languages, so that small languages count. With `evaluation.perplexity`, the exp of each
+        loss over the vocabulary is there too, as /perplexity; that of the mean is a geometric mean.
         """
         metrics: dict[str, float] = {}
         for name, (rows, owners) in self._rows.items():
             kept = state.objectives.get(name, {})
             for loss, tally in self._tallies(name, state.params, kept, rows).items():
                 metrics |= _by_language(loss, tally, owners)
-        return metrics
+        return metrics | (_perplexities(metrics) if self._perplexity else {})
 
     def _tallies(self, name: str, params: Any, kept: Any, rows: Rows) -> dict[str, Tally]:
         """Tallies of all rows, as NumPy arrays, batch by batch of a fixed shape."""
@@ -93,9 +102,7 @@ class Evaluation:
                 ),
                 np.pad(rows.languages[start : start + size], ((0, missing), (0, 0))),
             )
-            batch = jax.tree.map(
-                lambda x: jax.make_array_from_callback(x.shape, self._sharding, x.__getitem__), part
-            )
+            batch = spread(part, self._mesh)
             parts.append(jax.device_get(self._functions[name](params, kept, batch, start)))
         return jax.tree.map(lambda *x: np.concatenate(x)[:count], *parts)
 
@@ -131,3 +138,11 @@ def _by_language(loss: str, tally: Tally, owners: list[str]) -> dict[str, float]
         if means:
             metrics[f"eval/{loss}/{measure}"] = float(np.mean(means))
     return metrics
+
+
+def _perplexities(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {
+        key.removesuffix("loss") + "perplexity": float(np.exp(value))
+        for key, value in metrics.items()
+        if key.split("/")[1] in OVER_THE_VOCABULARY and key.endswith("/loss")
+    }

@@ -63,6 +63,28 @@ def _mesh(replica: int, fsdp: int, devices: Sequence[jax.Device]) -> Mesh:
     return jax.make_mesh((replica, fsdp), ("replica", "fsdp"), types, devices=devices)
 
 
+def mesh_of(tree: Any) -> Mesh:
+    """The mesh that arrays live on; of the first device alone, if they are on none."""
+    mesh = getattr(jax.tree.leaves(tree)[0].sharding, "mesh", None)
+    return mesh if isinstance(mesh, Mesh) else one_device()
+
+
+def spread(tree: Any, mesh: Mesh) -> Any:
+    """NumPy arrays on a mesh, their leading axes split over its devices.
+
+    Every process has the whole of each array, and places the parts of its own devices.
+    """
+    sharding = NamedSharding(mesh, ROWS)
+    return jax.tree.map(
+        lambda x: jax.make_array_from_callback(x.shape, sharding, x.__getitem__), tree
+    )
+
+
+def everywhere(mesh: Mesh) -> NamedSharding:
+    """The sharding of an array of which each device has all."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
 def name_of(path: Any) -> str:
     """The name of a leaf of a nested dict, e.g. layers/attention/query/kernel."""
     return "/".join(str(getattr(part, "key", getattr(part, "name", part))) for part in path)

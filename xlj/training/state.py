@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
 from xlj.config import Config
 from xlj.data.corpus import Corpus
@@ -17,7 +17,7 @@ from xlj.models import encoder
 from xlj.objectives import build_all
 from xlj.objectives.losses import Tally
 from xlj.training import optimizer
-from xlj.training.partitioning import shardings
+from xlj.training.partitioning import everywhere, shardings
 
 
 @jax.tree_util.register_dataclass
@@ -93,20 +93,19 @@ def sharding(config: Config, corpus: Corpus, mesh: Mesh) -> State:
     """The sharding of every leaf of the state: moments and copies of parameters live where the
     parameters do."""
     abstract = jax.eval_shape(lambda: init(config, corpus))
-    everywhere = NamedSharding(mesh, PartitionSpec())
     of_params = shardings(abstract.params, mesh)
     of_optimizer = optax.tree.map_params(
         optimizer.transform(config.optimizer),
         lambda _, where: where,
         abstract.optimizer,
         of_params,
-        transform_non_params=lambda _: everywhere,
+        transform_non_params=lambda _: everywhere(mesh),
     )
     return State(
         params=of_params,
         optimizer=of_optimizer,
         objectives=shardings(abstract.objectives, mesh),
-        progress=jax.tree.map(lambda _: everywhere, abstract.progress),
+        progress=jax.tree.map(lambda _: everywhere(mesh), abstract.progress),
     )
 
 

@@ -8,8 +8,12 @@ from xlj.training import metrics
 from xlj.training.loop import Outcome
 
 
+_OF_A_LOSS = ("loss", "accuracy")
+"""Measures that stand in one line of the table of losses."""
+
+
 def summary(outcome: Outcome, command: str) -> str:
-    """Where the checkpoint is, held-out losses before and after, and what to run next.
+    """Where the checkpoint is, what evaluations said before and after, and what to run next.
 
     Args:
       command: what the run was started with, without its workdir.
@@ -18,7 +22,7 @@ def summary(outcome: Outcome, command: str) -> str:
     evaluations = [line for line in lines if any(key.startswith("eval/") for key in line)]
     text = [f"\ncheckpoint: {outcome.checkpoint}", f"metrics:    {outcome.workdir / metrics.FILE}"]
     if evaluations:
-        text += ["", *_table(evaluations[0], evaluations[-1])]
+        text += _tables(evaluations[0], evaluations[-1])
     if not outcome.finished:
         text += ["", f"stopped at step {outcome.step}; the same command goes on from there"]
         return "\n".join(text)
@@ -32,17 +36,30 @@ def summary(outcome: Outcome, command: str) -> str:
     return "\n".join(text)
 
 
-def _table(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Loss and accuracy of each objective and language at two evaluations; means come last."""
-    losses = [key for key in after if key.startswith("eval/") and key.endswith("/loss")]
-    width = max(map(len, map(_label, losses)))
+def _tables(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Two evaluations: losses, each with its accuracy, then all else; means come last."""
+    measured = [key for key in after if key.startswith("eval/")]
+    losses = [key for key in measured if key.endswith("/loss")]
+    of_losses = {key.removesuffix("loss") + measure for key in losses for measure in _OF_A_LOSS}
+    others = [key for key in measured if key not in of_losses]
+    width = max(len(_label(key)) for key in measured)
     steps = f"step {before['step']:,} -> {after['step']:,}"
-    rows = [f"held-out loss (nats a predicted token) and accuracy, {steps}"]
+    rows = []
+    if losses:
+        rows += ["", f"held-out loss (nats a predicted token) and accuracy, {steps}"]
     for key in losses:
         accuracy = key.removesuffix("loss") + "accuracy"
         rows.append(
             f"  {_label(key):{width}}  {before.get(key, float('nan')):7.3f} -> {after[key]:6.3f}"
             f"   {100 * before.get(accuracy, float('nan')):5.1f}% -> {100 * after[accuracy]:5.1f}%"
+        )
+    if others:
+        rows += ["", f"other measures, {steps}"]
+    for key in others:
+        measure = key.rpartition("/")[2]
+        rows.append(
+            f"  {_label(key):{width}}  {before.get(key, float('nan')):7.3f} -> {after[key]:6.3f}"
+            f"   {measure}"
         )
     return rows
 
