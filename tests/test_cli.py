@@ -42,6 +42,13 @@ def door(*arguments, name="train"):
             "data.parallel=data/parallel/{pair}.tsv.gz is there for none of the 14 data.pairs; "
             "tried data/parallel/en-ar.tsv.gz, data/parallel/en-bg.tsv.gz ... data/parallel/en-zh",
         ),
+        (
+            [
+                "--config=configs/quickstart.py",
+                "--config.evaluation.alignment.source=none/{pair}.tsv",
+            ],
+            "evaluation.alignment.source has no file for en-de; tried none/en-de.tsv",
+        ),
         (["--config=configs/xlm_align.py"], "checkpoints/xlm_r_base is neither a workdir with"),
         (["--config=configs/meta_xlm.py:kd,tiny"], "runs/roberta_base_matched is neither"),
         (["--config=configs/xlm_e.py:without_trtd,big"], "there are: without_trtd, tiny"),

@@ -126,6 +126,8 @@ def test_keys_of_an_objective_that_is_off_are_dead(tiny):
         ("data.seqio_modules", "mine.tasks", "name no seqio: source"),
         ("model.generator_layers", 2, "mrtd and trtd are off"),
         ("objectives.btmlm.pseudo_ratio", 0.2, r"objectives\.btmlm\.batch_rows is 0"),
+        ("evaluation.retrieval.sentences", 9, r"evaluation\.retrieval\.source is empty"),
+        ("evaluation.alignment.pairs", "en-de", r"evaluation\.alignment\.source is empty"),
     ],
 )
 def test_keys_that_nothing_reads_are_refused(tiny, path, value, reason):
@@ -159,6 +161,35 @@ def test_what_a_user_sets_must_be_read_though_a_recipes_own_keys_may_be_idle(tin
     assert parse(tiny).data.vocabulary_size == 400
     with pytest.raises(ConfigError, match=rf"{path} is set to .* because .*{reason}"):
         parse(tiny, explicit=[path])
+
+
+@pytest.mark.parametrize(
+    "section, source, key, value, message",
+    [
+        ("retrieval", "held_out", "layer", 3, r"retrieval\.layer=3 is beyond model\.layers=2"),
+        ("retrieval", "held_out,{pair}.tsv", "layer", 1, "held_out .* stands alone"),
+        ("retrieval", "held_out", "pairs", "en-de,en-fr", r"retrieval\.pairs=en-fr: only those of"),
+        ("alignment", "held_out", "layer", 1, "held_out has no gold links"),
+    ],
+)
+def test_evaluations_that_cannot_be_made_name_their_key(tiny, section, source, key, value, message):
+    options = tiny.evaluation[section]
+    options.source = source
+    options[key] = value
+    refused(tiny, message)
+
+
+def test_files_to_evaluate_on_need_pairs(tiny):
+    tiny.objectives.tlm.batch_rows, tiny.data.parallel, tiny.data.pairs = 0, "", ""
+    tiny.evaluation.retrieval.source = "{pair}.tsv"
+    refused(tiny, r"say of which pairs: evaluation\.retrieval\.pairs")
+
+
+def test_a_recipe_may_ask_for_held_out_pairs_that_there_are_none_of(tiny):
+    tiny.evaluation.retrieval.source, tiny.objectives.tlm.batch_rows = "held_out", 0
+    parse(tiny)
+    with pytest.raises(ConfigError, match="reads sentence pairs, so none are held out"):
+        parse(tiny, explicit=["evaluation.retrieval.source"])
 
 
 def test_text_of_pairs_that_only_the_vocabulary_reads_is_read(tiny):

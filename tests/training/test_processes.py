@@ -1,5 +1,6 @@
 """Several processes are one run: the same batches, masks and losses."""
 
+import itertools
 import os
 import socket
 import subprocess
@@ -9,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from test_resume import ROOT, finish, lines, start
+
+from xlj.data import phrasebook
 
 
 def start_distributed(config_file, workdir, index, port):
@@ -31,9 +34,19 @@ def start_distributed(config_file, workdir, index, port):
     )
 
 
+def _few_pairs(pair):
+    return itertools.islice(phrasebook.pair_lines(pair), 20)
+
+
 @pytest.fixture
 def config_file(tiny, tmp_path):
+    """`tiny` as a config file, sharded, with all that is measured beside its losses."""
     tiny.mesh.fsdp = 2
+    tiny.evaluation.retrieval.source = "held_out"
+    tiny.evaluation.alignment.source, gold = f"{tmp_path}/{{pair}}.tsv", "0-0 1-1 2-2"
+    for pair in ("en-de", "en-sw"):
+        lines = [f"{first}\t{second}\t{gold}\n" for first, second in _few_pairs(pair)]
+        (tmp_path / f"{pair}.tsv").write_text("".join(lines), encoding="utf-8")
     path = tmp_path / "recipe.py"
     path.write_text(
         "import json\nfrom xlj import config as schema\n\n\n"

@@ -27,6 +27,8 @@ def config_file(tiny, tmp_path):
     tiny.train.eval_every = 20
     tiny.train.checkpoint_every = 5
     tiny.train.keep_checkpoints = 3
+    tiny.evaluation.perplexity = True
+    tiny.evaluation.retrieval.source = "held_out"
     path = tmp_path / "recipe.py"
     path.write_text(
         "import json\n"

@@ -7,7 +7,6 @@ from typing import Any
 from xlj.training import metrics
 from xlj.training.loop import Outcome
 
-
 _OF_A_LOSS = ("loss", "accuracy")
 """Measures that stand in one line of the table of losses."""
 
@@ -58,7 +57,7 @@ def _tables(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     for key in others:
         measure = key.rpartition("/")[2]
         rows.append(
-            f"  {_label(key):{width}}  {before.get(key, float('nan')):7.3f} -> {after[key]:6.3f}"
+            f"  {_label(key):{width}}  {before.get(key, float('nan')):11,.3f} -> {after[key]:9,.3f}"
             f"   {measure}"
         )
     return rows

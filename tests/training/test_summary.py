@@ -1,0 +1,39 @@
+"""The summary shows every measure of the last evaluation once."""
+
+import json
+
+from xlj.training import metrics
+from xlj.training.loop import Outcome
+from xlj.training.summary import summary
+
+
+def shown(workdir, *lines):
+    (workdir / metrics.FILE).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return summary(Outcome(9, True, workdir, workdir / "checkpoints/9"), "train").split("\n")
+
+
+def test_losses_stand_with_their_accuracy_and_other_measures_below(tmp_path):
+    first = {"eval/mmlm/en/loss": 7.0, "eval/mmlm/en/accuracy": 0.0, "eval/probe/en-de/aer": 0.75}
+    last = {"eval/mmlm/en/loss": 2.5, "eval/mmlm/en/accuracy": 0.5, "eval/probe/en-de/aer": 0.25}
+    last |= {"eval/mmlm/en/perplexity": 12.25, "eval/probe/aer": 0.25}
+    lines = shown(tmp_path, {"step": 0, **first}, {"step": 4, "train/loss": 1}, {"step": 9, **last})
+    for head, words in (
+        ("held-out loss", [["mmlm", "en", "7.000", "->", "2.500", "0.0%", "->", "50.0%"]]),
+        (
+            "other measures",
+            [
+                ["probe", "en-de", "0.750", "->", "0.250", "aer"],
+                ["mmlm", "en", "nan", "->", "12.250", "perplexity"],
+                ["probe", "mean", "nan", "->", "0.250", "aer"],
+            ],
+        ),
+    ):
+        start = next(k for k, line in enumerate(lines) if line.startswith(head))
+        assert [line.split() for line in lines[start + 1 : start + 1 + len(words)]] == words
+        assert not lines[start + 1 + len(words)] and "step 0 -> 9" in lines[start]
+
+
+def test_a_run_without_losses_has_measures_all_the_same(tmp_path):
+    lines = shown(tmp_path, {"step": 0, "eval/dev/en/f1": 0.1}, {"step": 9, "eval/dev/en/f1": 0.5})
+    assert any(line.split() == ["dev", "en", "0.100", "->", "0.500", "f1"] for line in lines)
+    assert not any(line.startswith("held-out loss") for line in lines)
