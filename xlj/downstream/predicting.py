@@ -8,14 +8,14 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 from tqdm import tqdm
 
 from xlj.config import Model
 from xlj.data.layout import PAD
 from xlj.models.encoder import Params
 from xlj.objectives import supervised
-from xlj.training.partitioning import ROWS
+from xlj.training.partitioning import everywhere, spread
 
 _BATCH_TOKENS = 8192
 
@@ -30,10 +30,8 @@ class Predictor:
     """
 
     def __init__(self, kind: str, model: Model, mesh: Mesh):
-        self._sharding, self._devices = NamedSharding(mesh, ROWS), mesh.size
-        self._predict = jax.jit(
-            partial(_predicted, kind, model), out_shardings=NamedSharding(mesh, PartitionSpec())
-        )
+        self._mesh = mesh
+        self._predict = jax.jit(partial(_predicted, kind, model), out_shardings=everywhere(mesh))
 
     def __call__(self, params: Params, tokens: np.ndarray, what: str) -> np.ndarray:
         """What the head says of each row.
@@ -52,10 +50,8 @@ class Predictor:
             for members, width, rows in self._batches(tokens):
                 batch = np.full((rows, width), PAD, np.int32)
                 batch[: len(members)] = tokens[members, :width]
-                spread = jax.make_array_from_callback(
-                    batch.shape, self._sharding, batch.__getitem__
-                )
-                made = np.asarray(self._predict(params, spread))[: len(members)]
+                made = np.asarray(self._predict(params, spread(batch, self._mesh)))
+                made = made[: len(members)]
                 if found is None:
                     shape = (len(tokens), *tokens.shape[1:], *made.shape[2:])[: made.ndim]
                     found = np.full(shape, -np.inf if made.dtype == np.float32 else 0, made.dtype)
@@ -75,7 +71,7 @@ class Predictor:
         widths = np.minimum(2 ** np.ceil(np.log2(sizes)).astype(int), length)
         for width in np.unique(widths):
             members = np.flatnonzero(widths == width)
-            rows = -(-_BATCH_TOKENS // (int(width) * self._devices)) * self._devices
+            rows = -(-_BATCH_TOKENS // (int(width) * self._mesh.size)) * self._mesh.size
             for start in range(0, len(members), rows):
                 yield members[start : start + rows], int(width), rows
 
