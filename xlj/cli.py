@@ -77,7 +77,10 @@ def _can_be_mended(error: Exception) -> bool:
     return isinstance(error, (ConfigError, RowStoreError))
 
 
-CHECKPOINT = "a workdir (its latest checkpoint), one checkpoint's folder, or a Hugging Face folder"
+CHECKPOINT = (
+    "a workdir (its latest checkpoint; of a finished fine-tuning run, as seed-0/, that which was "
+    "scored), one checkpoint's folder, or a Hugging Face folder"
+)
 """What a flag --checkpoint takes."""
 
 

@@ -34,7 +34,8 @@ def _flags() -> Namespace:
     add = actions.add_parser(
         "export",
         doc="Writes a folder that transformers' AutoModelForMaskedLM, AutoModel and AutoTokenizer "
-        "load.",
+        "load;\nof a fine-tuned model AutoModelForSequenceClassification, TokenClassification or\n"
+        "QuestionAnswering.",
     ).add_argument
     add("--checkpoint", metavar="DIR", required=True, help=cli.CHECKPOINT)
     add("--output", metavar="DIR", required=True, type=Path, help="a new folder")
@@ -96,7 +97,7 @@ def run(flags: Namespace) -> None:
 def _import(source: Path, output: Path, seed: int) -> None:
     import jax
 
-    from xlj.config import build
+    from xlj.interop.architectures import TASKS
     from xlj.models import heads
     from xlj.training import checkpoints, partitioning, sources
 
@@ -104,19 +105,34 @@ def _import(source: Path, output: Path, seed: int) -> None:
     print(found.report)
     params = found.params(partitioning.one_device())
     vocabulary = found.vocabulary()
-    if "prediction_head" not in params:
+    if not {"prediction_head", *TASKS} & params.keys():
         print(f"initialised anew, with seed {seed}: prediction_head")
         params["prediction_head"] = heads.init_prediction(
             jax.random.key(seed), found.model, vocabulary.size
         )
-    config = build({"init_from": str(source), "model": dataclasses.asdict(found.model)})
+    config = _config(found, params, found.model)
     checkpoints.write_params(output, params, config, vocabulary, [])
     print(f"\ncheckpoint: {output}\nnext: --config.init_from={output}, or --checkpoint={output}")
+
+
+def _config(source: Any, params: Any, model: Any) -> Any:
+    """The config of converted parameters; with that of their task, if a `Source` has its head."""
+    from xlj.config import Supervised, build
+    from xlj.interop.architectures import TASKS
+    from xlj.models.encoder import FIRST_POSITION
+
+    config = build({"init_from": str(source.folder), "model": dataclasses.asdict(model)})
+    for head in TASKS.keys() & params.keys():
+        length = model.positions - FIRST_POSITION
+        task = Supervised(TASKS[head], 0, length, source.labels)
+        config = dataclasses.replace(config, objectives=task)
+    return config
 
 
 def _export(flags: Namespace, output: Path) -> None:
     from xlj.downstream import pretrained
     from xlj.interop import exporting, model_card
+    from xlj.interop.architectures import TASKS, auto_class
     from xlj.training import sources
     from xlj.training.partitioning import named_leaves
 
@@ -129,9 +145,11 @@ def _export(flags: Namespace, output: Path) -> None:
     params, model, vocabulary = encoder
     leaves = named_leaves(params)
     headless = flags.layer is not None and flags.layer < source.model.layers
-    exported = exporting.plan(leaves, model, vocabulary, headless)
+    exported = exporting.plan(leaves, model, vocabulary, headless, source.labels)
+    # As step 0 is of other hands: its tokenizer framed pairs as its family does.
+    fine_tuned = exported.head in TASKS and source.checkpoint and source.checkpoint.step
     with exporting.new_folder(output) as folder:
-        exporting.write(folder, exported, leaves, model, vocabulary)
+        exporting.write(folder, exported, leaves, model, vocabulary, bool(fine_tuned))
         if flags.pooling:
             exporting.write_pooling(folder, model, flags.pooling)
         text = model_card.card(
@@ -140,25 +158,30 @@ def _export(flags: Namespace, output: Path) -> None:
         (folder / "README.md").write_text(text, "utf-8")
     for name, reason in exported.left_out.items():
         print(f"not exported: {name} ({reason})")
-    if not exported.has_head:
-        print("it has no head for masked tokens: load it with AutoModel")
+    print(f"load it with {auto_class(exported.head)}" + ("" if exported.head else ": no head"))
     if exported.architecture.model_type == "xlj":
         print("it has a relative position bias: load it with trust_remote_code=True")
     print(f"folder: {output}")
 
 
 def _training(source: Any) -> tuple:
-    """What the checkpoint of a `Source` says of its training, and its last evaluation."""
+    """What the checkpoint of a `Source` says of its training, its last evaluation, and what it
+    scored in fine-tuning."""
     from xlj.training import metrics
+    from xlj.training.workdir import finished_run
 
     if source.checkpoint is None:
-        return None, None
+        return None, None, None
     workdir, step = source.folder.absolute().parent.parent, source.checkpoint.step
     in_workdir = source.folder.absolute().parent.name == "checkpoints"
     found = in_workdir and (workdir / metrics.FILE).is_file()
     lines = metrics.read(workdir) if found else []
     evaluated = [line for line in lines if line["step"] <= step and "eval/" in " ".join(line)]
-    return source.checkpoint.meta, evaluated[-1] if evaluated else None
+    run = finished_run(workdir) if in_workdir else None
+    if run and run["step"] != step:
+        print(f"{workdir} was scored at step {run['step']}, not {step}: the card has no scores")
+        run = None
+    return source.checkpoint.meta, evaluated[-1] if evaluated else None, run
 
 
 def _extend(flags: Namespace, output: Path) -> None:
@@ -166,7 +189,6 @@ def _extend(flags: Namespace, output: Path) -> None:
     import jax.numpy as jnp
     import numpy as np
 
-    from xlj.config import build
     from xlj.data.layout import UNK
     from xlj.downstream import pretrained
     from xlj.interop import matched_rows
@@ -191,7 +213,7 @@ def _extend(flags: Namespace, output: Path) -> None:
         return leaf
 
     params = jax.tree_util.tree_map_with_path(extended, params)
-    config = build({"init_from": str(source.folder), "model": dataclasses.asdict(model)})
+    config = _config(source, params, model)
     checkpoints.write_params(output, params, config, new, list(source.languages))
     words = sum(len(line.split()) for line in lines)
     print(f"{old.size:,} -> {new.size:,} ids")

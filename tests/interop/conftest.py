@@ -11,6 +11,7 @@ from xlj.data import phrasebook, vocabulary_training
 from xlj.data.vocabulary import Vocabulary
 from xlj.interop import exporting
 from xlj.models import encoder, heads
+from xlj.objectives import supervised
 from xlj.training.partitioning import named_leaves
 
 MODEL = Model(layers=3, hidden=32, heads=4, intermediate=48, positions=42)
@@ -33,15 +34,19 @@ def vocabulary():
 
 @pytest.fixture(scope="session")
 def params_of():
-    """(model, vocabulary size, with head) -> parameters drawn at random, norms and biases too."""
+    """(model, vocabulary size, with head, kind of task, its labels) -> parameters drawn at random,
+    norms and biases too."""
 
-    def make(model, size, head=True):
+    def make(model, size, head=True, kind="", labels=()):
         key = jax.random.key(0)
 
         def init():
             params = encoder.init(key, model, size, 0)
             if head:
                 params["prediction_head"] = heads.init_prediction(key, model, size)
+            if kind:
+                made = supervised.init_head(kind, model, len(labels), key)
+                params[supervised.head_of(kind)] = made
             return params
 
         rng = np.random.default_rng(7)

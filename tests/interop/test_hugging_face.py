@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tokenizer_folders import folder_with_tokenizer
 
 from xlj import cli, convert
 from xlj.config import Model
-from xlj.interop import importing, tokenizer_files
+from xlj.interop import importing
 from xlj.models import encoder, heads
 from xlj.objectives.segments import segments
 from xlj.training import partitioning
@@ -45,28 +46,6 @@ def their_model(kind, size, vocabulary_size, **options):
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.05)
     return model
-
-
-def folder_with_tokenizer(kind, path, vocabulary, first="<s>", second="<pad>"):
-    """Writes a tokenizer of the architecture's kind, and returns the vocabulary that it is."""
-    path.mkdir()
-    if kind.startswith("XLM"):
-        tokenizer_files.write(vocabulary, path, 64)
-        return vocabulary
-    from tokenizers import ByteLevelBPETokenizer, implementations
-
-    lines = [vocabulary.decode(range(5, 300))] * 3
-    if kind == "Roberta":
-        made = ByteLevelBPETokenizer()
-        special = [first, second, "</s>", "<unk>", "<mask>"]
-        made.train_from_iterator(lines, vocab_size=320, special_tokens=special[:-1])
-        made.add_special_tokens(special[-1:])
-        made.save(str(path / "tokenizer.json"))
-    else:
-        made = implementations.BertWordPieceTokenizer()
-        made.train_from_iterator(lines, vocab_size=300)
-        made.save_model(str(path))
-    return tokenizer_files.read(path)
 
 
 @functools.partial(jax.jit, static_argnames="model")

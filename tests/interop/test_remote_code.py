@@ -143,6 +143,7 @@ def config_of(model):
             "AutoModelForMaskedLM": "modeling_xlj.XljForMaskedLM",
             "AutoModelForSequenceClassification": "modeling_xlj.XljForSequenceClassification",
             "AutoModelForTokenClassification": "modeling_xlj.XljForTokenClassification",
+            "AutoModelForQuestionAnswering": "modeling_xlj.XljForQuestionAnswering",
         },
     }
 

@@ -25,9 +25,7 @@ from xlj.models import encoder
 from xlj.training import loop, metrics, partitioning, sources
 from xlj.training.sources import Source
 from xlj.training.state import State
-
-RUN = "run.json"
-"""A finished run's scores, in its folder."""
+from xlj.training.workdir import RUN, finished_run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,8 +110,7 @@ def _one(
     inner = _training_config(config, seed, data.labels, store, source)
     mesh = partitioning.make_mesh(inner)
     identity = _identity(inner, store, data)
-    if (folder / RUN).is_file():
-        content = json.loads((folder / RUN).read_bytes())
+    if content := finished_run(folder):
         if content.pop("identity") != identity:
             raise ConfigError(
                 f"{folder} holds a finished run of another config, or of other data; take another "

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlj.config import ConfigError, Model, build
+from xlj.config import LABELLED, ConfigError, Model, build
 from xlj.models.encoder import FIRST_POSITION
+from xlj.objectives.supervised import head_of
 
 
 class Tensor(NamedTuple):
@@ -39,6 +40,12 @@ class Tensor(NamedTuple):
         return self.ours.endswith("kernel")
 
     @property
+    def head(self) -> str:
+        """The head that it belongs to, e.g. prediction_head; nothing if it is the encoder's."""
+        part = self.ours.partition("/")[0]
+        return part if part.endswith("_head") else ""
+
+    @property
     def by_word(self) -> bool:
         """Whether its rows belong to the ids of the vocabulary."""
         return self.ours in ("embeddings/word", "prediction_head/bias")
@@ -51,11 +58,11 @@ class Architecture:
     Attributes:
       model_type: as config.json says it.
       prefix: of the encoder's tensors, in a model with a head.
-      tensors: of the encoder, without prefix, and of the head for masked tokens.
+      tensors: of the encoder, without prefix, and of all heads.
+      classes: those of transformers by the head that they have; `""` is the encoder alone.
       copies: tensors that must equal another (tied weights), by their name.
       first_position: the row of the position table that position 0 reads. RoBERTa counts from the
         row after that of `<pad>`'s id, which is 1 here; `with_pad` tells of others.
-      masked_lm, encoder: their classes.
       pair_token_types: whether the second sentence of a pair is of another token type.
       pre_norm: whether norms stand before sub-layers.
     """
@@ -63,10 +70,9 @@ class Architecture:
     model_type: str
     prefix: str
     tensors: tuple[Tensor, ...]
+    classes: Mapping[str, str]
     copies: Mapping[str, str]
     first_position: int
-    masked_lm: str
-    encoder: str
     pair_token_types: bool = False
     pre_norm: bool = False
 
@@ -132,13 +138,45 @@ def _head(dense: str, norm: str, bias: str) -> Iterator[Tensor]:
     yield Tensor("prediction_head/bias", bias)
 
 
-_ROBERTA_HEAD = tuple(_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"))
-_ROBERTA = (*_embeddings("LayerNorm"), *_bert_layers(), *_ROBERTA_HEAD)
+def _task_heads(dense: str, output: str) -> Iterator[Tensor]:
+    """Heads of fine-tuned tasks; only that of classification differs."""
+    yield from _dense("classification_head/dense", dense)
+    yield from _dense("classification_head/output", output)
+    yield from _dense("tagging_head/output", "classifier")
+    yield from _dense("question_answering_head/output", "qa_outputs")
+
+
+TASKS = {head_of(kind): kind for kind in LABELLED}
+"""Kinds of fine-tuned tasks, by the name of their head."""
+
+_CLASSES = {
+    "": "",
+    "prediction_head": "ForMaskedLM",
+    "classification_head": "ForSequenceClassification",
+    "tagging_head": "ForTokenClassification",
+    "question_answering_head": "ForQuestionAnswering",
+}
+
+
+def auto_class(head: str) -> str:
+    """The class of transformers that loads a model with this head, whatever its architecture."""
+    return f"AutoModel{_CLASSES[head]}"
+
+
+def _classes(family: str) -> dict[str, str]:
+    return {head: family + (ending or "Model") for head, ending in _CLASSES.items()}
+
+
+_ROBERTA_HEADS = (
+    *_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
+    *_task_heads("classifier.dense", "classifier.out_proj"),
+)
+_ROBERTA = (*_embeddings("LayerNorm"), *_bert_layers(), *_ROBERTA_HEADS)
 _XLM_R_XL = (
     *_embeddings(),
     *_bert_layers("attention.self_attn_layer_norm", "LayerNorm"),
     *_norm("final_norm", "encoder.LayerNorm"),
-    *_ROBERTA_HEAD,
+    *_ROBERTA_HEADS,
 )
 _ROBERTA_COPIES = {"lm_head.decoder.weight": "embeddings/word",
                    "lm_head.decoder.bias": "prediction_head/bias"}  # fmt: skip
@@ -150,31 +188,26 @@ _BERT = (
         "cls.predictions.transform.LayerNorm",
         "cls.predictions.bias",
     ),
+    *_task_heads("bert.pooler.dense", "classifier"),
 )
 _BERT_COPIES = {"cls.predictions.decoder.weight": "embeddings/word",
                 "cls.predictions.decoder.bias": "prediction_head/bias"}  # fmt: skip
 
 XLM_R = Architecture(
-    "xlm-roberta", "roberta", _ROBERTA, _ROBERTA_COPIES, FIRST_POSITION,
-    "XLMRobertaForMaskedLM", "XLMRobertaModel",
-)  # fmt: skip
+    "xlm-roberta", "roberta", _ROBERTA, _classes("XLMRoberta"), _ROBERTA_COPIES, FIRST_POSITION
+)
 XLM_R_XL = Architecture(
-    "xlm-roberta-xl", "roberta", _XLM_R_XL, _ROBERTA_COPIES, FIRST_POSITION,
-    "XLMRobertaXLForMaskedLM", "XLMRobertaXLModel", pre_norm=True,
+    "xlm-roberta-xl", "roberta", _XLM_R_XL, _classes("XLMRobertaXL"), _ROBERTA_COPIES,
+    FIRST_POSITION, pre_norm=True,
 )  # fmt: skip
-ROBERTA = dataclasses.replace(
-    XLM_R, model_type="roberta", masked_lm="RobertaForMaskedLM", encoder="RobertaModel"
-)
+ROBERTA = dataclasses.replace(XLM_R, model_type="roberta", classes=_classes("Roberta"))
 XLJ = dataclasses.replace(
-    XLM_R, model_type="xlj", tensors=(*_ROBERTA, *_position_bias()),
-    masked_lm="XljForMaskedLM", encoder="XljModel",
-)  # fmt: skip
-BERT = Architecture(
-    "bert", "bert", _BERT, _BERT_COPIES, 0, "BertForMaskedLM", "BertModel", pair_token_types=True
+    XLM_R, model_type="xlj", tensors=(*_ROBERTA, *_position_bias()), classes=_classes("Xlj")
 )
+BERT = Architecture("bert", "bert", _BERT, _classes("Bert"), _BERT_COPIES, 0, pair_token_types=True)
 ERNIE_M = Architecture(
-    "ernie_m", "ernie_m", (*_embeddings("layer_norm", typed=False), *_ernie_m_layers()), {},
-    FIRST_POSITION, "", "ErnieMModel",
+    "ernie_m", "ernie_m", (*_embeddings("layer_norm", typed=False), *_ernie_m_layers()),
+    {"": "ErnieMModel"}, {}, FIRST_POSITION,
 )  # fmt: skip
 
 
@@ -192,7 +225,7 @@ IGNORED = (
     (r"(.*\.)?position_ids|(.*\.)?token_type_ids", "a constant, not a weight"),
     (r"(.*\.)?pooler\..*", "xlj pools without a layer of its own"),
     (r"cls\.seq_relationship\..*", "the head of BERT's next sentence prediction"),
-    (r"(classifier|qa_outputs|score)\..*", "the head of a fine-tuned task"),
+    (r"(classifier|qa_outputs|score)\..*", "the head of a task that xlj does not have"),
 )
 """(regular expression over a tensor's name, why it is not read)."""
 
@@ -276,6 +309,49 @@ def model_of(architecture: Architecture, config: Mapping[str, Any], where: str) 
             f"{model.heads}"
         )
     return model
+
+
+_SINGLE_LABEL = "single_label_classification"
+
+
+def labels_of(config: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    """The names of classes or tags that a config.json gives, in the order of the head.
+
+    Raises:
+      ConfigError: if they are not numbered from 0.
+    """
+    names = config.get("id2label", {"0": "LABEL_0", "1": "LABEL_1"})  # transformers leaves it out
+    numbers = [str(number) for number in range(len(names))] if isinstance(names, dict) else []
+    if not numbers or {*names} != {*numbers} or len({*names.values()}) < len(names):
+        raise ConfigError(f"{where}: id2label must be distinct names by the numbers from 0")
+    return tuple(str(names[number]) for number in numbers)
+
+
+def task_head_of(
+    architecture: Architecture, config: Mapping[str, Any], tensors: Collection[str]
+) -> str:
+    """The head of a fine-tuned task that a folder has, if its config.json names the class, all of
+    its tensors are there, and its labels exclude each other; else nothing."""
+    if config.get("problem_type") not in (None, _SINGLE_LABEL):
+        return ""
+    for head, name in architecture.classes.items():
+        whole = [tensor.theirs for tensor in architecture.tensors if tensor.head == head]
+        if head in TASKS and name in (config.get("architectures") or ()):
+            return head if whole and {*whole} <= {*tensors} else ""
+    return ""
+
+
+def config_of_task(head: str, labels: Sequence[str]) -> dict[str, Any]:
+    """What config.json says of a head of a fine-tuned task and of its labels, if it has any."""
+    if TASKS.get(head, "question_answering") == "question_answering":
+        return {}
+    config: dict[str, Any] = {
+        "id2label": dict(enumerate(labels)),
+        "label2id": {label: number for number, label in enumerate(labels)},
+    }
+    if head == head_of("classification"):
+        config["problem_type"] = _SINGLE_LABEL
+    return config
 
 
 def config_of(architecture: Architecture, model: Model, vocabulary_size: int) -> dict[str, Any]:

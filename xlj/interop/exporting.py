@@ -22,6 +22,7 @@ from xlj.interop import architectures, tokenizer_files
 from xlj.interop.architectures import (
     BERT,
     ROBERTA,
+    TASKS,
     XLJ,
     XLM_R,
     XLM_R_XL,
@@ -33,12 +34,8 @@ from xlj.models.encoder import FIRST_POSITION, PARTS
 
 _SHARD_BYTES = 2 << 30
 
-_AUTO_MAP = {
-    "AutoConfig": "configuration_xlj.XljConfig",
-    "AutoModel": "modeling_xlj.XljModel",
-    "AutoModelForMaskedLM": "modeling_xlj.XljForMaskedLM",
-    "AutoModelForSequenceClassification": "modeling_xlj.XljForSequenceClassification",
-    "AutoModelForTokenClassification": "modeling_xlj.XljForTokenClassification",
+_AUTO_MAP = {"AutoConfig": "configuration_xlj.XljConfig"} | {
+    architectures.auto_class(head): f"modeling_xlj.{name}" for head, name in XLJ.classes.items()
 }
 """Which classes of `remote_code` transformers' classes stand for."""
 
@@ -51,26 +48,35 @@ class Exported:
 
     Attributes:
       architecture: whose names the tensors have.
-      has_head: whether the head for masked tokens is among them.
+      head: that is among them: prediction_head (masked tokens), or that of a fine-tuned task, e.g.
+        tagging_head; empty if there is none.
       left_out: parameters that are not, and why.
+      labels: names of the task's classes or tags, in order.
     """
 
     architecture: Architecture
-    has_head: bool
+    head: str
     left_out: Mapping[str, str]
+    labels: tuple[str, ...] = ()
 
 
 def plan(
-    params: Mapping[str, Any], model: Model, vocabulary: Vocabulary, headless: bool
+    params: Mapping[str, Any],
+    model: Model,
+    vocabulary: Vocabulary,
+    headless: bool,
+    labels: tuple[str, ...] = (),
 ) -> Exported:
     """Which architecture the parameters fit, and what of them it has no place for.
 
     Args:
       params: named leaves, e.g. layers/attention/query/kernel.
-      headless: leave the head for masked tokens out.
+      headless: leave the head out.
+      labels: of the head of a fine-tuned task.
 
     Raises:
-      ConfigError: if no architecture computes what the model does.
+      ConfigError: if no architecture computes what the model does, or the labels are not those of
+        the head.
     """
     if model.language_embeddings == "all":
         raise ConfigError(
@@ -87,17 +93,28 @@ def plan(
             )
         architecture = XLM_R_XL
     architecture = architectures.with_pad(architecture, int(vocabulary.native_ids[PAD]))
-    has_head = "prediction_head/bias" in params and not headless
+    parts = {name.partition("/")[0] for name in params}
+    there = [head for head in architecture.classes if head in parts]
+    head = "" if headless or not there else there[-1]  # a task's comes after prediction_head
     left_out = {}
     for name in params:
         part = name.partition("/")[0]
-        if part == "prediction_head" and not has_head:
+        if part in there and headless:
             left_out[name] = "the encoder is cut before its last layer"
+        elif part in there and part != head:
+            left_out[name] = "a folder has one head, that of the fine-tuned task"
         elif name == "embeddings/language":
             left_out[name] = "read in pretraining only, where a token is predicted or generated"
-        elif part not in (*PARTS, "prediction_head"):
+        elif part not in (*PARTS, head):
             left_out[name] = "belongs to a pretraining objective"
-    return Exported(architecture, has_head, left_out)
+    named = TASKS.get(head) in ("classification", "tagging")
+    classes = params[f"{head}/output/bias"].shape[0] if named else 0
+    if named and classes != len(labels):
+        raise ConfigError(
+            f"the checkpoint's {head} has {classes} classes, and its config names {len(labels)} "
+            "labels: export a checkpoint that xlj.finetune wrote, or an import of a folder"
+        )
+    return Exported(architecture, head, left_out, labels if named else ())
 
 
 def write(
@@ -106,17 +123,19 @@ def write(
     params: Mapping[str, Any],
     model: Model,
     vocabulary: Vocabulary,
+    pairs_as_rows: bool = False,
 ) -> None:
     """Writes config.json, the tensors and the tokenizer into an existing folder.
 
     Args:
       params: named leaves; the layers stacked, no more of them than `model.layers` are written.
+      pairs_as_rows: the tokenizer frames pairs as xlj's rows do, which a fine-tuned model knows,
+        not as its family does.
     """
     architecture = exported.architecture
     config = architectures.config_of(architecture, model, vocabulary.size)
-    config["architectures"] = [
-        architecture.masked_lm if exported.has_head else architecture.encoder
-    ]
+    config |= architectures.config_of_task(exported.head, exported.labels)
+    config["architectures"] = [architecture.classes[exported.head]]
     named = {"pad": PAD} if architecture is BERT else {"bos": BOS, "pad": PAD, "eos": EOS}
     config |= {f"{name}_token_id": int(vocabulary.native_ids[i]) for name, i in named.items()}
     if architecture.model_type == XLJ.model_type:
@@ -125,7 +144,12 @@ def write(
             shutil.copyfile(Path(__file__).parent / "remote_code" / name, folder / name)
     _write_json(folder / CONFIG, config)
     _write_tensors(folder, list(_tensors(exported, params, model, vocabulary)))
-    tokenizer_files.write(vocabulary, folder, model.positions - FIRST_POSITION)
+    tokenizer_files.write(
+        vocabulary,
+        folder,
+        model.positions - FIRST_POSITION,
+        pair_types=model.pair_token_types if pairs_as_rows else None,
+    )
 
 
 def write_pooling(folder: Path, model: Model, pooling: str) -> None:
@@ -194,7 +218,6 @@ def _tensors(
     """All tensors to write."""
     architecture = exported.architecture
     for tensor in architecture.tensors:
-        head = tensor.ours.startswith("prediction_head/")
         if tensor.ours in exported.left_out:
             continue
         for layer in range(model.layers if tensor.stacked else 1):
@@ -208,7 +231,7 @@ def _tensors(
                 more = architectures.token_types(architecture, model) - len(one)
                 one = np.concatenate([one, np.repeat(one[:1], more, 0)])
             name = tensor.theirs.format(layer=layer)
-            if exported.has_head and not head:
+            if exported.head and not tensor.head:
                 name = f"{architecture.prefix}.{name}"
             made = _Theirs(tensor, one, layer, architecture, vocabulary)
             yield _Written(name, made.shape(), made)

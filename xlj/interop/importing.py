@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,11 @@ import numpy as np
 from xlj.config import ConfigError, Model
 from xlj.data.vocabulary import Vocabulary
 from xlj.interop import architectures, tokenizer_files
-from xlj.interop.architectures import TOKEN_TYPE, Architecture, Tensor
+from xlj.interop.architectures import TASKS, TOKEN_TYPE, Architecture, Tensor
 from xlj.interop.folder import CONFIG, Folder, open_folder
 from xlj.models import encoder, heads
 from xlj.models.encoder import FIRST_POSITION
+from xlj.objectives import supervised
 
 _CHUNK = 1 << 24  # numbers that are compared at a time
 
@@ -37,6 +38,8 @@ class Imported:
       shapes: of each parameter of ours that is there.
       missing: parameters of the head for masked tokens, if the folder has none.
       ignored: tensors that are not read, and why.
+      head: that of a fine-tuned task, e.g. tagging_head; empty if there is none that xlj has.
+      labels: names of its classes or tags, in order; of answers there are none.
     """
 
     folder: Folder
@@ -47,11 +50,15 @@ class Imported:
     shapes: Mapping[str, tuple[int, ...]]
     missing: tuple[str, ...]
     ignored: Mapping[str, str]
+    head: str = ""
+    labels: tuple[str, ...] = ()
 
     def report(self) -> str:
         """What became of each tensor, for people."""
         used = sum(len(names) for names in self.names.values())
         lines = [f"{self.folder.path}: {self.architecture.model_type}, {used} tensors used"]
+        if self.head:
+            lines += [f"  {self.head}, of {', '.join(self.labels) or 'first and last tokens'}"]
         lines += [f"  not read: {name} ({reason})" for name, reason in self.ignored.items()]
         if self.missing:
             lines += [f"  not there, to be initialised anew: {', '.join(self.missing)}"]
@@ -86,7 +93,12 @@ def inspect(path: Path) -> Imported:
         twice = sorted(set(folder.shapes) - set(found.values()))
         raise ConfigError(f"{path}: {twice[0]} is there under its new name too")
     model = _without_zero_types(folder, architecture, model, found)
-    names, missing = _assigned(path, architecture, model, found)
+    head = architectures.task_head_of(architecture, folder.config, found)
+    labels: tuple[str, ...] = ()
+    if head and TASKS[head] != "question_answering":
+        labels = architectures.labels_of(folder.config, where)
+    expected = _expected(model, vocabulary.size, head, len(labels))
+    names, missing = _assigned(path, architecture, model, expected, found)
     left = set(found) - {name for group in names.values() for name in group}
     ignored = {found[name]: _reason(architecture, name) for name in sorted(left)}
     unknown = [name for name, reason in ignored.items() if not reason]
@@ -101,9 +113,11 @@ def inspect(path: Path) -> Imported:
         model,
         vocabulary,
         {ours: tuple(found[name] for name in group) for ours, group in names.items()},
-        _expected(model, vocabulary.size),
+        expected,
         missing,
         ignored,
+        head,
+        labels,
     )
     _check_shapes(imported)
     _check_copies(imported, found)
@@ -138,12 +152,16 @@ def load(imported: Imported, shardings: Callable[[Any], Any]) -> encoder.Params:
 
 
 def _assigned(
-    path: Path, architecture: Architecture, model: Model, found: Mapping[str, str]
+    path: Path,
+    architecture: Architecture,
+    model: Model,
+    expected: Collection[str],
+    found: Mapping[str, str],
 ) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
-    """Names of theirs by parameter of ours; and those of the head that are not there."""
+    """Names of theirs by parameter of ours; and those of the head for masked tokens that are not
+    there."""
     names: dict[str, tuple[str, ...]] = {}
     missing: list[str] = []
-    expected = _expected(model, 1)
     for tensor in architecture.tensors:
         if tensor.ours not in expected:
             continue
@@ -151,14 +169,14 @@ def _assigned(
         absent = [name for name in group if name not in found]
         if not absent:
             names[tensor.ours] = group
-        elif tensor.ours.startswith("prediction_head/"):
+        elif tensor.head == "prediction_head":
             missing.append(tensor.ours)
         else:
             raise ConfigError(f"{path}: the tensor {absent[0]} is missing")
     head = [name for name in names if name.startswith("prediction_head/")]
     if head and missing:
         raise ConfigError(f"{path}: has {head[0]}, but not {missing[0]}")
-    if not any(tensor.ours.startswith("prediction_head/") for tensor in architecture.tensors):
+    if not any(tensor.head == "prediction_head" for tensor in architecture.tensors):
         missing = [name for name in expected if name.startswith("prediction_head/")]
     return names, tuple(missing)
 
@@ -170,8 +188,7 @@ def _theirs(
     for layer in range(model.layers if tensor.stacked else 1):
         name = tensor.theirs.format(layer=layer)
         prefixed = f"{architecture.prefix}.{name}"
-        head = tensor.ours.startswith("prediction_head/")
-        yield name if head or name in found and prefixed not in found else prefixed
+        yield name if tensor.head or name in found and prefixed not in found else prefixed
 
 
 def _reason(architecture: Architecture, name: str) -> str:
@@ -194,13 +211,19 @@ def _without_zero_types(
     return model
 
 
-def _expected(model: Model, vocabulary_size: int) -> dict[str, tuple[int, ...]]:
-    """Shapes of the parameters of the encoder and its head for masked tokens, by name."""
+def _expected(
+    model: Model, vocabulary_size: int, head: str, labels: int
+) -> dict[str, tuple[int, ...]]:
+    """Shapes of the parameters of the encoder, its head for masked tokens, and that of a task, by
+    name."""
     key = jax.random.key(0)
 
     def init() -> Any:
         params = encoder.init(key, model, vocabulary_size, 0)
-        return params | {"prediction_head": heads.init_prediction(key, model, vocabulary_size)}
+        params["prediction_head"] = heads.init_prediction(key, model, vocabulary_size)
+        if head:
+            params[head] = supervised.init_head(TASKS[head], model, labels, key)
+        return params
 
     leaves = jax.tree_util.tree_flatten_with_path(jax.eval_shape(init))[0]
     return {"/".join(part.key for part in path): leaf.shape for path, leaf in leaves}

@@ -7,8 +7,14 @@ from typing import Any
 
 from xlj.config import Model
 from xlj.data.vocabulary import Vocabulary
-from xlj.interop.architectures import XLJ, XLM_R
+from xlj.interop import task_card
+from xlj.interop.architectures import TASKS, XLJ, XLM_R, auto_class
 from xlj.interop.exporting import Exported
+
+_PIPELINES = {"": "feature-extraction", "prediction_head": "fill-mask"} | {
+    head: task_card.PIPELINES[kind] for head, kind in TASKS.items()
+}
+"""What model hubs call a model with each head."""
 
 
 def card(
@@ -19,6 +25,7 @@ def card(
     pooling: str = "",
     trained: Mapping[str, Any] | None = None,
     metrics: Mapping[str, float] | None = None,
+    run: Mapping[str, Any] | None = None,
 ) -> str:
     """Markdown, with the front matter that model hubs read.
 
@@ -26,19 +33,23 @@ def card(
       pooling: of sentence vectors, if the folder is one of sentence-transformers.
       trained: the description of the checkpoint (`Checkpoint.meta`), unless it was not xlj's.
       metrics: the last evaluation on held-out text, by name.
+      run: the scores of the checkpoint, if it was fine-tuned (`training.workdir.finished_run`).
     """
     sections = [
-        _front_matter(exported, pooling, trained),
+        _front_matter(exported, pooling, trained, run),
         f"# {name}",
         _summary(exported, model, vocabulary, trained),
         "## Use\n\n```python\n" + _usage(name, exported, pooling) + "\n```",
     ]
-    if trained and trained["step"]:
-        sections.append(_objectives(trained["config"]))
-    if trained and trained.get("tasks"):  # older checkpoints do not say
-        sections.append(_data(trained))
-    if metrics:
-        sections.append(_metrics(metrics))
+    if exported.head in TASKS:
+        sections += task_card.sections(exported, trained, run)
+    elif not _fine_tuned(trained):
+        if trained and trained["step"]:
+            sections.append(_objectives(trained["config"]))
+        if trained and trained.get("tasks"):  # older checkpoints do not say
+            sections.append(_data(trained))
+        if metrics:
+            sections.append(_metrics(metrics))
     if exported.left_out:
         parts: dict[str, list[str]] = {}
         for parameter, reason in exported.left_out.items():
@@ -48,10 +59,18 @@ def card(
     return "\n\n".join(sections) + "\n"
 
 
-def _front_matter(exported: Exported, pooling: str, trained: Mapping[str, Any] | None) -> str:
-    task = "sentence-similarity" if pooling else "fill-mask" if exported.has_head else (
-        "feature-extraction")  # fmt: skip
-    languages = trained["languages"] if trained else []
+def _fine_tuned(trained: Mapping[str, Any] | None) -> bool:
+    return bool(trained and "kind" in trained["config"]["objectives"])
+
+
+def _front_matter(
+    exported: Exported,
+    pooling: str,
+    trained: Mapping[str, Any] | None,
+    run: Mapping[str, Any] | None,
+) -> str:
+    task = "sentence-similarity" if pooling else _PIPELINES[exported.head]
+    languages = task_card.languages(run) if run else trained["languages"] if trained else []
     lines = ["---"]
     if languages:
         lines += ["language:", *(f"- {language!r}" for language in languages)]
@@ -76,9 +95,10 @@ def _summary(
     if trained and trained["config"]["init_from"]:
         began = "Training started" if trained["step"] else "Untrained by xlj, its weights come"
         text += f" {began} from `{trained['config']['init_from']}`."
-    if not exported.has_head:
-        text += " It has no head for masked tokens."
-    if trained and trained["step"] and exported.architecture.prefix == XLM_R.prefix:
+    if not exported.head:
+        text += " It has no head."
+    of_family = exported.architecture.prefix == XLM_R.prefix and exported.head not in TASKS
+    if trained and trained["step"] and of_family:
         text += (
             "\n\nIn pretraining a pair of sentences was `<s> A </s> B </s>`; the tokenizer of "
             f"{exported.architecture.model_type} may put two `</s>` between them."
@@ -98,7 +118,9 @@ def _usage(name: str, exported: Exported, pooling: str) -> str:
             "from sentence_transformers import SentenceTransformer\n\n"
             f"vectors = SentenceTransformer({arguments}).encode(sentences)"
         )
-    model = "AutoModelForMaskedLM" if exported.has_head else "AutoModel"
+    if exported.head in TASKS:
+        return task_card.usage(name, exported, remote)
+    model = auto_class(exported.head)
     return (
         f"from transformers import {model}, AutoTokenizer\n\n"
         f'model = {model}.from_pretrained("{name}"{remote})\n'

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from xlj.config import ConfigError
 from xlj.data import atomic
 from xlj.data.layout import MASK, SPECIALS
@@ -70,7 +72,9 @@ def read(folder: Path) -> Vocabulary:
     return vocabulary
 
 
-def write(vocabulary: Vocabulary, folder: Path, model_max_length: int) -> None:
+def write(
+    vocabulary: Vocabulary, folder: Path, model_max_length: int, pair_types: bool | None = None
+) -> None:
     """Writes files that `transformers.AutoTokenizer` loads, as a fast tokenizer and without code of
     ours: `tokenizer.json`, `tokenizer_config.json`, `special_tokens_map.json`, and for a
     SentencePiece vocabulary `sentencepiece.bpe.model`.
@@ -80,6 +84,8 @@ def write(vocabulary: Vocabulary, folder: Path, model_max_length: int) -> None:
     Args:
       folder: exists already.
       model_max_length: the most tokens that the model takes, `<s>` and `</s>` included.
+      pair_types: frame pairs as xlj's rows do, `<s> A </s> B </s>`, and give B token type 1 or not.
+        None leaves the form of the tokenizer's family: XLM-R's has two `</s>` between A and B.
 
     Raises:
       ConfigError: if a SentencePiece model has no equal tokenizer.json (`unigram_json`).
@@ -90,6 +96,8 @@ def write(vocabulary: Vocabulary, folder: Path, model_max_length: int) -> None:
     else:
         content = from_sentencepiece(vocabulary.model, vocabulary.pieces, specials)
         files = {JSON: content, SENTENCEPIECE: vocabulary.model}
+    if pair_types is not None:
+        files[JSON] = _with_pairs_of_rows(files[JSON], specials, pair_types)
     first, pad, last, unknown, mask = specials
     names = {
         "bos_token": first,
@@ -101,7 +109,7 @@ def write(vocabulary: Vocabulary, folder: Path, model_max_length: int) -> None:
         "mask_token": mask,
     }
     inputs = ["input_ids", "attention_mask"]
-    if vocabulary.markers == "wordpiece":
+    if pair_types or vocabulary.markers == "wordpiece":
         inputs.insert(1, "token_type_ids")
     config = {
         # Not XLMRobertaTokenizer, which since transformers 5 takes from tokenizer.json no more than
@@ -115,6 +123,31 @@ def write(vocabulary: Vocabulary, folder: Path, model_max_length: int) -> None:
     files |= {CONFIG: _dump(config), SPECIALS_MAP: _dump(names)}
     for name, content in files.items():
         atomic.write(folder / name, content)
+
+
+def _with_pairs_of_rows(content: bytes, specials: Sequence[str], typed: bool) -> bytes:
+    """A tokenizer.json that frames pairs as xlj's rows; as it is, if it does so already."""
+    from tokenizers import Tokenizer, processors
+
+    tokenizer = Tokenizer.from_str(content.decode())
+    first, _, last, *_ = specials
+    probe = tokenizer.encode("a", "a")
+    sides = np.cumsum([0, *(token == last for token in probe.tokens[:-1])])
+    if sides[-1] == 1 and probe.tokens[0] == first and probe.type_ids == (typed * sides).tolist():
+        return content
+    of_second = int(typed)
+    frame = processors.TemplateProcessing(
+        single=f"{first} $A {last}",
+        pair=f"{first}:0 $A:0 {last}:0 $B:{of_second} {last}:{of_second}",
+        special_tokens=[(name, tokenizer.token_to_id(name)) for name in (first, last)],
+    )
+    if isinstance(tokenizer.post_processor, processors.RobertaProcessing):
+        # It also leaves the space before a word out of the word's characters.
+        trim = processors.ByteLevel(trim_offsets=True)
+        tokenizer.post_processor = processors.Sequence([trim, frame])
+    else:
+        tokenizer.post_processor = frame
+    return tokenizer.to_str().encode()
 
 
 def _dump(content: Mapping[str, Any]) -> bytes:

@@ -61,7 +61,7 @@ def objective(name: str, kind: str, options: Supervised, model: Model, corpus: C
         count=count,
         loss=loss,
         flops=lambda rows, length: TRAINED * of_layers(model, model.layers, rows, options.length),
-        parts={head_of(kind): partial(_init_head, kind, model, len(options.labels))},
+        parts={head_of(kind): partial(init_head, kind, model, len(options.labels))},
     )
 
 
@@ -99,7 +99,8 @@ def logits(
     return jnp.where((tokens != PAD)[..., None], found, -jnp.inf)
 
 
-def _init_head(kind: str, model: Model, labels: int, key: jax.Array) -> Params:
+def init_head(kind: str, model: Model, labels: int, key: jax.Array) -> Params:
+    """Parameters of a kind's head; that of question answering has no labels."""
     if kind == "classification":
         return heads.init_classification(key, model, labels)
     return heads.init_token_classification(key, model, labels if kind == "tagging" else 2)

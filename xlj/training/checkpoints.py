@@ -67,6 +67,11 @@ def find(path: str | Path, key: str = "") -> Checkpoint:
     found = steps(path)
     if not found:
         named = f"{key}={path}" if key else path
+        if runs := sorted(folder.parent.name for folder in path.glob("*/checkpoints")):
+            raise CheckpointError(
+                f"{named} has no checkpoints/, but holds runs that do (fine-tuning's seeds?): name "
+                f"one of {', '.join(str(path / run) for run in runs[:4])}"
+            )
         raise CheckpointError(
             f"{named} is neither a workdir with checkpoints/, the folder of one checkpoint, nor "
             "a Hugging Face folder with config.json"

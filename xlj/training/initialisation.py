@@ -9,7 +9,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from xlj.config import Config, objectives_in, phase_configs
+from xlj.config import Config, Supervised, objectives_in, phase_configs
 from xlj.data import atomic
 from xlj.data.corpus import Corpus
 from xlj.data.store import RowStore
@@ -154,6 +154,7 @@ def _transferred(config: Config, store: RowStore, corpus: Corpus, fresh: Any, me
         matches,
         config.train.seed,
         config.model.init_std,
+        config.objectives.labels if isinstance(config.objectives, Supervised) else (),
     )
 
 

@@ -17,6 +17,7 @@ from xlj.models.encoder import Params
 from xlj.training import checkpoints
 from xlj.training.checkpoints import Checkpoint
 from xlj.training.partitioning import shardings
+from xlj.training.workdir import finished_run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Source:
         damaged.
       checkpoint: the checkpoint, unless it is a Hugging Face folder.
       report: what became of each tensor of a Hugging Face folder, for people.
+      labels: names of the classes or tags that the head of a fine-tuned task tells apart, in order.
     """
 
     folder: Path
@@ -41,11 +43,12 @@ class Source:
     params: Callable[[Mesh], Params]
     checkpoint: Checkpoint | None = None
     report: str = ""
+    labels: tuple[str, ...] = ()
 
 
 def find(path: str | Path, key: str = "") -> Source:
-    """The model at `path`: a workdir (its latest checkpoint), the folder of one checkpoint, or a
-    Hugging Face folder.
+    """The model at `path`: a workdir (its latest checkpoint; of a finished fine-tuning run that
+    which was chosen on dev), the folder of one checkpoint, or a Hugging Face folder.
 
     Args:
       key: what named the path, for the error.
@@ -56,6 +59,8 @@ def find(path: str | Path, key: str = "") -> Source:
     path = Path(path).expanduser()
     if hugging_face.is_folder(path):
         return of_folder(path)
+    if run := finished_run(path):
+        path = path / "checkpoints" / str(run["step"])
     checkpoint = checkpoints.find(path, key)
     return Source(
         checkpoint.folder,
@@ -64,6 +69,7 @@ def find(path: str | Path, key: str = "") -> Source:
         lambda: checkpoints.read_vocabulary(checkpoint),
         lambda mesh: checkpoints.restore_params(checkpoint, mesh),
         checkpoint,
+        labels=tuple(checkpoint.config()["objectives"].get("labels", ())),
     )
 
 
@@ -79,5 +85,11 @@ def of_folder(path: Path) -> Source:
         return importing.load(imported, lambda tree: shardings(tree, mesh))
 
     return Source(
-        path, imported.model, (), lambda: imported.vocabulary, params, report=imported.report()
+        path,
+        imported.model,
+        (),
+        lambda: imported.vocabulary,
+        params,
+        report=imported.report(),
+        labels=imported.labels,
     )

@@ -10,13 +10,14 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlj.config import ConfigError, Transfer
+from xlj.config import LABELLED, ConfigError, Transfer
 from xlj.data.store import RowStore
 from xlj.data.vocabulary import Vocabulary
 from xlj.interop import dictionaries, match_report, matched_rows
 from xlj.interop.dictionaries import Dictionary
 from xlj.interop.matches import Matches
 from xlj.interop.vocabulary_matching import match
+from xlj.objectives.supervised import head_of
 from xlj.training.checkpoints import CheckpointError
 from xlj.training.partitioning import named_leaves
 from xlj.training.sources import Source
@@ -32,6 +33,9 @@ _CORE = ("embeddings/word", "embeddings/position", "embeddings/token_type", "emb
          "layers/", "position_bias/", "final_norm/")  # fmt: skip
 """What another model must have. Heads and language embeddings belong to objectives."""
 
+_OF_LABELS = tuple(f"{head_of(kind)}/" for kind in LABELLED)
+"""Heads whose outputs have names."""
+
 _ROWS = 2000  # of each language, which the report is over
 
 
@@ -44,6 +48,7 @@ def taken(
     matches: Matches | None = None,
     seed: int = 0,
     init_std: float = 0.02,
+    labels: Sequence[str] = (),
 ) -> Any:
     """The fresh parameters with those of another model in their place; says which stay fresh.
 
@@ -55,6 +60,7 @@ def taken(
       matches: for each piece of the run's vocabulary, those of the other model's; None if the two
         are the same.
       seed, init_std: of rows that match nothing.
+      labels: of the run's task; the head of a task with others is not taken.
 
     Raises:
       CheckpointError: if the encoder itself is another.
@@ -66,7 +72,12 @@ def taken(
         for name in _BY_WORD:
             if name in old and name in new:
                 old[name] = _matched(old[name], new[name], matches, options, seed, init_std)
-    fits = {name for name in old if name in new and old[name].shape == new[name].shape}
+    other = _OF_LABELS if source.labels != tuple(labels) else ()
+    fits = {
+        name
+        for name in old
+        if name in new and old[name].shape == new[name].shape and not name.startswith(other)
+    }
     missing = [name for name in new if name not in fits]
     unused = [name for name in old if name not in fits]
     wrong = [name for name in missing + unused if name.startswith(_CORE)]

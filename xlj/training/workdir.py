@@ -1,13 +1,36 @@
-"""A workdir belongs to one run at a time."""
+"""A workdir belongs to one run at a time; a finished fine-tuning run leaves its scores there."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from xlj.config import ConfigError
+
+RUN = "run.json"
+"""A finished fine-tuning run's scores, and the step that was chosen, in its folder."""
+
+
+def finished_run(folder: Path) -> dict[str, Any] | None:
+    """The content of a folder's `RUN` (`downstream.finetuning.Run`), if it has one.
+
+    Raises:
+      ConfigError: if it is damaged.
+    """
+    file = folder / RUN
+    if not file.is_file():
+        return None
+    try:
+        content = json.loads(file.read_bytes())
+        return content | {"step": int(content["step"])}
+    except (ValueError, KeyError, TypeError):
+        raise ConfigError(
+            f"{file} is damaged; without it the same command as before makes it again"
+        ) from None
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import (
     BaseModelOutput,
     MaskedLMOutput,
+    QuestionAnsweringModelOutput,
     SequenceClassifierOutput,
     TokenClassifierOutput,
 )
@@ -235,7 +236,7 @@ class XljLMHead(nn.Module):
 
 
 class XljTask(XljPreTrainedModel):
-    """What the models with a head share; `logits` and `loss` are their own."""
+    """What models with one kind of logits share; `logits` and `loss` are their own."""
 
     output_class: type
 
@@ -336,3 +337,49 @@ class XljForTokenClassification(XljTask):
 
     def loss(self, logits, labels):
         return self.loss_function(logits, labels, self.config)
+
+
+class XljForQuestionAnswering(XljPreTrainedModel):
+    def __init__(self, config):
+        super().__init__(config)
+        self.roberta = XljModel(config)
+        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        token_type_ids=None,
+        position_ids=None,
+        inputs_embeds=None,
+        start_positions=None,
+        end_positions=None,
+        output_attentions=None,
+        output_hidden_states=None,
+        return_dict=None,
+    ):
+        """As XLM-R's of the same name; see `XljModel` for the inputs."""
+        encoded = self.roberta(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            inputs_embeds,
+            output_attentions,
+            output_hidden_states,
+            return_dict=True,
+        )
+        starts, ends = self.qa_outputs(encoded.last_hidden_state).unbind(-1)
+        loss = None
+        if start_positions is not None and end_positions is not None:
+            loss = self.loss_function(starts, ends, start_positions, end_positions)
+        output = QuestionAnsweringModelOutput(
+            loss=loss,
+            start_logits=starts,
+            end_logits=ends,
+            hidden_states=encoded.hidden_states,
+            attentions=encoded.attentions,
+        )
+        named = self.config.return_dict if return_dict is None else return_dict
+        return output if named else output.to_tuple()

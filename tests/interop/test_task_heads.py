@@ -1,0 +1,304 @@
+"""Heads of fine-tuned tasks say the same in xlj and in transformers, in and out."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tokenizer_folders import folder_with_tokenizer
+
+from xlj import cli, convert
+from xlj.config import LABELLED, ConfigError, Model
+from xlj.data.labelled import features, windows
+from xlj.data.labelled.examples import Question, Sentences, Words
+from xlj.downstream import answer_spans
+from xlj.interop import architectures, exporting, importing, model_card
+from xlj.objectives import supervised
+from xlj.objectives.segments import segments
+from xlj.training import partitioning, sources
+from xlj.training.partitioning import named_leaves
+
+KINDS = ("XLMRoberta", "XLMRobertaXL", "Roberta", "Bert")
+LABELS = ("no", "perhaps", "yes")
+
+
+def run(*arguments):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["convert", *arguments])
+        with cli.readable_errors():
+            convert.run(convert._flags())
+
+
+def their_model(kind, head, vocabulary_size):
+    """A model of transformers with random weights, norms and biases too."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(3)
+    bert = kind == "Bert"
+    labels = {label: number for number, label in enumerate(LABELS)}
+    names = {"id2label": dict(enumerate(LABELS)), "label2id": labels}
+    config = getattr(transformers, f"{kind}Config")(
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        vocab_size=vocabulary_size,
+        intermediate_size=80,
+        max_position_embeddings=64 if bert else 66,
+        type_vocab_size=2 if bert else 1,
+        layer_norm_eps=1e-12 if bert else 1e-5,
+        pad_token_id=0 if bert else 1,
+        **({} if "question" in head else names),
+    )
+    name = architectures.auto_class(head).removeprefix("AutoModel")
+    model = getattr(transformers, kind + name)(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return model
+
+
+def token_rows(vocabulary, width):
+    """Rows of a sentence or a pair, full and padded, int32 [6, width]."""
+    rng = np.random.default_rng(0)
+    rows = np.full((6, width), 1, np.int32)
+    for row, length in enumerate((width, width, width // 2, 11, 3, 2)):
+        rows[row, :length] = rng.integers(4, vocabulary.size - 1, length)
+        rows[row, 0], rows[row, length - 1] = 0, 2
+        if row in (1, 3):
+            rows[row, length // 3] = 2  # a pair
+    return rows
+
+
+def assert_logits_agree(kind, params, model, vocabulary, theirs):
+    """What xlj's head says is what theirs says, of every row and every real token."""
+    import torch
+
+    tokens = token_rows(vocabulary, model.positions - 2)
+    wanted = supervised.logits(
+        kind, params, model, jnp.asarray(tokens), jnp.zeros((len(tokens), 2), jnp.int32)
+    )
+    given = {"input_ids": vocabulary.native_ids[tokens], "attention_mask": tokens != 1}
+    if model.pair_token_types:
+        given["token_type_ids"] = np.array(segments(jnp.asarray(tokens)).side)
+    with torch.no_grad():
+        out = theirs(**{name: torch.tensor(value).long() for name, value in given.items()})
+    if kind == "question_answering":
+        found = torch.stack([out.start_logits, out.end_logits], -1).numpy()
+    else:
+        found = out.logits.numpy()
+    wanted = np.asarray(wanted)
+    if kind != "classification":
+        found, wanted = found[tokens != 1], wanted[tokens != 1]
+    assert wanted.std() > 0.1
+    np.testing.assert_allclose(found, wanted, atol=1e-4, rtol=0)
+    assert np.linalg.norm(found - wanted) <= 1e-5 * np.linalg.norm(wanted)
+
+
+def loaded(auto, folder, **options):
+    transformers = pytest.importorskip("transformers")
+    model, report = getattr(transformers, auto).from_pretrained(
+        folder, output_loading_info=True, **options
+    )
+    assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    return model.eval()
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("task", LABELLED)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_of_transformers_comes_in_and_goes_out_with_its_head(
+    kind, task, tmp_path, vocabulary
+):
+    torch = pytest.importorskip("torch")
+    from safetensors.numpy import load_file
+
+    path, head = tmp_path / "theirs", supervised.head_of(task)
+    mine = folder_with_tokenizer(kind, path, vocabulary)
+    theirs = their_model(kind, head, mine.size)
+    theirs.save_pretrained(path)
+    source = sources.find(path)
+    labels = () if task == "question_answering" else LABELS
+    assert source.labels == labels and f"{head}, of " in source.report
+    params = source.params(partitioning.one_device())
+    assert_logits_agree(task, params, source.model, mine, theirs)
+
+    # Through a checkpoint of xlj and back: the same bits, whatever way they took.
+    run("import", f"--source={path}", f"--output={tmp_path}/ours")
+    assert sources.find(tmp_path / "ours").labels == labels
+    for checkpoint in ("theirs", "ours"):
+        out = tmp_path / f"{checkpoint}_again"
+        run("export", f"--checkpoint={tmp_path / checkpoint}", f"--output={out}")
+        before, after = (load_file(p / "model.safetensors") for p in (path, out))
+        assert before.keys() == after.keys()
+        for name, tensor in before.items():
+            assert tensor.tobytes() == after[name].tobytes(), name
+        again = loaded(architectures.auto_class(head), out)
+        assert type(again) is type(theirs)
+        assert again.config.id2label == theirs.config.id2label
+        assert again.config.label2id == theirs.config.label2id
+        ids = torch.tensor(mine.native_ids[token_rows(mine, 64)[:1]])
+        with torch.no_grad():
+            for found, wanted in zip(again(ids).to_tuple(), theirs(ids).to_tuple(), strict=True):
+                torch.testing.assert_close(found, wanted)
+
+
+BIASED = Model(
+    layers=3, hidden=32, heads=4, intermediate=48, positions=42, position_bias="gated",
+    position_distance=20, absolute_positions=False,
+)  # fmt: skip
+
+
+@pytest.fixture
+def exported(tmp_path, vocabulary, params_of):
+    """(kind of task, model) -> (folder of a fine-tuned model with random weights, parameters)."""
+
+    def make(kind, model, vocabulary=vocabulary):
+        labels = () if kind == "question_answering" else LABELS
+        drawn = params_of(model, vocabulary.size, False, kind, labels)
+        drawn["layers"]["feed_forward_norm"]["scale"] *= 5  # so that tokens differ
+        params, leaves = jax.tree.map(jnp.asarray, drawn), named_leaves(drawn)
+        plan = exporting.plan(leaves, model, vocabulary, False, labels)
+        with exporting.new_folder(tmp_path / "out") as folder:
+            exporting.write(folder, plan, leaves, model, vocabulary, pairs_as_rows=True)
+            text = model_card.card(str(tmp_path / "out"), plan, model, vocabulary)
+            (folder / "README.md").write_text(text)
+        return tmp_path / "out", params
+
+    return make
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("kind", LABELLED)
+def test_a_model_with_a_position_bias_has_its_head_in_the_code_beside_it(
+    kind, exported, vocabulary, code_cache
+):
+    folder, params = exported(kind, BIASED)
+    auto = architectures.auto_class(supervised.head_of(kind))
+    theirs = loaded(auto, folder, trust_remote_code=True)
+    assert_logits_agree(kind, params, BIASED, vocabulary, theirs)
+    assert '"' + str(folder) + '", trust_remote_code=True' in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("kind", LABELLED)
+def test_what_went_out_comes_back(kind, exported, model):
+    folder, params = exported(kind, model)
+    found = importing.inspect(folder)
+    assert found.head == supervised.head_of(kind)
+    assert found.labels == (() if kind == "question_answering" else LABELS)
+    assert not any("classifier" in name or "qa_outputs" in name for name in found.ignored)
+    mesh = partitioning.one_device()
+    again = importing.load(found, lambda tree: partitioning.shardings(tree, mesh))
+    jax.tree.map(np.testing.assert_array_equal, again, params)
+
+
+def rewritten(folder, **changes):
+    config = json.loads((folder / "config.json").read_text())
+    config = {key: value for key, value in (config | changes).items() if value is not None}
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"problem_type": "multi_label_classification"},
+        {"architectures": ["XLMRobertaForMultipleChoice"]},
+        {"architectures": None},
+    ],
+)
+def test_a_head_that_xlj_does_not_have_is_not_read(changes, exported, model):
+    folder, _ = exported("classification", model)
+    rewritten(folder, **changes)
+    found = importing.inspect(folder)
+    assert not found.head and not found.labels
+    assert {"classifier.dense.weight", "classifier.out_proj.bias"} <= found.ignored.keys()
+
+
+@pytest.mark.parametrize(
+    "names, match",
+    [
+        ({"0": "no", "1": "yes", "3": "perhaps"}, "id2label must be distinct names"),
+        ({"0": "no", "1": "yes", "2": "no"}, "id2label must be distinct names"),
+        (["no", "yes", "perhaps"], "id2label must be distinct names"),
+        ({"0": "no", "1": "yes"}, r"classifier.*has shape \[3.*make it \[2"),
+    ],
+)
+def test_labels_that_are_not_the_heads_are_refused(names, match, exported, model):
+    folder, _ = exported("tagging", model)
+    rewritten(folder, id2label=names)
+    with pytest.raises(ConfigError, match=match):
+        importing.inspect(folder)
+
+
+def test_labels_must_be_known(model, vocabulary, params_of):
+    leaves = named_leaves(params_of(model, vocabulary.size, True, "tagging", LABELS))
+    with pytest.raises(ConfigError, match="tagging_head has 3 classes, and its config names 2"):
+        exporting.plan(leaves, model, vocabulary, False, ("no", "yes"))
+    plan = exporting.plan(leaves, model, vocabulary, False, LABELS)
+    assert plan.head == "tagging_head" and "prediction_head/bias" in plan.left_out
+    plan = exporting.plan(leaves, model, vocabulary, True, LABELS)
+    assert not plan.head and "cut before" in plan.left_out["tagging_head/output/bias"]
+
+
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("kind", ["XLMRoberta", "Roberta", "Bert"])
+def test_the_tokenizer_makes_the_rows_that_it_was_trained_on(
+    kind, typed, tmp_path, exported, model, vocabulary
+):
+    transformers = pytest.importorskip("transformers")
+    mine = folder_with_tokenizer(kind, tmp_path / "tokenizer", vocabulary)
+    typed_model = dataclasses.replace(model, token_types=2, pair_token_types=True)
+    folder, _ = exported("classification", typed_model if typed else model, mine)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    texts = ("The dog sleeps", "a cat  runs"), ("Evet", "hello there")
+    examples = [Sentences(pair, "no", None) for pair in texts]
+    rows = features.of_sentences(examples, mine, {"no": 0}, 40).tokens
+    batch = tokenizer(*map(list, zip(*texts, strict=True)), padding="max_length", max_length=40)
+    np.testing.assert_array_equal(batch["input_ids"], mine.native_ids[rows])
+    sides = np.asarray(segments(jnp.asarray(rows)).side) * typed
+    np.testing.assert_array_equal(batch.get("token_type_ids", np.zeros_like(rows)), sides)
+    assert ("token_type_ids" in batch) == (typed or kind == "Bert")
+    alone = features.of_sentences([Sentences(("Evet",), "no", None)], mine, {"no": 0}, 40).tokens
+    ids = tokenizer("Evet")["input_ids"]
+    assert ids == mine.native_ids[alone[0][alone[0] != 1]].tolist()
+
+
+def names_after(folder, line, instead):
+    """What the card's code leaves behind, with another line in the place of one."""
+    code = (folder / "README.md").read_text().split("```python\n")[1].split("\n```")[0]
+    assert code.count(line) == 1
+    names = {}
+    exec(code.replace(line, instead), names)
+    return names
+
+
+@pytest.mark.parity
+def test_the_cards_code_tags_as_xlj_does(exported, model, vocabulary):
+    pytest.importorskip("torch")
+    folder, params = exported("tagging", model)
+    words = ("The", "kedi", "日", "sleeps", "...", "here")
+    found = names_after(folder, '["Ada", "lives", "here"]', repr(list(words)))["tags"]
+    made = features.of_words([Words(words, None, None)], vocabulary, {}, 40)
+    logits = supervised.logits(
+        "tagging", params, model, jnp.asarray(made.tokens), jnp.zeros((1, 2), jnp.int32)
+    )
+    best = np.asarray(logits[0]).argmax(-1)[made.places[:, 1]]
+    assert [found[place] for place in range(len(words))] == [LABELS[number] for number in best]
+    assert len({*best.tolist()}) > 1
+
+
+@pytest.mark.parity
+def test_the_cards_code_answers_as_xlj_does(exported, model, vocabulary):
+    pytest.importorskip("torch")
+    folder, params = exported("question_answering", model)
+    asked, context = "Who sleeps?", "The dog sleeps, and a cat runs."
+    line = '"Where does Ada live?", "Ada lives in London."'
+    found = names_after(folder, line, f"{asked!r}, {context!r}")["answer"]
+    question = Question("1", asked, context, (), None)
+    made = windows.make([question], vocabulary, length=40, stride=8, question_length=16)
+    assert len(made.rows) == 1
+    rows = jnp.asarray(made.rows.astype(np.int32))
+    zeros = jnp.zeros((1, 2), jnp.int32)
+    logits = np.asarray(supervised.logits("question_answering", params, model, rows, zeros))
+    answers = answer_spans.texts([question], made, logits[..., 0], logits[..., 1], answer_length=30)
+    assert found == answers["1"] != ""
