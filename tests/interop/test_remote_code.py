@@ -293,6 +293,28 @@ def test_without_a_bias_it_is_xlm_r(tmp_path):
         torch.testing.assert_close(found.loss, expected.loss)
 
 
+def test_without_a_bias_it_answers_questions_as_xlm_r(tmp_path):
+    model = dataclasses.replace(TINY, position_bias="none")
+    folder = exported(tmp_path / "model", model)
+    peer, missing, _ = load("AutoModelForQuestionAnswering", folder)
+    assert missing == {"qa_outputs.weight", "qa_outputs.bias"}
+    config = {k: v for k, v in config_of(model).items() if k not in ("model_type", "auto_map")}
+    xlm_r = transformers.XLMRobertaForQuestionAnswering(transformers.XLMRobertaConfig(**config))
+    xlm_r.eval().load_state_dict(peer.state_dict())
+    tokens = rows("right", 40)
+    given = tensors(input_ids=tokens, attention_mask=tokens != 1,
+                    start_positions=np.arange(3), end_positions=np.arange(3) + 2)  # fmt: skip
+    found, expected = peer(**given), xlm_r(**given)
+    assert_close(found.start_logits.detach().numpy(), expected.start_logits.detach().numpy())
+    assert_close(found.end_logits.detach().numpy(), expected.end_logits.detach().numpy())
+    torch.testing.assert_close(found.loss, expected.loss)
+    assert peer(**given, return_dict=False)[0] == found.loss
+    found.loss.backward()
+    assert peer.qa_outputs.weight.grad.abs().sum() > 0
+    del given["start_positions"]
+    assert peer(**given).loss is None
+
+
 @pytest.mark.parametrize("with_head", [True, False])
 def test_the_encoder_alone(tmp_path, with_head):
     folder = exported(tmp_path / "model", TINY, with_head)

@@ -156,7 +156,9 @@ def exported(tmp_path, vocabulary, params_of):
     def make(kind, model, vocabulary=vocabulary):
         labels = () if kind == "question_answering" else LABELS
         drawn = params_of(model, vocabulary.size, False, kind, labels)
-        drawn["layers"]["feed_forward_norm"]["scale"] *= 5  # so that tokens differ
+        for name, leaf in named_leaves(drawn).items():
+            if name.startswith(("layers", "embeddings/norm")):  # so that tokens differ
+                leaf *= 6 if name.endswith("norm/scale") else 0.5
         params, leaves = jax.tree.map(jnp.asarray, drawn), named_leaves(drawn)
         plan = exporting.plan(leaves, model, vocabulary, False, labels)
         with exporting.new_folder(tmp_path / "out") as folder:

@@ -73,6 +73,22 @@ def test_rows_follow_their_words_to_another_vocabulary():
     np.testing.assert_allclose(mean, word.mean(0), rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "labels, same", [(("no", "yes"), True), (("yes", "no"), False), ((), False)]
+)
+def test_a_tasks_head_is_taken_if_its_outputs_mean_the_same(labels, same, capsys):
+    found, fresh = ({**params(7, seed), "tagging_head": params(7, seed)["layers"]["feed_forward"]}
+                    for seed in (0, 1))  # fmt: skip
+    source = Source("there", None, (), lambda: None, lambda mesh: found, labels=("no", "yes"))
+    made = transfer.taken(source, found, fresh, (), Transfer(), labels=labels)
+    origin = found if same else fresh
+    kernel = "tagging_head/inner/kernel"
+    np.testing.assert_array_equal(named_leaves(made)[kernel], named_leaves(origin)[kernel])
+    np.testing.assert_array_equal(made["embeddings"]["word"], found["embeddings"]["word"])
+    said = capsys.readouterr().out
+    assert (f"initialised anew: {kernel}" in said) == (f"not used: {kernel}" in said) != same
+
+
 def test_a_model_of_other_sizes_is_refused():
     with pytest.raises(ConfigError, match="embeddings/word, .*embeddings/position"):
         taken(params(7, 0, hidden=16), params(7, 1), Transfer())
