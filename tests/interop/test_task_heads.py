@@ -13,8 +13,9 @@ from xlj import cli, convert
 from xlj.config import LABELLED, ConfigError, Model
 from xlj.data.labelled import features, windows
 from xlj.data.labelled.examples import Question, Sentences, Words
+from xlj.data.vocabulary import Vocabulary
 from xlj.downstream import answer_spans
-from xlj.interop import architectures, exporting, importing, model_card
+from xlj.interop import architectures, exporting, importing, model_card, tokenizer_files
 from xlj.objectives import supervised
 from xlj.objectives.segments import segments
 from xlj.training import partitioning, sources
@@ -221,6 +222,7 @@ def test_a_head_that_xlj_does_not_have_is_not_read(changes, exported, model):
     [
         ({"0": "no", "1": "yes", "3": "perhaps"}, "id2label must be distinct names"),
         ({"0": "no", "1": "yes", "2": "no"}, "id2label must be distinct names"),
+        ({"0": "no", "1": ["yes"], "2": "perhaps"}, "id2label must be distinct names"),
         (["no", "yes", "perhaps"], "id2label must be distinct names"),
         ({"0": "no", "1": "yes"}, r"classifier.*has shape \[3.*make it \[2"),
     ],
@@ -263,6 +265,27 @@ def test_the_tokenizer_makes_the_rows_that_it_was_trained_on(
     alone = features.of_sentences([Sentences(("Evet",), "no", None)], mine, {"no": 0}, 40).tokens
     ids = tokenizer("Evet")["input_ids"]
     assert ids == mine.native_ids[alone[0][alone[0] != 1]].tolist()
+
+
+@pytest.mark.parametrize("trimmed", [False, True])
+def test_spaces_stay_out_of_words_where_they_were(trimmed, tmp_path, vocabulary):
+    """RoBERTa's own frame leaves the space before a word out of its characters; so does ours."""
+    from tokenizers import Tokenizer, processors
+
+    mine = folder_with_tokenizer("Roberta", tmp_path / "tokenizer", vocabulary)
+    tokenizer = Tokenizer.from_str(mine.model.decode())
+    ends = [(name, tokenizer.token_to_id(name)) for name in ("</s>", "<s>")]
+    tokenizer.post_processor = processors.RobertaProcessing(*ends, trim_offsets=trimmed)
+    tokenizer_files.write(Vocabulary(tokenizer.to_str().encode()), tmp_path, 40, pair_types=False)
+    again = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    texts = "The dog sleeps", "a cat"
+    wanted, found = (t.encode(*texts) for t in (tokenizer, again))
+    pieces = [place for place, side in enumerate(wanted.sequence_ids) if side is not None]
+    assert [wanted.offsets[i] for i in pieces] == [
+        offsets for offsets, side in zip(found.offsets, found.sequence_ids, strict=True)
+        if side is not None
+    ]  # fmt: skip
+    assert len(found.ids) == len(wanted.ids) - 1
 
 
 def names_after(folder, line, instead):

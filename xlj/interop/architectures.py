@@ -320,11 +320,12 @@ def labels_of(config: Mapping[str, Any], where: str) -> tuple[str, ...]:
     Raises:
       ConfigError: if they are not numbered from 0.
     """
-    names = config.get("id2label", {"0": "LABEL_0", "1": "LABEL_1"})  # transformers leaves it out
-    numbers = [str(number) for number in range(len(names))] if isinstance(names, dict) else []
-    if not numbers or {*names} != {*numbers} or len({*names.values()}) < len(names):
+    names = config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}  # what transformers takes
+    numbers = [str(number) for number in range(len(names))]
+    labels: list[Any] = [names.get(n) for n in numbers] if isinstance(names, dict) else []
+    if not all(isinstance(label, str) for label in labels) or len({*labels}) < len(names):
         raise ConfigError(f"{where}: id2label must be distinct names by the numbers from 0")
-    return tuple(str(names[number]) for number in numbers)
+    return tuple(labels)
 
 
 def task_head_of(

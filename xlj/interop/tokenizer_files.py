@@ -141,9 +141,9 @@ def _with_pairs_of_rows(content: bytes, specials: Sequence[str], typed: bool) ->
         pair=f"{first}:0 $A:0 {last}:0 $B:{of_second} {last}:{of_second}",
         special_tokens=[(name, tokenizer.token_to_id(name)) for name in (first, last)],
     )
-    if isinstance(tokenizer.post_processor, processors.RobertaProcessing):
-        # It also leaves the space before a word out of the word's characters.
-        trim = processors.ByteLevel(trim_offsets=True)
+    if isinstance(old := tokenizer.post_processor, processors.RobertaProcessing):
+        # It may also leave the space before a word out of the word's characters.
+        trim = processors.ByteLevel(trim_offsets=old.trim_offsets)
         tokenizer.post_processor = processors.Sequence([trim, frame])
     else:
         tokenizer.post_processor = frame
