@@ -44,8 +44,9 @@ class Task:
     )
     columns: tuple[str, ...] = key(
         (),
-        "what is read of a table: the names in its head (or JSON keys), or numbers from 1 of a "
-        "file without a head; texts first, the label last; empty means all columns, no head",
+        "what is read of a table: the names in its head (or JSON keys), of premise|sentence1 that "
+        "which a file has; or numbers from 1 of a file without a head; texts first, the label "
+        "last; empty means all columns, no head",
     )
     labels: tuple[str, ...] = key((), "labels or tags; empty means those in the training data")
     metric: str = key(

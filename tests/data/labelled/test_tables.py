@@ -126,3 +126,21 @@ def test_json_lines(write):
 def test_what_does_not_fit(write, name, content, columns, message):
     with pytest.raises(ConfigError, match=message):
         tables.read(write(name, content), columns)
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".jsonl"])
+def test_files_may_call_a_column_differently(tmp_path, suffix):
+    columns = ("premise|sentence1", "hypothesis|sentence2", "label")
+    for names in (("premise", "hypothesis"), ("sentence1", "sentence2")):
+        path = tmp_path / f"{names[0]}{suffix}"
+        row = {names[0]: "A man sleeps.", "label": "entailment", names[1]: "He rests."}
+        text = (
+            json.dumps(row)
+            if suffix == ".jsonl"
+            else "\n".join(map("\t".join, zip(*row.items(), strict=True)))
+        )
+        path.write_text(text + "\n", "utf-8")
+        (found,) = tables.read(path, columns)
+        assert found.texts == ("A man sleeps.", "He rests.") and found.label == "entailment"
+    with pytest.raises(ConfigError, match="'text'"):
+        tables.read(path, ("text|sentence", "sentence2", "label"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,9 @@ def read(path: Path, columns: Sequence[str]) -> list[Sentences]:
 
     Args:
       columns: of the texts, one or two, and of the label at last: names in the head of a table or
-        keys of JSON; or numbers from 1 of a table without a head. Empty: all columns of a table
-        without a head, which are two or three.
+        keys of JSON, of several with `|` between the first that the file has; or numbers from 1 of
+        a table without a head. Empty: all columns of a table without a head, which are two or
+        three.
 
     Raises:
       ConfigError: if the file cannot be read, or a line does not fit; with file and line.
@@ -50,7 +51,7 @@ def _table(path: Path, columns: Sequence[str]) -> Iterator[Sentences]:
             raise ConfigError(f"task.columns={','.join(columns)}: bring names or numbers, not both")
         for _, line in itertools.islice(lines, 1):
             head = [_unquoted(field) for field in line.split("\t")]
-            width, places = len(head), _places(path, columns, head)
+            width, places = len(head), _places(path, _chosen(columns, head), head)
     for place, line in lines:
         fields = [_unquoted(field) for field in line.split("\t")]
         if not places:
@@ -93,6 +94,13 @@ def _places(path: Path, columns: Sequence[str], head: list[str]) -> list[int | N
     return [head.index(name) if name in head else None for name in columns]
 
 
+def _chosen(columns: Sequence[str], names: Collection[str]) -> list[str]:
+    """The names of the columns in a file with these names: of `premise|sentence1` the first that it
+    has, or else the first."""
+    alternatives = [column.split("|") for column in columns]
+    return [next((name for name in some if name in names), some[0]) for some in alternatives]
+
+
 def _without_label(label: str, names: Sequence[str]) -> bool:
     """Whether no name is that of the labels, nor may be a slip for it."""
     return label not in names and not difflib.get_close_matches(label, names, n=1)
@@ -101,7 +109,6 @@ def _without_label(label: str, names: Sequence[str]) -> bool:
 def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[Sentences]:
     if not columns:
         raise ConfigError(f"{path}: say in task.columns which keys hold the texts and the label")
-    *texts, label = columns
     for place, line in _lines(path):
         try:
             row = json.loads(line)
@@ -109,7 +116,9 @@ def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[Sentences]:
             raise ConfigError(f"{place}: it is no JSON ({error.msg})") from None
         if not isinstance(row, dict):
             raise ConfigError(f"{place}: it is no JSON object, in braces")
-        for name in texts if _without_label(label, list(row)) else columns:
+        names = _chosen(columns, row)
+        *texts, label = names
+        for name in texts if _without_label(label, list(row)) else names:
             if name not in row:
                 raise ConfigError(
                     f"{place}: there is no key {name!r}, which task.columns names; the keys are "
