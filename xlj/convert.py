@@ -130,26 +130,21 @@ def _config(source: Any, params: Any, model: Any) -> Any:
 
 
 def _export(flags: Namespace, output: Path) -> None:
-    from xlj.downstream import pretrained
     from xlj.interop import exporting, model_card
     from xlj.interop.architectures import TASKS, auto_class
     from xlj.training import sources
-    from xlj.training.partitioning import named_leaves
 
     source = sources.find(flags.checkpoint, "--checkpoint")
-    encoder = pretrained.of(source)
-    if flags.layer is not None:
-        if not 1 <= flags.layer <= encoder.model.layers:
-            raise ConfigError(f"--layer={flags.layer}: it has layers 1 to {encoder.model.layers}")
-        encoder = pretrained.first_layers(encoder, flags.layer)
-    params, model, vocabulary = encoder
-    leaves = named_leaves(params)
-    headless = flags.layer is not None and flags.layer < source.model.layers
-    exported = exporting.plan(leaves, model, vocabulary, headless, source.labels)
+    layers = source.model.layers
+    if flags.layer is not None and not 1 <= flags.layer <= layers:
+        raise ConfigError(f"--layer={flags.layer}: it has layers 1 to {layers}")
+    model = dataclasses.replace(source.model, layers=flags.layer or layers)
+    vocabulary, headless = source.vocabulary(), model.layers < layers
+    exported = exporting.plan(source.leaves, model, vocabulary, headless, source.labels)
     # As step 0 is of other hands: its tokenizer framed pairs as its family does.
     fine_tuned = exported.head in TASKS and source.checkpoint and source.checkpoint.step
     with exporting.new_folder(output) as folder:
-        exporting.write(folder, exported, leaves, model, vocabulary, bool(fine_tuned))
+        exporting.write(folder, exported, source.leaves, model, vocabulary, bool(fine_tuned))
         if flags.pooling:
             exporting.write_pooling(folder, model, flags.pooling)
         text = model_card.card(

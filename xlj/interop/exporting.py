@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+import struct
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
-from safetensors.numpy import save_file
 
 from xlj.config import ConfigError, Model
 from xlj.data.layout import BOS, EOS, PAD
@@ -33,6 +34,7 @@ from xlj.interop.folder import CONFIG, INDEX, WEIGHTS
 from xlj.models.encoder import FIRST_POSITION, PARTS
 
 _SHARD_BYTES = 2 << 30
+_BLOCK = 1 << 24  # numbers of an embedding that are moved at a time
 
 _AUTO_MAP = {"AutoConfig": "configuration_xlj.XljConfig"} | {
     architectures.auto_class(head): f"modeling_xlj.{name}" for head, name in XLJ.classes.items()
@@ -71,7 +73,7 @@ def plan(
 
     Args:
       params: named leaves, e.g. layers/attention/query/kernel.
-      headless: leave the head out.
+      headless: the encoder ends before its last layer, so leave the head out.
       labels: of the head of a fine-tuned task.
 
     Raises:
@@ -86,7 +88,7 @@ def plan(
     plain = model.position_bias == "none" and model.absolute_positions
     architecture = _OF_MARKERS[vocabulary.markers] if plain else XLJ
     if model.norm == "pre":
-        if architecture is not XLM_R or "final_norm/scale" not in params:
+        if architecture is not XLM_R or headless:
             raise ConfigError(
                 "the model's norms stand before its sub-layers (model.norm=pre): it can be "
                 "exported whole only, with a SentencePiece vocabulary and without a position bias"
@@ -128,7 +130,8 @@ def write(
     """Writes config.json, the tensors and the tokenizer into an existing folder.
 
     Args:
-      params: named leaves; the layers stacked, no more of them than `model.layers` are written.
+      params: named leaves; the layers stacked, no more of them than `model.layers` are written. A
+        leaf needs a shape, and is made an array when it is written, one at a time.
       pairs_as_rows: the tokenizer frames pairs as xlj's rows do, which a fine-tuned model knows,
         not as its family does.
     """
@@ -203,92 +206,115 @@ def new_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Written:
-    """A tensor of theirs that is made when it is written."""
-
-    name: str
-    shape: tuple[int, ...]
-    make: Callable[[], np.ndarray]
-
-
 def _tensors(
     exported: Exported, params: Mapping[str, Any], model: Model, vocabulary: Vocabulary
-) -> Iterator[_Written]:
-    """All tensors to write."""
+) -> Iterator[_Theirs]:
+    """All tensors to write, those of a parameter one after the other."""
     architecture = exported.architecture
+    order = np.argsort(vocabulary.native_ids)
     for tensor in architecture.tensors:
+        rows = 0
         if tensor.ours in exported.left_out:
             continue
+        if tensor.ours in params:
+            ours = params[tensor.ours]
+        elif tensor.ours == "embeddings/token_type":
+            ours = np.zeros((1, model.hidden), np.float32)
+        else:
+            continue
+        if tensor.ours == "embeddings/token_type":
+            rows = architectures.token_types(architecture, model) - ours.shape[0]
+        if tensor.ours == "embeddings/position":
+            rows = architecture.first_position - FIRST_POSITION
         for layer in range(model.layers if tensor.stacked else 1):
-            if tensor.ours in params:
-                one = params[tensor.ours]
-            elif tensor.ours == "embeddings/token_type":
-                one = np.zeros((1, model.hidden), np.float32)
-            else:
-                continue
-            if tensor.ours == "embeddings/token_type":  # the first row is every token's
-                more = architectures.token_types(architecture, model) - len(one)
-                one = np.concatenate([one, np.repeat(one[:1], more, 0)])
             name = tensor.theirs.format(layer=layer)
             if exported.head and not tensor.head:
                 name = f"{architecture.prefix}.{name}"
-            made = _Theirs(tensor, one, layer, architecture, vocabulary)
-            yield _Written(name, made.shape(), made)
+            yield _Theirs(name, tensor, ours, layer, rows, order)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Theirs:
-    """A parameter of ours, or a layer of it, in the layout that theirs has; made when called."""
+    """A tensor of theirs, and the parameter of ours that it is, or is a layer of.
 
+    Attributes:
+      more_rows: that a table of theirs has, at its start (positions) or its end (token types);
+        negative if it has fewer.
+      order: the rows of ours that theirs are, where they belong to ids.
+    """
+
+    name: str
     tensor: Tensor
     ours: Any
     layer: int
-    architecture: Architecture
-    vocabulary: Vocabulary
+    more_rows: int
+    order: np.ndarray
 
     def shape(self) -> tuple[int, ...]:
-        shape = list(self.ours.shape[self.tensor.stacked :])
-        shape[0] += self._more_positions()
-        return tuple(reversed(shape) if self.tensor.transposed else shape)
+        first, *rest = self.ours.shape[self.tensor.stacked :]
+        shape = (first + self.more_rows, *rest)
+        return shape[::-1] if self.tensor.transposed else shape
 
-    def __call__(self) -> np.ndarray:
-        one = self.ours[self.layer] if self.tensor.stacked else self.ours
-        array = architectures.shifted(np.asarray(one, np.float32), self._more_positions())
+    def bytes(self) -> int:
+        return 4 * math.prod(self.shape())
+
+    def blocks(self, ours: np.ndarray) -> Iterator[np.ndarray]:
+        """Its rows, in order, made of all of ours."""
         if self.tensor.by_word:
-            rows = np.empty_like(array)
-            rows[self.vocabulary.native_ids] = array
-            array = rows
-        return np.ascontiguousarray(array.T if self.tensor.transposed else array)
+            rows = max(1, _BLOCK // math.prod(ours.shape[1:]))
+            for start in range(0, len(ours), rows):
+                yield ours[self.order[start : start + rows]]
+            return
+        one = ours[self.layer] if self.tensor.stacked else ours
+        if self.tensor.ours == "embeddings/position":
+            one = architectures.shifted(one, self.more_rows)
+        elif self.more_rows:  # the first token type is every token's
+            one = np.concatenate([one, np.repeat(one[:1], self.more_rows, 0)])
+        yield np.ascontiguousarray(one.T if self.tensor.transposed else one)
 
-    def _more_positions(self) -> int:
-        """Rows that their position table has before ours; negative if it has fewer."""
-        is_position = self.tensor.ours == "embeddings/position"
-        return self.architecture.first_position - FIRST_POSITION if is_position else 0
 
-
-def _write_tensors(folder: Path, tensors: list[_Written]) -> None:
-    """One file, or shards of at most 2 GB and their index; one shard in memory at a time."""
-    shards: list[list[_Written]] = [[]]
+def _write_tensors(folder: Path, tensors: list[_Theirs]) -> None:
+    """One file, or shards of at most 2 GB and their index."""
+    shards: list[list[_Theirs]] = [[]]
     for tensor in tensors:
-        if shards[-1] and sum(map(_bytes, [*shards[-1], tensor])) > _SHARD_BYTES:
+        if shards[-1] and sum(t.bytes() for t in [*shards[-1], tensor]) > _SHARD_BYTES:
             shards.append([])
         shards[-1].append(tensor)
     names = [WEIGHTS] if len(shards) == 1 else [
         f"model-{i:05}-of-{len(shards):05}.safetensors" for i in range(1, len(shards) + 1)
     ]  # fmt: skip
     for name, shard in zip(names, shards, strict=True):
-        content = {tensor.name: tensor.make() for tensor in shard}
-        save_file(content, folder / name, metadata={"format": "pt"})
-        (folder / name).chmod((folder / CONFIG).stat().st_mode)  # as any file, not its owner's only
+        _write_shard(folder / name, shard)
     if len(shards) > 1:
         weight_map = {t.name: n for n, shard in zip(names, shards, strict=True) for t in shard}
-        size = {"total_size": sum(map(_bytes, tensors))}
+        size = {"total_size": sum(t.bytes() for t in tensors)}
         _write_json(folder / INDEX, {"metadata": size, "weight_map": weight_map})
 
 
-def _bytes(tensor: _Written) -> int:
-    return 4 * math.prod(tensor.shape)
+def _write_shard(path: Path, tensors: list[_Theirs]) -> None:
+    """A safetensors file: the length of a header, the header, the tensors' bytes. The library's own
+    writer takes no less than all tensors at once."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for tensor in tensors:
+        start, end = end, end + tensor.bytes()
+        header[tensor.name] = {
+            "dtype": "F32", "shape": tensor.shape(), "data_offsets": (start, end)
+        }  # fmt: skip
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for _, group in itertools.groupby(tensors, key=lambda tensor: tensor.tensor.ours):
+            _write_parameter(file, list(group))
+
+
+def _write_parameter(file: BinaryIO, tensors: list[_Theirs]) -> None:
+    """Tensors that are made of one parameter, which is in memory no longer than this takes."""
+    ours = np.asarray(tensors[0].ours, "<f4")
+    for tensor in tensors:
+        for block in tensor.blocks(ours):
+            file.write(block.data)
 
 
 def _write_json(file: Path, content: Any) -> None:

@@ -22,7 +22,7 @@ from xlj.models import encoder, heads
 from xlj.models.encoder import FIRST_POSITION
 from xlj.objectives import supervised
 
-_CHUNK = 1 << 24  # numbers that are compared at a time
+_CHUNK = 1 << 24  # numbers that are read at a time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,6 +151,16 @@ def load(imported: Imported, shardings: Callable[[Any], Any]) -> encoder.Params:
     return jax.tree_util.tree_map_with_path(read, abstract, shardings(abstract))
 
 
+def read(imported: Imported, name: str) -> np.ndarray:
+    """One parameter of ours, float32, by its name.
+
+    Raises:
+      ConfigError: if it cannot be read, or is not finite.
+    """
+    tensors = {tensor.ours: tensor for tensor in imported.architecture.tensors}
+    return _part(imported, tensors[name], (slice(None),) * len(imported.shapes[name]))
+
+
 def _assigned(
     path: Path,
     architecture: Architecture,
@@ -266,15 +276,28 @@ def _check_copies(imported: Imported, found: Mapping[str, str]) -> None:
 
 def _part(imported: Imported, tensor: Tensor, index: tuple[slice, ...]) -> np.ndarray:
     """The part of a parameter of ours that `index` names."""
-    names = imported.names[tensor.ours]
-    if not tensor.stacked:
-        return _one(imported, tensor, names[0], index)
-    shape = imported.shapes[tensor.ours]
-    sizes = [len(range(*i.indices(n))) for i, n in zip(index, shape, strict=True)]
-    stacked = np.empty(sizes, np.float32)
-    for place, layer in enumerate(range(*index[0].indices(shape[0]))):
-        stacked[place] = _one(imported, tensor, names[layer], index[1:])
-    return stacked
+    names, shape = imported.names[tensor.ours], imported.shapes[tensor.ours]
+    wanted = [range(*i.indices(n)) for i, n in zip(index, shape, strict=True)]
+    part = _aligned([len(places) for places in wanted])
+    if tensor.stacked:
+        for place, layer in enumerate(wanted[0]):
+            part[place] = _one(imported, tensor, names[layer], index[1:])
+        return part
+    rows = max(1, _CHUNK // math.prod(shape[1:])) if tensor.by_word else len(part)
+    for start in range(0, len(part), rows):
+        places = wanted[0][start : start + rows]
+        some = (slice(places.start, places.stop), *index[1:])
+        part[start : start + rows] = _one(imported, tensor, names[0], some)
+    return part
+
+
+def _aligned(shape: list[int]) -> np.ndarray:
+    """An array to fill, float32. XLA on CPUs copies memory that is not aligned to 64 bytes, and
+    takes over what is."""
+    size = 4 * math.prod(shape)
+    memory = np.empty(size + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start : start + size].view(np.float32).reshape(shape)
 
 
 def _rows(imported: Imported, name: str, ids: np.ndarray, index: tuple[slice, ...]) -> np.ndarray:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from jax.sharding import Mesh
 
 from xlj.config import Model
@@ -21,6 +23,17 @@ from xlj.training.workdir import finished_run
 
 
 @dataclasses.dataclass(frozen=True)
+class Leaf:
+    """A parameter on disk. NumPy reads it, anew each time, when it makes an array of it."""
+
+    shape: tuple[int, ...]
+    read: Callable[[], np.ndarray]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self.read().astype(dtype, copy=False)
+
+
+@dataclasses.dataclass(frozen=True)
 class Source:
     """A model on disk. Weights and vocabulary are read when they are asked for.
 
@@ -31,6 +44,7 @@ class Source:
       vocabulary: reads the vocabulary; raises a `ConfigError` if it is damaged.
       params: reads all parameters onto a mesh, a nested dict; raises a `ConfigError` if one is
         damaged.
+      leaves: all parameters by name, each read by itself, with the same error.
       checkpoint: the checkpoint, unless it is a Hugging Face folder.
       report: what became of each tensor of a Hugging Face folder, for people.
       labels: names of the classes or tags that the head of a fine-tuned task tells apart, in order.
@@ -41,6 +55,7 @@ class Source:
     languages: tuple[str, ...]
     vocabulary: Callable[[], Vocabulary]
     params: Callable[[Mesh], Params]
+    leaves: Mapping[str, Leaf]
     checkpoint: Checkpoint | None = None
     report: str = ""
     labels: tuple[str, ...] = ()
@@ -68,6 +83,10 @@ def find(path: str | Path, key: str = "") -> Source:
         tuple(checkpoint.meta["languages"]),
         lambda: checkpoints.read_vocabulary(checkpoint),
         lambda mesh: checkpoints.restore_params(checkpoint, mesh),
+        {
+            name: Leaf(leaf.shape, partial(checkpoints.restore_leaf, checkpoint, name))
+            for name, leaf in checkpoints.abstract_params(checkpoint).items()
+        },
         checkpoint,
         labels=tuple(checkpoint.config()["objectives"].get("labels", ())),
     )
@@ -84,12 +103,17 @@ def of_folder(path: Path) -> Source:
     def params(mesh: Mesh) -> Any:
         return importing.load(imported, lambda tree: shardings(tree, mesh))
 
+    leaves = {
+        name: Leaf(imported.shapes[name], partial(importing.read, imported, name))
+        for name in imported.names
+    }
     return Source(
         path,
         imported.model,
         (),
         lambda: imported.vocabulary,
         params,
+        leaves,
         report=imported.report(),
         labels=imported.labels,
     )
