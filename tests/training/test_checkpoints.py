@@ -151,6 +151,54 @@ def test_digests_see_every_element_and_its_place():
     assert digests({"x": jax.numpy.asarray(x[::-1])}) != base
 
 
+def plain_digest(array):
+    """The digest as its docstring has it, in Python's integers."""
+    mask = 2**32 - 1
+
+    def mix(x):
+        for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+            x = (x ^ x >> shift) * factor & mask
+        return x ^ x >> 16
+
+    bits = [int(bit) for bit in array.view(np.uint32).ravel()]
+    return "".join(
+        f"{sum(mix(bit ^ mix(i + salt & mask)) for i, bit in enumerate(bits)) & mask:08x}"
+        for salt in (0x9E3779B9, 0x85EBCA6B)
+    )
+
+
+@pytest.mark.parametrize("piece", [1, 20, 1000])
+@pytest.mark.parametrize("spec", [(), ("fsdp",), (None, "fsdp")])
+def test_digests_do_not_depend_on_pieces_or_devices(monkeypatch, piece, spec):
+    monkeypatch.setattr("xlj.training.digests._PIECE", piece)
+    mesh = jax.make_mesh((2,), ("fsdp",), (jax.sharding.AxisType.Auto,))
+    place = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))
+    x = np.random.default_rng(0).normal(size=(6, 4, 5)).astype(np.float32)
+    wanted = {"x": plain_digest(x)}
+    assert digests({"x": x}) == digests({"x": jax.device_put(x, place)}) == wanted
+
+
+def test_a_leaf_is_read_by_itself(trained):
+    checkpoint = checkpoints.find(trained)
+    params = checkpoints.restore_params(checkpoint, partitioning.one_device())
+    for name, wanted in partitioning.named_leaves(params).items():
+        found = checkpoints.restore_leaf(checkpoint, name)
+        assert isinstance(found, np.ndarray)
+        np.testing.assert_array_equal(found, wanted, err_msg=name)
+    checkpoint.meta["digests"]["params"]["embeddings/word"] = "0" * 16
+    with pytest.raises(checkpoints.CheckpointError, match="damaged: params embeddings/word"):
+        checkpoints.restore_leaf(checkpoint, "embeddings/word")
+
+
+def test_embeddings_are_cut_where_they_can_be():
+    def piece(*shape):
+        return checkpoints._pieces(jax.ShapeDtypeStruct(shape, np.float32)).chunk_byte_size
+
+    assert piece(250_002, 768) == 14_706 * 768 * 4
+    assert piece(250_007, 768) is None  # a prime number
+    assert piece(1000, 768) is piece(24, 2048, 2048) is piece() is None
+
+
 def test_not_finite_runs_stop_with_the_rows_written_down(tiny, store, tmp_path):
     tiny.train.max_skipped_steps, tiny.train.steps = 1, 50
     tiny.optimizer.learning_rate = 1e30

@@ -38,7 +38,7 @@ def params(size, seed, hidden=8):
 
 
 def taken(found, fresh, options, matches=None, **more):
-    source = Source("there", None, (), lambda: None, lambda mesh: found)
+    source = Source("there", None, (), lambda: None, lambda mesh: found, {})
     made = transfer.taken(source, found, fresh, ("en",), options, matches, **more)
     return {name: np.asarray(leaf) for name, leaf in named_leaves(made).items()}
 

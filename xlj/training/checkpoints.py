@@ -212,12 +212,13 @@ def write_params(
 
 
 def _pieces(leaf: jax.Array) -> ocp.SaveArgs:
-    """How a leaf is cut on disk, where each piece is read by itself: an embedding into rows of up to
-    64 MiB, others not. A piece is copied before it is written, unless it is one stretch of memory
-    and of several rows or layers."""
-    if leaf.ndim != 2 or leaf.nbytes <= _PIECE:
+    """How a leaf is cut on disk, where each piece is read by itself: an embedding into rows of up
+    to 64 MiB, others not. A piece is copied before it is written, unless it is one stretch of
+    memory and of several rows or layers."""
+    size = leaf.size * leaf.dtype.itemsize
+    if leaf.ndim != 2 or size <= _PIECE:
         return ocp.SaveArgs()
-    rows, row = leaf.shape[0], leaf.nbytes // leaf.shape[0]
+    rows, row = leaf.shape[0], size // leaf.shape[0]
     most = max(n for n in range(1, 1 + max(1, _PIECE // row)) if rows % n == 0)
     # Orbax's pieces are equal, so those of a prime number of rows would be one row each.
     return ocp.SaveArgs(chunk_byte_size=most * row if most * row > 1 << 20 else None)
