@@ -79,7 +79,7 @@ def test_rows_follow_their_words_to_another_vocabulary():
 def test_a_tasks_head_is_taken_if_its_outputs_mean_the_same(labels, same, capsys):
     found, fresh = ({**params(7, seed), "tagging_head": params(7, seed)["layers"]["feed_forward"]}
                     for seed in (0, 1))  # fmt: skip
-    source = Source("there", None, (), lambda: None, lambda mesh: found, labels=("no", "yes"))
+    source = Source("there", None, (), lambda: None, lambda mesh: found, {}, labels=("no", "yes"))
     made = transfer.taken(source, found, fresh, (), Transfer(), labels=labels)
     origin = found if same else fresh
     kernel = "tagging_head/inner/kernel"
