@@ -26,7 +26,7 @@ def tfds(config):
 VARIANTS = {
     "translate_train": translate_train,
     "tfds": tfds,
-    "phrasebook": embedded("paraphrases"),
+    "phrasebook": embedded("paraphrases", epochs=10),
 }
 
 
