@@ -131,7 +131,7 @@ def test_help_lists_flags_and_keys():
 def test_check_prints_the_config_and_does_nothing(tmp_path, name, recipe, key):
     arguments = [f"--config=configs/{recipe}", "--check", f"--workdir={tmp_path / 'w'}"]
     arguments += [f"--config.{key}=7", "--config.init_from=runs/some"]
-    code, output, errors = door(*arguments, name=name)
+    code, output, errors = door(*reversed(arguments), name=name)  # --config need not come first
     assert code == 0 and not errors
     assert json.loads(output)["train"][key.removeprefix("train.")] == 7
     assert not (tmp_path / "w").exists()

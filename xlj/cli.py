@@ -152,8 +152,9 @@ def _parse(argv: list[str], schema: Schema) -> Any:
     explicit = _overridden(given, schema)
     sys.path.insert(0, str(Path(path).parent))  # so that a config can build on its neighbours
     config_flags.DEFINE_config_file("config", lock_config=True)
-    # The file must be known before its keys are set, wherever it stands.
-    argv = [argv[0], *sorted(argv[1:], key=lambda flag: not re.match(r"--?config=", flag))]
+    # The file must be known before its keys are set, wherever it stands. In place: ml_collections
+    # reads sys.argv itself.
+    argv[1:] = sorted(argv[1:], key=lambda flag: not re.match(r"--?config=", flag))
     try:
         rest = flags.FLAGS(argv)
         config = flags.FLAGS.config
