@@ -8,6 +8,7 @@ where it stopped. docs/finetune.md tells more.
 """
 
 import contextlib
+import sys
 from pathlib import Path
 
 from absl import flags
@@ -42,6 +43,8 @@ def run(config: FinetuningConfig) -> None:
     workdir = Path(_WORKDIR.value or Path("runs") / "finetune" / name).expanduser()
     if _PLOT.value:
         cli.check_folder("plot", _PLOT.value)
+    if _SUBMISSION.value and not config.task.test:
+        raise cli.ConfigError("--submission is of test sets, but task.test is empty")
     main_process = jax.process_index() == 0
     try:
         with only_run(workdir) if main_process else contextlib.nullcontext():
@@ -58,8 +61,11 @@ def run(config: FinetuningConfig) -> None:
     if _SUBMISSION.value:
         print(task_results.submit(Path(_SUBMISSION.value).expanduser(), name, config, outcome))
     if _PLOT.value:
-        path = Path(_PLOT.value)
-        cli.draw(path, lambda: language_report.plot(task_results.panels(outcome), path))
+        path, panels = Path(_PLOT.value), task_results.panels(outcome)
+        if panels:
+            cli.draw(path, lambda: language_report.plot(panels, path))
+        else:
+            print("no plot: no labels are known", file=sys.stderr)
 
 
 if __name__ == "__main__":

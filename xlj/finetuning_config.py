@@ -146,6 +146,12 @@ class FinetuningConfig:
     mesh: Mesh = Mesh()
 
 
+def languages_of(task: Task) -> dict[str, tuple[str, ...]]:
+    """The languages of each split."""
+    tested = task.test_languages or task.languages
+    return {"train": task.languages, "dev": task.dev_languages or tested, "test": tested}
+
+
 def default() -> ml_collections.ConfigDict:
     """A ConfigDict with every key of the schema at its default, locked against other keys."""
     return keys_of_schema.default_of(FinetuningConfig)
@@ -187,6 +193,13 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
             f"task.select={task.select} chooses a checkpoint on dev, but task.dev is empty; name "
             "dev sets, or set task.select=last"
         )
+    for split, names in languages_of(task).items():
+        if task.per_language and getattr(task, split) and set(names) != set(task.languages):
+            raise ConfigError(
+                f"task.per_language scores each model in its own language, but task.{split} is for "
+                f"{', '.join(names)} and task.languages is {', '.join(task.languages)}; set "
+                "task.test_languages and task.dev_languages to these, or leave them empty"
+            )
     if not task.dev and not task.test:
         raise ConfigError("task.dev and task.test are empty: there is nothing to score")
     if task.metric and task.metric not in METRICS[task.kind]:

@@ -1,5 +1,6 @@
 """Fine-tuning learns, chooses on dev, scores what it predicts, and goes on where it stopped."""
 
+import copy
 import json
 import random
 import shutil
@@ -90,10 +91,12 @@ def test_classification_is_learned_chosen_and_kept(settings, files, tmp_path):
     (run.folder / finetuning.RUN).unlink()
     assert finetuning.run(config, tmp_path / "run").runs == outcome.runs
 
-    # Another config may not go on there.
-    settings.optimizer.learning_rate = 2e-2
-    with pytest.raises(ConfigError, match="finished run of another config"):
-        finetuning.run(finetuning_config.parse(settings), tmp_path / "run")
+    # Another config may not go on there, also where it is trained in the same way.
+    for key, value in (("optimizer.learning_rate", 2e-2), ("task.select", "last")):
+        other = copy.deepcopy(settings)
+        other.update_from_flattened_dict({key: value})
+        with pytest.raises(ConfigError, match="finished run of another config"):
+            finetuning.run(finetuning_config.parse(other), tmp_path / "run")
 
     # Results over seeds, and XTREME's files.
     content = task_results.as_json("animals", config, outcome)
@@ -191,6 +194,11 @@ def test_what_does_not_fit_is_refused_before_training(settings, tmp_path, key, v
         ({"task.metric": "squad"}, "task.metric=squad is none of classification"),
         ({"task.answer_length": 3}, "task.answer_length is set to 3 but nothing reads it"),
         ({"train.accumulation": 3}, "not divisible"),
+        (
+            {"task.per_language": True, "task.languages": "en,de", "task.dev_languages": "en"},
+            "task.dev is for en and task.languages is en, de",
+        ),
+        ({"task.per_language": True, "task.dev_languages": "en"}, "task.test is for en, de and"),
     ],
 )
 def test_configs_that_contradict_themselves(settings, changes, message):
@@ -211,3 +219,48 @@ def test_a_killed_run_goes_on_to_the_same_end(settings, tmp_path, monkeypatch):
         shutil.rmtree(folder / "checkpoints" / "48")
     again = finetuning.run(config, tmp_path / "killed").runs[0]
     assert json.dumps(again.test) == json.dumps(whole.test) and again.step == whole.step
+
+
+def _runs(folder, *runs):
+    """An outcome of (languages, dev's scores, test's scores), whose predictions name the run."""
+    made = []
+    for seed, (languages, dev, test) in enumerate(runs):
+        made.append(finetuning.Run(languages, seed, 1, dev, test, folder / f"seed-{seed}"))
+        (made[-1].folder / "predictions").mkdir(parents=True)
+        (made[-1].folder / "predictions" / "test-de.json").write_text(f"{seed}", "utf-8")
+    return finetuning.Outcome(tuple(made), {}, True)
+
+
+@pytest.mark.parametrize(("select", "best"), [("all", "1"), ("trained", "2")])
+def test_the_seed_that_goes_out_is_chosen_as_checkpoints_are(settings, tmp_path, select, best):
+    """By the first metric, also where the task's metric is a set of rules: squad, mlqa."""
+    settings.task.kind, settings.task.select = "question_answering", select
+    dev = [{"f1": {"en": en, "de": de}} for en, de in ((50.0, 50.0), (60.0, 70.0), (65.0, 10.0))]
+    outcome = _runs(tmp_path, *((("en",), scores, {}) for scores in dev))
+    config = finetuning_config.parse(settings)
+    folder = task_results.submit(tmp_path / "out", "xquad", config, outcome)
+    assert (folder / "test-de.json").read_text("utf-8") == best
+
+
+def test_results_of_languages_whose_test_sets_have_labels_in_part(settings, tmp_path):
+    config = finetuning_config.parse(settings)
+    outcome = _runs(tmp_path, (("en",), {}, {}), (("de",), {}, {"accuracy": {"de": 50.0}}))
+    assert task_results.as_json("x", config, outcome)["languages"] == {"de": 50.0}
+    assert "| accuracy | 50.0 | 50.0 |" in task_results.as_markdown("x", config, outcome)
+    assert task_results.panels(outcome) == {"accuracy": {"de": 50.0}}
+    assert task_results.panels(_runs(tmp_path / "none", (("en",), {}, {}))) == {}
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_questions_without_any_answer_are_refused(settings, tmp_path, split):
+    for name in ("train", "dev", "test"):
+        answers = [{"text": "Ada", "answer_start": 0}] if name != split else []
+        question = {"id": "1", "question": "Who?", "answers": answers}
+        paragraph = {"context": "Ada came.", "qas": [question]}
+        file = tmp_path / f"{name}.json"
+        file.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}), "utf-8")
+        settings.task[name] = str(file)
+    settings.task.kind, settings.task.test_languages = "question_answering", "en"
+    settings.task.stride, settings.task.question_length, settings.task.answer_length = 8, 4, 4
+    with pytest.raises(ConfigError, match=rf"no question of task.{split} in en has an answer"):
+        finetuning.run(finetuning_config.parse(settings), tmp_path / "run")

@@ -20,7 +20,7 @@ from xlj.data.store import RowStore
 from xlj.downstream import task_data, task_scores
 from xlj.downstream.task_data import TaskData
 from xlj.downstream.task_scores import SCORE, Evaluator, Scores
-from xlj.finetuning_config import FinetuningConfig
+from xlj.finetuning_config import FinetuningConfig, Task
 from xlj.models import encoder
 from xlj.training import loop, metrics, partitioning, sources
 from xlj.training.sources import Source
@@ -109,7 +109,7 @@ def _one(
     task = config.task
     inner = _training_config(config, seed, data.labels, store, source)
     mesh = partitioning.make_mesh(inner)
-    identity = _identity(inner, store, data)
+    identity = _identity(inner, task, store, data)
     if content := finished_run(folder):
         if content.pop("identity") != identity:
             raise ConfigError(
@@ -190,12 +190,15 @@ def _training_config(
     )
 
 
-def _identity(inner: Config, store: RowStore, data: TaskData) -> str:
-    """What tells a run from others: its config, its rows, and what it is scored on."""
-    digest = hashlib.sha256(json.dumps(dataclasses.asdict(inner), sort_keys=True).encode())
+def _identity(inner: Config, task: Task, store: RowStore, data: TaskData) -> str:
+    """What tells a run from others: its config, its rows, what it is scored on, and how."""
+    scoring = (task.select, task_scores.metric_of(task), task.answer_length, task.no_answer)
+    content = [dataclasses.asdict(inner), scoring]
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
     digest.update(store.manifest.content_hash.encode())
     for split, sets in (("dev", data.dev), ("test", data.test)):
         for language, entry in sets.items():
             examples = [dataclasses.astuple(example)[:-1] for example in entry.examples]
             digest.update(json.dumps([split, language, examples]).encode())
+            digest.update(entry.made.tokens.tobytes())  # windows depend on task.stride
     return digest.hexdigest()

@@ -15,7 +15,7 @@ from xlj.data.labelled.features import Features
 from xlj.data.labelled.labels import check, label_set, require
 from xlj.data.vocabulary import Vocabulary
 from xlj.downstream import classification, question_answering, tagging
-from xlj.finetuning_config import Task
+from xlj.finetuning_config import Task, languages_of
 
 KINDS: dict[str, ModuleType] = {
     "classification": classification,
@@ -94,8 +94,7 @@ def load(task: Task, vocabulary: Vocabulary) -> TaskData:
 
 def _read(task: Task) -> dict[str, Examples]:
     """The examples of each split, by language."""
-    tested = task.test_languages or task.languages
-    languages = {"train": task.languages, "dev": task.dev_languages or tested, "test": tested}
+    languages = languages_of(task)
     wanted = [
         (split, language, source)
         for split, names in languages.items()
@@ -122,6 +121,12 @@ def _labels(task: Task, data: Mapping[str, Examples]) -> tuple[str, ...]:
     )
     known = label_set(training, task.labels)
     require(dev)
+    for split in ("train", "dev"):
+        for language, examples in data[split].items():
+            if not KINDS[task.kind].labelled(examples):
+                raise ConfigError(
+                    f"{examples[0].place}: no question of task.{split} in {language} has an answer"
+                )
     for examples in (dev, test):
         check(examples, known)
     if task.select == "trained" and not set(data["dev"]) & set(task.languages):

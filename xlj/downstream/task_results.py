@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlj.config import ConfigError
 from xlj.data import atomic
 from xlj.downstream import language_report
 from xlj.downstream.finetuning import Outcome, Run
 from xlj.downstream.language_report import average, transfer_gap
 from xlj.downstream.task_data import KINDS
-from xlj.downstream.task_scores import Scores, metric_of
-from xlj.finetuning_config import FinetuningConfig
+from xlj.downstream.task_scores import Scores, on_dev
+from xlj.finetuning_config import FinetuningConfig, Task
 
 FILE = "results.json"
 TABLE = "results.md"
@@ -128,49 +127,42 @@ def write(
 
 
 def panels(outcome: Outcome) -> dict[str, dict[str, float]]:
-    """What a plot shows: means over seeds, by metric."""
+    """What a plot shows: means over seeds, by metric; nothing where no labels are known."""
     seeds = by_seed(outcome, split_of(outcome))
     return {
         metric: {
             language: statistics.fmean(scores[metric][language] for scores in seeds)
             for language in seeds[0][metric]
         }
-        for metric in seeds[0]
+        for metric in (seeds or [{}])[0]
     }
 
 
 def submit(folder: Path, name: str, config: FinetuningConfig, outcome: Outcome) -> Path:
     """Copies predictions of the test sets to `folder/NAME/test-LANGUAGE.ENDING`, XTREME's layout:
-    those of the seed that is best on dev.
-
-    Raises:
-      ConfigError: if there are none.
-    """
-    metric = metric_of(config.task)
+    those of the seed that is best on dev, as checkpoints are."""
     best: dict[tuple[str, ...], Run] = {}
     for run in outcome.runs:
         other = best.get(run.languages)
-        if other is None or _on_dev(run, metric) > _on_dev(other, metric):
+        if other is None or _on_dev(run, config.task) > _on_dev(other, config.task):
             best[run.languages] = run
     ending = KINDS[config.task.kind].ENDING
     files = [file for run in best.values()
              for file in sorted((run.folder / "predictions").glob(f"test-*.{ending}"))]  # fmt: skip
-    if not files:
-        raise ConfigError("--submission needs task.test: there are no predictions of test sets")
     (folder / name).mkdir(parents=True, exist_ok=True)
     for file in files:
         shutil.copyfile(file, folder / name / file.name)
     return folder / name
 
 
-def _on_dev(run: Run, metric: str) -> float:
-    return average(run.dev[metric]) if metric in run.dev else 0.0
+def _on_dev(run: Run, task: Task) -> float:
+    return on_dev(run.dev, task, run.languages) if run.dev else 0.0
 
 
 def _first(outcome: Outcome) -> str:
     """The task's own metric, the first of those that were scored."""
     split = split_of(outcome)
-    return next(iter(getattr(outcome.runs[0], split)), "")
+    return next((name for run in outcome.runs for name in getattr(run, split)), "")
 
 
 def _summary(seeds: Sequence[Mapping[str, float]]) -> dict[str, Any]:

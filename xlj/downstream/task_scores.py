@@ -64,10 +64,16 @@ def line_of(scores: Scores, task: Task, trained: Iterable[str]) -> dict[str, flo
     for name, by_language in scores.items():
         line |= {f"eval/dev/{language}/{name}": value for language, value in by_language.items()}
         line[f"eval/dev/{name}"] = average(by_language)
+    return line | {SCORE: on_dev(scores, task, trained)}
+
+
+def on_dev(scores: Scores, task: Task, trained: Iterable[str]) -> float:
+    """What a checkpoint is chosen by, and a seed: the task's metric, averaged over all languages of
+    dev, or over those trained on (`task.select`)."""
     first = next(iter(scores.values()))
     if task.select == "trained":
         first = {language: value for language, value in first.items() if language in set(trained)}
-    return line | {SCORE: average(first)}
+    return average(first)
 
 
 def baseline(data: TaskData, task: Task) -> Scores:
