@@ -71,6 +71,9 @@ def test_classification_is_learned_chosen_and_kept(settings, files, tmp_path):
     best = max(line[SCORE] for line in lines)
     assert {line["step"]: line[SCORE] for line in lines}[run.step] == best
     assert run.step in checkpoints.steps(run.folder)
+    # It began from one checkpoint, not from whatever the latest in a workdir will be.
+    began = checkpoints.find(run.folder).config()["init_from"]
+    assert began == str(checkpoints.find(settings.init_from).folder)
     assert sum(run.dev["accuracy"].values()) / 2 == pytest.approx(best)
     assert lines[-1]["eval/dev/de/accuracy"] > 0
 
@@ -123,6 +126,7 @@ def test_seeds_and_a_model_for_each_language(settings, tmp_path):
     content = task_results.as_json("x", config, outcome)
     values = [found["accuracy"]["de"] for found in seeds]
     assert content["languages"]["de"] == pytest.approx(sum(values) / 2, abs=1e-4)
+    assert content["transfer_gap"] is None  # of models that are trained on the language
     assert content["deviations"]["de"] == pytest.approx(
         abs(values[0] - values[1]) / 2**0.5, abs=1e-4
     )

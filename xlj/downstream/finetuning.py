@@ -171,7 +171,8 @@ def _training_config(
     )
     task = config.task
     return Config(
-        init_from="" if config.fresh else config.init_from,
+        # The checkpoint: a workdir's latest may be another when the next seed begins.
+        init_from="" if config.fresh else str(source.folder),
         data=Data(alpha=task.alpha),
         model=model,
         objectives=Supervised(task.kind, given.batch_rows, task.length, labels),

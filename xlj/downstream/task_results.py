@@ -29,8 +29,9 @@ def split_of(outcome: Outcome) -> str:
 def as_json(name: str, config: FinetuningConfig, outcome: Outcome) -> dict[str, Any]:
     """Everything as one JSON object, in percent to four decimals.
 
-    `languages`, `average` and `transfer_gap` are those of the task's metric, means over seeds;
-    `deviations` are over seeds (of a sample; of one seed there are none).
+    `languages`, `average` and `transfer_gap` are those of the task's metric, means over seeds
+    (there is no gap unless English alone was trained on); `deviations` are over seeds (of a sample;
+    of one seed there are none).
     """
     split, metric = split_of(outcome), _first(outcome)
     seeds = by_seed(outcome, split)
@@ -44,9 +45,10 @@ def as_json(name: str, config: FinetuningConfig, outcome: Outcome) -> dict[str, 
         "fresh": config.fresh,
         "select": config.task.select,
         "seeds": sorted({run.seed for run in outcome.runs}),
-        **(_summary(of_metric) if seeds else {}),
+        **(_summary(of_metric, config) if seeds else {}),
         "metrics": {
-            name: _summary([scores[name] for scores in seeds]) for name in (seeds or [{}])[0]
+            name: _summary([scores[name] for scores in seeds], config)
+            for name in (seeds or [{}])[0]
         },
         "baseline": {name: _rounded(scores) for name, scores in outcome.baseline.items()},
         "runs": [
@@ -70,7 +72,7 @@ def as_markdown(name: str, config: FinetuningConfig, outcome: Outcome) -> str:
     if not seeds:
         return f"# {name}\n\nNo labels are known: there are predictions, but no scores.\n"
     languages = language_report.in_order(seeds[0][_first(outcome)])
-    gap = transfer_gap(seeds[0][_first(outcome)]) is not None and config.task.languages == ("en",)
+    gap = _gap(seeds[0][_first(outcome)], config) is not None
     cells = [["", *languages, "average", *["gap"] * gap]]
     for metric in seeds[0]:
         values = [scores[metric] for scores in seeds]
@@ -165,7 +167,13 @@ def _first(outcome: Outcome) -> str:
     return next((name for run in outcome.runs for name in getattr(run, split)), "")
 
 
-def _summary(seeds: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+def _gap(scores: Mapping[str, float], config: FinetuningConfig) -> float | None:
+    """The transfer gap, where there is one: English is what was trained on."""
+    transfers = config.task.languages == (language_report.SOURCE,)
+    return transfer_gap(scores) if transfers else None
+
+
+def _summary(seeds: Sequence[Mapping[str, float]], config: FinetuningConfig) -> dict[str, Any]:
     languages = language_report.in_order(seeds[0])
     summary: dict[str, Any] = {
         "languages": {
@@ -173,7 +181,7 @@ def _summary(seeds: Sequence[Mapping[str, float]]) -> dict[str, Any]:
         }
     }
     averages = [average(found) for found in seeds]
-    gaps = [gap for found in seeds if (gap := transfer_gap(found)) is not None]
+    gaps = [gap for found in seeds if (gap := _gap(found, config)) is not None]
     summary["average"] = round(statistics.fmean(averages), 4)
     summary["transfer_gap"] = round(statistics.fmean(gaps), 4) if gaps else None
     if len(seeds) > 1:

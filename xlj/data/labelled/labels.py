@@ -14,14 +14,20 @@ def label_set(training: Iterable[Example], given: Sequence[str]) -> tuple[str, .
     the training data has, sorted. Questions have none.
 
     Raises:
-      ConfigError: if a training example has no label, or one that is not among those given.
+      ConfigError: if a training example has no label, or one that is not among those given, or
+        there is one label only.
     """
     training = list(training)
     require(training)
     if given:
         check(training, given)
-        return tuple(given)
-    return tuple(sorted({label for example in training for label in labels_of(example) or ()}))
+    known = given or sorted({label for example in training for label in labels_of(example) or ()})
+    if len(known) == 1:
+        raise ConfigError(
+            f"{training[0].place}: {known[0]!r} is the task's only label, so there is nothing to "
+            "learn; is task.columns right?"
+        )
+    return tuple(known)
 
 
 def require(examples: Iterable[Example]) -> None:
