@@ -34,3 +34,10 @@ def test_examples_without_labels_cannot_train():
         with pytest.raises(ConfigError, match=f"f:3: it has no {what}"):
             labels.label_set([bare], ())
     labels.require(QUESTIONS)
+
+
+def test_one_label_is_nothing_to_learn():
+    with pytest.raises(ConfigError, match=r"f:1: 'no' is the task's only label"):
+        labels.label_set(PAIRS[:1], ("no",))
+    with pytest.raises(ConfigError, match="is the task's only label"):
+        labels.label_set(PAIRS[:1], ())
