@@ -98,7 +98,7 @@ def test_classification_is_learned_chosen_and_kept(settings, files, tmp_path):
     for key, value in (("optimizer.learning_rate", 2e-2), ("task.select", "last")):
         other = copy.deepcopy(settings)
         other.update_from_flattened_dict({key: value})
-        with pytest.raises(ConfigError, match="finished run of another config"):
+        with pytest.raises(ConfigError, match="holds a run of another config"):
             finetuning.run(finetuning_config.parse(other), tmp_path / "run")
 
     # Results over seeds, and XTREME's files.
@@ -180,11 +180,13 @@ def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path):
         ("task.labels", "cat,cow", "train-en.tsv:.*'dog' is no label of the task"),
         ("task.train", "nowhere-{language}.tsv", "task.train=nowhere-.* tried nowhere-en.tsv"),
         ("init_from", "nowhere", "init_from=nowhere is neither"),
+        ("optimizer.decay_steps", 99, "decay_steps=99 is more than the 48 steps"),
         ("train.batch_rows", 12, "train.batch_rows=12 / train.accumulation=1 = 12 rows are not"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_training(settings, tmp_path, key, value, message):
     settings.update_from_flattened_dict({key: value})
+    settings.optimizer.schedule = "wsd" if "decay" in key else "linear"
     with pytest.raises(ConfigError, match=message):
         finetuning.run(finetuning_config.parse(settings), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -22,10 +22,13 @@ from xlj.downstream.task_data import TaskData
 from xlj.downstream.task_scores import SCORE, Evaluator, Scores
 from xlj.finetuning_config import FinetuningConfig, Task
 from xlj.models import encoder
-from xlj.training import loop, metrics, partitioning, sources
+from xlj.training import initialisation, loop, metrics, partitioning, sources
 from xlj.training.sources import Source
 from xlj.training.state import State
 from xlj.training.workdir import RUN, finished_run
+
+IDENTITY = "identity"
+"""A file in a run's folder: the hash of what tells the run from others."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,13 +112,9 @@ def _one(
     task = config.task
     inner = _training_config(config, seed, data.labels, store, source)
     mesh = partitioning.make_mesh(inner)
-    identity = _identity(inner, task, store, data)
+    initialisation.check_resumable(inner, folder)
+    _claim(folder, _identity(inner, task, store, data))
     if content := finished_run(folder):
-        if content.pop("identity") != identity:
-            raise ConfigError(
-                f"{folder} holds a finished run of another config, or of other data; take another "
-                "--workdir"
-            )
         return Run(**{**content, "languages": tuple(content["languages"])}, folder=folder)
     evaluator = Evaluator(task, inner.model, data.labels, mesh)
 
@@ -138,8 +137,7 @@ def _one(
         task_scores.save(task, predicted, folder / "predictions", split)
     content = {"languages": group, "seed": seed, "step": step, **found}
     if jax.process_index() == 0:
-        text = json.dumps({**content, "identity": identity}, indent=1) + "\n"
-        atomic.write(folder / RUN, text.encode())
+        atomic.write(folder / RUN, (json.dumps(content, indent=1) + "\n").encode())
     return Run(group, seed, step, found["dev"], found["test"], folder)
 
 
@@ -163,6 +161,11 @@ def _training_config(
     given, options = config.train, dataclasses.asdict(config.optimizer)
     rows = sum(task.train.rows for task in store.manifest.tasks)
     steps = max(1, math.ceil(given.epochs * rows / given.batch_rows))
+    if options["decay_steps"] > steps:
+        raise ConfigError(
+            f"optimizer.decay_steps={options['decay_steps']} is more than the {steps} steps of "
+            f"train.epochs={given.epochs:g}"
+        )
     share = options.pop("warmup_share")
     options["warmup_steps"] = min(options["warmup_steps"] or round(share * steps), steps)
     every = math.ceil(steps / given.evaluations)
@@ -189,6 +192,19 @@ def _training_config(
         ),
         mesh=config.mesh,
     )
+
+
+def _claim(folder: Path, identity: str) -> None:
+    """Notes whose run the folder is when it begins; refuses to go on with another's."""
+    file = folder / IDENTITY
+    if file.is_file():
+        if file.read_text("utf-8") != identity:
+            raise ConfigError(
+                f"{folder} holds a run of another config, or of other data; take another --workdir"
+            )
+    elif jax.process_index() == 0:
+        folder.mkdir(parents=True, exist_ok=True)
+        atomic.write(file, identity.encode())
 
 
 def _identity(inner: Config, task: Task, store: RowStore, data: TaskData) -> str:
