@@ -111,6 +111,7 @@ def test_classification_is_learned_chosen_and_kept(settings, files, tmp_path):
     assert sorted(p.name for p in folder.iterdir()) == ["test-de.tsv", "test-en.tsv"]
 
 
+@pytest.mark.slow
 def test_seeds_and_a_model_for_each_language(settings, tmp_path):
     settings.task.languages, settings.task.test_languages = "en,de", ""
     settings.task.per_language = True

@@ -175,6 +175,7 @@ def test_frozen_parts_stay_as_they_are(tiny, store):
             assert (a != b).any()
 
 
+@pytest.mark.slow
 def test_bfloat16_computes_nearly_the_same(tiny, store):
     single = run(parse(tiny), store)[-1]
     tiny.model.dtype = "bfloat16"

@@ -115,6 +115,7 @@ def test_a_dictionary_that_is_not_there_is_missed_before_rows_are_made(tiny, tmp
             initialisation.adopt_vocabulary(parse(tiny), tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_run_with_a_vocabulary_of_its_own_starts_from_another(tiny, store, tmp_path, capsys):
     tiny.train.steps, tiny.optimizer.learning_rate = 1, 0.0
     loop.train(parse(tiny), tmp_path / "first", store)
