@@ -7,7 +7,7 @@ import pytest
 from xlj.config import ConfigError
 from xlj.data import phrasebook
 from xlj.data.layout import BOS, EOS
-from xlj.downstream import pretrained, sentence_vectors
+from xlj.downstream import pretrained, row_batches, sentence_vectors
 from xlj.downstream.sentence_vectors import Embedder
 from xlj.models import encoder
 
@@ -44,7 +44,7 @@ def test_a_stream_has_the_same_vectors_and_reads_no_further_than_it_must(
     random_encoder, monkeypatch
 ):
     monkeypatch.setattr(sentence_vectors, "_CHUNK", 7)
-    monkeypatch.setattr(sentence_vectors, "_BATCH_TOKENS", 48)
+    monkeypatch.setattr(row_batches, "_BATCH_TOKENS", 48)
     embedder, read, done = Embedder(random_encoder, (1, 2), "mean"), [], []
     lines = [phrasebook.pair(phrasebook.draw(3, k), "en", "de").source.text for k in range(40)]
 

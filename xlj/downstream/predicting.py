@@ -13,11 +13,10 @@ from tqdm import tqdm
 
 from xlj.config import Model
 from xlj.data.layout import PAD
+from xlj.downstream.row_batches import buckets, in_flight
 from xlj.models.encoder import Params
 from xlj.objectives import supervised
 from xlj.training.partitioning import everywhere, spread
-
-_BATCH_TOKENS = 8192
 
 
 class Predictor:
@@ -47,11 +46,8 @@ class Predictor:
         """
         found: np.ndarray | None = None
         with tqdm(total=len(tokens), desc=what, unit="row", disable=None, leave=False) as bar:
-            for members, width, rows in self._batches(tokens):
-                batch = np.full((rows, width), PAD, np.int32)
-                batch[: len(members)] = tokens[members, :width]
-                made = np.asarray(self._predict(params, spread(batch, self._mesh)))
-                made = made[: len(members)]
+            for members, width, result in in_flight(self._started(params, tokens)):
+                made = np.asarray(result)[: len(members)]
                 if found is None:
                     shape = (len(tokens), *tokens.shape[1:], *made.shape[2:])[: made.ndim]
                     found = np.full(shape, -np.inf if made.dtype == np.float32 else 0, made.dtype)
@@ -63,17 +59,15 @@ class Predictor:
         assert found is not None, "there are no rows to predict"
         return found
 
-    def _batches(self, tokens: np.ndarray) -> Iterator[tuple[np.ndarray, int, int]]:
-        """Rows of similar length, by index, the width that holds them, and the rows of a batch: few
-        shapes in all."""
-        length = tokens.shape[1]
-        sizes = np.maximum((tokens != PAD).sum(1), 16)
-        widths = np.minimum(2 ** np.ceil(np.log2(sizes)).astype(int), length)
-        for width in np.unique(widths):
-            members = np.flatnonzero(widths == width)
-            rows = -(-_BATCH_TOKENS // (int(width) * self._mesh.size)) * self._mesh.size
-            for start in range(0, len(members), rows):
-                yield members[start : start + rows], int(width), rows
+    def _started(
+        self, params: Params, tokens: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, int, jax.Array]]:
+        """Rows by index, their width, and what the devices will make of them."""
+        sizes = (tokens != PAD).sum(1)
+        for members, width, rows in buckets(sizes, tokens.shape[1], self._mesh.size):
+            batch = np.full((rows, width), PAD, np.int32)
+            batch[: len(members)] = tokens[members, :width]
+            yield members, width, self._predict(params, spread(batch, self._mesh))
 
 
 def _predicted(kind: str, model: Model, params: Params, tokens: jax.Array) -> jax.Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -18,6 +17,7 @@ from xlj.config import ConfigError, Model
 from xlj.data.layout import BOS, EOS, PAD
 from xlj.data.packing import Ragged
 from xlj.downstream.pretrained import Pretrained
+from xlj.downstream.row_batches import buckets, in_flight
 from xlj.models import encoder
 from xlj.objectives.bitext import average
 from xlj.training.partitioning import everywhere, mesh_of, spread
@@ -28,8 +28,6 @@ sentence-transformers); over the text's own (what XLCO and fine-tuning for retri
 the vector of `<s>`."""
 
 _CHUNK = 8192  # sentences encoded at a time
-_BATCH_TOKENS = 8192
-_IN_FLIGHT = 2  # batches on the device while the host makes the next
 
 
 class Embedder:
@@ -84,7 +82,7 @@ class Embedder:
         [layers, sentences, hidden]."""
         count = len(encoded.lengths)
         vectors = np.empty((len(self.layers), count, self.width), np.float32)
-        for members, made in _ahead(self._batches(encoded)):
+        for members, made in in_flight(self._batches(encoded)):
             vectors[:, members] = np.asarray(made)[:, : len(members)]
             progress(len(members))
         return vectors
@@ -94,7 +92,7 @@ class Embedder:
         lengths = np.minimum(encoded.lengths, self._limit - 2)
         self.cut += int((lengths < encoded.lengths).sum())
         starts = encoded.starts
-        for members, width, rows in _buckets(lengths + 2, self._limit, self._mesh.size):
+        for members, width, rows in buckets(lengths + 2, self._limit, self._mesh.size):
             tokens = np.full((rows, width), PAD, np.int32)
             for row, member in enumerate(members):
                 start, length = starts[member], lengths[member]
@@ -111,27 +109,6 @@ class Embedder:
                     pooling=self._pooling,
                 ),
             )
-
-
-def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
-    flying: collections.deque[Any] = collections.deque()
-    for batch in batches:
-        flying.append(batch)
-        if len(flying) > _IN_FLIGHT:
-            yield flying.popleft()
-    yield from flying
-
-
-def _buckets(sizes: np.ndarray, limit: int, devices: int) -> Iterator[tuple[np.ndarray, int, int]]:
-    """Sentences of similar length, by index, and the width and number of their batch's rows: few
-    shapes in all, whose rows divide over the devices."""
-    widths = np.minimum(2 ** np.ceil(np.log2(np.maximum(sizes, 8))).astype(int), limit)
-    for width in np.unique(widths):
-        members = np.flatnonzero(widths == width)
-        rows = max(1, _BATCH_TOKENS // int(width))
-        rows += -rows % devices
-        for start in range(0, len(members), rows):
-            yield members[start : start + rows], int(width), rows
 
 
 @partial(jax.jit, static_argnames=("mesh", "model", "layers", "pooling"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -19,6 +18,7 @@ from xlj.alignment.sinkhorn import sinkhorn
 from xlj.config import ConfigError, Model
 from xlj.downstream.pair_batches import Batch, Pieces, batches, pieces_of
 from xlj.downstream.pretrained import Pretrained
+from xlj.downstream.row_batches import in_flight
 from xlj.downstream.sentence_pairs import Pair
 from xlj.models import encoder
 from xlj.training.partitioning import everywhere, mesh_of, spread
@@ -30,7 +30,6 @@ MOST_PIECES = 8192
 """A longer sentence is refused: the matrices of a pair would take several times 256 MB."""
 
 _CHUNK = 16_384  # sentence pairs held in memory at a time
-_IN_FLIGHT = 2  # batches that the device works on while the host reads the results before them
 
 
 class Aligner:
@@ -89,14 +88,16 @@ class Aligner:
 
     def _links(self, pieces: list[tuple[Pieces, Pieces]]) -> Iterator[tuple[Batch, np.ndarray]]:
         """Batches, each with its links between pieces, bool [layers, pairs, side, side]."""
-        flying: deque[tuple[Batch, jax.Array]] = deque()
+        for batch, result in in_flight(self._started(pieces)):
+            found = np.asarray(result)
+            if self._method == "match":
+                found = match(found, batch.rows.source_places >= 0, batch.rows.target_places >= 0)
+            yield batch, found
+
+    def _started(self, pieces: list[tuple[Pieces, Pieces]]) -> Iterator[tuple[Batch, jax.Array]]:
         for batch in batches(pieces, self._limit, self._together, self._mesh.size):
             self.windowed += len(batch.members) * batch.windowed
-            flying.append((batch, self._run(batch)))
-            if len(flying) > _IN_FLIGHT:
-                yield self._fetched(*flying.popleft())
-        while flying:
-            yield self._fetched(*flying.popleft())
+            yield batch, self._run(batch)
 
     def _run(self, batch: Batch) -> jax.Array:
         return _align(
@@ -107,12 +108,6 @@ class Aligner:
             layers=self._layers,
             method=self._method,
         )
-
-    def _fetched(self, batch: Batch, result: jax.Array) -> tuple[Batch, np.ndarray]:
-        found = np.asarray(result)
-        if self._method == "match":
-            found = match(found, batch.rows.source_places >= 0, batch.rows.target_places >= 0)
-        return batch, found
 
 
 _NO_LINKS = np.zeros((0, 2), np.int32)
