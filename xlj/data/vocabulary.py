@@ -102,7 +102,7 @@ class Vocabulary:
           each have all of it (`spans.tidy`).
         """
         ragged, found = self._codec.encode_with_spans(lines)
-        alone = np.isin(ragged.ids, self._markers_alone)
+        alone = np.isin(ragged.ids, self.marks)
         return ragged, spans.tidy(lines, ragged.lengths, found, alone)
 
     def encode_batch(self, lines: Sequence[str]) -> list[np.ndarray]:
@@ -116,8 +116,8 @@ class Vocabulary:
         return self._codec.decode([int(i) for i in ids if int(i) not in silent])
 
     @cached_property
-    def _markers_alone(self) -> np.ndarray:
-        """Ids of pieces that are nothing but the mark of a word's start (or a space)."""
+    def marks(self) -> np.ndarray:
+        """Ids of pieces that are nothing but the mark of a word's start (or a space), int32."""
         alone = [i for i, piece in enumerate(self.pieces) if piece in ("\u2581", "\u0120")]
         return np.array(alone, np.int32)
 

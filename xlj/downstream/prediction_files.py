@@ -25,7 +25,7 @@ def lines(path: Path, form: Form) -> list[str]:
       ConfigError: if the file cannot be read, or a line is not UTF-8 or not of that form; the
         message names it.
     """
-    found = _lines(path)
+    found = list(map(str.strip, files.lines(path)))
     for number, line in enumerate(found, 1):
         if not re.fullmatch(form.pattern, line):
             raise ConfigError(f"{path}:{number}: {line!r} is not {form.words}")
@@ -135,13 +135,3 @@ def _sentences(tag_lines: list[str]) -> list[list[str]]:
         else:
             sentences.append([])
     return sentences
-
-
-def _lines(path: Path) -> list[str]:
-    found: list[str] = []
-    for block in files.blocks(path):
-        for line in block:
-            if line is None:
-                raise ConfigError(f"{path}:{len(found) + 1}: the line is not UTF-8")
-            found.append(line.strip())
-    return found

@@ -12,8 +12,6 @@ from xlj.data.labelled.examples import Sentences, Words
 from xlj.data.layout import BOS, EOS, PAD, UNK
 from xlj.data.vocabulary import Vocabulary
 
-_MARKS = ("\u2581", "\u0120")  # of a word's start: SentencePiece's, byte-level BPE's
-
 
 @dataclasses.dataclass(frozen=True)
 class Features:
@@ -89,7 +87,7 @@ def of_words(
     pieces = {
         word: ids if len(ids) else unknown for word, ids in zip(distinct, encoded, strict=True)
     }
-    marks = [vocabulary.pieces.index(mark) for mark in _MARKS if mark in vocabulary.pieces]
+    marks = set(vocabulary.marks.tolist())
     rows: list[list[np.ndarray]] = []
     places: list[tuple[int, int]] = []
     cut = 0
@@ -101,7 +99,7 @@ def of_words(
             if used + len(ids) > room:
                 rows.append([])
                 used = 0
-            alone = len(ids) > 1 and ids[0] in marks
+            alone = len(ids) > 1 and int(ids[0]) in marks
             places.append((len(rows) - 1, used + 1 + alone))
             rows[-1].append(ids)
             used += len(ids)
