@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -36,9 +36,10 @@ def decode(
     return [labels[number] for number in outputs]
 
 
-def majority(training: Sequence[Sentences], examples: Sequence[Sentences]) -> list[str]:
-    """The most frequent label of the training data, for every example."""
-    return [Counter(e.label for e in training if e.label).most_common(1)[0][0]] * len(examples)
+def majority(training: Sequence[Sentences]) -> Callable[[Sequence[Sentences]], list[str]]:
+    """What predicts the most frequent label of the training data, for every example."""
+    label = Counter(e.label for e in training if e.label).most_common(1)[0][0]
+    return lambda examples: [label] * len(examples)
 
 
 def labelled(examples: Sequence[Sentences]) -> bool:

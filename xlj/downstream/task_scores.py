@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +72,8 @@ def on_dev(scores: Scores, task: Task, trained: Iterable[str]) -> float:
     """What a checkpoint is chosen by, and a seed: the task's metric, averaged over all languages of
     dev, or over those trained on (`task.select`)."""
     first = next(iter(scores.values()))
-    if task.select == "trained":
-        first = {language: value for language, value in first.items() if language in set(trained)}
-    return average(first)
+    chosen = set(first if task.select != "trained" else trained)
+    return average({language: value for language, value in first.items() if language in chosen})
 
 
 def baseline(data: TaskData, task: Task) -> Scores:
@@ -84,12 +84,15 @@ def baseline(data: TaskData, task: Task) -> Scores:
     kind, found = KINDS[task.kind], Scores()
     if not hasattr(kind, "majority"):
         return found
+
+    @cache
+    def learned(languages: tuple[str, ...]) -> Callable[[Any], Any]:
+        return kind.majority([e for name in languages for e in data.train[name].examples])
+
     for language, entry in (data.test or data.dev).items():
         if kind.labelled(entry.examples):
-            names = [language] if task.per_language else task.languages
-            training = [example for name in names for example in data.train[name].examples]
-            predicted = kind.majority(training, entry.examples)
-            _add(found, task, predicted, entry.examples, language)
+            predict = learned((language,) if task.per_language else task.languages)
+            _add(found, task, predict(entry.examples), entry.examples, language)
     return found
 
 
