@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator
 import ml_collections
 
 from xlj import keys as keys_of_schema
-from xlj.config import LABELLED, Mesh, Optimizer
+from xlj.config import LABELLED, Mesh, Model, Optimizer, Train
 from xlj.config_parsing import check_optimizer, dead
-from xlj.keys import ConfigError, key, lookup
+from xlj.keys import ConfigError, key, like, lookup
 
 METRICS = {
     "classification": ("accuracy",),
@@ -26,7 +26,7 @@ class Task:
     train: tuple[str, ...] = key(
         (),
         "templates of labelled sources with {language}: TSV, JSONL, CoNLL or SQuAD's JSON files, "
-        "tfds:NAME#SPLIT, or phrasebook:TASK#SPLIT",
+        "tfds:NAME#SPLIT, or phrasebook:TASK/{language}#SPLIT",
     )
     dev: tuple[str, ...] = key((), "likewise, for choosing a checkpoint")
     test: tuple[str, ...] = key((), "likewise, for the scores; labels may be missing")
@@ -81,7 +81,7 @@ class Task:
     )
     alpha: float = key(
         1.0,
-        "exponent of language sampling, p_j = n_j^a / sum n_k^a with n_j examples",
+        "exponent of language sampling, p_j = n_j^a / sum n_k^a with n_j rows",
         low=0,
         high=1,
     )
@@ -94,14 +94,10 @@ class TaskModel:
     dropout: float = key(
         0.1, "dropout of embeddings, of every sub-layer's output and of the head", low=0, high=0.9
     )
-    attention_dropout: float = key(0.1, "dropout of attention probabilities", low=0, high=0.9)
-    dtype: str = key(
-        "float32",
-        "type that matrix products compute in; parameters and reductions are float32",
-        choices=("float32", "bfloat16"),
-    )
-    scan_layers: bool = key(True, "compile one layer and loop, or all of them unrolled")
-    remat: bool = key(False, "recompute each layer in the backward pass, to save memory")
+    attention_dropout: float = like(Model, "attention_dropout")
+    dtype: str = like(Model, "dtype")
+    scan_layers: bool = like(Model, "scan_layers")
+    remat: bool = like(Model, "remat")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,15 +113,13 @@ class TaskOptimizer(Optimizer):
 @dataclasses.dataclass(frozen=True)
 class TaskTrain:
     epochs: float = key(10.0, "how often each example is seen", low=0.001)
-    batch_rows: int = key(32, "examples a step; windows, of long contexts", low=1)
+    batch_rows: int = key(32, "rows a step: examples, or parts of long ones", low=1)
     evaluations: int = key(10, "evaluations on dev in a run, evenly spread", low=1)
     seed: int = key(0, "seed of the head's weights, batches and dropout", low=0, high=2**32 - 1)
     seeds: int = key(1, "runs, with this seed and those after it: mean and deviation", low=1)
     log_every: int = key(50, "steps between lines of training metrics", low=1)
-    accumulation: int = key(1, "microbatches that a step's rows are split into", low=1)
-    max_skipped_steps: int = key(
-        20, "steps in a row with a non-finite loss or gradient before the run stops", low=0
-    )
+    accumulation: int = like(Train, "accumulation")
+    max_skipped_steps: int = like(Train, "max_skipped_steps")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -49,6 +49,12 @@ def key(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def like(schema: type, name: str) -> Any:
+    """The key of this name in another schema: the same default, documentation and values."""
+    field = next(field for field in dataclasses.fields(schema) if field.name == name)
+    return dataclasses.field(default=field.default, metadata=field.metadata)
+
+
 def keys_of(schema: type, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field]]:
     """(full path, field) of every key of a schema, in order."""
     for field in dataclasses.fields(schema):

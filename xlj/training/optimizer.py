@@ -75,7 +75,8 @@ def thaw_only(updates: Any, frozen: tuple[str, ...]) -> Any:
 
 def by_layer(updates: Any, decay: float) -> Any:
     """Updates with layer-wise decay of the learning rate: layer l of L (from 1) has
-    decay^(L + 1 - l) times the rate of the heads, the embeddings and a position bias decay^(L + 1).
+    decay^(L + 1 - l) times the rate of the heads (and of a final norm), the embeddings and a
+    position bias decay^(L + 1).
 
     Source: ERNIE-M's fine-tuning scripts (Clark et al., 2020, ELECTRA, has one power more
     everywhere below the head).

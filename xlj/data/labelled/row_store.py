@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -41,8 +41,7 @@ def write(
     )
     folder = cache / f"{kind}-{manifest.content_hash[:16]}"
     if not (folder / MANIFEST).is_file():
-        part = folder.with_name(f"{folder.name}.{os.getpid()}{atomic.PART}")
-        shutil.rmtree(part, ignore_errors=True)
+        part = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}{atomic.PART}")  # of many hosts
         for task, found in zip(tasks, rows.values(), strict=True):
             (part / task.name).mkdir(parents=True)
             for split, held in (("train", found), ("held_out", found[:0])):
@@ -52,8 +51,10 @@ def write(
         atomic.write(part / MANIFEST, manifest.to_json())
         try:
             part.rename(folder)
-        except OSError:  # another process was first
+        except OSError:
             shutil.rmtree(part)
+            if not (folder / MANIFEST).is_file():  # else another process was first
+                raise
     return RowStore(folder)
 
 

@@ -39,7 +39,7 @@ class Name(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Of task, as in `finetuning_config.KINDS`."""
+        """Of task, one of `config.LABELLED`."""
         return _DATASETS[self.base][0]
 
     @property
