@@ -11,7 +11,15 @@ import pytest
 from xlj.config import ConfigError
 from xlj.config_parsing import parse
 from xlj.data.corpus import Corpus
-from xlj.training import checkpoints, initialisation, loop, metrics, partitioning, state
+from xlj.training import (
+    checkpoints,
+    differences,
+    initialisation,
+    loop,
+    metrics,
+    partitioning,
+    state,
+)
 from xlj.training.digests import digests
 
 
@@ -85,9 +93,9 @@ def test_a_checkpoint_older_than_a_key_was_made_by_its_default(tiny, tmp_path):
     old = json.loads(json.dumps(dataclasses.asdict(config)))
     del old["model"]["position_bias"]
     checkpoint = checkpoints.Checkpoint(tmp_path, 1, {"config": old})
-    assert not checkpoints.model_differences(checkpoint.model(), config.model)
+    assert not differences.model_differences(checkpoint.model(), config.model)
     biased = dataclasses.replace(config.model, position_bias="t5")
-    (difference,) = checkpoints.model_differences(checkpoint.model(), biased)
+    (difference,) = differences.model_differences(checkpoint.model(), biased)
     assert difference == "model.position_bias: 'none', now 't5'"
 
 

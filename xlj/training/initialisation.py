@@ -15,9 +15,10 @@ from xlj.data.corpus import Corpus
 from xlj.data.store import RowStore
 from xlj.data.vocabulary import Vocabulary
 from xlj.objectives import build_all
-from xlj.training import checkpoints, sources, transfer
+from xlj.training import checkpoints, differences, sources, transfer
 from xlj.training import state as states
-from xlj.training.checkpoints import FREE_AT_START, CheckpointError
+from xlj.training.checkpoints import CheckpointError
+from xlj.training.differences import FREE_AT_START
 from xlj.training.partitioning import named_leaves
 from xlj.training.state import State
 
@@ -34,7 +35,7 @@ def check_resumable(config: Config, workdir: Path) -> None:
             sources.find(_teacher_path(config), "objectives.distillation.teacher")
         return
     latest = checkpoints.find(workdir)
-    _refuse(latest, checkpoints.differences(latest, config))
+    _refuse(latest, differences.config_differences(latest, config))
     if latest.step > config.train.steps:
         raise CheckpointError(f"{latest.folder} is beyond train.steps={config.train.steps}")
     before = _decay_start(latest.config())
@@ -59,7 +60,7 @@ def first_state(
     corpus = Corpus.of(store)
     if checkpoints.steps(workdir):
         latest = checkpoints.find(workdir)
-        _refuse(latest, checkpoints.row_differences(latest, store.manifest))
+        _refuse(latest, differences.row_differences(latest, store.manifest))
         shapes = jax.eval_shape(lambda: states.init(config, corpus))
         return checkpoints.restore(latest, checkpoints.abstract_like(shapes, sharding))
     state = jax.jit(lambda: states.init(config, corpus), out_shardings=sharding)()
@@ -89,7 +90,7 @@ def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
     resumed = workdir and checkpoints.steps(workdir)
     source = sources.find(workdir) if workdir and resumed else (
         sources.find(config.init_from, "init_from"))  # fmt: skip
-    different = checkpoints.model_differences(source.model, config.model, FREE_AT_START)
+    different = differences.model_differences(source.model, config.model, FREE_AT_START)
     if different:
         raise CheckpointError(f"{source.folder} is of another model: {'; '.join(different)}")
     if config.transfer.vocabulary == "matched" and not resumed:
@@ -124,10 +125,10 @@ def _decay_start(config: dict[str, Any]) -> int | None:
     return config["train"]["steps"] - config["optimizer"]["decay_steps"]
 
 
-def _refuse(checkpoint: checkpoints.Checkpoint, differences: list[str]) -> None:
-    if differences:
+def _refuse(checkpoint: checkpoints.Checkpoint, found: list[str]) -> None:
+    if found:
         raise CheckpointError(
-            f"{checkpoint.folder} was written by another run: {'; '.join(differences)}. Take "
+            f"{checkpoint.folder} was written by another run: {'; '.join(found)}. Take "
             "another --workdir; to start there from these parameters, set "
             f"--config.init_from={checkpoint.folder}"
         )
@@ -168,7 +169,7 @@ def _teacher(config: Config, state: State, store: RowStore, mesh: Mesh) -> Any:
     source = sources.find(_teacher_path(config))
     if source.vocabulary().digest != store.manifest.vocabulary_digest:
         raise CheckpointError(f"the teacher {source.folder} has another vocabulary than the rows")
-    different = checkpoints.model_differences(source.model, config.model, FREE_AT_START)
+    different = differences.model_differences(source.model, config.model, FREE_AT_START)
     if different:
         raise CheckpointError(
             f"the teacher {source.folder} is of another model: {'; '.join(different)}"

@@ -1,0 +1,79 @@
+"""What forbids a run to go on from a checkpoint, or to start from another model."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from xlj.config import Config, Model
+from xlj.data.store import Manifest
+from xlj.training.checkpoints import Checkpoint, row_digests
+
+
+def config_differences(checkpoint: Checkpoint, config: Config) -> list[str]:
+    """What of a checkpoint forbids to go on from it under this config.
+
+    Tensors are audited one by one in `restore`; this compares the model, and what decides batches,
+    masks and learning rates up to the checkpoint's step.
+    """
+    found = []
+    old, new = checkpoint.config(), json.loads(json.dumps(dataclasses.asdict(config)))
+    found += model_differences(checkpoint.model(), config.model)
+    for path in ("init_from", "transfer", "train.seed", "data.alpha", "objectives", "phases"):
+        before, now = old, new
+        for name in path.split("."):
+            before, now = before[name], now[name]
+        if path == "phases":  # phases that begin later may still change
+            before, now = (
+                {n: p for n, p in phases.items() if p["start_step"] < checkpoint.step}
+                for phases in (before, now)
+            )
+        found += _unequal(path, before, now)
+    # What a later phase needs is made when the run starts, so it cannot be added.
+    found += _unequal("objectives of all phases", _objectives_in(old), _objectives_in(new))
+    return found
+
+
+def _objectives_in(config: dict[str, Any]) -> str:
+    parts = [config["objectives"], *(p.get("objectives", {}) for p in config["phases"].values())]
+    on = {
+        name
+        for part in parts
+        for name, options in part.items()
+        if isinstance(options, dict) and options.get("batch_rows")
+    }
+    return ", ".join(sorted(on))
+
+
+def row_differences(checkpoint: Checkpoint, manifest: Manifest) -> list[str]:
+    """Which tasks have other rows than those that a checkpoint was trained on."""
+    before, now = checkpoint.meta["rows"], row_digests(manifest)
+    found = []
+    if checkpoint.meta["vocabulary"] != manifest.vocabulary_digest:
+        found.append("another vocabulary")
+    for name in sorted(before.keys() | now.keys()):
+        if before.get(name) != now.get(name):
+            how = "no longer there" if name not in now else "new" if name not in before else "other"
+            found.append(f"rows of {name}: {how}")
+    return found
+
+
+_FREE = ("dropout", "attention_dropout", "dtype", "scan_layers", "remat", "init_std")
+"""Keys of `model` that change nothing of what the same parameters compute."""
+
+FREE_AT_START = (*_FREE, "language_embeddings", "generator_layers", "generator_embeddings")
+"""Those, and what a run that starts from other parameters may add to them."""
+
+
+def model_differences(old: Model, new: Model, free: tuple[str, ...] = _FREE) -> list[str]:
+    """What differs between two models, but for the keys in `free`."""
+    models = (dataclasses.asdict(model) for model in (old, new))
+    return _unequal("model", *({k: m[k] for k in m if k not in free} for m in models))
+
+
+def _unequal(path: str, before: Any, now: Any) -> list[str]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        names = sorted(before.keys() | now.keys())
+        return [d for n in names for d in _unequal(f"{path}.{n}", before.get(n), now.get(n))]
+    return [] if before == now else [f"{path}: {before!r}, now {now!r}"]
