@@ -33,6 +33,16 @@ def vocabulary(lines) -> Vocabulary:
     return Vocabulary(vocabulary_training.train({"en": lines}, {"en": 1}, 400, 1.0))
 
 
+def test_sums_of_scores_are_exact_in_float32(vocabulary):
+    """So that a tie between two splits is one in every implementation (docs/tokenizers.md)."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
+    scores = np.array([processor.get_score(i) for i in range(processor.get_piece_size())])
+    line = np.random.default_rng(0).choice(scores, 5000)
+    assert len(np.unique(scores)) > 30
+    assert line.astype(np.float32).cumsum(dtype=np.float32)[-1] == line.sum()
+    assert line[::-1].astype(np.float32).cumsum(dtype=np.float32)[-1] == line.sum()
+
+
 def test_layout(vocabulary):
     assert vocabulary.size == 400 == len(vocabulary.pieces)
     assert vocabulary.pieces[:4] == ("<s>", "<pad>", "</s>", "<unk>")

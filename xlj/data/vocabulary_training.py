@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import sentencepiece
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
 
 from xlj.config import ConfigError, Data
 from xlj.data import held_out
@@ -18,6 +19,10 @@ from xlj.data.held_out import Rule
 
 THREADS = 8
 """Fixed, because SentencePiece's result depends on it; part of the recipe."""
+
+_SCORES = 256
+"""Pieces' scores are multiples of 1/256 nat, so that a line's sum is exact in float32 up to 65,536
+nats: whoever adds them up, in whatever order and precision, splits the line in the same way."""
 
 _LINE_BYTES = 4000  # below SentencePiece's max_sentence_length, beyond which it drops lines
 
@@ -30,7 +35,7 @@ def settings(data: Data) -> dict[str, object]:
         "lines": data.vocabulary_lines,
         "coverage": data.vocabulary_coverage,
         "threads": THREADS,
-        "type": "unigram, nmt_nfkc",
+        "type": f"unigram, nmt_nfkc, scores in 1/{_SCORES}",
     }
 
 
@@ -99,7 +104,7 @@ def sample(
 def train(
     sampled: Mapping[str, list[str]], weights: Mapping[str, int], size: int, coverage: float
 ) -> bytes:
-    """A SentencePiece unigram model (nmt_nfkc) of `size - 2` pieces.
+    """A SentencePiece unigram model (nmt_nfkc) of `size - 2` pieces, with rounded scores.
 
     Lines longer than 4,000 bytes, which SentencePiece would drop, are cut.
 
@@ -133,7 +138,15 @@ def train(
     except RuntimeError as error:
         raise ConfigError(_explain(str(error), size, lines)) from None
     print(f"vocabulary trained in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    return model.getvalue()
+    proto = ModelProto.FromString(model.getvalue())
+    for piece in proto.pieces:
+        piece.score = rounded(piece.score)
+    return proto.SerializeToString(deterministic=True)
+
+
+def rounded(score: float) -> float:
+    """The score of a piece, a log probability, as a model of ours has it (`_SCORES`)."""
+    return round(score * _SCORES) / _SCORES
 
 
 def _weighted(sampled: Mapping[str, list[str]], weights: Mapping[str, int]) -> Iterator[str]:

@@ -52,7 +52,9 @@ def extend(
     found = _lacking(vocabulary, lines, new_pieces, coverage)
     ranked = sorted(found, key=lambda piece: (len(piece.piece) > 1, -piece.score))
     for piece in ranked[:new_pieces]:
-        model.pieces.add(piece=piece.piece, score=piece.score + math.log(share))
+        model.pieces.add(
+            piece=piece.piece, score=vocabulary_training.rounded(piece.score + math.log(share))
+        )
     model.trainer_spec.vocab_size = len(model.pieces)
     return Vocabulary(model.SerializeToString())
 
