@@ -17,7 +17,7 @@ from xlj.data.phrasebook.labelled.splits import SPLITS, sentences
 from xlj.data.phrasebook.meaning import Meaning
 from xlj.data.phrasebook.realising import check_language, realise
 
-SIZES = {"nli": 4_000, "paraphrases": 4_000, "tags": 3_000, "entities": 3_000, "questions": 3_000}
+SIZES = {"nli": 24_000, "paraphrases": 4_000, "tags": 3_000, "entities": 3_000, "questions": 3_000}
 """The tasks and the training examples of each, in every language; dev and test have 500."""
 
 _HELD_OUT = 500
