@@ -35,6 +35,7 @@ def dwa(config):
 def ernie_m(config):
     """CAMLM from the beginning, BTMLM from half of the steps on."""
     config.objectives.camlm.batch_rows = 16
+    config.objectives.camlm.mask_rate = 0.15  # that of the others, not the quickstart's
     config.model.language_embeddings = "predicted"
     later = {"start_step": STEPS // 2, "objectives": {"btmlm": {"batch_rows": 16}}}
     config.phases = ml_collections.ConfigDict({"btmlm": later})
@@ -55,7 +56,7 @@ VARIANTS = {f.__name__: f for f in (start, tlm, dwa, ernie_m, mrtd, mrtd_trtd)}
 
 
 def get_config(variant=""):
-    config = quickstart.get_config()
+    config = quickstart.get_config("tlm")
 
     config.data.languages = "en,de,fr,sw"
     config.data.pairs = "en-de,en-fr,en-sw"

@@ -14,7 +14,7 @@ from xlj.variants import choose, embedded
 
 
 def phrasebook(config):
-    embedded("questions", epochs=8)(config)
+    embedded("questions", epochs=6)(config)
     config.task.dev_languages = ""
     config.task.length, config.task.stride, config.task.question_length = 64, 16, 20
     config.task.answer_length, config.task.no_answer = 8, True
