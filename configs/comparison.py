@@ -35,7 +35,6 @@ def dwa(config):
 def ernie_m(config):
     """CAMLM from the beginning, BTMLM from half of the steps on."""
     config.objectives.camlm.batch_rows = 16
-    config.objectives.camlm.mask_rate = 0.15  # that of the others, not the quickstart's
     config.model.language_embeddings = "predicted"
     later = {"start_step": STEPS // 2, "objectives": {"btmlm": {"batch_rows": 16}}}
     config.phases = ml_collections.ConfigDict({"btmlm": later})

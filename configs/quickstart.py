@@ -19,9 +19,9 @@ def tlm(config):
     config.data.pair_length = 64
     config.model.token_types = 0
     config.model.pair_token_types = False
+    plain = schema.default()
+    config.objectives, config.evaluation = plain.objectives, plain.evaluation
     config.objectives.mmlm.batch_rows = config.objectives.tlm.batch_rows = 16
-    config.objectives.camlm.batch_rows = config.objectives.retrieval.batch_rows = 0
-    config.evaluation.retrieval.source = ""
     config.train.steps = 1_600
 
 
