@@ -36,6 +36,7 @@ setup(
         "tensorflow>=2.20,<2.22",
         "tensorflow-datasets>=4.9.9,<5",
         "sentencepiece>=0.2.2,<0.2.3",
+        "protobuf",  # SentencePiece's model files; of the versions that TensorFlow takes
         "zstandard>=0.22,<1",
         # Hugging Face folders: their tokenizers (rows are made with encode_batch_fast), and their
         # weights, which are read from no other format.
