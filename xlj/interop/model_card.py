@@ -152,7 +152,7 @@ def _data(trained: Mapping[str, Any]) -> str:
 
 
 def _metrics(metrics: Mapping[str, float]) -> str:
-    rows = ["## Held-out loss (nats a predicted token) and accuracy", "",
+    rows = ["## Held-out loss (nats a prediction) and accuracy", "",
             "| | loss | accuracy |", "|---|---|---|"]  # fmt: skip
     for key, value in metrics.items():
         name, _, what = key.rpartition("/")

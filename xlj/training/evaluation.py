@@ -80,9 +80,10 @@ class Evaluation:
     def __call__(self, state: State) -> dict[str, float]:
         """Metrics eval/LOSS/LANGUAGE/loss and /accuracy; eval/LOSS/loss is their mean.
 
-        Losses are nats a predicted token; a language's mean is over its predicted tokens, a loss's
-        over languages, so that small languages count. With `evaluation.perplexity`, the exp of each
-        loss over the vocabulary is there too, as /perplexity; that of the mean is a geometric mean.
+        Losses are nats a prediction, of a token or of a sentence; a language's mean is over its
+        predictions, a loss's over languages, so that small languages count. With
+        `evaluation.perplexity`, the exp of each loss over the vocabulary is there too, as
+        /perplexity; that of the mean is a geometric mean.
         """
         metrics: dict[str, float] = {}
         for name, (rows, owners) in self._rows.items():

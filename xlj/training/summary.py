@@ -45,7 +45,7 @@ def _tables(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     steps = f"step {before['step']:,} -> {after['step']:,}"
     rows = []
     if losses:
-        rows += ["", f"held-out loss (nats a predicted token) and accuracy, {steps}"]
+        rows += ["", f"held-out loss (nats a prediction) and accuracy, {steps}"]
     for key in losses:
         accuracy = key.removesuffix("loss") + "accuracy"
         rows.append(
