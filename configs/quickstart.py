@@ -2,12 +2,12 @@
 
     python -m xlj.train --config=configs/quickstart.py
 
-Masked language modelling on text, and on sentence pairs CAMLM and the hardest negative of
-retrieval, all as in ERNIE-M: translations are found, words align, and what a task teaches in
-English holds in the other languages (docs/results.md). Nothing to download: the sentences come
-from xlj's own phrasebook. The model is far too small for real text; configs/xlm_tiny.py is the next
-larger step. Variant `tlm` is XLM: TLM on the pairs instead. It models text better, and aligns
-little.
+Masked language modelling on text, and on sentence pairs ERNIE-M's CAMLM and the hardest negative of
+retrieval, which ERNIE-M fine-tunes with (beside the others, and its weight: ours). Translations are
+found, words align, and part of what a task teaches in English holds in the other languages
+(docs/results.md). Nothing to download: the sentences come from xlj's own phrasebook. The model is
+far too small for real text; configs/xlm_tiny.py is the next larger step. Variant `tlm` is XLM: TLM
+on the pairs instead. It models text better, and aligns little.
 """
 
 from xlj import config as schema
