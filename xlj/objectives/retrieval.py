@@ -20,13 +20,18 @@ from xlj.objectives.segments import whole_examples
 
 
 class Compared(NamedTuple):
-    """Both sides of each pair, and the sentence of the batch that is nearest to the other side
-    without being its translation."""
+    """Both sides of each pair, and what the batch says of them: zeros until `label`."""
 
     first: Rows
     second: Rows
-    not_first: Rows
-    not_second: Rows
+    not_first: jax.Array
+    """The vector that is nearest to `second`'s without being its translation's, float32
+    [rows, hidden]."""
+    not_second: jax.Array
+    pull_first: jax.Array
+    """The gradient at `first`'s vector of the losses in which it is the negative, float32
+    [rows, hidden]."""
+    pull_second: jax.Array
     found: jax.Array
     """1 where the row is a pair and the batch has another, float32 [rows]."""
 
@@ -35,8 +40,10 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
     """ERNIE-M's fine-tuning for retrieval (section 4.2): the hardest negative of the batch in each
     direction (Faghri et al., 2018), binary cross-entropy of scaled cosines (the scale is ours).
 
-    Negatives are found with the current parameters over all rows of the step, and then encoded
-    again with gradient, so that accumulation and sharding change nothing.
+    Negatives may stand in another microbatch, so `label` encodes all rows of the step with the
+    current parameters (without dropout, ours), and a negative learns through its own row: its
+    gradient is known there, as in GradCache (Gao et al., 2021), and no sentence is encoded twice
+    with gradient. Accumulation and sharding change nothing.
     """
     layer = options.layer or encoder.middle_layer(model.layers)
 
@@ -46,9 +53,13 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
         mean = average(hidden, rows.tokens)
         return mean / jnp.maximum(jnp.linalg.norm(mean, axis=1, keepdims=True), 1e-6)
 
+    def logits(one: jax.Array, other: jax.Array) -> jax.Array:
+        return options.scale * (one * other).sum(1)
+
     def corrupt(rows: Rows, keys: jax.Array) -> Compared:
         first, second = halves(rows)
-        return Compared(first, second, first, second, jnp.zeros(len(first.tokens)))
+        nothing = jnp.zeros((len(first.tokens), model.hidden))
+        return Compared(first, second, nothing, nothing, nothing, nothing, nothing[:, 0])
 
     def label(params: Params, state: object, inputs: Compared, each_part: EachPart) -> Compared:
         first, second = (
@@ -58,36 +69,46 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
         different = _different(inputs.first) & _different(inputs.second)
         similarity = jnp.matmul(first, second.T, precision="highest")
         similarity = jnp.where(different, similarity, -jnp.inf)
-        hardest = similarity.argmax(1), similarity.argmax(0)
         pair = different.any(1) & (inputs.first.tokens[:, 0] != PAD)
+        found = pair.astype(jnp.float32)
+
+        def compared(
+            vectors: jax.Array, others: jax.Array, hardest: jax.Array
+        ) -> tuple[jax.Array, jax.Array]:
+            """The hardest of `others` for each vector, and the gradient at `others`."""
+            chosen = jax.nn.one_hot(hardest, len(others))  # as products: the same bits each time
+            negatives = jnp.matmul(chosen, others, precision="highest")
+            pulls = found * options.scale * jax.nn.sigmoid(logits(vectors, negatives))
+            return negatives, jnp.matmul(chosen.T, pulls[:, None] * vectors, precision="highest")
+
+        not_second, pull_second = compared(first, second, similarity.argmax(1))
+        not_first, pull_first = compared(second, first, similarity.argmax(0))
         return inputs._replace(
-            not_second=jax.tree.map(lambda leaf: leaf[hardest[0]], inputs.second),
-            not_first=jax.tree.map(lambda leaf: leaf[hardest[1]], inputs.first),
-            found=pair.astype(jnp.float32),
+            not_first=not_first,
+            not_second=not_second,
+            pull_first=pull_first,
+            pull_second=pull_second,
+            found=found,
         )
 
     def loss(
         params: Params, state: object, inputs: Compared, keys: jax.Array | None
     ) -> dict[str, Tally]:
-        sides = (inputs.first, inputs.second, inputs.not_first, inputs.not_second)
-        of_side = [None] * 4 if keys is None else _four(keys)
-        first, second, not_first, not_second = (
-            vectors(params, rows, own) for rows, own in zip(sides, of_side, strict=True)
+        of_side = [None] * 2 if keys is None else jax.vmap(jax.random.split, out_axes=1)(keys)
+        first, second = (
+            vectors(params, rows, own)
+            for rows, own in zip((inputs.first, inputs.second), of_side, strict=True)
         )
-
-        def logits(one: jax.Array, other: jax.Array) -> jax.Array:
-            return options.scale * (one * other).sum(1)
-
         right = logits(first, second)
-        wrong = logits(first, not_second), logits(not_first, second)
+        wrong = logits(first, inputs.not_second), logits(inputs.not_first, second)
         losses = 2 * jax.nn.softplus(-right) + sum(map(jax.nn.softplus, wrong))
+        pulled = (inputs.pull_first * first + inputs.pull_second * second).sum(1)
+        losses = losses * inputs.found + pulled - jax.lax.stop_gradient(pulled)
         best = (right > wrong[0]) & (right > wrong[1])
-        return {
-            name: Tally(sum=losses * inputs.found, count=inputs.found, correct=best * inputs.found)
-        }
+        return {name: Tally(sum=losses, count=inputs.found, correct=best * inputs.found)}
 
     def flops(rows: int, length: int) -> float:
-        return (2 + 4 * TRAINED) * of_layers(model, layer, rows, length // 2)
+        return 2 * (1 + TRAINED) * of_layers(model, layer, rows, length // 2)
 
     return Objective(
         kind=kind,
@@ -110,7 +131,3 @@ def _different(rows: Rows) -> jax.Array:
     digest = mixed.sum(1, dtype=jnp.uint32)
     real = rows.tokens[:, 0] != PAD
     return (digest[:, None] != digest) & real & real[:, None]
-
-
-def _four(keys: jax.Array) -> list[jax.Array]:
-    return list(jax.vmap(lambda key: jax.random.split(key, 4), out_axes=1)(keys))
