@@ -339,7 +339,7 @@ class Optimizer:
         high=1,
     )
     frozen: tuple[str, ...] = key(
-        (), "parts that stay as they are: embeddings, layers (MetaXLM, Tables 4 and 5)"
+        (), "parts that stay as they are: embeddings, layers (and their position bias and final norm)"
     )
 
 

@@ -168,8 +168,10 @@ def test_a_phase_of_zero_weights_fills_the_queue_and_changes_no_parameter(every)
 
 def test_frozen_parts_stay_as_they_are(tiny, store):
     tiny.optimizer.frozen, tiny.optimizer.weight_decay = "layers", 0.1
+    tiny.model.position_bias, tiny.model.norm = "gated", "pre"
     before, *_, after = run(parse(tiny), store)
-    jax.tree.map(np.testing.assert_array_equal, before.params["layers"], after.params["layers"])
+    for part in ("layers", "position_bias", "final_norm"):
+        jax.tree.map(np.testing.assert_array_equal, before.params[part], after.params[part])
     for part in ("embeddings", "prediction_head"):
         for a, b in zip(*(jax.tree.leaves(s.params[part]) for s in (before, after)), strict=True):
             assert (a != b).any()
