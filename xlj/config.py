@@ -339,7 +339,7 @@ class Optimizer:
         high=1,
     )
     frozen: tuple[str, ...] = key(
-        (), "parts that stay as they are: embeddings, layers (and their position bias and final norm)"
+        (), "parts that stay as they are: embeddings, layers (with position bias and final norm)"
     )
 
 

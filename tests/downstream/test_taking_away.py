@@ -81,9 +81,10 @@ def test_the_checkpoint_that_was_scored_is_taken_and_no_other_has_its_scores(
     export(f"{copy}/checkpoints/{run['step']}", tmp_path / "out")
     assert f"was scored at step 1, not {run['step']}" in capsys.readouterr().out
     assert "## Scores" not in (tmp_path / "out" / "README.md").read_text()
-    (copy / "run.json").write_text("{")
-    with pytest.raises(ConfigError, match="run.json is damaged"):
-        sources.find(copy)
+    for damaged in ("{", '{"step": 1}'):
+        (copy / "run.json").write_text(damaged)
+        with pytest.raises(ConfigError, match="run.json is damaged"):
+            sources.find(copy)
 
 
 def test_a_workdir_of_several_runs_is_refused_with_their_names(fine_tuned):

@@ -26,7 +26,8 @@ def finished_run(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         content = json.loads(file.read_bytes())
-        return content | {"step": int(content["step"])}
+        found = {key: content[key] for key in ("languages", "seed", "dev", "test")}
+        return found | {"step": int(content["step"])}
     except (ValueError, KeyError, TypeError):
         raise ConfigError(
             f"{file} is damaged; without it the same command as before makes it again"
