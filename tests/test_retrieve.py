@@ -9,6 +9,8 @@ import pytest
 from xlj import retrieve
 from xlj.config import ConfigError
 from xlj.data import phrasebook
+from xlj.downstream import pretrained, retrieval
+from xlj.downstream.sentence_vectors import Embedder
 
 
 @pytest.fixture
@@ -83,6 +85,22 @@ def test_the_sorted_form_has_the_accuracy_of_the_aligned_one(run, tatoeba, tmp_p
     assert right == found[0]["target_to_source"] > 0.5
     wrong, said = run(source, f"--target={tatoeba / 'de-en.en'}")
     assert wrong[0]["target_to_source"] < 0.3 and "de-en.en is sorted, as the English" in said
+
+
+def test_centred_vectors_are_compared_without_their_means(run, checkpoint, tmp_path):
+    pairs = [phrasebook.pair(phrasebook.draw(3, k), "en", "de") for k in range(60)]
+    texts = [p.source.text for p in pairs], [p.target.text for p in pairs]
+    files = [tmp_path / name for name in ("en", "de")]
+    for file, lines in zip(files, texts, strict=True):
+        file.write_text("".join(f"{line}\n" for line in lines))
+    source, target = (
+        Embedder(pretrained.load(checkpoint), [2], "mean").embed(lines)[0] for lines in texts
+    )
+    means = source.mean(0), target.mean(0)
+    wanted = retrieval.accuracy(retrieval.nearest(source - means[0], target - means[1]))
+    arguments = [f"--source={files[0]}", f"--target={files[1]}", "--layer=2"]
+    assert run(*arguments, "--centred")[0] == [{"layer": 2, **wanted._asdict(), "sentences": 60}]
+    assert run(*arguments)[0][0]["source_to_target"] != wanted.source_to_target
 
 
 def test_languages_are_averaged(run, tatoeba):

@@ -51,6 +51,7 @@ def _flags() -> Namespace:
     parser.add_argument(
         "--scores", action="store_true", help="write the margin as a third column of --output"
     )
+    sentence_doors.add_centred(parser)
     return parser.parse_args()
 
 
@@ -61,12 +62,17 @@ def run(flags: Namespace) -> None:
 
     from xlj.downstream import mining, sentence_files
     from xlj.downstream.metrics.pairs import best_threshold, pair_scores
+    from xlj.downstream.retrieval import centre
 
     source, target = (sentence_files.read_with_ids(f) for f in (flags.source, flags.target))
     gold = _gold(flags, source, target) if flags.gold else None
     embedder = sentence_doors.embedder(flags)
     (texts, names), (other_texts, other_names) = map(_distinct, (source, target))
-    found = mining.mine(embedder.embed(texts)[0], embedder.embed(other_texts)[0])
+    vectors = [embedder.embed(texts)[0], embedder.embed(other_texts)[0]]
+    if flags.centred:
+        for side in vectors:
+            centre(side)
+    found = mining.mine(*vectors)
     sentence_doors.report_cut(embedder)
     ends = zip(found.sources.tolist(), found.targets.tolist(), strict=True)
     pairs = [(names[i], other_names[j]) for i, j in ends]

@@ -70,6 +70,7 @@ def _flags() -> Namespace:
         default="cosine",
         help="cosine (the default), or the ratio margin over the nearest neighbours",
     )
+    sentence_doors.add_centred(parser)
     return parser.parse_args()
 
 
@@ -79,12 +80,15 @@ def run(flags: Namespace) -> None:
     _check(flags, languages)
     # Reads everything before any work, so that no error in it comes late.
     tasks = [_read(flags, language) for language in languages]
-    from xlj.downstream.retrieval import Accuracy, accuracy, nearest
+    from xlj.downstream.retrieval import Accuracy, accuracy, centre, nearest
 
     embedder = sentence_doors.embedder(flags, all_layers=bool(flags.layers))
     layers: list[list[Accuracy]] = [[] for _ in embedder.layers]
     for task in tasks:
         vectors = embedder.embed(task.source), embedder.embed(task.target)
+        if flags.centred:
+            for side in vectors:
+                centre(side)
         for layer, scores, source, target in zip(embedder.layers, layers, *vectors, strict=True):
             found = nearest(source, target, flags.similarity)
             if task.output:
@@ -161,6 +165,7 @@ def _draw(flags: Namespace, means: Sequence[Any]) -> None:
     names = ("source to target", "target to source")
     curves = dict(zip(names, zip(*means, strict=True), strict=True))
     title = f"{Path(flags.source).name}: {flags.similarity}, {flags.pooling}"
+    title += ", centred" if flags.centred else ""
     cli.draw(flags.plot, lambda: layer_report.plot(curves, flags.plot, title, "accuracy@1"))
 
 

@@ -28,6 +28,16 @@ def add_flags(parser: cli.Parser) -> None:
     )
 
 
+def add_centred(parser: cli.Parser) -> None:
+    """Adds --centred, for doors that compare two texts."""
+    parser.add_argument(
+        "--centred",
+        action="store_true",
+        help="take the mean vector of each text off its sentences, so that what all of a language "
+        "have in common counts for nothing",
+    )
+
+
 def embedder(flags: Namespace, all_layers: bool = False) -> Any:
     """The `Embedder` of --checkpoint, pooled as the flags say, at one layer or at all.
 

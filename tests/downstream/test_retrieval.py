@@ -35,6 +35,17 @@ def test_margin_looks_past_a_sentence_that_is_near_to_all():
     np.testing.assert_array_equal(by["margin"].targets.indices[:, 0], [0, 1])
 
 
+def test_centring_takes_off_what_a_language_has_in_common():
+    source = vectors(6, 40)
+    target = source + np.float32([9, 0, 0, 0, 0, 0, 0, 0]) * vectors(7, 40)[:, :1].clip(0.5)
+    apart = retrieval.accuracy(retrieval.nearest(source, target))
+    layers = np.stack([source, target])
+    retrieval.centre(layers)
+    np.testing.assert_allclose(layers.mean(1), 0, atol=1e-6)
+    together = retrieval.accuracy(retrieval.nearest(*layers))
+    assert min(together) > max(apart) + 0.2
+
+
 def test_accuracy_counts_the_right_lines():
     source = vectors(2, 10)
     assert retrieval.accuracy(retrieval.nearest(source, 3 * source)) == (1.0, 1.0)

@@ -32,6 +32,16 @@ class Accuracy(NamedTuple):
     target_to_source: float
 
 
+def centre(vectors: np.ndarray) -> None:
+    """Moves the vectors of one language to a mean of 0, in place (Libovický et al., 2020, "On the
+    Language Neutrality of Pre-trained Multilingual Representations").
+
+    Args:
+      vectors: float32 [..., n, hidden].
+    """
+    vectors -= vectors.mean(-2, dtype=np.float64, keepdims=True).astype(vectors.dtype)
+
+
 def nearest(source: np.ndarray, target: np.ndarray, similarity: str = "cosine") -> Nearest:
     """The nearest neighbours in both directions, exactly; the first of equals.
 
