@@ -54,7 +54,7 @@ def get_config(variant=""):
     config.objectives.mmlm.batch_rows = 8
     config.objectives.camlm.batch_rows = 16
     config.objectives.camlm.mask_rate = 0.25
-    config.objectives.retrieval.batch_rows = 8
+    config.objectives.retrieval.batch_rows = 16
     config.objectives.retrieval.weight = 0.3
     config.objectives.retrieval.layer = 1
 
@@ -63,10 +63,10 @@ def get_config(variant=""):
     config.optimizer.b2 = 0.98
     config.optimizer.clip_norm = 1.0
 
-    config.train.steps = 2_800
+    config.train.steps = 2_600
     config.train.log_every = 25
-    config.train.eval_every = 700
-    config.train.checkpoint_every = 700
+    config.train.eval_every = 650
+    config.train.checkpoint_every = 650
 
     config.evaluation.retrieval.source = "held_out"
     config.evaluation.retrieval.layer = 1

@@ -18,6 +18,7 @@ def phrasebook(config):
     config.task.dev_languages = ""
     config.task.length, config.task.stride, config.task.question_length = 64, 16, 20
     config.task.answer_length, config.task.no_answer = 8, True
+    config.optimizer.frozen = "embeddings"  # else English moves away from the other languages
 
 
 VARIANTS = {"phrasebook": phrasebook}
