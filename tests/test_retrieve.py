@@ -134,6 +134,7 @@ def test_languages_are_averaged(run, tatoeba):
         (["--languages=de"], "--source=a.txt: with --languages it needs {language}"),
         (["--source={language}.txt"], "--source={language}.txt: say which with --languages=A,B"),
         (["--layer=9"], "there is no layer 9"),
+        (["--source=short.txt", "--target=short.txt", "--centred"], "short.txt has one sentence"),
     ],
 )
 def test_errors_say_what_to_do(run, tmp_path, monkeypatch, arguments, message):

@@ -313,6 +313,13 @@ class Supervised:
         return {self.kind: self}
 
 
+FREEZABLE = {
+    "embeddings": ("embeddings",),
+    "layers": ("layers", "position_bias", "final_norm"),
+}
+"""What `optimizer.frozen` may name, and the parts of the encoder that it means."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
     learning_rate: float = key(1e-4, "peak learning rate of AdamW", low=0)

@@ -12,6 +12,7 @@ from typing import Any
 import ml_collections
 
 from xlj.config import (
+    FREEZABLE,
     HELD_OUT,
     KINDS,
     ROW_KINDS,
@@ -179,9 +180,9 @@ def check_optimizer(optimizer: Optimizer) -> None:
     """Raises a `ConfigError` on options of the optimizer that contradict each other."""
     if optimizer.schedule == "wsd" and not optimizer.decay_steps:
         raise ConfigError("optimizer.schedule is wsd; set optimizer.decay_steps")
-    if not set(optimizer.frozen) <= {"embeddings", "layers"}:
+    if not set(optimizer.frozen) <= set(FREEZABLE):
         raise ConfigError(
-            f"optimizer.frozen={','.join(optimizer.frozen)}; there are embeddings and layers"
+            f"optimizer.frozen={','.join(optimizer.frozen)}; there are {' and '.join(FREEZABLE)}"
         )
 
 

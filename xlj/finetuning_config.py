@@ -180,6 +180,11 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
             "init_from is empty; name a workdir, a checkpoint or a Hugging Face folder with "
             "--config.init_from=DIR"
         )
+    if parsed.fresh and optimizer.frozen:
+        raise ConfigError(
+            "fresh draws all weights anew, and some would stay as they were drawn: "
+            f"optimizer.frozen={','.join(optimizer.frozen)}; add --config.optimizer.frozen="
+        )
     if not task.train or not task.languages:
         raise ConfigError("task.train and task.languages must say what to train on")
     if not task.dev and task.select != "last":

@@ -65,6 +65,8 @@ def run(flags: Namespace) -> None:
     from xlj.downstream.retrieval import centre
 
     source, target = (sentence_files.read_with_ids(f) for f in (flags.source, flags.target))
+    for path, read in ((flags.source, source), (flags.target, target)):
+        sentence_doors.check_centred(flags, path, read.texts)
     gold = _gold(flags, source, target) if flags.gold else None
     embedder = sentence_doors.embedder(flags)
     (texts, names), (other_texts, other_names) = map(_distinct, (source, target))

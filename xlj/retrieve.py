@@ -131,6 +131,8 @@ def _read(flags: Namespace, language: str) -> _Task:
     )
     assert source and target
     sides = sentence_files.read(source), sentence_files.read(target)
+    for path, side in zip((source, target), sides, strict=True):
+        sentence_doors.check_centred(flags, path, side)
     sizes = len(sides[0]), len(sides[1])
     if gold:
         return _Task(language, *sides, sentence_files.read_places(gold, *sizes), output)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from typing import Any
 
 from xlj import cli
+from xlj.config import ConfigError
 
 
 def add_flags(parser: cli.Parser) -> None:
@@ -36,6 +38,14 @@ def add_centred(parser: cli.Parser) -> None:
         help="take the mean vector of each text off its sentences, so that what all of a language "
         "have in common counts for nothing",
     )
+
+
+def check_centred(flags: Namespace, path: Any, sentences: Sequence[str]) -> None:
+    """Refuses --centred where the mean would be the sentence itself."""
+    if flags.centred and len(sentences) < 2:
+        raise ConfigError(
+            f"{path} has one sentence; --centred needs many to know what they have in common"
+        )
 
 
 def embedder(flags: Namespace, all_layers: bool = False) -> Any:

@@ -151,6 +151,12 @@ def test_tagging_of_long_sentences(settings, files, tmp_path):
     assert run.test["chunk_f1"]["de"] == pytest.approx(100 * found.f1)
 
 
+def test_fresh_weights_are_not_frozen(settings):
+    settings.fresh, settings.optimizer.frozen = True, "embeddings"
+    with pytest.raises(ConfigError, match="frozen=embeddings; add --config.optimizer.frozen="):
+        finetuning_config.parse(settings)
+
+
 def test_fresh_weights_take_the_sizes_alone(settings, tmp_path):
     settings.fresh = True
     settings.train.epochs, settings.train.evaluations = 1, 1

@@ -63,6 +63,9 @@ def test_gradient_is_of_one_loss_over_all_rows(model, params_of, keys_of):
     """A sentence learns as its pair's and as the negative of others, in whichever microbatch."""
     objective = retrieval.objective("retrieval", "bitext", OPTIONS, model, CORPUS)
     params, rows = params_of(model, objective), rows_of("bitext", count=12)
+    tokens = rows.tokens.at[7].set(rows.tokens[3]).at[9].set(1)  # a pair twice, a row of padding
+    tokens = tokens.at[5, : tokens.shape[1] // 2].set(tokens[2, : tokens.shape[1] // 2])
+    rows = rows._replace(tokens=tokens)
     inputs = objective.corrupt(rows, keys_of(rows))
     made = objective.label(params, {}, inputs, whole)
 
@@ -76,15 +79,29 @@ def test_gradient_is_of_one_loss_over_all_rows(model, params_of, keys_of):
             read = whole_examples(model, side.tokens, side.languages)
             hidden = encoder.apply(params, model, read, layers=encoder.middle_layer(model.layers))
             mean = average(hidden, side.tokens)
+            mean = mean.at[9].set(1.0)
             return mean / jnp.linalg.norm(mean, axis=1, keepdims=True)
 
         scores = 5 * vectors(inputs.first) @ vectors(inputs.second).T
-        others = jnp.where(jnp.eye(12, dtype=bool), -jnp.inf, scores)
+        allowed = ~np.eye(12, dtype=bool)
+        allowed[9] = allowed[:, 9] = allowed[3, 7] = allowed[7, 3] = False
+        allowed[2, 5] = allowed[5, 2] = False
+        others = jnp.where(allowed, scores, -1e9)
         losses = 2 * jax.nn.softplus(-jnp.diag(scores))
-        return (losses + jax.nn.softplus(others.max(1)) + jax.nn.softplus(others.max(0))).sum()
+        losses += jax.nn.softplus(others.max(1)) + jax.nn.softplus(others.max(0))
+        return losses.at[9].set(0.0).sum()
 
     wanted = jax.jit(jax.grad(at_once))(params)
     parts = [ours(params, jax.tree.map(lambda x, i=i: x[i::3], made)) for i in range(3)]
     found = jax.tree.map(lambda *leaves: sum(leaves), *parts)
     jax.tree.map(partial(np.testing.assert_allclose, atol=2e-4), found, wanted)
     assert max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(wanted)) > 0.1
+
+
+def test_pairs_that_are_all_the_same_teach_nothing(model, params_of, keys_of):
+    objective = retrieval.objective("retrieval", "bitext", OPTIONS, model, CORPUS)
+    params, rows = params_of(model, objective), rows_of("bitext", count=4)
+    rows = jax.tree.map(lambda x: jnp.repeat(x[:1], 4, axis=0), rows)
+    made = objective.label(params, {}, objective.corrupt(rows, keys_of(rows)), whole)
+    assert not np.asarray(made.found).any()
+    assert not np.asarray(made.pull_first).any() and not np.asarray(made.pull_second).any()

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from xlj import objectives as objectives_room
-from xlj.config import ROW_KINDS, Model
+from xlj.config import FREEZABLE, ROW_KINDS, Model
 from xlj.config_parsing import parse
 from xlj.data.batches import Batches
 from xlj.data.corpus import Corpus
 from xlj.data.making import ensure_rows
+from xlj.models import encoder
 from xlj.objectives.rows import Rows
 from xlj.training import partitioning, state
 from xlj.training.step import Microbatches, labelled, loss_scales, make_train_step
@@ -164,6 +165,10 @@ def test_a_phase_of_zero_weights_fills_the_queue_and_changes_no_parameter(every)
     jax.tree.map(np.testing.assert_array_equal, before.params, after.params)
     assert int(after.objectives["xlco"]["filled"]) == 32
     assert (np.abs(after.objectives["xlco"]["queue"]).sum(1) > 0).all()
+
+
+def test_all_parts_of_the_encoder_can_be_frozen():
+    assert {part for parts in FREEZABLE.values() for part in parts} == set(encoder.PARTS)
 
 
 def test_frozen_parts_stay_as_they_are(tiny, store):

@@ -51,7 +51,8 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
         inputs = whole_examples(model, rows.tokens, rows.languages)
         hidden = encoder.apply(params, model, inputs, keys, layers=layer)
         mean = average(hidden, rows.tokens)
-        return mean / jnp.maximum(jnp.linalg.norm(mean, axis=1, keepdims=True), 1e-6)
+        square = (mean * mean).sum(1, keepdims=True)
+        return mean / jnp.sqrt(jnp.maximum(square, 1e-12))  # padding has a gradient too, of 0
 
     def logits(one: jax.Array, other: jax.Array) -> jax.Array:
         return options.scale * (one * other).sum(1)
@@ -103,7 +104,7 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
         wrong = logits(first, inputs.not_second), logits(inputs.not_first, second)
         losses = 2 * jax.nn.softplus(-right) + sum(map(jax.nn.softplus, wrong))
         pulled = (inputs.pull_first * first + inputs.pull_second * second).sum(1)
-        losses = losses * inputs.found + pulled - jax.lax.stop_gradient(pulled)
+        losses = losses * inputs.found + (pulled - jax.lax.stop_gradient(pulled))
         best = (right > wrong[0]) & (right > wrong[1])
         return {name: Tally(sum=losses, count=inputs.found, correct=best * inputs.found)}
 

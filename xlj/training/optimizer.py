@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from xlj.config import Config, Optimizer
-from xlj.models import encoder
+from xlj.config import FREEZABLE, Config, Optimizer
 from xlj.training.partitioning import name_of
 
 
@@ -58,16 +57,9 @@ def decayed(params: Any) -> Any:
     return jax.tree_util.tree_map_with_path(is_decayed, params)
 
 
-_FREEZABLE = {
-    "embeddings": ("embeddings",),
-    "layers": tuple(name for name in encoder.PARTS if name != "embeddings"),
-}
-"""What `optimizer.frozen` may name, and the parameters that it means."""
-
-
 def freeze(params: Any, frozen: tuple[str, ...]) -> Any:
     """Parameters that no gradient reaches in the parts named `frozen`."""
-    names = {name for part in frozen for name in _FREEZABLE[part]}
+    names = {name for part in frozen for name in FREEZABLE[part]}
     return {
         name: jax.lax.stop_gradient(part) if name in names else part
         for name, part in params.items()
@@ -76,7 +68,7 @@ def freeze(params: Any, frozen: tuple[str, ...]) -> Any:
 
 def thaw_only(updates: Any, frozen: tuple[str, ...]) -> Any:
     """Updates that leave the parts named `frozen` as they are: weight decay too."""
-    names = {name for part in frozen for name in _FREEZABLE[part]}
+    names = {name for part in frozen for name in FREEZABLE[part]}
     return {
         name: jax.tree.map(jnp.zeros_like, part) if name in names else part
         for name, part in updates.items()
