@@ -4,6 +4,7 @@ import json
 import random
 import sys
 
+import numpy as np
 import pytest
 
 from xlj import retrieve
@@ -96,8 +97,8 @@ def test_centred_vectors_are_compared_without_their_means(run, checkpoint, tmp_p
     source, target = (
         Embedder(pretrained.load(checkpoint), [2], "mean").embed(lines)[0] for lines in texts
     )
-    means = source.mean(0), target.mean(0)
-    wanted = retrieval.accuracy(retrieval.nearest(source - means[0], target - means[1]))
+    means = (side.mean(0, dtype=np.float64).astype(np.float32) for side in (source, target))
+    wanted = retrieval.accuracy(retrieval.nearest(source - next(means), target - next(means)))
     arguments = [f"--source={files[0]}", f"--target={files[1]}", "--layer=2"]
     assert run(*arguments, "--centred")[0] == [{"layer": 2, **wanted._asdict(), "sentences": 60}]
     assert run(*arguments)[0][0]["source_to_target"] != wanted.source_to_target

@@ -62,7 +62,6 @@ def run(flags: Namespace) -> None:
 
     from xlj.downstream import mining, sentence_files
     from xlj.downstream.metrics.pairs import best_threshold, pair_scores
-    from xlj.downstream.retrieval import centre
 
     source, target = (sentence_files.read_with_ids(f) for f in (flags.source, flags.target))
     for path, read in ((flags.source, source), (flags.target, target)):
@@ -70,11 +69,8 @@ def run(flags: Namespace) -> None:
     gold = _gold(flags, source, target) if flags.gold else None
     embedder = sentence_doors.embedder(flags)
     (texts, names), (other_texts, other_names) = map(_distinct, (source, target))
-    vectors = [embedder.embed(texts)[0], embedder.embed(other_texts)[0]]
-    if flags.centred:
-        for side in vectors:
-            centre(side)
-    found = mining.mine(*vectors)
+    vectors = sentence_doors.embed(flags, embedder, texts, other_texts)
+    found = mining.mine(vectors[0][0], vectors[1][0])
     sentence_doors.report_cut(embedder)
     ends = zip(found.sources.tolist(), found.targets.tolist(), strict=True)
     pairs = [(names[i], other_names[j]) for i, j in ends]

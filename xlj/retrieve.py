@@ -80,15 +80,12 @@ def run(flags: Namespace) -> None:
     _check(flags, languages)
     # Reads everything before any work, so that no error in it comes late.
     tasks = [_read(flags, language) for language in languages]
-    from xlj.downstream.retrieval import Accuracy, accuracy, centre, nearest
+    from xlj.downstream.retrieval import Accuracy, accuracy, nearest
 
     embedder = sentence_doors.embedder(flags, all_layers=bool(flags.layers))
     layers: list[list[Accuracy]] = [[] for _ in embedder.layers]
     for task in tasks:
-        vectors = embedder.embed(task.source), embedder.embed(task.target)
-        if flags.centred:
-            for side in vectors:
-                centre(side)
+        vectors = sentence_doors.embed(flags, embedder, task.source, task.target)
         for layer, scores, source, target in zip(embedder.layers, layers, *vectors, strict=True):
             found = nearest(source, target, flags.similarity)
             if task.output:

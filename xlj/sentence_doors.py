@@ -42,10 +42,21 @@ def add_centred(parser: cli.Parser) -> None:
 
 def check_centred(flags: Namespace, path: Any, sentences: Sequence[str]) -> None:
     """Refuses --centred where the mean would be the sentence itself."""
-    if flags.centred and len(sentences) < 2:
+    if flags.centred and len(set(sentences)) < 2:
         raise ConfigError(
             f"{path} has one sentence; --centred needs many to know what they have in common"
         )
+
+
+def embed(flags: Namespace, made: Any, *texts: Sequence[str]) -> list[Any]:
+    """Vectors of each text by an `Embedder`, centred if --centred says so."""
+    from xlj.downstream.retrieval import centre
+
+    vectors = [made.embed(sentences) for sentences in texts]
+    if flags.centred:
+        for side in vectors:
+            centre(side)
+    return vectors
 
 
 def embedder(flags: Namespace, all_layers: bool = False) -> Any:

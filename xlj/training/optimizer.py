@@ -59,7 +59,7 @@ def decayed(params: Any) -> Any:
 
 def freeze(params: Any, frozen: tuple[str, ...]) -> Any:
     """Parameters that no gradient reaches in the parts named `frozen`."""
-    names = {name for part in frozen for name in FREEZABLE[part]}
+    names = _names(frozen)
     return {
         name: jax.lax.stop_gradient(part) if name in names else part
         for name, part in params.items()
@@ -68,11 +68,15 @@ def freeze(params: Any, frozen: tuple[str, ...]) -> Any:
 
 def thaw_only(updates: Any, frozen: tuple[str, ...]) -> Any:
     """Updates that leave the parts named `frozen` as they are: weight decay too."""
-    names = {name for part in frozen for name in FREEZABLE[part]}
+    names = _names(frozen)
     return {
         name: jax.tree.map(jnp.zeros_like, part) if name in names else part
         for name, part in updates.items()
     }
+
+
+def _names(frozen: tuple[str, ...]) -> set[str]:
+    return {name for part in frozen for name in FREEZABLE[part]}
 
 
 def by_layer(updates: Any, decay: float) -> Any:
