@@ -41,6 +41,17 @@ def texts(tmp_path_factory):
     return folder, source, target
 
 
+def test_centred_vectors_are_mined_without_their_means(run, texts, tmp_path):
+    folder, *_ = texts
+    sides = [f"--source={folder / 'a.ids'}", f"--target={folder / 'b.ids'}"]
+    sides += [f"--gold={folder / 'gold'}"]
+    plain, centred = run(*sides), run(*sides, "--centred")
+    assert centred["threshold"] != plain["threshold"] and centred["recall"] > 0.5
+    (tmp_path / "one").write_text("a-0\tGood morning!\na-1\tGood morning!\n")
+    with pytest.raises(ConfigError, match="one has one sentence; --centred needs many"):
+        run(f"--source={tmp_path / 'one'}", sides[1], "--centred", "--threshold=1", "--output=x")
+
+
 def test_gold_finds_a_threshold_that_another_run_may_use(run, texts, tmp_path):
     folder, source, target = texts
     sides = [f"--source={folder / 'a.ids'}", f"--target={folder / 'b.ids'}"]
