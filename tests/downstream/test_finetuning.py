@@ -199,13 +199,6 @@ def test_what_does_not_fit_is_refused_before_training(settings, tmp_path, key, v
     assert not (tmp_path / "run").exists()
 
 
-def test_mlqas_metric_is_for_its_languages(settings, tmp_path):
-    settings.task.kind, settings.task.metric = "question_answering", "mlqa"
-    settings.task.test_languages = "en,ru"
-    with pytest.raises(ConfigError, match="metric=mlqa has rules for en, .* but not for ru"):
-        finetuning.run(finetuning_config.parse(settings), tmp_path / "run")
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -16,7 +16,6 @@ from xlj.data.labelled.labels import check, label_set, require
 from xlj.data.labelled.reading import SPLITS
 from xlj.data.vocabulary import Vocabulary
 from xlj.downstream import classification, question_answering, tagging
-from xlj.downstream.metrics.answers import MLQA_LANGUAGES
 from xlj.finetuning_config import Task, languages_of
 
 KINDS: dict[str, ModuleType] = {
@@ -79,7 +78,6 @@ def load(task: Task, vocabulary: Vocabulary) -> TaskData:
     Raises:
       ConfigError: if a source is missing or damaged, or labels do not fit; with file and line.
     """
-    _check_metric(task)
     examples = _read(task)
     labels = _labels(task, examples)
     kind = KINDS[task.kind]
@@ -91,21 +89,6 @@ def load(task: Task, vocabulary: Vocabulary) -> TaskData:
         for split, by_language in examples.items()
     }
     return TaskData(labels, **made)
-
-
-def _check_metric(task: Task) -> None:
-    """Refuses MLQA's metric in languages that it has no rules for."""
-    if task.metric != "mlqa":
-        return
-    languages = languages_of(task)
-    scored = {
-        name for split in ("dev", "test") if getattr(task, split) for name in languages[split]
-    }
-    if unknown := scored - {*MLQA_LANGUAGES}:
-        raise ConfigError(
-            f"task.metric=mlqa has rules for {', '.join(MLQA_LANGUAGES)}, but not for "
-            f"{', '.join(sorted(unknown))}; take squad there"
-        )
 
 
 def _read(task: Task) -> dict[str, Examples]:
