@@ -57,7 +57,7 @@ def get_config(variant=""):
     config.objectives.tlm.mask_rate = 0.25
     config.objectives.camlm.batch_rows = 12
     config.objectives.camlm.mask_rate = 0.25
-    config.objectives.retrieval.batch_rows = 16
+    config.objectives.retrieval.batch_rows = 12
     config.objectives.retrieval.weight = 0.3
     config.objectives.retrieval.layer = 1
 
@@ -66,10 +66,10 @@ def get_config(variant=""):
     config.optimizer.b2 = 0.98
     config.optimizer.clip_norm = 1.0
 
-    config.train.steps = 2_600
+    config.train.steps = 2_200
     config.train.log_every = 25
-    config.train.eval_every = 650
-    config.train.checkpoint_every = 650
+    config.train.eval_every = 1_100
+    config.train.checkpoint_every = 1_100
 
     config.evaluation.retrieval.source = "held_out"
     config.evaluation.retrieval.layer = 1
