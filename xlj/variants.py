@@ -51,7 +51,7 @@ def choose(
     return config
 
 
-def embedded(task: str, epochs: int) -> Variant:
+def embedded(task: str, epochs: float, length: int) -> Variant:
     """A variant of a fine-tuning recipe: that task of the embedded corpus, learned in English and
     scored in all its languages, with settings that suit a model as small as the quickstart's."""
 
@@ -62,7 +62,7 @@ def embedded(task: str, epochs: int) -> Variant:
         config.task.languages = "en"
         config.task.test_languages = "en,de,fr,es,zh,tr,hi,sw"
         config.task.columns = config.task.labels = ""
-        config.task.length = 64
+        config.task.length = length
         config.optimizer.learning_rate = 1e-3
         config.optimizer.warmup_steps = 0
         config.train.batch_rows, config.train.epochs, config.train.evaluations = 32, epochs, 1

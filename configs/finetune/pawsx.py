@@ -26,7 +26,7 @@ def tfds(config):
 VARIANTS = {
     "translate_train": translate_train,
     "tfds": tfds,
-    "phrasebook": embedded("paraphrases", epochs=10),
+    "phrasebook": embedded("paraphrases", epochs=10, length=64),
 }
 
 

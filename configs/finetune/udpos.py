@@ -11,7 +11,7 @@ from xlj.variants import choose, embedded
 
 
 def phrasebook(config):
-    embedded("tags", epochs=2)(config)
+    embedded("tags", epochs=2, length=32)(config)
     config.optimizer.layer_decay = 0.3  # English words are soon known by heart
 
 
