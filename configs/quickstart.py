@@ -38,6 +38,7 @@ def get_config(variant=""):
     config.data.parallel = "phrasebook:{pair}"
     config.data.alpha = 0.5
     config.data.vocabulary_size = 6_000
+    config.data.vocabulary_lines = 40_000
     config.data.length = 64
     config.data.pair_length = 40
 
@@ -66,10 +67,10 @@ def get_config(variant=""):
     config.optimizer.b2 = 0.98
     config.optimizer.clip_norm = 1.0
 
-    config.train.steps = 2_000
+    config.train.steps = 1_800
     config.train.log_every = 25
-    config.train.eval_every = 1_000
-    config.train.checkpoint_every = 500
+    config.train.eval_every = 1_800
+    config.train.checkpoint_every = 600
 
     config.evaluation.retrieval.source = "held_out"
     config.evaluation.retrieval.layer = 1
