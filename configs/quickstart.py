@@ -1,4 +1,4 @@
-"""The main job on the embedded corpus: an encoder of eight languages, five minutes on a laptop.
+"""The main job on the embedded corpus: an encoder of eight languages, in minutes on a laptop.
 
     python -m xlj.train --config=configs/quickstart.py
 
@@ -38,7 +38,6 @@ def get_config(variant=""):
     config.data.parallel = "phrasebook:{pair}"
     config.data.alpha = 0.5
     config.data.vocabulary_size = 6_000
-    config.data.vocabulary_lines = 40_000
     config.data.length = 64
     config.data.pair_length = 40
 
@@ -58,7 +57,7 @@ def get_config(variant=""):
     config.objectives.tlm.mask_rate = 0.25
     config.objectives.camlm.batch_rows = 12
     config.objectives.camlm.mask_rate = 0.25
-    config.objectives.retrieval.batch_rows = 12
+    config.objectives.retrieval.batch_rows = 16
     config.objectives.retrieval.weight = 0.3
     config.objectives.retrieval.layer = 1
 
@@ -67,10 +66,10 @@ def get_config(variant=""):
     config.optimizer.b2 = 0.98
     config.optimizer.clip_norm = 1.0
 
-    config.train.steps = 1_800
+    config.train.steps = 2_600
     config.train.log_every = 25
-    config.train.eval_every = 1_800
-    config.train.checkpoint_every = 600
+    config.train.eval_every = 1_300
+    config.train.checkpoint_every = 650
 
     config.evaluation.retrieval.source = "held_out"
     config.evaluation.retrieval.layer = 1

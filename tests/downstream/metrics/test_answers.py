@@ -68,7 +68,8 @@ def test_questions_need_gold_answers():
 
 ARTICLES = {
     "en": "a an the", "es": "un una unos unas el la los las", "vi": "của là cái chiếc những",
-    "de": "ein eine einen einem eines einer der die das den dem des", "hi": "", "zh": "", "ar": "", "sw": "",
+    "de": "ein eine einen einem eines einer der die das den dem des",
+    "hi": "", "zh": "", "ar": "", "sw": "",
 }  # fmt: skip
 
 
