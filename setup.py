@@ -52,6 +52,7 @@ setup(
     extras_require={
         "test": [
             "pytest>=8.3,<10",
+            "pytest-xdist>=3.6,<4",
             "ruff>=0.17,<0.18",
             "mypy>=2.0,<3",
             "pot>=0.9.5,<1",

@@ -1,33 +1,28 @@
 """A small real corpus, its rows, and a tiny config, shared by all tests; 8 fake CPU devices."""
 
 import os
+from pathlib import Path
 
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
 ).strip()
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# LLVM's: compiling is most of the time that tests take.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+
+# Each program is compiled once, whichever process of the tests comes to it first.
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / "build" / "cache" / "jax")
+)
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.5"
 
 import itertools
-import tempfile
 
 import pytest
 
 from xlj import config as schema
 from xlj.config_parsing import parse
 from xlj.data import phrasebook
-
-
-@pytest.fixture(scope="session", autouse=True)
-def compilation_cache():
-    """Each program is compiled once a session, in child processes too."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
-        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.5"
-        import jax
-
-        jax.config.update("jax_compilation_cache_dir", folder)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
-        yield
 
 
 @pytest.fixture(scope="session")

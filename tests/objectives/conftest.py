@@ -18,14 +18,17 @@ def params_of():
     """(model, objective) -> parameters, moved away from their initial zeros and ones."""
 
     def made(model, objective, seed=0):
-        key = jax.random.key(seed)
-        params = encoder.init(key, model, SIZE, len(CORPUS.languages))
-        for name, make in objective.parts.items():
-            params[name] = make(jax.random.fold_in(key, len(name)))
-        leaves, structure = jax.tree.flatten(params)
-        keys = jax.random.split(jax.random.key(seed + 1), len(leaves))
-        moved = [x + 0.1 * jax.random.normal(k, x.shape) for x, k in zip(leaves, keys, strict=True)]
-        return jax.tree.unflatten(structure, moved)
+        def moved():
+            key = jax.random.key(seed)
+            params = encoder.init(key, model, SIZE, len(CORPUS.languages))
+            for name, make in objective.parts.items():
+                params[name] = make(jax.random.fold_in(key, len(name)))
+            leaves, structure = jax.tree.flatten(params)
+            keys = jax.random.split(jax.random.key(seed + 1), len(leaves))
+            pairs = zip(leaves, keys, strict=True)
+            return structure.unflatten([x + 0.1 * jax.random.normal(k, x.shape) for x, k in pairs])
+
+        return jax.jit(moved)()
 
     return made
 

@@ -26,7 +26,7 @@ def labelled(model, options, params_of, keys_of, seed=0):
     model = dataclasses.replace(model, language_embeddings="predicted")
     objective = btmlm.objective("btmlm", "sentences", options, model, CORPUS)
     rows, params = rows_of("sentences", seed=seed, count=60), params_of(model, objective)
-    before = objective.corrupt(rows, keys_of(rows))
+    before = jax.jit(objective.corrupt)(rows, keys_of(rows))
     return rows, before, objective.label(params, {}, before, whole), objective, params, model
 
 

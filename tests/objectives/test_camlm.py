@@ -53,7 +53,7 @@ def test_nothing_of_the_own_side_reaches_a_prediction(layers, dtype, embeddings,
     )  # fmt: skip
     objective = camlm.objective("camlm", "pairs", OPTIONS, model, CORPUS)
     rows = jax.tree.map(lambda x: x[:2, :40], rows_of("pairs", seed=3, length=40))
-    masked = objective.corrupt(rows, jax.random.split(jax.random.key(5), 2))
+    masked = jax.jit(objective.corrupt)(rows, jax.random.split(jax.random.key(5), 2))
     reached = jacobian(model, params_of(model, objective), masked)
     layout = jax.tree.map(np.asarray, segments(masked.tokens))
     selected, tokens = np.asarray(masked.selected()), np.asarray(masked.tokens)
@@ -77,7 +77,7 @@ def test_specials_are_never_selected_and_every_query_sees_a_key():
     rows = rows_of("pairs", seed=1)
     model = Model(layers=1, hidden=16, heads=2)
     objective = camlm.objective("camlm", "pairs", OPTIONS, model, CORPUS)
-    masked = objective.corrupt(rows, jax.random.split(jax.random.key(0), len(rows.tokens)))
+    masked = jax.jit(objective.corrupt)(rows, jax.random.split(jax.random.key(0), len(rows.tokens)))
     inputs = camlm.inputs_of(model, masked)
     assert inputs.languages is None
     assert (np.asarray(rows.tokens)[np.asarray(masked.selected())] >= len(SPECIALS)).all()
@@ -91,7 +91,7 @@ def test_languages_mark_the_selected_tokens_only():
         Model(layers=1, hidden=16, heads=2), language_embeddings="predicted"
     )
     objective = camlm.objective("camlm", "pairs", OPTIONS, model, CORPUS)
-    masked = objective.corrupt(rows, jax.random.split(jax.random.key(0), len(rows.tokens)))
+    masked = jax.jit(objective.corrupt)(rows, jax.random.split(jax.random.key(0), len(rows.tokens)))
     languages = np.asarray(camlm.inputs_of(model, masked).languages)
     selected, side = np.asarray(masked.selected()), np.asarray(segments(rows.tokens).side)
     assert (languages[~selected] == -1).all()
@@ -105,7 +105,7 @@ def test_the_language_embedding_learns_where_it_marks(params_of):
     )
     objective = camlm.objective("camlm", "pairs", OPTIONS, model, CORPUS)
     rows, params = rows_of("pairs", seed=2), params_of(model, objective)
-    masked = objective.corrupt(rows, jax.random.split(jax.random.key(0), len(rows.tokens)))
+    masked = jax.jit(objective.corrupt)(rows, jax.random.split(jax.random.key(0), len(rows.tokens)))
     loss = jax.jit(lambda p: objective.loss(p, {}, masked, None)["camlm"].sum.sum())
     gradient = jax.grad(loss)(params)
     marked = np.unique(camlm.inputs_of(model, masked).languages)

@@ -26,7 +26,7 @@ def prepared(model, params_of, keys_of, **options):
     options = dataclasses.replace(OPTIONS, **options)
     objective = dwa.objective("dwa", "pairs", options, model, CORPUS)
     rows, params = rows_of("pairs", seed=4), params_of(model, objective)
-    before = objective.corrupt(rows, keys_of(rows))
+    before = jax.jit(objective.corrupt)(rows, keys_of(rows))
     label = jax.jit(lambda p, x: objective.label(p, {}, x, whole))
     return objective, params, rows, before, label(params, before)
 
@@ -37,6 +37,8 @@ def links_one_by_one(model, params, rows, filtering=True):
     layer = encoder.middle_layer(model.layers)
     hidden = np.asarray(jax.jit(lambda p: encoder.apply(p, model, read, layers=layer))(params))
     layout, tokens = jax.tree.map(np.asarray, segments(rows.tokens)), np.asarray(rows.tokens)
+    extract = extraction.itermax if filtering else extraction.union
+    links_of = jax.jit(lambda similarity, *ids: extract(sinkhorn(similarity, *ids).plan, *ids))
     found = {}
     for row in range(len(tokens)):
         word = ~np.isin(tokens[row], (0, 1, 2))
@@ -45,9 +47,7 @@ def links_one_by_one(model, params, rows, filtering=True):
             first, second = (np.flatnonzero(mine & (layout.side[row] == i)) for i in (0, 1))
             similarity = jnp.asarray(hidden[row, first] @ hidden[row, second].T)
             ids = jnp.ones(len(first), jnp.int32), jnp.ones(len(second), jnp.int32)
-            plan = sinkhorn(similarity, *ids).plan
-            extract = extraction.itermax if filtering else extraction.union
-            links = np.asarray(extract(plan, *ids))
+            links = np.asarray(links_of(similarity, *ids))
             for i, j in zip(*np.nonzero(links), strict=True):  # in order: the last one wins
                 found[row, first[i]] = max(second[j], found.get((row, first[i]), 0))
                 found[row, second[j]] = max(first[i], found.get((row, second[j]), 0))

@@ -32,7 +32,7 @@ def test_loss_equals_numpy_with_negatives_from_all_rows(model, params_of, keys_o
     params, rows = params_of(model, objective), rows_of("bitext", count=20)
     rows = jax.tree.map(lambda x: x.at[7].set(x[3]), rows)  # a pair that stands twice
     rows = rows._replace(tokens=rows.tokens.at[9].set(1))  # and a row of padding
-    inputs = objective.corrupt(rows, keys_of(rows))
+    inputs = jax.jit(objective.corrupt)(rows, keys_of(rows))
     made = objective.label(params, {}, inputs, whole)
 
     def vectors(side):
@@ -66,7 +66,7 @@ def test_gradient_is_of_one_loss_over_all_rows(model, params_of, keys_of):
     tokens = rows.tokens.at[7].set(rows.tokens[3]).at[9].set(1)  # a pair twice, a row of padding
     tokens = tokens.at[5, : tokens.shape[1] // 2].set(tokens[2, : tokens.shape[1] // 2])
     rows = rows._replace(tokens=tokens)
-    inputs = objective.corrupt(rows, keys_of(rows))
+    inputs = jax.jit(objective.corrupt)(rows, keys_of(rows))
     made = objective.label(params, {}, inputs, whole)
 
     @jax.jit
@@ -102,6 +102,6 @@ def test_pairs_that_are_all_the_same_teach_nothing(model, params_of, keys_of):
     objective = retrieval.objective("retrieval", "bitext", OPTIONS, model, CORPUS)
     params, rows = params_of(model, objective), rows_of("bitext", count=4)
     rows = jax.tree.map(lambda x: jnp.repeat(x[:1], 4, axis=0), rows)
-    made = objective.label(params, {}, objective.corrupt(rows, keys_of(rows)), whole)
+    made = objective.label(params, {}, jax.jit(objective.corrupt)(rows, keys_of(rows)), whole)
     assert not np.asarray(made.found).any()
     assert not np.asarray(made.pull_first).any() and not np.asarray(made.pull_second).any()

@@ -27,7 +27,7 @@ def prepared(model, params_of, keys_of, kind="pairs", **sizes):
 @pytest.mark.parametrize("kind", ["text", "pairs"])
 def test_losses_and_labels_equal_a_transcription(kind, model, params_of, keys_of):
     model, objective, params, rows, keys = prepared(model, params_of, keys_of, kind)
-    inputs = objective.corrupt(rows, keys)
+    inputs = jax.jit(objective.corrupt)(rows, keys)
     losses = jax.jit(lambda p, x: objective.loss(p, {}, x, None))(params, inputs)
     # The generator: softmax over the whole vocabulary at the selected positions.
     generator = {"embeddings": params["embeddings"]} | params["generator"]
@@ -96,7 +96,7 @@ def test_samples_follow_the_softmax_at_any_temperature():
 
 def gradients(model, params_of, keys_of, which, **sizes):
     model, objective, params, rows, keys = prepared(model, params_of, keys_of, **sizes)
-    inputs = objective.corrupt(rows, keys)
+    inputs = jax.jit(objective.corrupt)(rows, keys)
     return jax.jit(jax.grad(lambda p: objective.loss(p, {}, inputs, None)[which].sum.sum()))(params)
 
 

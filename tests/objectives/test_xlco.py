@@ -69,7 +69,7 @@ def test_loss_equals_numpy(model, params_of, keys_of):
     state = objective.init_state(params)
     queue = np.random.default_rng(0).normal(size=state["queue"].shape).astype(np.float32)
     state |= {"queue": jnp.asarray(queue), "filled": jnp.int32(30)}
-    inputs = objective.label(params, state, objective.corrupt(rows, keys), whole)
+    inputs = objective.label(params, state, jax.jit(objective.corrupt)(rows, keys), whole)
     # The momentum encoder is still the encoder, so its vectors of the queries are the queries'.
     swapped = inputs._replace(keys=inputs.queries)
     queries = np.asarray(objective.label(params, state, swapped, whole).vectors, np.float64)
@@ -85,7 +85,7 @@ def test_loss_equals_numpy(model, params_of, keys_of):
 def test_an_empty_queue_gives_no_loss_and_a_finite_gradient(model, params_of, keys_of):
     objective, params, rows, keys = prepared(model, params_of, keys_of)
     state = objective.init_state(params)
-    inputs = objective.label(params, state, objective.corrupt(rows, keys), whole)
+    inputs = objective.label(params, state, jax.jit(objective.corrupt)(rows, keys), whole)
 
     def loss(p):
         return objective.loss(p, state, inputs, None)["xlco"].sum.sum()
@@ -97,7 +97,7 @@ def test_an_empty_queue_gives_no_loss_and_a_finite_gradient(model, params_of, ke
 
 def test_the_queue_goes_round_and_the_momentum_encoder_follows(model, params_of, keys_of):
     objective, params, rows, keys = prepared(model, params_of, keys_of)
-    state, inputs = objective.init_state(params), objective.corrupt(rows, keys)
+    state, inputs = objective.init_state(params), jax.jit(objective.corrupt)(rows, keys)
     moved = jax.tree.map(lambda x: x + 1.0, params)
     for step in range(3):
         vectors = jnp.full((24, model.hidden), float(step + 1))
@@ -118,7 +118,7 @@ def test_no_gradient_reaches_the_keys(model, params_of, keys_of):
     )
     state = objective.init_state(params) | {"filled": jnp.int32(48)}
     state["queue"] = jax.random.normal(jax.random.key(0), state["queue"].shape)
-    inputs = objective.label(params, state, objective.corrupt(rows, keys), whole)
+    inputs = objective.label(params, state, jax.jit(objective.corrupt)(rows, keys), whole)
 
     def loss(momentum):
         return objective.loss(params, state | {"momentum": momentum}, inputs, None)[
@@ -143,7 +143,7 @@ def test_padding_is_nobodys_partner(keys_of):
 
 def test_a_batch_of_another_size_overwrites_the_oldest_keys(model, params_of, keys_of):
     objective, params, rows, keys = prepared(model, params_of, keys_of)
-    state, inputs = objective.init_state(params), objective.corrupt(rows, keys)
+    state, inputs = objective.init_state(params), jax.jit(objective.corrupt)(rows, keys)
     for value, count in ((1.0, 20), (2.0, 20), (3.0, 16)):
         vectors = jnp.full((count, model.hidden), value)
         state = objective.update(state, params, inputs._replace(vectors=vectors))
