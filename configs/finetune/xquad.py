@@ -14,7 +14,7 @@ from xlj.variants import choose, embedded
 
 
 def phrasebook(config):
-    embedded("questions", epochs=6, length=64)(config)
+    embedded("questions", epochs=5, length=64)(config)
     config.task.dev_languages = ""
     config.task.stride, config.task.question_length = 16, 20
     config.task.answer_length, config.task.metric = 8, "mlqa"  # in Chinese, characters count
