@@ -135,3 +135,20 @@ def test_check_prints_the_config_and_does_nothing(tmp_path, name, recipe, key):
     assert code == 0 and not errors
     assert json.loads(output)["train"][key.removeprefix("train.")] == 7
     assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's")
+@pytest.mark.parametrize("given", ["", "glibc.malloc.check=0"])
+def test_memory_is_in_huge_pages_unless_the_user_tunes_it(tmp_path, monkeypatch, given):
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    if given:
+        monkeypatch.setenv("GLIBC_TUNABLES", given)
+    recipe = tmp_path / "recipe.py"
+    recipe.write_text(
+        "import os\nfrom configs import quickstart\n\ndef get_config(variant=''):\n"
+        "    config = quickstart.get_config()\n"
+        "    config.data.cache = os.environ['GLIBC_TUNABLES']\n    return config\n"
+    )
+    code, output, errors = door(f"--config={recipe}", "--check")
+    assert (code, errors) == (0, "")
+    assert json.loads(output)["data"]["cache"] == (given or "glibc.malloc.hugetlb=1")

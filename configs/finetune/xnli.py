@@ -24,7 +24,7 @@ def ernie_m(config):
 
 
 def phrasebook(config):
-    embedded("nli", epochs=0.75, length=48)(config)
+    embedded("nli", epochs=1, length=48)(config)
     config.optimizer.frozen = "embeddings"  # else English moves away from the other languages
 
 

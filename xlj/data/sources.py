@@ -8,6 +8,7 @@ when a source of theirs is read.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import importlib
 import importlib.machinery
@@ -79,16 +80,18 @@ class PhrasebookSource:
     columns: int
 
     def raw_blocks(self) -> Iterator[RawBlock]:
-        from xlj.data import phrasebook
+        yield from _phrasebook_blocks(self.name, self.columns)
 
-        if self.columns == 1:
-            lines = iter(phrasebook.text_lines(self.name))
-            while block := list(itertools.islice(lines, BLOCK_LINES)):
-                yield (block,)
-        else:
-            pairs = iter(phrasebook.pair_lines(self.name))
-            while rows := list(itertools.islice(pairs, BLOCK_LINES)):
-                yield tuple(zip(*rows, strict=True))
+
+@functools.cache  # it is read several times, and drawing it anew would be most of making rows
+def _phrasebook_blocks(name: str, columns: int) -> tuple[RawBlock, ...]:
+    from xlj.data import phrasebook
+
+    rows: Iterator[tuple[str, ...]] = (
+        zip(phrasebook.text_lines(name)) if columns == 1 else phrasebook.pair_lines(name)
+    )
+    blocks = iter(lambda: tuple(itertools.islice(rows, BLOCK_LINES)), ())
+    return tuple(tuple(zip(*block, strict=True)) for block in blocks)
 
 
 @dataclasses.dataclass(frozen=True)
