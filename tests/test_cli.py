@@ -137,7 +137,7 @@ def test_check_prints_the_config_and_does_nothing(tmp_path, name, recipe, key):
     assert not (tmp_path / "w").exists()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="glibc's")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has glibc")
 @pytest.mark.parametrize("given", ["", "glibc.malloc.check=0"])
 def test_memory_is_in_huge_pages_unless_the_user_tunes_it(tmp_path, monkeypatch, given):
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)

@@ -21,9 +21,9 @@ from ml_collections import config_flags
 from xlj import config_parsing
 from xlj.keys import ConfigError, nearest
 
-_TUNABLES = "GLIBC_TUNABLES"
-
 _CHECK = flags.DEFINE_bool("check", False, "check the config, print it as JSON, and do nothing")
+
+_TUNABLES = "GLIBC_TUNABLES"
 
 
 class Schema(Protocol):
@@ -61,8 +61,9 @@ def main(run: Callable[[Any], None], doc: str | None, schema: Schema = config_pa
 
 def _use_huge_pages() -> None:
     """Starts this command again with glibc's memory in huge pages, which it asks for only at the
-    start of a process: XLA takes its buffers from there anew each step, and on CPUs a sixth of a
-    small model's step is saved (docs/benchmarks.md). Nothing is done where GLIBC_TUNABLES is set.
+    start of a process: on CPUs XLA takes its buffers from there anew each step, and a sixth of a
+    small model's step is saved (docs/benchmarks.md). Nothing is done where GLIBC_TUNABLES is set,
+    nor in a program that calls `main` without being a door.
     """
     spec = sys.modules["__main__"].__spec__
     is_door = spec is not None and spec.name.startswith("xlj.")  # python -m xlj.train
