@@ -19,7 +19,7 @@ from xlj.data.phrasebook.labelled.splits import SPLITS, sentences, split_of
 from xlj.data.phrasebook.meaning import CITIES, COUNTRIES, Meaning
 
 GOLDEN: dict[str, str] = {
-    "nli": "cdfb39eba9aebbc84f7104492e433cce1df2339623bfc84d328a8321da7d7851",
+    "nli": "a864f76a24a64f7e5d78ae6e77fde6f532ce2bba9085d701c42024567c2b56b8",
     "paraphrases": "20c53950256013989a193498235d775a58421c9a2bf2dfad6331a6f8c4578ea7",
     "tags": "916d519d56db215b04611ffd08312bc0f93b76829dddaf189f7a5fa895cf8154",
     "entities": "b0a3bbca5292b1f2c8ac0dcda34f9b67d5acb7fcd873abce35432acb0d3bb7d6",
@@ -146,10 +146,10 @@ def judge(told, claimed):
     """What follows for a claim from one clause told, by logic on what is left out."""
     against = "contradiction" if told.negative != claimed.negative else "entailment"
     if bare(told) == bare(claimed):
-        less, more = said_of(claimed), said_of(told)
-        if told.negative:  # what is not done is not done anywhere
-            less, more = more, less
-        return against if less <= more else "neutral"
+        one, other = said_of(told), said_of(claimed)
+        if one == other or (other < one and not told.negative):
+            return against
+        return "neutral"
     differ = [name for name in ("predicate", "attribute", "place")
               if getattr(told, name) != getattr(claimed, name)]  # fmt: skip
     if told.negative or told.subject != claimed.subject or len(differ) != 1:
@@ -168,26 +168,26 @@ def judge(told, claimed):
 def test_the_labels_follow_from_the_meanings(drawn):
     kinds = Counter()
     for made in (made for split in SPLITS for made in drawn[split]):
-        (told,), (claimed,) = made.premise.clauses, made.hypothesis.clauses
-        assert judge(told, claimed) == made.label, (
+        (claimed,) = made.hypothesis.clauses
+        verdicts = {judge(told, claimed) for told in made.premise.clauses} - {"neutral"}
+        assert verdicts <= {made.label}
+        assert verdicts or made.label == "neutral", (
             realise(made.premise, "en").text, realise(made.hypothesis, "en").text
         )  # fmt: skip
-        kinds[made.label, claimed.negative] += 1
-    assert len(kinds) == 6 and min(kinds.values()) == max(kinds.values())
+        kinds[made.label, claimed.negative, len(made.premise.clauses)] += 1
+    assert len(kinds) == 12 and min(kinds.values()) > 20
 
 
-def test_a_premise_or_a_hypothesis_alone_tells_little(drawn):
-    """Labels are balanced, half of each deny and are denied, and all are as rich in details."""
+def test_a_hypothesis_alone_tells_little(drawn):
+    """Labels are balanced, half of each are denials, and all are as rich in details."""
     made = [made for split in SPLITS for made in drawn[split]]
     assert set(Counter(one.label for one in made).values()) == {len(made) // len(LABELS)}
-    for side in ("premise", "hypothesis"):
-        riches = []
-        for label in LABELS:
-            clauses = [getattr(one, side).clauses[0] for one in made if one.label == label]
-            denied = sum(clause.negative for clause in clauses) / len(clauses)
-            assert abs(denied - 0.5) < (0.08 if side == "premise" else 1e-9)
-            riches.append(sum(len(said_of(clause)) for clause in clauses) / len(clauses))
-        assert max(riches) - min(riches) < 0.35
+    riches = []
+    for label in LABELS:
+        claims = [one.hypothesis.clauses[0] for one in made if one.label == label]
+        assert sum(claim.negative for claim in claims) == len(claims) // 2
+        riches.append(sum(len(said_of(claim)) for claim in claims) / len(claims))
+    assert max(riches) - min(riches) < 0.35
 
 
 def test_now_is_no_news_of_what_is_going_on(drawn):

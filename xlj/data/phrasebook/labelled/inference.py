@@ -1,15 +1,14 @@
 """Entailment, neutral and contradiction: pairs of meanings that are made to be so related.
 
-One clause each. Half of the hypotheses of each label deny something, and nearly all have one
-detail, whatever the label; what is told has two, or none if it is denied: so neither alone says
-much about the label.
+Half of the hypotheses of each label deny something, and hypotheses are equally rich in details
+whatever the label, so that a hypothesis alone says little about it.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 
-from xlj.data.phrasebook.casting import a_person
+from xlj.data.phrasebook.casting import a_person, pronoun_for
 from xlj.data.phrasebook.drawing import COLOURS
 from xlj.data.phrasebook.labelled.details import denied, details, enriched, uncounted, with_only
 from xlj.data.phrasebook.labelled.splits import all_within, drawn_clauses
@@ -17,6 +16,7 @@ from xlj.data.phrasebook.meaning import (
     ADJECTIVES,
     CITIES,
     COUNTRIES,
+    STATES,
     WEATHER,
     Clause,
     Meaning,
@@ -54,56 +54,93 @@ def inferences(split: str) -> Iterator[Inference]:
     clauses, seed = drawn_clauses("nli", split), seed_of(f"nli choices {split}")
     for position in count():
         stream = Stream(seed, position)
-        label, negated, turn = LABELS[position % 3], position // 3 % 2 == 1, position // 6 % 4
+        label, negated = LABELS[position % 3], position // 3 % 2 == 1
         while True:
-            made = _inference(stream, clauses, label, negated, turn)
+            made = _inference(stream, clauses, label, negated)
             if made and all_within(split, made.premise.clauses + made.hypothesis.clauses):
                 yield made
                 break
 
 
 def _inference(
-    stream: Stream, clauses: Iterator[Clause], label: str, negated: bool, turn: int
+    stream: Stream, clauses: Iterator[Clause], label: str, negated: bool
 ) -> Inference | None:
-    """An inference about the next clause, or None; `negated` says whether its hypothesis is, and
-    `turn`, from 0 to 3, how a neutral one is made."""
+    """An inference about the next clause; `negated` says whether its hypothesis is; or None."""
     clause = next(clauses)
     if label == "neutral":
-        denies = turn < 2
+        denies = stream.chance(50)
     else:  # what is told agrees in polarity with what follows from it
         denies = negated == (label == "entailment")
     if denies and label != "neutral":
         other = _excluded(stream, clause)
         if other and stream.chance(75):  # "is big", so "is not small"
-            return _told(stream, clause, denied(other) if negated else other, label)
+            return _told(stream, clauses, clause, denied(other) if negated else other, label)
     clause = enriched(stream, uncounted(clause) if denies else clause)
     order = _shuffled(stream, details(clause))
-    if len(order) < 2:
-        return None
-    # What is affirmed follows from what is told with more, what is denied from what is with less
-    told, hypothesis = with_only(clause, () if denies else order[:2]), with_only(clause, order[:1])
-    if label == "neutral" and turn == 2:  # a detail that is not told
-        now = clause.tense == "now" and order[0] == "time"  # which is no news
-        new, *rest = reversed(order) if now else order
-        told, hypothesis = with_only(clause, rest[:2]), with_only(clause, [new])
-    elif label == "neutral":
-        another = _another(stream, clauses, hypothesis)
-        if another is None:
+    new = [name for name in order if not (name == "time" and clause.tense == "now")]
+    if label == "neutral" and stream.chance(50):  # a detail that is not told
+        if len(order) < 2 or not new:
             return None
-        hypothesis = another
+        rest = [name for name in order if name != new[0]]
+        told, hypothesis = (
+            with_only(clause, rest[: 1 + stream.below(2)]),
+            with_only(clause, new[:1]),
+        )
+    else:
+        few = int(stream.chance(30 if label == "neutral" else 65))
+        told = with_only(clause, order[: few if denies else few + 1])
+        hypothesis = with_only(clause, order[:few])
+        if label == "neutral":
+            another = _another(stream, clauses, hypothesis)
+            if another is None:
+                return None
+            hypothesis = another
     return _told(
-        stream, denied(told) if denies else told, denied(hypothesis) if negated else hypothesis,
-        label,
+        stream, clauses, denied(told) if denies else told,
+        denied(hypothesis) if negated else hypothesis, label,
     )  # fmt: skip
 
 
-def _told(stream: Stream, told: Clause, hypothesis: Clause, label: str) -> Inference:
-    """The inference, each with its time before or after the rest."""
-    told, hypothesis = (
-        replace(clause, time_first=bool(clause.time) and stream.chance(50))
-        for clause in (told, hypothesis)
-    )
-    return Inference(Meaning("told", (told,)), Meaning("claimed", (hypothesis,)), label)
+def _told(
+    stream: Stream, clauses: Iterator[Clause], told: Clause, hypothesis: Clause, label: str
+) -> Inference:
+    """The inference, perhaps with something else told beside the clause."""
+    first = bool(hypothesis.time) and stream.chance(50)
+    same = uncounted(replace(told, negative=hypothesis.negative)) == uncounted(hypothesis)
+    hypothesis = replace(hypothesis, time_first=first)
+    # One clause alone is neither repeated to the letter nor, without a time to move, denied
+    if stream.chance(50) and (told.time or not (same or told.negative)):
+        told = replace(told, time_first=bool(told.time) and not first)
+        return Inference(Meaning("told", (told,)), Meaning("claimed", (hypothesis,)), label)
+    reason = _reason(stream, told)
+    if reason and stream.chance(25):
+        return Inference(
+            Meaning("told", (told, reason), "because"), Meaning("claimed", (hypothesis,)), label
+        )
+    aside = _aside(stream, clauses, told, hypothesis)
+    parts = (told, aside) if stream.chance(50) else (aside, told)
+    link = stream.pick(("and", "but"))
+    return Inference(Meaning("told", parts, link), Meaning("claimed", (hypothesis,)), label)
+
+
+def _reason(stream: Stream, told: Clause) -> Clause | None:
+    """Why somebody does so; of what is denied it would not be clear what has the reason."""
+    subject = told.subject
+    if subject is None or not subject.human or told.negative or told.predicate == "be":
+        return None
+    tense = "past" if told.tense == "past" else "habit"
+    return Clause("be", pronoun_for(subject), attribute=stream.pick(STATES), tense=tense)
+
+
+def _aside(stream: Stream, clauses: Iterator[Clause], told: Clause, hypothesis: Clause) -> Clause:
+    """Something else, about somebody else."""
+    while True:
+        aside = next(clauses)
+        same = _who(aside) & (_who(told) | _who(hypothesis))
+        if same or aside.tense != told.tense:
+            continue
+        if aside.predicate not in (told.predicate, hypothesis.predicate):
+            return denied(aside) if stream.chance(35) else aside
 
 
 def _who(clause: Clause) -> set[str]:
@@ -148,11 +185,10 @@ def _another(stream: Stream, clauses: Iterator[Clause], clause: Clause) -> Claus
         return Clause("be", replace(subject, adjective=None), attribute=stream.pick(fitting))
     if stream.chance(40):
         return _of_someone_else(stream, clause, subject)
-    while True:
-        event = enriched(stream, uncounted(next(clauses)))
-        order = _shuffled(stream, details(event))
-        if len(order) > 1 and _fits(event, subject, clause):
-            return with_only(replace(event, subject=subject), order[:1])
+    event = next(clauses)
+    while not _fits(event, subject, clause):
+        event = next(clauses)
+    return replace(with_only(event, details(event)[: stream.below(2)]), subject=subject)
 
 
 def _of_someone_else(stream: Stream, clause: Clause, subject: Participant) -> Clause:
