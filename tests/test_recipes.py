@@ -13,7 +13,7 @@ from xlj.config import KINDS, ConfigError, objectives_in, phase_configs
 from xlj.config_parsing import parse
 from xlj.data.corpus import Corpus
 from xlj.data.making import ensure_rows
-from xlj.data.sources import split_pair
+from xlj.data.templates import split_pair
 from xlj.keys import lookup
 from xlj.objectives.rows import Rows
 from xlj.training import loop, partitioning, state

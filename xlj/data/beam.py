@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from xlj.config import ConfigError
 from xlj.data import units
-from xlj.data.sources import TextTask
+from xlj.data.text_tasks import TextTask
 from xlj.data.units import Settings, Unit
 
 

@@ -25,8 +25,9 @@ from xlj.data import atomic, held_out, packing, store, units, vocabulary_trainin
 from xlj.data.held_out import Rule
 from xlj.data.processes import SPAWN, in_child, stop_with_parent
 from xlj.data.recipe import UNIT_LINES, Recipe, resolve
-from xlj.data.sources import Block, FileSource, TextTask
+from xlj.data.sources import FileSource
 from xlj.data.store import MANIFEST, VOCABULARY, Manifest, RowStore, Split
+from xlj.data.text_tasks import Block, TextTask
 from xlj.data.units import Settings
 from xlj.data.vocabulary import Vocabulary
 

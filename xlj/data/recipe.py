@@ -17,12 +17,11 @@ from xlj.data.sources import (
     FileSource,
     PhrasebookSource,
     SeqioSource,
-    TextTask,
     module_digest,
     phrasebook_digest,
-    text_tasks,
 )
 from xlj.data.store import FORMAT, MANIFEST
+from xlj.data.text_tasks import TextTask, text_tasks
 from xlj.data.vocabulary import Vocabulary
 
 UNIT_LINES = 16_384

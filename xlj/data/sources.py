@@ -1,4 +1,4 @@
-"""Where text comes from: templates of the config, filled in for each language and pair.
+"""Where text comes from: files, the phrasebook, TFDS and seqio.
 
 A source yields text in blocks of columns: `(lines,)` of monolingual text, where an empty line ends
 a document, or `(first side, second side)` of pairs. TensorFlow, seqio and TFDS are imported only
@@ -13,22 +13,19 @@ import hashlib
 import importlib
 import importlib.machinery
 import itertools
-import os
-import re
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from xlj.config import ConfigError, Data
 from xlj.data import files
-from xlj.data.cleaning import clean
+from xlj.data.quiet_import import import_quietly
+from xlj.data.templates import split_pair
 
 BLOCK_LINES = 4096
 
 RawBlock = tuple[Sequence[str | None], ...]  # None: not UTF-8
-Block = tuple[list[str], ...]
 
 
 class Source(Protocol):
@@ -122,7 +119,7 @@ class SeqioSource:
     modules: tuple[str, ...]
 
     def raw_blocks(self) -> Iterator[RawBlock]:
-        seqio = import_seqio()
+        seqio = import_quietly("seqio")
         for module in self.modules:
             try:
                 importlib.import_module(module)
@@ -137,119 +134,6 @@ class SeqioSource:
             ) from error
         dataset = provider.get_dataset(sequence_length=None, split="train", shuffle=False)
         yield from _string_blocks(self.text, dataset, self.fields)
-
-
-@dataclasses.dataclass(frozen=True)
-class TextTask:
-    """All sources of one language or pair, read one after another.
-
-    Attributes:
-      name: kind and language or pair, such as `text.en`, `pairs.en-de`; the folder of its rows.
-      kind: of its rows, one of `config.KINDS`.
-      languages: of each column: one for monolingual text, two for pairs.
-      invalid_utf8: `error` or `skip`, as in `Data`.
-    """
-
-    name: str
-    kind: str
-    languages: tuple[str, ...]
-    sources: tuple[Any, ...]
-    invalid_utf8: str
-
-    def blocks(self, skipped: Counter[str] | None = None) -> Iterator[Block]:
-        """Clean text in columns: an empty line ends a document.
-
-        Args:
-          skipped: counts the lines that were left out because they are not UTF-8.
-
-        Raises:
-          ConfigError: if the text cannot be read.
-        """
-        for source in self.sources:
-            count = 0
-            for raw in source.raw_blocks():
-                if any(None in column for column in raw):
-                    if self.invalid_utf8 == "error":
-                        raise ConfigError(
-                            f"{source.text}: not UTF-8 in lines {count + 1} to "
-                            f"{count + len(raw[0])}; mend it, or set data.invalid_utf8=skip"
-                        )
-                    rows = [row for row in zip(*raw, strict=True) if None not in row]
-                    if skipped is not None:
-                        skipped["invalid UTF-8"] += len(raw[0]) - len(rows)
-                    raw = tuple(zip(*rows, strict=True))
-                if raw and raw[0]:
-                    count += len(raw[0])
-                    yield tuple(
-                        [clean(line) for line in column if line is not None] for column in raw
-                    )
-            if len(self.languages) == 1:
-                yield ([""],)
-
-    def of_kind(self, kind: str) -> TextTask:
-        """The same text as rows of another kind."""
-        return dataclasses.replace(self, name=f"{kind}.{self.name.partition('.')[2]}", kind=kind)
-
-    @property
-    def text_name(self) -> str:
-        """The name of the task whose rows are the plainest kind of this text."""
-        return self.of_kind("text" if len(self.languages) == 1 else "pairs").name
-
-
-def text_tasks(data: Data) -> list[TextTask]:
-    """The text of a config: a task for each language, of kind `text`, then one for each pair, of
-    kind `pairs`.
-
-    Raises:
-      ConfigError: if a template cannot be read as one, a language or pair is in none of them, or a
-        template is for none of the languages or pairs. The message lists all of these at once.
-    """
-    problems: list[str] = []
-    tasks = []
-    if data.mono:
-        values = {name: {"language": name} for name in data.languages}
-        found = _match(data, "data.languages", "data.mono", values, problems)
-        tasks += [
-            TextTask(f"text.{name}", "text", (name,), sources, data.invalid_utf8)
-            for name, sources in found.items()
-        ]
-    if data.parallel:
-        sides = {name: split_pair(name, data.languages) for name in data.pairs}
-        values = {
-            name: {"pair": name, "source": first, "target": second}
-            for name, (first, second) in sides.items()
-        }
-        found = _match(data, "data.pairs", "data.parallel", values, problems)
-        tasks += [
-            TextTask(f"pairs.{name}", "pairs", sides[name], sources, data.invalid_utf8)
-            for name, sources in found.items()
-        ]
-    if problems:
-        raise ConfigError("\n".join(problems))
-    if not tasks:
-        raise ConfigError("there is no data: set data.mono or data.parallel")
-    return tasks
-
-
-def split_pair(
-    pair: str, languages: Sequence[str] = (), key: str = "data.pairs"
-) -> tuple[str, str]:
-    """The two languages of a pair: `en-de`. The first hyphen divides them, unless another one alone
-    leaves two of `languages` (`zh-CN-en`).
-
-    Args:
-      key: what named the pair, for the error.
-
-    Raises:
-      ConfigError: if there are not two different languages.
-    """
-    parts = pair.split("-")
-    splits = [("-".join(parts[:i]), "-".join(parts[i:])) for i in range(1, len(parts))]
-    known = [split for split in splits if set(split) <= set(languages)]
-    first, second = (known if len(known) == 1 else splits or [("", "")])[0]
-    if not first or not second or first == second:
-        raise ConfigError(f"{key}={pair}: a pair is two languages and a hyphen, such as en-de")
-    return first, second
 
 
 def module_digest(module: str) -> str:
@@ -280,107 +164,16 @@ def phrasebook_digest() -> str:
     return digest.hexdigest()
 
 
-def import_seqio() -> Any:
-    """The seqio module.
+def open_source(text: str, columns: int, data: Data, key: str) -> tuple[Any, list[str]]:
+    """The source that a filled template names, or None and what was looked for.
+
+    Args:
+      columns: 1 for monolingual text, 2 for pairs.
+      key: of the template, for errors.
 
     Raises:
-      ConfigError: if it cannot be imported, with the reason.
+      ConfigError: if it cannot be read as a template, or one side of two files is missing.
     """
-    return import_quietly("seqio")
-
-
-def import_quietly(name: str) -> Any:
-    """A module that imports TensorFlow, which writes to stderr as it starts whatever is set.
-
-    Raises:
-      ConfigError: if it cannot be imported, with the reason.
-    """
-    if name in sys.modules:
-        return sys.modules[name]
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    stderr = os.dup(2)
-    try:
-        with open(os.devnull, "w") as nowhere:
-            os.dup2(nowhere.fileno(), 2)
-        return importlib.import_module(name)
-    except Exception as error:  # protobuf raises its own kind on versions that do not go together
-        mend = "; pip install 'sentencepiece<0.2.3'" if "sentencepiece_model" in str(error) else ""
-        raise ConfigError(
-            f"reading this data needs {name}, which cannot be imported here "
-            f"({type(error).__name__}: {error}){mend}"
-        ) from error
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
-
-
-def _match(
-    data: Data,
-    names_key: str,
-    templates_key: str,
-    values: dict[str, dict[str, str]],
-    problems: list[str],
-) -> dict[str, tuple[Any, ...]]:
-    """Sources of each name, in the order of the templates; what is missing goes to `problems`."""
-    templates = data.mono if templates_key == "data.mono" else data.parallel
-    columns = 1 if templates_key == "data.mono" else 2
-    found: dict[str, list[Any]] = {name: [] for name in values}
-    tried: dict[str, list[str]] = {name: [] for name in values}
-    for template in templates:
-        filled = {name: fill(template, v, templates_key) for name, v in values.items()}
-        if len(set(filled.values())) < len(filled):
-            needed = " or ".join(f"{{{key}}}" for key in next(iter(values.values())))
-            problems.append(
-                f"{templates_key}={template} gives several of {names_key} the same source; "
-                f"use {needed}"
-            )
-            continue
-        matches = 0
-        for name, text in filled.items():
-            source, missing = _open(text, columns, data, templates_key)
-            tried[name] += missing
-            if source is not None:
-                found[name].append(source)
-                matches += 1
-        if not matches:
-            problems.append(
-                f"{templates_key}={template} is there for none of the {len(values)} {names_key}; "
-                f"tried {some(list(filled.values()))}"
-            )
-    for name, sources in found.items():
-        if not sources and any(found.values()):
-            problems.append(
-                f"{names_key}={name} is in no source of {templates_key}; tried "
-                f"{', '.join(tried[name]) or ', '.join(templates)}"
-            )
-    return {name: tuple(sources) for name, sources in found.items()}
-
-
-def some(names: list[str]) -> str:
-    """A few names of a list, for errors."""
-    return ", ".join(names) if len(names) < 4 else f"{names[0]}, {names[1]} ... {names[-1]}"
-
-
-def fill(template: str, values: dict[str, str], key: str) -> str:
-    """A template with its placeholders replaced.
-
-    Raises:
-      ConfigError: on a placeholder that is none of `values`; it names `key`.
-    """
-
-    def value(match: re.Match) -> str:
-        if match[1] not in values:
-            known = ", ".join(f"{{{name}}}" for name in values)
-            raise ConfigError(
-                f"{key}={template}: unknown placeholder {match[0]}; there are {known}"
-            )
-        return values[match[1]]
-
-    return re.sub(r"\{(\w*)\}", value, template)
-
-
-def _open(text: str, columns: int, data: Data, key: str) -> tuple[Any, list[str]]:
-    """The source that a filled template names, or None and what was looked for."""
     scheme, _, rest = text.partition(":")
     if scheme == "phrasebook":
         return _open_phrasebook(text, rest, columns)

@@ -13,10 +13,11 @@ from typing import Any
 
 from xlj.config import KINDS, Config
 from xlj.data import units
+from xlj.data.quiet_import import import_quietly
 from xlj.data.rates import rates
 from xlj.data.recipe import UNIT_LINES, resolve
-from xlj.data.sources import TextTask, import_seqio
 from xlj.data.store import RowStore
+from xlj.data.text_tasks import TextTask
 from xlj.data.units import Settings, Unit
 
 FEATURES = {1: ("text",), 2: ("source", "target")}
@@ -54,7 +55,7 @@ def register_task(task: TextTask, skipped: Counter[str] | None = None) -> _Readi
     Args:
       skipped: counts lines left out for not being UTF-8.
     """
-    seqio = import_seqio()
+    seqio = import_quietly("seqio")
     import tensorflow as tf
 
     reading = _Reading(task, skipped)
@@ -86,7 +87,7 @@ def register_mixtures(store: RowStore, alpha: float) -> list[str]:
     Returns:
       The names registered.
     """
-    seqio = import_seqio()
+    seqio = import_quietly("seqio")
     names = []
     for kind in KINDS:
         tokens = {task.name: task.train.tokens for task in store.tasks(kind)}
@@ -110,7 +111,7 @@ def read_units(task: TextTask, skipped: Counter[str] | None = None) -> Iterator[
     reading = register_task(task, skipped)
     import tensorflow as tf
 
-    provider = import_seqio().get_mixture_or_task(seqio_name(task.name))
+    provider = import_quietly("seqio").get_mixture_or_task(seqio_name(task.name))
     dataset = provider.get_dataset(sequence_length=None, split="train", shuffle=False)
     features = FEATURES[len(task.languages)]
     try:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xlj.config import AlignmentEvaluation, Config, ConfigError, RetrievalEvaluation
-from xlj.data.sources import fill, split_pair
+from xlj.data.templates import fill, split_pair
 from xlj.downstream import gold_alignments, sentence_files, sentence_pairs
 from xlj.downstream.sentence_pairs import Pair
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from xlj.config import ConfigError
 from xlj.data.labelled import conll, labels, squad, tables, tfds
 from xlj.data.labelled.examples import Example
-from xlj.data.sources import fill, some
+from xlj.data.templates import fill, some
 from xlj.finetuning_config import Task
 
 PHRASEBOOK = {
