@@ -205,10 +205,16 @@ class Contrast(MaskedLanguageModelling):
 
 @dataclasses.dataclass(frozen=True)
 class Retrieval:
-    """ERNIE-M's fine-tuning for retrieval: the hardest negative's binary cross-entropy."""
+    """Translations told apart from other sentences of the batch; ERNIE-M's with the defaults."""
 
     batch_rows: int = key(0, "rows a step, one pair each; 0 turns the objective off", low=0)
     weight: float = key(1.0, "weight of the objective in the loss", low=0)
+    negatives: str = key(
+        "hardest",
+        "what a translation is told apart from: the most similar other sentence of its side of "
+        "the batch, by binary cross-entropy; or all others of both sides, by a softmax",
+        choices=("hardest", "all"),
+    )
     layer: int = key(
         0, "layer of the averaged sentence vectors; 0 means two thirds of the layers", low=0
     )

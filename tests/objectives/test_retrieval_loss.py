@@ -1,10 +1,11 @@
-"""Retrieval: the hardest negative of the whole batch, and never a copy of the pair itself."""
+"""Retrieval: negatives of the whole batch, and never a copy of the pair itself."""
 
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from random_rows import CORPUS, rows_of
 
 from xlj.config import Retrieval
@@ -13,7 +14,8 @@ from xlj.objectives import retrieval
 from xlj.objectives.bitext import average
 from xlj.objectives.segments import whole_examples
 
-OPTIONS = Retrieval(scale=5.0)
+OPTIONS = [Retrieval(scale=5.0, negatives=kind) for kind in ("hardest", "all")]
+OF_BOTH = pytest.mark.parametrize("options", OPTIONS, ids=lambda options: options.negatives)
 
 
 def whole(function, inputs):
@@ -27,47 +29,68 @@ def halves_at_a_time(function, inputs):
     return jax.tree.map(lambda a, b: jnp.stack([a, b], 1).reshape(-1, *a.shape[1:]), *made)
 
 
-def test_loss_equals_numpy_with_negatives_from_all_rows(model, params_of, keys_of):
-    objective = retrieval.objective("retrieval", "bitext", OPTIONS, model, CORPUS)
+def vectors(params, model, side, padding):
+    """Unit vectors of the middle layer's averages; `padding` for rows of padding."""
+    read = whole_examples(model, side.tokens, side.languages)
+    hidden = encoder.apply(params, model, read, layers=encoder.middle_layer(model.layers))
+    mean = average(hidden, side.tokens).at[padding].set(1.0)
+    return mean / jnp.linalg.norm(mean, axis=1, keepdims=True)
+
+
+def wanted_losses(first, second, allowed, kind):
+    """The definitions, pair by pair, in jax or float64 numpy: of unit vectors at a scale of 5."""
+    losses = []
+    for i in range(len(first)):
+        negatives = np.flatnonzero(allowed[i])
+        right = 5 * first[i] @ second[i]
+        if kind == "hardest":
+            loss = 2 * jax.nn.softplus(-right)
+            loss += jax.nn.softplus(5 * (second[negatives] @ first[i]).max())
+            loss += jax.nn.softplus(5 * (first[negatives] @ second[i]).max())
+        else:
+            others = jnp.concatenate([first[negatives], second[negatives]])
+            loss = 0.0
+            for own in first[i], second[i]:
+                every = jnp.append(5 * others @ own, right)
+                loss += jax.nn.logsumexp(every) - right
+        losses.append(loss)
+    return jnp.stack(losses)
+
+
+@OF_BOTH
+def test_loss_has_negatives_from_all_rows(options, model, params_of, keys_of):
+    objective = retrieval.objective("retrieval", "bitext", options, model, CORPUS)
     params, rows = params_of(model, objective), rows_of("bitext", count=20)
     rows = jax.tree.map(lambda x: x.at[7].set(x[3]), rows)  # a pair that stands twice
     rows = rows._replace(tokens=rows.tokens.at[9].set(1))  # and a row of padding
     inputs = jax.jit(objective.corrupt)(rows, keys_of(rows))
     made = objective.label(params, {}, inputs, whole)
-
-    def vectors(side):
-        read = whole_examples(model, side.tokens, side.languages)
-        hidden = encoder.apply(params, model, read, layers=encoder.middle_layer(model.layers))
-        mean = np.asarray(average(hidden, side.tokens), np.float64)
-        return mean / np.maximum(np.linalg.norm(mean, axis=1, keepdims=True), 1e-6)
-
-    similarity = vectors(inputs.first) @ vectors(inputs.second).T
+    first, second = (vectors(params, model, side, 9) for side in (inputs.first, inputs.second))
     allowed = ~np.eye(20, dtype=bool)
     allowed[9] = allowed[:, 9] = allowed[3, 7] = allowed[7, 3] = False
-    negative = np.where(allowed, similarity, -np.inf)
-
-    def softplus(x):
-        return np.log1p(np.exp(x))
-
-    wanted = 2 * softplus(-5 * np.diag(similarity))
-    wanted += softplus(5 * negative.max(1)) + softplus(5 * negative.max(0))
-    found = objective.loss(params, {}, made, None)["retrieval"]
     real = np.arange(20) != 9
-    np.testing.assert_allclose(found.sum[real], wanted[real], rtol=1e-4)
+    wanted = wanted_losses(first[real], second[real], allowed[real][:, real], options.negatives)
+    found = objective.loss(params, {}, made, None)["retrieval"]
+    np.testing.assert_allclose(found.sum[real], wanted, rtol=1e-4)
     assert float(found.sum[9]) == float(found.count[9]) == 0 and found.count.sum() == 19
     parts = objective.label(params, {}, inputs, halves_at_a_time)
     jax.tree.map(partial(np.testing.assert_allclose, atol=1e-5), parts, made)
 
 
-def test_gradient_is_of_one_loss_over_all_rows(model, params_of, keys_of):
+@OF_BOTH
+def test_gradient_is_of_one_loss_over_all_rows(options, model, params_of, keys_of):
     """A sentence learns as its pair's and as the negative of others, in whichever microbatch."""
-    objective = retrieval.objective("retrieval", "bitext", OPTIONS, model, CORPUS)
+    objective = retrieval.objective("retrieval", "bitext", options, model, CORPUS)
     params, rows = params_of(model, objective), rows_of("bitext", count=12)
     tokens = rows.tokens.at[7].set(rows.tokens[3]).at[9].set(1)  # a pair twice, a row of padding
     tokens = tokens.at[5, : tokens.shape[1] // 2].set(tokens[2, : tokens.shape[1] // 2])
     rows = rows._replace(tokens=tokens)
     inputs = jax.jit(objective.corrupt)(rows, keys_of(rows))
     made = objective.label(params, {}, inputs, whole)
+    allowed = ~np.eye(12, dtype=bool)
+    allowed[9] = allowed[:, 9] = allowed[3, 7] = allowed[7, 3] = False
+    allowed[2, 5] = allowed[5, 2] = False
+    real = np.arange(12) != 9
 
     @jax.jit
     @jax.grad
@@ -75,21 +98,9 @@ def test_gradient_is_of_one_loss_over_all_rows(model, params_of, keys_of):
         return objective.loss(params, {}, part, None)["retrieval"].sum.sum()
 
     def at_once(params):
-        def vectors(side):
-            read = whole_examples(model, side.tokens, side.languages)
-            hidden = encoder.apply(params, model, read, layers=encoder.middle_layer(model.layers))
-            mean = average(hidden, side.tokens)
-            mean = mean.at[9].set(1.0)
-            return mean / jnp.linalg.norm(mean, axis=1, keepdims=True)
-
-        scores = 5 * vectors(inputs.first) @ vectors(inputs.second).T
-        allowed = ~np.eye(12, dtype=bool)
-        allowed[9] = allowed[:, 9] = allowed[3, 7] = allowed[7, 3] = False
-        allowed[2, 5] = allowed[5, 2] = False
-        others = jnp.where(allowed, scores, -1e9)
-        losses = 2 * jax.nn.softplus(-jnp.diag(scores))
-        losses += jax.nn.softplus(others.max(1)) + jax.nn.softplus(others.max(0))
-        return losses.at[9].set(0.0).sum()
+        first, second = (vectors(params, model, side, 9) for side in (inputs.first, inputs.second))
+        kept = allowed[real][:, real]
+        return wanted_losses(first[real], second[real], kept, options.negatives).sum()
 
     wanted = jax.jit(jax.grad(at_once))(params)
     parts = [ours(params, jax.tree.map(lambda x, i=i: x[i::3], made)) for i in range(3)]
@@ -98,10 +109,22 @@ def test_gradient_is_of_one_loss_over_all_rows(model, params_of, keys_of):
     assert max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(wanted)) > 0.1
 
 
-def test_pairs_that_are_all_the_same_teach_nothing(model, params_of, keys_of):
-    objective = retrieval.objective("retrieval", "bitext", OPTIONS, model, CORPUS)
+@OF_BOTH
+def test_correct_pairs_are_nearer_than_every_negative(options):
+    """The second pair's sides are nearer to each other than to the other side of any pair, but its
+    first sentence is nearer still to another of its own side."""
+    angles = jnp.array([[0.0, 0.02], [1.0, 1.2], [0.9, 2.0]])
+    first, second = (jnp.stack([jnp.cos(side), jnp.sin(side)], 1) for side in angles.T)
+    against = {"hardest": retrieval.against_hardest, "all": retrieval.against_all}
+    _, correct = against[options.negatives](first, second, ~jnp.eye(3, dtype=bool), 5.0)
+    assert correct.tolist() == [True, options.negatives == "hardest", False]
+
+
+@OF_BOTH
+def test_pairs_that_are_all_the_same_teach_nothing(options, model, params_of, keys_of):
+    objective = retrieval.objective("retrieval", "bitext", options, model, CORPUS)
     params, rows = params_of(model, objective), rows_of("bitext", count=4)
     rows = jax.tree.map(lambda x: jnp.repeat(x[:1], 4, axis=0), rows)
     made = objective.label(params, {}, jax.jit(objective.corrupt)(rows, keys_of(rows)), whole)
-    assert not np.asarray(made.found).any()
+    assert not np.asarray(made.found).any() and not np.asarray(made.losses).any()
     assert not np.asarray(made.pull_first).any() and not np.asarray(made.pull_second).any()

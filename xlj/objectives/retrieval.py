@@ -1,4 +1,4 @@
-"""Sentence retrieval: binary cross-entropy of translations and their hardest negatives."""
+"""Sentence retrieval: translations told apart from the other sentences of the batch."""
 
 from __future__ import annotations
 
@@ -18,33 +18,37 @@ from xlj.objectives.objective import EachPart, Objective, Params
 from xlj.objectives.rows import Rows
 from xlj.objectives.segments import whole_examples
 
+_NEVER = -1e9  # a logit that is never taken, and has a gradient, where -inf has none
+
 
 class Compared(NamedTuple):
     """Both sides of each pair, and what the batch says of them: zeros until `label`."""
 
     first: Rows
     second: Rows
-    not_first: jax.Array
-    """The vector that is nearest to `second`'s without being its translation's, float32
-    [rows, hidden]."""
-    not_second: jax.Array
     pull_first: jax.Array
-    """The gradient at `first`'s vector of the losses in which it is the negative, float32
-    [rows, hidden]."""
+    """The gradient of the whole batch's loss at `first`'s vector, float32 [rows, hidden]."""
     pull_second: jax.Array
+    losses: jax.Array
+    """The loss of each pair, float32 [rows]."""
+    correct: jax.Array
+    """1 where each side of the pair is nearer to the other than any negative, float32 [rows]."""
     found: jax.Array
     """1 where the row is a pair and the batch has another, float32 [rows]."""
 
 
 def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Corpus) -> Objective:
-    """ERNIE-M's fine-tuning for retrieval (section 4.2): the hardest negative of the batch in each
-    direction (Faghri et al., 2018), binary cross-entropy of scaled cosines (the scale is ours).
+    """Losses of scaled cosines of averaged vectors (the scale is ours), by `options.negatives`:
+
+    - `hardest`: ERNIE-M's fine-tuning for retrieval (section 4.2), `against_hardest`.
+    - `all`: `against_all`, after SimCLR's NT-Xent.
 
     Negatives may stand in another microbatch, so `label` encodes all rows of the step with the
-    current parameters (without dropout, ours), and a negative learns through its own row: its
-    gradient is known there, as in GradCache (Gao et al., 2021), and no sentence is encoded twice
-    with gradient. Accumulation and sharding change nothing.
+    current parameters (without dropout, ours) and takes the gradient of the batch's loss at each
+    vector, as GradCache does (Gao et al., 2021). `loss` carries it on into the parameters.
+    Accumulation and sharding change nothing.
     """
+    against = {"hardest": against_hardest, "all": against_all}[options.negatives]
     layer = options.layer or encoder.middle_layer(model.layers)
 
     def vectors(params: Params, rows: Rows, keys: jax.Array | None) -> jax.Array:
@@ -54,13 +58,10 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
         square = (mean * mean).sum(1, keepdims=True)
         return mean / jnp.sqrt(jnp.maximum(square, 1e-12))  # padding has a gradient too, of 0
 
-    def logits(one: jax.Array, other: jax.Array) -> jax.Array:
-        return options.scale * (one * other).sum(1)
-
     def corrupt(rows: Rows, keys: jax.Array) -> Compared:
         first, second = halves(rows)
         nothing = jnp.zeros((len(first.tokens), model.hidden))
-        return Compared(first, second, nothing, nothing, nothing, nothing, nothing[:, 0])
+        return Compared(first, second, nothing, nothing, *[nothing[:, 0]] * 3)
 
     def label(params: Params, state: object, inputs: Compared, each_part: EachPart) -> Compared:
         first, second = (
@@ -68,29 +69,17 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
             for side in (inputs.first, inputs.second)
         )
         different = _different(inputs.first) & _different(inputs.second)
-        similarity = jnp.matmul(first, second.T, precision="highest")
-        similarity = jnp.where(different, similarity, -jnp.inf)
-        pair = different.any(1) & (inputs.first.tokens[:, 0] != PAD)
-        found = pair.astype(jnp.float32)
+        found = different.any(1).astype(jnp.float32)
 
-        def compared(
-            vectors: jax.Array, others: jax.Array, hardest: jax.Array
-        ) -> tuple[jax.Array, jax.Array]:
-            """The hardest of `others` for each vector, and the gradient at `others`."""
-            chosen = jax.nn.one_hot(hardest, len(others))  # as products: the same bits each time
-            negatives = jnp.matmul(chosen, others, precision="highest")
-            pulls = found * options.scale * jax.nn.sigmoid(logits(vectors, negatives))
-            return negatives, jnp.matmul(chosen.T, pulls[:, None] * vectors, precision="highest")
+        def of_batch(
+            first: jax.Array, second: jax.Array
+        ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+            losses, correct = against(first, second, different, options.scale)
+            losses = losses * found
+            return losses.sum(), (losses, correct * found)
 
-        not_second, pull_second = compared(first, second, similarity.argmax(1))
-        not_first, pull_first = compared(second, first, similarity.argmax(0))
-        return inputs._replace(
-            not_first=not_first,
-            not_second=not_second,
-            pull_first=pull_first,
-            pull_second=pull_second,
-            found=found,
-        )
+        pulls, (losses, correct) = jax.grad(of_batch, argnums=(0, 1), has_aux=True)(first, second)
+        return Compared(inputs.first, inputs.second, *pulls, losses, correct, found)
 
     def loss(
         params: Params, state: object, inputs: Compared, keys: jax.Array | None
@@ -100,13 +89,9 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
             vectors(params, rows, own)
             for rows, own in zip((inputs.first, inputs.second), of_side, strict=True)
         )
-        right = logits(first, second)
-        wrong = logits(first, inputs.not_second), logits(inputs.not_first, second)
-        losses = 2 * jax.nn.softplus(-right) + sum(map(jax.nn.softplus, wrong))
         pulled = (inputs.pull_first * first + inputs.pull_second * second).sum(1)
-        losses = losses * inputs.found + (pulled - jax.lax.stop_gradient(pulled))
-        best = (right > wrong[0]) & (right > wrong[1])
-        return {name: Tally(sum=losses, count=inputs.found, correct=best * inputs.found)}
+        losses = inputs.losses + (pulled - jax.lax.stop_gradient(pulled))  # its value is `losses`
+        return {name: Tally(sum=losses, count=inputs.found, correct=inputs.correct)}
 
     def flops(rows: int, length: int) -> float:
         return 2 * (1 + TRAINED) * of_layers(model, layer, rows, length // 2)
@@ -121,6 +106,48 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
         parts={},
         label=label,
     )
+
+
+def against_hardest(
+    first: jax.Array, second: jax.Array, different: jax.Array, scale: float
+) -> tuple[jax.Array, jax.Array]:
+    """Binary cross-entropy of each translation, and of the most similar sentence of its side that
+    is not one (Faghri et al., 2018), in both directions.
+
+    Args:
+      first, second: unit vectors of both sides of the pairs, float32 [rows, hidden].
+      different: which pairs are negatives of which, bool [rows, rows].
+      scale: what cosines are multiplied by.
+
+    Returns:
+      The loss of each pair, float32 [rows]; whether each side is nearer to the other than to any
+      negative, bool [rows].
+    """
+    right = scale * (first * second).sum(1)
+    similarity = scale * jnp.matmul(first, second.T, precision="highest")
+    similarity = jnp.where(different, similarity, _NEVER)
+    wrong = similarity.max(1), similarity.max(0)
+    losses = 2 * jax.nn.softplus(-right) + sum(map(jax.nn.softplus, wrong))
+    return losses, right > jnp.maximum(*wrong)
+
+
+def against_all(
+    first: jax.Array, second: jax.Array, different: jax.Array, scale: float
+) -> tuple[jax.Array, jax.Array]:
+    """-log softmax of each translation among it and all other sentences of the batch, of both
+    sides, in both directions: NT-Xent (Chen et al., 2020, eq. 1), a translation for a view.
+
+    Negatives of its own side keep a vector from saying which language it is of.
+
+    Args, returns: as of `against_hardest`.
+    """
+    right = jnp.tile(scale * (first * second).sum(1), 2)
+    vectors = jnp.concatenate([first, second])
+    similarity = scale * jnp.matmul(vectors, vectors.T, precision="highest")
+    similarity = jnp.where(jnp.tile(different, (2, 2)), similarity, _NEVER)
+    losses = jax.nn.softplus(jax.nn.logsumexp(similarity, axis=1) - right)
+    correct = right > similarity.max(1)
+    return losses.reshape(2, -1).sum(0), correct.reshape(2, -1).all(0)
 
 
 def _different(rows: Rows) -> jax.Array:
