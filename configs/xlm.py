@@ -10,7 +10,7 @@ vocabulary. Adam's beta 2, no weight decay and the feed-forward width are the re
 
 Ours: 500k steps and 10k of warm-up (not stated), linear decay (the command: inverse square root),
 both objectives in every step (XLM alternates), positions that run on across a pair (XLM resets
-them), a unigram vocabulary (XLM: BPE). `:tiny` trains on the embedded corpus.
+them), BPE of text that is not tokenised before. `:tiny` trains on the embedded corpus.
 """
 
 from xlj import config as schema
@@ -31,6 +31,7 @@ def get_config(variant=""):
     config.data.parallel = "data/parallel/{pair}.tsv.gz"
     config.data.pairs = PAIRS
     config.data.alpha = 0.7
+    config.data.vocabulary_type = "bpe"
     config.data.vocabulary_alpha = 0.5
     config.data.vocabulary_size = 95_000
     config.data.length = 256

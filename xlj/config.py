@@ -39,6 +39,9 @@ class Data:
     vocabulary_size: int = key(
         250_002, "ids of a vocabulary that is trained, specials and <mask> included", low=64
     )
+    vocabulary_type: str = key(
+        "unigram", "how a vocabulary that is trained cuts words", choices=("unigram", "bpe")
+    )
     vocabulary_alpha: float = key(
         0.3, "exponent of the sample that the vocabulary is trained on", low=0, high=1
     )

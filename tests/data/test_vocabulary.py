@@ -89,23 +89,36 @@ def test_files_that_are_no_such_model_are_refused(tmp_path, lines, monkeypatch):
         Vocabulary.load(tmp_path / "other")
 
 
-def test_too_large_a_size_names_the_largest_possible():
+OF_BOTH = pytest.mark.parametrize("kind", ["unigram", "bpe"])
+
+
+@OF_BOTH
+def test_too_large_a_size_names_the_largest_possible(kind):
     few = words(1, 150)
     with pytest.raises(ConfigError, match="at most") as error:
-        vocabulary_training.train({"en": few}, {"en": 1}, 100_000, 1.0)
+        vocabulary_training.train({"en": few}, {"en": 1}, 100_000, 1.0, kind)
     largest = int(str(error.value).split("at most ")[1].split()[0])
-    vocabulary = Vocabulary(vocabulary_training.train({"en": few}, {"en": 1}, largest, 1.0))
+    vocabulary = Vocabulary(vocabulary_training.train({"en": few}, {"en": 1}, largest, 1.0, kind))
     assert vocabulary.size == largest
     with pytest.raises(ConfigError, match="at most"):
-        vocabulary_training.train({"en": few}, {"en": 1}, largest + 1, 1.0)
+        vocabulary_training.train({"en": few}, {"en": 1}, largest + 1, 1.0, kind)
 
 
-def test_too_small_a_size_names_the_least():
+@OF_BOTH
+def test_too_small_a_size_names_the_least(kind):
+    text = {"en": words(1, 150)}
     with pytest.raises(ConfigError, match="at least") as error:
-        vocabulary_training.train({"en": words(1, 150)}, {"en": 1}, 10, 1.0)
+        vocabulary_training.train(text, {"en": 1}, 10, 1.0, kind)
     least = int(str(error.value).split("at least ")[1].split()[0])
-    vocabulary = Vocabulary(vocabulary_training.train({"en": words(1, 150)}, {"en": 1}, least, 1.0))
+    vocabulary = Vocabulary(vocabulary_training.train(text, {"en": 1}, least, 1.0, kind))
     assert vocabulary.size == least
+
+
+def test_bpe_joins_what_is_most_often_together():
+    text = ["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3
+    vocabulary = Vocabulary(vocabulary_training.train({"en": text}, {"en": 1}, 20, 1.0, "bpe"))
+    # e+s and s+t stand together 9 times, then es+t; of the paper's example (Sennrich et al., 2016)
+    assert "est" in vocabulary.pieces and "wer" not in vocabulary.pieces
 
 
 def test_sampling_is_uniform_bounded_and_independent_of_order():

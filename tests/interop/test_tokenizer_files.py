@@ -24,9 +24,10 @@ SIZE = 800
 BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
-@pytest.fixture(scope="module")
-def trained():
-    return Vocabulary(vocabulary_training.train(LINES, dict.fromkeys(LINES, 1), SIZE, 1.0))
+@pytest.fixture(scope="module", params=["unigram", "bpe"])
+def trained(request):
+    weights = dict.fromkeys(LINES, 1)
+    return Vocabulary(vocabulary_training.train(LINES, weights, SIZE, 1.0, request.param))
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def sentencepiece_model(**options):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"model_type": "bpe"}, "it is not a unigram model"),
+        ({"model_type": "char"}, "it is neither a unigram nor a BPE model"),
         ({"remove_extra_whitespaces": False}, "keeps repeated spaces"),
         ({"add_dummy_prefix": False}, "does not put a space first"),
         ({"user_defined_symbols": ["cat"]}, "user-defined"),

@@ -52,9 +52,10 @@ def differing(folder, vocabulary, lines, **options):
 # A vocabulary that xlj trained, and what AutoTokenizer makes of its export.
 
 
-@pytest.fixture(scope="module")
-def trained(training_text):
-    return Vocabulary(vocabulary_training.train({"": training_text}, {"": 1}, SIZE, 0.9995))
+@pytest.fixture(scope="module", params=["unigram", "bpe"])
+def trained(training_text, request):
+    model = vocabulary_training.train({"": training_text}, {"": 1}, SIZE, 0.9995, request.param)
+    return Vocabulary(model)
 
 
 @pytest.fixture(

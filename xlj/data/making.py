@@ -222,7 +222,11 @@ def _vocabulary(recipe: Recipe, sizes: Sizes, rules: Mapping[str, Rule]) -> Voca
         )
         sampled = vocabulary_training.sample(blocks, rules, wanted, sentences)
         model = vocabulary_training.train(
-            sampled, weights, data.vocabulary_size, data.vocabulary_coverage
+            sampled,
+            weights,
+            data.vocabulary_size,
+            data.vocabulary_coverage,
+            data.vocabulary_type,
         )
         file.parent.mkdir(exist_ok=True)
         atomic.write(file, model)

@@ -35,7 +35,7 @@ def settings(data: Data) -> dict[str, object]:
         "lines": data.vocabulary_lines,
         "coverage": data.vocabulary_coverage,
         "threads": THREADS,
-        "type": f"unigram, nmt_nfkc, scores in 1/{_SCORES}",
+        "type": f"{data.vocabulary_type}, nmt_nfkc, scores in 1/{_SCORES}",
     }
 
 
@@ -102,9 +102,19 @@ def sample(
 
 
 def train(
-    sampled: Mapping[str, list[str]], weights: Mapping[str, int], size: int, coverage: float
+    sampled: Mapping[str, list[str]],
+    weights: Mapping[str, int],
+    size: int,
+    coverage: float,
+    kind: str = "unigram",
 ) -> bytes:
-    """A SentencePiece unigram model (nmt_nfkc) of `size - 2` pieces, with rounded scores.
+    """A SentencePiece model (nmt_nfkc) of `size - 2` pieces, with rounded scores.
+
+    Args:
+      sampled, weights: lines of each language, and how often each counts.
+      size: ids, with those of xlj's layout that the model does not have.
+      coverage: share of the text's characters that become pieces.
+      kind: `unigram` or `bpe`.
 
     Lines longer than 4,000 bytes, which SentencePiece would drop, are cut.
 
@@ -126,7 +136,7 @@ def train(
             sentence_iterator=_weighted(sampled, weights),
             model_writer=model,
             input_format="tsv",  # line <tab> how often it counts
-            model_type="unigram",
+            model_type=kind,
             normalization_rule_name="nmt_nfkc",
             vocab_size=size - 2,
             character_coverage=coverage,

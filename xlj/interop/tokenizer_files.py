@@ -18,7 +18,7 @@ from xlj.data.layout import MASK, SPECIALS
 from xlj.data.tokenizer_json import is_tokenizer_json
 from xlj.data.vocabulary import Vocabulary
 from xlj.interop.folder import inside, read_json
-from xlj.interop.unigram_json import from_sentencepiece
+from xlj.interop.sentencepiece_json import from_sentencepiece
 
 _BERT = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
 _ROBERTA = (*SPECIALS, MASK)
@@ -88,7 +88,7 @@ def write(
         None leaves the form of the tokenizer's family: XLM-R's has two `</s>` between A and B.
 
     Raises:
-      ConfigError: if a SentencePiece model has no equal tokenizer.json (`unigram_json`).
+      ConfigError: if a SentencePiece model has no equal tokenizer.json (`sentencepiece_json`).
     """
     specials = vocabulary.native_specials
     if is_tokenizer_json(vocabulary.model):

@@ -1,16 +1,16 @@
-"""A SentencePiece unigram model as a Hugging Face tokenizer.json that gives the same ids."""
+"""A SentencePiece model as a Hugging Face tokenizer.json that gives the same ids."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlj.config import ConfigError
 from xlj.interop import nfkc
 
 _SPACE = "\u2581"
-_UNIGRAM, _NORMAL = 1, 1  # sentencepiece_model.proto: TrainerSpec.ModelType, SentencePiece.Type
+_UNIGRAM, _BPE, _NORMAL = 1, 2, 1  # sentencepiece_model.proto: TrainerSpec.ModelType, SentencePiece.Type
 
 
 def from_sentencepiece(
@@ -28,7 +28,7 @@ def from_sentencepiece(
 
     Raises:
       ConfigError: if the pieces are not those of the model, or it does what `tokenizers` cannot:
-        anything but a unigram model with SentencePiece's defaults (any of its own normalisations).
+        anything but a unigram or BPE model with SentencePiece's defaults (any of its own normalisations).
     """
     import tokenizers
     from sentencepiece import sentencepiece_model_pb2
@@ -43,27 +43,21 @@ def from_sentencepiece(
             f"the SentencePiece model and the list of pieces differ in {len(wrong)} pieces, such "
             f"as {min(wrong, default=None)!r}: they are not of one tokenizer"
         )
-    # An unknown character costs 10 more than the lowest score of all; specials must not lower it.
-    lowest = min(scores.values())
     first, pad, last, unknown, mask = specials
+    is_bpe = proto.trainer_spec.model_type == _BPE
     tokenizer = tokenizers.Tokenizer(
-        models.Unigram(
-            [(piece, scores.get(piece, lowest)) for piece in pieces],
-            unk_id=list(pieces).index(unknown),
-            byte_fallback=False,
-        )
+        _bpe(pieces, scores, unknown) if is_bpe else _unigram(pieces, scores, unknown)
     )
     if charsmap := proto.normalizer_spec.precompiled_charsmap:
         tokenizer.normalizer = nfkc.normalizer(charsmap)
     # Not WhitespaceSplit, as in XLM-R's: it drops U+0085, which to SentencePiece is no space.
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(" ", "removed"),
-            pre_tokenizers.Metaspace(_SPACE, prepend_scheme="always"),
-            # The model has the specials as pieces, which text must not match.
-            pre_tokenizers.Split(tokenizers.Regex(_within(specials)), "isolated"),
-        ]
-    )
+    words = [
+        pre_tokenizers.Split(" ", "removed"),
+        pre_tokenizers.Metaspace(_SPACE, prepend_scheme="always"),
+    ]
+    if not is_bpe:  # a unigram model has the specials as pieces, which text must not match
+        words.append(pre_tokenizers.Split(tokenizers.Regex(_within(specials)), "isolated"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(words)
     tokenizer.decoder = decoders.Metaspace(_SPACE, prepend_scheme="always")
     tokenizer.post_processor = processors.TemplateProcessing(
         single=[first, "$A", last],
@@ -80,6 +74,33 @@ def from_sentencepiece(
     return tokenizer.to_str().encode()
 
 
+def _unigram(pieces: Sequence[str], scores: Mapping[str, float], unknown: str) -> Any:
+    from tokenizers import models
+
+    # An unknown character costs 10 more than the lowest score of all; specials must not lower it.
+    lowest = min(scores.values())
+    return models.Unigram(
+        [(piece, scores.get(piece, lowest)) for piece in pieces],
+        unk_id=list(pieces).index(unknown),
+        byte_fallback=False,
+    )
+
+
+def _bpe(pieces: Sequence[str], scores: Mapping[str, float], unknown: str) -> Any:
+    """SentencePiece joins the two neighbours whose joined piece scores highest, whatever the two
+    are; so each way to join a piece is a merge, and those of higher scores come first."""
+    from tokenizers import models
+
+    merges = [
+        (piece[:cut], piece[cut:])
+        for piece in sorted(scores, key=lambda piece: -scores[piece])
+        for cut in range(1, len(piece))
+        if piece[:cut] in scores and piece[cut:] in scores
+    ]
+    ids = {piece: index for index, piece in enumerate(pieces)}
+    return models.BPE(ids, merges, unk_token=unknown, fuse_unk=True)
+
+
 def _within(specials: Sequence[str]) -> str:
     """A regular expression of the empty place before the last character of each special."""
     places = (f"(?<={re.escape(name[:-1])})(?={re.escape(name[-1])})" for name in specials)
@@ -92,7 +113,7 @@ def _check(proto: Any) -> None:
     kinds = {piece.type for piece in proto.pieces[3:]}
     inside = [piece.piece for piece in proto.pieces if _SPACE in piece.piece[1:]]
     refused = {
-        "it is not a unigram model (BPE is not exported)": trainer.model_type != _UNIGRAM,
+        "it is neither a unigram nor a BPE model": trainer.model_type not in (_UNIGRAM, _BPE),
         "its normalisation has rules of its own": spec.name == "user_defined",
         "it does not put a space first, keeps repeated spaces, or does not write them as "
         "U+2581": not (
