@@ -10,7 +10,11 @@ from xlj.config import ConfigError
 from xlj.interop import nfkc
 
 _SPACE = "\u2581"
-_UNIGRAM, _BPE, _NORMAL = 1, 2, 1  # sentencepiece_model.proto: TrainerSpec.ModelType, SentencePiece.Type
+_UNIGRAM, _BPE, _NORMAL = (
+    1,
+    2,
+    1,
+)  # sentencepiece_model.proto: TrainerSpec.ModelType, SentencePiece.Type
 
 
 def from_sentencepiece(
@@ -32,7 +36,7 @@ def from_sentencepiece(
     """
     import tokenizers
     from sentencepiece import sentencepiece_model_pb2
-    from tokenizers import decoders, models, pre_tokenizers, processors
+    from tokenizers import decoders, pre_tokenizers, processors
 
     proto = sentencepiece_model_pb2.ModelProto.FromString(model)  # type: ignore[attr-defined]
     _check(proto)

@@ -60,8 +60,9 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
 
     def corrupt(rows: Rows, keys: jax.Array) -> Compared:
         first, second = halves(rows)
-        nothing = jnp.zeros((len(first.tokens), model.hidden))
-        return Compared(first, second, nothing, nothing, *[nothing[:, 0]] * 3)
+        pull = jnp.zeros((len(first.tokens), model.hidden))
+        number = pull[:, 0]
+        return Compared(first, second, pull, pull, number, number, number)
 
     def label(params: Params, state: object, inputs: Compared, each_part: EachPart) -> Compared:
         first, second = (
