@@ -10,11 +10,8 @@ from xlj.config import ConfigError
 from xlj.interop import nfkc
 
 _SPACE = "\u2581"
-_UNIGRAM, _BPE, _NORMAL = (
-    1,
-    2,
-    1,
-)  # sentencepiece_model.proto: TrainerSpec.ModelType, SentencePiece.Type
+_NORMAL = 1  # sentencepiece_model.proto: SentencePiece.Type
+_UNIGRAM, _BPE = 1, 2  # its TrainerSpec.ModelType
 
 
 def from_sentencepiece(
@@ -32,7 +29,8 @@ def from_sentencepiece(
 
     Raises:
       ConfigError: if the pieces are not those of the model, or it does what `tokenizers` cannot:
-        anything but a unigram or BPE model with SentencePiece's defaults (any of its own normalisations).
+        anything but a unigram or BPE model with SentencePiece's defaults (any of its own
+        normalisations).
     """
     import tokenizers
     from sentencepiece import sentencepiece_model_pb2

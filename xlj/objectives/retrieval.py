@@ -80,7 +80,7 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
             return losses.sum(), (losses, correct * found)
 
         pulls, (losses, correct) = jax.grad(of_batch, argnums=(0, 1), has_aux=True)(first, second)
-        return Compared(inputs.first, inputs.second, *pulls, losses, correct, found)
+        return Compared(inputs.first, inputs.second, pulls[0], pulls[1], losses, correct, found)
 
     def loss(
         params: Params, state: object, inputs: Compared, keys: jax.Array | None
