@@ -265,7 +265,7 @@ ROW_KINDS = {
 }
 """The kind of rows that each objective reads."""
 
-LABELLED = ("classification", "tagging", "question_answering")
+LABELLED = ("classification", "pair_classification", "tagging", "question_answering")
 """The objectives of fine-tuning; each reads a kind of rows of its own, of the same name."""
 
 

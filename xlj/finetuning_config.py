@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 import ml_collections
 
 from xlj import keys as keys_of_schema
-from xlj.config import LABELLED, Mesh, Model, Optimizer, Train
+from xlj.config import Mesh, Model, Optimizer, Train
 from xlj.config_parsing import check_optimizer, dead
 from xlj.keys import ConfigError, key, like, lookup
 
@@ -22,7 +22,14 @@ METRICS = {
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    kind: str = key("classification", "what is learned", choices=LABELLED)
+    kind: str = key("classification", "what is learned", choices=tuple(METRICS))
+    pairs: str = key(
+        "together",
+        "two sentences are read together, as one input (a cross-encoder), or apart: their mean "
+        "vectors are compared (a bi-encoder)",
+        choices=("together", "apart"),
+        read_when=("task.kind", ("classification",)),
+    )
     train: tuple[str, ...] = key(
         (),
         "templates of labelled sources with {language}: TSV, JSONL, CoNLL or SQuAD's JSON files, "
@@ -85,6 +92,11 @@ class Task:
         low=0,
         high=1,
     )
+
+    @property
+    def objective(self) -> str:
+        """Of `config.LABELLED`: the kind, but that pairs read apart have one of their own."""
+        return "pair_classification" if self.pairs == "apart" else self.kind
 
 
 @dataclasses.dataclass(frozen=True)

@@ -111,6 +111,23 @@ def test_classification_is_learned_chosen_and_kept(settings, files, tmp_path):
     assert sorted(p.name for p in folder.iterdir()) == ["test-de.tsv", "test-en.tsv"]
 
 
+def test_pairs_read_apart_are_compared(settings, tmp_path):
+    """Whether both sentences begin alike, which neither says by itself."""
+    rng = random.Random(1)
+    lines = [line for line in phrasebook.text_lines("en") if line and len(line) < 40][:200]
+    for split, size in (("train", 384), ("dev", 40), ("test", 100)):
+        text = ""
+        for _ in range(size):
+            starts = [rng.choice(("a a a a", "z z z z")) for _ in range(2)]
+            sides = [f"{start} {rng.choice(lines)}" for start in starts]
+            text += "\t".join([*sides, "same" if len(set(starts)) == 1 else "other"]) + "\n"
+        (tmp_path / f"{split}-en.tsv").write_text(text)
+        settings.task[split] = f"{tmp_path}/{split}-{{language}}.tsv"
+    settings.task.test_languages, settings.task.pairs, settings.task.length = "en", "apart", 64
+    (run,) = finetuning.run(finetuning_config.parse(settings), tmp_path / "run").runs
+    assert run.test["accuracy"]["en"] > 80
+
+
 @pytest.mark.slow
 def test_seeds_and_a_model_for_each_language(settings, tmp_path):
     settings.task.languages, settings.task.test_languages = "en,de", ""
@@ -188,6 +205,7 @@ def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path):
         ("task.train", "nowhere-{language}.tsv", "task.train=nowhere-.* tried nowhere-en.tsv"),
         ("init_from", "nowhere", "init_from=nowhere is neither"),
         ("optimizer.decay_steps", 99, "decay_steps=99 is more than the 48 steps"),
+        ("task.pairs", "apart", "train-en.tsv:1: this is one sentence, and task.pairs=apart"),
         ("train.batch_rows", 12, "train.batch_rows=12 / train.accumulation=1 = 12 rows are not"),
     ],
 )
@@ -207,6 +225,10 @@ def test_what_does_not_fit_is_refused_before_training(settings, tmp_path, key, v
         ({"task.metric": "squad"}, "task.metric=squad is none of classification"),
         ({"task.answer_length": 3}, "task.answer_length is set to 3 but nothing reads it"),
         ({"train.accumulation": 3}, "not divisible"),
+        (
+            {"task.kind": "tagging", "task.pairs": "apart"},
+            "task.pairs is set to 'apart' but nothing",
+        ),
         (
             {"task.per_language": True, "task.languages": "en,de", "task.dev_languages": "en"},
             "task.dev is for en and task.languages is en, de",

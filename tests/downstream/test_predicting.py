@@ -23,6 +23,8 @@ def test_predictions_are_those_of_each_row(kind):
         size = rng.integers(2, 65)
         row[:size] = rng.integers(4, 50, size)
         row[0], row[size - 1] = BOS, EOS
+        if kind == "pair_classification":
+            row[size // 2] = BOS
     params = encoder.init(jax.random.key(0), MODEL, 50, 1)
     params[supervised.head_of(kind)] = supervised.init_head(kind, MODEL, 5, jax.random.key(1))
     plain = supervised.logits(kind, params, MODEL, jnp.asarray(tokens), jnp.zeros((300, 2), int))

@@ -1,5 +1,6 @@
 """A fine-tuned model leaves through the door as transformers knows it, and can be started from."""
 
+import copy
 import json
 import random
 
@@ -46,6 +47,16 @@ def fine_tuned(checkpoint, tmp_path_factory):
     outcome = finetuning.run(finetuning_config.parse(config), folder / "run")
     assert 60 < outcome.runs[0].test["accuracy"]["en"]
     return config, folder / "run"
+
+
+def test_of_pairs_read_apart_the_encoder_goes_out(fine_tuned, tmp_path, capsys):
+    config = copy.deepcopy(fine_tuned[0])
+    config.task.pairs, config.train.epochs = "apart", 1
+    finetuning.run(finetuning_config.parse(config), tmp_path / "run")
+    export(tmp_path / "run" / "seed-0", tmp_path / "out")
+    assert "transformers has no class that reads two sentences apart" in capsys.readouterr().out
+    written = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert written["architectures"] == ["XLMRobertaModel"]
 
 
 def test_the_folder_says_what_the_model_is(fine_tuned, tmp_path, capsys):

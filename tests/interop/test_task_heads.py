@@ -10,7 +10,7 @@ import pytest
 from tokenizer_folders import folder_with_tokenizer
 
 from xlj import cli, convert
-from xlj.config import LABELLED, ConfigError, Model
+from xlj.config import ConfigError, Model
 from xlj.data.labelled import features, windows
 from xlj.data.labelled.examples import Question, Sentences, Words
 from xlj.data.vocabulary import Vocabulary
@@ -106,7 +106,7 @@ def loaded(auto, folder, **options):
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("task", LABELLED)
+@pytest.mark.parametrize("task", architectures.TASKS.values())
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_of_transformers_comes_in_and_goes_out_with_its_head(
     kind, task, tmp_path, vocabulary
@@ -172,7 +172,7 @@ def exported(tmp_path, vocabulary, params_of):
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("kind", LABELLED)
+@pytest.mark.parametrize("kind", architectures.TASKS.values())
 def test_a_model_with_a_position_bias_has_its_head_in_the_code_beside_it(
     kind, exported, vocabulary, code_cache
 ):
@@ -183,7 +183,7 @@ def test_a_model_with_a_position_bias_has_its_head_in_the_code_beside_it(
     assert '"' + str(folder) + '", trust_remote_code=True' in (folder / "README.md").read_text()
 
 
-@pytest.mark.parametrize("kind", LABELLED)
+@pytest.mark.parametrize("kind", architectures.TASKS.values())
 def test_what_went_out_comes_back(kind, exported, model):
     folder, params = exported(kind, model)
     found = importing.inspect(folder)

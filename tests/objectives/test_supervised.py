@@ -15,16 +15,19 @@ from xlj.objectives.rows import Rows
 MODEL = Model(layers=2, hidden=16, heads=2, intermediate=32, positions=34, dropout=0.3)
 CORPUS = Corpus(60, ("en",), (1,))
 LENGTH, CLASSES = 12, ("a", "b", "c")
+CLASSIFIED = ("classification", "pair_classification")
 
 
 def made(kind, rows=5, seed=0):
     """Labelled rows, and the objective with parameters that are not its initial ones."""
     rng = np.random.default_rng(seed)
     tokens = rng.integers(5, 50, (rows, LENGTH))
-    sizes = rng.integers(4, LENGTH + 1, rows)
+    sizes = rng.integers(6, LENGTH + 1, rows)
     for row, size in zip(tokens, sizes, strict=True):
         row[0], row[size - 1], row[size:] = BOS, EOS, PAD
-    if kind == "classification":
+        if kind == "pair_classification":  # <s> A </s> <s> B </s>
+            row[:2], row[2:4] = (BOS, row[1]), (EOS, BOS)
+    if kind in CLASSIFIED:
         labels = rng.integers(0, 4, (rows, 1))
     elif kind == "tagging":
         labels = rng.integers(0, 4, tokens.shape) * (tokens != PAD)
@@ -46,14 +49,26 @@ def made(kind, rows=5, seed=0):
 
 def logits(kind, params, tokens):
     """The head in NumPy, on the encoder's vectors."""
-    hidden = np.asarray(
-        encoder.apply(params, MODEL, supervised.whole_examples(MODEL, jnp.asarray(tokens), None))
-    ).astype(np.float64)
     head = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params[f"{kind}_head"])
-    if kind == "classification":
-        dense = head["dense"]
-        hidden = np.tanh(hidden[:, 0] @ dense["kernel"] + dense["bias"])
+    if kind == "pair_classification":
+        sides = [[], []]
+        for row in tokens:
+            ends = np.flatnonzero(row == EOS) + 1
+            for side, text in zip(sides, np.split(row, ends)[:2], strict=True):
+                side.append(encoded(params, text[None])[0, 1:-1].mean(0))
+        first, second = map(np.array, sides)
+        hidden = np.concatenate([first, second, np.abs(first - second), first * second], 1)
+    else:
+        hidden = encoded(params, tokens)
+        hidden = hidden[:, 0] if kind == "classification" else hidden
+    if kind in CLASSIFIED:
+        hidden = np.tanh(hidden @ head["dense"]["kernel"] + head["dense"]["bias"])
     return hidden @ head["output"]["kernel"] + head["output"]["bias"]
+
+
+def encoded(params, tokens):
+    inputs = supervised.whole_examples(MODEL, jnp.asarray(tokens), None)
+    return np.asarray(encoder.apply(params, MODEL, inputs)).astype(np.float64)
 
 
 def log_softmax(x):
@@ -69,7 +84,7 @@ def test_losses_equal_numpy(kind):
     found = logits(kind, params, tokens)
     for row in range(len(tokens)):
         losses, right = [], 0
-        if kind == "classification" and labels[row, 0]:
+        if kind in CLASSIFIED and labels[row, 0]:
             losses.append(-log_softmax(found[row])[labels[row, 0] - 1])
             right += found[row].argmax() == labels[row, 0] - 1
         elif kind == "tagging":
@@ -110,13 +125,13 @@ def test_padding_changes_nothing(kind):
         np.asarray(supervised.logits(kind, params, MODEL, jnp.asarray(x), jnp.zeros((5, 2), int)))
         for x in (tokens, longer)
     )
-    if kind != "classification":
+    if kind not in CLASSIFIED:
         long = long[:, :LENGTH]
-    real = np.ones(len(tokens), bool) if kind == "classification" else tokens != PAD
+    real = np.ones(len(tokens), bool) if kind in CLASSIFIED else tokens != PAD
     np.testing.assert_allclose(long[real], short[real], atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["classification", "tagging"])
+@pytest.mark.parametrize("kind", [*CLASSIFIED, "tagging"])
 def test_heads_have_dropout_of_their_own(kind):
     """Where the encoder has none, keys still change what the head says."""
     still = Model(**{**MODEL.__dict__, "attention_dropout": 0.0})
@@ -126,6 +141,11 @@ def test_heads_have_dropout_of_their_own(kind):
     head = params[f"{kind}_head"]
     if kind == "classification":
         plain, dropped = (supervised.heads.classify(head, still, hidden, k) for k in (None, keys))
+    elif kind == "pair_classification":
+        plain, dropped = (
+            supervised.heads.classify_pairs(head, still, hidden[:, 0], hidden[:, 1], k)
+            for k in (None, keys)
+        )
     else:
         plain, dropped = (
             supervised.heads.classify_tokens(head, still, hidden, 0.3, k) for k in (None, keys)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from xlj.config import ConfigError
 from xlj.data.labelled import features
 from xlj.data.labelled.examples import Sentences
 from xlj.data.labelled.features import Features
@@ -20,9 +21,20 @@ ENDING = "tsv"
 def rows(
     examples: Sequence[Sentences], vocabulary: Vocabulary, labels: Sequence[str], task: Task
 ) -> Features:
-    """The rows of examples."""
+    """The rows of examples.
+
+    Raises:
+      ConfigError: if pairs are read apart, and an example is one sentence.
+    """
+    apart = task.pairs == "apart"
+    alone = [example.place for example in examples if len(example.texts) == 1]
+    if apart and alone:
+        raise ConfigError(
+            f"{alone[0]}: this is one sentence, and task.pairs=apart compares two; set "
+            "task.pairs=together"
+        )
     numbers = {label: number for number, label in enumerate(labels)}
-    return features.of_sentences(examples, vocabulary, numbers, task.length)
+    return features.of_sentences(examples, vocabulary, numbers, task.length, apart)
 
 
 def decode(

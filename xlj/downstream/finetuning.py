@@ -89,7 +89,7 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
         of_group = data.of(group) if task.per_language else data
         rows = {language: found.made for language, found in of_group.train.items()}
         cache = Path(config.cache).expanduser()
-        store = row_store.write(cache, task.kind, rows, vocabulary)
+        store = row_store.write(cache, task.objective, rows, vocabulary)
         for seed in range(config.train.seed, config.train.seed + config.train.seeds):
             name = f"seed-{seed}" if len(groups) == 1 else f"{group[0]}-seed-{seed}"
             found = _one(config, group, seed, of_group, store, source, workdir / name)
@@ -178,7 +178,7 @@ def _training_config(
         init_from="" if config.fresh else str(source.folder),
         data=Data(alpha=task.alpha),
         model=model,
-        objectives=Supervised(task.kind, given.batch_rows, task.length, labels),
+        objectives=Supervised(task.objective, given.batch_rows, task.length, labels),
         optimizer=Optimizer(**options),
         train=Train(
             steps=steps,

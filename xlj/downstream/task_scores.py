@@ -41,7 +41,7 @@ class Evaluator:
 
     def __init__(self, task: Task, model: Model, labels: tuple[str, ...], mesh: Mesh):
         self._task, self._kind, self._labels = task, KINDS[task.kind], labels
-        self._predict = Predictor(task.kind, model, mesh)
+        self._predict = Predictor(task.objective, model, mesh)
 
     def scores(
         self, params: Params, sets: Mapping[str, Set], split: str

@@ -146,9 +146,6 @@ def _task_heads(dense: str, output: str) -> Iterator[Tensor]:
     yield from _dense("question_answering_head/output", "qa_outputs")
 
 
-TASKS = {head_of(kind): kind for kind in LABELLED}
-"""Kinds of fine-tuned tasks, by the name of their head."""
-
 _CLASSES = {
     "": "",
     "prediction_head": "ForMaskedLM",
@@ -156,6 +153,9 @@ _CLASSES = {
     "tagging_head": "ForTokenClassification",
     "question_answering_head": "ForQuestionAnswering",
 }
+
+TASKS = {head_of(kind): kind for kind in LABELLED if head_of(kind) in _CLASSES}
+"""Kinds of fine-tuned tasks that transformers has a class for, by the name of their head."""
 
 
 def auto_class(head: str) -> str:

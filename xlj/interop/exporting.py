@@ -32,6 +32,7 @@ from xlj.interop.architectures import (
 )
 from xlj.interop.folder import CONFIG, INDEX, WEIGHTS
 from xlj.models.encoder import FIRST_POSITION, PARTS
+from xlj.objectives.supervised import head_of
 
 _SHARD_BYTES = 2 << 30
 _BLOCK = 1 << 24  # numbers of an embedding that are moved at a time
@@ -105,6 +106,8 @@ def plan(
             left_out[name] = "the encoder is cut before its last layer"
         elif part in there and part != head:
             left_out[name] = "a folder has one head, that of the fine-tuned task"
+        elif part == head_of("pair_classification"):
+            left_out[name] = "transformers has no class that reads two sentences apart"
         elif name == "embeddings/language":
             left_out[name] = "read in pretraining only, where a token is predicted or generated"
         elif part not in (*PARTS, head):

@@ -61,6 +61,25 @@ class Classification(nn.Module):
         return Dense(self.classes, dtype, model.init_std, name="output")(x)
 
 
+class PairClassification(nn.Module):
+    """InferSent's classifier of two sentences (Conneau et al., 2017; XNLI's baselines): a dense
+    layer over both vectors, their distance and their product, with dropout around it."""
+
+    model: Model
+    classes: int
+
+    @nn.compact
+    def __call__(self, first: jax.Array, second: jax.Array, keys: jax.Array | None) -> jax.Array:
+        """[rows, hidden] each -> float32 [rows, classes]."""
+        model, dtype = self.model, jnp.dtype(self.model.dtype)
+        site = model.layers + 1  # as in `Classification`
+        x = jnp.concatenate([first, second, jnp.abs(first - second), first * second], axis=-1)
+        x = dropout(x, keys, site, model.dropout)
+        x = jnp.tanh(Dense(model.hidden, dtype, model.init_std, name="dense")(x))
+        x = dropout(x, keys, site + 1, model.dropout)
+        return Dense(self.classes, dtype, model.init_std, name="output")(x)
+
+
 class TokenClassification(nn.Module):
     """BERT's heads of tagging and of question answering: dropout, and a linear map of each vector
     (a question's classes are "starts here" and "ends here", and there is no dropout)."""
@@ -150,6 +169,24 @@ def classify(
     """Logits float32 [rows, classes] of examples, one a row of `hidden` [rows, length, hidden]."""
     classes = params["output"]["bias"].shape[0]
     return _run(Classification(model, classes), params, hidden, keys)
+
+
+def init_pair_classification(key: jax.Array, model: Model, classes: int) -> Params:
+    """Parameters of a `PairClassification` head."""
+    vector = _vector(model)
+    return PairClassification(model, classes).init(key, vector, vector, None)["params"]
+
+
+def classify_pairs(
+    params: Params,
+    model: Model,
+    first: jax.Array,
+    second: jax.Array,
+    keys: jax.Array | None = None,
+) -> jax.Array:
+    """Logits float32 [rows, classes] of two sentences by their vectors, [rows, hidden] each."""
+    classes = params["output"]["bias"].shape[0]
+    return _run(PairClassification(model, classes), params, first, second, keys)
 
 
 def init_token_classification(key: jax.Array, model: Model, classes: int) -> Params:

@@ -3,6 +3,7 @@
 A row is the tokens of one example (of one window, if it is long), then its labels. They are kept as
 rows are, so 0 says that there is none:
 classification: 1 + the class, one number.
+pair_classification: likewise; the tokens are those of two sentences, read apart as two examples.
 tagging: 1 + the tag, a number a token, at the first piece of each word.
 question_answering: two numbers, the positions of the answer's first and last token; 0, which is
 that of `<s>`, where the window holds no answer.
@@ -20,6 +21,7 @@ from xlj.config import Model, Supervised
 from xlj.data.corpus import Corpus
 from xlj.data.layout import PAD
 from xlj.models import encoder, heads
+from xlj.objectives.bitext import average
 from xlj.objectives.flops import TRAINED, of_layers
 from xlj.objectives.losses import Tally
 from xlj.objectives.objective import Objective, Params
@@ -86,13 +88,19 @@ def logits(
       keys: a key of each row, for dropout; None in evaluation.
 
     Returns:
-      float32 [rows, classes] (classification), [rows, length, tags] (tagging), or [rows, length, 2]
-      (question_answering: starts and ends here; minus infinity at padding).
+      float32 [rows, classes] (classification, of pairs too), [rows, length, tags] (tagging), or
+      [rows, length, 2] (question_answering: starts and ends here; minus infinity at padding).
     """
-    hidden = encoder.apply(params, model, whole_examples(model, tokens, languages), keys)
+    inputs = whole_examples(model, tokens, languages)
+    hidden = encoder.apply(params, model, inputs, keys)
     head = params[head_of(kind)]
     if kind == "classification":
         return heads.classify(head, model, hidden, keys)
+    if kind == "pair_classification":
+        first, second = (
+            average(hidden, jnp.where(inputs.query_ids == number, tokens, PAD)) for number in (1, 2)
+        )
+        return heads.classify_pairs(head, model, first, second, keys)
     if kind == "tagging":
         return heads.classify_tokens(head, model, hidden, model.dropout, keys)
     found = heads.classify_tokens(head, model, hidden, 0.0)
@@ -103,6 +111,8 @@ def init_head(kind: str, model: Model, labels: int, key: jax.Array) -> Params:
     """Parameters of a kind's head; that of question answering has no labels."""
     if kind == "classification":
         return heads.init_classification(key, model, labels)
+    if kind == "pair_classification":
+        return heads.init_pair_classification(key, model, labels)
     return heads.init_token_classification(key, model, labels if kind == "tagging" else 2)
 
 
@@ -119,7 +129,7 @@ def _tally(kind: str, found: jax.Array, labels: jax.Array) -> Tally:
         found = found.swapaxes(1, 2)  # two choices, each among the positions
     else:
         labels = jnp.maximum(labels - 1, 0)
-        found = found[:, None] if kind == "classification" else found
+        found = found[:, None] if found.ndim == 2 else found
     chances = jnp.take_along_axis(jax.nn.log_softmax(found), labels[..., None], axis=-1)[..., 0]
     return Tally(
         sum=-(chances * weights).sum(1),

@@ -39,6 +39,18 @@ def test_pairs_are_rows_of_two_sides(vocabulary):
     assert made.cut == {"examples": 0}
 
 
+@pytest.mark.parametrize("length", [64, 14])
+def test_pairs_read_apart_are_two_examples_of_a_row(vocabulary, length):
+    texts = ("Die Katze schläft .", "Der Hund läuft .")
+    made = features.of_sentences([Sentences(texts, "yes", "")], vocabulary, LABELS, length, True)
+    first, second = (ids.tolist() for ids in vocabulary.encode_batch(texts))
+    while len(first) + len(second) > length - 4:
+        (first if len(first) >= len(second) else second).pop()
+    row = [BOS, *first, EOS, BOS, *second, EOS]
+    assert made.tokens.tolist() == [row + [PAD] * (length - len(row))]
+    assert made.cut["examples"] == (length == 14)
+
+
 @pytest.mark.parametrize("sizes", [(30, 4), (4, 30), (30, 30), (3, 3), (0, 40), (40, 0), (17, 9)])
 def test_too_long_pairs_lose_the_end_of_the_longer(vocabulary, sizes):
     word = next(p[1:] for p in vocabulary.pieces[5:] if p.startswith("\u2581") and p[1:].isalpha())

@@ -41,9 +41,14 @@ class WordFeatures(Features):
 
 
 def of_sentences(
-    examples: Sequence[Sentences], vocabulary: Vocabulary, labels: Mapping[str, int], length: int
+    examples: Sequence[Sentences],
+    vocabulary: Vocabulary,
+    labels: Mapping[str, int],
+    length: int,
+    apart: bool = False,
 ) -> Features:
-    """Examples as `<s> A </s>` or `<s> A </s> B </s>`, one a row.
+    """Examples as `<s> A </s>` or `<s> A </s> B </s>`, one a row; `<s> A </s> <s> B </s>` if two
+    sentences are read apart, as rows hold several examples.
 
     What is too long loses its end, of two sentences the longer one first (as in XTREME's scripts).
 
@@ -56,11 +61,14 @@ def of_sentences(
     cut = 0
     for row, example in enumerate(examples):
         sides = encoded[2 * row : 2 * row + len(example.texts)]
-        room = length - 1 - len(sides)
+        room = length - len(sides) - (len(sides) if apart else 1)
         kept = _shortened([len(side) for side in sides], room)
         cut += sum(kept) < sum(map(len, sides))
-        tokens[row, 0], end = BOS, 1
+        end = 0
         for side, size in zip(sides, kept, strict=True):
+            if apart or not end:
+                tokens[row, end] = BOS
+                end += 1
             tokens[row, end : end + size] = side[:size]
             tokens[row, end + size] = EOS
             end += size + 1

@@ -39,7 +39,7 @@ class Name(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Of task, one of `config.LABELLED`."""
+        """Of task, one of `finetuning_config.METRICS`."""
         return _DATASETS[self.base][0]
 
     @property
