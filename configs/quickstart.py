@@ -70,10 +70,10 @@ def get_config(variant=""):
     config.optimizer.b2 = 0.98
     config.optimizer.clip_norm = 1.0
 
-    config.train.steps = 2_400
+    config.train.steps = 2_000
     config.train.log_every = 25
-    config.train.eval_every = 1_200
-    config.train.checkpoint_every = 600
+    config.train.eval_every = 1_000
+    config.train.checkpoint_every = 500
 
     config.evaluation.retrieval.source = "held_out"
     config.evaluation.retrieval.layer = 1
