@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from xlj.config import Config, ConfigError, Data, MaskedLanguageModelling, Objectives
 from xlj.data import held_out, phrasebook, vocabulary_training
@@ -270,6 +271,16 @@ def test_a_vocabulary_trained_here_and_then_given_has_the_same_rows(config, tmp_
     assert other.path != store.path
     assert other.manifest.vocabulary_digest == store.manifest.vocabulary_digest
     assert len(list((tmp_path / "vocabularies").glob("*.model"))) == 1
+
+
+def test_the_type_of_a_vocabulary_is_that_of_the_config(config, tmp_path):
+    kinds = {}
+    for name in ("unigram", "bpe"):
+        options = {"vocabulary_type": name, "vocabulary_size": 500, "vocabulary_lines": 2000}
+        store = ensure_rows(config(tmp_path, vocabulary="", **options))
+        kinds[name] = ModelProto.FromString(store.vocabulary_file.read_bytes()).trainer_spec
+    assert kinds["unigram"].model_type == kinds["unigram"].UNIGRAM
+    assert kinds["bpe"].model_type == kinds["bpe"].BPE
 
 
 def test_workers_do_not_change_rows(made, config, tmp_path):

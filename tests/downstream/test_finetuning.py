@@ -128,6 +128,15 @@ def test_pairs_read_apart_are_compared(settings, tmp_path):
     assert run.test["accuracy"]["en"] > 80
 
 
+def test_an_empty_sentence_is_not_compared(settings, tmp_path):
+    (tmp_path / "train-en.tsv").write_text("a\tb\tsame\n \tb\tother\n")
+    settings.task.train = f"{tmp_path}/train-{{language}}.tsv"
+    settings.task.dev = settings.task.test = settings.task.train
+    settings.task.test_languages, settings.task.pairs = "en", "apart"
+    with pytest.raises(ConfigError, match=r"train-en.tsv:2: task.pairs=apart .* one is empty"):
+        finetuning.run(finetuning_config.parse(settings), tmp_path / "run")
+
+
 @pytest.mark.slow
 def test_seeds_and_a_model_for_each_language(settings, tmp_path):
     settings.task.languages, settings.task.test_languages = "en,de", ""

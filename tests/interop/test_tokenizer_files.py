@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import sentencepiece
 from real_text import HARD, SPECIALS
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers import pre_tokenizers
 
 from xlj.config import ConfigError
@@ -27,7 +28,10 @@ BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 @pytest.fixture(scope="module", params=["unigram", "bpe"])
 def trained(request):
     weights = dict.fromkeys(LINES, 1)
-    return Vocabulary(vocabulary_training.train(LINES, weights, SIZE, 1.0, request.param))
+    model = vocabulary_training.train(LINES, weights, SIZE, 1.0, request.param)
+    trainer = ModelProto.FromString(model).trainer_spec
+    assert trainer.model_type == (trainer.BPE if request.param == "bpe" else trainer.UNIGRAM)
+    return Vocabulary(model)
 
 
 @pytest.fixture
@@ -103,6 +107,17 @@ def sentencepiece_model(**options):
         hard_vocab_limit=False, **options,
     )  # fmt: skip
     return Vocabulary(model.getvalue())
+
+
+@pytest.mark.parametrize("reason", ["equal scores", "without a piece for"])
+def test_bpe_that_is_joined_otherwise_is_refused(reason, tmp_path):
+    proto = ModelProto.FromString(sentencepiece_model(model_type="bpe").model)
+    if reason == "equal scores":
+        proto.pieces[4].score = proto.pieces[3].score
+    else:
+        del proto.pieces[[piece.piece for piece in proto.pieces].index("e")]
+    with pytest.raises(ConfigError, match=reason):
+        tokenizer_files.write(Vocabulary(proto.SerializeToString()), tmp_path, 512)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def rows(
     """The rows of examples.
 
     Raises:
-      ConfigError: if pairs are read apart, and an example is one sentence.
+      ConfigError: if pairs are read apart, and an example is one sentence, or one of two is empty.
     """
     apart = task.pairs == "apart"
     alone = [example.place for example in examples if len(example.texts) == 1]
@@ -33,6 +33,9 @@ def rows(
             f"{alone[0]}: this is one sentence, and task.pairs=apart compares two; set "
             "task.pairs=together"
         )
+    empty = [example.place for example in examples if not all(map(str.strip, example.texts))]
+    if apart and empty:
+        raise ConfigError(f"{empty[0]}: task.pairs=apart compares two sentences, and one is empty")
     numbers = {label: number for number, label in enumerate(labels)}
     return features.of_sentences(examples, vocabulary, numbers, task.length, apart)
 

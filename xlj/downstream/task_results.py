@@ -43,6 +43,7 @@ def as_json(name: str, config: FinetuningConfig, outcome: Outcome) -> dict[str, 
         "split": split,
         "init_from": config.init_from,
         "fresh": config.fresh,
+        "pairs": config.task.pairs,
         "select": config.task.select,
         "seeds": sorted({run.seed for run in outcome.runs}),
         **(_summary(of_metric, config) if seeds else {}),
@@ -102,6 +103,7 @@ def _how(config: FinetuningConfig, split: str, seeds: int) -> str:
     }
     parts = [
         f"From {config.init_from}{' (fresh weights)' if config.fresh else ''}",
+        *["pairs read apart"] * (config.task.pairs == "apart"),
         f"trained on {trained}; {split} scores in percent",
         *[f"mean and deviation of {seeds} seeds"] * (seeds > 1),
         chosen[config.task.select],

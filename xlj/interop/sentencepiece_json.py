@@ -114,6 +114,10 @@ def _check(proto: Any) -> None:
     spec, trainer = proto.normalizer_spec, proto.trainer_spec
     kinds = {piece.type for piece in proto.pieces[3:]}
     inside = [piece.piece for piece in proto.pieces if _SPACE in piece.piece[1:]]
+    is_bpe, normal = trainer.model_type == _BPE, [p for p in proto.pieces if p.type == _NORMAL]
+    joined = [piece.score for piece in normal if len(piece.piece) > 1]
+    letters = {letter for piece in normal for letter in piece.piece}
+    lacking = sorted(letters - {piece.piece for piece in normal})
     refused = {
         "it is neither a unigram nor a BPE model": trainer.model_type not in (_UNIGRAM, _BPE),
         "its normalisation has rules of its own": spec.name == "user_defined",
@@ -124,6 +128,8 @@ def _check(proto: Any) -> None:
         "it marks the ends of words, not their starts": trainer.treat_whitespace_as_suffix,
         "it has user-defined, unused or byte pieces": kinds - {_NORMAL},
         f"it has pieces across words, such as {inside[:1]}": inside,
+        "it is BPE with pieces of equal scores": is_bpe and len(set(joined)) < len(joined),
+        f"it is BPE without a piece for {lacking[:1]}, which its pieces hold": is_bpe and lacking,
     }
     for reason, applies in refused.items():
         if applies:

@@ -122,5 +122,7 @@ def _parse(vocabulary: Vocabulary) -> Any:
     except DecodeError:
         model = ModelProto()
     if not model.pieces or model.trainer_spec.model_type != TrainerSpec.UNIGRAM:
-        raise ConfigError("only a SentencePiece unigram vocabulary can be extended")
+        raise ConfigError(
+            "only a SentencePiece unigram vocabulary (data.vocabulary_type=unigram) can be extended"
+        )
     return model

@@ -44,8 +44,8 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
     - `all`: `against_all`, after SimCLR's NT-Xent.
 
     Negatives may stand in another microbatch, so `label` encodes all rows of the step with the
-    current parameters (without dropout, ours) and takes the gradient of the batch's loss at each
-    vector, as GradCache does (Gao et al., 2021). `loss` carries it on into the parameters.
+    current parameters and takes the gradient of the batch's loss at each vector, as GradCache does
+    (Gao et al., 2021), but without dropout (ours). `loss` carries it on into the parameters.
     Accumulation and sharding change nothing.
     """
     against = {"hardest": against_hardest, "all": against_all}[options.negatives]
