@@ -69,13 +69,13 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
             each_part(lambda rows: vectors(params, rows, None), side)
             for side in (inputs.first, inputs.second)
         )
-        different = _different(inputs.first) & _different(inputs.second)
-        found = different.any(1).astype(jnp.float32)
+        negatives = _negatives(inputs.first, inputs.second)
+        found = negatives.any(1).astype(jnp.float32)
 
         def of_batch(
             first: jax.Array, second: jax.Array
         ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-            losses, correct = against(first, second, different, options.scale)
+            losses, correct = against(first, second, negatives, options.scale)
             losses = losses * found
             return losses.sum(), (losses, correct * found)
 
@@ -110,14 +110,14 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
 
 
 def against_hardest(
-    first: jax.Array, second: jax.Array, different: jax.Array, scale: float
+    first: jax.Array, second: jax.Array, negatives: jax.Array, scale: float
 ) -> tuple[jax.Array, jax.Array]:
     """Binary cross-entropy of each translation, and of the most similar sentence of its side that
     is not one (Faghri et al., 2018), in both directions.
 
     Args:
       first, second: unit vectors of both sides of the pairs, float32 [rows, hidden].
-      different: which pairs are negatives of which, bool [rows, rows].
+      negatives: which pairs are negatives of which, bool [rows, rows].
       scale: what cosines are multiplied by.
 
     Returns:
@@ -126,14 +126,14 @@ def against_hardest(
     """
     right = scale * (first * second).sum(1)
     similarity = scale * jnp.matmul(first, second.T, precision="highest")
-    similarity = jnp.where(different, similarity, _NEVER)
+    similarity = jnp.where(negatives, similarity, _NEVER)
     wrong = similarity.max(1), similarity.max(0)
     losses = 2 * jax.nn.softplus(-right) + sum(map(jax.nn.softplus, wrong))
     return losses, right > jnp.maximum(*wrong)
 
 
 def against_all(
-    first: jax.Array, second: jax.Array, different: jax.Array, scale: float
+    first: jax.Array, second: jax.Array, negatives: jax.Array, scale: float
 ) -> tuple[jax.Array, jax.Array]:
     """-log softmax of each translation among it and all other sentences of the batch, of both
     sides, in both directions: NT-Xent (Chen et al., 2020, eq. 1), a translation for a view.
@@ -145,18 +145,25 @@ def against_all(
     right = jnp.tile(scale * (first * second).sum(1), 2)
     vectors = jnp.concatenate([first, second])
     similarity = scale * jnp.matmul(vectors, vectors.T, precision="highest")
-    similarity = jnp.where(jnp.tile(different, (2, 2)), similarity, _NEVER)
+    similarity = jnp.where(jnp.tile(negatives, (2, 2)), similarity, _NEVER)
     losses = jax.nn.softplus(jax.nn.logsumexp(similarity, axis=1) - right)
     correct = right > similarity.max(1)
     return losses.reshape(2, -1).sum(0), correct.reshape(2, -1).all(0)
 
 
-def _different(rows: Rows) -> jax.Array:
-    """Which sentences of the batch differ, and are there, bool [rows, rows]."""
-    place = jnp.arange(rows.tokens.shape[1], dtype=jnp.uint32)
+def _negatives(first: Rows, second: Rows) -> jax.Array:
+    """Which pairs of the batch are there and share no sentence, on either side: a sentence of
+    English-German may stand in German-French too, bool [rows, rows]."""
+    sides = _digests(first.tokens), _digests(second.tokens)
+    shared = [one[:, None] == other for one in sides for other in sides]
+    real = first.tokens[:, 0] != PAD
+    return ~jnp.stack(shared).any(0) & real & real[:, None]
+
+
+def _digests(tokens: jax.Array) -> jax.Array:
+    """32 bits of each row, uint32 [rows]."""
+    place = jnp.arange(tokens.shape[1], dtype=jnp.uint32)
     factors = place * jnp.uint32(2_654_435_761) + jnp.uint32(0x9E3779B1)
-    mixed = (rows.tokens.astype(jnp.uint32) + 1) * factors
+    mixed = (tokens.astype(jnp.uint32) + 1) * factors
     mixed = (mixed ^ (mixed >> 15)) * jnp.uint32(0x85EBCA6B)
-    digest = mixed.sum(1, dtype=jnp.uint32)
-    real = rows.tokens[:, 0] != PAD
-    return (digest[:, None] != digest) & real & real[:, None]
+    return mixed.sum(1, dtype=jnp.uint32)
