@@ -96,6 +96,7 @@ def test_gold_of_which_nothing_is_found(run, texts, tmp_path):
             ["--gold=gold", "--source=a.ids", "--target=a.ids"],
             "gold:1: b-34 is no id of the target",
         ),
+        (["--threshold=nan", "--output=x"], "--threshold=nan is no number"),
         (["--threshold=much"], "argument --threshold: invalid float value"),
     ],
 )

@@ -135,7 +135,7 @@ def test_fine_tuning_has_a_run_a_seed(tmp_path):
     for seed in (0, 1):
         write(folder / f"seed-{seed}", {}, [{"step": 5, "eval/dev/accuracy": 50 + seed}])
     assert [run.name for run in runs.find([str(folder)])] == ["xnli", "seed-0", "seed-1"]
-    assert [run.name for run in runs.find([str(tmp_path)])] == ["xnli"]
+    assert [run.name for run in runs.find([str(tmp_path)])] == ["xnli", "seed-0", "seed-1"]
     assert "seed-1: 51 at 5" in made(folder).text
 
 
@@ -160,12 +160,15 @@ def test_the_page_fetches_nothing(two):
 
 
 def test_damage_is_a_note_and_the_rest_is_shown(two):
-    (two / "a/metrics.jsonl").write_text('{"step": 1}\nbroken\n{"step": 2}\n')
+    good = (two / "a/metrics.jsonl").read_text()
+    (two / "a/metrics.jsonl").write_text('broken\n{"step": "x"}\n' + good)
+    (two / "a/empty.jsonl").write_text('{"layer": 1}\n')
     (two / "b/results.json").write_text("[1")
     (two / "b/scores.jsonl").write_text('{"en": 1.5}\n')
     write(two / "c", {"train": {"steps": 9}})
     text = made(two).text
-    assert "a: metrics.jsonl is damaged" in text and "metrics.jsonl:2" in text
+    for line in "metrics.jsonl:1 is not a line", "metrics.jsonl:2 is", "empty.jsonl has no scores":
+        assert f"a: {line}" in text
     assert "b: results.json is damaged" in text and "b: scores.jsonl has no scores" in text
     assert "c: there is no metrics.jsonl yet" in text
     assert made(two).row("b")[4] == "2.000"

@@ -96,7 +96,7 @@ def test_a_crash_loses_no_other_run_and_what_is_finished_is_not_run_again(sweep)
     log = sweep.runs / "crash/log.txt"
     assert f"exit code 1, {log}: boom" in lines["crash"] and "boom" in log.read_text()
     assert "killed by SIGKILL" in lines["kill"] and "stopped" in lines["stop"]
-    assert "metrics.jsonl:1 is not a line of JSON" in lines["damage"]
+    assert "metrics.jsonl:1 is not a line of metrics" in lines["damage"]
     assert "finished" in lines["last"]
     code, output, _ = sweep([runs[0], {**runs[1], "do": "good"}, runs[5]])
     assert code == 0 and output.count("finished before") == 2
@@ -140,6 +140,10 @@ def test_a_bug_in_the_file_is_said_with_its_line(tmp_path):
 
 def test_a_workdir_of_another_config_is_refused(sweep):
     assert sweep([{"name": "a"}])[0] == 0
+    code, _, errors = sweep([{"name": "a", "train.seed": 7}])
+    assert code == 2 and "a was begun with another config: train.seed was 0 and is 7;" in errors
+    (sweep.runs / "a/sweep.json").unlink()  # as if by hand
+    (sweep.runs / "a/config.json").write_text('{"train": {"seed": 0, "steps": 3}}')
     code, _, errors = sweep([{"name": "a", "train.seed": 7}])
     assert code == 2 and "a was begun with another config: train.seed was 0 and is 7;" in errors
     assert sweep([{"name": "b", "do": "crash"}])[0] == 1

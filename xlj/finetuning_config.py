@@ -98,6 +98,11 @@ class Task:
         """Of `config.LABELLED`: the kind, but that pairs read apart have one of their own."""
         return "pair_classification" if self.pairs == "apart" else self.kind
 
+    @property
+    def scored_by(self) -> str:
+        """The metric: as configured, or its kind's usual one."""
+        return self.metric or METRICS[self.kind][0]
+
 
 @dataclasses.dataclass(frozen=True)
 class TaskModel:

@@ -103,6 +103,8 @@ def _check(flags: Namespace) -> None:
             "say how alike the sentences of a pair must be with --threshold=T (1.06, say; 0 keeps "
             "all), or find it with --gold=FILE"
         )
+    if flags.threshold is not None and math.isnan(flags.threshold):
+        raise ConfigError("--threshold=nan is no number")
     if flags.gold is None and flags.output is None:
         raise ConfigError("say where the pairs go with --output=FILE, or score them with --gold")
     if flags.scores and flags.output is None:

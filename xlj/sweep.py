@@ -33,7 +33,7 @@ from xlj.config import ConfigError
 from xlj.keys import flat
 from xlj.sweeps import Run, Sweep
 
-_LOG = "log.txt"
+_LOG, _CONFIG, _RESULTS = "log.txt", "config.json", "results.json"
 _BEGUN = "sweep.json"  # of a workdir: the command and the config that it was begun with
 
 
@@ -138,10 +138,16 @@ def _checked(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
 
 
 def _begun(run: Run) -> dict[str, Any]:
-    """The config that a workdir was begun with; nothing if it has no more than that yet."""
+    """The config that a workdir was begun with, by a sweep or by hand; nothing if it has no more
+    than that yet."""
     there = {path.name for path in run.workdir.glob("*")}
-    nothing_yet = there <= {_BEGUN, _LOG, "lock"}
-    return {} if nothing_yet or _BEGUN not in there else _read(run.workdir / _BEGUN)["config"]
+    if there <= {_BEGUN, _LOG, "lock"}:
+        return {}
+    if _BEGUN in there:
+        return _read(run.workdir / _BEGUN)["config"]
+    if _CONFIG in there:
+        return _read(run.workdir / _CONFIG)
+    return _read(run.workdir / _RESULTS).get("config", {}) if _RESULTS in there else {}
 
 
 def _config(run: Run) -> dict[str, Any]:
@@ -160,7 +166,7 @@ def _is_finished(run: Run, config: dict[str, Any]) -> bool:
     Both appear whole, after all else. An exit code says less: a run that was asked to stop has 0.
     """
     steps = config.get("train", {}).get("steps")
-    last = f"checkpoints/{steps}" if steps is not None else "results.json"
+    last = f"checkpoints/{steps}" if steps is not None else _RESULTS
     return (run.workdir / last).exists()
 
 
@@ -270,7 +276,7 @@ def _measures(workdir: Path) -> str:
     """The results of a run, or its last means on held-out data; nothing if it has neither."""
     from xlj.training import metrics
 
-    results = workdir / "results.json"
+    results = workdir / _RESULTS
     if results.exists():
         return _results(_read(results))
     lines = [line for line in metrics.read(workdir) if any(k.startswith("eval/") for k in line)]

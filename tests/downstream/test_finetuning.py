@@ -5,13 +5,17 @@ import json
 import random
 import shutil
 
+import numpy as np
 import pytest
 
 from xlj import finetuning_config
 from xlj.config import ConfigError
 from xlj.data import phrasebook
+from xlj.data.labelled.examples import Question
+from xlj.data.labelled.features import Features
 from xlj.downstream import finetuning, task_results
 from xlj.downstream.metrics.tags import chunk_scores
+from xlj.downstream.task_data import Set, TaskData
 from xlj.downstream.task_scores import SCORE
 from xlj.training import checkpoints, metrics
 
@@ -128,6 +132,24 @@ def test_pairs_read_apart_are_compared(settings, tmp_path):
     assert run.test["accuracy"]["en"] > 80
 
 
+def test_a_language_has_labels_or_none(settings, tmp_path):
+    for name, label in (("one", "cat"), ("two", "-")):
+        (tmp_path / f"{name}-en.tsv").write_text(f"a\t{label}\n")
+    settings.task.test = f"{tmp_path}/one-{{language}}.tsv,{tmp_path}/two-{{language}}.tsv"
+    settings.task.test_languages = "en"
+    with pytest.raises(ConfigError, match=r"two-en.tsv:1: it has no label, though .*one-en"):
+        finetuning.run(finetuning_config.parse(settings), tmp_path / "run")
+
+
+def test_tags_that_are_no_chunks_are_not_scored_as_such(settings, tmp_path):
+    tagging(settings)
+    (tmp_path / "en.conll").write_text("Ann\tPER\nleft\tO\n\nIBM\tORG\n")
+    settings.task.train = settings.task.dev = settings.task.test = f"{tmp_path}/{{language}}.conll"
+    settings.task.test_languages = "en"
+    with pytest.raises(ConfigError, match=r"en.conll:1: 'PER' is no tag of task.metric=chunk_f1"):
+        finetuning.run(finetuning_config.parse(settings), tmp_path / "run")
+
+
 def test_an_empty_sentence_is_not_compared(settings, tmp_path):
     (tmp_path / "train-en.tsv").write_text("a\tb\tsame\n \tb\tother\n")
     settings.task.train = f"{tmp_path}/train-{{language}}.tsv"
@@ -190,15 +212,19 @@ def test_fresh_weights_take_the_sizes_alone(settings, tmp_path):
     assert checkpoints.find(outcome.runs[0].folder).config()["init_from"] == ""
 
 
-def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path):
+def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path, capsys):
     bare = tmp_path / "bare.tsv"
     text = (files / "test-en.tsv").read_text("utf-8").splitlines()
     bare.write_text("".join(line.split("\t")[0] + "\t-\n" for line in text), "utf-8")
     settings.task.test, settings.task.test_languages = str(bare), "en"
     settings.task.columns = ""
     settings.train.epochs, settings.train.evaluations = 1, 1
+    settings.optimizer.warmup_steps = 12_500
     config = finetuning_config.parse(settings)
     outcome = finetuning.run(config, tmp_path / "run")
+    printed = capsys.readouterr().out
+    assert "examples cut, no labels: predicted, not scored\n" in printed
+    assert "warmup_steps=12500 is more than the 12 steps of train.epochs=1; 10% of them" in printed
     (run,) = outcome.runs
     assert not run.test and set(run.dev["accuracy"]) == {"en"}
     found = (run.folder / "predictions" / "test-en.tsv").read_text("utf-8").split()
@@ -293,6 +319,15 @@ def test_results_of_languages_whose_test_sets_have_labels_in_part(settings, tmp_
     assert "| accuracy | 50.0 | 50.0 |" in task_results.as_markdown("x", config, outcome)
     assert task_results.panels(outcome) == {"accuracy": {"de": 50.0}}
     assert task_results.panels(_runs(tmp_path / "none", (("en",), {}, {}))) == {}
+
+
+def test_questions_without_an_answer_are_counted():
+    asked = [Question(f"{i}", "?", "c", found, "") for i, found in enumerate(((("c", 0),), ()))]
+    made = Features(np.zeros((2, 4)), np.zeros((2, 2)), {})
+    data = TaskData((), {"en": Set(asked, made)}, {}, {"en": Set(asked[1:], made)})
+    first, second = data.counts().splitlines()
+    assert first.endswith("2 rows, 1 without an answer (task.no_answer)")
+    assert second.endswith("2 rows, no labels: predicted, not scored")
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])

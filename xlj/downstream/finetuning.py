@@ -167,7 +167,15 @@ def _training_config(
             f"train.epochs={given.epochs:g}"
         )
     share = options.pop("warmup_share")
-    options["warmup_steps"] = min(options["warmup_steps"] or round(share * steps), steps)
+    if options["warmup_steps"] > steps:
+        line = (
+            f"optimizer.warmup_steps={options['warmup_steps']} is more than the {steps} steps of "
+            f"train.epochs={given.epochs:g}; {share:.0%} of them warm up (optimizer.warmup_share)"
+        )
+        if jax.process_index() == 0:
+            print(line, flush=True)
+        options["warmup_steps"] = 0
+    options["warmup_steps"] = options["warmup_steps"] or round(share * steps)
     every = math.ceil(steps / given.evaluations)
     model = dataclasses.replace(
         source.model, language_embeddings="none", **dataclasses.asdict(config.model)
@@ -209,7 +217,7 @@ def _claim(folder: Path, identity: str) -> None:
 
 def _identity(inner: Config, task: Task, store: RowStore, data: TaskData) -> str:
     """What tells a run from others: its config, its rows, what it is scored on, and how."""
-    scoring = (task.select, task_scores.metric_of(task), task.answer_length, task.no_answer)
+    scoring = (task.select, task.scored_by, task.answer_length, task.no_answer)
     content = [dataclasses.asdict(inner), scoring]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
     digest.update(store.manifest.content_hash.encode())

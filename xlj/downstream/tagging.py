@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from xlj.config import ConfigError
 from xlj.data.labelled import features
 from xlj.data.labelled.examples import Words
 from xlj.data.labelled.features import WordFeatures
 from xlj.data.vocabulary import Vocabulary
 from xlj.downstream.metrics.labels import accuracy
-from xlj.downstream.metrics.tags import chunk_scores
+from xlj.downstream.metrics.tags import CHUNK_TAG, chunk_scores
 from xlj.finetuning_config import Task
 
 ENDING = "tsv"
@@ -51,6 +53,22 @@ def majority(training: Sequence[Words]) -> Callable[[Sequence[Words]], list[list
     usual = {word: found.most_common(1)[0][0] for word, found in counts.items()}
     other = total.most_common(1)[0][0]
     return lambda examples: [[usual.get(word, other) for word in e.words] for e in examples]
+
+
+def require_chunks(examples: Iterable[Words], tags: Sequence[str]) -> None:
+    """Nothing, if the tags of a task are of chunks, as `chunk_f1` reads them.
+
+    Raises:
+      ConfigError: if one is not; it names the first sentence with it.
+    """
+    other = {tag for tag in tags if not re.fullmatch(CHUNK_TAG, tag)}
+    for example in examples:
+        for tag in example.tags or ():
+            if tag in other:
+                raise ConfigError(
+                    f"{example.place}: {tag!r} is no tag of task.metric=chunk_f1, which reads O "
+                    "and such as B-PER; set task.metric to word_class_f1 or tag_accuracy"
+                )
 
 
 def labelled(examples: Sequence[Words]) -> bool:

@@ -11,8 +11,9 @@ from tqdm import tqdm
 
 from xlj.config import ConfigError
 from xlj.data.labelled import reading, squad
+from xlj.data.labelled.examples import Example, Question
 from xlj.data.labelled.features import Features
-from xlj.data.labelled.labels import check, label_set, require
+from xlj.data.labelled.labels import alike, check, label_set, labels_of, require
 from xlj.data.labelled.reading import SPLITS
 from xlj.data.vocabulary import Vocabulary
 from xlj.downstream import classification, question_answering, tagging
@@ -62,14 +63,21 @@ class TaskData:
         return TaskData(self.labels, **parts)
 
     def counts(self) -> str:
-        """A line a split and language: examples, rows, and what was cut."""
+        """A line a split and language: examples, rows, what was cut, and what is not there."""
         lines = []
         for split in SPLITS:
             for language, found in getattr(self, split).items():
                 rows = f"{len(found.examples):,} examples, {len(found.made.tokens):,} rows"
                 cut = [f", {n} {what} cut" for what, n in found.made.cut.items() if n]
-                lines.append(f"{split:5} {language:8} {rows}{''.join(cut)}")
+                lines.append(f"{split:5} {language:8} {rows}{''.join(cut)}{_lack(found.examples)}")
         return "\n".join(lines)
+
+
+def _lack(examples: Sequence[Example]) -> str:
+    silent = sum(isinstance(example, Question) and not example.answers for example in examples)
+    if labels_of(examples[0]) is None or silent == len(examples):
+        return ", no labels: predicted, not scored"
+    return f", {silent:,} without an answer (task.no_answer)" if silent else ""
 
 
 def load(task: Task, vocabulary: Vocabulary) -> TaskData:
@@ -105,6 +113,9 @@ def _read(task: Task) -> dict[str, Examples]:
         for split, language, source in bar:
             examples = reading.read(source, language, task)
             found[split].setdefault(language, []).extend(examples)
+    for by_language in found.values():
+        for examples in by_language.values():
+            alike(examples)
     if task.kind == "question_answering":  # several sources may have the same ids
         found = {
             split: {name: squad.unique(examples) for name, examples in by_language.items()}
@@ -128,6 +139,8 @@ def _labels(task: Task, data: Mapping[str, Examples]) -> tuple[str, ...]:
                 )
     for examples in (dev, test):
         check(examples, known)
+    if task.scored_by == "chunk_f1":
+        tagging.require_chunks([*training, *dev, *test], known)
     if task.select == "trained" and not set(data["dev"]) & set(task.languages):
         raise ConfigError(
             f"task.select=trained chooses on dev of {', '.join(task.languages)}, but task.dev is "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import statistics
@@ -38,12 +39,12 @@ def as_json(name: str, config: FinetuningConfig, outcome: Outcome) -> dict[str, 
     of_metric = [scores[metric] for scores in seeds]
     return {
         "task": name,
+        "config": dataclasses.asdict(config),
         "kind": config.task.kind,
         "metric": metric,
         "split": split,
         "init_from": config.init_from,
         "fresh": config.fresh,
-        "pairs": config.task.pairs,
         "select": config.task.select,
         "seeds": sorted({run.seed for run in outcome.runs}),
         **(_summary(of_metric, config) if seeds else {}),
@@ -125,8 +126,8 @@ def write(
 ) -> tuple[Path, Path]:
     """Writes both files into the workdir; returns where."""
     content = json.dumps(as_json(name, config, outcome), indent=1, ensure_ascii=False) + "\n"
-    atomic.write(workdir / FILE, content.encode())
     atomic.write(workdir / TABLE, as_markdown(name, config, outcome).encode())
+    atomic.write(workdir / FILE, content.encode())  # last: a sweep takes it for the end
     return workdir / FILE, workdir / TABLE
 
 

@@ -15,7 +15,7 @@ from xlj.data import atomic
 from xlj.downstream.language_report import average
 from xlj.downstream.predicting import Predictor
 from xlj.downstream.task_data import KINDS, Set, TaskData
-from xlj.finetuning_config import METRICS, Task
+from xlj.finetuning_config import Task
 from xlj.models.encoder import Params
 
 SCORE = "eval/dev/score"
@@ -23,11 +23,6 @@ SCORE = "eval/dev/score"
 
 Scores = dict[str, dict[str, float]]
 """Percent by metric and language; the first metric is the task's."""
-
-
-def metric_of(task: Task) -> str:
-    """The metric of a task: as configured, or its kind's usual one."""
-    return task.metric or METRICS[task.kind][0]
 
 
 class Evaluator:
@@ -108,6 +103,6 @@ def save(task: Task, predictions: Mapping[str, Any], folder: Path, split: str) -
 
 
 def _add(found: Scores, task: Task, predicted: Any, examples: Any, language: str) -> None:
-    shares = KINDS[task.kind].scores(predicted, examples, metric_of(task), language)
+    shares = KINDS[task.kind].scores(predicted, examples, task.scored_by, language)
     for name, share in shares.items():
         found.setdefault(name, {})[language] = 100 * share

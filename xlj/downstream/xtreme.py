@@ -13,14 +13,14 @@ from xlj.downstream import language_report, prediction_files
 from xlj.downstream.metrics import answers
 from xlj.downstream.metrics.labels import accuracy
 from xlj.downstream.metrics.pairs import pair_scores
-from xlj.downstream.metrics.tags import chunk_scores
+from xlj.downstream.metrics.tags import CHUNK_TAG, chunk_scores
 from xlj.downstream.prediction_files import Form
 
 _NLI = Form("entailment|neutral|contradiction", "entailment, neutral or contradiction")
 _PARAPHRASE = Form("[01]", "0 or 1")
 _INDEX = Form(r"-?\d+", "an index, a whole number")
 _WORD_CLASS = Form(r"[A-Z]+|_", "a universal part-of-speech tag")
-_ENTITY = Form(r"O|[BIES]-\S+", "O or a tag such as B-PER")
+_ENTITY = Form(CHUNK_TAG, "O or a tag such as B-PER")
 
 Score = Callable[[Path, Path, str], dict[str, float]]
 """The shares by metric of (file of labels, file of predictions, language)."""

@@ -65,7 +65,7 @@ def _workdirs(folder: Path) -> list[Path]:
             f"{folder} is no workdir, and holds none: there is no {metrics.FILE}, {_CONFIG} or "
             f"{_RESULTS}"
         )
-    return inside
+    return [found for path in inside for found in _workdirs(path)]
 
 
 def _is_workdir(folder: Path) -> bool:
@@ -85,13 +85,14 @@ def _shortest(paths: Sequence[str]) -> list[str]:
 def read(workdir: Path, name: str) -> Run:
     """Reads what there is."""
     notes: list[str] = []
-    config = _object(workdir / _CONFIG, notes) or _object(workdir / _SWEEP, notes).get("config", {})
+    results = _object(workdir / _RESULTS, notes)
+    begun = _object(workdir / _SWEEP, notes)
+    config = _object(workdir / _CONFIG, notes) or (begun or results).get("config", {})
     lines: list[dict[str, Any]] = []
     try:
-        lines = [line for line in metrics.read(workdir) if _is_metrics(line)]
-    except (ConfigError, UnicodeDecodeError) as error:
+        lines = metrics.read(workdir, notes)
+    except UnicodeDecodeError as error:
         notes.append(f"{metrics.FILE} is damaged: {error}")
-    results = _object(workdir / _RESULTS, notes)
     if not lines and not results and not notes:
         notes.append(f"there is no {metrics.FILE} yet, and no {_RESULTS}")
     layers: dict[str, Mapping[int, float]] = {}
@@ -99,10 +100,6 @@ def read(workdir: Path, name: str) -> Run:
         if file.name != metrics.FILE:
             layers |= _by_layer(file, notes)
     return Run(name, workdir, flat(config), lines, results, layers, notes)
-
-
-def _is_metrics(line: Any) -> bool:
-    return isinstance(line, dict) and isinstance(line.get("step"), int)
 
 
 def _object(path: Path, notes: list[str]) -> dict[str, Any]:
@@ -137,6 +134,8 @@ def _by_layer(file: Path, notes: list[str]) -> dict[str, dict[int, float]]:
     except (ValueError, AttributeError, KeyError, TypeError) as error:
         notes.append(f"{file.name} has no scores by layer: {type(error).__name__}: {error}")
         return {}
+    if not found:
+        notes.append(f"{file.name} has no scores by layer")
     return {
         measure: {layer: sum(values) / len(values) for layer, values in sorted(scores.items())}
         for measure, scores in found.items()

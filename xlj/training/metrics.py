@@ -53,24 +53,35 @@ class Metrics:
             self._events.close()
 
 
-def read(workdir: Path) -> list[dict[str, Any]]:
+def read(workdir: Path, damaged: list[str] | None = None) -> list[dict[str, Any]]:
     """All lines of a run's metrics, in order.
 
+    Args:
+      damaged: gets what is wrong with each line that cannot be read, which is left out then.
+
     Raises:
-      ConfigError: on a line that is not JSON, other than a last one that was cut short.
+      ConfigError: on a line that holds no metrics, other than a last one that was cut short;
+        without `damaged`.
     """
-    return _parse(workdir / FILE)
+    return _parse(workdir / FILE, damaged)
 
 
-def _parse(path: Path) -> list[dict[str, Any]]:
+def _parse(path: Path, damaged: list[str] | None = None) -> list[dict[str, Any]]:
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     parsed = []
     for number, line in enumerate(lines, 1):
         try:
-            parsed.append(json.loads(line))
+            found = json.loads(line)
         except ValueError:
-            if number < len(lines):
-                raise ConfigError(f"{path}:{number} is not a line of JSON") from None
+            if number == len(lines):
+                continue
+            found = None
+        if isinstance(found, dict) and isinstance(found.get("step"), int):
+            parsed.append(found)
+        elif damaged is None:
+            raise ConfigError(f"{path}:{number} is not a line of metrics")
+        else:
+            damaged.append(f"{path.name}:{number} is not a line of metrics")
     return parsed
 
 

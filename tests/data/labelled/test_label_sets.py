@@ -30,10 +30,20 @@ def test_examples_without_labels_cannot_train():
     for bare, what in (
         (Sentences(("a",), None, "f:3"), "label"),
         (Words(("a",), None, "f:3"), "tags"),
+        (Question("1", "?", "c", None, "f:3"), "answers; .* say is_impossible"),
     ):
         with pytest.raises(ConfigError, match=f"f:3: it has no {what}"):
             labels.label_set([bare], ())
     labels.require(QUESTIONS)
+
+
+def test_labelled_and_unlabelled_do_not_mix():
+    for examples in (PAIRS, WORDS, QUESTIONS, [Sentences(("a",), None, "f:3")] * 2):
+        labels.alike(examples)
+    with pytest.raises(ConfigError, match="f:3: it has no label, though that of f:1 is told$"):
+        labels.alike([*PAIRS, Sentences(("a",), None, "f:3")])
+    with pytest.raises(ConfigError, match="g:2: it has no answers, though that of h is told; of a"):
+        labels.alike([Question("2", "?", "c", None, "g:2"), *QUESTIONS])
 
 
 def test_one_label_is_nothing_to_learn():

@@ -14,7 +14,6 @@ def folder(tmp_path):
     (tmp_path / "en.tsv").write_text("a\tyes\nb\tno\n")
     (tmp_path / "de.tsv").write_text("c\tno\n")
     (tmp_path / "more.de.tsv").write_text("d\t-\n")
-    (tmp_path / "mixed.tsv").write_text("d\tyes\ne\t-\n")
     (tmp_path / "empty.tsv").write_text("")
     (tmp_path / "blank.conll").write_text("\n\n")
     return tmp_path
@@ -85,7 +84,6 @@ def test_each_kind_has_its_reader(folder):
     [
         ("empty.tsv", Task(), "empty.tsv holds no examples"),
         ("blank.conll", Task(kind="tagging"), "blank.conll holds no examples"),
-        ("mixed.tsv", Task(), "mixed.tsv:2: it has no label, though others"),
         ("en.tsv", Task(labels=("yes", "non")), "en.tsv:2: 'no' is no label .*did you mean non"),
         ("en.tsv", Task(kind="question_answering"), "en.tsv:1: it is no JSON"),
         ("nowhere.tsv", Task(), "nowhere.tsv: cannot read it"),

@@ -52,7 +52,8 @@ def test_questions_without_answers(write):
             entry("e", ("One", 0), is_impossible=False),
         )
     )
-    assert [len(question.answers) for question in squad.read(file)] == [0, 0, 0, 0, 1]
+    found = [question.answers for question in squad.read(file)]
+    assert found == [(), None, (), None, (("One", 0),)]
 
 
 def test_repeated_ids(write):

@@ -102,6 +102,8 @@ def test_json_lines(write):
     [
         ("a.tsv", "a\tb\t1\nc\td\n", (), "a.tsv:2: 2 columns, but 3 in the first line"),
         ("a.tsv", "a\tb\tc\t1\n", (), "a.tsv:1: 4 columns, but without task.columns"),
+        ("a.tsv", "s\tt\tLabel\na\tb\t1\n", (), "a.tsv:1: this is the head .*columns=s,t,Label"),
+        ("a.tsv", "s\tlabel\na\t1\n", ("1", "2"), "a.tsv:1: this is the head"),
         ("a.tsv", "a\n", (), "a.tsv:1: 1 columns, but without task.columns"),
         ("a.tsv", "a\tb\n", ("1", "2", "4"), r"a.tsv:1: 2 columns, but task.columns=1,2,4"),
         ("a.tsv", "a\tb\n", ("3", "1"), "a.tsv:1: 2 columns, but"),
@@ -119,7 +121,7 @@ def test_json_lines(write):
         ("a.jsonl", '{"a": "b", "c": 1}\n{\n', ("a", "c"), "a.jsonl:2: it is no JSON"),
         ("a.jsonl", "[]\n", NAMED, "a.jsonl:1: it is no JSON object"),
         ("a.jsonl", '{"a": 1, "c": 1}\n', ("a", "c"), "a.jsonl:1: a is 1, which is no text"),
-        ("a.jsonl", '{"a": "b", "c": true}\n', ("a", "c"), "a.jsonl:1: c is True"),
+        ("a.jsonl", '{"a": "b", "c": true}\n', ("a", "c"), "a.jsonl:1: c is True, neither"),
         ("a.jsonl", '{"a": "\\ud800", "c": 1}\n', ("a", "c"), "a.jsonl:1: a is .*no text"),
     ],
 )

@@ -43,14 +43,15 @@ class Question:
       identity: of the question, unique in its file.
       question, context: texts.
       answers: (text, its first character's index in the context) of each; `context[start : start +
-        len(text)] == text`. Empty where the question has no answer, or the source does not say.
+        len(text)] == text`. Empty where the question has no answer; None where the source does not
+        say.
       place: where it stands.
     """
 
     identity: str
     question: str
     context: str
-    answers: tuple[tuple[str, int], ...]
+    answers: tuple[tuple[str, int], ...] | None
     place: str
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from xlj.config import ConfigError
 from xlj.data.labelled.examples import Example, Question, Sentences, Words
 
+_MEND = "of a question without an answer say is_impossible, as SQuAD 2.0"
+
 
 def label_set(training: Iterable[Example], given: Sequence[str]) -> tuple[str, ...]:
     """The labels or tags of a task, in the order of their indices: those given, or else all that
@@ -31,15 +33,33 @@ def label_set(training: Iterable[Example], given: Sequence[str]) -> tuple[str, .
 
 
 def require(examples: Iterable[Example]) -> None:
-    """Nothing, if all sentences have labels and all words tags. Questions may be without an answer.
+    """Nothing, if all sentences have labels, all words tags, and of all questions the answers are
+    told.
 
     Raises:
       ConfigError: on an example without; it names its place.
     """
     for example in examples:
         if labels_of(example) is None:
-            what = "label" if isinstance(example, Sentences) else "tags"
-            raise ConfigError(f"{example.place}: it has no {what}; is task.columns right?")
+            mend = _MEND if isinstance(example, Question) else "is task.columns right?"
+            raise ConfigError(f"{example.place}: it has no {_what(example)}; {mend}")
+
+
+def alike(examples: Iterable[Example]) -> None:
+    """Nothing, if all examples are labelled or none is.
+
+    Raises:
+      ConfigError: if some are; it names the place of the first one that is not.
+    """
+    sides: dict[bool, Example] = {}
+    for example in examples:
+        sides.setdefault(labels_of(example) is None, example)
+    if len(sides) == 2:
+        bare, other = sides[True], sides[False]
+        mend = f"; {_MEND}" if isinstance(bare, Question) else ""
+        raise ConfigError(
+            f"{bare.place}: it has no {_what(bare)}, though that of {other.place} is told{mend}"
+        )
 
 
 def check(examples: Iterable[Example], labels: Sequence[str]) -> None:
@@ -64,7 +84,14 @@ def check(examples: Iterable[Example], labels: Sequence[str]) -> None:
 
 
 def labels_of(example: Example) -> tuple[str, ...] | None:
-    """The label of a sentence or pair, or the tags of words; None where the source has none."""
+    """The label of a sentence or pair, the tags of words, or nothing of a question; None where the
+    source has none, or does not tell the question's answers."""
     if isinstance(example, Sentences):
         return None if example.label is None else (example.label,)
-    return () if isinstance(example, Question) else example.tags
+    if isinstance(example, Question):
+        return None if example.answers is None else ()
+    return example.tags
+
+
+def _what(example: Example) -> str:
+    return {Sentences: "label", Words: "tags", Question: "answers"}[type(example)]

@@ -72,9 +72,6 @@ def read(source: str, language: str, task: Task) -> list[Example]:
     found = list(_read(source, language, task))
     if not found:
         raise ConfigError(f"{source} holds no examples")
-    bare = [example for example in found if labels.labels_of(example) is None]
-    if bare and len(bare) < len(found):
-        raise ConfigError(f"{bare[0].place}: it has no label, though others of {source} have one")
     if task.labels:
         labels.check(found, task.labels)
     return found

@@ -29,8 +29,9 @@ def walk(path: Path) -> Iterator[tuple[Any, Any, str]]:
 def read(path: Path) -> list[Question]:
     """The questions of a file.
 
-    `answers` may be missing, empty, or one empty text, as in XTREME's test files. SQuAD 2.0 says
-    `is_impossible` of a question without an answer; its `plausible_answers` are not read.
+    `answers` may be missing or one empty text, as in XTREME's test files: then they are not told.
+    They are empty where a question has none, of which SQuAD 2.0 says `is_impossible`; its
+    `plausible_answers` are not read.
 
     Raises:
       ConfigError: if the file cannot be read, or an answer is not where it is said to be; with
@@ -41,13 +42,15 @@ def read(path: Path) -> list[Question]:
 
 def check(question: Question) -> Question:
     """The question itself, if the context has its answers where they are said to be. Answers that
-    are all empty texts are left out.
+    are all empty texts are not told.
 
     Raises:
       ConfigError: if an answer is somewhere else or nowhere; it names the nearest place that fits.
     """
+    if not question.answers:
+        return question
     if not any(text for text, _ in question.answers):
-        return dataclasses.replace(question, answers=())
+        return dataclasses.replace(question, answers=None)
     context = question.context
     for text, start in question.answers:
         if text and start >= 0 and context.startswith(text, start):
@@ -77,8 +80,8 @@ def unique(questions: Iterable[Question]) -> list[Question]:
         key = new.identity, new.question, new.context
         if key in names:
             old = found[names[key]]
-            answers = tuple(dict.fromkeys(old.answers + new.answers))
-            found[names[key]] = dataclasses.replace(old, answers=answers)
+            answers = tuple(dict.fromkeys([*(old.answers or ()), *(new.answers or ())]))
+            found[names[key]] = dataclasses.replace(old, answers=answers or old.answers)
             continue
         name = new.identity
         while name in found:
@@ -94,14 +97,17 @@ def _question(path: Path, paragraph: Any, entry: Any, where: str) -> Question:
         identity=json_file.text(path, entry, "id", where),
         question=json_file.text(path, entry, "question", where),
         context=json_file.text(path, paragraph, "context", where.rpartition(".")[0]),
-        answers=tuple(_answers(path, entry, where)) if "answers" in entry else (),
+        answers=tuple(_answers(path, entry, where)) if "answers" in entry else None,
         place=f"{path}: {where}",
     )
-    if entry.get("is_impossible") and question.answers:
+    question = check(question)
+    if not entry.get("is_impossible"):
+        return question
+    if question.answers:
         raise ConfigError(
             f"{question.place} (question {question.identity}): is_impossible, but it has answers"
         )
-    return check(question)
+    return dataclasses.replace(question, answers=())
 
 
 def _answers(path: Path, entry: Any, at: str) -> Iterator[tuple[str, int]]:

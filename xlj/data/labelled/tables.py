@@ -16,6 +16,8 @@ from xlj.data.labelled.examples import Sentences
 UNLABELLED = ("", "-")
 """What stands for no label."""
 
+_HEADS = ("label", "labels", "gold_label")  # what the column of labels is called in heads
+
 SPELLINGS = {"contradictory": "contradiction"}
 """Labels that XNLI's translated training files spell otherwise than its dev and test files."""
 
@@ -55,16 +57,17 @@ def _table(path: Path, columns: Sequence[str]) -> Iterator[Sentences]:
     for place, line in lines:
         fields = [_unquoted(field) for field in line.split("\t")]
         if not places:
-            width, places = len(fields), _numbered(place, columns, len(fields))
+            width, places = len(fields), _numbered(place, columns, fields)
         if len(fields) != width:
             raise ConfigError(f"{place}: {len(fields)} columns, but {width} in the first line")
         found = [None if at is None else fields[at] for at in places]
         yield _sentences(found[:-1], found[-1], place)
 
 
-def _numbered(place: str, columns: Sequence[str], width: int) -> list[int | None]:
-    """Indices of the columns in a table without a head. A table that ends right before the column
-    of labels has none."""
+def _numbered(place: str, columns: Sequence[str], fields: Sequence[str]) -> list[int | None]:
+    """Indices of the columns in a table without a head, by its first line. A table that ends right
+    before the column of labels has none."""
+    width = len(fields)
     if not columns and width not in (2, 3):
         raise ConfigError(
             f"{place}: {width} columns, but without task.columns a line is one text or two and a "
@@ -75,6 +78,11 @@ def _numbered(place: str, columns: Sequence[str], width: int) -> list[int | None
     if not min(numbers) or max(texts) > width or label > width + 1:
         raise ConfigError(
             f"{place}: {width} columns, but task.columns={','.join(columns)} (counted from 1)"
+        )
+    if label <= width and fields[label - 1].strip().casefold() in _HEADS:
+        raise ConfigError(
+            f"{place}: this is the head of the table, so name its columns: "
+            f"task.columns={','.join(fields)}"
         )
     return [number - 1 if number <= width else None for number in numbers]
 
@@ -142,6 +150,8 @@ def _label(value: Any, name: str, place: str) -> str | None:
         return None
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
+    if not isinstance(value, str):
+        raise ConfigError(f"{place}: {name} is {value!r}, neither a text nor a whole number")
     return _string(value, name, place)
 
 

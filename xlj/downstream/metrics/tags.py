@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from xlj.downstream.metrics import f1
 
+CHUNK_TAG = r"O|[BIES]-\S+"
+"""What a tag of chunks looks like, as a regular expression."""
+
 
 class Chunk(NamedTuple):
     """The words from `start` to before `end`, from 0, and what they are."""
