@@ -1,6 +1,7 @@
 """What a person sees when the command line is wrong: one line, exit code 2, no work."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -122,6 +123,15 @@ def test_help_lists_flags_and_keys():
     assert code == 0
     for text in ("--workdir", "--distributed", "--config.data.mono", "--config.train.steps"):
         assert text in output
+
+
+def test_a_closed_output_is_no_error():
+    reader, writer = os.pipe()
+    os.close(reader)  # as of `| head` that has read enough
+    command = [sys.executable, "-m", "xlj.train", "--help"]
+    result = subprocess.run(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, timeout=120)
+    os.close(writer)
+    assert (result.returncode, result.stderr) == (141, b"")
 
 
 @pytest.mark.parametrize(

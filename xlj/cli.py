@@ -48,7 +48,8 @@ def main(run: Callable[[Any], None], doc: str | None, schema: Schema = config_pa
       schema: of its config.
     """
     if not {"-h", "--help", "--helpfull"}.isdisjoint(sys.argv):
-        print(_help(doc or "", schema))
+        with readable_errors():
+            print(_help(doc or "", schema))
         return
     _use_huge_pages()
     with readable_errors():
@@ -75,9 +76,11 @@ def _use_huge_pages() -> None:
 @contextlib.contextmanager
 def readable_errors() -> Iterator[None]:
     """Turns errors that a user can mend (`ConfigError`, `RowStoreError`) into one line, and exit
-    code 2."""
+    code 2. Where what reads the output has read enough (`| head`), the exit code is a shell's, 141.
+    """
     try:
         yield
+        sys.stdout.flush()
     except (ConfigError, RuntimeError) as error:
         if not _can_be_mended(error):
             raise
@@ -86,6 +89,9 @@ def readable_errors() -> Iterator[None]:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         raise SystemExit(130) from None
+    except BrokenPipeError:  # of what is printed; Python flushes it again as it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None
 
 
 def _can_be_mended(error: Exception) -> bool:
