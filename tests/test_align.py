@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,11 @@ def test_a_line_of_sorted_links_for_each_pair(run, tmp_path):
     links = [tuple(map(int, link.split("-"))) for link in lines[0].split()]
     assert links and links == sorted(set(links)) and max(map(max, links)) < 3
     assert run(f"--input={pairs}", "--output=-").out == output.read_text()
+    reader, writer = os.pipe()  # which can be read only once
+    os.write(writer, pairs.read_bytes())
+    os.close(writer)
+    assert run(f"--input=/dev/fd/{reader}", "--output=-").out == output.read_text()
+    os.close(reader)
 
 
 def test_scores_are_those_of_the_links_written(run, gold, tmp_path):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from xlj import cli
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -162,3 +164,9 @@ def test_memory_is_in_huge_pages_unless_the_user_tunes_it(tmp_path, monkeypatch,
     code, output, errors = door(f"--config={recipe}", "--check")
     assert (code, errors) == (0, "")
     assert json.loads(output)["data"]["cache"] == (given or "glibc.malloc.hugetlb=1")
+
+
+def test_the_command_is_shown_without_what_is_the_runs_own(monkeypatch):
+    words = ["xlj/train.py", "--config=c.py", "--workdir", "runs/a", "--config.init_from=x"]
+    monkeypatch.setattr(sys, "argv", [*words, "-workdir=b", "--config.train.steps=5"])
+    assert cli.command() == "python -m xlj.train --config=c.py --config.train.steps=5"

@@ -1,9 +1,12 @@
 """The door to sentence vectors: a row a line, from a file or a pipe, or nothing at all."""
 
+import contextlib
 import gzip
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +66,22 @@ def test_standard_input_is_read_where_no_file_is_named(run, text, tmp_path, monk
     assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
 
 
+def test_a_pipe_is_read_once(run, text, tmp_path):
+    run(f"--input={text}", f"--output={tmp_path / 'a.npy'}")
+    reader, writer = os.pipe()
+    os.write(writer, "\n".join(LINES).encode())
+    os.close(writer)
+    run(f"--input=/dev/fd/{reader}", f"--output={tmp_path / 'b.npy'}")
+    os.close(reader)
+    assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
+
+
+def test_a_link_stays_one(run, text, tmp_path):
+    (tmp_path / "link.npy").symlink_to("a.npy")
+    run(f"--input={text}", f"--output={tmp_path / 'link.npy'}")
+    assert (tmp_path / "link.npy").is_symlink() and np.load(tmp_path / "a.npy").shape == (4, 32)
+
+
 def test_no_line_is_no_row(run, tmp_path):
     (tmp_path / "empty.txt").touch()
     run(f"--input={tmp_path / 'empty.txt'}", f"--output={tmp_path / 'a.npy'}")
@@ -94,6 +113,8 @@ def test_an_error_on_the_way_leaves_nothing_behind(run, text, tmp_path, monkeypa
     [
         (["--layer=4"], "there is no layer 4; the model has layers 0 to 3"),
         (["--output=/none/a.npy"], "--output=/none/a.npy: there is no such folder"),
+        (["--output=FOLDER"], "this is a folder; name a file in it"),
+        (["--output=/dev/null"], "--output=/dev/null: this is a pipe or a device, not a file"),
         (["--input=/none.txt"], "/none.txt: cannot read it"),
         (["--input=BAD"], "bad.txt:2: the line is not UTF-8"),
         (["--pooling=max"], "argument --pooling: invalid choice: 'max'"),
@@ -102,6 +123,7 @@ def test_an_error_on_the_way_leaves_nothing_behind(run, text, tmp_path, monkeypa
 def test_errors_come_before_any_work(run, text, tmp_path, arguments, message):
     (tmp_path / "bad.txt").write_bytes(b"a\n\xff\n")
     arguments = [a.replace("BAD", str(tmp_path / "bad.txt")) for a in arguments]
+    arguments = [a.replace("FOLDER", str(tmp_path)) for a in arguments]
     with pytest.raises(ConfigError) as error:
         run(f"--input={text}", f"--output={tmp_path / 'a.npy'}", *arguments)
     assert message in str(error.value)
@@ -113,3 +135,21 @@ def test_from_the_command_line_errors_are_one_line():
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and not done.stdout
     assert done.stderr == "error: the following arguments are required: --checkpoint\n"
+
+
+def test_an_interrupt_ends_at_once_and_writes_nothing(checkpoint, tmp_path):
+    """Also while batches are on their way, where Python's own end crashed now and then."""
+    (tmp_path / "many.txt").write_text("The cat sleeps on the mat.\n" * 500_000)
+    command = [sys.executable, "-m", "xlj.embed", f"--checkpoint={checkpoint}"]
+    command += [f"--input={tmp_path / 'many.txt'}", f"--output={tmp_path / 'a.npy'}"]
+    child = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
+    while not list(tmp_path.glob("a.npy.*")):  # it has begun
+        assert child.poll() is None
+        time.sleep(0.1)
+    for _ in range(6):  # Python ignores one that comes in a callback of its garbage collector
+        child.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            errors = child.communicate(timeout=10)[1]
+            break
+    assert child.returncode == 130 and errors.endswith(b"interrupted\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["many.txt"]

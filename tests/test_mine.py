@@ -96,12 +96,14 @@ def test_gold_of_which_nothing_is_found(run, texts, tmp_path):
             ["--gold=gold", "--source=a.ids", "--target=a.ids"],
             "gold:1: b-34 is no id of the target",
         ),
+        (["--threshold=1", "--output=x", "--source=odd.ids"], "odd.ids:1: the column is blank"),
         (["--threshold=nan", "--output=x"], "--threshold=nan is no number"),
         (["--threshold=much"], "argument --threshold: invalid float value"),
     ],
 )
 def test_errors_say_what_to_do(run, texts, monkeypatch, arguments, message):
     monkeypatch.chdir(texts[0])
+    (texts[0] / "odd.ids").write_text("a-1\t\na-2\tThe cat sleeps.\n")
     with pytest.raises(ConfigError) as error:
         run("--source=a.txt", "--target=b.txt", *arguments)
     assert message in str(error.value)

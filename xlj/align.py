@@ -93,7 +93,7 @@ def run(flags: Namespace) -> None:
     from xlj.models.encoder import middle_layer
 
     # Reads everything once before any work, so that no error in it comes late.
-    pairs = sum(1 for _ in sentence_pairs.read(flags.input, with_gold=flags.gold == ""))
+    pairs, source = sentence_pairs.counted(flags.input, with_gold=flags.gold == "")
     golds = gold_alignments.read(Path(flags.gold)) if flags.gold else None
     if golds is not None and len(golds) != pairs:
         raise ConfigError(
@@ -107,7 +107,7 @@ def run(flags: Namespace) -> None:
         raise ConfigError(f"--layer={layer}: this model has layers 0 (embeddings) to {depth}")
     layers = list(range(depth + 1)) if flags.layers else [layer]
     aligner = Aligner(encoder, layers, flags.method, flags.encode == "together")
-    scores = _align(flags, aligner, pairs, golds)
+    scores = _align(flags, aligner, source, pairs, golds)
     if aligner.windowed:
         print(
             f"{aligner.windowed} of {pairs} pairs were too long for the model, and were encoded in "
@@ -132,20 +132,21 @@ def _check(flags: Namespace) -> None:
     paths = {"output": flags.output, "plot": flags.layers and flags.plot, "scores": flags.scores}
     for flag, path in paths.items():
         if path and path != "-":
-            cli.check_folder(flag, path)
+            cli.check_output(flag, path, cli.PLOTS if flag == "plot" else ())
 
 
-def _align(flags: Namespace, aligner: Any, pairs: int, golds: list | None) -> list:
+def _align(
+    flags: Namespace, aligner: Any, source: Iterator[Any], pairs: int, golds: list | None
+) -> list:
     """Writes the links, and returns the `Scores` of each layer if there is gold."""
     from tqdm import tqdm
 
-    from xlj.downstream import gold_alignments, sentence_pairs
+    from xlj.downstream import gold_alignments
 
-    read = sentence_pairs.read(flags.input, with_gold=flags.gold == "")
     kept: list = []
 
     def passing() -> Iterator[Any]:
-        for pair in tqdm(read, "aligning", pairs, unit=" pairs", disable=None):
+        for pair in tqdm(source, "aligning", pairs, unit=" pairs", disable=None):
             if pair.gold:
                 kept.append(pair.gold)
             yield pair

@@ -11,7 +11,7 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -88,7 +88,9 @@ def readable_errors() -> Iterator[None]:
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        raise SystemExit(130) from None
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(130)  # Python's own end crashes now and then while XLA is still computing
     except BrokenPipeError:  # of what is printed; Python flushes it again as it ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(141) from None
@@ -112,12 +114,11 @@ class Parser(argparse.ArgumentParser):
 
     Args:
       doc: the door's docstring, the first part of `--help`.
-      prog: what it is called; the door by itself.
     """
 
-    def __init__(self, doc: str | None, prog: str = ""):
+    def __init__(self, doc: str | None):
         super().__init__(
-            prog=prog or f"python -m xlj.{Path(sys.argv[0]).stem}",
+            prog=f"python -m xlj.{Path(sys.argv[0]).stem}",
             usage=argparse.SUPPRESS,
             description=textwrap.dedent(doc or "").strip(),
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -129,32 +130,52 @@ class Parser(argparse.ArgumentParser):
         raise ConfigError(message)
 
 
-def check_folder(flag: str, path: str | Path) -> None:
-    """Raises a `ConfigError` if a file cannot be written there, before any work for it is done."""
-    if not Path(path).absolute().parent.is_dir():
-        raise ConfigError(f"--{flag}={path}: there is no such folder")
+PLOTS = (".png", ".svg", ".pdf")
+"""How the name of a plot may end."""
+
+
+def check_output(flag: str, path: str | Path, endings: Sequence[str] = ()) -> None:
+    """Raises a `ConfigError` if a file cannot be written there, before any work for it is done.
+
+    Args:
+      endings: its name must have one of them.
+    """
+    shown, path = f"--{flag}={path}", Path(path).absolute()
+    if not path.parent.is_dir():
+        raise ConfigError(f"{shown}: there is no such folder")
+    if path.is_dir():
+        raise ConfigError(f"{shown}: this is a folder; name a file in it")
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{shown}: this is a pipe or a device, not a file")
+    if not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"{shown}: nothing can be written into this folder")
+    if endings and path.suffix not in endings:
+        raise ConfigError(f"{shown}: a file ends in {' or '.join(endings)}")
 
 
 def draw(path: Path, plot: Callable[[], None]) -> None:
     """Draws what --plot names, and says so; without matplotlib, says how to get it.
 
     Args:
-      plot: draws into `path`; its ValueError says that there is no such kind of file.
+      plot: draws into `path`, which `check_output` has seen.
     """
     try:
         plot()
     except ImportError:
         print("no plot: matplotlib is missing (pip install -e '.[plots]')", file=sys.stderr)
-    except ValueError as error:
-        raise ConfigError(f"--plot={path}: {error}") from None
     else:
         print(f"plot: {path}", file=sys.stderr)
 
 
 def command() -> str:
     """The command line of this run, without its workdir and the checkpoint it started from."""
-    own = ("--workdir", "--config.init_from")
-    arguments = [argument for argument in sys.argv[1:] if not argument.startswith(own)]
+    arguments, given = [], iter(sys.argv[1:])
+    for argument in given:
+        name, equals, _ = argument.partition("=")
+        if name.lstrip("-") not in ("workdir", "config.init_from"):
+            arguments.append(argument)
+        elif not equals:
+            next(given, None)  # its value
     return shlex.join(["python", "-m", f"xlj.{Path(sys.argv[0]).stem}", *arguments])
 
 

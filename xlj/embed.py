@@ -37,14 +37,14 @@ def _flags() -> Namespace:
 
 def run(flags: Namespace) -> None:
     """Reads, embeds and writes, some thousand sentences at a time."""
-    cli.check_folder("output", flags.output)
+    cli.check_output("output", flags.output)
     from tqdm import tqdm
 
     from xlj.data import files
     from xlj.downstream import sentence_files, vector_file
 
     total = None
-    if flags.input != files.STDIN:
+    if not files.is_stream(flags.input):
         # Reads everything once before any work, so that no error in it comes late.
         scan = files.scan(flags.input, columns=1)
         total = scan.lines

@@ -14,7 +14,6 @@ from argparse import Namespace
 from pathlib import Path
 
 from xlj import cli
-from xlj.config import ConfigError
 
 
 def _flags() -> Namespace:
@@ -36,7 +35,7 @@ def run(flags: Namespace) -> None:
     """Scores, prints, writes, draws."""
     _check(flags)
     from xlj.data import atomic
-    from xlj.downstream import xtreme
+    from xlj.downstream import language_report, xtreme
 
     results, notes = xtreme.score(flags.xtreme_labels, flags.xtreme_predictions)
     for note in notes:
@@ -47,26 +46,15 @@ def run(flags: Namespace) -> None:
         written = xtreme.as_markdown(results) if flags.output.suffix == ".md" else text
         atomic.write(flags.output, written.encode())
     if flags.plot:
-        _plot(flags.plot, xtreme.panels(results))
+        panels = xtreme.panels(results)
+        cli.draw(flags.plot, lambda: language_report.plot(panels, flags.plot))
 
 
 def _check(flags: Namespace) -> None:
-    for name, path in (("output", flags.output), ("plot", flags.plot)):
-        if path and not path.absolute().parent.is_dir():
-            raise ConfigError(f"--{name}={path}: there is no such folder")
-    if flags.output and flags.output.suffix not in (".json", ".md"):
-        raise ConfigError(f"--output={flags.output}: a file ends in .json or .md")
-
-
-def _plot(path: Path, panels: dict[str, dict[str, float]]) -> None:
-    from xlj.downstream import language_report
-
-    try:
-        language_report.plot(panels, path)
-    except ImportError:
-        print("no plot: matplotlib is missing (pip install -e '.[plots]')", file=sys.stderr)
-    except ValueError as error:
-        raise ConfigError(f"--plot={path}: {error}") from None
+    if flags.output:
+        cli.check_output("output", flags.output, (".json", ".md"))
+    if flags.plot:
+        cli.check_output("plot", flags.plot, cli.PLOTS)
 
 
 if __name__ == "__main__":

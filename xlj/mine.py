@@ -110,7 +110,7 @@ def _check(flags: Namespace) -> None:
     if flags.scores and flags.output is None:
         raise ConfigError("--scores is a column of --output, which is missing")
     if flags.output:
-        cli.check_folder("output", flags.output)
+        cli.check_output("output", flags.output)
 
 
 def _distinct(side: Any) -> tuple[list[str], list[str]]:

@@ -76,7 +76,7 @@ def _flags() -> Namespace:
 
 def run(flags: Namespace) -> None:
     """Embeds all files, searches, prints."""
-    languages = flags.languages.split(",") if flags.languages else [""]
+    languages = [name.strip() for name in flags.languages.split(",")] if flags.languages else [""]
     _check(flags, languages)
     # Reads everything before any work, so that no error in it comes late.
     tasks = [_read(flags, language) for language in languages]
@@ -112,11 +112,13 @@ def _check(flags: Namespace, languages: Sequence[str]) -> None:
             raise ConfigError(f"--{name}={path}: say which with --languages=A,B")
         if flags.languages and path and not there and name in ("source", "output"):
             raise ConfigError(f"--{name}={path}: with --languages it needs {{language}}")
+    if flags.languages and ("" in languages or len(set(languages)) < len(languages)):
+        raise ConfigError(f"--languages={flags.languages}: each language once, A,B")
     for language in languages:
         if flags.output:
-            cli.check_folder("output", flags.output.replace("{language}", language))
+            cli.check_output("output", flags.output.replace("{language}", language))
     if flags.layers:
-        cli.check_folder("plot", flags.plot)
+        cli.check_output("plot", flags.plot, cli.PLOTS)
 
 
 def _read(flags: Namespace, language: str) -> _Task:
@@ -128,16 +130,18 @@ def _read(flags: Namespace, language: str) -> _Task:
     )
     assert source and target
     sides = sentence_files.read(source), sentence_files.read(target)
-    for path, side in zip((source, target), sides, strict=True):
-        sentence_doors.check_centred(flags, path, side)
     sizes = len(sides[0]), len(sides[1])
-    if gold:
-        return _Task(language, *sides, sentence_files.read_places(gold, *sizes), output)
-    if sizes[0] != sizes[1]:
+    if not gold and sizes[0] != sizes[1]:
         raise ConfigError(
             f"{source} has {sizes[0]} lines but {target} has {sizes[1]}; line i of one must be the "
             "translation of line i of the other, or --gold must say which is whose"
         )
+    for path, side in zip((source, target), sides, strict=True):
+        if len(side) < 2:
+            raise ConfigError(f"{path} has one sentence, which cannot be told from others")
+        sentence_doors.check_centred(flags, path, side)
+    if gold:
+        return _Task(language, *sides, sentence_files.read_places(gold, *sizes), output)
     for path, side, other in ((source, *sides), (target, *sides[::-1])):
         if len(side) >= 10 and side == sorted(side) and other != sorted(other):
             print(

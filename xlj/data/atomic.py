@@ -14,7 +14,9 @@ PART = ".part"
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """A binary file that appears under `path`, complete and on disk, when the block ends well."""
+    """A binary file that appears under `path`, complete and on disk, when the block ends well. A
+    link stays one."""
+    path = path.resolve()
     part = path.with_name(f"{path.name}.{os.getpid()}{PART}")
     try:
         with part.open("wb") as file:

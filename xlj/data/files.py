@@ -46,6 +46,11 @@ class Scan:
     characters: tuple[int, ...]
 
 
+def is_stream(path: Path) -> bool:
+    """Whether it is standard input, a pipe or a device, which may be read only once."""
+    return path == STDIN or (path.exists() and not path.is_file())
+
+
 def blocks(path: Path, seen: Callable[[bytes], Any] = len) -> Iterator[list[str | None]]:
     """The lines of a file in blocks, split at line feeds only; None is a line that is not UTF-8.
 
@@ -148,6 +153,9 @@ class ScanCache:
         Raises:
           ConfigError: if a file cannot be read or decompressed to its end.
         """
+        for path, _ in inputs:
+            if is_stream(path):
+                raise ConfigError(f"{path} is no file; rows are made from what can be read twice")
         new = [item for item in dict.fromkeys(inputs) if self._lookup(*item) is None]
         if new:
             size = sum(path.stat().st_size for path, _ in new)

@@ -68,7 +68,6 @@ def plot(panels: Mapping[str, ByLanguage], path: Path) -> None:
 
     Raises:
       ImportError: if matplotlib is not installed.
-      ValueError: if matplotlib cannot draw that kind of file.
     """
     from matplotlib.figure import Figure
 

@@ -28,7 +28,6 @@ def plot(curves: Mapping[str, Sequence[float]], path: Path, title: str, label: s
 
     Raises:
       ImportError: if matplotlib is not installed.
-      ValueError: if matplotlib cannot draw that kind of file.
     """
     from matplotlib.figure import Figure
 

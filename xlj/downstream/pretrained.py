@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import NamedTuple
 
 from xlj.config import Model
 from xlj.data.vocabulary import Vocabulary
-from xlj.models import encoder
 from xlj.models.encoder import Params
 from xlj.training import partitioning, sources
 from xlj.training.sources import Source
@@ -43,10 +41,3 @@ def of(source: Source) -> Pretrained:
     """
     params = source.params(partitioning.one_device())
     return Pretrained(params, source.model, source.vocabulary())
-
-
-def first_layers(pretrained: Pretrained, layers: int) -> Pretrained:
-    """The same encoder, ending after its first `layers` layers."""
-    params = encoder.first_layers(pretrained.params, layers)
-    model = dataclasses.replace(pretrained.model, layers=layers)
-    return pretrained._replace(params=params, model=model)

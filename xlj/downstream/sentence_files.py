@@ -47,11 +47,17 @@ def read_with_ids(path: Path) -> Sentences:
     """Sentences, a line each, or lines `id TAB sentence` (BUCC's): all are what the first is.
 
     Raises:
-      ConfigError: as of `read`, or if a line has other columns than the first, or an id twice.
+      ConfigError: as of `read`, or if a line has other columns than the first, an empty one, or an
+        id twice.
     """
-    rows = [line.split("\t") for line in read(path)]
+    rows = [[column.strip() for column in line.split("\t")] for line in files.lines(path)]
+    if not rows:
+        raise ConfigError(f"{path} is empty")
     columns = len(rows[0])
     for number, row in enumerate(rows, 1):
+        if "" in row:
+            what = "column" if any(row) else "line"
+            raise ConfigError(f"{path}:{number}: the {what} is blank")
         if len(row) != columns or columns > 2:
             raise ConfigError(
                 f"{path}:{number}: {len(row)} columns; every line must be a sentence without tabs, "

@@ -23,6 +23,19 @@ class Pair(NamedTuple):
     gold: Gold | None = None
 
 
+def counted(path: Path, with_gold: bool = False) -> tuple[int, Iterator[Pair]]:
+    """The number of pairs, after reading all of them, so that no error in one comes late; and the
+    pairs. Those of a pipe, which cannot be read again, are kept.
+
+    Raises:
+      ConfigError: as `read` does.
+    """
+    if files.is_stream(path):
+        kept = list(read(path, with_gold))
+        return len(kept), iter(kept)
+    return sum(1 for _ in read(path, with_gold)), read(path, with_gold)
+
+
 def read(path: Path, with_gold: bool = False) -> Iterator[Pair]:
     """The pairs of a TSV file (.gz, .xz, .zst too), in order.
 
