@@ -116,7 +116,8 @@ def test_scores_by_layer_are_means_over_languages(tmp_path):
 
 
 def test_results_of_tasks(tmp_path):
-    for name, more in (("x", {}), ("y", {"deviations": {"en": 0.44}, "deviation_of_average": 1})):
+    deviations = {"deviation_of_average": 1, "deviation_of_transfer_gap": 2}
+    for name, more in (("x", {}), ("y", {"deviations": {"en": 0.44}, **deviations})):
         results = {"task": "xnli", "metric": "accuracy", "average": 40, "transfer_gap": 25.5}
         results |= {"languages": {"en": 50.5, "de": 25.04, "zh": None}, **more}
         baseline = {"accuracy": {"en": 33.3, "de": 33.4}, "other": {"en": 1.0}}
@@ -124,16 +125,32 @@ def test_results_of_tasks(tmp_path):
     found = made(tmp_path)
     assert ["", "en", "de", "average", "transfer gap"] in found.rows
     assert ["x", "50.5", "25.0", "40.0", "25.5"] in found.rows
-    assert ["y", "50.5 ± 0.4", "25.0", "40.0 ± 1.0", "25.5"] in found.rows
-    assert ["most frequent label", "33.3", "33.4", "–", "–"] in found.rows
+    assert ["y", "50.5 ± 0.4", "25.0", "40.0 ± 1.0", "25.5 ± 2.0"] in found.rows
+    assert ["most frequent label", "33.3", "33.4", "33.3", "–"] in found.rows
     assert "x, en: 50.5" in found.text
     assert found.row("x") == ["x", "–", "–", "–", "40.00"]
 
 
+def test_results_of_dev_have_a_table_of_their_own_and_baselines_their_run(tmp_path):
+    for name, split, frequent in (("x", "dev", 30), ("y", "test", 30), ("z", "test", 20)):
+        results = {"task": "xnli", "metric": "accuracy", "split": split, "languages": {"en": 50}}
+        write(tmp_path / name, results=results | {"baseline": {"accuracy": {"en": frequent}}})
+    found = made(tmp_path)
+    assert "xnli accuracy (dev)" in found.text
+    assert [row[:2] for row in found.rows if row[0].startswith("most")] == [
+        ["most frequent label", "30.0"],
+        ["most frequent label: y", "30.0"],
+        ["most frequent label: z", "20.0"],
+    ]
+
+
 def test_fine_tuning_has_a_run_a_seed(tmp_path):
-    folder = write(tmp_path / "xnli", results={"task": "xnli", "languages": {"en": 50}})
+    given = {"task": "xnli", "languages": {"en": 50}, "config": {"fresh": False}}
+    folder = write(tmp_path / "xnli", results=given)
     for seed in (0, 1):
-        write(folder / f"seed-{seed}", {}, [{"step": 5, "eval/dev/accuracy": 50 + seed}])
+        config = {"train": {"seed": seed}}
+        write(folder / f"seed-{seed}", config, [{"step": 5, "eval/dev/accuracy": 50 + seed}])
+    assert "What the configs differ in" not in made(folder).text  # one config of the task
     assert [run.name for run in runs.find([str(folder)])] == ["xnli", "seed-0", "seed-1"]
     assert [run.name for run in runs.find([str(tmp_path)])] == ["xnli", "seed-0", "seed-1"]
     assert "seed-1: 51 at 5" in made(folder).text
@@ -162,14 +179,20 @@ def test_the_page_fetches_nothing(two):
 def test_damage_is_a_note_and_the_rest_is_shown(two):
     good = (two / "a/metrics.jsonl").read_text()
     (two / "a/metrics.jsonl").write_text('broken\n{"step": "x"}\n' + good)
+    with (two / "a/metrics.jsonl").open("ab") as file:
+        file.write(b'\xff\xfe\n{"step": 250, "time/seconds": NaN}\n')
     (two / "a/empty.jsonl").write_text('{"layer": 1}\n')
+    (two / "a/layers.jsonl").write_bytes(b'\n{"layer": 1, "aer": 0.5}\n\xff\n[]\n')
     (two / "b/results.json").write_text("[1")
     (two / "b/scores.jsonl").write_text('{"en": 1.5}\n')
     write(two / "c", {"train": {"steps": 9}})
+    write(two / "d", lines=[{"step": 1}], sweep={"config": None})
     text = made(two).text
+    assert "a: metrics.jsonl:6 is not a line" in text and "a: 0.5 at 1" in text
+    assert "a: layers.jsonl:3 has no scores of a layer, nor have 1 lines more" in text
     for line in "metrics.jsonl:1 is not a line", "metrics.jsonl:2 is", "empty.jsonl has no scores":
         assert f"a: {line}" in text
-    assert "b: results.json is damaged" in text and "b: scores.jsonl has no scores" in text
+    assert "b: results.json is damaged" in text and "b: scores.jsonl:1 has no scores" in text
     assert "c: there is no metrics.jsonl yet" in text
     assert made(two).row("b")[4] == "2.000"
 
@@ -188,6 +211,14 @@ def test_names_tell_runs_apart(tmp_path):
     assert [run.name for run in runs.find(paths)] == ["x/run", "y/run", "z=1/other"]
     assert [run.name for run in runs.find(paths[1:])] == ["run", "other"]
     assert [run.name for run in runs.find([f"mine={paths[0]}", paths[1]])] == ["mine", "run"]
+
+
+def test_a_name_is_of_one_run(two):
+    with pytest.raises(ConfigError, match="one name a workdir"):
+        runs.find([f"x={two / 'a'}", f"y={two / 'a'}"])
+    with pytest.raises(ConfigError, match="one name a workdir"):
+        runs.find([f"x={two / 'a'}", f"x={two / 'b'}"])
+    assert [run.name for run in runs.find([str(two), f"x={two / 'b'}"])] == ["a", "x"]
 
 
 @pytest.mark.parametrize("path, message", [("none", "no such folder"), (".", "is no workdir")])

@@ -26,7 +26,10 @@ if "config.typo" in given:
 if "check" in given:
     seed = int(given.get("config.train.seed", 0))
     train = {"seed": seed} if given.get("config.do") == "finetune" else {"seed": seed, "steps": 3}
-    print(json.dumps({"train": train, "recipe": given["config"]}))
+    config = {"train": train, "recipe": given["config"]}
+    if given.get("config.do") == "start":
+        config |= {"init_from": "x", "data": {"vocabulary": ""}}
+    print(json.dumps(config))
     sys.exit()
 with open(workdir / "calls", "a") as file:
     file.write("called\\n")
@@ -42,7 +45,9 @@ if do == "kill":
     import os
     os.kill(os.getpid(), 9)
 if do == "damage":
-    (workdir / "metrics.jsonl").write_text("broken\\n{}\\n")
+    (workdir / "metrics.jsonl").write_bytes(b"\\xff\\n{}\\n")
+elif do == "broken":
+    (workdir / "results.json").write_text('{"runs": []}')
 elif do == "finetune":
     scores = [{"accuracy": {"en": english, "de": 60}} for english in (80, 83)]
     of_seeds = [{"dev": found, "test": {}} for found in scores]
@@ -87,7 +92,8 @@ def calls(folder):
 
 def test_a_crash_loses_no_other_run_and_what_is_finished_is_not_run_again(sweep):
     runs = [
-        {"name": name, "do": name} for name in ("good", "crash", "kill", "stop", "damage", "last")
+        {"name": name, "do": name}
+        for name in ("good", "crash", "kill", "stop", "damage", "broken", "last")
     ]
     code, output, _ = sweep(runs)
     assert code == 1
@@ -97,8 +103,9 @@ def test_a_crash_loses_no_other_run_and_what_is_finished_is_not_run_again(sweep)
     assert f"exit code 1, {log}: boom" in lines["crash"] and "boom" in log.read_text()
     assert "killed by SIGKILL" in lines["kill"] and "stopped" in lines["stop"]
     assert "metrics.jsonl:1 is not a line of metrics" in lines["damage"]
+    assert "broken/results.json is damaged: it holds no scores" in lines["broken"]
     assert "finished" in lines["last"]
-    code, output, _ = sweep([runs[0], {**runs[1], "do": "good"}, runs[5]])
+    code, output, _ = sweep([runs[0], {**runs[1], "do": "good"}, runs[-1]])
     assert code == 0 and output.count("finished before") == 2
     assert [calls(sweep.runs / name) for name in ("good", "crash", "last")] == [1, 2, 1]
 
@@ -119,6 +126,12 @@ def test_fine_tuning_is_finished_when_its_results_are_there(sweep):
         ([{"name": "a"}], ["--only=b*"], "--only=b* is no run of"),
         ([{"name": "a"}], ["--submit=sbatch x.sh"], "neither {command} nor {arguments}"),
         ([{"name": "a"}], ["--submit='{command}"], "No closing quotation"),
+        ([{"name": "a"}], ["--submit=nowhere {command}"], "there is no program nowhere"),
+        (
+            [{"train.seed": 0}, {"train.seed": 1}],
+            ["--config.train.seed=7"],
+            "--config.train.seed=7: the runs of this sweep differ in train.seed",
+        ),
         ([{"name": "a"}], ["--config.x"], "cannot read '--config.x'"),
         ([{"name": "a"}, 3], [], "a run sets 3; it must be a dict"),
     ],
@@ -146,9 +159,22 @@ def test_a_workdir_of_another_config_is_refused(sweep):
     (sweep.runs / "a/config.json").write_text('{"train": {"seed": 0, "steps": 3}}')
     code, _, errors = sweep([{"name": "a", "train.seed": 7}])
     assert code == 2 and "a was begun with another config: train.seed was 0 and is 7;" in errors
+    (sweep.runs / "a/sweep.json").write_text('{"config": null}')
+    code, _, errors = sweep([{"name": "a"}])
+    assert code == 2 and "a/sweep.json is damaged: config is no JSON object" in errors
     assert sweep([{"name": "b", "do": "crash"}])[0] == 1
     (sweep.runs / "b/calls").unlink()  # nothing came of it but the log
     assert sweep([{"name": "b", "train.seed": 7}])[0] == 0
+
+
+def test_the_vocabulary_of_the_model_that_a_run_starts_from_is_not_another_config(sweep):
+    """A run of the loop notes it in config.json, though the config leaves it empty."""
+    runs = [{"name": "a", "do": "start"}]
+    assert sweep(runs)[0] == 0
+    (sweep.runs / "a/sweep.json").unlink()
+    begun = {"init_from": "x", "data": {"vocabulary": "v.model"}, "train": {"seed": 0, "steps": 3}}
+    (sweep.runs / "a/config.json").write_text(json.dumps(begun))
+    assert "finished before" in sweep(runs)[1]
 
 
 def test_print_has_a_command_for_each_unfinished_run(sweep):
@@ -194,7 +220,8 @@ def test_the_sweeps_of_the_repository_are_read(file, tmp_path):
     sweep = runpy.run_path(str(file))["get_sweep"](tmp_path)
     name = runs(sweep, tmp_path)[-1].name
     command = [sys.executable, "-m", "xlj.sweep", f"--config={file}", "--print", f"--only={name}"]
-    command += [f"--folder={tmp_path}", "--config.init_from=runs/start"]
+    command += [f"--folder={tmp_path}"]
+    command += ["--config.init_from=runs/start"] * file.stem.startswith("finetune")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0 and len(done.stdout.splitlines()) == 1, done.stderr
     assert f"python -m xlj.sweep --config=configs/sweeps/{file.name}" in file.read_text()

@@ -17,6 +17,7 @@ import os
 import re
 import runpy
 import shlex
+import shutil
 import signal
 import statistics
 import subprocess
@@ -113,6 +114,8 @@ def _check_template(template: str | None) -> None:
         raise ConfigError(f"--submit={template}: {error}") from None
     if not any(place in word for word in words for place in ("{command}", "{arguments}")):
         raise ConfigError(f"--submit={template} has neither {{command}} nor {{arguments}} in it")
+    if "{" not in words[0] and not shutil.which(words[0]):
+        raise ConfigError(f"--submit={template}: there is no program {words[0]}")
 
 
 def _checked(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
@@ -125,6 +128,8 @@ def _checked(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
         configs = dict(zip([run.name for run in runs], pool.map(_config, runs), strict=True))
     for run in runs:
         before, now = flat(_begun(run)), flat(configs[run.name])
+        if now.get("init_from") and not now.get("data.vocabulary"):
+            before.pop("data.vocabulary", None)  # a run notes that of the model it starts from
         changed = [key for key in before if key in now and before[key] != now[key]]
         if changed:
             key = changed[0]
@@ -143,11 +148,14 @@ def _begun(run: Run) -> dict[str, Any]:
     there = {path.name for path in run.workdir.glob("*")}
     if there <= {_BEGUN, _LOG, "lock"}:
         return {}
-    if _BEGUN in there:
-        return _read(run.workdir / _BEGUN)["config"]
-    if _CONFIG in there:
-        return _read(run.workdir / _CONFIG)
-    return _read(run.workdir / _RESULTS).get("config", {}) if _RESULTS in there else {}
+    for file, key in ((_BEGUN, "config"), (_CONFIG, ""), (_RESULTS, "config")):
+        if file in there:
+            found = _read(run.workdir / file)
+            config = found.get(key, {}) if key else found
+            if not isinstance(config, dict):
+                raise ConfigError(f"{run.workdir / file} is damaged: {key} is no JSON object")
+            return config
+    return {}
 
 
 def _config(run: Run) -> dict[str, Any]:
@@ -278,7 +286,10 @@ def _measures(workdir: Path) -> str:
 
     results = workdir / _RESULTS
     if results.exists():
-        return _results(_read(results))
+        try:
+            return _results(_read(results))
+        except (AttributeError, KeyError, TypeError):
+            raise ConfigError(f"{results} is damaged: it holds no scores") from None
     lines = [line for line in metrics.read(workdir) if any(k.startswith("eval/") for k in line)]
     means = {
         key.removeprefix("eval/").removesuffix("/loss").replace("/", " "): value
@@ -302,9 +313,12 @@ def _results(results: dict[str, Any]) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text("utf-8"))
+        found = json.loads(path.read_bytes())
     except ValueError as error:
         raise ConfigError(f"{path} is damaged: {error}") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} is damaged: it holds no JSON object")
+    return found
 
 
 if __name__ == "__main__":

@@ -64,7 +64,8 @@ def runs(sweep: Sweep, folder: Path, overrides: Sequence[str] = ()) -> list[Run]
       overrides: arguments that all runs get, after their own.
 
     Raises:
-      ConfigError: if there are none, on a name that is no folder's, on two runs with one name.
+      ConfigError: if there are none, on a name that is no folder's, on two runs with one name, on
+        an override of what a run sets.
     """
     made = [_run(sweep, settings, folder, overrides) for settings in sweep.runs]
     for name, count in Counter(run.name for run in made).items():
@@ -78,6 +79,10 @@ def runs(sweep: Sweep, folder: Path, overrides: Sequence[str] = ()) -> list[Run]
 def _run(sweep: Sweep, settings: Settings, folder: Path, overrides: Sequence[str]) -> Run:
     if not isinstance(settings, Mapping):
         raise ConfigError(f"a run sets {settings!r}; it must be a dict of values by config key")
+    for argument in overrides:
+        key = argument.removeprefix("--config.").partition("=")[0]
+        if key in settings:
+            raise ConfigError(f"{argument}: the runs of this sweep differ in {key}")
     changes = {**sweep.settings, **settings}
     given, variant = changes.pop("name", None), changes.pop("variant", "")
     name = _name(settings) if given is None else str(given)

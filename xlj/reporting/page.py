@@ -68,7 +68,7 @@ def _steps(run: Run) -> str:
 
 
 def _time(run: Run) -> str:
-    seconds = [value for _, value in _points(run, "time/seconds")]
+    seconds = [value for _, value in _points(run, "time/seconds") if math.isfinite(value)]
     if not seconds:
         return _NONE
     minutes, rest = divmod(round(seconds[-1]), 60)
@@ -178,23 +178,39 @@ def _tasks(runs: Sequence[Run]) -> list[Element]:
             for language in languages
         }
         rows = [_task_row(runs[place].name, runs[place].results, languages) for place in there]
-        results = runs[there[0]].results  # the same data, so the same baseline in each
-        if baseline := _dict(results.get("baseline")).get(results.get("metric")):
-            rows.append(_task_row("most frequent label", {"languages": baseline}, languages))
+        rows += _baselines([runs[place] for place in there], languages)
         made.append(_charts([(task, bars(groups, [run.name for run in runs]))]))
         made.append(table(["", *languages, "average", "transfer gap"], rows))
     return made
 
 
+def _baselines(runs: Sequence[Run], languages: Sequence[str]) -> Iterator[list[Content]]:
+    """A row for what the most frequent labels score, or one for each run if they score unlike."""
+    found = [(run, _scores(_dict(run.results.get("baseline")).get(_metric(run)))) for run in runs]
+    found = [(run, scores) for run, scores in found if scores]
+    same = all(scores == found[0][1] for _, scores in found)
+    for run, scores in found[:1] if same else found:
+        name = "most frequent label" if same else f"most frequent label: {run.name}"
+        average = statistics.fmean(scores.values())
+        yield _task_row(name, {"languages": scores, "average": average}, languages)
+
+
 def _task(run: Run) -> str:
-    return f"{run.results.get('task', 'task')} {run.results.get('metric', '')}".strip()
+    """What a table is of: results of dev sets, where no test set has labels, have their own."""
+    on_dev = " (dev)" if run.results.get("split") == "dev" else ""
+    return f"{run.results.get('task', 'task')} {_metric(run)}{on_dev}".strip()
+
+
+def _metric(run: Run) -> str:
+    return str(run.results.get("metric", ""))
 
 
 def _task_row(name: str, results: Mapping[str, Any], languages: Sequence[str]) -> list[Content]:
     scores, deviations = _scores(results.get("languages")), _scores(results.get("deviations"))
     scores |= {key: value for key, value in _scores(results).items() if key in _SUMMARIES}
-    if _is_number(deviation := results.get("deviation_of_average")):
-        deviations["average"] = deviation
+    for key in _SUMMARIES:
+        if _is_number(deviation := results.get(f"deviation_of_{key}")):
+            deviations[key] = deviation
     row: list[Content] = [name]
     for column in (*languages, *_SUMMARIES):
         spread = f" ± {deviations[column]:.1f}" if column in deviations else ""
@@ -212,6 +228,9 @@ def _dict(found: Any) -> dict:
 
 
 def _differences(runs: Sequence[Run]) -> list[Element]:
+    # A seed's run of the training loop has another schema than the fine-tuning it is part of.
+    folders = {run.workdir for run in runs}
+    runs = [run for run in runs if run.workdir.parent not in folders]
     configs = [run.config for run in runs if run.config]
     keys = _ordered(key for config in configs for key in config)
     differing = [key for key in keys if any(c.get(key) != configs[0].get(key) for c in configs)]

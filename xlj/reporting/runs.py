@@ -47,16 +47,18 @@ def find(arguments: Sequence[str]) -> list[Run]:
     for argument in arguments:
         name, _, path = ("", "", argument) if Path(argument).exists() else argument.partition("=")
         folder = Path(path or argument)
+        if not folder.is_dir():
+            raise ConfigError(f"{argument}: there is no such folder")
+        if name and (name in named.values() or named.get(folder)):
+            raise ConfigError(f"{argument}: one name a workdir, and another for each")
         for workdir in _workdirs(folder):  # a run of fine-tuning has runs in it, one a seed
-            named.setdefault(workdir, name if workdir == folder else "")
+            named[workdir] = (name if workdir == folder else "") or named.get(workdir, "")
     paths = [os.path.abspath(path) for path, name in named.items() if not name]
     short = dict(zip(paths, _shortest(paths), strict=True))
     return [read(path, name or short[os.path.abspath(path)]) for path, name in named.items()]
 
 
 def _workdirs(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        raise ConfigError(f"{folder}: there is no such folder")
     inside = sorted(path for path in folder.iterdir() if path.is_dir() and _is_workdir(path))
     if _is_workdir(folder):
         return [folder, *inside]
@@ -88,11 +90,10 @@ def read(workdir: Path, name: str) -> Run:
     results = _object(workdir / _RESULTS, notes)
     begun = _object(workdir / _SWEEP, notes)
     config = _object(workdir / _CONFIG, notes) or (begun or results).get("config", {})
-    lines: list[dict[str, Any]] = []
-    try:
-        lines = metrics.read(workdir, notes)
-    except UnicodeDecodeError as error:
-        notes.append(f"{metrics.FILE} is damaged: {error}")
+    if not isinstance(config, dict):
+        notes.append(f"{_SWEEP if begun else _RESULTS} is damaged: its config is no JSON object")
+        config = {}
+    lines = metrics.read(workdir, notes)
     if not lines and not results and not notes:
         notes.append(f"there is no {metrics.FILE} yet, and no {_RESULTS}")
     layers: dict[str, Mapping[int, float]] = {}
@@ -122,19 +123,28 @@ def _by_layer(file: Path, notes: list[str]) -> dict[str, dict[int, float]]:
     Lines of several languages count as their mean.
     """
     found: dict[str, dict[int, list[float]]] = {}
-    try:
-        for text in file.read_text("utf-8").splitlines():
+    bad: list[int] = []
+    for number, text in enumerate(file.read_bytes().splitlines(), 1):
+        if not text.strip():
+            continue
+        try:
             line = json.loads(text)
-            if line.get("language") == "average":  # of the lines before
-                continue
-            for measure, value in line.items():
-                if isinstance(value, float):
-                    scores = found.setdefault(f"{file.stem} {measure}", {})
-                    scores.setdefault(int(line["layer"]), []).append(value)
-    except (ValueError, AttributeError, KeyError, TypeError) as error:
-        notes.append(f"{file.name} has no scores by layer: {type(error).__name__}: {error}")
-        return {}
-    if not found:
+            layer, language = int(line["layer"]), line.get("language")
+        except (ValueError, AttributeError, KeyError, TypeError):
+            bad.append(number)
+            continue
+        if language == "average":  # of the lines before
+            continue
+        for measure, value in line.items():
+            if isinstance(value, float):
+                scores = found.setdefault(f"{file.stem} {measure}", {})
+                scores.setdefault(layer, []).append(value)
+    if bad:
+        notes.append(
+            f"{file.name}:{bad[0]} has no scores of a layer"
+            + (f", nor have {len(bad) - 1} lines more" if bad[1:] else "")
+        )
+    elif not found:
         notes.append(f"{file.name} has no scores by layer")
     return {
         measure: {layer: sum(values) / len(values) for layer, values in sorted(scores.items())}

@@ -67,13 +67,13 @@ def read(workdir: Path, damaged: list[str] | None = None) -> list[dict[str, Any]
 
 
 def _parse(path: Path, damaged: list[str] | None = None) -> list[dict[str, Any]]:
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    parsed = []
+    content = path.read_bytes() if path.exists() else b""
+    lines, parsed = content.splitlines(), []
     for number, line in enumerate(lines, 1):
         try:
             found = json.loads(line)
         except ValueError:
-            if number == len(lines):
+            if number == len(lines) and not content.endswith(b"\n"):
                 continue
             found = None
         if isinstance(found, dict) and isinstance(found.get("step"), int):
