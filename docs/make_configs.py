@@ -130,7 +130,8 @@ def _default(field: typing.Any) -> str:
     value = field.default
     if isinstance(value, bool | int | float):
         return f"`{value}`"
-    return f"`{value}`" if isinstance(value, str) and value else "empty"
+    shown = ",".join(value) if isinstance(value, tuple) else value
+    return f"`{shown}`" if isinstance(shown, str) and shown else "empty"
 
 
 def _values(field: typing.Any) -> str:

@@ -42,7 +42,7 @@ def run(config: FinetuningConfig) -> None:
     name = _NAME.value or cli.config_name()
     workdir = Path(_WORKDIR.value or Path("runs") / "finetune" / name).expanduser()
     if _PLOT.value:
-        cli.check_folder("plot", _PLOT.value)
+        cli.check_output("plot", _PLOT.value, cli.PLOTS)
     if _SUBMISSION.value and not config.task.test:
         raise cli.ConfigError("--submission is of test sets, but task.test is empty")
     main_process = jax.process_index() == 0
@@ -59,7 +59,11 @@ def run(config: FinetuningConfig) -> None:
     files = task_results.write(workdir, name, config, outcome)
     print("", task_results.as_markdown(name, config, outcome), *files, sep="\n")
     if _SUBMISSION.value:
-        print(task_results.submit(Path(_SUBMISSION.value).expanduser(), name, config, outcome))
+        submission = Path(_SUBMISSION.value).expanduser()
+        folder, others = task_results.submit(submission, name, config, outcome)
+        print(folder)
+        for file in others:
+            print(f"{file} is of another run", file=sys.stderr)
     if _PLOT.value:
         path, panels = Path(_PLOT.value), task_results.panels(outcome)
         if panels:

@@ -54,8 +54,13 @@ class Task:
         "what is read of a table: the names in its head (or JSON keys), of premise|sentence1 that "
         "which a file has; or numbers from 1 of a file without a head; texts first, the label "
         "last; empty means all columns, no head",
+        read_when=("task.kind", ("classification", "tagging")),
     )
-    labels: tuple[str, ...] = key((), "labels or tags; empty means those in the training data")
+    labels: tuple[str, ...] = key(
+        (),
+        "labels or tags; empty means those in the training data",
+        read_when=("task.kind", ("classification", "tagging")),
+    )
     metric: str = key(
         "",
         "accuracy; chunk_f1 (entities), word_class_f1 (XTREME's F1 of parts of speech), "
@@ -131,7 +136,7 @@ class TaskOptimizer(Optimizer):
 class TaskTrain:
     epochs: float = key(10.0, "how often each example is seen", low=0.001)
     batch_rows: int = key(32, "rows a step: examples, or parts of long ones", low=1)
-    evaluations: int = key(10, "evaluations on dev in a run, evenly spread", low=1)
+    evaluations: int = key(10, "most evaluations on dev in a run, evenly spread", low=1)
     seed: int = key(0, "seed of the head's weights, batches and dropout", low=0, high=2**32 - 1)
     seeds: int = key(1, "runs, with this seed and those after it: mean and deviation", low=1)
     log_every: int = key(50, "steps between lines of training metrics", low=1)
@@ -209,6 +214,10 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
             f"task.select={task.select} chooses a checkpoint on dev, but task.dev is empty; name "
             "dev sets, or set task.select=last"
         )
+    if task.dev_languages and not task.dev:
+        raise dead("task.dev_languages", task.dev_languages, "task.dev is empty")
+    if task.test_languages and not task.test and (task.dev_languages or not task.dev):
+        raise dead("task.test_languages", task.test_languages, "task.test is empty")
     for split, names in languages_of(task).items():
         if task.per_language and getattr(task, split) and set(names) != set(task.languages):
             raise ConfigError(

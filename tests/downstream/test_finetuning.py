@@ -13,7 +13,7 @@ from xlj.config import ConfigError
 from xlj.data import phrasebook
 from xlj.data.labelled.examples import Question
 from xlj.data.labelled.features import Features
-from xlj.downstream import finetuning, task_results
+from xlj.downstream import finetuning, question_answering, task_results
 from xlj.downstream.metrics.tags import chunk_scores
 from xlj.downstream.task_data import Set, TaskData
 from xlj.downstream.task_scores import SCORE
@@ -98,6 +98,16 @@ def test_classification_is_learned_chosen_and_kept(settings, files, tmp_path):
     (run.folder / finetuning.RUN).unlink()
     assert finetuning.run(config, tmp_path / "run").runs == outcome.runs
 
+    # Where the encoder is, and how the work is divided, may change; the encoder may not.
+    moved, again = tmp_path / "moved", copy.deepcopy(settings)
+    shutil.copytree(checkpoints.find(settings.init_from).folder, moved)
+    again.init_from, again.train.log_every = str(moved), 5
+    assert finetuning.run(finetuning_config.parse(again), tmp_path / "run").runs == outcome.runs
+    shutil.rmtree(moved)
+    shutil.copytree(run.folder / "checkpoints" / str(run.step), moved)
+    with pytest.raises(ConfigError, match="or from another encoder; take another"):
+        finetuning.run(finetuning_config.parse(again), tmp_path / "run")
+
     # Another config may not go on there, also where it is trained in the same way.
     for key, value in (("optimizer.learning_rate", 2e-2), ("task.select", "last")):
         other = copy.deepcopy(settings)
@@ -111,8 +121,11 @@ def test_classification_is_learned_chosen_and_kept(settings, files, tmp_path):
     gap = run.test["accuracy"]["en"] - run.test["accuracy"]["de"]
     assert content["transfer_gap"] == pytest.approx(gap, abs=1e-4)
     assert "| accuracy | " in task_results.as_markdown("animals", config, outcome)
-    folder = task_results.submit(tmp_path / "submission", "animals", config, outcome)
-    assert sorted(p.name for p in folder.iterdir()) == ["test-de.tsv", "test-en.tsv"]
+    folder, others = task_results.submit(tmp_path / "submission", "animals", config, outcome)
+    assert sorted(p.name for p in folder.iterdir()) == ["test-de.tsv", "test-en.tsv"] and not others
+    (folder / "test-fr.tsv").touch()
+    others = task_results.submit(tmp_path / "submission", "animals", config, outcome)[1]
+    assert [path.name for path in others] == ["test-fr.tsv"]
 
 
 def test_pairs_read_apart_are_compared(settings, tmp_path):
@@ -229,7 +242,8 @@ def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path, capsy
     assert not run.test and set(run.dev["accuracy"]) == {"en"}
     found = (run.folder / "predictions" / "test-en.tsv").read_text("utf-8").split()
     assert len(found) == 50 and set(found) <= {"cat", "dog"}
-    assert task_results.as_json("x", config, outcome)["split"] == "dev"
+    found = task_results.as_json("x", config, outcome)
+    assert found["split"] == "dev" and set(found["baseline"]["accuracy"]) == {"en"}
 
 
 @pytest.mark.parametrize(
@@ -240,6 +254,7 @@ def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path, capsy
         ("task.train", "nowhere-{language}.tsv", "task.train=nowhere-.* tried nowhere-en.tsv"),
         ("init_from", "nowhere", "init_from=nowhere is neither"),
         ("optimizer.decay_steps", 99, "decay_steps=99 is more than the 48 steps"),
+        ("optimizer.decay_steps", 44, "5 steps of warm-up and optimizer.decay_steps=44 are more"),
         ("task.pairs", "apart", "train-en.tsv:1: this is one sentence, and task.pairs=apart"),
         ("train.batch_rows", 12, "train.batch_rows=12 / train.accumulation=1 = 12 rows are not"),
     ],
@@ -260,6 +275,8 @@ def test_what_does_not_fit_is_refused_before_training(settings, tmp_path, key, v
         ({"task.metric": "squad"}, "task.metric=squad is none of classification"),
         ({"task.answer_length": 3}, "task.answer_length is set to 3 but nothing reads it"),
         ({"train.accumulation": 3}, "not divisible"),
+        ({"task.dev": "", "task.select": "last", "task.dev_languages": "en"}, "task.dev is empty"),
+        ({"task.test": "", "task.dev_languages": "en"}, "task.test is empty"),
         (
             {"task.kind": "tagging", "task.pairs": "apart"},
             "task.pairs is set to 'apart' but nothing",
@@ -308,7 +325,7 @@ def test_the_seed_that_goes_out_is_chosen_as_checkpoints_are(settings, tmp_path,
     dev = [{"f1": {"en": en, "de": de}} for en, de in ((50.0, 50.0), (60.0, 70.0), (65.0, 10.0))]
     outcome = _runs(tmp_path, *((("en",), scores, {}) for scores in dev))
     config = finetuning_config.parse(settings)
-    folder = task_results.submit(tmp_path / "out", "xquad", config, outcome)
+    folder, _ = task_results.submit(tmp_path / "out", "xquad", config, outcome)
     assert (folder / "test-de.json").read_text("utf-8") == best
 
 
@@ -328,6 +345,14 @@ def test_questions_without_an_answer_are_counted():
     first, second = data.counts().splitlines()
     assert first.endswith("2 rows, 1 without an answer (task.no_answer)")
     assert second.endswith("2 rows, no labels: predicted, not scored")
+
+
+def test_an_answer_of_which_nothing_is_left_is_none():
+    """As in SQuAD 2.0's script, which compares what its normalisation leaves."""
+    asked = [Question(f"{i}", "?", "c", found, "") for i, found in enumerate(((("c", 0),), ()))]
+    for answer, right in (("", 1), ("The.", 1), ("c", 0)):
+        found = question_answering.scores({"0": "c", "1": answer}, asked, "squad", "en")
+        assert found == {"f1": (1 + right) / 2, "exact_match": (1 + right) / 2}
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])

@@ -38,7 +38,7 @@ def params(size, seed, hidden=8):
 
 
 def taken(found, fresh, options, matches=None, **more):
-    source = Source("there", None, (), lambda: None, lambda mesh: found, {})
+    source = Source("there", None, (), lambda: None, lambda mesh: found, {}, str)
     made = transfer.taken(source, found, fresh, ("en",), options, matches, **more)
     return {name: np.asarray(leaf) for name, leaf in named_leaves(made).items()}
 
@@ -79,7 +79,9 @@ def test_rows_follow_their_words_to_another_vocabulary():
 def test_a_tasks_head_is_taken_if_its_outputs_mean_the_same(labels, same, capsys):
     found, fresh = ({**params(7, seed), "tagging_head": params(7, seed)["layers"]["feed_forward"]}
                     for seed in (0, 1))  # fmt: skip
-    source = Source("there", None, (), lambda: None, lambda mesh: found, {}, labels=("no", "yes"))
+    source = Source(
+        "there", None, (), lambda: None, lambda mesh: found, {}, str, labels=("no", "yes")
+    )
     made = transfer.taken(source, found, fresh, (), Transfer(), labels=labels)
     origin = found if same else fresh
     kernel = "tagging_head/inner/kernel"

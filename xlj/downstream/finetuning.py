@@ -9,14 +9,16 @@ import dataclasses
 import hashlib
 import json
 import math
+import os
 from pathlib import Path
 
 import jax
 
-from xlj.config import Config, ConfigError, Data, Optimizer, Supervised, Train
+from xlj.config import Config, ConfigError, Data, Mesh, Optimizer, Supervised, Train
 from xlj.data import atomic
 from xlj.data.labelled import row_store
 from xlj.data.store import RowStore
+from xlj.data.vocabulary import Vocabulary
 from xlj.downstream import task_data, task_scores
 from xlj.downstream.task_data import TaskData
 from xlj.downstream.task_scores import SCORE, Evaluator, Scores
@@ -83,47 +85,74 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
     data = task_data.load(task, vocabulary)
     if jax.process_index() == 0:
         print(data.counts(), flush=True)
-    groups = [(language,) for language in task.languages] if task.per_language else [task.languages]
     runs: list[Run] = []
+    for plan in _plans(config, data, source, vocabulary, workdir):
+        found = _one(plan, task)
+        if found is None:
+            return Outcome(tuple(runs), {}, False)
+        runs.append(found)
+    return Outcome(tuple(runs), task_scores.baseline(data, task), True)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """A run that is to be done, or is done already."""
+
+    languages: tuple[str, ...]
+    config: Config
+    data: TaskData
+    store: RowStore
+    folder: Path
+    identity: str
+
+
+def _plans(
+    config: FinetuningConfig,
+    data: TaskData,
+    source: Source,
+    vocabulary: Vocabulary,
+    workdir: Path,
+) -> list[_Plan]:
+    """All runs, in order; whatever does not fit one of them is said before any is trained."""
+    task, plans = config.task, list[_Plan]()
+    encoder_digest = "" if config.fresh else source.digest()
+    groups = [(language,) for language in task.languages] if task.per_language else [task.languages]
     for group in groups:
         of_group = data.of(group) if task.per_language else data
         rows = {language: found.made for language, found in of_group.train.items()}
         cache = Path(config.cache).expanduser()
         store = row_store.write(cache, task.objective, rows, vocabulary)
+        of_first = _training_config(config, data.labels, store, source)
+        partitioning.make_mesh(of_first)
         for seed in range(config.train.seed, config.train.seed + config.train.seeds):
+            train = dataclasses.replace(of_first.train, seed=seed)
+            inner = dataclasses.replace(of_first, train=train)
             name = f"seed-{seed}" if len(groups) == 1 else f"{group[0]}-seed-{seed}"
-            found = _one(config, group, seed, of_group, store, source, workdir / name)
-            if found is None:
-                return Outcome(tuple(runs), {}, False)
-            runs.append(found)
-    return Outcome(tuple(runs), task_scores.baseline(data, task), True)
+            identity = _identity(inner, task, store, of_group, encoder_digest)
+            _check_claim(workdir / name, identity)
+            if not finished_run(workdir / name):
+                initialisation.check_resumable(inner, workdir / name)
+            plans.append(_Plan(group, inner, of_group, store, workdir / name, identity))
+    return plans
 
 
-def _one(
-    config: FinetuningConfig,
-    group: tuple[str, ...],
-    seed: int,
-    data: TaskData,
-    store: RowStore,
-    source: Source,
-    folder: Path,
-) -> Run | None:
+def _one(plan: _Plan, task: Task) -> Run | None:
     """One run, unless it is finished already; None if it was asked to stop."""
-    task = config.task
-    inner = _training_config(config, seed, data.labels, store, source)
-    mesh = partitioning.make_mesh(inner)
-    initialisation.check_resumable(inner, folder)
-    _claim(folder, _identity(inner, task, store, data))
+    folder, data, seed = plan.folder, plan.data, plan.config.train.seed
     if content := finished_run(folder):
         return Run(**{**content, "languages": tuple(content["languages"])}, folder=folder)
-    evaluator = Evaluator(task, inner.model, data.labels, mesh)
+    if jax.process_index() == 0:
+        folder.mkdir(parents=True, exist_ok=True)
+        atomic.write(folder / IDENTITY, plan.identity.encode())
+    mesh = partitioning.make_mesh(plan.config)
+    evaluator = Evaluator(task, plan.config.model, data.labels, mesh)
 
     def probe(state: State) -> dict[str, float]:
         _, scores = evaluator.scores(state.params, data.dev, "dev")
-        return task_scores.line_of(scores, task, group)
+        return task_scores.line_of(scores, task, plan.languages)
 
     probes, best = ([probe], SCORE) if data.dev else ([], "")
-    outcome = loop.train(inner, folder, store, probes, best)
+    outcome = loop.train(plan.config, folder, plan.store, probes, best)
     if not outcome.finished:
         return None
     step = outcome.step
@@ -135,10 +164,10 @@ def _one(
     for split, sets in (("dev", data.dev), ("test", data.test)):
         predicted, found[split] = evaluator.scores(chosen, sets, split)
         task_scores.save(task, predicted, folder / "predictions", split)
-    content = {"languages": group, "seed": seed, "step": step, **found}
+    content = {"languages": plan.languages, "seed": seed, "step": step, **found}
     if jax.process_index() == 0:
         atomic.write(folder / RUN, (json.dumps(content, indent=1) + "\n").encode())
-    return Run(group, seed, step, found["dev"], found["test"], folder)
+    return Run(plan.languages, seed, step, found["dev"], found["test"], folder)
 
 
 def _check_length(config: FinetuningConfig, source: Source) -> None:
@@ -152,12 +181,11 @@ def _check_length(config: FinetuningConfig, source: Source) -> None:
 
 def _training_config(
     config: FinetuningConfig,
-    seed: int,
     labels: tuple[str, ...],
     store: RowStore,
     source: Source,
 ) -> Config:
-    """The config of a run of the loop."""
+    """The config of the first seed's run of the loop."""
     given, options = config.train, dataclasses.asdict(config.optimizer)
     rows = sum(task.train.rows for task in store.manifest.tasks)
     steps = max(1, math.ceil(given.epochs * rows / given.batch_rows))
@@ -176,6 +204,12 @@ def _training_config(
             print(line, flush=True)
         options["warmup_steps"] = 0
     options["warmup_steps"] = options["warmup_steps"] or round(share * steps)
+    if options["schedule"] == "wsd" and options["warmup_steps"] + options["decay_steps"] > steps:
+        raise ConfigError(
+            f"{options['warmup_steps']} steps of warm-up and optimizer.decay_steps="
+            f"{options['decay_steps']} are more than the {steps} steps of train.epochs="
+            f"{given.epochs:g}: the learning rate would never be reached"
+        )
     every = math.ceil(steps / given.evaluations)
     model = dataclasses.replace(
         source.model, language_embeddings="none", **dataclasses.asdict(config.model)
@@ -183,14 +217,14 @@ def _training_config(
     task = config.task
     return Config(
         # The checkpoint: a workdir's latest may be another when the next seed begins.
-        init_from="" if config.fresh else str(source.folder),
+        init_from="" if config.fresh else os.path.abspath(source.folder),
         data=Data(alpha=task.alpha),
         model=model,
         objectives=Supervised(task.objective, given.batch_rows, task.length, labels),
         optimizer=Optimizer(**options),
         train=Train(
             steps=steps,
-            seed=seed,
+            seed=given.seed,
             log_every=given.log_every,
             eval_every=every,
             checkpoint_every=every,
@@ -202,23 +236,25 @@ def _training_config(
     )
 
 
-def _claim(folder: Path, identity: str) -> None:
-    """Notes whose run the folder is when it begins; refuses to go on with another's."""
+def _check_claim(folder: Path, identity: str) -> None:
+    """Refuses to go on with another's run."""
     file = folder / IDENTITY
-    if file.is_file():
-        if file.read_text("utf-8") != identity:
-            raise ConfigError(
-                f"{folder} holds a run of another config, or of other data; take another --workdir"
-            )
-    elif jax.process_index() == 0:
-        folder.mkdir(parents=True, exist_ok=True)
-        atomic.write(file, identity.encode())
+    if file.is_file() and file.read_text("utf-8") != identity:
+        raise ConfigError(
+            f"{folder} holds a run of another config, of other data, or from another encoder; take "
+            "another --workdir, or delete it"
+        )
 
 
-def _identity(inner: Config, task: Task, store: RowStore, data: TaskData) -> str:
-    """What tells a run from others: its config, its rows, what it is scored on, and how."""
+def _identity(
+    inner: Config, task: Task, store: RowStore, data: TaskData, encoder_digest: str
+) -> str:
+    """What tells a run from others: its config, but for where the encoder is and how the work is
+    divided; the encoder; its rows, what it is scored on, and how."""
+    train = dataclasses.replace(inner.train, log_every=1, accumulation=1)
+    told = dataclasses.replace(inner, init_from="", train=train, mesh=Mesh())
     scoring = (task.select, task.scored_by, task.answer_length, task.no_answer)
-    content = [dataclasses.asdict(inner), scoring]
+    content = [dataclasses.asdict(told), scoring, encoder_digest]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
     digest.update(store.manifest.content_hash.encode())
     for split, sets in (("dev", data.dev), ("test", data.test)):

@@ -70,11 +70,11 @@ def scores(
     predicted: Mapping[str, str], examples: Sequence[Question], metric: str, language: str
 ) -> dict[str, float]:
     """F1 and exact match, with SQuAD's rules or MLQA's for the language. Of a question without an
-    answer, both are 1 where nothing is answered, else 0 (SQuAD 2.0)."""
+    answer, both are 1 where nothing is left of what is answered, else 0 (SQuAD 2.0)."""
     normalise = partial(answers.mlqa, language=language) if metric == "mlqa" else answers.squad
     gold = [(e.identity, [text for text, _ in e.answers]) for e in examples if e.answers]
     found = answers.score(predicted, gold, normalise)
-    silent = sum(not predicted[e.identity] for e in examples if not e.answers)
+    silent = sum(not normalise(predicted[e.identity]) for e in examples if not e.answers)
     shares = {"f1": found.f1, "exact_match": found.exact_match}
     return {name: (len(gold) * s + silent) / len(examples) for name, s in shares.items()}
 

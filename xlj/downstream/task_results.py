@@ -143,9 +143,12 @@ def panels(outcome: Outcome) -> dict[str, dict[str, float]]:
     }
 
 
-def submit(folder: Path, name: str, config: FinetuningConfig, outcome: Outcome) -> Path:
+def submit(
+    folder: Path, name: str, config: FinetuningConfig, outcome: Outcome
+) -> tuple[Path, list[Path]]:
     """Copies predictions of the test sets to `folder/NAME/test-LANGUAGE.ENDING`, XTREME's layout:
-    those of the seed that is best on dev, as checkpoints are."""
+    those of the seed that is best on dev, as checkpoints are. Returns that folder, and what else
+    it has of test sets."""
     best: dict[tuple[str, ...], Run] = {}
     for run in outcome.runs:
         other = best.get(run.languages)
@@ -157,7 +160,9 @@ def submit(folder: Path, name: str, config: FinetuningConfig, outcome: Outcome) 
     (folder / name).mkdir(parents=True, exist_ok=True)
     for file in files:
         shutil.copyfile(file, folder / name / file.name)
-    return folder / name
+    copied = {file.name for file in files}
+    others = [file for file in (folder / name).glob("test-*") if file.name not in copied]
+    return folder / name, sorted(others)
 
 
 def _on_dev(run: Run, task: Task) -> float:
@@ -192,6 +197,8 @@ def _summary(seeds: Sequence[Mapping[str, float]], config: FinetuningConfig) -> 
             name: round(statistics.stdev(found[name] for found in seeds), 4) for name in languages
         }
         summary["deviation_of_average"] = round(statistics.stdev(averages), 4)
+        if gaps:
+            summary["deviation_of_transfer_gap"] = round(statistics.stdev(gaps), 4)
     return summary
 
 

@@ -72,7 +72,8 @@ def on_dev(scores: Scores, task: Task, trained: Iterable[str]) -> float:
 
 
 def baseline(data: TaskData, task: Task) -> Scores:
-    """Test scores (or dev's) of the most frequent labels of the training data; of questions, none.
+    """Test scores (dev's where no test set has labels) of the most frequent labels of the training
+    data; of questions, none.
 
     With `task.per_language`, the training data is each language's own.
     """
@@ -84,7 +85,8 @@ def baseline(data: TaskData, task: Task) -> Scores:
     def learned(languages: tuple[str, ...]) -> Callable[[Any], Any]:
         return kind.majority([e for name in languages for e in data.train[name].examples])
 
-    for language, entry in (data.test or data.dev).items():
+    tested = any(kind.labelled(entry.examples) for entry in data.test.values())
+    for language, entry in (data.test if tested else data.dev).items():
         if kind.labelled(entry.examples):
             predict = learned((language,) if task.per_language else task.languages)
             _add(found, task, predict(entry.examples), entry.examples, language)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path, PurePath
@@ -35,6 +36,14 @@ class Folder:
     config: Mapping[str, Any]
     files: Mapping[str, Path]
     shapes: Mapping[str, tuple[int, ...]]
+
+    def digest(self) -> str:
+        """SHA-256 of config.json and of all files of tensors."""
+        found = hashlib.sha256()
+        for file in [self.path / CONFIG, *sorted(set(self.files.values()))]:
+            with file.open("rb") as opened:
+                found.update(hashlib.file_digest(opened, "sha256").digest())
+        return found.hexdigest()
 
     def read(self, name: str, index: Any = ...) -> np.ndarray:
         """A tensor, or the part of it that `index` (slices) names, float32.

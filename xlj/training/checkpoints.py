@@ -45,6 +45,10 @@ class Checkpoint:
         """The config that wrote it, as nested dicts."""
         return self.meta["config"]
 
+    def digest(self) -> str:
+        """SHA-256 of the description, and so of all tensors, whose digests are in it."""
+        return _seal(self.meta)
+
     def model(self) -> Model:
         """The model in it. A checkpoint older than a key was made by what is now its default."""
         return Model(**self.config()["model"])

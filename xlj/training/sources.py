@@ -45,6 +45,7 @@ class Source:
       params: reads all parameters onto a mesh, a nested dict; raises a `ConfigError` if one is
         damaged.
       leaves: all parameters by name, each read by itself, with the same error.
+      digest: tells its weights from others, wherever it is.
       checkpoint: the checkpoint, unless it is a Hugging Face folder.
       report: what became of each tensor of a Hugging Face folder, for people.
       labels: names of the classes or tags that the head of a fine-tuned task tells apart, in order.
@@ -56,6 +57,7 @@ class Source:
     vocabulary: Callable[[], Vocabulary]
     params: Callable[[Mesh], Params]
     leaves: Mapping[str, Leaf]
+    digest: Callable[[], str]
     checkpoint: Checkpoint | None = None
     report: str = ""
     labels: tuple[str, ...] = ()
@@ -87,6 +89,7 @@ def find(path: str | Path, key: str = "") -> Source:
             name: Leaf(leaf.shape, partial(checkpoints.restore_leaf, checkpoint, name))
             for name, leaf in checkpoints.abstract_params(checkpoint).items()
         },
+        checkpoint.digest,
         checkpoint,
         labels=tuple(checkpoint.config()["objectives"].get("labels", ())),
     )
@@ -114,6 +117,7 @@ def of_folder(path: Path) -> Source:
         lambda: imported.vocabulary,
         params,
         leaves,
+        imported.folder.digest,
         report=imported.report(),
         labels=imported.labels,
     )

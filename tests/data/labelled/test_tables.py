@@ -91,10 +91,13 @@ def test_json_lines(write):
         {"label": "contradictory", "hypothesis": "d", "premise": "c"},
     ]
     file = write("a.jsonl.gz", "".join(json.dumps(row) + "\n" for row in rows))
-    assert plain(tables.read(file, NAMED)) == [
-        (("a\tb", "ç"), "0"),
-        (("c", "d"), "contradiction"),
-    ]
+    for labels, spelt in (
+        ((), "contradictory"),
+        (("0", "contradiction"), "contradiction"),
+        (("0", "contradictory", "contradiction"), "contradictory"),
+    ):
+        found = plain(tables.read(file, NAMED, labels))
+        assert found == [(("a\tb", "ç"), "0"), (("c", "d"), spelt)]
 
 
 @pytest.mark.parametrize(

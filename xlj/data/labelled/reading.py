@@ -87,7 +87,7 @@ def _read(source: str, language: str, task: Task) -> Sequence[Example]:
         return list(labelled.examples(name, language, split))
     path = Path(source).expanduser()
     if task.kind == "classification":
-        return tables.read(path, task.columns)
+        return tables.read(path, task.columns, task.labels)
     if task.kind == "tagging":
         return conll.read(path, language, task.columns)
     return squad.read(path)

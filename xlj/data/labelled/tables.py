@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import itertools
 import json
@@ -22,7 +23,7 @@ SPELLINGS = {"contradictory": "contradiction"}
 """Labels that XNLI's translated training files spell otherwise than its dev and test files."""
 
 
-def read(path: Path, columns: Sequence[str]) -> list[Sentences]:
+def read(path: Path, columns: Sequence[str], labels: Sequence[str] = ()) -> list[Sentences]:
     """The examples of a file: JSON lines if its name says `.jsonl`, else a table of tabs.
 
     Args:
@@ -30,6 +31,7 @@ def read(path: Path, columns: Sequence[str]) -> list[Sentences]:
         keys of JSON, of several with `|` between the first that the file has; or numbers from 1 of
         a table without a head. Empty: all columns of a table without a head, which are two or
         three.
+      labels: the task's, if it names them: a label that `SPELLINGS` has is read as one of them.
 
     Raises:
       ConfigError: if the file cannot be read, or a line does not fit; with file and line.
@@ -38,9 +40,9 @@ def read(path: Path, columns: Sequence[str]) -> list[Sentences]:
         raise ConfigError(
             f"task.columns={','.join(columns)}: name one or two columns of text, then the label"
         )
-    if ".jsonl" in path.suffixes:
-        return list(_json_lines(path, columns))
-    return list(_table(path, columns))
+    found = (_json_lines if ".jsonl" in path.suffixes else _table)(path, columns)
+    spelt = {old: new for old, new in SPELLINGS.items() if new in labels and old not in labels}
+    return [dataclasses.replace(e, label=spelt.get(e.label or "", e.label)) for e in found]
 
 
 def _table(path: Path, columns: Sequence[str]) -> Iterator[Sentences]:
@@ -159,7 +161,7 @@ def _sentences(texts: Sequence[str | None], label: str | None, place: str) -> Se
     if not any(text and not text.isspace() for text in texts):
         raise ConfigError(f"{place}: there is no text")
     label = None if label is None or label.strip() in UNLABELLED else label.strip()
-    return Sentences(tuple(text or "" for text in texts), SPELLINGS.get(label or "", label), place)
+    return Sentences(tuple(text or "" for text in texts), label, place)
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
