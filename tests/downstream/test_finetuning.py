@@ -194,6 +194,24 @@ def test_seeds_and_a_model_for_each_language(settings, tmp_path):
     )
 
 
+def test_what_does_not_fit_one_language_is_said_before_another_is_trained(
+    settings, files, tmp_path
+):
+    for split in ("train", "dev", "test"):
+        for language in ("en", "de"):
+            text = (files / f"{split}-{language}.tsv").read_text("utf-8")
+            if (split, language) == ("train", "de"):  # one step
+                text = "".join(text.splitlines(keepends=True)[:16])
+            (tmp_path / f"{split}-{language}.tsv").write_text(text, "utf-8")
+        settings.task[split] = f"{tmp_path}/{split}-{{language}}.tsv"
+    settings.task.languages, settings.task.test_languages = "en,de", ""
+    settings.task.per_language, settings.train.epochs = True, 1
+    settings.optimizer.schedule, settings.optimizer.decay_steps = "wsd", 8
+    with pytest.raises(ConfigError, match="decay_steps=8 is more than the 1 steps"):
+        finetuning.run(finetuning_config.parse(settings), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_tagging_of_long_sentences(settings, files, tmp_path):
     """Rows of 16 tokens: most sentences are split; every word has its tag."""
     tagging(settings)

@@ -1,6 +1,7 @@
 """Hugging Face folders: whatever is damaged, or could run code, is refused by name."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -42,6 +43,14 @@ def test_tensors_are_read_whole_or_in_part_as_float32(kind, request):
     np.testing.assert_array_equal(folder.read("a", (slice(1, 3), slice(0, 2))), A[1:3, :2])
     assert folder.read("b").dtype == np.float32
     np.testing.assert_array_equal(folder.read("b"), B.astype(np.float32))
+
+
+def test_a_digest_is_of_the_content_not_of_the_place(sharded, tmp_path_factory):
+    moved = tmp_path_factory.mktemp("moved") / "folder"
+    shutil.copytree(sharded, moved)
+    assert open_folder(moved).digest() == open_folder(sharded).digest()
+    save_file({"b": B + 1}, moved / "model-2.safetensors")
+    assert open_folder(moved).digest() != open_folder(sharded).digest()
 
 
 def test_a_missing_shard_is_named(sharded):
