@@ -95,6 +95,16 @@ def test_configs_are_compared_by_key(two):
     assert "What the configs differ in" not in made(two / "a").text
 
 
+def test_pretraining_and_fine_tuning_are_not_compared(two, tmp_path):
+    for name, length in (("x", 32), ("y", 64)):
+        config = {"task": {"kind": "tagging", "length": length}, "train": {"seed": 3}}
+        write(tmp_path / name, results={"task": "panx", "config": config})
+    found = made(two / "a", two / "b", tmp_path / "x", tmp_path / "y")
+    assert found.row("train.seed") == ["train.seed", "97", "98"]
+    assert found.row("task.length") == ["task.length", "32", "64"]
+    assert "task.kind" not in found.text
+
+
 def test_languages_have_bars_and_tables(two):
     found = made(two)
     assert "a, sw: 4" in found.text and "b, en: 1" in found.text and "a, sw-en: 0.25" in found.text

@@ -29,7 +29,7 @@ def page(runs: Sequence[Run], title: str) -> str:
         ("By language", "At each run's last evaluation.", _by_language(runs)),
         ("By layer", "Layer 0 is the embeddings.", [_charts(_by_layer(runs))]),
         ("Tasks", "In percent; with several seeds mean and deviation.", _tasks(runs)),
-        ("What the configs differ in", "", _differences(runs)),
+        ("What the configs differ in", "", list(_differences(runs))),
         ("Training", "", _training(runs)),
     ):
         content = [element for element in content if len(element)]
@@ -227,20 +227,22 @@ def _dict(found: Any) -> dict:
     return found if isinstance(found, dict) else {}
 
 
-def _differences(runs: Sequence[Run]) -> list[Element]:
-    # A seed's run of the training loop has another schema than the fine-tuning it is part of.
+def _differences(runs: Sequence[Run]) -> Iterator[Element]:
+    """A table of those that pretrain, and one of those that fine-tune, which have other keys. The
+    run of a seed is part of one that fine-tunes."""
     folders = {run.workdir for run in runs}
-    runs = [run for run in runs if run.workdir.parent not in folders]
-    configs = [run.config for run in runs if run.config]
-    keys = _ordered(key for config in configs for key in config)
-    differing = [key for key in keys if any(c.get(key) != configs[0].get(key) for c in configs)]
-    if not differing:
-        return []
-    rows: list[list[Content]] = [
-        [key, *(node("td", _setting(run.config.get(key)), class_="text") for run in runs)]
-        for key in differing
-    ]
-    return [table(["", *(run.name for run in runs)], rows)]
+    whole = [run for run in runs if run.config and run.workdir.parent not in folders]
+    for fine_tunes in (False, True):
+        of_schema = [run for run in whole if ("task.kind" in run.config) == fine_tunes]
+        configs = [run.config for run in of_schema]
+        keys = _ordered(key for config in configs for key in config)
+        rows: list[list[Content]] = [
+            [key, *(node("td", _setting(config.get(key)), class_="text") for config in configs)]
+            for key in keys
+            if any(config.get(key) != configs[0].get(key) for config in configs)
+        ]
+        if rows:
+            yield table(["", *(run.name for run in of_schema)], rows)
 
 
 def _setting(value: Any) -> str:
