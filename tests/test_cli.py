@@ -127,11 +127,22 @@ def test_help_lists_flags_and_keys():
         assert text in output
 
 
-def test_a_closed_output_is_no_error():
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("train", "--help"),
+        ("embed", "--help"),
+        ("sweep", "--config=configs/sweeps/learning_rate.py", "--print"),
+    ],
+)
+def test_a_closed_output_is_no_error(arguments):
     reader, writer = os.pipe()
     os.close(reader)  # as of `| head` that has read enough
-    command = [sys.executable, "-m", "xlj.train", "--help"]
-    result = subprocess.run(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, timeout=120)
+    command = [sys.executable, "-m", f"xlj.{arguments[0]}", *arguments[1:]]
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    result = subprocess.run(
+        command, cwd=ROOT, env=environment, stdout=writer, stderr=subprocess.PIPE, timeout=120
+    )
     os.close(writer)
     assert (result.returncode, result.stderr) == (141, b"")
 

@@ -114,6 +114,8 @@ def test_an_error_on_the_way_leaves_nothing_behind(run, text, tmp_path, monkeypa
         (["--layer=4"], "there is no layer 4; the model has layers 0 to 3"),
         (["--output=/none/a.npy"], "--output=/none/a.npy: there is no such folder"),
         (["--output=FOLDER"], "this is a folder; name a file in it"),
+        (["--output=DANGLING"], "there is no such folder"),
+        (["--output=CIRCLE"], "these links lead in a circle"),
         (["--output=/dev/null"], "--output=/dev/null: this is a pipe or a device, not a file"),
         (["--input=/none.txt"], "/none.txt: cannot read it"),
         (["--input=BAD"], "bad.txt:2: the line is not UTF-8"),
@@ -124,6 +126,9 @@ def test_errors_come_before_any_work(run, text, tmp_path, arguments, message):
     (tmp_path / "bad.txt").write_bytes(b"a\n\xff\n")
     arguments = [a.replace("BAD", str(tmp_path / "bad.txt")) for a in arguments]
     arguments = [a.replace("FOLDER", str(tmp_path)) for a in arguments]
+    for name, place in (("DANGLING", "/none/a.npy"), ("CIRCLE", "CIRCLE")):
+        (tmp_path / name).symlink_to(place)
+        arguments = [a.replace(name, str(tmp_path / name)) for a in arguments]
     with pytest.raises(ConfigError) as error:
         run(f"--input={text}", f"--output={tmp_path / 'a.npy'}", *arguments)
     assert message in str(error.value)
@@ -142,7 +147,9 @@ def test_an_interrupt_ends_at_once_and_writes_nothing(checkpoint, tmp_path):
     (tmp_path / "many.txt").write_text("The cat sleeps on the mat.\n" * 500_000)
     command = [sys.executable, "-m", "xlj.embed", f"--checkpoint={checkpoint}"]
     command += [f"--input={tmp_path / 'many.txt'}", f"--output={tmp_path / 'a.npy'}"]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # `pytest &` ignores it
     child = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
+    signal.signal(signal.SIGINT, before)
     while not list(tmp_path.glob("a.npy.*")):  # it has begun
         assert child.poll() is None
         time.sleep(0.1)

@@ -133,19 +133,24 @@ def test_languages_are_averaged(run, tatoeba):
         (["--layers=all", "--plot=/none/x.png"], "--plot=/none/x.png: there is no such folder"),
         (["--output=/none/x"], "--output=/none/x: there is no such folder"),
         (["--layers=all", "--plot=x.txt"], "--plot=x.txt: a file ends in .png or .svg or .pdf"),
-        (["--source=short.txt", "--target=short.txt"], "short.txt has one sentence, which cannot"),
+        (["--source=short.txt", "--target=short.txt"], "short.txt has one sentence, and so has"),
         (["--source={language}", "--languages=de,,fr"], "--languages=de,,fr: each language once"),
         (["--source={language}", "--languages=de,de"], "--languages=de,de: each language once"),
         (["--languages=de"], "--source=a.txt: with --languages it needs {language}"),
         (["--source={language}.txt"], "--source={language}.txt: say which with --languages=A,B"),
         (["--layer=9"], "there is no layer 9"),
-        (["--source=short.txt", "--target=short.txt", "--centred"], "short.txt has one sentence"),
+        (["--source=short.txt", "--gold=gold", "--centred"], "short.txt has one sentence"),
+        (
+            ["--source={language}", "--target=/dev/null", "--languages=de,fr"],
+            "--target=/dev/null: it is read for each language, so must be a file",
+        ),
     ],
 )
 def test_errors_say_what_to_do(run, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_text("The cat sleeps.\nGood morning!\nI read a book.\n")
     (tmp_path / "short.txt").write_text("Guten Morgen!\n")
+    (tmp_path / "gold").write_text("0\n0\n0\n")
     (tmp_path / "blank.txt").write_text("eins\n\ndrei\n")
     with pytest.raises(ConfigError) as error:
         run("--source=a.txt", "--target=a.txt", *arguments)

@@ -130,7 +130,7 @@ def test_fine_tuning_is_finished_when_its_results_are_there(sweep):
         (
             [{"train.seed": 0}, {"train.seed": 1}],
             ["--config.train.seed=7"],
-            "--config.train.seed=7: the runs of this sweep differ in train.seed",
+            "--config.train.seed=7: runs of this sweep set train.seed themselves",
         ),
         ([{"name": "a"}], ["--config.x"], "cannot read '--config.x'"),
         ([{"name": "a"}, 3], [], "a run sets 3; it must be a dict"),

@@ -8,6 +8,7 @@ import dataclasses
 import json
 import os
 import re
+import select
 import shlex
 import sys
 import textwrap
@@ -76,22 +77,40 @@ def _use_huge_pages() -> None:
 @contextlib.contextmanager
 def readable_errors() -> Iterator[None]:
     """Turns errors that a user can mend (`ConfigError`, `RowStoreError`) into one line, and exit
-    code 2. Where what reads the output has read enough (`| head`), the exit code is a shell's, 141.
-    """
+    code 2."""
     try:
-        yield
-        sys.stdout.flush()
+        with _output_that_may_close():
+            yield
     except (ConfigError, RuntimeError) as error:
         if not _can_be_mended(error):
             raise
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+        with contextlib.suppress(OSError):  # `| tee` ends with it
+            print("interrupted", file=sys.stderr)
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
         os._exit(130)  # Python's own end crashes now and then while XLA is still computing
-    except BrokenPipeError:  # of what is printed; Python flushes it again as it ends
+
+
+@contextlib.contextmanager
+def _output_that_may_close() -> Iterator[None]:
+    """Ends without a traceback where nobody reads the output any more (`| head`), with the exit
+    code of a shell, 141."""
+    try:
+        try:
+            yield
+        except SystemExit:  # --help
+            sys.stdout.flush()
+            raise
+        sys.stdout.flush()
+    except BrokenPipeError:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        if not any(event & select.POLLERR for _, event in poll.poll(0)):
+            raise  # it is another pipe that broke
+        # Python flushes it again as it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(141) from None
 
@@ -114,11 +133,12 @@ class Parser(argparse.ArgumentParser):
 
     Args:
       doc: the door's docstring, the first part of `--help`.
+      prog: what it is called; argparse gives it to the parsers of sub-commands.
     """
 
-    def __init__(self, doc: str | None):
+    def __init__(self, doc: str | None, prog: str = ""):
         super().__init__(
-            prog=f"python -m xlj.{Path(sys.argv[0]).stem}",
+            prog=prog or f"python -m xlj.{Path(sys.argv[0]).stem}",
             usage=argparse.SUPPRESS,
             description=textwrap.dedent(doc or "").strip(),
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -140,7 +160,11 @@ def check_output(flag: str, path: str | Path, endings: Sequence[str] = ()) -> No
     Args:
       endings: its name must have one of them.
     """
-    shown, path = f"--{flag}={path}", Path(path).absolute()
+    shown = f"--{flag}={path}"
+    try:
+        path = Path(path).resolve()
+    except (OSError, RuntimeError):
+        raise ConfigError(f"{shown}: these links lead in a circle") from None
     if not path.parent.is_dir():
         raise ConfigError(f"{shown}: there is no such folder")
     if path.is_dir():
@@ -149,7 +173,7 @@ def check_output(flag: str, path: str | Path, endings: Sequence[str] = ()) -> No
         raise ConfigError(f"{shown}: this is a pipe or a device, not a file")
     if not os.access(path.parent, os.W_OK):
         raise ConfigError(f"{shown}: nothing can be written into this folder")
-    if endings and path.suffix not in endings:
+    if endings and path.suffix.lower() not in endings:
         raise ConfigError(f"{shown}: a file ends in {' or '.join(endings)}")
 
 

@@ -214,10 +214,6 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
             f"task.select={task.select} chooses a checkpoint on dev, but task.dev is empty; name "
             "dev sets, or set task.select=last"
         )
-    if task.dev_languages and not task.dev:
-        raise dead("task.dev_languages", task.dev_languages, "task.dev is empty")
-    if task.test_languages and not task.test and (task.dev_languages or not task.dev):
-        raise dead("task.test_languages", task.test_languages, "task.test is empty")
     for split, names in languages_of(task).items():
         if task.per_language and getattr(task, split) and set(names) != set(task.languages):
             raise ConfigError(
@@ -227,6 +223,10 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
             )
     if not task.dev and not task.test:
         raise ConfigError("task.dev and task.test are empty: there is nothing to score")
+    if "task.dev_languages" in explicit and not task.dev:
+        raise dead("task.dev_languages", task.dev_languages, "task.dev is empty")
+    if "task.test_languages" in explicit and not task.test and task.dev_languages:
+        raise dead("task.test_languages", task.test_languages, "task.test is empty")
     if task.metric and task.metric not in METRICS[task.kind]:
         raise ConfigError(
             f"task.metric={task.metric} is none of {task.kind}; there are "

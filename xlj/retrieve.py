@@ -103,15 +103,19 @@ def run(flags: Namespace) -> None:
 
 
 def _check(flags: Namespace, languages: Sequence[str]) -> None:
+    from xlj.data import files
+
     if flags.layers and (flags.layer is not None or flags.output):
         raise ConfigError("--layers=all only scores: it takes no --layer and no --output")
-    files = [(name, getattr(flags, name)) for name in ("source", "target", "gold", "output")]
-    for name, path in files:
+    for name in ("source", "target", "gold", "output"):
+        path = getattr(flags, name)
         there = "{language}" in (path or "")
         if there and not flags.languages:
             raise ConfigError(f"--{name}={path}: say which with --languages=A,B")
         if flags.languages and path and not there and name in ("source", "output"):
             raise ConfigError(f"--{name}={path}: with --languages it needs {{language}}")
+        if flags.languages and path and not there and files.is_stream(Path(path)):
+            raise ConfigError(f"--{name}={path}: it is read for each language, so must be a file")
     if flags.languages and ("" in languages or len(set(languages)) < len(languages)):
         raise ConfigError(f"--languages={flags.languages}: each language once, A,B")
     for language in languages:
@@ -136,9 +140,9 @@ def _read(flags: Namespace, language: str) -> _Task:
             f"{source} has {sizes[0]} lines but {target} has {sizes[1]}; line i of one must be the "
             "translation of line i of the other, or --gold must say which is whose"
         )
+    if sizes == (1, 1):
+        raise ConfigError(f"{source} has one sentence, and so has {target}: there are no others")
     for path, side in zip((source, target), sides, strict=True):
-        if len(side) < 2:
-            raise ConfigError(f"{path} has one sentence, which cannot be told from others")
         sentence_doors.check_centred(flags, path, side)
     if gold:
         return _Task(language, *sides, sentence_files.read_places(gold, *sizes), output)

@@ -82,7 +82,7 @@ def _run(sweep: Sweep, settings: Settings, folder: Path, overrides: Sequence[str
     for argument in overrides:
         key = argument.removeprefix("--config.").partition("=")[0]
         if key in settings:
-            raise ConfigError(f"{argument}: the runs of this sweep differ in {key}")
+            raise ConfigError(f"{argument}: runs of this sweep set {key} themselves")
     changes = {**sweep.settings, **settings}
     given, variant = changes.pop("name", None), changes.pop("variant", "")
     name = _name(settings) if given is None else str(given)

@@ -48,7 +48,7 @@ class Scan:
 
 def is_stream(path: Path) -> bool:
     """Whether it is standard input, a pipe or a device, which may be read only once."""
-    return path == STDIN or (path.exists() and not path.is_file())
+    return path == STDIN or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 def blocks(path: Path, seen: Callable[[bytes], Any] = len) -> Iterator[list[str | None]]:

@@ -9,7 +9,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import os
 from pathlib import Path
 
 import jax
@@ -24,7 +23,7 @@ from xlj.downstream.task_data import TaskData
 from xlj.downstream.task_scores import SCORE, Evaluator, Scores
 from xlj.finetuning_config import FinetuningConfig, Task
 from xlj.models import encoder
-from xlj.training import initialisation, loop, metrics, partitioning, sources
+from xlj.training import checkpoints, initialisation, loop, metrics, partitioning, sources
 from xlj.training.sources import Source
 from xlj.training.state import State
 from xlj.training.workdir import RUN, finished_run
@@ -129,9 +128,11 @@ def _plans(
             inner = dataclasses.replace(of_first, train=train)
             name = f"seed-{seed}" if len(groups) == 1 else f"{group[0]}-seed-{seed}"
             identity = _identity(inner, task, store, of_group, encoder_digest)
-            _check_claim(workdir / name, identity)
-            if not finished_run(workdir / name):
-                initialisation.check_resumable(inner, workdir / name)
+            is_begun = _check_claim(workdir / name, identity)
+            if is_begun and checkpoints.steps(workdir / name):  # its encoder may have been moved
+                latest = checkpoints.find(workdir / name)
+                inner = dataclasses.replace(inner, init_from=latest.config()["init_from"])
+            initialisation.check_resumable(inner, workdir / name)
             plans.append(_Plan(group, inner, of_group, store, workdir / name, identity))
     return plans
 
@@ -217,7 +218,7 @@ def _training_config(
     task = config.task
     return Config(
         # The checkpoint: a workdir's latest may be another when the next seed begins.
-        init_from="" if config.fresh else os.path.abspath(source.folder),
+        init_from="" if config.fresh else str(source.folder),
         data=Data(alpha=task.alpha),
         model=model,
         objectives=Supervised(task.objective, given.batch_rows, task.length, labels),
@@ -236,14 +237,17 @@ def _training_config(
     )
 
 
-def _check_claim(folder: Path, identity: str) -> None:
-    """Refuses to go on with another's run."""
+def _check_claim(folder: Path, identity: str) -> bool:
+    """Refuses to go on with another's run; returns whether there is one."""
     file = folder / IDENTITY
-    if file.is_file() and file.read_text("utf-8") != identity:
+    if not file.is_file():
+        return False
+    if file.read_text("utf-8") != identity:
         raise ConfigError(
             f"{folder} holds a run of another config, of other data, or from another encoder; take "
             "another --workdir, or delete it"
         )
+    return True
 
 
 def _identity(
