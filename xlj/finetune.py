@@ -63,7 +63,7 @@ def run(config: FinetuningConfig) -> None:
         folder, others = task_results.submit(submission, name, config, outcome)
         print(folder)
         for file in others:
-            print(f"{file} is of another run", file=sys.stderr)
+            print(f"{file} was there before, and is not of this run", file=sys.stderr)
     if _PLOT.value:
         path, panels = Path(_PLOT.value), task_results.panels(outcome)
         if panels:
