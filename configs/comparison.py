@@ -14,7 +14,7 @@ position bias. Ours: a very small model. `:tiny` is smaller still.
 import ml_collections
 import quickstart
 
-from xlj import variants
+from xlj.config import variants
 
 STEPS = 1_000
 

@@ -14,7 +14,7 @@ corpus.
 
 import ernie_m_base
 
-from xlj import variants
+from xlj.config import variants
 
 
 def get_config(variant=""):

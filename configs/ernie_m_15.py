@@ -12,7 +12,7 @@ states neither the list nor the size. Ours: XNLI's 15, base size, all else as er
 import ernie_m_base
 import xlm
 
-from xlj import variants
+from xlj.config import variants
 
 
 def get_config(variant=""):

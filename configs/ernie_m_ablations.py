@@ -17,7 +17,7 @@ ernie_m_base.py. `:tiny`, or `:exp3,tiny`, trains on the embedded corpus.
 
 import ernie_m_base
 
-from xlj import variants
+from xlj.config import variants
 
 
 def monolingual_or_read_together(*off):

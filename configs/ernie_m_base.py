@@ -22,7 +22,7 @@ the pairs (those of XLM-Align, Table 10). 2,048 rows of text; pairs and sentence
 import xlm
 import xlm_r_base
 
-from xlj import variants
+from xlj.config import variants
 
 
 def get_config(variant=""):

@@ -11,7 +11,7 @@ feed-forward width is not stated; 4,096 is XLM-R large's. `:tiny` trains on the 
 
 import ernie_m_base
 
-from xlj import variants
+from xlj.config import variants
 
 
 def get_config(variant=""):

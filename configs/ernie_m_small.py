@@ -11,7 +11,7 @@ data.vocabulary names XLM-R's. `:tiny` trains on the embedded corpus.
 
 import ernie_m_base
 
-from xlj import variants
+from xlj.config import variants
 
 
 def get_config(variant=""):

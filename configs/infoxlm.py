@@ -15,7 +15,7 @@ queue and change no parameter. `:tiny` trains on the embedded corpus, with a que
 
 import xlm_r_tlm
 
-from xlj import variants
+from xlj.config import variants
 
 
 def get_config(variant=""):

@@ -31,7 +31,7 @@ encoder (RoBERTa base, from Hugging Face); its word embeddings are matched to XL
 import xlm_r_base
 import xlm_r_tlm
 
-from xlj import variants
+from xlj.config import variants
 
 
 def dictionaries(config):

@@ -17,7 +17,7 @@ embedded corpus.
 import meta_xlm
 
 from xlj import config as schema
-from xlj import variants
+from xlj.config import variants
 
 VARIANTS = {name: meta_xlm.VARIANTS[name] for name in ("xlm", "dict", "body", "embeddings")}
 

@@ -11,7 +11,7 @@ pairs. It models text better, and aligns little.
 """
 
 from xlj import config as schema
-from xlj import variants
+from xlj.config import variants
 
 
 def tlm(config):

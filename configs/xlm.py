@@ -14,7 +14,7 @@ them), BPE of text that is not tokenised before. `:tiny` trains on the embedded 
 """
 
 from xlj import config as schema
-from xlj import variants
+from xlj.config import variants
 
 LANGUAGES = "ar,bg,de,el,en,es,fr,hi,ru,sw,th,tr,ur,vi,zh"
 """XNLI's 15."""

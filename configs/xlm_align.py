@@ -27,7 +27,7 @@ to be the same:
 
 import xlm_r_tlm
 
-from xlj import variants
+from xlj.config import variants
 
 
 def smaller(config):

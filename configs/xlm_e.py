@@ -20,7 +20,7 @@ embedded corpus.
 
 import xlm_r_base
 
-from xlj import variants
+from xlj.config import variants
 
 VARIANTS = {"without_trtd": variants.without("trtd")}
 

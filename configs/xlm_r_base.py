@@ -9,7 +9,7 @@ paper; they are RoBERTa base's (Liu et al., 2019, Table 9). `:tiny` trains on th
 """
 
 from xlj import config as schema
-from xlj import variants
+from xlj.config import variants
 
 LANGUAGES = (
     "af,am,ar,as,az,be,bg,bn,bn_rom,br,bs,ca,cs,cy,da,de,el,en,eo,es,et,eu,fa,fi,fr,fy,ga,gd,gl,gu,"

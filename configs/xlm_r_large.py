@@ -9,7 +9,7 @@ al., 2019, Table 9), since the paper gives none. `:tiny` trains on the embedded 
 
 import xlm_r_base
 
-from xlj import variants
+from xlj.config import variants
 
 
 def get_config(variant=""):

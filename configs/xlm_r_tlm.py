@@ -17,7 +17,7 @@ Ours: pairs are packed, several to a row, so 256 rows stand for 2,048 pairs (of 
 import xlm
 import xlm_r_base
 
-from xlj import variants
+from xlj.config import variants
 
 LANGUAGES = (
     "af,am,ar,as,az,ba,be,bg,bn,ca,ckb,cs,cy,da,de,el,en,eo,es,et,eu,fa,fi,fr,ga,gl,gu,he,hi,hr,hu,"

@@ -12,7 +12,7 @@ About 90 to 150 minutes on 2 CPU cores. Ours, not a paper's: the proportions fol
 """
 
 from xlj import config as schema
-from xlj import variants
+from xlj.config import variants
 
 
 def get_config(variant=""):

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import numpy as np
 
+from xlj import phrasebook
 from xlj.alignment import error_rate
-from xlj.data import phrasebook
-from xlj.downstream import pretrained
-from xlj.downstream.retrieval import accuracy, centre, nearest
-from xlj.downstream.sentence_pairs import Pair
-from xlj.downstream.sentence_vectors import Embedder
-from xlj.downstream.word_alignment import Aligner
+from xlj.inference import pretrained
+from xlj.retrieval.embedder import Embedder
+from xlj.retrieval.nearest import accuracy, centre, nearest
+from xlj.word_alignment.aligner import Aligner
+from xlj.word_alignment.sentence_pairs import Pair
 
 PAIRS = ("en-de", "en-fr", "en-sw")
 ALIGNED, RETRIEVED = 200, 500

@@ -8,7 +8,7 @@ import typing
 from pathlib import Path
 
 from xlj import config as pretraining
-from xlj import finetuning_config as finetuning
+from xlj.config import finetuning
 
 FILE = Path(__file__).with_name("configs.md")
 RECIPES = Path(__file__).parents[1] / "configs"
@@ -16,8 +16,8 @@ RECIPES = Path(__file__).parents[1] / "configs"
 HEAD = """\
 # Config keys
 
-This page is written by `python docs/make_configs.py` from `xlj/config.py` and
-`xlj/finetuning_config.py`. Do not edit it.
+This page is written by `python docs/make_configs.py` from `xlj/config/schema.py` and
+`xlj/config/finetuning.py`. Do not edit it.
 
 A recipe is a file `configs/NAME.py` whose `get_config(variant="")` starts from
 `xlj.config.default()`, sets keys, and returns the config. Any key can also be set on the command
@@ -77,7 +77,7 @@ FINETUNING = """
 # Keys of fine-tuning
 
 `python -m xlj.finetune` takes configs of `configs/finetune/`, which start from
-`xlj.finetuning_config.default()`: [finetune.md](finetune.md).
+`xlj.config.finetuning.default()`: [finetune.md](finetune.md).
 
 """
 

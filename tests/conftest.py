@@ -21,8 +21,8 @@ import itertools
 import pytest
 
 from xlj import config as schema
-from xlj.config_parsing import parse
-from xlj.data import phrasebook
+from xlj import phrasebook
+from xlj.config.checks import parse
 
 
 @pytest.fixture(scope="session")
@@ -94,7 +94,7 @@ def every(tiny):
 @pytest.fixture
 def store(tiny):
     """The rows of `tiny`, made once a session."""
-    from xlj.data.making import ensure_rows
+    from xlj.data.rows.making import ensure_rows
 
     return ensure_rows(parse(tiny))
 
@@ -105,9 +105,9 @@ def checkpoint(corpus, tmp_path_factory):
     import jax
     import sentencepiece
 
-    from xlj.data.corpus import Corpus
-    from xlj.data.store import Manifest
-    from xlj.data.vocabulary import Vocabulary
+    from xlj.data.rows.corpus import Corpus
+    from xlj.data.rows.store import Manifest
+    from xlj.data.tokenizer.vocabulary import Vocabulary
     from xlj.training import state
     from xlj.training.checkpoints import Checkpointer
 
@@ -133,3 +133,52 @@ def checkpoint(corpus, tmp_path_factory):
     checkpointer.save(fresh, config, manifest, vocabulary)
     checkpointer.close()
     return folder
+
+
+@pytest.fixture(scope="session")
+def vocabulary(corpus):
+    """400 pieces of the corpus' languages."""
+    import io
+
+    import sentencepiece
+
+    from xlj.data.tokenizer.vocabulary import Vocabulary
+
+    lines = [
+        line
+        for file in sorted((corpus / "mono").iterdir())
+        for line in file.read_text("utf-8").split("\n")[:1000]
+    ]
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=model, vocab_size=400, minloglevel=2
+    )
+    return Vocabulary(model.getvalue())
+
+
+@pytest.fixture(scope="session")
+def random_encoder(vocabulary):
+    """Random weights, three layers, 38 positions after the two of padding."""
+    import jax
+
+    from xlj.config import Model
+    from xlj.inference.pretrained import Pretrained
+    from xlj.models import encoder
+
+    model = Model(layers=3, hidden=32, heads=2, intermediate=64, positions=40, init_std=0.2)
+    return Pretrained(encoder.init(jax.random.key(0), model, vocabulary.size, 1), model, vocabulary)
+
+
+@pytest.fixture(scope="session")
+def copying_encoder(random_encoder):
+    """Its layers change nothing much and positions are zero: a word is most like itself."""
+    import jax
+    import jax.numpy as jnp
+
+    params = dict(random_encoder.params)
+    params["embeddings"] = dict(params["embeddings"])
+    params["embeddings"]["position"] = jnp.zeros_like(params["embeddings"]["position"])
+    params["layers"] = jax.tree_util.tree_map_with_path(
+        lambda path, x: x * 0 if "kernel" in str(path) else x, params["layers"]
+    )
+    return random_encoder._replace(params=params)

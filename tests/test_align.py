@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xlj import align
+from xlj import align, phrasebook
 from xlj.config import ConfigError
-from xlj.data import phrasebook
 
 ROOT = Path(__file__).parents[1]
 
@@ -113,9 +112,9 @@ def test_long_pairs_are_reported(run, tmp_path):
 
 
 def test_no_output_is_left_after_an_error(run, tmp_path, monkeypatch):
-    from xlj.downstream import word_alignment
+    from xlj.word_alignment import aligner
 
-    monkeypatch.setattr(word_alignment, "MOST_PIECES", 20)
+    monkeypatch.setattr(aligner, "MOST_PIECES", 20)
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("one\teins\n" + "word " * 30 + "\tWort\n")
     with pytest.raises(ConfigError, match=r"pairs\.tsv:2: a sentence of"):

@@ -7,12 +7,12 @@ import jax
 import numpy as np
 import pytest
 
-from xlj import convert
+from xlj import convert, phrasebook
 from xlj.config import ConfigError, Model, build
-from xlj.data import phrasebook, vocabulary_training
-from xlj.data.vocabulary import Vocabulary
+from xlj.data.tokenizer import vocabulary_training
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.models import encoder, heads
-from xlj.training import checkpoints, partitioning, sources
+from xlj.training import checkpoints, partitioning, stored_models
 
 
 def refused(monkeypatch, match, *arguments):
@@ -58,7 +58,7 @@ def test_extend_adds_pieces_and_keeps_the_rows_of_the_old(tmp_path, monkeypatch,
     monkeypatch.setattr("sys.argv", ["convert", *arguments, "--pieces=50",
                                      f"--output={tmp_path}/new"])  # fmt: skip
     convert.run(convert._flags())
-    source = sources.find(tmp_path / "new")
+    source = stored_models.find(tmp_path / "new")
     new, made = source.vocabulary(), source.params(partitioning.one_device())
     assert new.pieces[: old.size - 1] == old.pieces[:-1] and new.size == old.size + 50
     assert len(new.encode(turkish).ids) < len(old.encode(turkish).ids)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from xlj import config as schema
-from xlj import finetuning_config
+from xlj.config import finetuning
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -17,7 +17,7 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "launch").iterdir()),
 ]
-KEYS = {name for module in (schema, finetuning_config) for name, _ in module.keys()}
+KEYS = {name for module in (schema, finetuning) for name, _ in module.keys()}
 
 page = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 

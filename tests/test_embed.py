@@ -14,8 +14,9 @@ import pytest
 
 from xlj import embed
 from xlj.config import ConfigError
-from xlj.downstream import pretrained, sentence_vectors
-from xlj.downstream.sentence_vectors import Embedder
+from xlj.inference import pretrained
+from xlj.retrieval import embedder
+from xlj.retrieval.embedder import Embedder
 
 ROOT = Path(__file__).parents[1]
 LINES = ["The cat sleeps.", "", "Good morning!", "Ich lese ein Buch."]
@@ -95,7 +96,7 @@ def test_lost_ends_are_reported(run, tmp_path):
 
 
 def test_an_error_on_the_way_leaves_nothing_behind(run, text, tmp_path, monkeypatch):
-    monkeypatch.setattr(sentence_vectors, "_CHUNK", 2)
+    monkeypatch.setattr(embedder, "_CHUNK", 2)
     made = Embedder.stream
 
     def failing(self, *arguments):

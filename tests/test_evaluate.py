@@ -90,7 +90,7 @@ def test_scores_are_drawn(folders, tmp_path):
 def test_scoring_needs_no_jax(folders):
     code, _, errors = door(*folders, python=("-X", "importtime"))
     loaded = {line.rpartition("|")[2].strip() for line in errors.splitlines()}
-    assert code == 0 and "xlj.downstream.xtreme" in loaded
+    assert code == 0 and "xlj.evaluation.xtreme" in loaded
     assert not {"jax", "flax", "tensorflow", "seqio"} & loaded
 
 

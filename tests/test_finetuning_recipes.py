@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from xlj import finetuning_config
+from xlj.config import finetuning
 
 FOLDER = Path(__file__).parents[1] / "configs" / "finetune"
 NAMES = sorted(file.stem for file in FOLDER.glob("*.py"))
@@ -27,7 +27,7 @@ def test_recipes_and_their_variants_parse(name, monkeypatch):
     for variant in ("", *getattr(module, "VARIANTS", {})):
         config = module.get_config(variant)
         config.init_from = "somewhere"
-        parsed.add(finetuning_config.parse(config))
+        parsed.add(finetuning.parse(config))
     assert len(parsed) == 1 + len(getattr(module, "VARIANTS", {}))  # each changes something
 
 

@@ -5,9 +5,8 @@ import sys
 
 import pytest
 
-from xlj import mine
+from xlj import mine, phrasebook
 from xlj.config import ConfigError
-from xlj.data import phrasebook
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import pytest
 
 from xlj import config as schema
-from xlj import objectives, variants
-from xlj.config import KINDS, ConfigError, objectives_in, phase_configs
-from xlj.config_parsing import parse
-from xlj.data.corpus import Corpus
-from xlj.data.making import ensure_rows
-from xlj.data.templates import split_pair
-from xlj.keys import lookup
+from xlj import objectives
+from xlj.config import KINDS, ConfigError, objectives_in, phase_configs, variants
+from xlj.config.checks import parse
+from xlj.config.fields import lookup
+from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.making import ensure_rows
+from xlj.data.text.templates import split_pair
 from xlj.objectives.rows import Rows
 from xlj.training import loop, partitioning, state
 from xlj.training.step import make_train_step

@@ -7,11 +7,11 @@ import sys
 import numpy as np
 import pytest
 
-from xlj import retrieve
+from xlj import phrasebook, retrieve
 from xlj.config import ConfigError
-from xlj.data import phrasebook
-from xlj.downstream import pretrained, retrieval
-from xlj.downstream.sentence_vectors import Embedder
+from xlj.inference import pretrained
+from xlj.retrieval import nearest
+from xlj.retrieval.embedder import Embedder
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_centred_vectors_are_compared_without_their_means(run, checkpoint, tmp_p
         Embedder(pretrained.load(checkpoint), [2], "mean").embed(lines)[0] for lines in texts
     )
     means = (side.mean(0, dtype=np.float64).astype(np.float32) for side in (source, target))
-    wanted = retrieval.accuracy(retrieval.nearest(source - next(means), target - next(means)))
+    wanted = nearest.accuracy(nearest.nearest(source - next(means), target - next(means)))
     arguments = [f"--source={files[0]}", f"--target={files[1]}", "--layer=2"]
     assert run(*arguments, "--centred")[0] == [{"layer": 2, **wanted._asdict(), "sentences": 60}]
     assert run(*arguments)[0][0]["source_to_target"] != wanted.source_to_target

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from xlj.sweeps import runs
+from xlj.sweeping.definition import runs
 
 ROOT = Path(__file__).parents[1]
 
@@ -68,7 +68,7 @@ def sweep(tmp_path):
     def call(runs, *arguments, wait=True, config="c.py"):
         file = tmp_path / "mine.py"
         file.write_text(
-            "from xlj.sweeps import Sweep\n\n\ndef get_sweep(folder):\n"
+            "from xlj.sweeping.definition import Sweep\n\n\ndef get_sweep(folder):\n"
             f"    return Sweep({config!r}, {runs!r}, door='stub')\n"
         )
         command = [sys.executable, "-m", "xlj.sweep", f"--config={file}", *arguments]

@@ -88,9 +88,10 @@ def _flags() -> Namespace:
 def run(flags: Namespace) -> None:
     """Aligns, writes links, prints scores."""
     _check(flags)
-    from xlj.downstream import gold_alignments, pretrained, sentence_pairs
-    from xlj.downstream.word_alignment import Aligner
+    from xlj.inference import pretrained
     from xlj.models.encoder import middle_layer
+    from xlj.word_alignment import gold_alignments, sentence_pairs
+    from xlj.word_alignment.aligner import Aligner
 
     # Reads everything once before any work, so that no error in it comes late.
     pairs, source = sentence_pairs.counted(flags.input, with_gold=flags.gold == "")
@@ -141,7 +142,7 @@ def _align(
     """Writes the links, and returns the `Scores` of each layer if there is gold."""
     from tqdm import tqdm
 
-    from xlj.downstream import gold_alignments
+    from xlj.word_alignment import gold_alignments
 
     kept: list = []
 
@@ -168,7 +169,7 @@ def _align(
 
 
 def _output(path: str | None) -> contextlib.AbstractContextManager:
-    from xlj.data import atomic
+    from xlj.io import atomic
 
     if path is None:
         return contextlib.nullcontext()
@@ -178,8 +179,8 @@ def _output(path: str | None) -> contextlib.AbstractContextManager:
 
 
 def _report_layers(flags: Namespace, scores: list) -> None:
-    from xlj.data import atomic
-    from xlj.downstream import layer_report
+    from xlj.evaluation import layer_report
+    from xlj.io import atomic
 
     print(layer_report.table(scores))
     if flags.scores:

@@ -127,8 +127,8 @@ def _train_step(config: Config, name: str, dtype: str) -> tuple[float, int, int,
 
     from xlj import objectives
     from xlj.config import ROW_KINDS, Objectives
-    from xlj.data.corpus import Corpus
-    from xlj.data.layout import PAD
+    from xlj.data.rows.corpus import Corpus
+    from xlj.data.tokenizer.layout import PAD
     from xlj.objectives.rows import Rows
     from xlj.training import partitioning, state
     from xlj.training.step import make_train_step
@@ -167,7 +167,7 @@ def _random_rows(kind: str, rows: int, length: int, size: int) -> Any:
     """Rows of a kind, packed from random sentences of 8 to 24 tokens, int32 [rows, length]."""
     import numpy as np
 
-    from xlj.data import packing
+    from xlj.data.rows import packing
 
     rng, count, dtype = np.random.default_rng(0), 2 * rows * length // 8, np.dtype(np.uint32)
 
@@ -190,8 +190,8 @@ def _read(config: Config) -> None:
     """Batches of made rows, their checks included."""
     import numpy as np
 
-    from xlj.data.batches import Batches
-    from xlj.data.making import ensure_rows
+    from xlj.data.rows.batches import Batches
+    from xlj.data.rows.making import ensure_rows
 
     batches = Batches(ensure_rows(config), config)
     steps = 50

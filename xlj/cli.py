@@ -19,8 +19,8 @@ from typing import Any, NoReturn, Protocol
 from absl import flags
 from ml_collections import config_flags
 
-from xlj import config_parsing
-from xlj.keys import ConfigError, nearest
+from xlj.config import checks
+from xlj.config.fields import ConfigError, nearest
 
 _CHECK = flags.DEFINE_bool("check", False, "check the config, print it as JSON, and do nothing")
 
@@ -37,7 +37,7 @@ class Schema(Protocol):
         """The checked config; `explicit` are the paths set on the command line."""
 
 
-def main(run: Callable[[Any], None], doc: str | None, schema: Schema = config_parsing) -> None:
+def main(run: Callable[[Any], None], doc: str | None, schema: Schema = checks) -> None:
     """Parses the command line, and calls `run` with the checked config.
 
     Errors that a user can mend (`ConfigError`, `RowStoreError`) are printed as one `error:` line,
@@ -116,7 +116,7 @@ def _output_that_may_close() -> Iterator[None]:
 
 
 def _can_be_mended(error: Exception) -> bool:
-    from xlj.data.store import RowStoreError  # late: --help needs no NumPy
+    from xlj.data.rows.store import RowStoreError  # late: --help needs no NumPy
 
     return isinstance(error, (ConfigError, RowStoreError))
 

@@ -99,9 +99,9 @@ def _import(source: Path, output: Path, seed: int) -> None:
 
     from xlj.interop.architectures import TASKS
     from xlj.models import heads
-    from xlj.training import checkpoints, partitioning, sources
+    from xlj.training import checkpoints, partitioning, stored_models
 
-    found = sources.of_folder(source)
+    found = stored_models.of_folder(source)
     print(found.report)
     params = found.params(partitioning.one_device())
     vocabulary = found.vocabulary()
@@ -132,9 +132,9 @@ def _config(source: Any, params: Any, model: Any) -> Any:
 def _export(flags: Namespace, output: Path) -> None:
     from xlj.interop import exporting, model_card
     from xlj.interop.architectures import TASKS, auto_class
-    from xlj.training import sources
+    from xlj.training import stored_models
 
-    source = sources.find(flags.checkpoint, "--checkpoint")
+    source = stored_models.find(flags.checkpoint, "--checkpoint")
     layers = source.model.layers
     if flags.layer is not None and not 1 <= flags.layer <= layers:
         raise ConfigError(f"--layer={flags.layer}: it has layers 1 to {layers}")
@@ -184,16 +184,16 @@ def _extend(flags: Namespace, output: Path) -> None:
     import jax.numpy as jnp
     import numpy as np
 
-    from xlj.data.layout import UNK
-    from xlj.downstream import pretrained
+    from xlj.data.tokenizer.layout import UNK
+    from xlj.inference import pretrained
     from xlj.interop import matched_rows
     from xlj.interop.vocabulary_extension import extend, initial_rows
-    from xlj.training import checkpoints, partitioning, sources
+    from xlj.training import checkpoints, partitioning, stored_models
 
     if flags.pieces < 1 or not 0 < flags.share <= 1:
         raise ConfigError("--pieces must be 1 or more, and --share above 0 and at most 1")
     lines = [line for path in flags.text for line in _lines(path.expanduser())]
-    source = sources.find(flags.checkpoint, "--checkpoint")
+    source = stored_models.find(flags.checkpoint, "--checkpoint")
     old = source.vocabulary()
     new = extend(old, lines, flags.pieces, flags.share)
     matches = initial_rows(old, new)
@@ -225,8 +225,8 @@ def _lines(path: Path) -> list[str]:
     Raises:
       ConfigError: if it cannot be read, holds no text, or a line that is not UTF-8.
     """
-    from xlj.data import files
-    from xlj.data.cleaning import clean
+    from xlj.data.text.cleaning import clean
+    from xlj.io import files
 
     lines = [text for line in files.lines(path) if (text := clean(line))]
     if not lines:

@@ -40,8 +40,8 @@ def run(flags: Namespace) -> None:
     cli.check_output("output", flags.output)
     from tqdm import tqdm
 
-    from xlj.data import files
-    from xlj.downstream import sentence_files, vector_file
+    from xlj.io import files
+    from xlj.retrieval import sentence_files, vector_file
 
     total = None
     if not files.is_stream(flags.input):

@@ -34,8 +34,8 @@ def _flags() -> Namespace:
 def run(flags: Namespace) -> None:
     """Scores, prints, writes, draws."""
     _check(flags)
-    from xlj.data import atomic
-    from xlj.downstream import language_report, xtreme
+    from xlj.evaluation import language_report, xtreme
+    from xlj.io import atomic
 
     results, notes = xtreme.score(flags.xtreme_labels, flags.xtreme_predictions)
     for note in notes:

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from absl import flags
 
-from xlj import cli, finetuning_config
-from xlj.finetuning_config import FinetuningConfig
+from xlj import cli
+from xlj.config import finetuning
+from xlj.config.finetuning import FinetuningConfig
 
 _WORKDIR = flags.DEFINE_string(
     "workdir", "", "runs and results; empty means runs/finetune/ and the config's name"
@@ -36,7 +37,8 @@ def run(config: FinetuningConfig) -> None:
     if _DISTRIBUTED.value:
         jax.distributed.initialize()
 
-    from xlj.downstream import finetuning, language_report, task_results
+    from xlj.evaluation import language_report
+    from xlj.finetuning import running, task_results
     from xlj.training.workdir import only_run
 
     name = _NAME.value or cli.config_name()
@@ -48,7 +50,7 @@ def run(config: FinetuningConfig) -> None:
     main_process = jax.process_index() == 0
     try:
         with only_run(workdir) if main_process else contextlib.nullcontext():
-            outcome = finetuning.run(config, workdir)
+            outcome = running.run(config, workdir)
     except FloatingPointError as error:
         raise cli.ConfigError(str(error)) from error
     if not main_process:
@@ -73,4 +75,4 @@ def run(config: FinetuningConfig) -> None:
 
 
 if __name__ == "__main__":
-    cli.main(run, __doc__, finetuning_config)
+    cli.main(run, __doc__, finetuning)

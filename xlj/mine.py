@@ -60,8 +60,8 @@ def run(flags: Namespace) -> None:
     _check(flags)
     import numpy as np
 
-    from xlj.downstream import mining, sentence_files
-    from xlj.downstream.metrics.pairs import best_threshold, pair_scores
+    from xlj.evaluation.metrics.pairs import best_threshold, pair_scores
+    from xlj.retrieval import mining, sentence_files
 
     source, target = (sentence_files.read_with_ids(f) for f in (flags.source, flags.target))
     for path, read in ((flags.source, source), (flags.target, target)):
@@ -89,7 +89,7 @@ def run(flags: Namespace) -> None:
 
 
 def _gold(flags: Namespace, source: Any, target: Any) -> set[tuple[str, str]]:
-    from xlj.downstream import sentence_files
+    from xlj.retrieval import sentence_files
 
     for path, side in ((flags.source, source), (flags.target, target)):
         if side.ids is None:
@@ -123,7 +123,7 @@ def _distinct(side: Any) -> tuple[list[str], list[str]]:
 
 
 def _write(path: Path, pairs: Sequence[tuple[str, str]], scores: Sequence[float] | None) -> None:
-    from xlj.data import atomic
+    from xlj.io import atomic
 
     with atomic.writing(path) as file:
         for k, pair in enumerate(pairs):

@@ -21,8 +21,8 @@ _PIPELINE = flags.DEFINE_multi_string(
 
 def run(config: Config) -> None:
     """Makes the rows, and prints the report."""
-    from xlj.data.making import ensure_rows
-    from xlj.data.report import report
+    from xlj.data.rows.making import ensure_rows
+    from xlj.data.rows.report import report
 
     if config.init_from:
         from xlj.training.initialisation import adopt_vocabulary

@@ -32,7 +32,7 @@ def _flags() -> Namespace:
 def run(flags: Namespace) -> None:
     """Reads the workdirs, writes the page."""
     cli.check_output("output", flags.output)
-    from xlj.data import atomic
+    from xlj.io import atomic
     from xlj.reporting import runs
     from xlj.reporting.page import page
 

@@ -80,7 +80,7 @@ def run(flags: Namespace) -> None:
     _check(flags, languages)
     # Reads everything before any work, so that no error in it comes late.
     tasks = [_read(flags, language) for language in languages]
-    from xlj.downstream.retrieval import Accuracy, accuracy, nearest
+    from xlj.retrieval.nearest import Accuracy, accuracy, nearest
 
     embedder = sentence_doors.embedder(flags, all_layers=bool(flags.layers))
     layers: list[list[Accuracy]] = [[] for _ in embedder.layers]
@@ -103,7 +103,7 @@ def run(flags: Namespace) -> None:
 
 
 def _check(flags: Namespace, languages: Sequence[str]) -> None:
-    from xlj.data import files
+    from xlj.io import files
 
     if flags.layers and (flags.layer is not None or flags.output):
         raise ConfigError("--layers=all only scores: it takes no --layer and no --output")
@@ -126,7 +126,7 @@ def _check(flags: Namespace, languages: Sequence[str]) -> None:
 
 
 def _read(flags: Namespace, language: str) -> _Task:
-    from xlj.downstream import sentence_files
+    from xlj.retrieval import sentence_files
 
     source, target, gold, output = (
         Path(path.replace("{language}", language)) if path else None
@@ -161,13 +161,13 @@ def _print(first: dict, found: Any, sentences: int) -> None:
 
 
 def _write(path: Path, places: Any) -> None:
-    from xlj.data import atomic
+    from xlj.io import atomic
 
     atomic.write(path, "".join(f"{place}\n" for place in places).encode())
 
 
 def _draw(flags: Namespace, means: Sequence[Any]) -> None:
-    from xlj.downstream import layer_report
+    from xlj.evaluation import layer_report
 
     names = ("source to target", "target to source")
     curves = dict(zip(names, zip(*means, strict=True), strict=True))

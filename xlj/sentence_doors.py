@@ -50,7 +50,7 @@ def check_centred(flags: Namespace, path: Any, sentences: Sequence[str]) -> None
 
 def embed(flags: Namespace, made: Any, *texts: Sequence[str]) -> list[Any]:
     """Vectors of each text by an `Embedder`, centred if --centred says so."""
-    from xlj.downstream.retrieval import centre
+    from xlj.retrieval.nearest import centre
 
     vectors = [made.embed(sentences) for sentences in texts]
     if flags.centred:
@@ -65,9 +65,9 @@ def embedder(flags: Namespace, all_layers: bool = False) -> Any:
     Raises:
       ConfigError: if there is no such model or layer.
     """
-    from xlj.downstream import pretrained
-    from xlj.downstream.sentence_vectors import Embedder
+    from xlj.inference import pretrained
     from xlj.models.encoder import middle_layer
+    from xlj.retrieval.embedder import Embedder
 
     loaded = pretrained.load(flags.checkpoint)
     depth = loaded.model.layers

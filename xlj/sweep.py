@@ -29,10 +29,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xlj import cli, sweeps
+from xlj import cli
 from xlj.config import ConfigError
-from xlj.keys import flat
-from xlj.sweeps import Run, Sweep
+from xlj.config.fields import flat
+from xlj.sweeping import definition
+from xlj.sweeping.definition import Run, Sweep
 
 _LOG, _CONFIG, _RESULTS = "log.txt", "config.json", "results.json"
 _BEGUN = "sweep.json"  # of a workdir: the command and the config that it was begun with
@@ -68,7 +69,7 @@ def run(flags: Namespace) -> int:
     """Runs, prints or submits; returns how many runs failed."""
     _check_template(flags.submit)
     folder = (flags.folder or Path("runs") / flags.config.stem).expanduser()
-    every = sweeps.runs(_sweep(flags.config, folder), folder, flags.overrides)
+    every = definition.runs(_sweep(flags.config, folder), folder, flags.overrides)
     chosen = [run for run in every if fnmatch.fnmatchcase(run.name, flags.only)]
     if not chosen:
         names = ", ".join(run.name for run in every)
@@ -101,7 +102,7 @@ def _sweep(file: Path, folder: Path) -> Sweep:
         where = f"{file}:{lines[-1]}" if lines else str(file)
         raise ConfigError(f"{where}: {type(error).__name__}: {error}") from error
     if not isinstance(sweep, Sweep):
-        raise ConfigError(f"{file}: get_sweep must return an xlj.sweeps.Sweep, not {sweep!r}")
+        raise ConfigError(f"{file}: get_sweep must return a Sweep, not {sweep!r}")
     return sweep
 
 
@@ -179,7 +180,7 @@ def _is_finished(run: Run, config: dict[str, Any]) -> bool:
 
 
 def _begin(run: Run, config: dict[str, Any]) -> None:
-    from xlj.data import atomic
+    from xlj.io import atomic
 
     run.workdir.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"command": run.command(), "config": config}, indent=1) + "\n"

@@ -29,9 +29,9 @@ def run(config: Config) -> None:
     if _DISTRIBUTED.value:
         jax.distributed.initialize()
 
-    from xlj.data.making import ensure_rows, finished_rows
-    from xlj.data.report import report
-    from xlj.downstream import probes
+    from xlj.data.rows.making import ensure_rows, finished_rows
+    from xlj.data.rows.report import report
+    from xlj.evaluation import probes
     from xlj.training import initialisation, loop, partitioning, summary
     from xlj.training.workdir import only_run
 

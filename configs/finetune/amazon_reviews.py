@@ -6,8 +6,8 @@ Data: a table of review and label a line for each language and split, all domain
 paper averages over books, dvd and music: one run with task.train and task.test of each).
 """
 
-from xlj.finetuning_config import default
-from xlj.variants import choose
+from xlj.config.finetuning import default
+from xlj.config.variants import choose
 
 
 def get_config(variant=""):

@@ -7,8 +7,8 @@ text we have; these are PAN-X's, with ERNIE-M's layer-wise decay (ours).
 Data: columns of words and tags, the word first and the entity last: conll/LANGUAGE.train and so on.
 """
 
-from xlj.finetuning_config import default
-from xlj.variants import choose
+from xlj.config.finetuning import default
+from xlj.config.variants import choose
 
 LANGUAGES = "en,de,es,nl"
 

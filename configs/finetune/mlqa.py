@@ -6,7 +6,7 @@ epochs. Dev sets are MLQA's own; the metric has MLQA's rules for each language.
 
 from xquad import get_config as of_xquad
 
-from xlj.variants import choose
+from xlj.config.variants import choose
 
 
 def get_config(variant=""):

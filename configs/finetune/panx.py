@@ -7,8 +7,8 @@ Data: XTREME's files, a word and its tag a line. Variants: per_language (a model
 training data), tfds (TensorFlow Datasets).
 """
 
-from xlj.finetuning_config import default
-from xlj.variants import choose
+from xlj.config.finetuning import default
+from xlj.config.variants import choose
 
 LANGUAGES = (
     "af,ar,bg,bn,de,el,en,es,et,eu,fa,fi,fr,he,hi,hu,id,it,ja,jv,ka,kk,ko,ml,mr,ms,my,nl,pt,ru,sw,"

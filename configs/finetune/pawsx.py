@@ -6,8 +6,8 @@ Table 12: {1, 2}e-5), 10 % of warm-up. MetaXLM, Table 8: 2e-5, weight decay 0.01
 Data: XTREME's files. Variants: translate_train, tfds (TensorFlow Datasets), phrasebook.
 """
 
-from xlj.finetuning_config import default
-from xlj.variants import choose, embedded
+from xlj.config.finetuning import default
+from xlj.config.variants import choose, embedded
 
 LANGUAGES = "de,en,es,fr,ja,ko,zh"
 

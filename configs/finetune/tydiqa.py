@@ -9,7 +9,7 @@ XTREME scores its dev sets, so there are no others to choose on: the last checkp
 
 from xquad import get_config as of_xquad
 
-from xlj.variants import choose
+from xlj.config.variants import choose
 
 
 def get_config(variant=""):

@@ -6,8 +6,8 @@ rate from {1, 2, 3}e-5, 10 % of warm-up. MetaXLM, Table 8: 32 sentences, 1e-5.
 Data: XTREME's files, a word and its tag a line. Variant: phrasebook.
 """
 
-from xlj.finetuning_config import default
-from xlj.variants import choose, embedded
+from xlj.config.finetuning import default
+from xlj.config.variants import choose, embedded
 
 
 def phrasebook(config):

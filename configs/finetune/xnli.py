@@ -9,8 +9,8 @@ Data: XTREME's files. Variants: translate_train (training data of all languages,
 ernie_m, phrasebook (the embedded corpus, for an encoder as small as the quickstart's).
 """
 
-from xlj.finetuning_config import default
-from xlj.variants import choose, embedded
+from xlj.config.finetuning import default
+from xlj.config.variants import choose, embedded
 
 LANGUAGES = "ar,bg,de,el,en,es,fr,hi,ru,sw,th,tr,ur,vi,zh"
 

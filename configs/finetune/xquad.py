@@ -9,8 +9,8 @@ XQuAD has no dev sets; the checkpoint is chosen on SQuAD's English one, as XTREM
 Variant: phrasebook.
 """
 
-from xlj.finetuning_config import default
-from xlj.variants import choose, embedded
+from xlj.config.finetuning import default
+from xlj.config.variants import choose, embedded
 
 
 def phrasebook(config):

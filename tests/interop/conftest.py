@@ -6,9 +6,10 @@ import jax
 import numpy as np
 import pytest
 
+from xlj import phrasebook
 from xlj.config import Model
-from xlj.data import phrasebook, vocabulary_training
-from xlj.data.vocabulary import Vocabulary
+from xlj.data.tokenizer import vocabulary_training
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import exporting
 from xlj.models import encoder, heads
 from xlj.objectives import supervised

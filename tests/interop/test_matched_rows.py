@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from xlj.data.packing import Ragged
+from xlj.data.rows.packing import Ragged
 from xlj.interop.matched_rows import UNMATCHED, embeddings, match_bias
 from xlj.interop.matches import RULES, Matches
 

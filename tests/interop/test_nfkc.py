@@ -10,7 +10,7 @@ import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 from tokenizers import normalizers
 
-from xlj.data import phrasebook
+from xlj import phrasebook
 from xlj.interop import nfkc
 
 RULES = ("nmt_nfkc", "nfkc")

@@ -13,12 +13,12 @@ from xlj import cli, convert
 from xlj.config import ConfigError, Model
 from xlj.data.labelled import features, windows
 from xlj.data.labelled.examples import Question, Sentences, Words
-from xlj.data.vocabulary import Vocabulary
-from xlj.downstream import answer_spans
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.finetuning import answer_spans
 from xlj.interop import architectures, exporting, importing, model_card, tokenizer_files
 from xlj.objectives import supervised
 from xlj.objectives.segments import segments
-from xlj.training import partitioning, sources
+from xlj.training import partitioning, stored_models
 from xlj.training.partitioning import named_leaves
 
 KINDS = ("XLMRoberta", "XLMRobertaXL", "Roberta", "Bert")
@@ -118,7 +118,7 @@ def test_a_model_of_transformers_comes_in_and_goes_out_with_its_head(
     mine = folder_with_tokenizer(kind, path, vocabulary)
     theirs = their_model(kind, head, mine.size)
     theirs.save_pretrained(path)
-    source = sources.find(path)
+    source = stored_models.find(path)
     labels = () if task == "question_answering" else LABELS
     assert source.labels == labels and f"{head}, of " in source.report
     params = source.params(partitioning.one_device())
@@ -126,7 +126,7 @@ def test_a_model_of_transformers_comes_in_and_goes_out_with_its_head(
 
     # Through a checkpoint of xlj and back: the same bits, whatever way they took.
     run("import", f"--source={path}", f"--output={tmp_path}/ours")
-    assert sources.find(tmp_path / "ours").labels == labels
+    assert stored_models.find(tmp_path / "ours").labels == labels
     for checkpoint in ("theirs", "ours"):
         out = tmp_path / f"{checkpoint}_again"
         run("export", f"--checkpoint={tmp_path / checkpoint}", f"--output={out}")

@@ -11,9 +11,10 @@ from real_text import HARD, SPECIALS
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers import pre_tokenizers
 
+from xlj import phrasebook
 from xlj.config import ConfigError
-from xlj.data import phrasebook, vocabulary_training
-from xlj.data.vocabulary import Vocabulary
+from xlj.data.tokenizer import vocabulary_training
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import tokenizer_files
 
 LINES = {

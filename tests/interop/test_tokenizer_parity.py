@@ -14,8 +14,8 @@ from tokenizers import (
     trainers,
 )
 
-from xlj.data import vocabulary_training
-from xlj.data.vocabulary import Vocabulary
+from xlj.data.tokenizer import vocabulary_training
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import tokenizer_files
 
 transformers = pytest.importorskip(

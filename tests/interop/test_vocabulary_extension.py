@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import sentencepiece
 
+from xlj import phrasebook
 from xlj.config import ConfigError
-from xlj.data import phrasebook, vocabulary_training
-from xlj.data.layout import UNK
-from xlj.data.vocabulary import Vocabulary
+from xlj.data.tokenizer import vocabulary_training
+from xlj.data.tokenizer.layout import UNK
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.matched_rows import embeddings
 from xlj.interop.matches import RULES
 from xlj.interop.vocabulary_extension import extend, initial_rows

@@ -3,8 +3,8 @@
 import jax.numpy as jnp
 import numpy as np
 
-from xlj.data import packing
-from xlj.data.corpus import Corpus
+from xlj.data.rows import packing
+from xlj.data.rows.corpus import Corpus
 from xlj.objectives.rows import Rows
 
 SIZE = 60

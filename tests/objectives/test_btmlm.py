@@ -9,7 +9,7 @@ import pytest
 from random_rows import CORPUS, SIZE, rows_of
 
 from xlj.config import BackTranslation
-from xlj.data.layout import BOS, EOS, PAD
+from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 from xlj.objectives import btmlm
 from xlj.objectives.segments import segments

@@ -9,7 +9,7 @@ import pytest
 from random_rows import CORPUS, SIZE, rows_of
 
 from xlj.config import MaskedLanguageModelling, Model
-from xlj.data.layout import SPECIALS
+from xlj.data.tokenizer.layout import SPECIALS
 from xlj.models import encoder, heads
 from xlj.objectives import camlm
 from xlj.objectives.mlm import gather

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from xlj.config import LABELLED, Model, Supervised
-from xlj.data.corpus import Corpus
-from xlj.data.layout import BOS, EOS, PAD
+from xlj.data.rows.corpus import Corpus
+from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 from xlj.objectives import supervised
 from xlj.objectives.rows import Rows

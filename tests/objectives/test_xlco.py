@@ -8,7 +8,7 @@ import numpy as np
 from random_rows import CORPUS, rows_of
 
 from xlj.config import Contrast
-from xlj.data.layout import BOS, EOS, PAD
+from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 from xlj.objectives import xlco
 from xlj.objectives.bitext import halves

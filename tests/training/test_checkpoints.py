@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from xlj.config import ConfigError
-from xlj.config_parsing import parse
-from xlj.data.corpus import Corpus
+from xlj.config.checks import parse
+from xlj.data.rows.corpus import Corpus
 from xlj.training import (
     checkpoints,
     differences,
@@ -109,7 +109,7 @@ def test_a_run_starts_from_parameters_and_vocabulary_of_another(tiny, store, tra
     tiny.optimizer.learning_rate = 0.0
     config = initialisation.adopt_vocabulary(parse(tiny), tmp_path / "next")
     assert config.data.vocabulary
-    from xlj.data.making import ensure_rows
+    from xlj.data.rows.making import ensure_rows
 
     same_vocabulary = ensure_rows(config)
     assert same_vocabulary.manifest.vocabulary_digest == store.manifest.vocabulary_digest

@@ -1,7 +1,7 @@
 """Which losses have a perplexity."""
 
-from xlj.config_parsing import parse
-from xlj.data.corpus import Corpus
+from xlj.config.checks import parse
+from xlj.data.rows.corpus import Corpus
 from xlj.objectives import build_all
 from xlj.training.evaluation import OVER_THE_VOCABULARY
 

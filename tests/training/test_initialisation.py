@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from xlj.config_parsing import parse
-from xlj.data.making import ensure_rows
+from xlj.config.checks import parse
+from xlj.data.rows.making import ensure_rows
 from xlj.training import checkpoints, initialisation, loop, partitioning, state
 from xlj.training.checkpoints import CheckpointError
 from xlj.training.partitioning import named_leaves

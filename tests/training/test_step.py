@@ -9,10 +9,10 @@ import pytest
 
 from xlj import objectives as objectives_room
 from xlj.config import FREEZABLE, ROW_KINDS, Model
-from xlj.config_parsing import parse
-from xlj.data.batches import Batches
-from xlj.data.corpus import Corpus
-from xlj.data.making import ensure_rows
+from xlj.config.checks import parse
+from xlj.data.rows.batches import Batches
+from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.making import ensure_rows
 from xlj.models import encoder
 from xlj.objectives.rows import Rows
 from xlj.training import partitioning, state

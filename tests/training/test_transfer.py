@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from xlj.config import ConfigError, Transfer
-from xlj.config_parsing import parse
-from xlj.data.making import ensure_rows
-from xlj.data.vocabulary import Vocabulary
+from xlj.config.checks import parse
+from xlj.data.rows.making import ensure_rows
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.vocabulary_matching import match
 from xlj.training import checkpoints, initialisation, loop, partitioning, state, transfer
 from xlj.training.partitioning import named_leaves
-from xlj.training.sources import Source
+from xlj.training.stored_models import Source
 
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 

@@ -1,1 +1,1 @@
-"""From text to batches: sources, vocabulary, row store, and the deterministic batch of a step."""
+"""From text to batches: text, tokenizers, rows, and labelled examples."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from xlj.config import ConfigError
-from xlj.data import files
 from xlj.interop.words import folded
+from xlj.io import files
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from xlj.config import ConfigError, Model
-from xlj.data.layout import BOS, EOS, PAD
-from xlj.data.vocabulary import Vocabulary
+from xlj.data.tokenizer.layout import BOS, EOS, PAD
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import architectures, tokenizer_files
 from xlj.interop.architectures import (
     BERT,

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlj.config import ConfigError, Model
-from xlj.data.vocabulary import Vocabulary
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import architectures, tokenizer_files
 from xlj.interop.architectures import TASKS, TOKEN_TYPE, Architecture, Tensor
 from xlj.interop.folder import CONFIG, Folder, open_folder

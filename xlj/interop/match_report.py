@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from xlj.data.report import align
+from xlj.data.rows.report import align
 from xlj.interop.matches import RULES, Matches
 
 

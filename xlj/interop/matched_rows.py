@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from xlj.data.hashing import combine, hash64, name_hash
 from xlj.interop.matches import Matches
+from xlj.io.hashing import combine, hash64, name_hash
 
 UNMATCHED = ("random", "mean", "sampled")
 _BLOCK_ROWS = 4096

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from xlj.data.packing import Ragged
+from xlj.data.rows.packing import Ragged
 
 RULES = ("special", "exact", "normalised", "dictionary", "accents", "place", "pieces", "none")
 """How a row was found. `vocabulary_matching` and `vocabulary_extension` say what they mean."""

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from xlj.config import ConfigError
-from xlj.data import atomic
-from xlj.data.layout import MASK, SPECIALS
-from xlj.data.tokenizer_json import is_tokenizer_json
-from xlj.data.vocabulary import Vocabulary
+from xlj.data.tokenizer.layout import MASK, SPECIALS
+from xlj.data.tokenizer.tokenizer_json import is_tokenizer_json
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.folder import inside, read_json
 from xlj.interop.sentencepiece_json import from_sentencepiece
+from xlj.io import atomic
 
 _BERT = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
 _ROBERTA = (*SPECIALS, MASK)

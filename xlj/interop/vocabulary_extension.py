@@ -15,10 +15,10 @@ from sentencepiece.sentencepiece_model_pb2 import (  # type: ignore[attr-defined
 )
 
 from xlj.config import ConfigError
-from xlj.data import vocabulary_training
-from xlj.data.layout import UNK
-from xlj.data.packing import Ragged
-from xlj.data.vocabulary import Vocabulary
+from xlj.data.rows.packing import Ragged
+from xlj.data.tokenizer import vocabulary_training
+from xlj.data.tokenizer.layout import UNK
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.matches import RULES, Matches
 from xlj.interop.words import specials
 

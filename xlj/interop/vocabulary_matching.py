@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from xlj.data.packing import Ragged
+from xlj.data.rows.packing import Ragged
 from xlj.interop.dictionaries import Dictionary
 from xlj.interop.matches import RULES, Matches
 from xlj.interop.words import (

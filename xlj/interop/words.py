@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import NamedTuple, Protocol
 
-from xlj.data.layout import SPECIALS
+from xlj.data.tokenizer.layout import SPECIALS
 
 
 class Word(NamedTuple):

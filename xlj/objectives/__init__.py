@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xlj.config import LABELLED, Config, phase_configs, row_kind
-from xlj.data.corpus import Corpus
+from xlj.data.rows.corpus import Corpus
 from xlj.objectives import btmlm, camlm, distillation, dwa, mlm, retrieval, rtd, supervised, xlco
 from xlj.objectives.objective import Objective
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from xlj.data.layout import BOS, EOS, PAD
+from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.objectives.rows import Rows
 
 

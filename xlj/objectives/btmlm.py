@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlj.config import BackTranslation, Model
-from xlj.data.corpus import Corpus
-from xlj.data.layout import EOS, PAD, SPECIALS
-from xlj.data.rates import rates
+from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.rates import rates
+from xlj.data.tokenizer.layout import EOS, PAD, SPECIALS
 from xlj.models import encoder, heads
 from xlj.objectives.camlm import NOBODYS_KEY
 from xlj.objectives.choosing import choose

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import MaskedLanguageModelling
-from xlj.data.layout import SPECIALS
+from xlj.data.tokenizer.layout import SPECIALS
 from xlj.objectives.rows import Rows
 
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from xlj.alignment import extraction
 from xlj.alignment.sinkhorn import sinkhorn
 from xlj.config import Model, WordAlignment
-from xlj.data.corpus import Corpus
-from xlj.data.layout import BOS, EOS, PAD
+from xlj.data.rows.corpus import Corpus
+from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder, heads
 from xlj.objectives import mlm
 from xlj.objectives.corruption import Masked, capacity, mask_tokens

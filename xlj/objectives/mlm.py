@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import MaskedLanguageModelling, Model
-from xlj.data.corpus import Corpus
+from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder, heads
 from xlj.objectives.corruption import Masked, capacity, mask_tokens
 from xlj.objectives.cross_entropy import cross_entropy

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model, Retrieval
-from xlj.data.corpus import Corpus
-from xlj.data.layout import PAD
+from xlj.data.rows.corpus import Corpus
+from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
 from xlj.objectives.bitext import average, halves
 from xlj.objectives.flops import TRAINED, of_layers

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model, ReplacedTokenDetection
-from xlj.data.corpus import Corpus
-from xlj.data.layout import PAD
+from xlj.data.rows.corpus import Corpus
+from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder, heads
 from xlj.objectives.choosing import choose
 from xlj.objectives.corruption import Masked, capacity, mask_tokens

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
-from xlj.data.layout import BOS, EOS, PAD
+from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 
 

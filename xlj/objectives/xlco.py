@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Contrast, Model
-from xlj.data.corpus import Corpus
-from xlj.data.layout import PAD
+from xlj.data.rows.corpus import Corpus
+from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder, heads
 from xlj.objectives.bitext import halves
 from xlj.objectives.corruption import mask_tokens

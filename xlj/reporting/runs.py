@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xlj.config import ConfigError
-from xlj.keys import flat
+from xlj.config.fields import flat
 from xlj.training import metrics
 
 _CONFIG, _RESULTS, _SWEEP = "config.json", "results.json", "sweep.json"

@@ -23,8 +23,8 @@ from jax.sharding import Mesh
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from xlj.config import Config, ConfigError, Model
-from xlj.data.store import Manifest
-from xlj.data.vocabulary import Vocabulary
+from xlj.data.rows.store import Manifest
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.training.digests import digests
 from xlj.training.partitioning import named_leaves, shardings
 from xlj.training.state import State

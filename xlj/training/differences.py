@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from xlj.config import Config, Model
-from xlj.data.store import Manifest
+from xlj.data.rows.store import Manifest
 from xlj.training.checkpoints import Checkpoint, row_digests
 
 

@@ -11,10 +11,10 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xlj.config import Config, phase_configs
-from xlj.data.corpus import Corpus
-from xlj.data.layout import PAD
-from xlj.data.permutation import sample
-from xlj.data.store import RowStore
+from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.permutation import sample
+from xlj.data.rows.store import RowStore
+from xlj.data.tokenizer.layout import PAD
 from xlj.objectives.losses import Tally
 from xlj.objectives.objective import Objective
 from xlj.objectives.rows import Rows

@@ -10,12 +10,12 @@ import jax
 from jax.sharding import Mesh
 
 from xlj.config import Config, Supervised, objectives_in, phase_configs
-from xlj.data import atomic
-from xlj.data.corpus import Corpus
-from xlj.data.store import RowStore
-from xlj.data.vocabulary import Vocabulary
+from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import RowStore
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.io import atomic
 from xlj.objectives import build_all
-from xlj.training import checkpoints, differences, sources, transfer
+from xlj.training import checkpoints, differences, stored_models, transfer
 from xlj.training import state as states
 from xlj.training.checkpoints import CheckpointError
 from xlj.training.differences import FREE_AT_START
@@ -32,7 +32,7 @@ def check_resumable(config: Config, workdir: Path) -> None:
     """
     if not checkpoints.steps(workdir):
         if "distillation" in objectives_in(config):
-            sources.find(_teacher_path(config), "objectives.distillation.teacher")
+            stored_models.find(_teacher_path(config), "objectives.distillation.teacher")
         return
     latest = checkpoints.find(workdir)
     _refuse(latest, differences.config_differences(latest, config))
@@ -88,8 +88,8 @@ def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
     if not config.init_from:
         return config
     resumed = workdir and checkpoints.steps(workdir)
-    source = sources.find(workdir) if workdir and resumed else (
-        sources.find(config.init_from, "init_from"))  # fmt: skip
+    source = stored_models.find(workdir) if workdir and resumed else (
+        stored_models.find(config.init_from, "init_from"))  # fmt: skip
     different = differences.model_differences(source.model, config.model, FREE_AT_START)
     if different:
         raise CheckpointError(f"{source.folder} is of another model: {'; '.join(different)}")
@@ -136,7 +136,7 @@ def _refuse(checkpoint: checkpoints.Checkpoint, found: list[str]) -> None:
 
 def _transferred(config: Config, store: RowStore, corpus: Corpus, fresh: Any, mesh: Mesh) -> Any:
     """The fresh parameters with those of `init_from` in their place; tells what was taken."""
-    source = sources.find(config.init_from)
+    source = stored_models.find(config.init_from)
     matches = None
     if config.transfer.vocabulary == "matched":
         new = Vocabulary.load(store.vocabulary_file)
@@ -166,7 +166,7 @@ def _teacher_path(config: Config) -> str:
 
 def _teacher(config: Config, state: State, store: RowStore, mesh: Mesh) -> Any:
     """The teacher's parameters, in the form of the objective's state."""
-    source = sources.find(_teacher_path(config))
+    source = stored_models.find(_teacher_path(config))
     if source.vocabulary().digest != store.manifest.vocabulary_digest:
         raise CheckpointError(f"the teacher {source.folder} has another vocabulary than the rows")
     different = differences.model_differences(source.model, config.model, FREE_AT_START)

@@ -15,11 +15,11 @@ import numpy as np
 from tqdm import tqdm
 
 from xlj.config import Config, phase_configs
-from xlj.data import atomic
-from xlj.data.batches import Batches
-from xlj.data.corpus import Corpus
-from xlj.data.store import RowStore
-from xlj.data.vocabulary import Vocabulary
+from xlj.data.rows.batches import Batches
+from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import RowStore
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.io import atomic
 from xlj.objectives import build, build_all
 from xlj.training import checkpoints, initialisation, metrics, optimizer, partitioning
 from xlj.training import state as states
@@ -57,7 +57,7 @@ def train(
     """Trains from made rows, from the workdir's latest checkpoint if there is one.
 
     Args:
-      config: as `xlj.config_parsing.parse` returned it.
+      config: as `xlj.config.checks.parse` returned it.
       workdir: where checkpoints and metrics are kept.
       store: rows made from `config.data`.
       probes: measured wherever held-out rows are, every `train.eval_every` steps.

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
-from xlj.data.batches import Batches
+from xlj.data.rows.batches import Batches
 from xlj.objectives.rows import Rows
 from xlj.training.partitioning import ROWS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from xlj.data.hashing import name_hash
+from xlj.io.hashing import name_hash
 
 
 def row_keys(seed: int, purpose: str, step: jax.Array | int, slots: jax.Array) -> jax.Array:

@@ -11,8 +11,8 @@ import optax
 from jax.sharding import Mesh
 
 from xlj.config import Config
-from xlj.data.corpus import Corpus
-from xlj.data.hashing import name_hash
+from xlj.data.rows.corpus import Corpus
+from xlj.io.hashing import name_hash
 from xlj.models import encoder
 from xlj.objectives import build_all
 from xlj.objectives.losses import Tally

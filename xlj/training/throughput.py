@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import jax
 
-from xlj.data.batches import Batches
+from xlj.data.rows.batches import Batches
 from xlj.objectives.objective import Objective
 from xlj.training.prefetch import Prefetch
 

@@ -11,8 +11,8 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from xlj.config import LABELLED, ConfigError, Transfer
-from xlj.data.store import RowStore
-from xlj.data.vocabulary import Vocabulary
+from xlj.data.rows.store import RowStore
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import dictionaries, match_report, matched_rows
 from xlj.interop.dictionaries import Dictionary
 from xlj.interop.matches import Matches
@@ -20,7 +20,7 @@ from xlj.interop.vocabulary_matching import match
 from xlj.objectives.supervised import head_of
 from xlj.training.checkpoints import CheckpointError
 from xlj.training.partitioning import named_leaves
-from xlj.training.sources import Source
+from xlj.training.stored_models import Source
 
 _BY_WORD = ("embeddings/word", "prediction_head/bias")
 """Parameters with a row a piece of the vocabulary."""

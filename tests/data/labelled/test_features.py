@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from xlj.data import phrasebook
+from xlj import phrasebook
 from xlj.data.labelled import features, row_store
 from xlj.data.labelled.examples import Sentences, Words
-from xlj.data.layout import BOS, EOS, PAD, UNK
-from xlj.data.store import RowStore
-from xlj.data.vocabulary import Vocabulary
+from xlj.data.rows.store import RowStore
+from xlj.data.tokenizer.layout import BOS, EOS, PAD, UNK
+from xlj.data.tokenizer.vocabulary import Vocabulary
 
 LINES = [line for line in phrasebook.text_lines("de") if line][:1500]
 LABELS = {"no": 0, "yes": 1}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from xlj.config.finetuning import Task
 from xlj.data.labelled import labels, reading
-from xlj.finetuning_config import Task
 
 FOLDER = Path(__file__).parents[3].parent / "shared" / "data"
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"there is no real data at {FOLDER}")

@@ -8,7 +8,7 @@ import pytest
 
 from xlj.config import ConfigError
 from xlj.data.labelled import tfds
-from xlj.data.processes import in_child
+from xlj.io.processes import in_child
 
 XNLI, PAWS_X = "tfds:xnli#validation", "tfds:paws_x_wiki/de#train"
 XQUAD, MLQA = "tfds:xquad/de#test", "tfds:mlqa/de#validation"

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from xlj.config import ConfigError
+from xlj.config.finetuning import Task
 from xlj.data.labelled import reading
-from xlj.finetuning_config import Task
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_sources_that_do_not_fit(folder, name, task, message):
 
 @pytest.mark.parametrize("name, kind", reading.PHRASEBOOK.items())
 def test_the_phrasebook(name, kind):
-    pytest.importorskip("xlj.data.phrasebook.labelled")
+    pytest.importorskip("xlj.phrasebook.labelled")
     task = Task(kind=kind, dev=(f"phrasebook:{name}/{{language}}#dev",))
     ((source,),) = reading.resolve(task, "dev", ("sw",)).values()
     examples = reading.read(source, "sw", task)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import sentencepiece
 
+from xlj import phrasebook
 from xlj.config import ConfigError
-from xlj.data import phrasebook
 from xlj.data.labelled import windows
 from xlj.data.labelled.examples import Question
-from xlj.data.layout import BOS, EOS, PAD
-from xlj.data.vocabulary import Vocabulary
+from xlj.data.tokenizer.layout import BOS, EOS, PAD
+from xlj.data.tokenizer.vocabulary import Vocabulary
 
 LINES = list(itertools.islice(filter(None, phrasebook.text_lines("en")), 1500))
 SIZES = {"length": 40, "stride": 9, "question_length": 12}

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xlj.config import ConfigError
-from xlj.data import files
 from xlj.data.labelled.examples import Words
+from xlj.io import files
 
 _BLANKS = " \t"  # of Unicode's others, some are words
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from xlj.data.labelled.examples import Sentences, Words
-from xlj.data.layout import BOS, EOS, PAD, UNK
-from xlj.data.vocabulary import Vocabulary
+from xlj.data.tokenizer.layout import BOS, EOS, PAD, UNK
+from xlj.data.tokenizer.vocabulary import Vocabulary
 
 
 @dataclasses.dataclass(frozen=True)

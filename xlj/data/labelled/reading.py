@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xlj.config import ConfigError
+from xlj.config.finetuning import Task
 from xlj.data.labelled import conll, labels, squad, tables, tfds
 from xlj.data.labelled.examples import Example
-from xlj.data.templates import fill, some
-from xlj.finetuning_config import Task
+from xlj.data.text.templates import fill, some
 
 PHRASEBOOK = {
     "nli": "classification",
@@ -81,7 +81,7 @@ def _read(source: str, language: str, task: Task) -> Sequence[Example]:
     if source.startswith("tfds:"):
         return tfds.read(source, language)
     if source.startswith("phrasebook:"):
-        from xlj.data.phrasebook import labelled
+        from xlj.phrasebook import labelled
 
         name, split = _phrasebook(source, task.kind)
         return list(labelled.examples(name, language, split))
@@ -104,7 +104,7 @@ def _is_there(source: str, language: str, kind: str) -> bool:
         _same_kind(source, name.kind, kind)
         return True
     if source.startswith("phrasebook:"):
-        from xlj.data import phrasebook
+        from xlj import phrasebook
 
         _phrasebook(source, kind)
         return language in phrasebook.LANGUAGES

@@ -10,11 +10,20 @@ from pathlib import Path
 
 import numpy as np
 
-from xlj.data import atomic
 from xlj.data.labelled.features import Features
-from xlj.data.layout import BOS, PAD
-from xlj.data.store import FORMAT, MANIFEST, VOCABULARY, Manifest, RowStore, Split, Task, row_crcs
-from xlj.data.vocabulary import Vocabulary
+from xlj.data.rows.store import (
+    FORMAT,
+    MANIFEST,
+    VOCABULARY,
+    Manifest,
+    RowStore,
+    Split,
+    Task,
+    row_crcs,
+)
+from xlj.data.tokenizer.layout import BOS, PAD
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.io import atomic
 
 
 def write(

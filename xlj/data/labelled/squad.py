@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from xlj.config import ConfigError
-from xlj.data import json_file
 from xlj.data.labelled.examples import Question
+from xlj.io import json_file
 
 
 def walk(path: Path) -> Iterator[tuple[Any, Any, str]]:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from xlj.config import ConfigError
-from xlj.data import files, json_file
 from xlj.data.labelled.examples import Sentences
+from xlj.io import files, json_file
 
 UNLABELLED = ("", "-")
 """What stands for no label."""

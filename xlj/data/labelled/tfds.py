@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from xlj.config import ConfigError
 from xlj.data.labelled import squad
 from xlj.data.labelled.examples import Example, Question, Sentences, Words
-from xlj.data.processes import in_child
-from xlj.data.quiet_import import import_quietly
+from xlj.io.processes import in_child
+from xlj.io.quiet_import import import_quietly
 
 TYDI_QA = {
     "ar": "arabic",
@@ -39,7 +39,7 @@ class Name(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Of task, one of `finetuning_config.METRICS`."""
+        """Of task, one of `config.finetuning.METRICS`."""
         return _DATASETS[self.base][0]
 
     @property

@@ -9,9 +9,9 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.data.labelled.examples import Question
-from xlj.data.layout import BOS, EOS, PAD
-from xlj.data.packing import copy_runs
-from xlj.data.vocabulary import Vocabulary
+from xlj.data.rows.packing import copy_runs
+from xlj.data.tokenizer.layout import BOS, EOS, PAD
+from xlj.data.tokenizer.vocabulary import Vocabulary
 
 
 @dataclasses.dataclass(frozen=True)

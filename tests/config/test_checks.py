@@ -1,0 +1,240 @@
+"""The schema: whatever a run would not read, or could not use, is refused by its full key."""
+
+import ml_collections
+import pytest
+
+from xlj import config as schema
+from xlj.config import ConfigError, phase_configs
+from xlj.config.checks import parse
+
+
+def refused(config, message):
+    with pytest.raises(ConfigError, match=message):
+        parse(config)
+
+
+def test_defaults_plus_an_objective_parse(tiny):
+    config = parse(tiny)
+    assert config.data.languages == ("en", "de", "sw")
+    assert config.model.layers == 2 and config.optimizer.learning_rate == 1e-3
+
+
+def test_every_key_of_the_schema_is_in_the_default_config():
+    default = schema.default()
+    for path, field in schema.keys():
+        value = default
+        for name in path.split("."):
+            value = value[name]
+        assert field.metadata["doc"]
+
+
+@pytest.mark.parametrize("section, key", [("train", "step"), ("data", "alpa"), ("model", "layer")])
+def test_unknown_keys_offer_the_nearest(tiny, section, key):
+    with tiny.unlocked():
+        tiny[section][key] = 1
+    refused(tiny, rf"unknown config key {section}\.{key}; did you mean {section}\.{key[:3]}")
+
+
+def test_a_key_in_the_wrong_section_is_found(tiny):
+    with tiny.unlocked():
+        tiny.train.alpha = 0.5
+    refused(tiny, r"train\.alpha.*data\.alpha")
+
+
+@pytest.mark.parametrize(
+    "path, value, message",
+    [
+        ("train.steps", 1.5, r"train\.steps is 1\.5 \(float\); it must be int"),
+        ("train.steps", True, r"train\.steps is True"),
+        ("train.steps", 0, r"train\.steps is 0; it must be at least 1"),
+        ("data.alpha", 1.5, r"data\.alpha is 1\.5; it must be from 0 to 1"),
+        ("data.alpha", float("nan"), r"data\.alpha is nan"),
+        ("model.dtype", "bfloat", r"must be one of float32, bfloat16; did you mean bfloat16"),
+        ("data.languages", "en,,de", r"data\.languages.*empty or stands twice"),
+        ("data.languages", "en,en", r"data\.languages.*empty or stands twice"),
+        ("model.position_buckets", 16, r"because model\.position_bias is 'none', not t5 or gated"),
+        ("model.absolute_positions", False, r"set model\.position_bias to t5 or gated"),
+        ("model.heads", 5, r"model\.hidden=32 is not divisible by model\.heads=5"),
+        ("data.length", 60, r"data\.length=60 is beyond the model's positions"),
+        ("data.pair_length", 49, r"data\.pair_length=49 is beyond .* allows 48"),
+        ("train.accumulation", 3, r"mmlm\.batch_rows=16 is not divisible by train\.accumulation=3"),
+        ("optimizer.decay_steps", 2, r"nothing reads it, because optimizer\.schedule is 'linear'"),
+        ("optimizer.schedule", "wsd", r"set optimizer\.decay_steps"),
+        ("objectives.mmlm.mask_share", 0.95, r"add up to more than 1"),
+        ("data.parallel", "", r"objectives\.tlm is on, but data\.parallel names no pairs"),
+        ("data.pairs", "", r"say which pairs"),
+    ],
+)
+def test_impossible_values_name_their_key(tiny, path, value, message):
+    section, _, key = path.rpartition(".")
+    holder = tiny
+    for name in section.split("."):
+        holder = holder[name]
+    with holder.ignore_type():
+        holder[key] = value
+    refused(tiny, message)
+
+
+def test_buckets_that_do_not_divide_distances_are_refused(tiny):
+    tiny.model.position_bias, tiny.model.position_buckets = "t5", 33
+    refused(tiny, r"model\.position_buckets=33 must be even")
+    tiny.model.position_buckets, tiny.model.position_distance = 32, 8
+    refused(tiny, r"model\.position_distance=8 more than a quarter of it")
+
+
+@pytest.mark.parametrize(
+    "path, value, message",
+    [
+        ("btmlm.batch_rows", 8, r"data\.languages names only one"),
+        ("btmlm.batch_rows", 8, r"set model\.language_embeddings=predicted"),
+        ("retrieval.batch_rows", 1, r"a pair needs others"),
+        ("dwa.query_layer", 3, r"dwa\.query_layer=3 is beyond model\.layers=2"),
+        ("xlco.queue", 6, r"xlco\.queue=6 does not hold the .*batch_rows=8 keys"),
+        ("distillation.batch_rows", 8, r"name a checkpoint with .*teacher"),
+    ],
+)
+def test_objectives_that_cannot_work_name_their_key(tiny, path, value, message):
+    name, key = path.split(".")
+    tiny.objectives[name].batch_rows = 8
+    tiny.objectives[name][key] = value
+    if name == "btmlm" and "one" in message:
+        tiny.data.languages = "en"
+    refused(tiny, message)
+
+
+def test_a_phase_may_not_change_what_an_objective_keeps(tiny):
+    tiny.objectives.xlco.batch_rows, tiny.objectives.xlco.queue = 8, 16
+    change = {"start_step": 2, "objectives": {"xlco": {"queue": 32}}}
+    tiny.phases = phases(x=change)
+    refused(tiny, r"phases: objectives\.xlco\.queue must be the same in all")
+
+
+def test_a_decay_longer_than_the_run_is_refused(tiny):
+    tiny.optimizer.schedule, tiny.optimizer.decay_steps = "wsd", 7
+    refused(tiny, r"decay_steps=7 is more than train\.steps=6")
+
+
+def test_keys_of_an_objective_that_is_off_are_dead(tiny):
+    tiny.objectives.tlm.batch_rows = 0
+    tiny.objectives.tlm.weight = 2.0
+    refused(tiny, r"objectives\.tlm\.weight is set to 2\.0 but nothing reads it")
+
+
+@pytest.mark.parametrize(
+    "path, value, reason",
+    [
+        ("data.seqio_modules", "mine.tasks", "name no seqio: source"),
+        ("model.generator_layers", 2, "mrtd and trtd are off"),
+        ("objectives.btmlm.pseudo_ratio", 0.2, r"objectives\.btmlm\.batch_rows is 0"),
+        ("evaluation.retrieval.sentences", 9, r"evaluation\.retrieval\.source is empty"),
+        ("evaluation.alignment.pairs", "en-de", r"evaluation\.alignment\.source is empty"),
+    ],
+)
+def test_keys_that_nothing_reads_are_refused(tiny, path, value, reason):
+    *sections, key = path.split(".")
+    holder = tiny
+    for name in sections:
+        holder = holder[name]
+    holder[key] = value
+    refused(tiny, rf"{path} is set to .* but nothing reads it, because .*{reason}")
+
+
+def test_languages_and_pairs_without_text_are_refused(tiny):
+    tiny.objectives.tlm.batch_rows, tiny.data.parallel = 0, ""
+    refused(tiny, r"data\.pairs is set to 'en-de,en-sw' but .* data\.parallel is empty")
+    tiny.data.pairs, tiny.objectives.mmlm.batch_rows = "", 0
+    tiny.objectives.tlm.batch_rows = 8
+    tiny.data.pairs, tiny.data.parallel, tiny.data.mono = "en-de", "{pair}.tsv", ""
+    refused(tiny, r"data\.languages is set to 'en,de,sw' but .* data\.mono is empty")
+
+
+@pytest.mark.parametrize(
+    "path, reason",
+    [
+        ("data.vocabulary_size", "names a vocabulary, so none is trained"),
+        ("data.pair_length", "no objective that is on reads rows"),
+        ("data.parallel", r"no objective that is on reads data\.parallel"),
+    ],
+)
+def test_what_a_user_sets_must_be_read_though_a_recipes_own_keys_may_be_idle(tiny, path, reason):
+    tiny.objectives.tlm.batch_rows, tiny.data.vocabulary = 0, "some.model"
+    assert parse(tiny).data.vocabulary_size == 400
+    with pytest.raises(ConfigError, match=rf"{path} is set to .* because .*{reason}"):
+        parse(tiny, explicit=[path])
+
+
+@pytest.mark.parametrize(
+    "section, source, key, value, message",
+    [
+        ("retrieval", "held_out", "layer", 3, r"retrieval\.layer=3 is beyond model\.layers=2"),
+        ("retrieval", "held_out,{pair}.tsv", "layer", 1, "held_out .* stands alone"),
+        ("retrieval", "held_out", "pairs", "en-de,en-fr", r"retrieval\.pairs=en-fr: only those of"),
+        ("alignment", "held_out", "layer", 1, "held_out has no gold links"),
+    ],
+)
+def test_evaluations_that_cannot_be_made_name_their_key(tiny, section, source, key, value, message):
+    options = tiny.evaluation[section]
+    options.source = source
+    options[key] = value
+    refused(tiny, message)
+
+
+def test_files_to_evaluate_on_need_pairs(tiny):
+    tiny.objectives.tlm.batch_rows, tiny.data.parallel, tiny.data.pairs = 0, "", ""
+    tiny.evaluation.retrieval.source = "{pair}.tsv"
+    refused(tiny, r"say of which pairs: evaluation\.retrieval\.pairs")
+
+
+def test_a_recipe_may_ask_for_held_out_pairs_that_there_are_none_of(tiny):
+    tiny.evaluation.retrieval.source, tiny.objectives.tlm.batch_rows = "held_out", 0
+    parse(tiny)
+    with pytest.raises(ConfigError, match="reads sentence pairs, so none are held out"):
+        parse(tiny, explicit=["evaluation.retrieval.source"])
+
+
+def test_text_of_pairs_that_only_the_vocabulary_reads_is_read(tiny):
+    tiny.objectives.tlm.batch_rows = 0
+    assert parse(tiny, explicit=["data.parallel", "data.pairs"]).data.parallel
+
+
+def test_no_objective_is_refused(tiny):
+    tiny.objectives.tlm.batch_rows = tiny.objectives.mmlm.batch_rows = 0
+    refused(tiny, "no objective is on")
+
+
+def phases(**changes):
+    return ml_collections.ConfigDict(changes)
+
+
+def test_phases_build_on_each_other(tiny):
+    tiny.phases = phases(
+        late={"start_step": 4, "objectives": {"tlm": {"mask_rate": 0.3}}},
+        early={"start_step": 2, "data": {"alpha": 0.1}},
+    )
+    starts, configs = zip(*phase_configs(parse(tiny)), strict=True)
+    assert starts == (0, 2, 4)
+    assert [c.data.alpha for c in configs] == [0.7, 0.1, 0.1]
+    assert [c.objectives.tlm.mask_rate for c in configs] == [0.15, 0.15, 0.3]
+
+
+@pytest.mark.parametrize(
+    "phase, message",
+    [
+        ({"data": {"alpha": 0.1}}, r"phases\.x\.start_step is None"),
+        ({"start_step": "5", "data": {"alpha": 0.1}}, r"phases\.x\.start_step is '5'"),
+        ({"start_step": True, "data": {"alpha": 0.1}}, r"phases\.x\.start_step is True"),
+        ({"start_step": 2, "data": 3}, r"phases\.x: data and objectives must be sections"),
+        ({"start_step": 6, "data": {"alpha": 0.1}}, r"before train\.steps=6"),
+        ({"start_step": 0, "data": {"alpha": 0.1}}, r"must be a step after 0"),
+        ({"start_step": 2, "train": {"seed": 1}}, r"may change data\.alpha and objectives"),
+        ({"start_step": 2, "data": {"length": 16}}, r"may change data\.alpha"),
+        ({"start_step": 2, "objectives": {"tlm": {"mask_rat": 1.0}}}, r"mask_rat.*did you mean"),
+        ({"start_step": 2}, r"phases\.x changes nothing of the phase before it"),
+        ({"start_step": 2, "data": {"alpha": 0.7}}, r"phases\.x changes nothing"),
+        ({"start_step": 2, "objectives": {"camlm": {"weight": 2.0}}}, r"camlm.* is off from then"),
+        ({"start_step": 2, "objectives": {"xlco": {"batch_rows": 1}}}, r"needs others"),
+    ],
+)
+def test_bad_phases_are_refused(tiny, phase, message):
+    tiny.phases = phases(x=phase)
+    refused(tiny, message)

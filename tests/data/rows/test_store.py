@@ -1,0 +1,143 @@
+"""What is read is what was written, or an error that names the file and the row."""
+
+import dataclasses
+import hashlib
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from xlj.data.rows import store
+from xlj.data.rows.store import Manifest, RowStore, RowStoreError, Split, Task
+
+ROWS = {"train": 300, "held_out": 7}
+
+
+@pytest.fixture(params=["<u2", "<u4"])
+def rows(request):
+    rng = np.random.default_rng(0)
+    high = 1 << 8 * np.dtype(request.param).itemsize
+    return {
+        name: rng.integers(0, high, (count, 16)).astype(request.param)
+        for name, count in ROWS.items()
+    }
+
+
+@pytest.fixture
+def path(tmp_path, rows):
+    folder = tmp_path / "rows"
+    (folder / "text.en").mkdir(parents=True)
+    (folder / "pairs.en-de").mkdir()
+    (folder / "vocabulary.model").write_bytes(b"model")
+    splits = {}
+    for name, content in rows.items():
+        (folder / "text.en" / f"{name}.rows").write_bytes(content.tobytes())
+        (folder / "text.en" / f"{name}.crc").write_bytes(store.row_crcs(content).tobytes())
+        (folder / "pairs.en-de" / f"{name}.rows").touch()
+        (folder / "pairs.en-de" / f"{name}.crc").touch()
+        splits[name] = Split(len(content), 9, 9, 9, hashlib.sha256(content).hexdigest())
+    none = Split(0, 0, 0, 0, hashlib.sha256().hexdigest())
+    manifest = Manifest(
+        vocabulary_size=500,
+        vocabulary_digest=hashlib.sha256(b"model").hexdigest(),
+        dtype=rows["train"].dtype.str,
+        recipe={"any": 1},
+        tasks=(
+            Task("text.en", "text", ("en",), 16, 9, 0, {}, **splits),
+            Task("pairs.en-de", "pairs", ("en", "de"), 16, 0, 0, {"too long": 2}, none, none),
+        ),
+    )
+    (folder / "manifest.json").write_bytes(manifest.to_json())
+    return folder
+
+
+def test_rows_come_back_in_any_order(path, rows):
+    opened = RowStore(path)
+    for name in ROWS:
+        order = np.random.default_rng(1).integers(0, ROWS[name], 1000)
+        found = opened.read("text.en", name, order)
+        assert found.dtype == rows[name].dtype and np.array_equal(found, rows[name][order])
+    assert opened.read("pairs.en-de", "train", np.empty(0, np.int64)).shape == (0, 16)
+
+
+def test_the_manifest_comes_back(path):
+    opened = RowStore(path)
+    assert [task.name for task in opened.tasks("pairs")] == ["pairs.en-de"]
+    assert opened.task("pairs.en-de").languages == ("en", "de")
+    assert json.loads(opened.manifest.to_json()) == json.loads(
+        (path / "manifest.json").read_bytes()
+    )
+
+
+def test_rows_that_are_not_there_are_an_error(path):
+    opened = RowStore(path)
+    for bad in (-1, 300):
+        with pytest.raises(IndexError):
+            opened.read("text.en", "train", np.array([0, bad]))
+    with pytest.raises(ValueError, match="train, held_out"):
+        opened.read("text.en", "test", np.array([0]))
+
+
+def test_every_flipped_byte_is_found(path, rows):
+    file = path / "text.en" / "train.rows"
+    good = file.read_bytes()
+    for position in range(0, len(good), 97):
+        bad = bytearray(good)
+        bad[position] ^= 1 << position % 8
+        file.write_bytes(bad)
+        row = position // rows["train"][0].nbytes
+        with pytest.raises(RowStoreError, match=rf"train\.rows: row {row} is damaged"):
+            RowStore(path).read("text.en", "train", np.arange(300))
+        others = np.delete(np.arange(300), row)
+        assert len(RowStore(path).read("text.en", "train", others)) == 299
+
+
+@pytest.mark.parametrize("name", ["train.rows", "train.crc", "held_out.rows"])
+def test_files_of_the_wrong_size_are_found_at_once(path, name):
+    file = path / "text.en" / name
+    file.write_bytes(file.read_bytes()[:-2])
+    with pytest.raises(RowStoreError, match=f"text.en/{name} has .* bytes, not"):
+        RowStore(path)
+    file.unlink()
+    with pytest.raises(RowStoreError, match=f"text.en/{name} is missing"):
+        RowStore(path)
+
+
+def test_damaged_manifests_and_vocabularies_are_found(path):
+    good = (path / "manifest.json").read_text()
+    for bad, message in (
+        (good[:-30], "damaged"),
+        (good.replace('"rows": 300', '"rows": 299'), "content hash"),
+        (good.replace('"format": 1', '"format": 99'), "format 99"),
+    ):
+        assert bad != good
+        (path / "manifest.json").write_text(bad)
+        with pytest.raises(RowStoreError, match=message):
+            RowStore(path)
+    (path / "manifest.json").write_text(good)
+    (path / "vocabulary.model").write_bytes(b"Model")
+    with pytest.raises(RowStoreError, match="vocabulary.model is missing or damaged"):
+        RowStore(path)
+    (path / "manifest.json").unlink()
+    with pytest.raises(RowStoreError, match="no finished rows"):
+        RowStore(path)
+
+
+def test_content_hash_is_about_content(path):
+    manifest = RowStore(path).manifest
+    other_recipe = dataclasses.replace(manifest, recipe={"any": 2})
+    assert other_recipe.content_hash == manifest.content_hash
+    task = manifest.tasks[0]
+    for change in ({"sentences": 10}, {"train": dataclasses.replace(task.train, sha256="0")}):
+        tasks = (dataclasses.replace(task, **change), manifest.tasks[1])
+        assert dataclasses.replace(manifest, tasks=tasks).content_hash != manifest.content_hash
+
+
+def test_reading_imports_numpy_only():
+    code = (
+        "import sys, xlj.data.rows.store; heavy = {'tensorflow', 'seqio', 'jax', 'sentencepiece', "
+        "'ml_collections', 'tqdm'} & set(sys.modules); assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,59 @@
+"""Sentence pairs come out of rows as they went in; the sample is fixed, and no sentence is there
+twice."""
+
+import numpy as np
+import pytest
+
+from xlj.data.rows import packing
+from xlj.data.rows.packing import Ragged
+from xlj.data.text import held_out_pairs
+from xlj.data.tokenizer.layout import BOS, EOS, PAD
+
+
+def lists(ragged):
+    return [ids.tolist() for ids in np.split(ragged.ids, ragged.starts[1:])]
+
+
+def random_sides(count, seed):
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, 9, count)
+    return Ragged(random.integers(4, 300, lengths.sum()).astype(np.int32), lengths)
+
+
+@pytest.mark.parametrize("pack", [packing.pairs, packing.bitext])
+def test_pairs_come_out_as_they_went_in(pack):
+    first, second = random_sides(50, 0), random_sides(50, 1)
+    rows = pack(first, second, 32, np.dtype("<u2")).rows
+    found = zip(*map(lists, held_out_pairs.split(rows)), strict=True)
+    assert sorted(found) == sorted(zip(lists(first), lists(second), strict=True))
+
+
+def test_a_sentence_that_stands_twice_is_left_out_with_both_its_pairs(tiny, store):
+    first, second = map(lists, held_out_pairs.read(store, "en-sw", 10_000))
+    examples = []
+    rows = store.read("pairs.en-sw", "held_out", np.arange(store.task("pairs.en-sw").held_out.rows))
+    for row in rows.tolist():  # a plain reading of `<s> A </s> B </s>`
+        text = [token for token in row if token != PAD]
+        while text:
+            assert text.pop(0) == BOS
+            sides = []
+            for _ in range(2):
+                end = text.index(EOS)
+                sides.append(text[:end])
+                text = text[end + 1 :]
+            examples.append(sides)
+    wanted = [
+        sides for sides in examples
+        if all([other[k] for other in examples].count(sides[k]) == 1 for k in (0, 1))
+    ]  # fmt: skip
+    assert 2 <= len(wanted) <= len(examples)
+    assert [list(pair) for pair in zip(first, second, strict=True)] == wanted
+
+
+def test_a_sample_is_the_same_each_time(store):
+    every, (few, _), (again, _) = (
+        held_out_pairs.read(store, "en-de", count) for count in (10_000, 5, 5)
+    )
+    assert lists(few) == lists(again) and len(few.lengths) == 5
+    places = [lists(every[0]).index(ids) for ids in lists(few)]
+    assert places == sorted(places) and places != list(range(5))

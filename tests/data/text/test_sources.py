@@ -1,0 +1,14 @@
+"""What a source of text is known by."""
+
+from xlj.data.text import sources
+
+
+def test_module_digests_need_no_import(tmp_path, monkeypatch):
+    package = tmp_path / "unimportable"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError")
+    (package / "inner.py").write_text("raise RuntimeError")
+    monkeypatch.syspath_prepend(tmp_path)
+    before = sources.module_digest("unimportable.inner")
+    (package / "inner.py").write_text("pass")
+    assert sources.module_digest("unimportable.inner") != before

@@ -1,0 +1,120 @@
+"""Spans of pieces are characters of the line as it is, whatever tokenizer finds them."""
+
+import io
+import random
+import unicodedata
+
+import numpy as np
+import pytest
+import sentencepiece
+from made_tokenizers import LINES, MADE
+
+from xlj.data.tokenizer import spans
+from xlj.data.tokenizer.vocabulary import Vocabulary
+
+ODD = (
+    "", " ", "\t\n", "a", "  a   b  ", "a\u00a0b\u3000c ", "\u3000漢\u3000字", "\u200ba\u200b b",
+    "ﬁne ½ x", "㍿ a", "½", "ＡＢＣ　１２３…", "ｶﾞｷﾞ", "カ\u3099", "e\u0301tude", "q\u0307\u0323a",
+    "\u1112\u1161\u11ab국", "क़ क\u093c", "👩\u200d👩\u200d👧 a 😀", "ﷺ الله", "漢字かな文，。「」",
+    "\u2581a \u2581", "a\0b", "x" * 80, "Der Hund. Die Katze!", "\u0120a ##a",
+)  # fmt: skip
+
+
+def sentence_pieces(**settings) -> Vocabulary:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES), model_writer=model, minloglevel=2, **settings
+    )
+    return Vocabulary(model.getvalue())
+
+
+def made(name: str) -> Vocabulary:
+    if name in MADE:
+        return Vocabulary(MADE[name]().to_str().encode())
+    if name == "unigram":
+        return sentence_pieces(vocab_size=300)
+    if name == "bytes":
+        return sentence_pieces(vocab_size=600, byte_fallback=True)
+    return sentence_pieces(vocab_size=300, model_type="bpe", treat_whitespace_as_suffix=True)
+
+
+@pytest.fixture(scope="module", params=["unigram", "bytes", "suffix_bpe", *MADE])
+def vocabulary(request) -> Vocabulary:
+    return made(request.param)
+
+
+def odd_lines(count: int) -> list[str]:
+    """Parts of odd lines and of real ones, in any order."""
+    rng = random.Random(0)
+    parts = [*ODD, *LINES[:50], " ", "  ", "a", "b"]
+    return ["".join(rng.choices(parts, k=rng.randint(1, 6))) for _ in range(count)]
+
+
+def by_line(vocabulary, lines):
+    ragged, found = vocabulary.encode_with_spans(lines)
+    assert found.dtype == np.int32 and found.shape == (len(ragged.ids), 2)
+    parts = np.cumsum(ragged.lengths)[:-1]
+    return zip(lines, np.split(ragged.ids, parts), np.split(found, parts), strict=True)
+
+
+def test_ids_are_those_of_encode(vocabulary):
+    lines = [*ODD, *odd_lines(500), *LINES]
+    ragged, found = vocabulary.encode_with_spans(lines)
+    expected = vocabulary.encode(lines)
+    assert ragged.ids.dtype == expected.ids.dtype and (ragged.ids == expected.ids).all()
+    assert (ragged.lengths == expected.lengths).all() and len(found) > 10_000
+    ragged, found = vocabulary.encode_with_spans([])
+    assert len(ragged.ids) == len(ragged.lengths) == 0 and found.shape == (0, 2)
+
+
+def test_spans_lie_in_order_in_the_line_and_hold_its_letters(vocabulary):
+    letters = 0
+    for line, _, found in by_line(vocabulary, [*ODD, *odd_lines(500), *LINES[:100]]):
+        begins, ends = found.T
+        assert (0 <= begins).all() and (begins <= ends).all() and (ends <= len(line)).all()
+        begins, ends = found[begins < ends].T
+        assert (np.diff(begins) >= 0).all() and (np.diff(ends) >= 0).all()
+        held = set()
+        for begin, end in found.tolist():
+            assert line[begin:end] == line[begin:end].strip()
+            held.update(range(begin, end))
+        wanted = {i for i, c in enumerate(line) if unicodedata.category(c)[0] in "LN"}
+        assert wanted <= held, line
+        letters += len(wanted)
+    assert letters > 10_000
+
+
+def test_spans_are_what_the_pieces_say(vocabulary):
+    compared = pieces = 0
+    for line, ids, found in by_line(vocabulary, LINES):
+        for i, (begin, end) in zip(ids.tolist(), found.tolist(), strict=True):
+            said = vocabulary.pieces[i].strip("\u2581").removeprefix("##")
+            if vocabulary.markers == "byte_bpe":
+                said = vocabulary.decode([i]).strip()
+            known = said != "<unk>" and "\ufffd" not in said and not said.startswith("<0x")
+            if known:
+                assert line[begin:end] == said
+            compared, pieces = compared + known, pieces + 1
+    assert pieces > 10_000 and compared > 0.97 * pieces
+
+
+def test_a_character_of_several_pieces_is_in_all_of_them():
+    """½ is 1, U+2044 and 2; each of SentencePiece's byte pieces has the character it is of."""
+    vocabulary = made("bytes")
+    ((_, ids, found),) = by_line(vocabulary, ["ab 漢 ½"])
+    pieces = [vocabulary.pieces[i] for i in ids]
+    spans_of = dict(zip(range(len(pieces)), found.tolist(), strict=True))
+    han = [i for i, piece in enumerate(pieces) if piece in ("<0xE6>", "<0xBC>", "<0xA2>")]
+    slash = [i for i, piece in enumerate(pieces) if piece in ("<0xE2>", "<0x81>", "<0x84>")]
+    assert len(han) == len(slash) == 3
+    assert all(spans_of[i] == [3, 4] for i in han) and all(spans_of[i] == [5, 6] for i in slash)
+    assert spans_of[len(pieces) - 1] == [5, 6] and (found[:, 1] <= 6).all()
+
+
+def test_tidy():
+    lines = ["  ab c\u3000", "", "½"]
+    as_found = [(1, 4), (4, 5), (4, 5), (5, 7), (6, 7), (0, 1), (0, 0), (0, 1)]
+    markers = np.array([False, False, True, False, False, True, False, False])
+    expected = [(2, 4), (5, 5), (4, 4), (5, 6), (7, 7), (0, 0), (0, 1), (0, 1)]
+    found = spans.tidy(lines, np.array([5, 0, 3]), np.array(as_found, np.int32), markers)
+    assert found.dtype == np.int32 and found.tolist() == [list(span) for span in expected]

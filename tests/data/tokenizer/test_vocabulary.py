@@ -1,0 +1,183 @@
+"""Vocabularies are in XLM-R's layout, balanced, deterministic, and refused with reasons."""
+
+import io
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+import sentencepiece
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+from xlj.config import ConfigError
+from xlj.data.text.cleaning import line_hashes
+from xlj.data.text.held_out import LIMIT, Rule
+from xlj.data.tokenizer import vocabulary_training
+from xlj.data.tokenizer.layout import UNK
+from xlj.data.tokenizer.vocabulary import Vocabulary
+
+
+def words(seed: int, count: int, letters: str = "abcdefghijklmnoprstuvwz") -> list[str]:
+    """Lines of made-up words that come back often, as words do."""
+    rng = random.Random(seed)
+    lexicon = ["".join(rng.choices(letters, k=rng.randint(2, 8))) for _ in range(400)]
+    return [" ".join(rng.choices(lexicon, k=rng.randint(3, 12))) for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[str]:
+    return words(0, 2000)
+
+
+@pytest.fixture(scope="module")
+def vocabulary(lines) -> Vocabulary:
+    return Vocabulary(vocabulary_training.train({"en": lines}, {"en": 1}, 400, 1.0))
+
+
+def test_sums_of_scores_are_exact_in_float32(vocabulary):
+    """So that a tie between two splits is one in every implementation (docs/tokenizers.md)."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
+    scores = np.array([processor.get_score(i) for i in range(processor.get_piece_size())])
+    line = np.random.default_rng(0).choice(scores, 5000)
+    assert len(np.unique(scores)) > 30
+    assert line.astype(np.float32).cumsum(dtype=np.float32)[-1] == line.sum()
+    assert line[::-1].astype(np.float32).cumsum(dtype=np.float32)[-1] == line.sum()
+
+
+def test_layout(vocabulary):
+    assert vocabulary.size == 400 == len(vocabulary.pieces)
+    assert vocabulary.pieces[:4] == ("<s>", "<pad>", "</s>", "<unk>")
+    assert vocabulary.pieces[vocabulary.mask] == "<mask>" and vocabulary.mask == 399
+    assert vocabulary.dtype == np.uint16
+    processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
+    assert [vocabulary.pieces[i + 1] for i in range(3, 398)] == [
+        processor.id_to_piece(i) for i in range(3, 398)
+    ]
+
+
+def test_text_comes_back(vocabulary, lines):
+    ragged = vocabulary.encode(lines)
+    encoded = np.split(ragged.ids, ragged.starts[1:])
+    assert [vocabulary.decode(ids) for ids in encoded] == lines
+    wrapped = [0, *encoded[0], 2, vocabulary.mask, 1, 1]
+    assert vocabulary.decode(wrapped) == lines[0]
+    assert len(vocabulary.encode([]).ids) == 0 == vocabulary.encode(["", "ab"]).lengths[0]
+
+
+def test_text_never_yields_specials(vocabulary):
+    text = "<s> </s> <pad> <mask> 漢 ☃ \0"
+    ids = vocabulary.encode([text]).ids
+    assert UNK in ids
+    assert not set(ids.tolist()) & {0, 1, 2, vocabulary.mask}
+
+
+def test_files_that_are_no_such_model_are_refused(tmp_path, lines, monkeypatch):
+    (tmp_path / "text").write_text("no model")
+    with pytest.raises(ConfigError, match="text is not a SentencePiece model"):
+        Vocabulary.load(tmp_path / "text")
+    with pytest.raises(ConfigError, match="no such file"):
+        Vocabulary.load(tmp_path / "absent")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="text is not a SentencePiece model"):
+        Vocabulary.load("~/text")
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=model, vocab_size=300, pad_id=0, unk_id=3,
+        bos_id=1, eos_id=2, minloglevel=2,
+    )  # fmt: skip
+    (tmp_path / "other").write_bytes(model.getvalue())
+    with pytest.raises(ConfigError, match=r"<unk>, <s>, </s> at \[3, 1, 2\]"):
+        Vocabulary.load(tmp_path / "other")
+
+
+OF_BOTH = pytest.mark.parametrize("kind", ["unigram", "bpe"])
+
+
+@OF_BOTH
+def test_too_large_a_size_names_the_largest_possible(kind):
+    few = words(1, 150)
+    with pytest.raises(ConfigError, match="at most") as error:
+        vocabulary_training.train({"en": few}, {"en": 1}, 100_000, 1.0, kind)
+    largest = int(str(error.value).split("at most ")[1].split()[0])
+    vocabulary = Vocabulary(vocabulary_training.train({"en": few}, {"en": 1}, largest, 1.0, kind))
+    assert vocabulary.size == largest
+    with pytest.raises(ConfigError, match="at most"):
+        vocabulary_training.train({"en": few}, {"en": 1}, largest + 1, 1.0, kind)
+
+
+@OF_BOTH
+def test_too_small_a_size_names_the_least(kind):
+    text = {"en": words(1, 150)}
+    with pytest.raises(ConfigError, match="at least") as error:
+        vocabulary_training.train(text, {"en": 1}, 10, 1.0, kind)
+    least = int(str(error.value).split("at least ")[1].split()[0])
+    vocabulary = Vocabulary(vocabulary_training.train(text, {"en": 1}, least, 1.0, kind))
+    assert vocabulary.size == least
+
+
+def test_bpe_joins_what_is_most_often_together():
+    text = ["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3
+    vocabulary = Vocabulary(vocabulary_training.train({"en": text}, {"en": 1}, 20, 1.0, "bpe"))
+    # e+s and s+t stand together 9 times, then es+t; of the paper's example (Sennrich et al., 2016)
+    assert {"es", "est", "lo"} <= set(vocabulary.pieces)  # unigram keeps only whole words' parts
+    trainer = ModelProto.FromString(vocabulary.model).trainer_spec
+    assert trainer.model_type == trainer.BPE
+
+
+def test_sampling_is_uniform_bounded_and_independent_of_order():
+    en, de = words(2, 20_000), words(3, 2000)
+    sentences = {"en": 20_000, "de": 2000}
+    wanted = {"en": 1500, "de": 2000}
+    rules = {"en": Rule(20_000, LIMIT), "de": Rule(2000, 0)}
+
+    def sample(*blocks):
+        return vocabulary_training.sample(blocks, rules, wanted, sentences)
+
+    taken = sample((("en",), (en,)), (("de",), (de,)))
+    mixed = random.Random(0).sample(en, len(en))
+    assert taken == sample(
+        (("de",), (de[::-1],)), (("en",), (mixed[:900],)), (("en",), (mixed[900:],))
+    )
+    assert len(taken["en"]) == 1500 and Counter(taken["de"]) == Counter(de)
+    assert (line_hashes(taken["en"])[:, 0] >= LIMIT).all()
+    positions = [en.index(line) for line in taken["en"]]
+    assert 0.47 < np.mean(positions) / 20_000 < 0.53
+    pairs = sample((("en", "de"), (en[:2000], de)))
+    held = (line_hashes(en[:2000])[:, 0] < LIMIT).sum()
+    assert 0 < held and len(pairs["de"]) == 2000 - held  # with the side it belongs to
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("lines", [1000, 100_000, 10_000_000])
+def test_balance_reaches_its_shares_of_characters(alpha, lines):
+    sentences = {"a": 1_000_000, "b": 50_000, "c": 900}
+    characters = {"a": 90_000_000, "b": 1_500_000, "c": 45_000}
+    taken, weights = vocabulary_training.balance(sentences, characters, alpha, lines)
+    assert sum(taken.values()) <= lines + len(taken)
+    assert all(taken[name] <= sentences[name] for name in taken)
+    assert sum(taken.values()) >= 0.9 * min(lines, sum(sentences.values()))
+    got = {n: taken[n] * weights[n] * characters[n] / sentences[n] for n in taken}
+    total = sum(v**alpha for v in characters.values())
+    for name in taken:
+        share = got[name] / sum(got.values())
+        assert share == pytest.approx(characters[name] ** alpha / total, rel=0.35)
+
+
+def test_weights_reach_the_trainer():
+    rare, common = words(4, 300, "αβγδεζη"), words(5, 300, "abcdefg")
+
+    def greek(weights) -> int:
+        model = vocabulary_training.train({"el": rare, "en": common}, weights, 300, 1.0)
+        return sum(any(c in "αβγδεζη" for c in piece) for piece in Vocabulary(model).pieces)
+
+    assert greek({"el": 20, "en": 1}) > greek({"el": 1, "en": 20}) + 20
+
+
+def test_long_lines_are_cut_not_dropped():
+    long = " ".join(words(6, 300))
+    parts = list(vocabulary_training.cut(long))
+    assert len(parts) > 1 and " ".join(parts) == long
+    unbroken = "漢字" * 5000
+    parts = list(vocabulary_training.cut(unbroken))
+    assert "".join(parts) == unbroken and max(len(p.encode()) for p in parts) <= 4000
+    vocabulary_training.train({"en": [long] * 5}, {"en": 1}, 100, 1.0)  # nothing else to train on

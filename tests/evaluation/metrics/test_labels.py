@@ -1,0 +1,17 @@
+"""Accuracy."""
+
+import pytest
+
+from xlj.evaluation.metrics.labels import accuracy
+
+
+def test_accuracy():
+    assert accuracy(["a", "b", "a"], ["a", "a", "a"]) == pytest.approx(2 / 3)
+    assert accuracy([3], [4]) == 0
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError):
+        accuracy(["a"], ["a", "b"])
+    with pytest.raises(ValueError, match="nothing to predict"):
+        accuracy([], [])

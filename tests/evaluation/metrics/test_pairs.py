@@ -1,0 +1,60 @@
+"""F1 of mined pairs, and the best threshold against trying them all."""
+
+import random
+
+import numpy as np
+import pytest
+
+from xlj.evaluation.metrics.pairs import best_threshold, pair_scores
+
+
+def test_pair_scores_by_hand():
+    gold = [("de-1", "en-1"), ("de-2", "en-2"), ("de-3", "en-3"), ("de-4", "en-4")]
+    found = [("de-1", "en-1"), ("de-1", "en-1"), ("en-2", "de-2")]
+    assert pair_scores(found, gold) == pytest.approx((1 / 3, 1 / 2, 1 / 4))
+    assert pair_scores([], gold) == (0, 0, 0)
+
+
+def test_the_threshold_lies_halfway():
+    right = [True, True, False, True, False]
+    assert best_threshold(np.array([0.9, 0.8, 0.4, 0.3, 0.1]), right, 2 + 1) == pytest.approx(0.2)
+    assert best_threshold(np.array([0.9, 0.8, 0.4, 0.3, 0.1]), right, 9) == pytest.approx(0.2)
+    assert best_threshold(np.array([0.9, 0.8, 0.4]), right[:3], 2) == pytest.approx(0.6)
+    assert best_threshold(np.array([0.9, 0.8]), right[:2], 2) == 0.8  # all are kept
+    assert best_threshold(np.array([0.9]), [False], 2) == float("inf")
+    assert best_threshold(np.array([]), [], 2) == float("inf")
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_no_other_threshold_is_better(ties):
+    rng = random.Random(ties)
+    thresholds = set()
+    for _ in range(1500):
+        count = rng.randint(1, 12)
+        scores = [rng.randint(0, 5) / 4 if ties else rng.random() for _ in range(count)]
+        right = [rng.random() < 0.4 for _ in range(count)]
+        gold = {place for place in range(count) if right[place]}
+        gold |= {-1 - missed for missed in range(rng.randint(0, 3))}
+        if not gold:
+            continue
+
+        found = best_threshold(np.array(scores), right, len(gold))
+        kept = [place for place in range(count) if scores[place] >= found]
+        best = pair_scores(kept, gold).f1
+        assert (best > 0) == any(right)
+        for threshold in scores:
+            others = [place for place in range(count) if scores[place] >= threshold]
+            value = pair_scores(others, gold).f1
+            assert value < best + 1e-12
+            assert len(others) >= len(kept) or value < best - 1e-12
+        thresholds.add(found)
+    assert len(thresholds) > 10
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="one size"):
+        best_threshold(np.zeros(2), np.zeros(3, bool), 1)
+    with pytest.raises(ValueError, match="not finite"):
+        best_threshold(np.array([np.nan]), [True], 1)
+    with pytest.raises(ValueError, match="2 candidates are right, but there are 1"):
+        best_threshold(np.array([1.0, 2.0]), [True, True], 1)

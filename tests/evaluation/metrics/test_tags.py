@@ -1,0 +1,112 @@
+"""Chunks by hand, and against another formulation on thousands of random sentences."""
+
+import itertools
+import random
+import re
+
+import pytest
+
+from xlj.evaluation.metrics.tags import Chunk, chunk_scores, chunks
+
+UPOS = (
+    "ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split()
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "tags, found",
+    [
+        ("O B-PER I-PER O", [("PER", 1, 3)]),
+        ("I-PER I-PER", [("PER", 0, 2)]),  # nothing began it
+        ("B-PER B-PER I-PER", [("PER", 0, 1), ("PER", 1, 3)]),
+        ("B-PER I-LOC I-LOC", [("PER", 0, 1), ("LOC", 1, 3)]),
+        ("B-PER E-PER I-PER", [("PER", 0, 2), ("PER", 2, 3)]),
+        ("S-PER S-PER E-PER", [("PER", 0, 1), ("PER", 1, 2), ("PER", 2, 3)]),
+        ("B-A-B I-A-B I-B", [("A-B", 0, 2), ("B", 2, 3)]),
+        ("B I O I", [("", 0, 2), ("", 3, 4)]),
+        ("O O", []),
+        ("", []),
+    ],
+)
+def test_chunks_by_hand(tags, found):
+    assert chunks(tags.split()) == [Chunk(*chunk) for chunk in found]
+
+
+@pytest.mark.parametrize(
+    "tags, found",
+    [
+        ("NOUN NOUN VERB", [("NOUN", 0, 2), ("VERB", 2, 3)]),
+        ("SCONJ SCONJ", [("SCONJ", 0, 1), ("SCONJ", 1, 2)]),
+        ("SYM SYM CCONJ CCONJ", [("SYM", 0, 1), ("SYM", 1, 2), ("CCONJ", 2, 4)]),
+        ("INTJ INTJ", [("INTJ", 0, 2)]),
+    ],
+)
+def test_raw_chunks_by_hand(tags, found):
+    assert chunks(tags.split(), raw=True) == [Chunk(*chunk) for chunk in found]
+
+
+def plain_chunks(tags):
+    """Kind by kind, as what a pattern matches in the string of prefixes."""
+    found = set()
+    for kind in {tag[2:] for tag in tags if tag != "O"}:
+        prefixes = "".join(tag[0] if tag[2:] == kind else "O" for tag in tags)
+        for match in re.finditer("S|E|[BI]I*E?", prefixes):
+            found.add((kind, *match.span()))
+    return found
+
+
+def plain_raw_chunks(tags):
+    found, start = set(), 0
+    for tag, run in itertools.groupby(tags):
+        length = len(list(run))
+        if tag.startswith("S"):
+            found |= {(tag, place, place + 1) for place in range(start, start + length)}
+        else:
+            found.add((tag, start, start + length))
+        start += length
+    return found
+
+
+def plain_f1(predicted, gold, find):
+    chunked = [
+        {(number, *chunk) for number, tags in enumerate(side) for chunk in find(tags)}
+        for side in (predicted, gold)
+    ]
+    total = sum(map(len, chunked))
+    return 2 * len(chunked[0] & chunked[1]) / total if total else 0.0
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_scores_equal_another_formulation(raw):
+    rng = random.Random(raw)
+    prefixed = ["O", "O", *(f"{prefix}-{kind}" for prefix in "BIES" for kind in ("PER", "LOC"))]
+    few = ["NOUN", "SCONJ", "CCONJ", "SYM", "INTJ"]
+    distinct = set()
+    for _ in range(4000):
+        alphabet = rng.choice([UPOS, few]) if raw else prefixed
+        sentences = rng.randint(1, 4)
+        gold = [rng.choices(alphabet, k=rng.randint(0, 7)) for _ in range(sentences)]
+        predicted = [
+            [tag if rng.random() < 0.6 else rng.choice(alphabet) for tag in tags] for tags in gold
+        ]
+        find = plain_raw_chunks if raw else plain_chunks
+        for tags in gold:
+            assert set(chunks(tags, raw)) == find(tags)
+        found = chunk_scores(predicted, gold, raw)
+        assert found.f1 == pytest.approx(plain_f1(predicted, gold, find), abs=1e-12)
+        distinct.add(round(found.f1, 6))
+    assert len(distinct) > 50
+
+
+def test_scores_by_hand():
+    gold = [["B-PER", "I-PER", "O"], ["B-LOC", "O"]]
+    predicted = [["B-PER", "I-PER", "B-LOC"], ["O", "B-LOC"]]
+    assert chunk_scores(predicted, gold) == pytest.approx((2 / 5, 1 / 3, 1 / 2))
+    assert chunk_scores([["O"]], [["O"]]) == (0, 0, 0)
+
+
+def test_sentences_and_words_must_be_equally_many():
+    with pytest.raises(ValueError, match="sentence 2: 1 tags of 2 words"):
+        chunk_scores([["O"], ["O"]], [["O"], ["O", "O"]])
+    with pytest.raises(ValueError):
+        chunk_scores([["O"]], [["O"], ["O"]])

@@ -1,0 +1,123 @@
+"""Files of labels and predictions: what is read, and what is refused with file and line."""
+
+import json
+
+import pytest
+
+from xlj.config import ConfigError
+from xlj.evaluation import prediction_files
+from xlj.evaluation.prediction_files import Form
+
+LETTERS = Form("[a-z]+", "a word of small letters")
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, content):
+        file = tmp_path / name
+        if isinstance(content, bytes):
+            file.write_bytes(content)
+        else:
+            file.write_text(content if isinstance(content, str) else json.dumps(content))
+        return file
+
+    return write
+
+
+def test_labels(write):
+    gold, predicted = write("gold", b"\xef\xbb\xbfa\r\nb \n"), write("predicted", "b\nb")
+    assert prediction_files.labels(gold, predicted, LETTERS) == (["a", "b"], ["b", "b"])
+
+
+@pytest.mark.parametrize(
+    "gold, predicted, message",
+    [
+        ("a\nb\n", "a\n", "predicted has 1 lines, but .*gold has 2"),
+        ("a\nb\n", "a\nB\n", r"predicted:2: 'B' is not a word of small letters"),
+        ("a\n\nb\n", "a\na\nb\n", r"gold:2: '' is not"),
+        ("a\nb\n", b"a\n\xff\n", "predicted:2: the line is not UTF-8"),
+        ("", "", "gold is empty"),
+        ("a\n", None, "predicted: cannot read it"),
+    ],
+)
+def test_labels_that_do_not_fit(write, tmp_path, gold, predicted, message):
+    gold = write("gold", gold)
+    predicted = tmp_path / "predicted" if predicted is None else write("predicted", predicted)
+    with pytest.raises(ConfigError, match=message):
+        prediction_files.labels(gold, predicted, LETTERS)
+
+
+def test_tags(write):
+    gold, predicted = write("gold", "a\nb\n\nc\n"), write("predicted", "x\ny\n\nz\n\n\n")
+    assert prediction_files.tags(gold, predicted, LETTERS) == (
+        [["a", "b"], ["c"]],
+        [["x", "y"], ["z"]],
+    )
+
+
+@pytest.mark.parametrize(
+    "predicted, message",
+    [
+        ("a\nb\nc\nd\n", r"predicted:3: a sentence ends here in .*gold, but not in .*predicted"),
+        ("a\n\nc\nd\n", r"predicted:2: a sentence ends here in .*predicted, but not in .*gold"),
+        ("a\nb\n\n", "predicted has 2 lines, but .*gold has 4"),
+        ("a\nb\n\nD\n", "predicted:4: 'D' is not"),
+    ],
+)
+def test_tags_that_do_not_fit(write, predicted, message):
+    with pytest.raises(ConfigError, match=message):
+        prediction_files.tags(write("gold", "a\nb\n\nd\n"), write("predicted", predicted), LETTERS)
+
+
+def test_pairs(write):
+    assert prediction_files.pairs(write("pairs", "a\tb\nc 1\td\n")) == [("a", "b"), ("c 1", "d")]
+    assert prediction_files.pairs(write("none", "")) == []
+    for line in ("a", "a\tb\tc", ""):
+        with pytest.raises(ConfigError, match="wrong:2: .* is not a pair of ids"):
+            prediction_files.pairs(write("wrong", f"a\tb\n{line}\na\tb\n"))
+
+
+def squad(*qas):
+    return {"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": "", "qas": qas}]}]}
+
+
+def question(identity, *texts):
+    answers = [{"text": text, "answer_start": 0} for text in texts]
+    return {"id": identity, "question": "?", "answers": answers}
+
+
+def test_questions_and_answers(write):
+    gold = write("gold", squad(question("1", "x", "y"), question("2", "z")))
+    assert prediction_files.questions(gold) == [("1", ["x", "y"]), ("2", ["z"])]
+    assert prediction_files.answers(write("predicted", {"1": "x", "2": ""})) == {"1": "x", "2": ""}
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ('{\n"data": [\n}', "gold:3: it is no JSON"),
+        ([], "there is no list data"),
+        ({"data": []}, "gold holds no questions"),
+        ({"data": [{}]}, r"there is no list data\[0\]\.paragraphs"),
+        ({"data": [{"paragraphs": [{"qas": 3}]}]}, r"no list data\[0\]\.paragraphs\[0\]\.qas"),
+        (squad(question("1")), r"qas\[0\]: the question has no gold answer"),
+        (squad(question("1", "x"), question(2, "x")), r"qas\[1\]\.id is 2, which is no text"),
+        (squad(question("1", None)), r"answers\[0\]\.text is None, which is no text"),
+    ],
+)
+def test_questions_that_cannot_be_read(write, content, message):
+    with pytest.raises(ConfigError, match=message):
+        prediction_files.questions(write("gold", content))
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("{'a': 1}", "predicted:1: it is no JSON"),
+        (["x"], "predicted is no JSON object"),
+        ({"1": "x", "2": ["y"]}, "the answer to '2' is .*, which is no text"),
+    ],
+)
+def test_answers_that_cannot_be_read(write, content, message):
+    with pytest.raises(ConfigError, match=message):
+        prediction_files.answers(write("predicted", content))

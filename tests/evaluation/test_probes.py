@@ -1,0 +1,252 @@
+"""Probes say what the doors say of the checkpoint, and leave the run as it was."""
+
+import dataclasses
+import functools
+import json
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlj import align, phrasebook, retrieve
+from xlj.config import ConfigError, Mesh
+from xlj.config.checks import parse
+from xlj.data.text import held_out_pairs
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.evaluation import probes
+from xlj.models import encoder
+from xlj.models.encoder import middle_layer
+from xlj.training import checkpoints, loop, metrics, partitioning
+from xlj.training.state import State
+
+SENTENCES, LAYER = 40, 2
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Of en-de and en-sw: line-aligned files, and a TSV of words with their gold links; sentences
+    of few lengths, so that little is compiled."""
+    folder = tmp_path_factory.mktemp("probed")
+    for pair in ("en-de", "en-sw"):
+        first, second = pair.split("-")
+        drawn = [phrasebook.pair(phrasebook.draw(7, k), first, second) for k in range(500)]
+        drawn = [found for found in drawn if 24 < len(found.source.text) < 36][:SENTENCES]
+        for language, side in ((first, "source"), (second, "target")):
+            text = "".join(f"{getattr(found, side).text}\n" for found in drawn)
+            (folder / f"{pair}.{language}").write_text(text, encoding="utf-8")
+        lines = []
+        for found in drawn:
+            sides = [" ".join(w.form for w in side.words) for side in (found.source, found.target)]
+            links = " ".join(f"{i}-{j}" for i, j in sorted(found.alignment))
+            lines.append("\t".join([*sides, links]) + "\n")
+        (folder / f"{pair}.tsv").write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def probed(tiny, files):
+    """`tiny` with one objective, and everything measured."""
+    tiny.objectives.tlm.batch_rows = 0
+    tiny.evaluation.perplexity = True
+    tiny.evaluation.retrieval.source = f"{files}/{{pair}}.{{source}}|{files}/{{pair}}.{{target}}"
+    tiny.evaluation.alignment.source = f"{files}/none.{{pair}},{files}/{{pair}}.tsv"
+    tiny.evaluation.retrieval.layer = tiny.evaluation.alignment.layer = LAYER
+    return tiny
+
+
+def train(config, workdir, store, with_probes=True):
+    made = probes.make(config, probes.read(config), store) if with_probes else ()
+    return loop.train(config, workdir, store, made)
+
+
+def without_clock(lines):
+    return [{k: v for k, v in line.items() if not k.startswith("time/")} for line in lines]
+
+
+def said_by(door, arguments, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["door", *arguments])
+    door.run(door._flags())
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices, fsdp", [(1, 1), (4, 2)])
+def test_a_run_with_probes_is_the_run_without_and_they_say_what_the_doors_say(
+    probed, store, files, tmp_path, monkeypatch, capsys, devices, fsdp
+):
+    probed.mesh.fsdp = fsdp
+    some = functools.partial(partitioning.make_mesh, devices=jax.devices()[:devices])
+    monkeypatch.setattr(partitioning, "make_mesh", some)
+    train(parse(probed), tmp_path / "with", store)
+    with_probes = without_clock(metrics.read(tmp_path / "with"))
+    probed.evaluation = type(probed.evaluation)()
+    config = parse(probed)
+    assert not probes.make(config, probes.read(config), store)
+    train(config, tmp_path / "without", store, with_probes=False)
+    plain = without_clock(metrics.read(tmp_path / "without"))
+
+    with_digests, digests = (
+        checkpoints.find(tmp_path / name).meta["digests"] for name in ("with", "without")
+    )
+    assert with_digests == digests
+    both = list(zip(with_probes, plain, strict=True))
+    assert [{key: a[key] for key in b} for a, b in both] == plain
+    added = [{key: a[key] for key in a if key not in b} for a, b in both]
+    measured = [{key for key in line if not key.endswith("perplexity")} for line in added if line]
+    pairs = ("/en-de", "/en-sw", "")
+    assert measured == 3 * [
+        {f"eval/sentence_retrieval{pair}/accuracy" for pair in pairs}
+        | {f"eval/word_alignment{pair}/aer" for pair in pairs}
+    ]
+
+    for line in with_probes[::2]:
+        for loss, value in line.items():
+            if loss.startswith("eval/") and loss.endswith("/loss"):
+                perplexity = line[loss.removesuffix("loss") + "perplexity"]
+                assert perplexity == np.exp(value)
+
+    last = added[-1]
+    arguments = [f"--checkpoint={tmp_path / 'with'}", f"--layer={LAYER}"]
+    sides = [f"--source={files}/en-sw.en", f"--target={files}/en-sw.sw"]
+    found = said_by(retrieve, [*arguments, *sides], monkeypatch, capsys)
+    assert found["sentences"] == SENTENCES
+    both = found["source_to_target"], found["target_to_source"]
+    assert last["eval/sentence_retrieval/en-sw/accuracy"] == np.mean(both)
+    pairs = [f"--input={files}/en-sw.tsv", "--gold"]
+    found = said_by(align, [*arguments, *pairs], monkeypatch, capsys)
+    assert round(last["eval/word_alignment/en-sw/aer"], 6) == found["aer"]
+    assert 0 < found["aer"] < 1
+
+
+def test_held_out_pairs_are_found_by_their_copies(tiny, store):
+    """Of text as both of its sides everything is right; of unrelated sides almost nothing is."""
+    tiny.evaluation.retrieval.source = "held_out"
+    config = parse(tiny)
+    vocabulary = Vocabulary.load(store.vocabulary_file)
+    first, second = held_out_pairs.read(store, "en-de", 200)
+    count = len(first.lengths)
+    assert count > 20
+    made = probes.make(config, probes.read(config), store)
+    state = random_state(config)
+    found = made[0](state)
+    assert len(made) == 1 and set(found) == {
+        f"eval/sentence_retrieval{pair}/accuracy" for pair in ("/en-de", "/en-sw", "")
+    }
+    mean = np.mean(
+        [found[f"eval/sentence_retrieval/{pair}/accuracy"] for pair in ("en-de", "en-sw")]
+    )
+    assert found["eval/sentence_retrieval/accuracy"] == mean
+
+    def accuracy(sides):
+        measure = probes.retrieval(config.model, vocabulary, 0, {"x": sides})
+        return measure(state)["eval/sentence_retrieval/accuracy"]
+
+    assert accuracy((first, first)) == 1
+    assert accuracy((first, second)) == found["eval/sentence_retrieval/en-de/accuracy"] < 0.6
+    shifted = second.select(np.arange(count) > 0), first.select(np.arange(count) < count - 1)
+    assert accuracy(shifted) < 0.2
+
+
+def random_state(config):
+    return State(_random_params(config.model, config.data.vocabulary_size), None, {}, None)
+
+
+@functools.cache
+def _random_params(model, vocabulary_size):
+    return jax.jit(lambda: encoder.init(jax.random.key(0), model, vocabulary_size, 1))()
+
+
+def test_a_probe_reads_the_parameters_where_they_are_and_keeps_them(probed, store):
+    probed.evaluation.alignment.sentences = 8
+    config = parse(probed)
+    state = random_state(config)
+    before = jax.tree.map(np.array, state.params)
+    measures = probes.make(config, probes.read(config), store)
+    first, again = ([measure(state) for measure in measures] for _ in range(2))
+    assert first == again
+    jax.tree.map(np.testing.assert_array_equal, state.params, before)
+    mesh = partitioning.make_mesh(dataclasses.replace(config, mesh=Mesh(replica=2, fsdp=4)))
+    spread = jax.device_put(state.params, partitioning.shardings(state.params, mesh))
+    assert not spread["embeddings"]["word"].is_fully_replicated
+    assert [measure(dataclasses.replace(state, params=spread)) for measure in measures] == first
+    zero = State(jax.tree.map(jnp.zeros_like, state.params), None, {}, None)
+    other = [measure(zero) for measure in measures]
+    assert [found != same for found, same in zip(other, first, strict=True)] == [True, True]
+
+
+def test_the_layer_is_two_thirds_of_the_depth_unless_said(probed, store):
+    state = random_state(parse(probed))
+
+    probed.evaluation.alignment.sentences = 8
+
+    def measured(layer):
+        probed.evaluation.retrieval.layer = probed.evaluation.alignment.layer = layer
+        config = parse(probed)
+        made = probes.make(config, probes.read(config), store)
+        return [measure(state) for measure in made]
+
+    assert measured(0) == measured(middle_layer(2)) != measured(2)
+
+
+def test_a_sample_is_fixed_and_in_order(probed, files):
+    probed.evaluation.retrieval.sentences = probed.evaluation.alignment.sentences = 7
+    found, again = probes.read(parse(probed)), probes.read(parse(probed))
+    assert found == again
+    first, second = found.parallel["en-de"]
+    lines = [(files / f"en-de.{side}").read_text("utf-8").splitlines() for side in ("en", "de")]
+    rows = list(zip(*lines, strict=True))
+    places = [rows.index(row) for row in zip(first, second, strict=True)]
+    assert len(places) == 7 and places == sorted(places) and places != list(range(7))
+    numbers = [int(pair.where.rpartition(":")[2]) for pair in found.gold["en-sw"]]
+    assert len(numbers) == 7 and numbers == sorted(numbers)
+
+
+def test_a_tsv_and_separate_links_are_the_same(probed, files, tmp_path):
+    wanted = probes.read(parse(probed))
+    for pair in ("en-de", "en-sw"):
+        lines = [
+            (files / f"{pair}.{side}").read_text("utf-8").splitlines() for side in pair.split("-")
+        ]
+        text = "".join("\t".join(row) + "\n" for row in zip(*lines, strict=True))
+        (tmp_path / f"{pair}.tsv").write_text(text, encoding="utf-8")
+        rows = [row.split("\t") for row in (files / f"{pair}.tsv").read_text("utf-8").splitlines()]
+        (tmp_path / f"{pair}.links").write_text("".join(f"{row[2]}\n" for row in rows))
+    probed.evaluation.retrieval.source = f"{tmp_path}/{{pair}}.tsv"
+    probed.evaluation.alignment.source = f"{files}/{{pair}}.tsv|{tmp_path}/{{pair}}.links"
+    assert probes.read(parse(probed)) == wanted
+
+
+def test_bad_files_are_named(probed, files, tmp_path):
+    def refused(message):
+        with pytest.raises(ConfigError, match=message):
+            probes.read(parse(probed))
+
+    alignment, retrieval = probed.evaluation.alignment, probed.evaluation.retrieval
+    alignment.source = f"{files}/en-de.tsv"
+    refused(r"evaluation\.alignment\.source gives en-de and en-sw the same file .*en-de\.tsv")
+    alignment.source = f"{files}/{{par}}.tsv"
+    refused(r"evaluation\.alignment\.source=.*unknown placeholder {par}")
+    alignment.source, alignment.pairs = f"{files}/{{pair}}.tsv", "en-de,en-zh"
+    refused(r"evaluation\.alignment\.source has no file for en-zh; tried .*en-zh\.tsv.*\.pairs")
+    alignment.pairs = "ende"
+    refused(r"evaluation\.alignment\.pairs=ende: a pair is")
+    alignment.pairs = "en-de"
+    alignment.source = f"{files}/{{pair}}.tsv|{files}/{{pair}}.en"
+    refused(r"en-de\.en:1: .* is no link|en-de\.en:1: .* is neither")
+    links = tmp_path / "links"
+    links.write_text("0-0\n")
+    alignment.source = f"{files}/{{pair}}.tsv|{links}"
+    refused(rf"links of 1 sentence pairs, but .* has {SENTENCES} pairs")
+    links.write_text("0p0\n" * SENTENCES)
+    refused("has no sure link")
+    (tmp_path / "one").write_text("a\n")
+    retrieval.pairs, retrieval.source = "en-de", f"{files}/en-de.de|{tmp_path}/one"
+    refused(rf"en-de\.de has {SENTENCES} lines but .*one has 1")
+    retrieval.source = f"{tmp_path}/one"
+    refused(r"one:1: 1 columns; expected two sentences")
+    retrieval.source = f"{tmp_path}/one|{tmp_path}/one"
+    refused("a sentence alone")
+    retrieval.source = "a|b|c"
+    refused("has no file for en-de; tried a|b|c")

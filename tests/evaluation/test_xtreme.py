@@ -1,0 +1,148 @@
+"""XTREME's tasks from folders: what is scored, left out, and refused."""
+
+import json
+
+import pytest
+
+from xlj.config import ConfigError
+from xlj.evaluation import xtreme
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Labels and predictions of a few tasks and languages."""
+
+    def write(side, files):
+        for name, content in files.items():
+            file = tmp_path / side / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(content if isinstance(content, str) else json.dumps(content))
+
+    def squad(**golds):
+        qas = [{"id": key, "answers": [{"text": text}]} for key, text in golds.items()]
+        return {"data": [{"paragraphs": [{"qas": qas}]}]}
+
+    write(
+        "labels",
+        {
+            "xnli/test-en.tsv": "neutral\nentailment\n",
+            "xnli/test-de.tsv": "neutral\nentailment\n",
+            "udpos/test-en.tsv": "SCONJ\nSCONJ\nNOUN\n\nNOUN\n",
+            "mlqa/test-de.json": squad(a="die Katze", b="ein Hund"),
+            "mlqa/test-en.json": squad(a="the cat"),
+            "xquad/test-de.json": squad(a="die Katze"),
+            "bucc2018/test-de.tsv": "de-1\ten-1\nde-2\ten-2\n",
+            "tatoeba/test-de.tsv": "1\n0\n",
+        },
+    )
+    write(
+        "predictions",
+        {
+            "xnli/test-en.tsv": "neutral\nneutral\n",
+            "xnli/test-de.tsv": "entailment\nneutral\n",
+            "udpos/test-en.tsv": "SCONJ\nCCONJ\nNOUN\n\nNOUN\n",
+            "mlqa/test-de.json": {"a": "Katze", "b": "Hund der Nacht"},
+            "mlqa/test-en.json": {"a": "cat"},
+            "xquad/test-de.json": {"a": "Katze"},
+            "bucc2018/test-de.tsv": "",
+            "tatoeba/test-de.tsv": "1\n1\n",
+        },
+    )
+    return tmp_path / "labels", tmp_path / "predictions"
+
+
+def test_scores_by_hand(folders):
+    results, _ = xtreme.score(*folders)
+    found = {result.task.name: result for result in results}
+    assert list(found) == ["xnli", "udpos", "xquad", "mlqa", "bucc2018", "tatoeba"]
+    assert found["xnli"].metrics == {"accuracy": {"en": 50.0, "de": 0.0}}
+    assert (found["xnli"].score, found["xnli"].transfer_gap) == (25.0, 50.0)
+    assert found["udpos"].score == pytest.approx(75)  # of four chunks, all but the second SCONJ
+    assert found["xquad"].metrics == {
+        "exact_match": {"de": 0.0},
+        "f1": {"de": pytest.approx(200 / 3)},
+    }
+    assert found["mlqa"].metrics == {
+        "exact_match": {"en": 100.0, "de": 50.0},
+        "f1": {"en": 100.0, "de": pytest.approx((100 + 200 / 3) / 2)},
+    }
+    assert found["mlqa"].score == pytest.approx((75 + (100 + (100 + 200 / 3) / 2) / 2) / 2)
+    assert found["mlqa"].transfer_gap == 50  # of exact match
+    assert found["bucc2018"].score == 0 and found["bucc2018"].transfer_gap is None
+    assert found["tatoeba"].score == 50
+
+
+def test_what_is_left_out_is_said(folders):
+    (folders[1] / "mewslix").mkdir()
+    (folders[1] / "xquad/test-ro.json").write_text("{}")
+    results, notes = xtreme.score(*folders)
+    said = "\n".join(notes)
+    assert "pawsx is left out: there is no folder" in said
+    assert "mewslix is left out: it is none of XTREME's tasks xnli, pawsx" in said
+    assert "xnli: there are no files of ar, bg, el" in said
+    assert "test-ro.json is left out: XTREME has no such language" in said
+    assert not any(result.complete for result in results)
+    assert xtreme.overall(results) == ({}, None)
+    found = xtreme.as_json(results)
+    assert found["score"] is None and found["groups"] == {}
+    assert found["tasks"]["bucc2018"]["f1"]["transfer_gap"] is None
+
+
+def test_overall_scores_need_every_task_and_language():
+    results = [
+        xtreme.Result(
+            task, {name: dict.fromkeys(task.languages, 10.0 * k) for name in task.metrics}
+        )
+        for k, task in enumerate(xtreme.TASKS)
+    ]
+    assert len(results) == 9
+    groups, whole = xtreme.overall(results)
+    assert groups == {"classification": 5, "tagging": 25, "qa": 50, "retrieval": 75}
+    assert whole == 40
+    groups, whole = xtreme.overall([result for result in results if result.task.name != "panx"])
+    assert groups == {"classification": 5, "qa": 50, "retrieval": 75} and whole is None
+
+
+def test_tables(folders):
+    results, _ = xtreme.score(*folders)
+    found = xtreme.as_markdown(results)
+    assert "\n| score | 25.0 | 75.0 | 33.3 | 83.3 | 0.0 | 50.0 |  |\n" in found
+    assert "\n| transfer gap | 50.0 |  |  | 50.0 |  |  |  |\n" in found
+    assert "## xnli\n\n|  | en | de | average | gap |\n" in found
+    assert "\n| accuracy | 50.0 | 0.0 | 25.0 | 50.0 |\n" in found
+    assert "\n| EM | 100.0 | 50.0 | 75.0 | 50.0 |\n" in found
+    assert xtreme.panels(results)["mlqa: F1"]["en"] == 100
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("xnli/test-de.tsv", None, r"predictions/xnli/test-de\.tsv is missing; its counterpart"),
+        ("xnli/test-ar.tsv", "neutral\n", r"labels/xnli/test-ar\.tsv is missing; its counterpart"),
+        ("xnli/test-de.tsv", "neutral\n0\n", r"predictions/xnli/test-de\.tsv:2: '0' is not entail"),
+        ("udpos/test-en.tsv", "a\n", r"test-en\.tsv:1: 'a' is not a universal part-of-speech tag"),
+        ("tatoeba/test-de.tsv", "1\n0.5\n", r"test-de\.tsv:2: '0\.5' is not an index"),
+        ("bucc2018/test-de.tsv", "de-1 en-1\n", r"test-de\.tsv:1: .* is not a pair of ids"),
+        ("mlqa/test-de.json", '{"a": ""}', r"answers 1 of the 2 questions .*, not 'b'; write"),
+        ("mlqa/test-en.json", '{"a": "", "z": ""}', r"'z' is no question of .*labels/mlqa"),
+    ],
+)
+def test_errors_name_the_file(folders, name, content, message):
+    file = folders[1] / name
+    file.unlink() if content is None else file.write_text(content)
+    with pytest.raises(ConfigError, match=message):
+        xtreme.score(*folders)
+
+
+def test_folders_without_anything_to_score(folders, tmp_path):
+    with pytest.raises(ConfigError, match="nowhere: there is no such folder"):
+        xtreme.score(folders[0], tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match="have no task in common"):
+        xtreme.score(folders[0], tmp_path / "empty")
+    (tmp_path / "empty/xnli").mkdir()
+    with pytest.raises(ConfigError, match=r"no file test-LANGUAGE\.tsv"):
+        xtreme.score(tmp_path / "empty", tmp_path / "empty")
+    (folders[0] / "bucc2018/test-de.tsv").write_text("")
+    with pytest.raises(ConfigError, match=r"labels/bucc2018/test-de\.tsv is empty"):
+        xtreme.score(*folders)

@@ -1,0 +1,43 @@
+"""Predictions are the head's on each row by itself, on any devices, whatever the batches."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlj.config import LABELLED, Config, Mesh, Model, Supervised
+from xlj.data.tokenizer.layout import BOS, EOS, PAD
+from xlj.finetuning.predicting import Predictor
+from xlj.models import encoder
+from xlj.objectives import supervised
+from xlj.training.partitioning import make_mesh, shardings
+
+MODEL = Model(layers=1, hidden=16, heads=2, intermediate=32, positions=66, init_std=0.3)
+
+
+@pytest.mark.parametrize("kind", LABELLED)
+def test_predictions_are_those_of_each_row(kind):
+    rng = np.random.default_rng(0)
+    tokens = np.full((300, 64), PAD, np.int32)
+    for row in tokens:
+        size = rng.integers(2, 65)
+        row[:size] = rng.integers(4, 50, size)
+        row[0], row[size - 1] = BOS, EOS
+        if kind == "pair_classification":
+            row[size // 2] = BOS
+    params = encoder.init(jax.random.key(0), MODEL, 50, 1)
+    params[supervised.head_of(kind)] = supervised.init_head(kind, MODEL, 5, jax.random.key(1))
+    plain = supervised.logits(kind, params, MODEL, jnp.asarray(tokens), jnp.zeros((300, 2), int))
+    plain = np.asarray(plain)
+    for devices, fsdp in ((1, 1), (8, 2)):
+        config = Config(objectives=Supervised(kind, 8, 64), mesh=Mesh(fsdp=fsdp))
+        mesh = make_mesh(config, jax.devices()[:devices])
+        spread = jax.device_put(params, shardings(params, mesh))
+        found = Predictor(kind, MODEL, mesh)(spread, tokens, "")
+        if kind == "question_answering":
+            assert (found[tokens == PAD] == -np.inf).all()
+            np.testing.assert_allclose(found[tokens != PAD], plain[tokens != PAD], atol=1e-5)
+        elif kind == "tagging":
+            assert (found == plain.argmax(-1))[tokens != PAD].all()
+        else:
+            np.testing.assert_array_equal(found, plain.argmax(-1))

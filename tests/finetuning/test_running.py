@@ -1,0 +1,402 @@
+"""Fine-tuning learns, chooses on dev, scores what it predicts, and goes on where it stopped."""
+
+import copy
+import json
+import random
+import shutil
+
+import numpy as np
+import pytest
+
+from xlj import phrasebook
+from xlj.config import ConfigError, finetuning
+from xlj.data.labelled.examples import Question
+from xlj.data.labelled.features import Features
+from xlj.evaluation.metrics.tags import chunk_scores
+from xlj.finetuning import question_answering, running, task_results
+from xlj.finetuning.task_data import Set, TaskData
+from xlj.finetuning.task_scores import SCORE
+from xlj.training import checkpoints, metrics
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Sentences with the label `cat` or `dog`, which their first letters tell; words with tags that
+    say whether they have an "e"; both in two languages."""
+    folder = tmp_path_factory.mktemp("task")
+    rng = random.Random(0)
+    for language in ("en", "de"):
+        lines = [line for line in phrasebook.text_lines(language) if line][:300]
+        for split, size in (("train", 192), ("dev", 40), ("test", 50)):
+            table, columns = [], []
+            for line in rng.sample(lines, size):
+                label = rng.choice(("cat", "dog"))
+                table.append(f"{'a a a a' if label == 'cat' else 'z z z z'} {line}\t{label}\n")
+                columns += [f"{word}\t{'B-E' if 'e' in word else 'O'}\n" for word in line.split()]
+                columns.append("\n")
+            (folder / f"{split}-{language}.tsv").write_text("".join(table), "utf-8")
+            (folder / f"{split}-{language}.conll").write_text("".join(columns), "utf-8")
+    return folder
+
+
+@pytest.fixture
+def settings(files, checkpoint, tmp_path):
+    """Classification in English, scored in both languages."""
+    config = finetuning.default()
+    config.init_from = str(checkpoint)
+    config.cache = str(tmp_path / "rows")
+    for split in ("train", "dev", "test"):
+        config.task[split] = f"{files}/{split}-{{language}}.tsv"
+    config.task.test_languages = "en,de"
+    config.task.length = 32
+    config.train.batch_rows, config.train.epochs, config.train.evaluations = 16, 4, 4
+    config.train.log_every = 12
+    config.optimizer.learning_rate = 1e-2
+    return config
+
+
+def tagging(settings):
+    settings.task.kind = "tagging"
+    for split in ("train", "dev", "test"):
+        settings.task[split] = settings.task[split].replace(".tsv", ".conll")
+
+
+def test_classification_is_learned_chosen_and_kept(settings, files, tmp_path):
+    config = finetuning.parse(settings)
+    outcome = running.run(config, tmp_path / "run")
+    (run,) = outcome.runs
+    assert outcome.finished and run.test["accuracy"]["en"] > 90
+    assert 40 < outcome.baseline["accuracy"]["en"] < 65
+
+    # The checkpoint that was best on dev is there, and is the one that was scored.
+    lines = [line for line in metrics.read(run.folder) if line["step"] and SCORE in line]
+    assert [line["step"] for line in lines] == [12, 24, 36, 48]
+    best = max(line[SCORE] for line in lines)
+    assert {line["step"]: line[SCORE] for line in lines}[run.step] == best
+    assert run.step in checkpoints.steps(run.folder)
+    # It began from one checkpoint, not from whatever the latest in a workdir will be.
+    began = checkpoints.find(run.folder).config()["init_from"]
+    assert began == str(checkpoints.find(settings.init_from).folder)
+    assert sum(run.dev["accuracy"].values()) / 2 == pytest.approx(best)
+    assert lines[-1]["eval/dev/de/accuracy"] > 0
+
+    # Predictions are those that were scored.
+    for language, score in run.test["accuracy"].items():
+        gold = [
+            line.split("\t")[1]
+            for line in (files / f"test-{language}.tsv").read_text("utf-8").splitlines()
+        ]
+        text = (run.folder / "predictions" / f"test-{language}.tsv").read_text("utf-8")
+        right = sum(a == b for a, b in zip(text.splitlines(), gold, strict=True))
+        assert score == pytest.approx(100 * right / len(gold))
+
+    # A finished run is not done again; one that lost its result comes to the same from its folder.
+    stamp = (run.folder / running.RUN).stat().st_mtime_ns
+    assert running.run(config, tmp_path / "run").runs == outcome.runs
+    assert (run.folder / running.RUN).stat().st_mtime_ns == stamp
+    (run.folder / running.RUN).unlink()
+    assert running.run(config, tmp_path / "run").runs == outcome.runs
+
+    # Where the encoder is, and how the work is divided, may change; the encoder may not.
+    moved, again = tmp_path / "moved", copy.deepcopy(settings)
+    shutil.copytree(checkpoints.find(settings.init_from).folder, moved)
+    again.init_from, again.train.log_every = str(moved), 5
+    assert running.run(finetuning.parse(again), tmp_path / "run").runs == outcome.runs
+    shutil.rmtree(moved)
+    shutil.copytree(run.folder / "checkpoints" / str(run.step), moved)
+    with pytest.raises(ConfigError, match="or from another encoder; take another"):
+        running.run(finetuning.parse(again), tmp_path / "run")
+
+    # Another config may not go on there, also where it is trained in the same way.
+    for key, value in (("optimizer.learning_rate", 2e-2), ("task.select", "last")):
+        other = copy.deepcopy(settings)
+        other.update_from_flattened_dict({key: value})
+        with pytest.raises(ConfigError, match="holds a run of another config"):
+            running.run(finetuning.parse(other), tmp_path / "run")
+
+    # Results over seeds, and XTREME's files.
+    content = task_results.as_json("animals", config, outcome)
+    assert content["languages"] == {k: round(v, 4) for k, v in run.test["accuracy"].items()}
+    gap = run.test["accuracy"]["en"] - run.test["accuracy"]["de"]
+    assert content["transfer_gap"] == pytest.approx(gap, abs=1e-4)
+    assert "| accuracy | " in task_results.as_markdown("animals", config, outcome)
+    folder, others = task_results.submit(tmp_path / "submission", "animals", config, outcome)
+    assert sorted(p.name for p in folder.iterdir()) == ["test-de.tsv", "test-en.tsv"] and not others
+    (folder / "test-fr.tsv").touch()
+    others = task_results.submit(tmp_path / "submission", "animals", config, outcome)[1]
+    assert [path.name for path in others] == ["test-fr.tsv"]
+
+
+def test_pairs_read_apart_are_compared(settings, tmp_path):
+    """Whether both sentences begin alike, which neither says by itself."""
+    rng = random.Random(1)
+    lines = [line for line in phrasebook.text_lines("en") if line and len(line) < 40][:200]
+    for split, size in (("train", 384), ("dev", 40), ("test", 100)):
+        text = ""
+        for _ in range(size):
+            starts = [rng.choice(("a a a a", "z z z z")) for _ in range(2)]
+            sides = [f"{start} {rng.choice(lines)}" for start in starts]
+            text += "\t".join([*sides, "same" if len(set(starts)) == 1 else "other"]) + "\n"
+        (tmp_path / f"{split}-en.tsv").write_text(text)
+        settings.task[split] = f"{tmp_path}/{split}-{{language}}.tsv"
+    settings.task.test_languages, settings.task.pairs, settings.task.length = "en", "apart", 64
+    (run,) = running.run(finetuning.parse(settings), tmp_path / "run").runs
+    assert run.test["accuracy"]["en"] > 80
+
+
+def test_a_language_has_labels_or_none(settings, tmp_path):
+    for name, label in (("one", "cat"), ("two", "-")):
+        (tmp_path / f"{name}-en.tsv").write_text(f"a\t{label}\n")
+    settings.task.test = f"{tmp_path}/one-{{language}}.tsv,{tmp_path}/two-{{language}}.tsv"
+    settings.task.test_languages = "en"
+    with pytest.raises(ConfigError, match=r"two-en.tsv:1: it has no label, though .*one-en"):
+        running.run(finetuning.parse(settings), tmp_path / "run")
+
+
+def test_tags_that_are_no_chunks_are_not_scored_as_such(settings, tmp_path):
+    tagging(settings)
+    (tmp_path / "en.conll").write_text("Ann\tPER\nleft\tO\n\nIBM\tORG\n")
+    settings.task.train = settings.task.dev = settings.task.test = f"{tmp_path}/{{language}}.conll"
+    settings.task.test_languages = "en"
+    with pytest.raises(ConfigError, match=r"en.conll:1: 'PER' is no tag of task.metric=chunk_f1"):
+        running.run(finetuning.parse(settings), tmp_path / "run")
+
+
+def test_an_empty_sentence_is_not_compared(settings, tmp_path):
+    (tmp_path / "train-en.tsv").write_text("a\tb\tsame\n \tb\tother\n")
+    settings.task.train = f"{tmp_path}/train-{{language}}.tsv"
+    settings.task.dev = settings.task.test = settings.task.train
+    settings.task.test_languages, settings.task.pairs = "en", "apart"
+    with pytest.raises(ConfigError, match=r"train-en.tsv:2: task.pairs=apart .* one is empty"):
+        running.run(finetuning.parse(settings), tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_seeds_and_a_model_for_each_language(settings, tmp_path):
+    settings.task.languages, settings.task.test_languages = "en,de", ""
+    settings.task.per_language = True
+    settings.task.select = "last"
+    settings.train.seeds, settings.train.epochs, settings.train.evaluations = 2, 1, 1
+    config = finetuning.parse(settings)
+    outcome = running.run(config, tmp_path / "run")
+    folders = [run.folder.name for run in outcome.runs]
+    assert folders == ["en-seed-0", "en-seed-1", "de-seed-0", "de-seed-1"]
+    assert all(tuple(run.test["accuracy"]) == run.languages for run in outcome.runs)
+    seeds = task_results.by_seed(outcome, "test")
+    assert len(seeds) == 2 and set(seeds[0]["accuracy"]) == {"en", "de"}
+    content = task_results.as_json("x", config, outcome)
+    values = [found["accuracy"]["de"] for found in seeds]
+    assert content["languages"]["de"] == pytest.approx(sum(values) / 2, abs=1e-4)
+    assert content["transfer_gap"] is None  # of models that are trained on the language
+    assert content["deviations"]["de"] == pytest.approx(
+        abs(values[0] - values[1]) / 2**0.5, abs=1e-4
+    )
+
+
+def test_what_does_not_fit_one_language_is_said_before_another_is_trained(
+    settings, files, tmp_path
+):
+    for split in ("train", "dev", "test"):
+        for language in ("en", "de"):
+            text = (files / f"{split}-{language}.tsv").read_text("utf-8")
+            if (split, language) == ("train", "de"):  # one step
+                text = "".join(text.splitlines(keepends=True)[:16])
+            (tmp_path / f"{split}-{language}.tsv").write_text(text, "utf-8")
+        settings.task[split] = f"{tmp_path}/{split}-{{language}}.tsv"
+    settings.task.languages, settings.task.test_languages = "en,de", ""
+    settings.task.per_language, settings.train.epochs = True, 1
+    settings.optimizer.schedule, settings.optimizer.decay_steps = "wsd", 8
+    with pytest.raises(ConfigError, match="decay_steps=8 is more than the 1 steps"):
+        running.run(finetuning.parse(settings), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_tagging_of_long_sentences(settings, files, tmp_path):
+    """Rows of 16 tokens: most sentences are split; every word has its tag."""
+    tagging(settings)
+    settings.task.length = 16
+    outcome = running.run(finetuning.parse(settings), tmp_path / "run")
+    (run,) = outcome.runs
+    assert run.test["chunk_f1"]["en"] > 80 and outcome.baseline["chunk_f1"]["en"] > 80
+
+    def sentences(text):
+        return [block.split("\n") for block in text.strip().split("\n\n")]
+
+    text = (run.folder / "predictions" / "test-de.tsv").read_text("utf-8")
+    gold = sentences((files / "test-de.conll").read_text("utf-8"))
+    gold = [[line.split("\t")[1] for line in lines] for lines in gold]
+    found = chunk_scores(sentences(text), gold)  # it counts the words of each
+    assert run.test["chunk_f1"]["de"] == pytest.approx(100 * found.f1)
+
+
+def test_fresh_weights_are_not_frozen(settings):
+    settings.fresh, settings.optimizer.frozen = True, "embeddings"
+    with pytest.raises(ConfigError, match="frozen=embeddings; add --config.optimizer.frozen="):
+        finetuning.parse(settings)
+
+
+def test_fresh_weights_take_the_sizes_alone(settings, tmp_path):
+    settings.fresh = True
+    settings.train.epochs, settings.train.evaluations = 1, 1
+    outcome = running.run(finetuning.parse(settings), tmp_path / "run")
+    assert checkpoints.find(outcome.runs[0].folder).config()["init_from"] == ""
+
+
+def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path, capsys):
+    bare = tmp_path / "bare.tsv"
+    text = (files / "test-en.tsv").read_text("utf-8").splitlines()
+    bare.write_text("".join(line.split("\t")[0] + "\t-\n" for line in text), "utf-8")
+    settings.task.test, settings.task.test_languages = str(bare), "en"
+    settings.task.columns = ""
+    settings.train.epochs, settings.train.evaluations = 1, 1
+    settings.optimizer.warmup_steps = 12_500
+    config = finetuning.parse(settings)
+    outcome = running.run(config, tmp_path / "run")
+    printed = capsys.readouterr().out
+    assert "examples cut, no labels: predicted, not scored\n" in printed
+    assert "warmup_steps=12500 is more than the 12 steps of train.epochs=1; 10% of them" in printed
+    (run,) = outcome.runs
+    assert not run.test and set(run.dev["accuracy"]) == {"en"}
+    found = (run.folder / "predictions" / "test-en.tsv").read_text("utf-8").split()
+    assert len(found) == 50 and set(found) <= {"cat", "dog"}
+    found = task_results.as_json("x", config, outcome)
+    assert found["split"] == "dev" and set(found["baseline"]["accuracy"]) == {"en"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("task.length", 600, "beyond the model's positions"),
+        ("task.labels", "cat,cow", "train-en.tsv:.*'dog' is no label of the task"),
+        ("task.train", "nowhere-{language}.tsv", "task.train=nowhere-.* tried nowhere-en.tsv"),
+        ("init_from", "nowhere", "init_from=nowhere is neither"),
+        ("optimizer.decay_steps", 99, "decay_steps=99 is more than the 48 steps"),
+        ("optimizer.decay_steps", 44, "5 steps of warm-up and optimizer.decay_steps=44 are more"),
+        ("task.pairs", "apart", "train-en.tsv:1: this is one sentence, and task.pairs=apart"),
+        ("train.batch_rows", 12, "train.batch_rows=12 / train.accumulation=1 = 12 rows are not"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_training(settings, tmp_path, key, value, message):
+    settings.update_from_flattened_dict({key: value})
+    settings.optimizer.schedule = "wsd" if "decay" in key else "linear"
+    with pytest.raises(ConfigError, match=message):
+        running.run(finetuning.parse(settings), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"init_from": ""}, "init_from is empty"),
+        ({"task.dev": ""}, "task.select=all chooses a checkpoint on dev"),
+        ({"task.metric": "squad"}, "task.metric=squad is none of classification"),
+        ({"task.answer_length": 3}, "task.answer_length is set to 3 but nothing reads it"),
+        ({"train.accumulation": 3}, "not divisible"),
+        (
+            {"task.kind": "tagging", "task.pairs": "apart"},
+            "task.pairs is set to 'apart' but nothing",
+        ),
+        (
+            {"task.per_language": True, "task.languages": "en,de", "task.dev_languages": "en"},
+            "task.dev is for en and task.languages is en, de",
+        ),
+        ({"task.per_language": True, "task.dev_languages": "en"}, "task.test is for en, de and"),
+    ],
+)
+def test_configs_that_contradict_themselves(settings, changes, message):
+    settings.update_from_flattened_dict(changes)
+    with pytest.raises(ConfigError, match=message):
+        finetuning.parse(settings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"task.dev": "", "task.select": "last", "task.dev_languages": "en"}, "task.dev"),
+        ({"task.test": "", "task.dev_languages": "en"}, "task.test"),
+    ],
+)
+def test_languages_of_no_sets_are_an_error_where_they_are_set_by_hand(settings, changes, key):
+    settings.update_from_flattened_dict(changes)
+    finetuning.parse(settings)  # a recipe may set them for what is overridden
+    with pytest.raises(ConfigError, match=f"{key}_languages is set .* because {key} is empty"):
+        finetuning.parse(settings, [f"{key}_languages"])
+
+
+def test_a_killed_run_goes_on_to_the_same_end(settings, tmp_path, monkeypatch):
+    config = finetuning.parse(settings)
+    whole = running.run(config, tmp_path / "whole").runs[0]
+
+    shutil.copytree(tmp_path / "whole", tmp_path / "killed")
+    folder = tmp_path / "killed" / "seed-0"
+    (folder / running.RUN).unlink()
+    kept = [s for s in checkpoints.steps(folder) if s != 48]
+    if kept:  # else the last was the best, and there is nothing to go back to
+        shutil.rmtree(folder / "checkpoints" / "48")
+    settings.init_from = str(tmp_path / "moved")  # the same encoder, though elsewhere
+    (tmp_path / "moved").symlink_to(config.init_from)
+    config = finetuning.parse(settings)
+    again = running.run(config, tmp_path / "killed").runs[0]
+    assert json.dumps(again.test) == json.dumps(whole.test) and again.step == whole.step
+
+
+def _runs(folder, *runs):
+    """An outcome of (languages, dev's scores, test's scores), whose predictions name the run."""
+    made = []
+    for seed, (languages, dev, test) in enumerate(runs):
+        made.append(running.Run(languages, seed, 1, dev, test, folder / f"seed-{seed}"))
+        (made[-1].folder / "predictions").mkdir(parents=True)
+        (made[-1].folder / "predictions" / "test-de.json").write_text(f"{seed}", "utf-8")
+    return running.Outcome(tuple(made), {}, True)
+
+
+@pytest.mark.parametrize(("select", "best"), [("all", "1"), ("trained", "2")])
+def test_the_seed_that_goes_out_is_chosen_as_checkpoints_are(settings, tmp_path, select, best):
+    """By the first metric, also where the task's metric is a set of rules: squad, mlqa."""
+    settings.task.kind, settings.task.select = "question_answering", select
+    dev = [{"f1": {"en": en, "de": de}} for en, de in ((50.0, 50.0), (60.0, 70.0), (65.0, 10.0))]
+    outcome = _runs(tmp_path, *((("en",), scores, {}) for scores in dev))
+    config = finetuning.parse(settings)
+    folder, _ = task_results.submit(tmp_path / "out", "xquad", config, outcome)
+    assert (folder / "test-de.json").read_text("utf-8") == best
+
+
+def test_results_of_languages_whose_test_sets_have_labels_in_part(settings, tmp_path):
+    config = finetuning.parse(settings)
+    outcome = _runs(tmp_path, (("en",), {}, {}), (("de",), {}, {"accuracy": {"de": 50.0}}))
+    assert task_results.as_json("x", config, outcome)["languages"] == {"de": 50.0}
+    assert "| accuracy | 50.0 | 50.0 |" in task_results.as_markdown("x", config, outcome)
+    assert task_results.panels(outcome) == {"accuracy": {"de": 50.0}}
+    assert task_results.panels(_runs(tmp_path / "none", (("en",), {}, {}))) == {}
+
+
+def test_questions_without_an_answer_are_counted():
+    asked = [Question(f"{i}", "?", "c", found, "") for i, found in enumerate(((("c", 0),), ()))]
+    made = Features(np.zeros((2, 4)), np.zeros((2, 2)), {})
+    data = TaskData((), {"en": Set(asked, made)}, {}, {"en": Set(asked[1:], made)})
+    first, second = data.counts().splitlines()
+    assert first.endswith("2 rows, 1 without an answer (task.no_answer)")
+    assert second.endswith("2 rows, no labels: predicted, not scored")
+
+
+def test_an_answer_of_which_nothing_is_left_is_none():
+    """As in SQuAD 2.0's script, which compares what its normalisation leaves."""
+    asked = [Question(f"{i}", "?", "c", found, "") for i, found in enumerate(((("c", 0),), ()))]
+    for answer, right in (("", 1), ("The.", 1), ("c", 0)):
+        found = question_answering.scores({"0": "c", "1": answer}, asked, "squad", "en")
+        assert found == {"f1": (1 + right) / 2, "exact_match": (1 + right) / 2}
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_questions_without_any_answer_are_refused(settings, tmp_path, split):
+    for name in ("train", "dev", "test"):
+        answers = [{"text": "Ada", "answer_start": 0}] if name != split else []
+        question = {"id": "1", "question": "Who?", "answers": answers}
+        paragraph = {"context": "Ada came.", "qas": [question]}
+        file = tmp_path / f"{name}.json"
+        file.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}), "utf-8")
+        settings.task[name] = str(file)
+    settings.task.kind, settings.task.test_languages = "question_answering", "en"
+    settings.task.stride, settings.task.question_length, settings.task.answer_length = 8, 4, 4
+    with pytest.raises(ConfigError, match=rf"no question of task.{split} in en has an answer"):
+        running.run(finetuning.parse(settings), tmp_path / "run")

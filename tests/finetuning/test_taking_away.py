@@ -1,0 +1,132 @@
+"""A fine-tuned model leaves through the door as transformers knows it, and can be started from."""
+
+import copy
+import json
+import random
+
+import pytest
+
+from xlj import cli, convert, phrasebook
+from xlj.config import ConfigError, finetuning
+from xlj.finetuning import running
+from xlj.training import checkpoints, stored_models
+
+
+def export(checkpoint, output):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["convert", "export", f"--checkpoint={checkpoint}",
+                                   f"--output={output}"])  # fmt: skip
+        with cli.readable_errors():
+            convert.run(convert._flags())
+
+
+def pairs(size, seed):
+    """Lines `A B label`; the label is that of A's first letters."""
+    rng = random.Random(seed)
+    lines = [line for line in phrasebook.text_lines("en") if line and len(line) < 60][:200]
+    for _ in range(size):
+        label = rng.choice(("cat", "dog"))
+        start = "a a a a" if label == "cat" else "z z z z"
+        yield f"{start} {rng.choice(lines)}", rng.choice(lines), label
+
+
+@pytest.fixture(scope="module")
+def fine_tuned(checkpoint, tmp_path_factory):
+    """(the config, the workdir) of a classifier of pairs that has learned a little."""
+    folder = tmp_path_factory.mktemp("taken")
+    config = finetuning.default()
+    config.init_from, config.cache = str(checkpoint), str(folder / "rows")
+    for seed, (split, size) in enumerate((("train", 96), ("dev", 20), ("test", 40))):
+        text = "".join("\t".join(line) + "\n" for line in pairs(size, seed))
+        (folder / f"{split}-en.tsv").write_text(text)
+        config.task[split] = f"{folder}/{split}-{{language}}.tsv"
+    config.task.length, config.task.labels = 96, "dog,cat"
+    config.train.batch_rows, config.train.epochs, config.train.evaluations = 16, 5, 2
+    config.optimizer.learning_rate = 1e-2
+    outcome = running.run(finetuning.parse(config), folder / "run")
+    assert 60 < outcome.runs[0].test["accuracy"]["en"]
+    return config, folder / "run"
+
+
+def test_of_pairs_read_apart_the_encoder_goes_out(fine_tuned, tmp_path, capsys):
+    config = copy.deepcopy(fine_tuned[0])
+    config.task.pairs, config.train.epochs = "apart", 1
+    running.run(finetuning.parse(config), tmp_path / "run")
+    export(tmp_path / "run" / "seed-0", tmp_path / "out")
+    assert "transformers has no class that reads two sentences apart" in capsys.readouterr().out
+    written = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert written["architectures"] == ["XLMRobertaModel"]
+
+
+def test_the_folder_says_what_the_model_is(fine_tuned, tmp_path, capsys):
+    _, workdir = fine_tuned
+    export(workdir / "seed-0", tmp_path / "out")
+    assert "AutoModelForSequenceClassification" in capsys.readouterr().out
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["architectures"] == ["XLMRobertaForSequenceClassification"]
+    assert config["id2label"] == {"0": "dog", "1": "cat"}
+    assert config["label2id"] == {"dog": 0, "cat": 1}
+    assert config["problem_type"] == "single_label_classification"
+    run = json.loads((workdir / "seed-0" / "run.json").read_text())
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "pipeline_tag: text-classification" in card and "- 'en'" in card
+    assert "Labels: `dog`, `cat`." in card and "en (96 rows) of at most 96 tokens" in card
+    accuracies = [run[split]["accuracy"]["en"] for split in ("dev", "test")]
+    assert f"| en | {accuracies[0]:.1f} | {accuracies[1]:.1f} |" in card
+
+
+def test_the_checkpoint_that_was_scored_is_taken_and_no_other_has_its_scores(
+    fine_tuned, tmp_path, capsys
+):
+    _, workdir = fine_tuned
+    run = json.loads((workdir / "seed-0" / "run.json").read_text())
+    assert stored_models.find(workdir / "seed-0").checkpoint.step == run["step"]
+    copy = tmp_path / "seed-0"
+    (copy / "checkpoints").mkdir(parents=True)
+    for step in checkpoints.steps(workdir / "seed-0"):
+        (copy / "checkpoints" / str(step)).symlink_to(
+            workdir / "seed-0" / "checkpoints" / str(step)
+        )
+    (copy / "run.json").write_text(json.dumps(run | {"step": 1}))
+    export(f"{copy}/checkpoints/{run['step']}", tmp_path / "out")
+    assert f"was scored at step 1, not {run['step']}" in capsys.readouterr().out
+    assert "## Scores" not in (tmp_path / "out" / "README.md").read_text()
+    for damaged in ("{", '{"step": 1}'):
+        (copy / "run.json").write_text(damaged)
+        with pytest.raises(ConfigError, match="run.json is damaged"):
+            stored_models.find(copy)
+
+
+def test_a_workdir_of_several_runs_is_refused_with_their_names(fine_tuned):
+    _, workdir = fine_tuned
+    with pytest.raises(ConfigError, match=f"--checkpoint={workdir} .*one of {workdir}/seed-0"):
+        stored_models.find(workdir, "--checkpoint")
+
+
+@pytest.mark.parity
+def test_the_pipeline_gives_the_labels_that_xlj_predicts(fine_tuned, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("torch")
+    _, workdir = fine_tuned
+    export(workdir / "seed-0", tmp_path / "out")
+    classify = transformers.pipeline("text-classification", str(tmp_path / "out"))
+    texts = [{"text": a, "text_pair": b} for a, b, _ in pairs(40, 2)]
+    found = [answer["label"] for answer in classify(texts)]
+    predicted = (workdir / "seed-0" / "predictions" / "test-en.tsv").read_text().splitlines()
+    assert found == predicted and len({*found}) == 2
+
+
+@pytest.mark.slow
+def test_the_exported_folder_is_started_from_with_its_head(fine_tuned, tmp_path, capsys):
+    config, workdir = fine_tuned
+    export(workdir / "seed-0", tmp_path / "out")
+    config = config.copy_and_resolve_references()
+    config.init_from, config.train.epochs, config.train.evaluations = str(tmp_path / "out"), 0.1, 1
+    for labels, anew in (("dog,cat", False), ("cat,dog", True)):
+        config.task.labels = labels
+        capsys.readouterr()
+        outcome = running.run(finetuning.parse(config), tmp_path / labels)
+        said = capsys.readouterr().out
+        assert ("initialised anew: classification_head" in said) == anew
+        assert ("not used: classification_head" in said) == anew
+        assert outcome.finished

@@ -1,0 +1,80 @@
+"""Files are read whole, split at line feeds only, and scanned once."""
+
+import gzip
+import hashlib
+import lzma
+import os
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from xlj.config import ConfigError
+from xlj.io import files
+from xlj.io.files import ScanCache
+
+COMPRESS = {
+    ".txt": lambda raw: raw,
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": zstandard.ZstdCompressor().compress,
+}
+
+
+def lines(path: Path) -> list[str | None]:
+    return [line for block in files.blocks(path) for line in block]
+
+
+@pytest.mark.parametrize("ending", COMPRESS)
+def test_lines_come_back_through_every_compression(tmp_path, ending):
+    wanted = (
+        ["first\u2028same line\x0bstill", "", "žluťoučký 🐎\x85kůň"] + ["x" * 99] * 20_000 + ["end"]
+    )
+    raw = "\n".join(wanted).encode()
+    path = tmp_path / f"a{ending}"
+    half = len(raw) // 3
+    path.write_bytes(COMPRESS[ending](raw[:half]) + COMPRESS[ending](raw[half:]))  # two members
+    assert lines(path) == wanted
+    path.write_bytes(COMPRESS[ending](b"\xef\xbb\xbf" + raw + b"\n"))  # a mark and a last line feed
+    assert lines(path) == wanted
+
+
+def test_a_line_longer_than_a_chunk(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("é" * 400_000 + "\nb")
+    assert lines(path) == ["é" * 400_000, "b"]
+
+
+@pytest.mark.parametrize("ending", [".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("damage", ["cut", "not compressed"])
+def test_broken_compression_names_the_file(tmp_path, ending, damage):
+    raw = os.urandom(300_000).hex().encode()
+    path = tmp_path / f"broken{ending}"
+    path.write_bytes(COMPRESS[ending](raw)[:-50_000] if damage == "cut" else b"plain text\n" * 99)
+    with pytest.raises(ConfigError, match=f"broken{ending}: cannot read it to the end"):
+        lines(path)
+
+
+def test_scan_counts_and_finds_the_first_problem(tmp_path):
+    path = tmp_path / "a.tsv"
+    raw = b"one\teins\n\ttwo\n\xff\xfe\tx\nno tab\na\tb\tc\nlast\tletzt\r\n"
+    path.write_bytes(raw)
+    scan = files.scan(path, 2)
+    assert scan.sha256 == hashlib.sha256(raw).hexdigest()
+    assert (scan.lines, scan.invalid, scan.first_invalid) == (6, 1, 3)
+    assert (scan.odd_line, scan.odd_tabs) == (4, 0)
+    assert scan.sentences == (2, 3)
+    assert files.scan(path, 1).sentences == (5,)
+
+
+def test_files_are_scanned_again_only_when_they_change(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    path.write_text("a\nb\n")
+    first = ScanCache(tmp_path / "inputs.json").scan_all([(path, 1)])
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "blocks", None)  # reading would fail
+        assert ScanCache(tmp_path / "inputs.json").scan_all([(path, 1)]) == first
+    path.write_text("a\nb\nc\n")
+    assert ScanCache(tmp_path / "inputs.json").scan_all([(path, 1)])[path, 1].lines == 3
+    (tmp_path / "inputs.json").write_text("{ damaged")
+    assert ScanCache(tmp_path / "inputs.json").scan_all([(path, 1)])[path, 1].lines == 3

@@ -1,0 +1,289 @@
+"""The labelled tasks: their labels hold, they are parallel, and no split tells on another."""
+
+import hashlib
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from itertools import islice
+
+import pytest
+
+from xlj.data.labelled.examples import Question, Sentences
+from xlj.phrasebook import LANGUAGES, draw, realise
+from xlj.phrasebook.drawing import COLOURS
+from xlj.phrasebook.labelled import SIZES, examples
+from xlj.phrasebook.labelled.inference import LABELS, OPPOSITE, inferences
+from xlj.phrasebook.labelled.paraphrases import paraphrases
+from xlj.phrasebook.labelled.questions import ROLES, questions
+from xlj.phrasebook.labelled.splits import SPLITS, sentences, split_of
+from xlj.phrasebook.meaning import CITIES, COUNTRIES, Meaning
+
+GOLDEN: dict[str, str] = {
+    "nli": "a864f76a24a64f7e5d78ae6e77fde6f532ce2bba9085d701c42024567c2b56b8",
+    "paraphrases": "20c53950256013989a193498235d775a58421c9a2bf2dfad6331a6f8c4578ea7",
+    "tags": "916d519d56db215b04611ffd08312bc0f93b76829dddaf189f7a5fa895cf8154",
+    "entities": "b0a3bbca5292b1f2c8ac0dcda34f9b67d5acb7fcd873abce35432acb0d3bb7d6",
+    "questions": "46266ba897a4dd029a48d493f2f51dcabdb9ebf7c9d8b777a3f2839560a98af5",
+}
+
+
+@cache
+def dev(task, language):
+    return tuple(examples(task, language, "dev"))
+
+
+@cache
+def pairs(split):
+    return tuple(islice(paraphrases(split), 200))
+
+
+@cache
+def asked_in(split):
+    return tuple(islice(questions(split), 200))
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """The first inferences of every split, by split."""
+    return {split: tuple(islice(inferences(split), 600)) for split in SPLITS}
+
+
+@pytest.mark.parametrize("task", SIZES)
+def test_the_examples_never_change(task):
+    digest = hashlib.sha256()
+    for language in LANGUAGES:
+        for example in dev(task, language)[:60]:
+            digest.update(repr(replace(example, place="")).encode())
+    assert digest.hexdigest() == GOLDEN[task]
+
+
+def test_sizes():
+    for language in LANGUAGES:
+        assert all(len(dev(task, language)) == 500 for task in SIZES)
+        assert len(list(examples("tags", language, "test"))) == 500
+    assert len(list(examples("tags", "sw", "train"))) == SIZES["tags"] == 3_000
+
+
+@pytest.mark.parametrize("task", SIZES)
+def test_the_languages_are_parallel(task):
+    """The same meanings stand at the same places, so labels, names and questions agree."""
+
+    def told(example):
+        if isinstance(example, Sentences):
+            return example.label
+        if isinstance(example, Question):
+            return example.identity, len(example.answers)
+        return sum(tag.startswith("B-") for tag in example.tags) if task == "entities" else None
+
+    english = [told(example) for example in dev(task, "en")]
+    for language in LANGUAGES:
+        assert [told(example) for example in dev(task, language)] == english
+        places = [example.place for example in dev(task, language)]
+        assert places[0] == f"phrasebook:{task}/{language}#dev:1" and len(set(places)) == 500
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_every_event_of_an_example_is_of_its_split(split, drawn):
+    """So none of dev or test is told in training: a clause has one split, whatever the task."""
+    for made in drawn[split]:
+        parts = made.premise.clauses + made.hypothesis.clauses
+        assert {split_of(clause) for clause in parts} == {split}
+    for pair in pairs(split):
+        assert {split_of(c) for c in pair.one.clauses + pair.other.clauses} == {split}
+    for meaning in islice(sentences(split), 200):
+        assert {split_of(clause) for clause in meaning.clauses} == {split}
+    for asked in asked_in(split):
+        assert split_of(asked.question.clauses[0]) == split
+
+
+def test_what_can_be_left_out_does_not_change_the_split():
+    clauses = [clause for index in range(300) for clause in draw(5, index).clauses]
+    for clause in clauses:
+        variant = replace(clause, time=None, negative=not clause.negative, very=False)
+        assert split_of(variant) == split_of(clause)
+    shares = Counter(split_of(clause) for clause in clauses)
+    assert 0.4 < shares["train"] / len(clauses) < 0.6 and min(shares.values()) > 50
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_sentence_is_in_two_splits(language):
+    def texts(split):
+        found = islice(examples("tags", language, split), 500)
+        return {" ".join(example.words) for example in found}
+
+    train, dev, test = (texts(split) for split in SPLITS)
+    assert not (train & dev or train & test or dev & test)
+    said = [{realise(a.question, language).text for a in asked_in(split)} for split in SPLITS]
+    assert not (said[0] & said[1] or said[0] & said[2] or said[1] & said[2])
+
+
+# Inference
+
+
+def bare(clause):
+    """A clause without what can be left out, its order and its polarity."""
+    parts = {"time": None, "time_first": False, "very": False, "negative": False}
+    for role in ("subject", "object", "complement"):
+        p = getattr(clause, role)
+        if p:
+            parts[role] = replace(p, adjective=None, count=0, plural=p.plural and not p.count)
+    if clause.predicate not in ("live", "be", "exist") and clause.relation == "at":
+        if clause.subject:
+            parts["place"] = None
+    return replace(clause, **parts)
+
+
+def said_of(clause):
+    """What can be left out of a clause, and is there."""
+    found = {("time", clause.time), ("place", clause.place), ("very", clause.very)}
+    for role in ("subject", "object", "complement"):
+        p = getattr(clause, role)
+        found.add((role, p.adjective if p else None))
+    return {(what, value) for what, value in found if value}
+
+
+def judge(told, claimed):
+    """What follows for a claim from one clause told, by logic on what is left out."""
+    against = "contradiction" if told.negative != claimed.negative else "entailment"
+    if bare(told) == bare(claimed):
+        one, other = said_of(told), said_of(claimed)
+        if one == other or (other < one and not told.negative):
+            return against
+        return "neutral"
+    differ = [name for name in ("predicate", "attribute", "place")
+              if getattr(told, name) != getattr(claimed, name)]  # fmt: skip
+    if told.negative or told.subject != claimed.subject or len(differ) != 1:
+        return "neutral"
+    one, other = getattr(told, differ[0]), getattr(claimed, differ[0])
+    if differ == ["place"]:
+        kinds = [{p.concept in CITIES, p.concept in COUNTRIES} for p in (one, other) if p]
+        exclusive = told.predicate in ("be", "live") and len(kinds) == 2 and kinds[0] == kinds[1]
+    else:
+        exclusive = OPPOSITE.get(one) == other or {one, other} <= COLOURS
+    if not exclusive:
+        return "neutral"
+    return "entailment" if claimed.negative else "contradiction"
+
+
+def test_the_labels_follow_from_the_meanings(drawn):
+    kinds = Counter()
+    for made in (made for split in SPLITS for made in drawn[split]):
+        (claimed,) = made.hypothesis.clauses
+        verdicts = {judge(told, claimed) for told in made.premise.clauses} - {"neutral"}
+        assert verdicts <= {made.label}
+        assert verdicts or made.label == "neutral", (
+            realise(made.premise, "en").text, realise(made.hypothesis, "en").text
+        )  # fmt: skip
+        kinds[made.label, claimed.negative, len(made.premise.clauses)] += 1
+    assert len(kinds) == 12 and min(kinds.values()) > 20
+
+
+def test_a_hypothesis_alone_tells_little(drawn):
+    """Labels are balanced, half of each are denials, and all are as rich in details."""
+    made = [made for split in SPLITS for made in drawn[split]]
+    assert set(Counter(one.label for one in made).values()) == {len(made) // len(LABELS)}
+    riches = []
+    for label in LABELS:
+        claims = [one.hypothesis.clauses[0] for one in made if one.label == label]
+        assert sum(claim.negative for claim in claims) == len(claims) // 2
+        riches.append(sum(len(said_of(claim)) for claim in claims) / len(claims))
+    assert max(riches) - min(riches) < 0.35
+
+
+def test_now_is_no_news_of_what_is_going_on(drawn):
+    for made in (made for split in SPLITS for made in drawn[split] if made.label == "neutral"):
+        (claimed,) = made.hypothesis.clauses
+        for told in made.premise.clauses:
+            if bare(told) == bare(claimed) and claimed.tense == "now":
+                assert said_of(claimed) - said_of(told) - {("time", "now")}
+
+
+# Paraphrases
+
+
+def events(meaning):
+    return Counter(replace(clause, time_first=False) for clause in meaning.clauses)
+
+
+def test_paraphrases_say_the_same_in_another_order_and_the_others_do_not():
+    exchanged = 0
+    for pair in pairs("dev"):
+        assert (events(pair.one) == events(pair.other)) == pair.same
+        assert pair.one.link == pair.other.link
+        words = [Counter(word.form.lower() for word in realise(m, "en").words)
+                 for m in (pair.one, pair.other)]  # fmt: skip
+        exchanged += not pair.same and words[0] == words[1]
+    assert sum(pair.same for pair in pairs("dev")) == 100
+    assert exchanged > 35, "many that differ have the very same words"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_language_says_paraphrases_alike_or_others_the_same(language):
+    def parts(meaning):
+        clauses = [Meaning("", (replace(c, time_first=False),)) for c in meaning.clauses]
+        return sorted(realise(clause, language).text for clause in clauses)
+
+    for example in dev("paraphrases", language):
+        assert example.texts[0] != example.texts[1]
+    for pair in pairs("dev"):
+        assert (parts(pair.one) == parts(pair.other)) == pair.same
+
+
+# Words
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_word_has_its_tags(language):
+    upos = set("ADJ ADP ADV AUX CCONJ DET NOUN NUM PART PRON PROPN PUNCT SCONJ VERB".split())
+    seen = set()
+    for tagged, named in zip(dev("tags", language), dev("entities", language), strict=True):
+        assert tagged.words == named.words and all(tagged.words)
+        assert len(tagged.tags) == len(named.tags) == len(tagged.words)
+        assert tagged.tags[-1] == "PUNCT" and set(tagged.tags) <= upos
+        for tag, before in zip(named.tags, ("O", *named.tags), strict=False):
+            assert tag[0] != "I" or before in ("B" + tag[1:], tag)
+        seen |= set(tagged.tags) | set(named.tags)
+    assert {"NOUN", "VERB", "PROPN", "ADV", "B-PER", "I-PER", "B-LOC", "B-ORG"} <= seen
+
+
+# Questions
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_answers_stand_where_they_are_said_to(language):
+    answered = 0
+    for asked in dev("questions", language):
+        assert asked.question[-1] in "?？"
+        for text, start in asked.answers:
+            assert text and asked.context[start : start + len(text)] == text
+            assert text == text.strip() and not set(text) & set(".,?!。，？।")
+            answered += 1
+    assert answered == 450
+    assert len({asked.identity for asked in dev("questions", language)}) == 500
+
+
+def test_a_question_has_one_answer_or_none():
+    """Its verb is said once in the document, or never."""
+    roles = Counter()
+    for asked in asked_in("dev"):
+        (question,) = asked.question.clauses
+        said = [clause.predicate for meaning in asked.document for clause in meaning.clauses]
+        assert said.count(question.predicate) == (asked.where is not None)
+        if asked.where:
+            sentence, clause = asked.where
+            told = asked.document[sentence].clauses[clause]
+            assert told.predicate == question.predicate and not told.negative
+            roles[asked.role] += 1
+        assert question.question == asked.role
+    assert set(roles) == set(ROLES) and max(roles.values()) - min(roles.values()) < 30
+
+
+@pytest.mark.parametrize(
+    "task, language, split, known",
+    [("nil", "en", "dev", "'nil'.*nli, paraphrases, tags, entities, questions"),
+     ("nli", "xx", "dev", "'xx'.*en, de, fr, es, sw, tr, hi, zh"),
+     ("nli", "en", "validation", "'validation'.*train, dev, test")],
+)  # fmt: skip
+def test_what_there_is_not_is_refused_at_once(task, language, split, known):
+    with pytest.raises(ValueError, match=known):
+        examples(task, language, split)

@@ -1,0 +1,147 @@
+"""What holds of every language and every meaning: coverage, variety, alignment, tags."""
+
+import pytest
+
+from xlj.phrasebook import LANGUAGES, draw, pair, realise
+from xlj.phrasebook import meaning as meanings
+from xlj.phrasebook.realising import GRAMMARS
+from xlj.phrasebook.sentence import align
+
+UPOS = set("ADJ ADP ADV AUX CCONJ DET NOUN NUM PART PRON PROPN PUNCT SCONJ VERB".split())
+CONTENT = {"NOUN", "VERB", "ADJ", "PROPN"}
+DRAWN = [draw(11, index) for index in range(1500)]
+
+# The tables of a grammar in which each kind of concept is looked up
+TABLES = {
+    "noun": ("NOUNS",),
+    "verb": ("VERBS",),
+    "weather": ("VERBS", "WEATHER"),
+    "adjective": ("ADJECTIVES",),
+    "name": ("NAMES",),
+    "surname": ("NAMES",),
+    "place": ("PLACES",),
+    "organisation": ("ORGANISATIONS",),
+    "time": ("TIMES",),
+}
+SPELT_ALIKE = {  # concepts whose English or common spelling is the word itself
+    ("en", "adjective"),
+    *((language, kind) for language in LANGUAGES for kind in ("name", "surname")),
+} - {("hi", "name"), ("hi", "surname"), ("zh", "name"), ("zh", "surname")}
+
+
+@pytest.mark.parametrize(
+    "language, kind",
+    [(language, kind) for language in LANGUAGES for kind in TABLES
+     if (language, kind) not in SPELT_ALIKE],
+)  # fmt: skip
+def test_every_concept_is_in_every_language(language, kind):
+    known: set[str] = set()
+    for table in TABLES[kind]:
+        known |= set(getattr(GRAMMARS[language], table, ()))
+    missing = [concept for concept in meanings.CONCEPTS[kind] if concept not in known]
+    assert not missing
+
+
+def test_the_inventory_is_rich():
+    sizes = {kind: len(concepts) for kind, concepts in meanings.CONCEPTS.items()}
+    assert sizes["noun"] >= 100 and sizes["verb"] >= 40 and sizes["adjective"] >= 30
+    assert sizes["name"] >= 60 and sizes["place"] >= 40 and sizes["organisation"] >= 5
+    assert all(len(set(concepts)) == len(concepts) for concepts in meanings.CONCEPTS.values())
+
+
+@pytest.fixture(scope="module")
+def many():
+    return [draw(3, index) for index in range(60_000)]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_draws_vary(language, many):
+    texts = {realise(meaning, language).text for meaning in many}
+    assert len(texts) > 50_000
+
+
+def test_every_frame_and_every_concept_is_drawn(many):
+    drawn = many[:20_000]
+    assert len({meaning.frame for meaning in drawn}) >= 13
+    seen: set[str] = set()
+    for meaning in drawn:
+        for clause in meaning.clauses:
+            seen |= {clause.predicate, str(clause.attribute), str(clause.time)}
+            for p in (clause.subject, clause.object, clause.recipient, clause.place,
+                      clause.complement):  # fmt: skip
+                if p:
+                    seen |= {p.concept, str(p.adjective), str(p.surname)}
+    wanted = {concept for concepts in meanings.CONCEPTS.values() for concept in concepts}
+    assert wanted - seen == set()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_words_are_well_formed(language):
+    for meaning in DRAWN:
+        sentence = realise(meaning, language)
+        inside = ""
+        for word in sentence.words:
+            assert word.form and not any(space in word.form for space in " _\n")
+            assert word.upos in UPOS and word.slots
+            tag, _, kind = word.entity.partition("-")
+            assert tag == "O" or kind in ("PER", "LOC", "ORG")
+            if tag == "I":
+                assert kind == inside, "an entity continues only one of its own kind"
+            inside = kind
+        assert sentence.text[-1] in ".?।。？"
+        assert sentence.text.count("  ") == 0
+        first = sentence.text.lstrip("¿")[0]
+        assert first == first.upper()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_entities_are_those_of_the_meaning(language):
+    for meaning in DRAWN[:500]:
+        participants = []
+        for clause in meaning.clauses:
+            for p in (clause.subject, clause.object, clause.recipient, clause.place):
+                participants += [p, p.owner] if p else []
+        for kind, tag in (("name", "B-PER"), ("place", "B-LOC"), ("organisation", "B-ORG")):
+            expected = sum(p is not None and p.kind == kind for p in participants)
+            words = realise(meaning, language).words
+            assert sum(word.entity == tag for word in words) == expected
+
+
+def test_chinese_has_no_spaces_and_native_punctuation():
+    for meaning in DRAWN:
+        text = realise(meaning, "zh").text
+        assert not set(text) & set(" ,.?") and text[-1] in "。？"
+
+
+@pytest.mark.parametrize("source", LANGUAGES)
+@pytest.mark.parametrize("target", LANGUAGES)
+def test_alignment_is_complete_and_symmetric(source, target):
+    for meaning in DRAWN[:250]:
+        result = pair(meaning, source, target)
+        sizes = len(result.source.words), len(result.target.words)
+        assert all(0 <= i < sizes[0] and 0 <= j < sizes[1] for i, j in result.alignment)
+        for side, sentence in enumerate((result.source, result.target)):
+            aligned = {link[side] for link in result.alignment}
+            loose = [
+                word.form
+                for position, word in enumerate(sentence.words)
+                if word.upos in CONTENT and position not in aligned
+            ]
+            assert not loose, (result.source.text, result.target.text)
+        transposed = frozenset((j, i) for i, j in result.alignment)
+        assert align(result.target, result.source) == transposed
+
+
+def test_aligned_names_and_numbers_mean_the_same():
+    """The alignment follows the words: a name is aligned to that name and to no other noun."""
+    for meaning in DRAWN:
+        result = pair(meaning, "en", "de")
+        for i, j in result.alignment:
+            source, target = result.source.words[i], result.target.words[j]
+            if source.entity.endswith("PER") and target.upos == "PROPN":
+                assert target.form.rstrip("'s") == source.form.rstrip("s")
+
+
+def test_unknown_language_is_named():
+    with pytest.raises(ValueError, match="'xx'.*en, de, fr"):
+        realise(DRAWN[0], "xx")

@@ -1,0 +1,73 @@
+"""Files of sentences, labels and pairs: what is read, and what is refused by line."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from xlj.config import ConfigError
+from xlj.retrieval import sentence_files
+
+
+@pytest.fixture
+def file(tmp_path):
+    def make(content):
+        path = tmp_path / "file.txt"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return make
+
+
+def test_lines_of_a_compressed_file(tmp_path):
+    path = tmp_path / "lines.gz"
+    path.write_bytes(gzip.compress(" één \r\n\nzwei\u2028drei\n".encode()))
+    assert list(sentence_files.lines(path)) == ["één", "", "zwei\u2028drei"]
+
+
+def test_sentences_with_and_without_ids(file):
+    assert sentence_files.read_with_ids(file("a b\nc\n")) == (["a b", "c"], None)
+    assert sentence_files.read_with_ids(file("x\ta b\ny\ta b\n")) == (["a b", "a b"], ["x", "y"])
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("", "is empty"),
+        ("a\n \nb\n", ":2: the line is blank"),
+        (b"a\nb\n\xff\n", ":3: the line is not UTF-8"),
+        ("a\nb\tc\n", ":2: 2 columns; every line must be"),
+        ("x\ta\nb\n", ":2: 1 columns; every line must be"),
+        ("x\ta\tb\n", ":1: 3 columns; every line must be"),
+        ("x\ta\ny\tb\nx\tc\n", ":3: the id x is that of line 1 too"),
+    ],
+)
+def test_wrong_lines_are_named(file, content, message):
+    with pytest.raises(ConfigError) as error:
+        sentence_files.read_with_ids(file(content))
+    assert message in str(error.value)
+
+
+def test_places(file):
+    np.testing.assert_array_equal(sentence_files.read_places(file("2\n0\n"), 3, 2), [2, 0])
+    for content, message in [
+        ("2\n3\n", ":2: '3' is no line of the source, from 0 to 2"),
+        ("2\n-1\n", ":2: '-1' is no line of the source"),
+        ("2\n", "has 1 lines, but the target has 2"),
+    ]:
+        with pytest.raises(ConfigError) as error:
+            sentence_files.read_places(file(content), 3, 2)
+        assert message in str(error.value)
+
+
+def test_pairs(file):
+    ids = ["s1", "s2"], ["t1"]
+    assert sentence_files.read_pairs(file("s2\tt1\n"), *ids) == {("s2", "t1")}
+    for content, message in [
+        ("s1\tt1\nt1\ts2\n", ":2: t1 is no id of the source's"),
+        ("s1\ts2\n", ":1: s2 is no id of the target's"),
+        ("s1 t1\n", ":1: 1 columns; expected `source id TAB target id`"),
+    ]:
+        with pytest.raises(ConfigError) as error:
+            sentence_files.read_pairs(file(content), *ids)
+        assert message in str(error.value)

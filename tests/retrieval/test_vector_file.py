@@ -1,0 +1,46 @@
+"""A file of vectors is what NumPy reads, or is not there."""
+
+import numpy as np
+import pytest
+
+from xlj.config import ConfigError
+from xlj.retrieval import vector_file
+
+
+@pytest.mark.parametrize("dtype", vector_file.DTYPES)
+@pytest.mark.parametrize("parts", [(), (3,), (2, 0, 1), (1,) * 12])
+def test_numpy_reads_what_was_written(tmp_path, dtype, parts):
+    file = tmp_path / "vectors.npy"
+    rows = np.random.default_rng(0).normal(size=(sum(parts), 5)).astype(np.float32)
+    with vector_file.writing(file, 5, dtype) as append:
+        for part in np.split(rows, np.cumsum(parts)[:-1]) if parts else ():
+            append(part)
+        assert not file.exists()
+    found = np.load(file, mmap_mode="r", allow_pickle=False)
+    assert found.dtype == dtype and found.shape == rows.shape
+    np.testing.assert_array_equal(found, rows.astype(dtype))
+    assert [path.name for path in tmp_path.iterdir()] == ["vectors.npy"]
+
+
+def test_the_header_has_room_for_any_number_of_rows(tmp_path):
+    def size(rows):
+        with (tmp_path / "header").open("wb") as file:
+            shape = {"descr": "<f4", "fortran_order": False, "shape": (rows, 768)}
+            np.lib.format.write_array_header_1_0(file, shape)
+            return file.tell()
+
+    assert size(0) == size(10**15)
+
+
+@pytest.mark.parametrize("dtype, value", [("float16", 1e6), ("float32", np.nan)])
+def test_a_number_that_does_not_fit_leaves_nothing_behind(tmp_path, dtype, value):
+    vectors = np.ones((4, 3), np.float32)
+    bad = vectors.copy()
+    bad[2, 1] = value
+    with (
+        pytest.raises(ConfigError, match=f"the vector of line 7 does not fit into {dtype}"),
+        vector_file.writing(tmp_path / "vectors.npy", 3, dtype) as append,
+    ):
+        append(vectors)
+        append(bad)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,61 @@
+"""Names and commands of a sweep's runs."""
+
+from pathlib import Path
+
+import pytest
+
+from xlj.config import ConfigError
+from xlj.sweeping.definition import Sweep, grid, runs
+
+
+def names(*settings, **more):
+    return [run.name for run in runs(Sweep("c.py", settings, **more), Path("f"))]
+
+
+def test_a_grid_is_every_combination():
+    assert grid({"a": [1, 2], "b": "xy"}) == [
+        {"a": 1, "b": "x"},
+        {"a": 1, "b": "y"},
+        {"a": 2, "b": "x"},
+        {"a": 2, "b": "y"},
+    ]
+
+
+def test_a_name_is_what_its_run_sets_and_no_more():
+    one = {"variant": "tiny", "optimizer.learning_rate": 1e-3, "train.seed": 0}
+    assert names(one) == ["tiny-learning_rate=0.001-seed=0"]
+    assert names(one, {"train.seed": 1})[0] == names(one)[0]  # others change nothing
+    assert names(one, settings={"train.steps": 5}) == names(one)
+    assert names({}) == ["default"]
+
+
+def test_equal_last_parts_of_keys_are_told_apart():
+    name = names({"objectives.mmlm.batch_rows": 1, "objectives.tlm.batch_rows": 2})
+    assert name == ["objectives.mmlm.batch_rows=1-objectives.tlm.batch_rows=2"]
+
+
+def test_names_are_names_of_folders():
+    (name,) = names({"data.mono": ["a/b c", "../{language}"], "init_from": "$HOME/`x`"})
+    assert name == "mono=a_b_c_..__language_-init_from=_HOME__x_"
+
+
+@pytest.mark.parametrize("name", ["..", "a/b", ".a", "-a", "", "a" * 201, "é" * 101])
+def test_what_is_no_name_of_a_folder_is_refused(name):
+    with pytest.raises(ConfigError, match="a run is called"):
+        names({"name": name})
+
+
+def test_two_runs_of_one_name_are_refused():
+    with pytest.raises(ConfigError, match="2 runs are called mono=a_b"):
+        names({"data.mono": "a/b"}, {"data.mono": "a b"})
+    with pytest.raises(ConfigError, match="no runs"):
+        names()
+
+
+def test_a_command_sets_what_all_runs_set_then_its_own_then_overrides():
+    sweep = Sweep("c.py", [{"variant": "v", "train.seed": 1}], {"train.seed": 0, "a": [1, 2]})
+    (run,) = runs(sweep, Path("f"), ["--config.b=3"])
+    assert run.command() == [
+        *("python", "-m", "xlj.train", "--config=c.py:v", "--config.train.seed=1"),
+        *("--config.a=1,2", "--workdir=f/v-seed=1", "--config.b=3"),
+    ]

@@ -1,0 +1,163 @@
+"""The aligner: what it links, in order, in batches as one by one, and however long a sentence."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlj.alignment import extraction
+from xlj.alignment.matching import match
+from xlj.alignment.sinkhorn import sinkhorn
+from xlj.config import ConfigError
+from xlj.data.tokenizer.layout import BOS, EOS
+from xlj.models import encoder
+from xlj.word_alignment import aligner, pair_batches
+from xlj.word_alignment.aligner import METHODS, Aligner
+from xlj.word_alignment.sentence_pairs import Pair
+
+both_ways = pytest.mark.parametrize("together", [True, False])
+every_method = pytest.mark.parametrize("method", METHODS)
+
+
+def links_of(array):
+    return [tuple(link) for link in array.tolist()]
+
+
+def words_of_one_piece(vocabulary, count):
+    words = [piece[1:] for piece in vocabulary.pieces if piece[0] == "▁" and piece[1:].isalpha()]
+    return [word for word in words if len(vocabulary.encode_batch([word])[0]) == 1][:count]
+
+
+def random_pairs(vocabulary, count, sizes=(0, 1, 2, 5), seed=0):
+    random = np.random.default_rng(seed)
+    words = words_of_one_piece(vocabulary, 60)
+    return [
+        Pair(f"file:{k}", *(random.choice(words, size).tolist() for size in both))
+        for k, both in enumerate(random.choice(sizes, (count, 2)))
+    ]
+
+
+@both_ways
+@every_method
+def test_the_same_words_in_another_order(copying_encoder, method, together):
+    words = words_of_one_piece(copying_encoder.vocabulary, 12)
+    random = np.random.default_rng(0)
+    orders = [random.permutation(len(words)) for _ in range(5)]
+    pairs = [Pair("", words, [words[k] for k in order]) for order in orders]
+    found = Aligner(copying_encoder, [2], method, together).align(pairs)
+    for order, (links,) in zip(orders, found, strict=True):
+        assert links.dtype == np.int32
+        assert links_of(links) == sorted((int(k), j) for j, k in enumerate(order))
+
+
+def one_by_one(pretrained, pair, together):
+    """The vectors of a pair's pieces at layer 2, without batches or padding, and their words."""
+    encode = pretrained.vocabulary.encode_batch
+    ids = [[encode([word])[0] for word in side] for side in (pair.source, pair.target)]
+    words = [np.repeat(np.arange(len(side)), [len(word) for word in side]) for side in ids]
+    a, b = (np.concatenate(side) for side in ids)
+
+    def hidden(tokens):
+        tokens = np.array([tokens])
+        inputs = encoder.Inputs(
+            tokens=tokens,
+            positions=np.arange(tokens.shape[1])[None],
+            query_ids=tokens * 0,
+            key_ids=tokens * 0,
+        )
+        return encoder.apply(pretrained.params, pretrained.model, inputs, all_layers=True)[2, 0]
+
+    if together:
+        vectors = hidden([BOS, *a, EOS, *b, EOS])
+        return vectors[1 : 1 + len(a)], vectors[2 + len(a) : -1], words
+    return hidden([BOS, *a, EOS])[1:-1], hidden([BOS, *b, EOS])[1:-1], words
+
+
+def links_by_method(source, target):
+    tokens = np.ones(len(source), np.int32), np.ones(len(target), np.int32)
+    transport = sinkhorn(source @ target.T, *tokens)
+    norms = jnp.linalg.norm(source, axis=1)[:, None] * jnp.linalg.norm(target, axis=1)
+    cosine = (1 + source @ target.T / norms) / 2
+    return {
+        "optimal_transport": extraction.itermax(transport.plan, *tokens),
+        "released": extraction.released(transport),
+        "argmax": extraction.argmax(cosine, *tokens),
+        "itermax": extraction.itermax(cosine, *tokens),
+        "match": match(np.asarray(cosine), *tokens),
+    }
+
+
+@both_ways
+@pytest.mark.slow
+def test_batches_change_nothing(random_encoder, together, monkeypatch):
+    monkeypatch.setattr(pair_batches, "BATCH_TOKENS", 60)
+    monkeypatch.setattr(aligner, "_CHUNK", 7)
+    pairs = random_pairs(random_encoder.vocabulary, 20)
+    pairs.append(Pair("", ["Fensterbank", "one"], ["two", "\u200b", "xylophone"]))
+    found = {
+        method: list(Aligner(random_encoder, [2], method, together).align(pairs))
+        for method in METHODS
+    }
+    assert all(len(links) == len(pairs) for links in found.values())
+    for k, pair in enumerate(pairs):
+        if not pair.source or not pair.target:
+            assert all(len(links[k][0]) == 0 for links in found.values())
+            continue
+        source, target, words = one_by_one(random_encoder, pair, together)
+        for method, links in links_by_method(source, target).items():
+            ends = np.argwhere(np.asarray(links))
+            expected = sorted({(int(words[0][i]), int(words[1][j])) for i, j in ends})
+            assert links_of(found[method][k][0]) == expected, method
+
+
+def test_layers_at_once_are_the_layers_alone(random_encoder):
+    pairs = random_pairs(random_encoder.vocabulary, 30)
+    layers = [0, 1, 3]
+    at_once = list(Aligner(random_encoder, layers, "optimal_transport").align(pairs))
+    for k, layer in enumerate(layers):
+        alone = Aligner(random_encoder, [layer], "optimal_transport").align(pairs)
+        for found, (links,) in zip(at_once, alone, strict=True):
+            np.testing.assert_array_equal(found[k], links)
+
+
+@both_ways
+def test_a_sentence_of_two_thousand_words_is_aligned_in_windows(copying_encoder, together):
+    words = np.array(words_of_one_piece(copying_encoder.vocabulary, 30))
+    long = np.random.default_rng(0).permutation(np.repeat(words, 70)).tolist()[:2000]
+    special = ["Fensterbank", "xylophone"]  # stand once, far apart from their partners
+    pairs = [
+        Pair("", ["one"], ["one"]),
+        Pair("", [special[0], *long, special[1]], [special[1], *long, special[0]]),
+        Pair("", long[:3], long[:3]),
+    ]
+    aligner = Aligner(copying_encoder, [2], "itermax", together)
+    found = [links_of(links) for (links,) in aligner.align(pairs)]
+    assert aligner.windowed == 1
+    assert found[0] == [(0, 0)]
+    assert (0, 2001) in found[1] and (2001, 0) in found[1]
+    assert {i for i, _ in found[1]} <= set(range(2002))
+
+
+def test_empty_sides_have_no_links(random_encoder):
+    pairs = [
+        Pair("", [], ["one"]),
+        Pair("", ["one"], []),
+        Pair("", [], []),
+        Pair("", ["\u200b"], ["one"]),
+        Pair("", ["one"], ["one"]),
+    ]
+    aligner = Aligner(random_encoder, [1], "optimal_transport")
+    found = [links.shape for (links,) in aligner.align(pairs)]
+    assert found == [(0, 2)] * 4 + [(1, 2)]
+    assert list(aligner.align([])) == []
+
+
+def test_too_many_pieces_name_the_line(random_encoder, monkeypatch):
+    monkeypatch.setattr(aligner, "MOST_PIECES", 5)
+    word = words_of_one_piece(random_encoder.vocabulary, 1)
+    pairs = [Pair("mine.tsv:1", word, word), Pair("mine.tsv:2", word * 6, word)]
+    with pytest.raises(ConfigError, match=r"mine\.tsv:2: a sentence of 6 pieces; at most 5"):
+        list(Aligner(random_encoder, [1], "argmax").align(pairs))
+
+
+def test_middle_layer():
+    assert [encoder.middle_layer(n) for n in (1, 2, 3, 6, 12, 24)] == [1, 1, 2, 4, 8, 16]

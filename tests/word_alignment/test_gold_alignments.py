@@ -1,0 +1,56 @@
+"""Gold alignments: both formats, odd links, and malformed lines."""
+
+import pytest
+
+from xlj.config import ConfigError
+from xlj.word_alignment.gold_alignments import Gold, parse, read
+
+
+def gold(sure, possible=()):
+    return Gold(frozenset(sure), frozenset(possible))
+
+
+def test_a_line_of_links():
+    assert parse("0-0 1p2 10-3 1p2", "here") == gold([(0, 0), (10, 3)], [(1, 2)])
+    assert parse("  ", "here") == gold([])
+    assert parse("21--100", "here") == gold([(21, -100)])
+
+
+@pytest.mark.parametrize("text", ["0", "0-", "0-1-2", "a-b", "0-1,", "1.0-2", "0_1"])
+def test_malformed_links_name_the_place(text):
+    with pytest.raises(ConfigError, match="mine.tsv:7: .* is no link; write i-j"):
+        parse(f"0-0 {text}", "mine.tsv:7")
+
+
+def test_a_file_of_lines(tmp_path):
+    file = tmp_path / "gold.txt"
+    file.write_text("\n0-0 1p1\n\n2-2\n")
+    assert read(file) == [gold([]), gold([(0, 0)], [(1, 1)]), gold([]), gold([(2, 2)])]
+
+
+def test_alignv2(tmp_path):
+    file = tmp_path / "alignv2.txt"
+    # Ids are names: 0007 appears first, and 3 is missing. A flag may be missing. Odd links stay.
+    file.write_text(
+        "0007 1 1 S\n0007 2 3 P\n4 1 2\n0007 3 3 S\n\n178 22 -99 S\n178 400 1 S\n178 400 1 S\n"
+    )
+    assert read(file) == [
+        gold([(0, 0), (2, 2)], [(1, 2)]),
+        gold([(0, 1)]),
+        gold([(21, -100), (399, 0)]),
+    ]
+
+
+@pytest.mark.parametrize("line", ["1 1", "1 1 1 X", "1 one 1", "1 1 1 S 0.5", "1 2-2 S"])
+def test_malformed_alignv2_names_file_and_line(tmp_path, line):
+    file = tmp_path / "alignv2.txt"
+    file.write_text(f"1 1 1 S\n{line}\n")
+    with pytest.raises(ConfigError, match=r"alignv2\.txt:2: .* is neither `id source target"):
+        read(file)
+
+
+def test_not_utf8(tmp_path):
+    file = tmp_path / "gold.txt"
+    file.write_bytes(b"0-0\n\xff\n")
+    with pytest.raises(ConfigError, match=r"gold\.txt:2: the line is not UTF-8"):
+        read(file)

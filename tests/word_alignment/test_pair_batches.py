@@ -1,0 +1,102 @@
+"""Batches of pairs: every piece is encoded once and found again, in few shapes, however long."""
+
+import numpy as np
+import pytest
+
+from xlj.data.tokenizer.layout import BOS, EOS, PAD
+from xlj.word_alignment import pair_batches
+from xlj.word_alignment.pair_batches import Pieces, batches, pieces_of, windows
+
+LIMIT = 38
+
+both_ways = pytest.mark.parametrize("together", [True, False])
+
+
+def random_pairs(count, longest, seed=0):
+    """Pairs of sentences whose pieces are numbers of their own."""
+    random = np.random.default_rng(seed)
+    pairs, next_id = [], 10
+    for _ in range(count):
+        sides = []
+        for size in random.integers(0, longest + 1, 2):
+            ids = np.arange(next_id, next_id + size, dtype=np.int32)
+            sides.append(Pieces(ids, np.arange(size, dtype=np.int32)))
+            next_id += size
+        pairs.append(tuple(sides))
+    return pairs
+
+
+@both_ways
+@pytest.mark.parametrize("longest", [15, 60, 300])
+def test_every_piece_has_one_place(together, longest, monkeypatch):
+    monkeypatch.setattr(pair_batches, "BATCH_TOKENS", 200)
+    pairs = random_pairs(60, longest)
+    seen = []
+    for batch in batches(pairs, LIMIT, together):
+        tokens, rows = batch.rows.tokens.reshape(-1), batch.rows
+        for k, member in enumerate(batch.members):
+            for side, places in zip(
+                pairs[member], (rows.source_places[k], rows.target_places[k]), strict=True
+            ):
+                assert (places[: len(side.ids)] >= 0).all() and (places[len(side.ids) :] < 0).all()
+                np.testing.assert_array_equal(tokens[places[: len(side.ids)]], side.ids)
+        unused = slice(len(batch.members), None)
+        assert (rows.source_places[unused] < 0).all() and (rows.target_places[unused] < 0).all()
+        seen += batch.members
+    assert sorted(seen) == [k for k, (a, b) in enumerate(pairs) if len(a.ids) and len(b.ids)]
+
+
+@both_ways
+def test_rows_look_like_those_of_pretraining(together):
+    for batch in batches(random_pairs(60, 80), LIMIT, together):
+        rows = batch.rows
+        assert rows.tokens.shape[1] <= LIMIT
+        for tokens, positions, segments in zip(*rows[:3], strict=True):
+            size = segments.sum()
+            assert (segments[:size] == 1).all() and (tokens[size:] == PAD).all()
+            assert positions[:size].tolist() == list(range(size))
+            if size:
+                assert tokens[0] == BOS and (tokens == BOS).sum() == 1 and tokens[size - 1] == EOS
+                assert (tokens == EOS).sum() == (2 if together else 1)
+
+
+@both_ways
+def test_shapes_are_few(together):
+    shapes = {
+        tuple(array.shape for array in batch.rows)
+        for batch in batches(random_pairs(2000, 200), 512, together)
+    }
+    assert len(shapes) <= 12
+
+
+@both_ways
+def test_kept_parts_of_windows_see_their_surroundings(together):
+    for m, n in [(100, 90), (5, 200), (200, 5), (37, 37), (1000, 30), (30, 31), (1, 40)]:
+        cut = windows(m, n, LIMIT, together)
+        for size, parts in zip((m, n), zip(*cut, strict=True), strict=True):
+            assert parts[0].first == 0 and parts[-1].last == size
+            assert all(a.last == b.first for a, b in zip(parts, parts[1:], strict=False))
+            for part in parts:
+                margin = (part.end - part.start) // 4 - 1
+                assert part.first - part.start >= min(margin, part.first)
+                assert part.end - part.last >= min(margin, size - part.last)
+        for source, target in cut:
+            used = [window.end - window.start for window in (source, target)]
+            assert (sum(used) + 3 if together else max(used) + 2) <= LIMIT
+
+
+def test_what_fits_is_one_window():
+    assert len(windows(20, LIMIT - 3 - 20, LIMIT, True)) == 1
+    assert len(windows(20, LIMIT - 2 - 20, LIMIT, True)) > 1
+    assert len(windows(LIMIT - 2, LIMIT - 2, LIMIT, False)) == 1
+    assert len(windows(LIMIT - 1, 1, LIMIT, False)) > 1
+
+
+def test_pieces_of_words(vocabulary):
+    sentence = ["Water", "\u200b", "water", "Water"]  # the second has no pieces
+    pieces, empty = pieces_of([sentence, []], vocabulary)
+    alone = [vocabulary.encode_batch([word])[0].tolist() for word in sentence]
+    assert alone[1] == []
+    assert pieces.ids.tolist() == sum(alone, [])
+    assert pieces.words.tolist() == sum(([k] * len(ids) for k, ids in enumerate(alone)), [])
+    assert len(empty.ids) == len(empty.words) == 0

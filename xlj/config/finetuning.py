@@ -1,0 +1,246 @@
+"""The schema of a fine-tuning config: a task, and how an encoder is trained on it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator
+
+import ml_collections
+
+from xlj.config import Mesh, Model, Optimizer, Train
+from xlj.config import fields as keys_of_schema
+from xlj.config.checks import check_optimizer, dead
+from xlj.config.fields import ConfigError, key, like, lookup
+
+METRICS = {
+    "classification": ("accuracy",),
+    "tagging": ("chunk_f1", "word_class_f1", "tag_accuracy"),
+    "question_answering": ("squad", "mlqa"),
+}
+"""The metrics of each kind of task; the first is the usual one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    kind: str = key("classification", "what is learned", choices=tuple(METRICS))
+    pairs: str = key(
+        "together",
+        "two sentences are read together, as one input (a cross-encoder), or apart: their mean "
+        "vectors are compared (a bi-encoder)",
+        choices=("together", "apart"),
+        read_when=("task.kind", ("classification",)),
+    )
+    train: tuple[str, ...] = key(
+        (),
+        "templates of labelled sources with {language}: TSV, JSONL, CoNLL or SQuAD's JSON files, "
+        "tfds:NAME#SPLIT, or phrasebook:TASK/{language}#SPLIT",
+    )
+    dev: tuple[str, ...] = key((), "likewise, for choosing a checkpoint")
+    test: tuple[str, ...] = key((), "likewise, for the scores; labels may be missing")
+    languages: tuple[str, ...] = key(
+        ("en",), "languages trained on: en for transfer, all for translate-train-all"
+    )
+    test_languages: tuple[str, ...] = key(
+        (), "languages of the test sets; empty means those trained on"
+    )
+    dev_languages: tuple[str, ...] = key(
+        (), "languages of the dev sets; empty means those of the test sets"
+    )
+    per_language: bool = key(
+        False, "train a model for each language, on its own training data, not one for all"
+    )
+    columns: tuple[str, ...] = key(
+        (),
+        "what is read of a table: the names in its head (or JSON keys), of premise|sentence1 that "
+        "which a file has; or numbers from 1 of a file without a head; texts first, the label "
+        "last; empty means all columns, no head",
+        read_when=("task.kind", ("classification", "tagging")),
+    )
+    labels: tuple[str, ...] = key(
+        (),
+        "labels or tags; empty means those in the training data",
+        read_when=("task.kind", ("classification", "tagging")),
+    )
+    metric: str = key(
+        "",
+        "accuracy; chunk_f1 (entities), word_class_f1 (XTREME's F1 of parts of speech), "
+        "tag_accuracy; squad or mlqa (F1 and exact match); empty means the kind's usual one",
+        choices=("", *(name for names in METRICS.values() for name in names)),
+    )
+    select: str = key(
+        "all",
+        "the checkpoint that is kept: best on dev averaged over all languages, best on dev of the "
+        "languages trained on, or the last",
+        choices=("all", "trained", "last"),
+    )
+    length: int = key(128, "tokens in a row", low=16)
+    stride: int = key(
+        128,
+        "tokens that two windows of a long context have in common",
+        low=0,
+        read_when=("task.kind", ("question_answering",)),
+    )
+    question_length: int = key(
+        64, "most tokens of a question", low=1, read_when=("task.kind", ("question_answering",))
+    )
+    answer_length: int = key(
+        30, "most tokens of an answer", low=1, read_when=("task.kind", ("question_answering",))
+    )
+    no_answer: bool = key(
+        False,
+        "questions may have no answer (SQuAD 2.0): then nothing is answered where <s> scores best",
+        read_when=("task.kind", ("question_answering",)),
+    )
+    alpha: float = key(
+        1.0,
+        "exponent of language sampling, p_j = n_j^a / sum n_k^a with n_j rows",
+        low=0,
+        high=1,
+    )
+
+    @property
+    def objective(self) -> str:
+        """Of `config.LABELLED`: the kind, but that pairs read apart have one of their own."""
+        return "pair_classification" if self.pairs == "apart" else self.kind
+
+    @property
+    def scored_by(self) -> str:
+        """The metric: as configured, or its kind's usual one."""
+        return self.metric or METRICS[self.kind][0]
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskModel:
+    """What of the model may differ from that of `init_from`."""
+
+    dropout: float = key(
+        0.1, "dropout of embeddings, of every sub-layer's output and of the head", low=0, high=0.9
+    )
+    attention_dropout: float = like(Model, "attention_dropout")
+    dtype: str = like(Model, "dtype")
+    scan_layers: bool = like(Model, "scan_layers")
+    remat: bool = like(Model, "remat")
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskOptimizer(Optimizer):
+    learning_rate: float = key(2e-5, "peak learning rate of AdamW", low=0)
+    warmup_share: float = key(
+        0.1, "share of the steps that warm up; unless warmup_steps says how many", low=0, high=1
+    )
+    weight_decay: float = key(0.0, "decoupled decay; never of biases and norms", low=0)
+    clip_norm: float = key(1.0, "largest global norm of the gradient; 0 means no clipping", low=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskTrain:
+    epochs: float = key(10.0, "how often each example is seen", low=0.001)
+    batch_rows: int = key(32, "rows a step: examples, or parts of long ones", low=1)
+    evaluations: int = key(10, "most evaluations on dev in a run, evenly spread", low=1)
+    seed: int = key(0, "seed of the head's weights, batches and dropout", low=0, high=2**32 - 1)
+    seeds: int = key(1, "runs, with this seed and those after it: mean and deviation", low=1)
+    log_every: int = key(50, "steps between lines of training metrics", low=1)
+    accumulation: int = like(Train, "accumulation")
+    max_skipped_steps: int = like(Train, "max_skipped_steps")
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuningConfig:
+    """All that fine-tuning reads."""
+
+    init_from: str = key(
+        "", "workdir, checkpoint or Hugging Face folder of the encoder to fine-tune"
+    )
+    fresh: bool = key(
+        False, "draw all weights anew; of init_from only sizes and vocabulary (a baseline)"
+    )
+    cache: str = key("runs/rows", "folder where rows live")
+    task: Task = Task()
+    model: TaskModel = TaskModel()
+    optimizer: TaskOptimizer = TaskOptimizer()
+    train: TaskTrain = TaskTrain()
+    mesh: Mesh = Mesh()
+
+
+def languages_of(task: Task) -> dict[str, tuple[str, ...]]:
+    """The languages of each split."""
+    tested = task.test_languages or task.languages
+    return {"train": task.languages, "dev": task.dev_languages or tested, "test": tested}
+
+
+def default() -> ml_collections.ConfigDict:
+    """A ConfigDict with every key of the schema at its default, locked against other keys."""
+    return keys_of_schema.default_of(FinetuningConfig)
+
+
+def keys() -> Iterator[tuple[str, dataclasses.Field]]:
+    """(full path, field) of every key of the schema, in order."""
+    yield from keys_of_schema.keys_of(FinetuningConfig)
+
+
+def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> FinetuningConfig:
+    """The frozen `FinetuningConfig` of a ConfigDict.
+
+    Args:
+      explicit: paths of the keys that the user set by hand; each must be read.
+
+    Raises:
+      ConfigError: on an unknown key, a wrong type, an impossible value, a key that nothing would
+        read, or keys that contradict each other.
+    """
+    known = [name for name, _ in keys()]
+    parsed: FinetuningConfig = keys_of_schema.build(FinetuningConfig, config.to_dict(), known)
+    task, train, optimizer = parsed.task, parsed.train, parsed.optimizer
+    for path, field in keys():
+        condition = field.metadata["read_when"]
+        idle = condition and lookup(parsed, condition[0]) not in condition[1]
+        if idle and (path in explicit or lookup(parsed, path) != field.default):
+            reason = f"{condition[0]} is {lookup(parsed, condition[0])!r}"
+            raise dead(path, lookup(parsed, path), reason)
+    if not parsed.init_from:
+        raise ConfigError(
+            "init_from is empty; name a workdir, a checkpoint or a Hugging Face folder with "
+            "--config.init_from=DIR"
+        )
+    if parsed.fresh and optimizer.frozen:
+        raise ConfigError(
+            "fresh draws all weights anew, and some would stay as they were drawn: "
+            f"optimizer.frozen={','.join(optimizer.frozen)}; add --config.optimizer.frozen="
+        )
+    if not task.train or not task.languages:
+        raise ConfigError("task.train and task.languages must say what to train on")
+    if not task.dev and task.select != "last":
+        raise ConfigError(
+            f"task.select={task.select} chooses a checkpoint on dev, but task.dev is empty; name "
+            "dev sets, or set task.select=last"
+        )
+    for split, names in languages_of(task).items():
+        if task.per_language and getattr(task, split) and set(names) != set(task.languages):
+            raise ConfigError(
+                f"task.per_language scores each model in its own language, but task.{split} is for "
+                f"{', '.join(names)} and task.languages is {', '.join(task.languages)}; set "
+                "task.test_languages and task.dev_languages to these, or leave them empty"
+            )
+    if not task.dev and not task.test:
+        raise ConfigError("task.dev and task.test are empty: there is nothing to score")
+    if "task.dev_languages" in explicit and not task.dev:
+        raise dead("task.dev_languages", task.dev_languages, "task.dev is empty")
+    if "task.test_languages" in explicit and not task.test and task.dev_languages:
+        raise dead("task.test_languages", task.test_languages, "task.test is empty")
+    if task.metric and task.metric not in METRICS[task.kind]:
+        raise ConfigError(
+            f"task.metric={task.metric} is none of {task.kind}; there are "
+            f"{', '.join(METRICS[task.kind])}"
+        )
+    if task.kind == "question_answering" and task.stride < 2 * task.answer_length:
+        raise ConfigError(
+            f"task.stride={task.stride} is less than twice task.answer_length="
+            f"{task.answer_length}: some answers that cross two windows would not be found"
+        )
+    if train.batch_rows % train.accumulation:
+        raise ConfigError(
+            f"train.batch_rows={train.batch_rows} is not divisible by "
+            f"train.accumulation={train.accumulation}"
+        )
+    check_optimizer(optimizer)
+    return parsed

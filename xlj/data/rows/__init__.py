@@ -1,0 +1,1 @@
+"""Token rows: packed, stored, and drawn into the batch of each step."""

@@ -1,0 +1,96 @@
+"""The rows of every step: a run's streams over a row store."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlj.config import LABELLED, Config, ConfigError, objectives_in, phase_configs, row_kind
+from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.draws import Phase, Stream
+from xlj.data.rows.rates import draws_per_block, rates
+from xlj.data.rows.store import RowStore
+from xlj.data.tokenizer.layout import PAD
+
+
+class Batches:
+    """Batches of each objective, as a pure function of the step.
+
+    Args:
+      store: finished rows.
+      config: the run's; its phases say which batch sizes and alpha hold when.
+
+    Raises:
+      ConfigError: if an objective finds no rows of its kind.
+    """
+
+    def __init__(self, store: RowStore, config: Config):
+        self.store = store
+        self.corpus = Corpus.of(store)
+        self._phases = phase_configs(config)
+        self._streams: dict[str, Stream] = {}
+        self._lengths: dict[str, int] = {}
+        self._text: dict[str, int] = {}  # tokens of a row, without labels
+        self._languages: dict[str, np.ndarray] = {}  # of each task's sides, [tasks, 2]
+        for name in objectives_in(config):
+            tasks = [task for task in store.tasks(row_kind(name)) if task.train.rows]
+            if not tasks:
+                raise ConfigError(f"objectives.{name} is on, but {store.path} has no rows for it")
+            measure = "rows" if name in LABELLED else "tokens"
+            sizes = {task.name: getattr(task.train, measure) for task in tasks}
+            phases = []
+            for start, phase in self._phases:
+                counts = draws_per_block(rates(sizes, phase.data.alpha))
+                active = phase.objectives.active()
+                rows = active[name].batch_rows if name in active else 0
+                phases.append(Phase(start, rows, tuple(counts[task.name] for task in tasks)))
+            self._streams[name] = Stream(
+                name,
+                config.train.seed,
+                [task.name for task in tasks],
+                [task.train.rows for task in tasks],
+                phases,
+            )
+            self._lengths[name] = self._text[name] = tasks[0].length
+            if name in LABELLED:
+                self._text[name] = config.objectives.active()[name].length
+            sides = [self.corpus.sides(task.languages) for task in tasks]
+            self._languages[name] = np.array(sides, np.int32)
+
+    def phase(self, step: int) -> tuple[int, Config]:
+        """Index and config of the phase that `step` is in."""
+        index = max(i for i, (start, _) in enumerate(self._phases) if start <= step)
+        return index, self._phases[index][1]
+
+    def shapes(self, step: int) -> dict[str, tuple[int, int]]:
+        """(rows, length) of the batch of each objective that is on at `step`."""
+        active = self.phase(step)[1].objectives.active()
+        return {name: (options.batch_rows, self._lengths[name]) for name, options in active.items()}
+
+    def tokens(self, objective: str, rows: np.ndarray) -> int:
+        """How many tokens of some rows are text, not padding."""
+        return int(np.count_nonzero(rows[:, : self._text[objective]] != PAD))
+
+    def draw(self, objective: str, step: int, slots: np.ndarray) -> list[tuple[str, int]]:
+        """(task, row) of some slots of the batch of `step`."""
+        stream = self._streams[objective]
+        tasks, rows = stream.draw(step, slots)
+        return [(stream.tasks[t], int(r)) for t, r in zip(tasks, rows, strict=True)]
+
+    def read(self, objective: str, step: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Token ids of some slots of the batch of `step`, and their languages.
+
+        Args:
+          slots: int64 [n], each in [0, batch_rows).
+        Returns:
+          uint16 or uint32 [n, length]; int32 [n, 2], of each side, indices into the corpus's.
+        Raises:
+          RowStoreError: if a row is damaged.
+        """
+        stream = self._streams[objective]
+        tasks, rows = stream.draw(step, slots)
+        dtype = np.dtype(self.store.manifest.dtype)
+        batch = np.empty((len(slots), self._lengths[objective]), dtype)
+        for task in np.unique(tasks):
+            chosen = tasks == task
+            batch[chosen] = self.store.read(stream.tasks[task], "train", rows[chosen])
+        return batch, self._languages[objective][tasks]

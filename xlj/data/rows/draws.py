@@ -1,0 +1,112 @@
+"""Which rows make up a batch: a pure function of (rows, phases, seed, step), with no iterator.
+
+Draws come in blocks of `rates.BLOCK`. In each block every task is drawn an exact number of times,
+in an order given by a hash; the k-th draw of a task takes row `permutation_e(k mod rows)` of it,
+where e = k div rows counts the epochs of that task. So every row of a task is seen once before any
+is seen twice, whatever the rates do from phase to phase.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlj.data.rows.permutation import permute
+from xlj.data.rows.rates import BLOCK
+from xlj.io.hashing import combine, hash64, name_hash
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """Draws from `start_step` on. `counts` is how often a block draws each task (sum BLOCK)."""
+
+    start_step: int
+    batch_rows: int
+    counts: tuple[int, ...]
+
+
+class Stream:
+    """The rows of one objective, step by step.
+
+    Args:
+      name: tells the streams of a run apart.
+      seed: the run's seed.
+      tasks: names of the tasks that are drawn from.
+      rows: how many rows each task has.
+      phases: in order of steps; the first starts at step 0.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        seed: int,
+        tasks: Sequence[str],
+        rows: Sequence[int],
+        phases: Sequence[Phase],
+    ):
+        if not phases or phases[0].start_step:
+            raise ValueError(f"stream {name}: the first phase must start at step 0")
+        if any(sum(phase.counts) != BLOCK or len(phase.counts) != len(tasks) for phase in phases):
+            raise ValueError(f"stream {name}: a phase's counts must sum to {BLOCK}, one for a task")
+        self.tasks = tuple(tasks)
+        self._rows = np.asarray(rows, np.int64)
+        self._phases = tuple(phases)
+        self._order_key = combine(seed, name_hash("order"), name_hash(name))
+        row_keys = [combine(seed, name_hash("rows"), name_hash(f"{name}/{t}")) for t in tasks]
+        self._row_keys = np.asarray(row_keys, np.uint64)
+        self._block = functools.lru_cache(maxsize=4)(self._make_block)
+        before = np.zeros(len(tasks), np.int64)
+        self._drawn_before = [before]
+        for index in range(len(phases) - 1):
+            steps = phases[index + 1].start_step - phases[index].start_step
+            before = before + self._drawn(index, steps * phases[index].batch_rows)
+            self._drawn_before.append(before)
+
+    def draw(self, step: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The task (an index into `tasks`) and the row of some slots of the batch of `step`.
+
+        Args:
+          slots: int64 [n], each in [0, batch_rows of the step's phase).
+        Returns:
+          int64 [n] and int64 [n].
+        """
+        index = max(i for i, phase in enumerate(self._phases) if phase.start_step <= step)
+        phase = self._phases[index]
+        draws = (step - phase.start_step) * phase.batch_rows + slots.astype(np.int64)
+        blocks, within = np.divmod(draws, BLOCK)
+        tasks, ordinals = np.empty_like(draws), np.empty_like(draws)
+        for block in np.unique(blocks):
+            chosen = blocks == block
+            order, rank = self._block(index, int(block))
+            tasks[chosen] = order[within[chosen]]
+            earlier = self._drawn_before[index] + block * np.asarray(phase.counts, np.int64)
+            ordinals[chosen] = earlier[tasks[chosen]] + rank[within[chosen]]
+        return tasks, self._rows_at(tasks, ordinals)
+
+    def _drawn(self, phase: int, draws: int) -> np.ndarray:
+        """Draws of each task among the first `draws` of a phase, int64 [tasks]."""
+        blocks, rest = divmod(draws, BLOCK)
+        order, _ = self._block(phase, blocks)
+        counts = np.asarray(self._phases[phase].counts, np.int64)
+        return blocks * counts + np.bincount(order[:rest], minlength=len(counts))
+
+    def _make_block(self, phase: int, block: int) -> tuple[np.ndarray, np.ndarray]:
+        """The task of each draw of a block, and the draws of that task before it in the block."""
+        counts = self._phases[phase].counts
+        key = combine(self._order_key, phase, block)
+        shuffle = np.argsort(hash64(np.arange(BLOCK, dtype=np.uint64), key), kind="stable")
+        order = np.repeat(np.arange(len(counts)), counts)[shuffle]
+        by_task = np.argsort(order, kind="stable")
+        starts = np.repeat(np.cumsum(counts) - counts, counts)
+        rank = np.empty(BLOCK, np.int64)
+        rank[by_task] = np.arange(BLOCK) - starts
+        return order, rank
+
+    def _rows_at(self, tasks: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
+        sizes = self._rows[tasks]
+        epochs, indices = np.divmod(ordinals, sizes)
+        keys = hash64(epochs.astype(np.uint64), self._row_keys[tasks])
+        return permute(indices, sizes, keys)

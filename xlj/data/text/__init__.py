@@ -1,0 +1,1 @@
+"""Text as it comes: sources, templates, cleaning, what is held out."""

@@ -1,0 +1,59 @@
+"""The sentence pairs in held-out rows, apart again."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlj.data.rows.packing import Ragged
+from xlj.data.rows.permutation import sample
+from xlj.data.rows.store import RowStore
+from xlj.data.tokenizer.layout import BOS, EOS, PAD
+
+
+def read(store: RowStore, pair: str, count: int) -> tuple[Ragged, Ragged]:
+    """Held-out sentence pairs of a language pair, both sides in pieces, without specials.
+
+    A pair with a sentence that another has on the same side is left out, since either would be
+    right. Of the rest it is the same sample each time.
+
+    Args:
+      pair: as `data.pairs` names it.
+      count: the most to return; there may be none.
+    """
+    name = next(
+        task.name
+        for kind in ("pairs", "bitext")
+        for task in store.tasks(kind)
+        if task.name == f"{kind}.{pair}"
+    )
+    rows = store.task(name).held_out.rows
+    first, second = split(store.read(name, "held_out", np.arange(rows)))
+    distinct = np.flatnonzero(_once(first) & _once(second))
+    keep = np.zeros(len(first.lengths), bool)
+    keep[distinct[sample(count, len(distinct))]] = True
+    return first.select(keep), second.select(keep)
+
+
+def split(rows: np.ndarray) -> tuple[Ragged, Ragged]:
+    """The first and the second sentences of rows of kind `pairs` or `bitext`, in order: in both,
+    each sentence ends at `</s>`.
+
+    Args:
+      rows: [rows, length].
+    """
+    ids = rows[(rows != PAD) & (rows != BOS)].astype(np.int32)
+    lengths = np.diff(np.flatnonzero(ids == EOS), prepend=-1) - 1
+    sentences = Ragged(ids[ids != EOS], lengths)
+    odd = np.arange(len(lengths)) % 2 == 1
+    return sentences.select(~odd), sentences.select(odd)
+
+
+def _once(sentences: Ragged) -> np.ndarray:
+    """Which sentences are there once only: bool [sentences]."""
+    ends = sentences.starts + sentences.lengths
+    spans = zip(sentences.starts.tolist(), ends.tolist(), strict=True)
+    texts = [sentences.ids[start:end].tobytes() for start, end in spans]
+    counts: dict[bytes, int] = {}
+    for text in texts:
+        counts[text] = counts.get(text, 0) + 1
+    return np.array([counts[text] == 1 for text in texts], bool)

@@ -1,0 +1,252 @@
+"""Where text comes from: files, the phrasebook, TFDS and seqio.
+
+A source yields text in blocks of columns: `(lines,)` of monolingual text, where an empty line ends
+a document, or `(first side, second side)` of pairs. TensorFlow, seqio and TFDS are imported only
+when a source of theirs is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib
+import importlib.machinery
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from xlj.config import ConfigError, Data
+from xlj.data.text.templates import split_pair
+from xlj.io import files
+from xlj.io.quiet_import import import_quietly
+
+BLOCK_LINES = 4096
+
+RawBlock = tuple[Sequence[str | None], ...]  # None: not UTF-8
+
+
+class Source(Protocol):
+    """One template, filled in for one language or pair."""
+
+    @property
+    def text(self) -> str:
+        """The filled template."""
+        ...
+
+    def raw_blocks(self) -> Iterator[RawBlock]:
+        """The text as it comes, in columns of equal length."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class FileSource:
+    """Lines of a file, pairs of a TSV file, or pairs of two line-aligned files."""
+
+    text: str
+    paths: tuple[Path, ...]
+    columns: int
+
+    def inputs(self) -> list[tuple[Path, int]]:
+        """(file, columns in it) of each file, for `files.ScanCache`."""
+        return [(path, self.columns // len(self.paths)) for path in self.paths]
+
+    def raw_blocks(self) -> Iterator[RawBlock]:
+        if len(self.paths) == 2:
+            lines = [itertools.chain.from_iterable(files.blocks(path)) for path in self.paths]
+            rows = zip(*lines, strict=True)
+            while block := list(itertools.islice(rows, BLOCK_LINES)):
+                yield tuple(zip(*block, strict=True))
+            return
+        for lines_ in files.blocks(self.paths[0]):
+            if self.columns == 1:
+                yield (lines_,)
+            else:
+                split = [(None, None) if line is None else line.split("\t") for line in lines_]
+                yield tuple(zip(*split, strict=True))
+
+
+@dataclasses.dataclass(frozen=True)
+class PhrasebookSource:
+    """The small corpus inside the package; `name` is a language or a pair."""
+
+    text: str
+    name: str
+    columns: int
+
+    def raw_blocks(self) -> Iterator[RawBlock]:
+        yield from _phrasebook_blocks(self.name, self.columns)
+
+
+@functools.cache  # it is read several times, and drawing it anew would be most of making rows
+def _phrasebook_blocks(name: str, columns: int) -> tuple[RawBlock, ...]:
+    from xlj import phrasebook
+
+    rows: Iterator[tuple[str, ...]] = (
+        zip(phrasebook.text_lines(name)) if columns == 1 else phrasebook.pair_lines(name)
+    )
+    blocks = iter(lambda: tuple(itertools.islice(rows, BLOCK_LINES)), ())
+    return tuple(tuple(zip(*block, strict=True)) for block in blocks)
+
+
+@dataclasses.dataclass(frozen=True)
+class TfdsSource:
+    """String features of the train split of a TensorFlow dataset."""
+
+    text: str
+    name: str
+    fields: tuple[str, ...]
+
+    def raw_blocks(self) -> Iterator[RawBlock]:
+        tfds = import_quietly("tensorflow_datasets")
+
+        try:
+            dataset = tfds.load(self.name, split="train", shuffle_files=False)
+        except Exception as error:  # TFDS raises many kinds
+            raise ConfigError(f"{self.text}: TFDS cannot load it ({error})") from error
+        yield from _string_blocks(self.text, dataset, self.fields)
+
+
+@dataclasses.dataclass(frozen=True)
+class SeqioSource:
+    """String features of the train split of a registered seqio Task or Mixture."""
+
+    text: str
+    name: str
+    fields: tuple[str, ...]
+    modules: tuple[str, ...]
+
+    def raw_blocks(self) -> Iterator[RawBlock]:
+        seqio = import_quietly("seqio")
+        for module in self.modules:
+            try:
+                importlib.import_module(module)
+            except ImportError as error:
+                raise ConfigError(f"data.seqio_modules={module}: {error}") from error
+        try:
+            provider = seqio.get_mixture_or_task(self.name)
+        except ValueError as error:
+            raise ConfigError(
+                f"{self.text}: no seqio Task of this name is registered; name the module that "
+                f"registers it in data.seqio_modules ({error})"
+            ) from error
+        dataset = provider.get_dataset(sequence_length=None, split="train", shuffle=False)
+        yield from _string_blocks(self.text, dataset, self.fields)
+
+
+def module_digest(module: str) -> str:
+    """sha256 of a module's file, found without importing it or the packages around it.
+
+    Raises:
+      ConfigError: if there is no such module.
+    """
+    where: Sequence[str] | None = None
+    spec = None
+    for depth in range(1, module.count(".") + 2):
+        name = ".".join(module.split(".")[:depth])
+        spec = importlib.machinery.PathFinder.find_spec(name, where)
+        where = spec.submodule_search_locations if spec else None
+    if spec is None or not spec.origin:
+        raise ConfigError(f"data.seqio_modules={module}: there is no such module on {sys.path}")
+    return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
+
+
+def phrasebook_digest() -> str:
+    """sha256 of the phrasebook's source files, but for the labelled tasks, which make no text."""
+    from xlj import phrasebook
+
+    digest = hashlib.sha256()
+    folder = Path(phrasebook.__file__ or "").parent
+    for file in sorted(folder.glob("*.py")):
+        digest.update(f"{file.name}\0".encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def open_source(text: str, columns: int, data: Data, key: str) -> tuple[Any, list[str]]:
+    """The source that a filled template names, or None and what was looked for.
+
+    Args:
+      columns: 1 for monolingual text, 2 for pairs.
+      key: of the template, for errors.
+
+    Raises:
+      ConfigError: if it cannot be read as a template, or one side of two files is missing.
+    """
+    scheme, _, rest = text.partition(":")
+    if scheme == "phrasebook":
+        return _open_phrasebook(text, rest, columns)
+    if scheme in ("tfds", "seqio"):
+        name, _, fields = rest.partition("#")
+        parts = tuple(fields.split("|"))
+        if not name or len(parts) != columns or not all(parts):
+            shape = "#FIELD" if columns == 1 else "#FIELD|FIELD"
+            raise ConfigError(f"{key}={text}: it must look like {scheme}:NAME{shape}")
+        if scheme == "tfds":
+            return TfdsSource(text, name, parts), []
+        return SeqioSource(text, name, parts, data.seqio_modules), []
+    return _open_files(text, columns, key)
+
+
+def _open_phrasebook(text: str, name: str, columns: int) -> tuple[Any, list[str]]:
+    from xlj import phrasebook
+
+    sides = (name,) if columns == 1 else split_pair(name, tuple(phrasebook.LANGUAGES))
+    there = set(sides) <= set(phrasebook.LANGUAGES)
+    return (PhrasebookSource(text, name, columns), []) if there else (None, [text])
+
+
+def _open_files(text: str, columns: int, key: str) -> tuple[Any, list[str]]:
+    paths = tuple(Path(part).expanduser() for part in text.split("|"))
+    if len(paths) > columns:
+        allowed = "one file" if columns == 1 else "one TSV file or two files"
+        raise ConfigError(f"{key}={text}: it must name {allowed}")
+    missing = [path for path in paths if not path.is_file()]
+    if missing and len(missing) < len(paths):
+        raise ConfigError(f"{key}={text}: {missing[0]} is missing, though its other side is there")
+    if missing:
+        return None, [str(path) for path in missing]
+    for path in paths:
+        if path.suffix in files.NOT_TEXT:
+            raise ConfigError(
+                f"{path}: {path.suffix} files cannot be read; bring lines of text, plain or as "
+                ".gz, .xz or .zst"
+            )
+    return FileSource(text, paths, columns), []
+
+
+def _string_blocks(text: str, dataset: Any, fields: tuple[str, ...]) -> Iterator[RawBlock]:
+    """String features of a tf.data dataset; a text of one column is a document of its lines."""
+    import tensorflow as tf
+
+    def pick(example: Any, field: str) -> Any:
+        for name in field.split("."):
+            if not isinstance(example, dict) or name not in example:
+                raise ConfigError(f"{text}: there is no field {field}; there are {spec}")
+            example = example[name]
+        return example
+
+    spec = dataset.element_spec
+    for field in fields:
+        found = pick(spec, field)
+        if getattr(found, "dtype", None) != tf.string or found.shape.rank != 0:
+            raise ConfigError(f"{text}: field {field} is not a string but {found}")
+    batches = dataset.map(lambda example: tuple(pick(example, f) for f in fields)).batch(1024)
+    for batch in batches.as_numpy_iterator():
+        columns = [[_decode(value) for value in column] for column in batch]
+        if len(columns) == 1:
+            lines: list[str | None] = []
+            for document in columns[0]:
+                lines += [None] if document is None else document.split("\n")
+                lines.append("")
+            yield (lines,)
+        else:
+            yield tuple(columns)
+
+
+def _decode(value: bytes) -> str | None:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,1 @@
+"""Vocabularies: text to ids and back, in one layout of ids."""

@@ -1,0 +1,38 @@
+"""What a vocabulary knows how to do, whatever file it comes from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+
+from xlj.data.rows.packing import Ragged
+
+Markers = Literal["sentencepiece", "byte_bpe", "wordpiece"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Codec:
+    """A tokenizer, in xlj's layout of ids (`xlj.data.tokenizer.layout`).
+
+    Attributes:
+      pieces: of every id; `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>` by these names.
+      native_ids: int32 [pieces], the file's own id of each of ours, a permutation.
+      native_specials: what the file calls `<s>`, `<pad>`, `</s>`, `<unk>`, `<mask>`.
+      markers: "sentencepiece" (a word starts with U+2581), "byte_bpe" (GPT-2's alphabet of bytes, a
+        space is U+0120) or "wordpiece" (what goes on with a word starts with ##).
+      encode: ids of many lines, without `<s>` and `</s>`; never one of the layout's other specials.
+      encode_with_spans: the same ids, and begin and end of each piece in characters of its line,
+        int32 [pieces, 2], as the tokenizer says (see `spans.tidy`).
+      decode: the text of ids, none of which is `<s>`, `<pad>`, `</s>` or `<mask>`.
+    """
+
+    pieces: tuple[str, ...]
+    native_ids: np.ndarray
+    native_specials: tuple[str, str, str, str, str]
+    markers: Markers
+    encode: Callable[[Sequence[str]], Ragged]
+    encode_with_spans: Callable[[Sequence[str]], tuple[Ragged, np.ndarray]]
+    decode: Callable[[list[int]], str]

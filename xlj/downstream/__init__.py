@@ -1,1 +1,0 @@
-"""What a pretrained encoder is used for."""

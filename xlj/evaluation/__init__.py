@@ -1,0 +1,1 @@
+"""Scores: metrics that agree with the official ones, probes while training, XTREME."""

@@ -1,0 +1,160 @@
+"""Retrieval and word alignment while an encoder is trained: `evaluation.*`, as probes of the loop.
+
+A probe reads the parameters where they are, uses no random numbers, and gives what `xlj.retrieve`
+and `xlj.align` print for the checkpoint of the same step, on the sample that the config asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from xlj.config import HELD_OUT, Config, Model, kinds_in
+from xlj.data.rows.packing import Ragged
+from xlj.data.rows.permutation import sample
+from xlj.data.rows.store import RowStore
+from xlj.data.text import held_out_pairs
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.evaluation import probe_files
+from xlj.inference.pretrained import Pretrained
+from xlj.models.encoder import Params, middle_layer
+from xlj.retrieval.embedder import Embedder
+from xlj.retrieval.nearest import accuracy, nearest
+from xlj.training.loop import Probe
+from xlj.training.state import State
+from xlj.word_alignment import gold_alignments
+from xlj.word_alignment.aligner import Aligner
+from xlj.word_alignment.sentence_pairs import Pair
+
+Sides = tuple[Ragged, Ragged]
+
+
+class Files(NamedTuple):
+    """What a config's evaluation names on disk, sampled, by language pair."""
+
+    parallel: dict[str, tuple[list[str], list[str]]]
+    """Sentences, line by line."""
+    gold: dict[str, list[Pair]]
+    """Sentence pairs with gold links."""
+
+
+def read(config: Config) -> Files:
+    """Reads all files, before there are rows, so that no error in them comes late.
+
+    Raises:
+      ConfigError: if a pair has no file, or one cannot be read.
+    """
+    retrieval, alignment = config.evaluation.retrieval, config.evaluation.alignment
+    parallel = {}
+    if retrieval.source and HELD_OUT not in retrieval.source:
+        parallel = {
+            pair: (_sampled(first, retrieval.sentences), _sampled(second, retrieval.sentences))
+            for pair, (first, second) in probe_files.parallel(config).items()
+        }
+    gold = probe_files.gold(config) if alignment.source else {}
+    return Files(
+        parallel, {pair: _sampled(pairs, alignment.sentences) for pair, pairs in gold.items()}
+    )
+
+
+def make(config: Config, files: Files, store: RowStore) -> list[Probe]:
+    """The probes that a config asks for.
+
+    Args:
+      files: of the same config.
+      store: the run's rows; held-out pairs, and the vocabulary.
+    """
+    vocabulary = Vocabulary.load(store.vocabulary_file)
+    sides = {
+        pair: (vocabulary.encode(first), vocabulary.encode(second))
+        for pair, (first, second) in files.parallel.items()
+    } or _held_out(config, store)
+    probes: list[Probe] = []
+    if sides:
+        probes.append(retrieval(config.model, vocabulary, config.evaluation.retrieval.layer, sides))
+    if files.gold:
+        layer = config.evaluation.alignment.layer
+        probes.append(alignment(config.model, vocabulary, layer, files.gold))
+    return probes
+
+
+def retrieval(
+    model: Model, vocabulary: Vocabulary, layer: int, sides: Mapping[str, Sides]
+) -> Probe:
+    """Measures eval/sentence_retrieval/PAIR/accuracy, accuracy@1 averaged over both directions;
+    without a pair, the mean over pairs.
+
+    Args:
+      layer: whose vectors are pooled; 0 means two thirds of the layers.
+      sides: of each pair, its sentences in pieces.
+    """
+    every = [side for both in sides.values() for side in both]
+    sentences = Ragged(
+        np.concatenate([side.ids for side in every]),
+        np.concatenate([side.lengths for side in every]),
+    )
+    bounds = np.cumsum([len(side.lengths) for side in every])[:-1]
+
+    def measure(params: Params) -> dict[str, float]:
+        embedder = Embedder(Pretrained(params, model, vocabulary), [_layer(layer, model)], "mean")
+        vectors = iter(np.split(embedder.embed_ids(sentences)[0], bounds))
+        return {pair: float(np.mean(accuracy(nearest(next(vectors), next(vectors)))))
+                for pair in sides}  # fmt: skip
+
+    return _probe("sentence_retrieval", "accuracy", measure)
+
+
+def alignment(
+    model: Model, vocabulary: Vocabulary, layer: int, gold: Mapping[str, Sequence[Pair]]
+) -> Probe:
+    """Measures eval/word_alignment/PAIR/aer, the alignment error rate; without a pair, the mean
+    over pairs.
+
+    Args:
+      layer: whose vectors are aligned; 0 means two thirds of the layers.
+      gold: of each language pair, sentence pairs with gold links.
+    """
+    every = [pair for pairs in gold.values() for pair in pairs]
+
+    def measure(params: Params) -> dict[str, float]:
+        encoder = Pretrained(params, model, vocabulary)
+        aligner = Aligner(encoder, [_layer(layer, model)], "optimal_transport")
+        links = aligner.align(every)
+        return {
+            name: gold_alignments.score(
+                [next(links)[0] for _ in pairs], [pair.gold for pair in pairs if pair.gold]
+            ).aer
+            for name, pairs in gold.items()
+        }
+
+    return _probe("word_alignment", "aer", measure)
+
+
+def _probe(name: str, key: str, measure: Callable[[Params], dict[str, float]]) -> Probe:
+    def probe(state: State) -> dict[str, float]:
+        found = measure(state.params)
+        metrics = {f"eval/{name}/{pair}/{key}": value for pair, value in found.items()}
+        return metrics | {f"eval/{name}/{key}": float(np.mean(list(found.values())))}
+
+    return probe
+
+
+def _held_out(config: Config, store: RowStore) -> dict[str, Sides]:
+    """The run's held-out sentence pairs; language pairs that have fewer than two are left out."""
+    options = config.evaluation.retrieval
+    if HELD_OUT not in options.source or not {"pairs", "bitext"} & set(kinds_in(config)):
+        return {}
+    pairs = options.pairs or config.data.pairs
+    read = {pair: held_out_pairs.read(store, pair, options.sentences) for pair in pairs}
+    return {pair: sides for pair, sides in read.items() if len(sides[0].lengths) > 1}
+
+
+def _sampled(items: list, count: int) -> list:
+    """The same of them each time, in order."""
+    return [items[place] for place in sorted(sample(count, len(items)))]
+
+
+def _layer(layer: int, model: Model) -> int:
+    return layer or middle_layer(model.layers)

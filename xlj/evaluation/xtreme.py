@@ -1,0 +1,313 @@
+"""XTREME's nine tasks (Hu et al., 2020), scored from folders of labels and predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from xlj.config import ConfigError
+from xlj.evaluation import language_report, prediction_files
+from xlj.evaluation.metrics import answers
+from xlj.evaluation.metrics.labels import accuracy
+from xlj.evaluation.metrics.pairs import pair_scores
+from xlj.evaluation.metrics.tags import CHUNK_TAG, chunk_scores
+from xlj.evaluation.prediction_files import Form
+
+_NLI = Form("entailment|neutral|contradiction", "entailment, neutral or contradiction")
+_PARAPHRASE = Form("[01]", "0 or 1")
+_INDEX = Form(r"-?\d+", "an index, a whole number")
+_WORD_CLASS = Form(r"[A-Z]+|_", "a universal part-of-speech tag")
+_ENTITY = Form(CHUNK_TAG, "O or a tag such as B-PER")
+
+Score = Callable[[Path, Path, str], dict[str, float]]
+"""The shares by metric of (file of labels, file of predictions, language)."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of XTREME.
+
+    Attributes:
+      name: of its folder.
+      group: the column that XTREME averages it into.
+      languages: those of XTREME.
+      metrics: those whose mean is the task's score.
+      score: computes them, and perhaps others, for one language.
+      ending: of its files, `test-LANGUAGE.ENDING`.
+    """
+
+    name: str
+    group: str
+    languages: frozenset[str]
+    metrics: tuple[str, ...]
+    score: Score
+    ending: str = "tsv"
+
+
+@dataclass(frozen=True)
+class Result:
+    """The scores of a task in percent, by metric and language."""
+
+    task: Task
+    metrics: dict[str, dict[str, float]]
+
+    @property
+    def score(self) -> float:
+        """What XTREME reports of the task: exact match and F1 count half each."""
+        averages = [language_report.average(self.metrics[name]) for name in self.task.metrics]
+        return sum(averages) / len(averages)
+
+    @property
+    def transfer_gap(self) -> float | None:
+        """English minus the mean of the others; of exact match where there are several metrics, as
+        in XLM-E's Table 5. None if the task has no English."""
+        return language_report.transfer_gap(self.metrics[self.task.metrics[0]])
+
+    @property
+    def complete(self) -> bool:
+        """Whether no language of XTREME is missing."""
+        return set(self.metrics[self.task.metrics[0]]) == self.task.languages
+
+
+def _labels(gold: Path, predicted: Path, language: str, form: Form) -> dict[str, float]:
+    truths, guesses = prediction_files.labels(gold, predicted, form)
+    return {"accuracy": accuracy(guesses, truths)}
+
+
+def _tags(gold: Path, predicted: Path, language: str, form: Form, raw: bool) -> dict[str, float]:
+    truths, guesses = prediction_files.tags(gold, predicted, form)
+    return chunk_scores(guesses, truths, raw)._asdict()
+
+
+def _pairs(gold: Path, predicted: Path, language: str) -> dict[str, float]:
+    truths = prediction_files.pairs(gold)
+    if not truths:
+        raise ConfigError(f"{gold} is empty")
+    return pair_scores(prediction_files.pairs(predicted), truths)._asdict()
+
+
+def _answers(gold: Path, predicted: Path, language: str, by_language: bool) -> dict[str, float]:
+    questions = prediction_files.questions(gold)
+    given = prediction_files.answers(predicted)
+    known = {identity for identity, _ in questions}
+    if unknown := sorted(given.keys() - known):
+        raise ConfigError(f"{predicted}: {unknown[0]!r} is no question of {gold}")
+    if missing := sorted(known - given.keys()):
+        raise ConfigError(
+            f"{predicted} answers {len(known) - len(missing)} of the {len(known)} questions of "
+            f'{gold}, not {missing[0]!r}; write "" where there is no answer'
+        )
+    normalise = partial(answers.mlqa, language=language) if by_language else answers.squad
+    return answers.score(given, questions, normalise)._asdict()
+
+
+def _task(
+    name: str, group: str, languages: str, metrics: str, score: Score, ending: str = "tsv"
+) -> Task:
+    return Task(name, group, frozenset(languages.split()), tuple(metrics.split()), score, ending)
+
+
+TASKS = (
+    _task(
+        "xnli",
+        "classification",
+        "ar bg de el en es fr hi ru sw th tr ur vi zh",
+        "accuracy",
+        partial(_labels, form=_NLI),
+    ),
+    _task(
+        "pawsx",
+        "classification",
+        "de en es fr ja ko zh",
+        "accuracy",
+        partial(_labels, form=_PARAPHRASE),
+    ),
+    _task(
+        "udpos",
+        "tagging",
+        "af ar bg de el en es et eu fa fi fr he hi hu id it ja kk ko mr nl pt ru ta te th tl tr ur "
+        "vi yo zh",
+        "f1",
+        partial(_tags, form=_WORD_CLASS, raw=True),
+    ),
+    _task(
+        "panx",
+        "tagging",
+        "af ar bg bn de el en es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr ms my nl pt ru "
+        "sw ta te th tl tr ur vi yo zh",
+        "f1",
+        partial(_tags, form=_ENTITY, raw=False),
+    ),
+    _task(
+        "xquad",
+        "qa",
+        "ar de el en es hi ru th tr vi zh",
+        "exact_match f1",
+        partial(_answers, by_language=False),
+        "json",
+    ),
+    _task(
+        "mlqa",
+        "qa",
+        "ar de en es hi vi zh",
+        "exact_match f1",
+        partial(_answers, by_language=True),
+        "json",
+    ),
+    _task(
+        "tydiqa",
+        "qa",
+        "ar bn en fi id ko ru sw te",
+        "exact_match f1",
+        partial(_answers, by_language=False),
+        "json",
+    ),
+    _task("bucc2018", "retrieval", "de fr ru zh", "f1", _pairs),
+    _task(
+        "tatoeba",
+        "retrieval",
+        "af ar bg bn de el es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr nl pt ru sw ta te "
+        "th tl tr ur vi zh",
+        "accuracy",
+        partial(_labels, form=_INDEX),
+    ),
+)
+"""In the order of the papers' tables."""
+
+_NAMES = tuple(task.name for task in TASKS)
+
+
+def score(labels: Path, predictions: Path) -> tuple[list[Result], list[str]]:
+    """The scores of all tasks that have a folder in both, over the languages that XTREME has.
+
+    Args:
+      labels, predictions: folders with files `TASK/test-LANGUAGE.tsv` (`.json` for questions).
+
+    Returns:
+      Results in the order of TASKS, and what was left out, as sentences.
+
+    Raises:
+      ConfigError: if a folder is missing, there is nothing to score, a file has no counterpart, or
+        is malformed.
+    """
+    for folder in (labels, predictions):
+        if not folder.is_dir():
+            raise ConfigError(f"{folder}: there is no such folder")
+    results, notes = [], []
+    for task in TASKS:
+        sides = labels / task.name, predictions / task.name
+        missing = [side for side in sides if not side.is_dir()]
+        if missing:
+            notes.append(f"{task.name} is left out: there is no folder {missing[0]}")
+            continue
+        results.append(_score(task, *sides, notes))
+    others = {folder.name for folder in predictions.iterdir() if folder.is_dir()}
+    for name in sorted(others - set(_NAMES)):
+        notes.append(f"{name} is left out: it is none of XTREME's tasks {', '.join(_NAMES)}")
+    if not results:
+        raise ConfigError(
+            f"{labels} and {predictions} have no task in common; expected folders such as xnli/"
+        )
+    return results, notes
+
+
+def _score(task: Task, labels: Path, predictions: Path, notes: list[str]) -> Result:
+    metrics: dict[str, dict[str, float]] = {}
+    missing = []
+    names = {
+        language: f"test-{language}.{task.ending}"
+        for language in language_report.in_order(task.languages)
+    }
+    for language, name in names.items():
+        files = labels / name, predictions / name
+        absent = [file for file in files if not file.is_file()]
+        if len(absent) == 2:
+            missing.append(language)
+            continue
+        if absent:
+            raise ConfigError(f"{absent[0]} is missing; its counterpart is there")
+        for metric, share in task.score(*files, language).items():
+            metrics.setdefault(metric, {})[language] = 100 * share
+    if not metrics:
+        raise ConfigError(f"{labels} has no file test-LANGUAGE.{task.ending} of XTREME's languages")
+    if missing:
+        notes.append(f"{task.name}: there are no files of {', '.join(missing)}")
+    for other in sorted({file.name for file in predictions.iterdir()} - set(names.values())):
+        notes.append(f"{predictions / other} is left out: XTREME has no such language")
+    return Result(task, metrics)
+
+
+def overall(results: list[Result]) -> tuple[dict[str, float], float | None]:
+    """XTREME's scores of task groups, and of all nine tasks: means of what the tasks score.
+
+    Only of what is there as a whole, all tasks in all languages.
+    """
+    complete = {result.task.name: result.score for result in results if result.complete}
+    groups: dict[str, list[str]] = {}
+    for task in TASKS:
+        groups.setdefault(task.group, []).append(task.name)
+    found = {
+        group: sum(complete[name] for name in names) / len(names)
+        for group, names in groups.items()
+        if complete.keys() >= set(names)
+    }
+    whole = sum(complete.values()) / len(TASKS) if len(complete) == len(TASKS) else None
+    return found, whole
+
+
+def as_json(results: list[Result]) -> dict[str, Any]:
+    """Everything as one JSON object, in percent to six decimals."""
+    groups, whole = overall(results)
+    tasks = {
+        result.task.name: {
+            "score": _rounded(result.score),
+            **{
+                metric: {
+                    "average": _rounded(language_report.average(scores)),
+                    "transfer_gap": _rounded(language_report.transfer_gap(scores)),
+                    "languages": {language: _rounded(value) for language, value in scores.items()},
+                }
+                for metric, scores in result.metrics.items()
+            },
+        }
+        for result in results
+    }
+    rounded = {group: _rounded(value) for group, value in groups.items()}
+    return {"score": _rounded(whole), "groups": rounded, "tasks": tasks}
+
+
+def as_markdown(results: list[Result]) -> str:
+    """A summary, and a table of languages for each task, in percent."""
+    cell = language_report.cell
+    _, whole = overall(results)
+    summary = [
+        ["", *(result.task.name for result in results), "average"],
+        ["score", *(cell(result.score) for result in results), cell(whole)],
+        ["transfer gap", *(cell(result.transfer_gap) for result in results), ""],
+    ]
+    parts = [
+        "# XTREME",
+        language_report.markdown(summary),
+        "The score of questions is the mean of exact match and F1. The transfer gap is the score "
+        "in English minus the mean of the others; of questions, that of exact match.",
+    ]
+    for result in results:
+        headline = {_TITLES[name]: result.metrics[name] for name in result.task.metrics}
+        parts += [f"## {result.task.name}", language_report.table(headline)]
+    return "\n\n".join(parts) + "\n"
+
+
+def panels(results: list[Result]) -> dict[str, dict[str, float]]:
+    """What a plot shows of each task: its last metric, F1 for questions."""
+    chosen = [(result, result.task.metrics[-1]) for result in results]
+    return {f"{r.task.name}: {_TITLES[name]}": r.metrics[name] for r, name in chosen}
+
+
+_TITLES = {"accuracy": "accuracy", "exact_match": "EM", "f1": "F1"}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)

@@ -1,0 +1,269 @@
+"""Fine-tuning: an encoder is trained on a task, chosen on dev, scored on test, over seeds.
+
+The training is the loop of pretraining, with one supervised objective.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from pathlib import Path
+
+import jax
+
+from xlj.config import Config, ConfigError, Data, Mesh, Optimizer, Supervised, Train
+from xlj.config.finetuning import FinetuningConfig, Task
+from xlj.data.labelled import row_store
+from xlj.data.rows.store import RowStore
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.finetuning import task_data, task_scores
+from xlj.finetuning.task_data import TaskData
+from xlj.finetuning.task_scores import SCORE, Evaluator, Scores
+from xlj.io import atomic
+from xlj.models import encoder
+from xlj.training import checkpoints, initialisation, loop, metrics, partitioning, stored_models
+from xlj.training.state import State
+from xlj.training.stored_models import Source
+from xlj.training.workdir import RUN, finished_run
+
+IDENTITY = "identity"
+"""A file in a run's folder: the hash of what tells the run from others."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One model: trained on some languages from one seed, and what it scored.
+
+    Attributes:
+      languages: that it was trained on.
+      step: of the checkpoint that was chosen.
+      dev, test: scores; empty where there is nothing to score.
+      folder: where the run is; predictions are in `predictions/`.
+    """
+
+    languages: tuple[str, ...]
+    seed: int
+    step: int
+    dev: Scores
+    test: Scores
+    folder: Path
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What fine-tuning came to.
+
+    Attributes:
+      runs: all that are finished.
+      baseline: scores of the most frequent labels, where the kind of task has such.
+      finished: False if it was asked to stop.
+    """
+
+    runs: tuple[Run, ...]
+    baseline: Scores
+    finished: bool
+
+
+def run(config: FinetuningConfig, workdir: Path) -> Outcome:
+    """Fine-tunes, one seed after the other; what is finished already is taken from its folder.
+
+    Args:
+      config: as `config.finetuning.parse` returned it.
+      workdir: has a folder a run, `seed-0` and so on.
+
+    Raises:
+      ConfigError: before any training, if data, labels, model or mesh do not fit the config.
+      FloatingPointError: as `loop.train` does.
+    """
+    task = config.task
+    source = stored_models.find(config.init_from, "init_from")
+    _check_length(config, source)
+    vocabulary = source.vocabulary()
+    data = task_data.load(task, vocabulary)
+    if jax.process_index() == 0:
+        print(data.counts(), flush=True)
+    runs: list[Run] = []
+    for plan in _plans(config, data, source, vocabulary, workdir):
+        found = _one(plan, task)
+        if found is None:
+            return Outcome(tuple(runs), {}, False)
+        runs.append(found)
+    return Outcome(tuple(runs), task_scores.baseline(data, task), True)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """A run that is to be done, or is done already."""
+
+    languages: tuple[str, ...]
+    config: Config
+    data: TaskData
+    store: RowStore
+    folder: Path
+    identity: str
+
+
+def _plans(
+    config: FinetuningConfig,
+    data: TaskData,
+    source: Source,
+    vocabulary: Vocabulary,
+    workdir: Path,
+) -> list[_Plan]:
+    """All runs, in order; whatever does not fit one of them is said before any is trained."""
+    task, plans = config.task, list[_Plan]()
+    encoder_digest = "" if config.fresh else source.digest()
+    groups = [(language,) for language in task.languages] if task.per_language else [task.languages]
+    for group in groups:
+        of_group = data.of(group) if task.per_language else data
+        rows = {language: found.made for language, found in of_group.train.items()}
+        cache = Path(config.cache).expanduser()
+        store = row_store.write(cache, task.objective, rows, vocabulary)
+        of_first = _training_config(config, data.labels, store, source)
+        partitioning.make_mesh(of_first)
+        for seed in range(config.train.seed, config.train.seed + config.train.seeds):
+            train = dataclasses.replace(of_first.train, seed=seed)
+            inner = dataclasses.replace(of_first, train=train)
+            name = f"seed-{seed}" if len(groups) == 1 else f"{group[0]}-seed-{seed}"
+            identity = _identity(inner, task, store, of_group, encoder_digest)
+            is_begun = _check_claim(workdir / name, identity)
+            if is_begun and checkpoints.steps(workdir / name):  # its encoder may have been moved
+                latest = checkpoints.find(workdir / name)
+                inner = dataclasses.replace(inner, init_from=latest.config()["init_from"])
+            initialisation.check_resumable(inner, workdir / name)
+            plans.append(_Plan(group, inner, of_group, store, workdir / name, identity))
+    return plans
+
+
+def _one(plan: _Plan, task: Task) -> Run | None:
+    """One run, unless it is finished already; None if it was asked to stop."""
+    folder, data, seed = plan.folder, plan.data, plan.config.train.seed
+    if content := finished_run(folder):
+        return Run(**{**content, "languages": tuple(content["languages"])}, folder=folder)
+    if jax.process_index() == 0:
+        folder.mkdir(parents=True, exist_ok=True)
+        atomic.write(folder / IDENTITY, plan.identity.encode())
+    mesh = partitioning.make_mesh(plan.config)
+    evaluator = Evaluator(task, plan.config.model, data.labels, mesh)
+
+    def probe(state: State) -> dict[str, float]:
+        _, scores = evaluator.scores(state.params, data.dev, "dev")
+        return task_scores.line_of(scores, task, plan.languages)
+
+    probes, best = ([probe], SCORE) if data.dev else ([], "")
+    outcome = loop.train(plan.config, folder, plan.store, probes, best)
+    if not outcome.finished:
+        return None
+    step = outcome.step
+    if task.select != "last":
+        lines = [line for line in metrics.read(folder) if line["step"] and SCORE in line]
+        step = max(lines, key=lambda line: (line[SCORE], line["step"]))["step"]
+    chosen = stored_models.find(folder / "checkpoints" / str(step)).params(mesh)
+    found: dict[str, Scores] = {}
+    for split, sets in (("dev", data.dev), ("test", data.test)):
+        predicted, found[split] = evaluator.scores(chosen, sets, split)
+        task_scores.save(task, predicted, folder / "predictions", split)
+    content = {"languages": plan.languages, "seed": seed, "step": step, **found}
+    if jax.process_index() == 0:
+        atomic.write(folder / RUN, (json.dumps(content, indent=1) + "\n").encode())
+    return Run(plan.languages, seed, step, found["dev"], found["test"], folder)
+
+
+def _check_length(config: FinetuningConfig, source: Source) -> None:
+    limit = source.model.positions - encoder.FIRST_POSITION
+    if config.task.length > limit:
+        raise ConfigError(
+            f"task.length={config.task.length} is beyond the model's positions: {source.folder} "
+            f"allows {limit} tokens a row"
+        )
+
+
+def _training_config(
+    config: FinetuningConfig,
+    labels: tuple[str, ...],
+    store: RowStore,
+    source: Source,
+) -> Config:
+    """The config of the first seed's run of the loop."""
+    given, options = config.train, dataclasses.asdict(config.optimizer)
+    rows = sum(task.train.rows for task in store.manifest.tasks)
+    steps = max(1, math.ceil(given.epochs * rows / given.batch_rows))
+    if options["decay_steps"] > steps:
+        raise ConfigError(
+            f"optimizer.decay_steps={options['decay_steps']} is more than the {steps} steps of "
+            f"train.epochs={given.epochs:g}"
+        )
+    share = options.pop("warmup_share")
+    if options["warmup_steps"] > steps:
+        line = (
+            f"optimizer.warmup_steps={options['warmup_steps']} is more than the {steps} steps of "
+            f"train.epochs={given.epochs:g}; {share:.0%} of them warm up (optimizer.warmup_share)"
+        )
+        if jax.process_index() == 0:
+            print(line, flush=True)
+        options["warmup_steps"] = 0
+    options["warmup_steps"] = options["warmup_steps"] or round(share * steps)
+    if options["schedule"] == "wsd" and options["warmup_steps"] + options["decay_steps"] > steps:
+        raise ConfigError(
+            f"{options['warmup_steps']} steps of warm-up and optimizer.decay_steps="
+            f"{options['decay_steps']} are more than the {steps} steps of train.epochs="
+            f"{given.epochs:g}: the learning rate would never be reached"
+        )
+    every = math.ceil(steps / given.evaluations)
+    model = dataclasses.replace(
+        source.model, language_embeddings="none", **dataclasses.asdict(config.model)
+    )
+    task = config.task
+    return Config(
+        # The checkpoint: a workdir's latest may be another when the next seed begins.
+        init_from="" if config.fresh else str(source.folder),
+        data=Data(alpha=task.alpha),
+        model=model,
+        objectives=Supervised(task.objective, given.batch_rows, task.length, labels),
+        optimizer=Optimizer(**options),
+        train=Train(
+            steps=steps,
+            seed=given.seed,
+            log_every=given.log_every,
+            eval_every=every,
+            checkpoint_every=every,
+            keep_checkpoints=1,
+            accumulation=given.accumulation,
+            max_skipped_steps=given.max_skipped_steps,
+        ),
+        mesh=config.mesh,
+    )
+
+
+def _check_claim(folder: Path, identity: str) -> bool:
+    """Refuses to go on with another's run; returns whether there is one."""
+    file = folder / IDENTITY
+    if not file.is_file():
+        return False
+    if file.read_text("utf-8") != identity:
+        raise ConfigError(
+            f"{folder} holds a run of another config, of other data, or from another encoder; take "
+            "another --workdir, or delete it"
+        )
+    return True
+
+
+def _identity(
+    inner: Config, task: Task, store: RowStore, data: TaskData, encoder_digest: str
+) -> str:
+    """What tells a run from others: its config, but for where the encoder is and how the work is
+    divided; the encoder; its rows, what it is scored on, and how."""
+    train = dataclasses.replace(inner.train, log_every=1, accumulation=1)
+    told = dataclasses.replace(inner, init_from="", train=train, mesh=Mesh())
+    scoring = (task.select, task.scored_by, task.answer_length, task.no_answer)
+    content = [dataclasses.asdict(told), scoring, encoder_digest]
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
+    digest.update(store.manifest.content_hash.encode())
+    for split, sets in (("dev", data.dev), ("test", data.test)):
+        for language, entry in sets.items():
+            examples = [dataclasses.astuple(example)[:-1] for example in entry.examples]
+            digest.update(json.dumps([split, language, examples]).encode())
+            digest.update(entry.made.tokens.tobytes())  # windows depend on task.stride
+    return digest.hexdigest()

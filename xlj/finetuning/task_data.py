@@ -1,0 +1,149 @@
+"""The data of a task: its examples by split and language, as rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from tqdm import tqdm
+
+from xlj.config import ConfigError
+from xlj.config.finetuning import Task, languages_of
+from xlj.data.labelled import reading, squad
+from xlj.data.labelled.examples import Example, Question
+from xlj.data.labelled.features import Features
+from xlj.data.labelled.labels import alike, check, label_set, labels_of, require
+from xlj.data.labelled.reading import SPLITS
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.finetuning import classification, question_answering, tagging
+
+KINDS: dict[str, ModuleType] = {
+    "classification": classification,
+    "tagging": tagging,
+    "question_answering": question_answering,
+}
+"""What each kind of task makes of examples and of outputs; each module has the same functions."""
+
+Examples = dict[str, list[Any]]
+"""Examples by language."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Set:
+    """Examples of one language, ready to be predicted."""
+
+    examples: Sequence[Any]
+    made: Features
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskData:
+    """Everything that a task is learned from and scored on.
+
+    Attributes:
+      labels: of classes or tags, in the order of the head's outputs; none of questions.
+      train, dev, test: by language.
+    """
+
+    labels: tuple[str, ...]
+    train: Mapping[str, Set]
+    dev: Mapping[str, Set]
+    test: Mapping[str, Set]
+
+    def of(self, languages: Sequence[str]) -> TaskData:
+        """That of some languages alone."""
+        parts = {
+            split: {
+                name: found for name, found in getattr(self, split).items() if name in languages
+            }
+            for split in SPLITS
+        }
+        return TaskData(self.labels, **parts)
+
+    def counts(self) -> str:
+        """A line a split and language: examples, rows, what was cut, and what is not there."""
+        lines = []
+        for split in SPLITS:
+            for language, found in getattr(self, split).items():
+                rows = f"{len(found.examples):,} examples, {len(found.made.tokens):,} rows"
+                cut = [f", {n} {what} cut" for what, n in found.made.cut.items() if n]
+                lines.append(f"{split:5} {language:8} {rows}{''.join(cut)}{_lack(found.examples)}")
+        return "\n".join(lines)
+
+
+def _lack(examples: Sequence[Example]) -> str:
+    silent = sum(isinstance(example, Question) and not example.answers for example in examples)
+    if labels_of(examples[0]) is None or silent == len(examples):
+        return ", no labels: predicted, not scored"
+    return f", {silent:,} without an answer (task.no_answer)" if silent else ""
+
+
+def load(task: Task, vocabulary: Vocabulary) -> TaskData:
+    """Reads all sources of a task, and makes rows of them.
+
+    Raises:
+      ConfigError: if a source is missing or damaged, or labels do not fit; with file and line.
+    """
+    examples = _read(task)
+    labels = _labels(task, examples)
+    kind = KINDS[task.kind]
+    made = {
+        split: {
+            language: Set(found, kind.rows(found, vocabulary, labels, task))
+            for language, found in by_language.items()
+        }
+        for split, by_language in examples.items()
+    }
+    return TaskData(labels, **made)
+
+
+def _read(task: Task) -> dict[str, Examples]:
+    """The examples of each split, by language."""
+    languages = languages_of(task)
+    wanted = [
+        (split, language, source)
+        for split, names in languages.items()
+        for language, sources in reading.resolve(task, split, names).items()
+        for source in sources
+    ]
+    found: dict[str, Examples] = {split: {} for split in languages}
+    with tqdm(wanted, desc="reading", unit="source", disable=None, leave=False) as bar:
+        for split, language, source in bar:
+            examples = reading.read(source, language, task)
+            found[split].setdefault(language, []).extend(examples)
+    for by_language in found.values():
+        for examples in by_language.values():
+            alike(examples)
+    if task.kind == "question_answering":  # several sources may have the same ids
+        found = {
+            split: {name: squad.unique(examples) for name, examples in by_language.items()}
+            for split, by_language in found.items()
+        }
+    return found
+
+
+def _labels(task: Task, data: Mapping[str, Examples]) -> tuple[str, ...]:
+    """The labels of the task; those of dev and test are among them."""
+    training, dev, test = (
+        [example for examples in data[split].values() for example in examples] for split in SPLITS
+    )
+    known = label_set(training, task.labels)
+    require(dev)
+    for split in ("train", "dev"):
+        for language, examples in data[split].items():
+            if not KINDS[task.kind].labelled(examples):
+                raise ConfigError(
+                    f"{examples[0].place}: no question of task.{split} in {language} has an answer"
+                )
+    for examples in (dev, test):
+        check(examples, known)
+    if task.scored_by == "chunk_f1":
+        tagging.require_chunks([*training, *dev, *test], known)
+    if task.select == "trained" and not set(data["dev"]) & set(task.languages):
+        raise ConfigError(
+            f"task.select=trained chooses on dev of {', '.join(task.languages)}, but task.dev is "
+            f"of {', '.join(data['dev'])}"
+        )
+    return known

@@ -1,0 +1,211 @@
+"""What fine-tuning came to, over seeds and languages: JSON, a table, a plot, XTREME's files."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from xlj.config.finetuning import FinetuningConfig, Task
+from xlj.evaluation import language_report
+from xlj.evaluation.language_report import average, transfer_gap
+from xlj.finetuning.running import Outcome, Run
+from xlj.finetuning.task_data import KINDS
+from xlj.finetuning.task_scores import Scores, on_dev
+from xlj.io import atomic
+
+FILE = "results.json"
+TABLE = "results.md"
+
+
+def split_of(outcome: Outcome) -> str:
+    """The split that results are of: test, or dev where no test set has labels."""
+    return "test" if any(run.test for run in outcome.runs) else "dev"
+
+
+def as_json(name: str, config: FinetuningConfig, outcome: Outcome) -> dict[str, Any]:
+    """Everything as one JSON object, in percent to four decimals.
+
+    `languages`, `average` and `transfer_gap` are those of the task's metric, means over seeds
+    (there is no gap unless English alone was trained on); `deviations` are over seeds (of a sample;
+    of one seed there are none).
+    """
+    split, metric = split_of(outcome), _first(outcome)
+    seeds = by_seed(outcome, split)
+    of_metric = [scores[metric] for scores in seeds]
+    return {
+        "task": name,
+        "config": dataclasses.asdict(config),
+        "kind": config.task.kind,
+        "metric": metric,
+        "split": split,
+        "init_from": config.init_from,
+        "fresh": config.fresh,
+        "select": config.task.select,
+        "seeds": sorted({run.seed for run in outcome.runs}),
+        **(_summary(of_metric, config) if seeds else {}),
+        "metrics": {
+            name: _summary([scores[name] for scores in seeds], config)
+            for name in (seeds or [{}])[0]
+        },
+        "baseline": {name: _rounded(scores) for name, scores in outcome.baseline.items()},
+        "runs": [
+            {
+                "folder": run.folder.name,
+                "languages": list(run.languages),
+                "seed": run.seed,
+                "step": run.step,
+                **{part: {name: _rounded(scores) for name, scores in getattr(run, part).items()}
+                   for part in ("dev", "test")},
+            }
+            for run in outcome.runs
+        ],
+    }  # fmt: skip
+
+
+def as_markdown(name: str, config: FinetuningConfig, outcome: Outcome) -> str:
+    """A table like the papers' appendices: a column a language, the average, the transfer gap."""
+    split = split_of(outcome)
+    seeds = by_seed(outcome, split)
+    if not seeds:
+        return f"# {name}\n\nNo labels are known: there are predictions, but no scores.\n"
+    languages = language_report.in_order(seeds[0][_first(outcome)])
+    gap = _gap(seeds[0][_first(outcome)], config) is not None
+    cells = [["", *languages, "average", *["gap"] * gap]]
+    for metric in seeds[0]:
+        values = [scores[metric] for scores in seeds]
+        cells.append(
+            [
+                metric,
+                *(_cell([found[language] for found in values]) for language in languages),
+                _cell([average(found) for found in values]),
+                *[_cell([transfer_gap(found) or 0.0 for found in values])] * gap,
+            ]
+        )
+    for metric, found in outcome.baseline.items():
+        gaps = [language_report.cell(transfer_gap(found))] * gap
+        shown = [language_report.cell(found.get(language)) for language in languages]
+        row = [f"most frequent: {metric}", *shown, language_report.cell(average(found)), *gaps]
+        cells.append(row)
+    return f"# {name}\n\n{_how(config, split, len(seeds))}\n\n{language_report.markdown(cells)}\n"
+
+
+def _how(config: FinetuningConfig, split: str, seeds: int) -> str:
+    """A sentence on what the scores are of."""
+    trained = "each language" if config.task.per_language else ", ".join(config.task.languages)
+    chosen = {
+        "all": "checkpoints chosen by the average of dev",
+        "trained": f"checkpoints chosen by dev of {trained}",
+        "last": "the last checkpoint",
+    }
+    parts = [
+        f"From {config.init_from}{' (fresh weights)' if config.fresh else ''}",
+        *["pairs read apart"] * (config.task.pairs == "apart"),
+        f"trained on {trained}; {split} scores in percent",
+        *[f"mean and deviation of {seeds} seeds"] * (seeds > 1),
+        chosen[config.task.select],
+    ]
+    return ", ".join(parts) + "."
+
+
+def by_seed(outcome: Outcome, split: str) -> list[Scores]:
+    """The scores of each seed in all languages; each language may have a model of its own."""
+    merged: dict[int, Scores] = {}
+    for run in outcome.runs:
+        for metric, scores in getattr(run, split).items():
+            merged.setdefault(run.seed, {}).setdefault(metric, {}).update(scores)
+    return [merged[seed] for seed in sorted(merged)]
+
+
+def write(
+    workdir: Path, name: str, config: FinetuningConfig, outcome: Outcome
+) -> tuple[Path, Path]:
+    """Writes both files into the workdir; returns where."""
+    content = json.dumps(as_json(name, config, outcome), indent=1, ensure_ascii=False) + "\n"
+    atomic.write(workdir / TABLE, as_markdown(name, config, outcome).encode())
+    atomic.write(workdir / FILE, content.encode())  # last: a sweep takes it for the end
+    return workdir / FILE, workdir / TABLE
+
+
+def panels(outcome: Outcome) -> dict[str, dict[str, float]]:
+    """What a plot shows: means over seeds, by metric; nothing where no labels are known."""
+    seeds = by_seed(outcome, split_of(outcome))
+    return {
+        metric: {
+            language: statistics.fmean(scores[metric][language] for scores in seeds)
+            for language in seeds[0][metric]
+        }
+        for metric in (seeds or [{}])[0]
+    }
+
+
+def submit(
+    folder: Path, name: str, config: FinetuningConfig, outcome: Outcome
+) -> tuple[Path, list[Path]]:
+    """Copies predictions of the test sets to `folder/NAME/test-LANGUAGE.ENDING`, XTREME's layout:
+    those of the seed that is best on dev, as checkpoints are. Returns that folder, and what else
+    it has of test sets."""
+    best: dict[tuple[str, ...], Run] = {}
+    for run in outcome.runs:
+        other = best.get(run.languages)
+        if other is None or _on_dev(run, config.task) > _on_dev(other, config.task):
+            best[run.languages] = run
+    ending = KINDS[config.task.kind].ENDING
+    files = [file for run in best.values()
+             for file in sorted((run.folder / "predictions").glob(f"test-*.{ending}"))]  # fmt: skip
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    for file in files:
+        shutil.copyfile(file, folder / name / file.name)
+    copied = {file.name for file in files}
+    others = [file for file in (folder / name).glob("test-*") if file.name not in copied]
+    return folder / name, sorted(others)
+
+
+def _on_dev(run: Run, task: Task) -> float:
+    return on_dev(run.dev, task, run.languages) if run.dev else 0.0
+
+
+def _first(outcome: Outcome) -> str:
+    """The task's own metric, the first of those that were scored."""
+    split = split_of(outcome)
+    return next((name for run in outcome.runs for name in getattr(run, split)), "")
+
+
+def _gap(scores: Mapping[str, float], config: FinetuningConfig) -> float | None:
+    """The transfer gap, where there is one: English is what was trained on."""
+    transfers = config.task.languages == (language_report.SOURCE,)
+    return transfer_gap(scores) if transfers else None
+
+
+def _summary(seeds: Sequence[Mapping[str, float]], config: FinetuningConfig) -> dict[str, Any]:
+    languages = language_report.in_order(seeds[0])
+    summary: dict[str, Any] = {
+        "languages": {
+            name: round(statistics.fmean(found[name] for found in seeds), 4) for name in languages
+        }
+    }
+    averages = [average(found) for found in seeds]
+    gaps = [gap for found in seeds if (gap := _gap(found, config)) is not None]
+    summary["average"] = round(statistics.fmean(averages), 4)
+    summary["transfer_gap"] = round(statistics.fmean(gaps), 4) if gaps else None
+    if len(seeds) > 1:
+        summary["deviations"] = {
+            name: round(statistics.stdev(found[name] for found in seeds), 4) for name in languages
+        }
+        summary["deviation_of_average"] = round(statistics.stdev(averages), 4)
+        if gaps:
+            summary["deviation_of_transfer_gap"] = round(statistics.stdev(gaps), 4)
+    return summary
+
+
+def _cell(values: Sequence[float]) -> str:
+    shown = language_report.cell(statistics.fmean(values))
+    return f"{shown} ± {statistics.stdev(values):.1f}" if len(values) > 1 else shown
+
+
+def _rounded(scores: Mapping[str, float]) -> dict[str, float]:
+    return {language: round(value, 4) for language, value in scores.items()}

@@ -1,0 +1,110 @@
+"""Predictions and scores of a fine-tuned model, and of no model at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+
+from xlj.config import Model
+from xlj.config.finetuning import Task
+from xlj.evaluation.language_report import average
+from xlj.finetuning.predicting import Predictor
+from xlj.finetuning.task_data import KINDS, Set, TaskData
+from xlj.io import atomic
+from xlj.models.encoder import Params
+
+SCORE = "eval/dev/score"
+"""The metric that a checkpoint is chosen by."""
+
+Scores = dict[str, dict[str, float]]
+"""Percent by metric and language; the first metric is the task's."""
+
+
+class Evaluator:
+    """Predicts and scores sets of examples.
+
+    Args:
+      model: of the parameters.
+      labels: of classes or tags, in the order of the head's outputs.
+      mesh: where parameters are.
+    """
+
+    def __init__(self, task: Task, model: Model, labels: tuple[str, ...], mesh: Mesh):
+        self._task, self._kind, self._labels = task, KINDS[task.kind], labels
+        self._predict = Predictor(task.objective, model, mesh)
+
+    def scores(
+        self, params: Params, sets: Mapping[str, Set], split: str
+    ) -> tuple[dict[str, Any], Scores]:
+        """Predictions by language, and their scores where labels are known."""
+        predictions: dict[str, Any] = {}
+        found: Scores = {}
+        for language, entry in sets.items():
+            made, examples = entry.made, entry.examples
+            outputs = self._predict(params, made.tokens, f"{split} {language}")
+            predicted = self._kind.decode(outputs, made, examples, self._labels, self._task)
+            predictions[language] = predicted
+            if self._kind.labelled(examples):
+                _add(found, self._task, predicted, examples, language)
+        return predictions, found
+
+
+def line_of(scores: Scores, task: Task, trained: Iterable[str]) -> dict[str, float]:
+    """A line of metrics: of each language, their means, and what a checkpoint is chosen by."""
+    line: dict[str, float] = {}
+    for name, by_language in scores.items():
+        line |= {f"eval/dev/{language}/{name}": value for language, value in by_language.items()}
+        line[f"eval/dev/{name}"] = average(by_language)
+    return line | {SCORE: on_dev(scores, task, trained)}
+
+
+def on_dev(scores: Scores, task: Task, trained: Iterable[str]) -> float:
+    """What a checkpoint is chosen by, and a seed: the task's metric, averaged over all languages of
+    dev, or over those trained on (`task.select`)."""
+    first = next(iter(scores.values()))
+    chosen = set(first if task.select != "trained" else trained)
+    return average({language: value for language, value in first.items() if language in chosen})
+
+
+def baseline(data: TaskData, task: Task) -> Scores:
+    """Test scores (dev's where no test set has labels) of the most frequent labels of the training
+    data; of questions, none.
+
+    With `task.per_language`, the training data is each language's own.
+    """
+    kind, found = KINDS[task.kind], Scores()
+    if not hasattr(kind, "majority"):
+        return found
+
+    @cache
+    def learned(languages: tuple[str, ...]) -> Callable[[Any], Any]:
+        return kind.majority([e for name in languages for e in data.train[name].examples])
+
+    tested = any(kind.labelled(entry.examples) for entry in data.test.values())
+    for language, entry in (data.test if tested else data.dev).items():
+        if kind.labelled(entry.examples):
+            predict = learned((language,) if task.per_language else task.languages)
+            _add(found, task, predict(entry.examples), entry.examples, language)
+    return found
+
+
+def save(task: Task, predictions: Mapping[str, Any], folder: Path, split: str) -> None:
+    """Writes a file of predictions a language, `SPLIT-LANGUAGE`, in XTREME's form."""
+    if jax.process_index() or not predictions:
+        return
+    folder.mkdir(exist_ok=True)
+    kind = KINDS[task.kind]
+    for language, predicted in predictions.items():
+        file = folder / f"{split}-{language}.{kind.ENDING}"
+        atomic.write(file, kind.to_text(predicted).encode())
+
+
+def _add(found: Scores, task: Task, predicted: Any, examples: Any, language: str) -> None:
+    shares = KINDS[task.kind].scores(predicted, examples, task.scored_by, language)
+    for name, share in shares.items():
+        found.setdefault(name, {})[language] = 100 * share

@@ -1,0 +1,1 @@
+"""Loading a trained encoder, and running it on many rows."""

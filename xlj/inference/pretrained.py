@@ -1,0 +1,43 @@
+"""An encoder that was trained: parameters, sizes and vocabulary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from xlj.config import Model
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.models.encoder import Params
+from xlj.training import partitioning, stored_models
+from xlj.training.stored_models import Source
+
+
+class Pretrained(NamedTuple):
+    """Parameters as `encoder.apply` takes them, the model that they are of, and its vocabulary."""
+
+    params: Params
+    model: Model
+    vocabulary: Vocabulary
+
+
+def load(path: str | Path) -> Pretrained:
+    """An encoder on disk, on the first device, verified.
+
+    Args:
+      path: a workdir (its latest checkpoint is taken), the folder of one checkpoint, or a Hugging
+        Face folder.
+
+    Raises:
+      ConfigError: if there is no model, or it is damaged.
+    """
+    return of(stored_models.find(path))
+
+
+def of(source: Source) -> Pretrained:
+    """The encoder of a source, on the first device.
+
+    Raises:
+      ConfigError: if it is damaged.
+    """
+    params = source.params(partitioning.one_device())
+    return Pretrained(params, source.model, source.vocabulary())

@@ -1,0 +1,1 @@
+"""Files and processes: atomic writes, hashes, JSON, compressed text, child processes."""

@@ -1,0 +1,170 @@
+"""Draws who and what takes part: people, things and places."""
+
+from dataclasses import dataclass, replace
+
+from xlj.phrasebook.meaning import (
+    ADJECTIVES,
+    CITIES,
+    COUNTRIES,
+    GENDER,
+    MEN,
+    NOUN_FIELD,
+    NOUNS,
+    SURNAMES,
+    WOMEN,
+    Participant,
+)
+from xlj.phrasebook.stream import Stream
+
+_COUNTABLE = frozenset(
+    NOUNS['animal'] + NOUNS['fruit'] + NOUNS['food'] + NOUNS['text'] + NOUNS['furniture']
+    + NOUNS['article'] + NOUNS['clothes'] + NOUNS['vehicle'] + NOUNS['profession']
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What the sentences of a document share: a hero, already named or not, and a place."""
+
+    hero: Participant
+    place: Participant
+    tense: str
+    named: bool = False
+
+
+def a_name(stream: Stream, full: bool = False) -> Participant:
+    """Someone by first name, or by first name and surname."""
+    gender = stream.pick("fm")
+    surname = stream.pick(SURNAMES) if full else None
+    return Participant('name', stream.pick(WOMEN if gender == 'f' else MEN), gender,
+                       surname=surname)  # fmt: skip
+
+
+def pronoun_for(person: Participant) -> Participant:
+    """The pronoun that takes up a person already mentioned."""
+    if person.kind == "pronoun":
+        return person
+    concept = "they" if person.plural else "she" if person.gender == "f" else "he"
+    return Participant("pronoun", concept, person.gender, person.plural)
+
+
+def a_speaker(stream: Stream) -> Participant:
+    """A personal pronoun of any person and number."""
+    concept = stream.pick(("i", "you", "he", "she", "we", "they"))
+    gender = {"he": "m", "she": "f"}.get(concept) or stream.pick("fm")
+    plural = concept in ("we", "they")
+    return Participant("pronoun", concept, "m" if plural else gender, plural)
+
+
+def an_owner(stream: Stream) -> Participant:
+    """Whoever a thing or a relative belongs to."""
+    return a_name(stream) if stream.chance(40) else a_speaker(stream)
+
+
+def a_person(stream: Stream, scene: Scene | None, pronouns: bool = True) -> Participant:
+    """Someone who can do things; in a document mostly its hero."""
+    if scene and (not scene.named or stream.chance(75)):
+        known = scene.named and pronouns and stream.chance(70)
+        return pronoun_for(scene.hero) if known else scene.hero
+    roll = stream.below(100)
+    if roll < 40:
+        return a_name(stream, full=stream.chance(25))
+    if roll < 55 and pronouns and not scene:
+        return a_speaker(stream)
+    if roll < 75:
+        return a_relative(stream, scene)
+    concept = stream.pick(NOUNS["profession"] + NOUNS["people"])
+    gender = GENDER.get(concept) or stream.pick("fm")
+    plural = concept == "child" or stream.chance(25)  # "das Kind" would be an "es"
+    return Participant(
+        'noun', concept, GENDER.get(concept, 'm') if plural else gender, plural,
+        'the' if stream.chance(80) else 'this',
+        an_adjective(stream, concept, 20),
+    )  # fmt: skip
+
+
+def a_relative(stream: Stream, scene: Scene | None) -> Participant:
+    """Someone's relative, friend or neighbour; in a document mostly the hero's."""
+    concept = stream.pick(NOUNS["kin"])
+    gender = GENDER.get(concept) or stream.pick("fm")
+    owner = pronoun_for(scene.hero) if scene and scene.named else an_owner(stream)
+    return Participant("noun", concept, gender, owner=owner)
+
+
+def an_adjective(stream: Stream, noun: str, percent: int) -> str | None:
+    """An adjective that goes with the noun, in that many draws of a hundred."""
+    options = ADJECTIVES.get(NOUN_FIELD[noun])
+    return stream.pick(options) if options and stream.chance(percent) else None
+
+
+def a_thing(stream: Stream, noun: str, negative: bool = False) -> Participant:
+    """A noun as an object: indefinite, definite, owned or counted."""
+    field = NOUN_FIELD[noun]
+    if field == "language":
+        return Participant("noun", noun, determiner="a")
+    if field == "kin":
+        return Participant('noun', noun, GENDER.get(noun) or stream.pick('fm'),
+                           owner=an_owner(stream))  # fmt: skip
+    mass = field in ("staple", "drink", "music")
+    human = field in ("profession", "people")
+    adjective = an_adjective(stream, noun, 35)
+    plural = not mass and stream.chance(25)
+    gender = GENDER.get(noun, 'm') if plural or not human else (
+        GENDER.get(noun) or stream.pick('fm')
+    )  # fmt: skip
+    thing = Participant("noun", noun, gender, plural, "the", adjective)
+    roll = stream.below(100)
+    if roll < 40:
+        return replace(thing, determiner="a")
+    if roll < 70 or mass or human:
+        return thing
+    if roll < 80 and noun in _COUNTABLE and not negative:
+        return replace(thing, plural=True, determiner="a", count=2 + stream.below(9))
+    if roll < 88:
+        return replace(thing, determiner="this")
+    return replace(thing, owner=an_owner(stream))
+
+
+def a_place(stream: Stream, options: tuple[str, ...] = NOUNS["place"]) -> Participant:
+    """A place one can be at: a common one, mostly definite."""
+    noun = stream.pick(options)
+    place = Participant("noun", noun, adjective=an_adjective(stream, noun, 20))
+    if noun in ("house", "garden", "kitchen", "office", "shop", "village") and stream.chance(40):
+        return replace(place, owner=an_owner(stream))
+    return replace(place, determiner="this") if stream.chance(10) else place
+
+
+def a_setting(stream: Stream, scene: Scene | None, options: tuple[str, ...]) -> Participant:
+    """Where something happens: often the place of the document, if it fits."""
+    if scene and scene.place.concept in options and stream.chance(60):
+        return scene.place
+    return a_place(stream, options)
+
+
+def a_region(stream: Stream) -> Participant:
+    """A city or a country."""
+    return Participant("place", stream.pick(CITIES + COUNTRIES))
+
+
+def a_known(stream: Stream, noun: str) -> Participant:
+    """A noun as a subject: definite, pointed at or owned."""
+    human = NOUN_FIELD[noun] in ("profession", "people", "kin")
+    mass = NOUN_FIELD[noun] in ("staple", "drink", "music")
+    gender = GENDER.get(noun) or (stream.pick("fm") if human else "m")
+    if NOUN_FIELD[noun] == "kin":
+        return Participant("noun", noun, gender, owner=an_owner(stream))
+    plural = not mass and stream.chance(25)
+    subject = Participant("noun", noun, GENDER.get(noun, "m") if plural else gender, plural)
+    roll = stream.below(100)
+    if roll < 55 or mass:
+        return subject
+    if roll < 75 or human or NOUN_FIELD[noun] in ("place", "structure"):
+        return replace(subject, determiner="this")
+    return replace(subject, owner=an_owner(stream))
+
+
+def apart(stream: Stream, subject: Participant, other: Participant) -> Participant:
+    """The subject, or someone else where both participants would be the same person."""
+    while subject.concept == other.concept:
+        subject = a_name(stream)
+    return subject

@@ -1,0 +1,1 @@
+"""A grammar for each language of the phrasebook."""

@@ -1,0 +1,258 @@
+"""English: SVO, articles, do-support, the progressive."""
+
+from xlj.phrasebook.grammars.grammar import join, organisation, person_name
+from xlj.phrasebook.grammars.lexicon import forms, phrases, table, time_words
+from xlj.phrasebook.meaning import Clause, Participant
+from xlj.phrasebook.sentence import Word, named, word
+
+NOUNS = forms(
+    """
+    teacher teachers; doctor doctors; student students; farmer farmers; engineer engineers;
+    driver drivers; cook cooks; writer writers; singer singers; lawyer lawyers;
+    journalist journalists; nurse nurses; painter painters; child children; man men;
+    woman women; girl girls; boy boys; guest guests; mother; father; brother; sister; friend;
+    neighbour; uncle; aunt; grandmother; grandfather; dog dogs; cat cats; horse horses;
+    cow cows; bird birds; chicken chickens; sheep sheep; goat goats; rabbit rabbits;
+    apple apples; orange oranges; banana bananas; cake cakes; egg eggs; potato potatoes;
+    tomato tomatoes; carrot carrots; bread; rice; fish; meat; cheese; soup; honey; water; milk;
+    tea; coffee; juice; book books; letter letters; newspaper newspapers; magazine magazines;
+    story stories; report reports; poem poems; chair chairs; table tables; lamp lamps; bed beds;
+    mirror mirrors; box boxes; basket baskets; key keys; phone phones; bag bags; cup cups;
+    plate plates; clock clocks; picture pictures; gift gifts; computer computers; ball balls;
+    pen pens; umbrella umbrellas; ticket tickets; bottle bottles; radio radios; camera cameras;
+    map maps; flower flowers; knife knives; door doors; window windows; shirt shirts;
+    dress dresses; hat hats; coat coats; shoe shoes; skirt skirts; car cars; bus buses;
+    bicycle bicycles; train trains; boat boats; school schools; market markets;
+    hospital hospitals; house houses; office offices; station stations; farm farms;
+    garden gardens; kitchen kitchens; library libraries; restaurant restaurants; hotel hotels;
+    church churches; museum museums; village villages; city cities; bank banks; shop shops;
+    theatre theatres; factory factories; airport airports; university universities;
+    bridge bridges; film films; song songs; music; English; German; French; Spanish; Swahili;
+    Turkish; Hindi; Chinese
+    """
+)
+AT = frozenset("station farm airport university market bank theatre factory".split())
+
+# base, third person, past, participle in -ing; then a preposition
+VERBS = table(
+    """
+    eat: eat eats ate eating; cook: cook cooks cooked cooking; drink: drink drinks drank drinking;
+    read: read reads read reading; write: write writes wrote writing; buy: buy buys bought buying;
+    sell: sell sells sold selling; find: find finds found finding; lose: lose loses lost losing;
+    see: see sees saw seeing; open: open opens opened opening; close: close closes closed closing;
+    wash: wash washes washed washing; repair: repair repairs repaired repairing;
+    clean: clean cleans cleaned cleaning; carry: carry carries carried carrying;
+    watch: watch watches watched watching; listen: listen listens listened listening to;
+    sing: sing sings sang singing; learn: learn learns learned learning;
+    speak: speak speaks spoke speaking; help: help helps helped helping;
+    invite: invite invites invited inviting; love: love loves loved loving;
+    know: know knows knew knowing; search: look looks looked looking for;
+    use: use uses used using; build: build builds built building; draw: draw draws drew drawing;
+    hide: hide hides hid hiding; feed: feed feeds fed feeding; sleep: sleep sleeps slept sleeping;
+    work: work works worked working; play: play plays played playing;
+    dance: dance dances danced dancing; live: live lives lived living;
+    wait: wait waits waited waiting; smile: smile smiles smiled smiling;
+    study: study studies studied studying; laugh: laugh laughs laughed laughing;
+    cry: cry cries cried crying; go: go goes went going; return: return returns returned returning;
+    arrive: arrive arrives arrived arriving; come: come comes came coming;
+    give: give gives gave giving; send: send sends sent sending; show: show shows showed showing;
+    bring: bring brings brought bringing; have: have has had having; like: like likes liked liking
+    """
+)
+WEATHER = table(
+    """
+    rain: rain rains rained raining; snow: snow snows snowed snowing; hot_weather: hot;
+    cold_weather: cold
+    """
+)
+ADJECTIVES = table("tasty: delicious")
+PLACES = phrases(
+    """
+    paris: Paris; london: London; berlin: Berlin; madrid: Madrid; rome: Rome; moscow: Moscow;
+    istanbul: Istanbul; ankara: Ankara; delhi: Delhi; mumbai: Mumbai; beijing: Beijing;
+    shanghai: Shanghai; nairobi: Nairobi; mombasa: Mombasa; dodoma: Dodoma; lagos: Lagos;
+    tokyo: Tokyo; new_york: New York; lima: Lima; vienna: Vienna; munich: Munich;
+    hamburg: Hamburg; lyon: Lyon; geneva: Geneva; barcelona: Barcelona; oslo: Oslo;
+    athens: Athens; lisbon: Lisbon; warsaw: Warsaw; prague: Prague; singapore: Singapore;
+    toronto: Toronto; sydney: Sydney; germany: Germany; france: France; spain: Spain;
+    turkey: Turkey; india: India; china: China; kenya: Kenya; tanzania: Tanzania; italy: Italy;
+    japan: Japan; brazil: Brazil; mexico: Mexico; egypt: Egypt; russia: Russia; canada: Canada;
+    portugal: Portugal
+    """
+)
+ORGANISATIONS = phrases(
+    """
+    google: Google; toyota: Toyota; samsung: Samsung; amazon: Amazon; microsoft: Microsoft;
+    unicef: UNICEF; unesco: UNESCO; red_cross: the Red Cross; world_bank: the World Bank
+    """
+)
+TIMES = time_words(
+    """
+    now: now/ADV; today: today/ADV; every_day: every/DET day/NOUN; every_week: every/DET week/NOUN;
+    morning: in/ADP the/DET morning/NOUN; evening: in/ADP the/DET evening/NOUN;
+    yesterday: yesterday/ADV; last_week: last/ADJ week/NOUN; last_month: last/ADJ month/NOUN;
+    this_morning: this/DET morning/NOUN; tomorrow: tomorrow/ADV; next_week: next/ADJ week/NOUN;
+    next_month: next/ADJ month/NOUN; tonight: tonight/ADV
+    """,
+    "on/ADP {}/PROPN",
+    "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
+    "at/ADP {}/NUM o'clock/NOUN",
+    "one two three four five six seven eight nine ten eleven twelve",
+)
+NUMBERS = "two three four five six seven eight nine ten".split()
+PRONOUNS = table("i: I my; you: you your; he: he his; she: she her; we: we our; they: they their")
+LINKS = {"and": ("and", "CCONJ"), "but": ("but", "CCONJ"), "because": ("because", "SCONJ")}
+
+
+def _article(following: str) -> str:
+    if following.startswith(("uni", "use", "one")):
+        return "a"
+    return "an" if following[0] in "aeiouAEIOU" else "a"
+
+
+def noun_phrase(p: Participant, role: str) -> list[Word]:
+    """The phrase of a participant: determiner, numeral, adjective, noun."""
+    noun = role + ".noun"
+    if p.kind == "name":
+        return person_name(p, role)
+    if p.kind == "pronoun":
+        return [word(PRONOUNS[p.concept][0], "PRON", noun)]
+    if p.kind == "unknown":
+        return [word("who" if p.concept == "person" else "what", "PRON", noun)]
+    if p.kind == "place":
+        return named(PLACES[p.concept], noun, "LOC")
+    if p.kind == "organisation":
+        return organisation(ORGANISATIONS[p.concept], role)
+    rest = [word(NUMBERS[p.count - 2], "NUM", role + ".count")] if p.count else []
+    if p.adjective:
+        adjective = ADJECTIVES.get(p.adjective, (p.adjective,))[0]
+        rest.append(word(adjective, "ADJ", role + ".adjective"))
+    entry = NOUNS[p.concept]
+    upos = "PROPN" if p.field == "language" else "NOUN"
+    rest.append(word(entry[1] if p.plural else entry[0], upos, noun))
+    det = role + ".det"
+    if p.owner:
+        if p.owner.kind == "pronoun":
+            owner = [word(PRONOUNS[p.owner.concept][1], "PRON", role + ".owner.noun")]
+        else:
+            owner = noun_phrase(p.owner, role + ".owner")
+            owner.append(word("'s", "PART", role + ".owner.case"))
+        return owner + rest
+    if p.determiner == "the":
+        return [word("the", "DET", det), *rest]
+    if p.determiner == "this":
+        return [word("these" if p.plural else "this", "DET", det), *rest]
+    if p.determiner == "a" and not (p.plural or p.mass):
+        return [word(_article(rest[0].form), "DET", det), *rest]
+    return rest
+
+
+def _place(clause: Clause, n: str) -> list[Word]:
+    place = clause.place
+    if place is None or place.kind == "unknown":
+        return []
+    if clause.relation == "from":
+        preposition = "from"
+    elif clause.relation == "to" and clause.predicate != "arrive":
+        preposition = "to"
+    elif place.kind == "organisation" or place.concept in AT:
+        preposition = "at"
+    else:
+        arrives = clause.predicate == "arrive" and place.field == "place" and place.kind == "noun"
+        preposition = "at" if arrives and place.concept not in ("city", "village") else "in"
+    role = n + ".place"
+    return [word(preposition, "ADP", role + ".case"), *noun_phrase(place, role)]
+
+
+def _be(subject: Participant | None, past: bool) -> str:
+    if subject and subject.kind == "pronoun" and subject.concept == "i":
+        return "was" if past else "am"
+    plural = subject and (subject.plural or subject.concept == "you")
+    return ("were" if past else "are") if plural else ("was" if past else "is")
+
+
+def _verb(clause: Clause, n: str) -> tuple[list[Word], list[Word]]:
+    """The finite auxiliaries (which precede the subject of a question) and the rest."""
+    subject, event, tense = clause.subject, n + ".event", n + ".tense"
+    no = [word("not", "PART", n + ".negation")] if clause.negative else []
+    past = clause.tense == "past"
+    copular = clause.predicate in ("be", "exist") or clause.predicate.endswith("_weather")
+    inner: list[Word] = []
+    if copular:
+        inner = [word("be", "AUX", tense)]
+    else:
+        entry = (WEATHER if clause.predicate in WEATHER else VERBS)[clause.predicate]
+    if clause.tense == "future":
+        return [word("will", "AUX", tense), *no], inner or [word(entry[0], "VERB", event)]
+    if copular:
+        return [word(_be(subject, past), "AUX", tense), *no], []
+    if clause.modal == "can":
+        if no:
+            can = word("cannot", "AUX", n + ".modal", n + ".negation")
+        else:
+            can = word("can", "AUX", n + ".modal")
+        return [can], [word(entry[0], "VERB", event)]
+    third = subject is None or not (subject.plural or subject.concept in ("i", "you"))
+    finite: tuple[str, ...]
+    if clause.modal == "want":
+        finite, lexical = ("want", "wants"), n + ".modal"
+        tail = [word("to", "PART", event), word(entry[0], "VERB", event)]
+    elif clause.tense == "now":
+        return [word(_be(subject, False), "AUX", tense), *no], [word(entry[3], "VERB", event)]
+    else:
+        finite, lexical, tail = entry, event, []
+    asks = clause.question and clause.question != "subject"
+    if clause.negative or asks:
+        do = "did" if past else "does" if third else "do"
+        return [word(do, "AUX", tense), *no], [word(finite[0], "VERB", lexical), *tail]
+    form = finite[2] if past else finite[1] if third else finite[0]
+    return [], [word(form, "VERB", lexical, tense), *tail]
+
+
+def _clause(clause: Clause, n: str) -> list[Word]:
+    auxiliary, verb = _verb(clause, n)
+    subject = noun_phrase(clause.subject, n + ".subject") if clause.subject else []
+    if clause.predicate == "exist":
+        rest, subject = subject, [word("there", "PRON", n + ".event")]
+        if clause.negative and rest[0].upos == "DET":  # "there is no cat"
+            auxiliary = auxiliary[:1]
+            rest[0] = word("no", "DET", n + ".negation", n + ".subject.det")
+    else:
+        rest = []
+    if not clause.subject:
+        subject = [word("it", "PRON", n + ".expletive")]
+    if clause.predicate.endswith("_weather"):
+        rest = [word(WEATHER[clause.predicate][0], "ADJ", n + ".event")]
+    if clause.very:
+        rest.append(word("very", "ADV", n + ".degree"))
+    if clause.attribute:
+        adjective = ADJECTIVES.get(clause.attribute, (clause.attribute,))[0]
+        rest.append(word(adjective, "ADJ", n + ".event"))
+    if clause.complement:
+        rest += noun_phrase(clause.complement, n + ".complement")
+    if clause.recipient:
+        rest += noun_phrase(clause.recipient, n + ".recipient")
+    asked = clause.question == "object"
+    if clause.object and not asked:
+        preposition = VERBS[clause.predicate][4:]
+        rest += [word(form, "ADP", n + ".event") for form in preposition]
+        rest += noun_phrase(clause.object, n + ".object")
+    elif asked and clause.object:
+        rest += [word(form, "ADP", n + ".event") for form in VERBS[clause.predicate][4:]]
+    rest += _place(clause, n)
+    time = TIMES[clause.time](n) if clause.time else []
+    if clause.time_first:
+        return time + subject + auxiliary + verb + rest
+    if clause.question in (None, "subject"):
+        return subject + auxiliary + verb + rest + time
+    front = []
+    if asked and clause.object:
+        front = noun_phrase(clause.object, n + ".object")
+    elif clause.question == "place":
+        front = [word("where", "ADV", n + ".place.noun")]
+    return front + auxiliary + subject + verb + rest + time
+
+
+def clauses(parts: tuple[Clause, ...], link: str | None) -> list[Word]:
+    """The words of a sentence of one or two clauses, with its punctuation."""
+    return join(parts, link, _clause, LINKS)

@@ -1,0 +1,359 @@
+"""French: gender and number, elision and contraction, two-part negation, est-ce que."""
+
+from xlj.phrasebook.grammars.grammar import (
+    PERSONS,
+    agreement,
+    fuse,
+    join,
+    organisation,
+    person_name,
+)
+from xlj.phrasebook.grammars.lexicon import forms, phrases, table, time_words
+from xlj.phrasebook.meaning import Clause, Participant
+from xlj.phrasebook.sentence import Word, named, word
+
+# singular, gender, feminine or preposition
+NOUNS = forms(
+    """
+    professeur m professeure; médecin m; étudiant m étudiante; agriculteur m agricultrice;
+    ingénieur m ingénieure; chauffeur m chauffeuse; cuisinier m cuisinière;
+    écrivain m écrivaine; chanteur m chanteuse; avocat m avocate; journaliste m journaliste;
+    infirmier m infirmière; peintre m peintre; enfant m; homme m; femme f; fille f; garçon m;
+    invité m invitée; mère f; père m; frère m; sœur f; ami m amie; voisin m voisine; oncle m;
+    tante f; grand-mère f; grand-père m; chien m; chat m; cheval m; vache f; oiseau m; poule f;
+    mouton m; chèvre f; lapin m; pomme f; orange f; banane f; gâteau m; œuf m; pomme_de_terre f;
+    tomate f; carotte f; pain m; riz m; poisson m; viande f; fromage m; soupe f; miel m; eau f;
+    lait m; thé m; café m; jus m; livre m; lettre f; journal m; magazine m; histoire f;
+    rapport m; poème m; chaise f; table f; lampe f; lit m; miroir m; boîte f; panier m; clé f;
+    téléphone m; sac m; tasse f; assiette f; horloge f; image f; cadeau m; ordinateur m;
+    ballon m; stylo m; parapluie m; billet m; bouteille f; radio f; appareil_photo m; carte f;
+    fleur f; couteau m; porte f; fenêtre f; chemise f; robe f; chapeau m; manteau m;
+    chaussure f; jupe f; voiture f; bus m; vélo m; train m; bateau m; école f à; marché m à;
+    hôpital m à; maison f dans; bureau m dans; gare f à; ferme f à; jardin m dans;
+    cuisine f dans; bibliothèque f à; restaurant m à; hôtel m à; église f à; musée m à;
+    village m dans; ville f dans; banque f à; magasin m dans; théâtre m à; usine f à;
+    aéroport m à; université f à; pont m; film m; chanson f; musique f; anglais m; allemand m;
+    français m; espagnol m; swahili m; turc m; hindi m; chinois m
+    """
+)
+
+# Infinitive; unless it is regular in -er also: je, tu, il, nous, ils, participle
+VERBS = table(
+    """
+    eat: manger; cook: cuisiner; drink: boire bois bois boit buvons boivent bu;
+    read: lire lis lis lit lisons lisent lu;
+    write: écrire écris écris écrit écrivons écrivent écrit;
+    buy: acheter achète achètes achète achetons achètent acheté;
+    sell: vendre vends vends vend vendons vendent vendu; find: trouver;
+    lose: perdre perds perds perd perdons perdent perdu; see: voir vois vois voit voyons voient vu;
+    open: ouvrir ouvre ouvres ouvre ouvrons ouvrent ouvert; close: fermer; wash: laver;
+    repair: réparer; clean: nettoyer nettoie nettoies nettoie nettoyons nettoient nettoyé;
+    carry: porter; watch: regarder; listen: écouter; sing: chanter;
+    learn: apprendre apprends apprends apprend apprenons apprennent appris; speak: parler;
+    help: aider; invite: inviter; love: aimer;
+    know: connaître connais connais connaît connaissons connaissent connu; search: chercher;
+    use: utiliser; build: construire construis construis construit construisons construisent
+    construit; draw: dessiner; hide: cacher;
+    feed: nourrir nourris nourris nourrit nourrissons nourrissent nourri;
+    sleep: dormir dors dors dort dormons dorment dormi; work: travailler; play: jouer;
+    dance: danser; live: habiter; wait: attendre attends attends attend attendons attendent attendu;
+    smile: sourire souris souris sourit sourions sourient souri; study: étudier;
+    laugh: rire ris ris rit rions rient ri; cry: pleurer;
+    go: aller vais vas va allons vont allé; return: retourner; arrive: arriver;
+    come: venir viens viens vient venons viennent venu; give: donner;
+    send: envoyer envoie envoies envoie envoyons envoient envoyé; show: montrer;
+    bring: apporter; have: avoir ai as a avons ont eu; like: aimer;
+    be: être suis es est sommes sont été; past: étais étais étais était étions étaient;
+    want: vouloir veux veux veut voulons veulent; can: pouvoir peux peux peut pouvons peuvent;
+    rain: pleuvoir _ _ pleut _ _ plu; snow: neiger; hot_weather: faire _ _ fait _ _ fait;
+    cold_weather: faire _ _ fait _ _ fait
+    """
+)
+WEATHER = {"hot_weather": "chaud", "cold_weather": "froid", "rain": "", "snow": ""}
+WITH_ETRE = frozenset(("go", "return", "arrive", "come"))
+
+# masculine, feminine; then '<' if before the noun and the masculine before a vowel
+ADJECTIVES = table(
+    """
+    new: nouveau nouvelle < nouvel; old: vieux vieille < vieil; big: grand grande <;
+    small: petit petite <; beautiful: beau belle < bel; expensive: cher chère;
+    cheap: bon_marché bon_marché; red: rouge rouge; white: blanc blanche; black: noir noire;
+    green: vert verte; blue: bleu bleue; yellow: jaune jaune; heavy: lourd lourde;
+    clean: propre propre; dirty: sale sale; young: jeune jeune <; kind: gentil gentille;
+    clever: intelligent intelligente; famous: célèbre célèbre; rich: riche riche;
+    poor: pauvre pauvre; strong: fort forte; tired: fatigué fatiguée; happy: heureux heureuse;
+    sad: triste triste; busy: occupé occupée; nervous: nerveux nerveuse; angry: fâché fâchée;
+    hot: chaud chaude; cold: froid froide; fresh: frais fraîche; sweet: sucré sucrée;
+    tasty: délicieux délicieuse; quiet: calme calme; long: long longue <; short: court courte <;
+    interesting: intéressant intéressante
+    """
+)
+PLACES = table(
+    """
+    paris: Paris; london: Londres; berlin: Berlin; madrid: Madrid; rome: Rome; moscow: Moscou;
+    istanbul: Istanbul; ankara: Ankara; delhi: Delhi; mumbai: Mumbai; beijing: Pékin;
+    shanghai: Shanghai; nairobi: Nairobi; mombasa: Mombasa; dodoma: Dodoma; lagos: Lagos;
+    tokyo: Tokyo; new_york: New_York; lima: Lima; vienna: Vienne; munich: Munich;
+    hamburg: Hambourg; lyon: Lyon; geneva: Genève; barcelona: Barcelone; oslo: Oslo;
+    athens: Athènes; lisbon: Lisbonne; warsaw: Varsovie; prague: Prague; singapore: Singapour;
+    toronto: Toronto; sydney: Sydney; germany: Allemagne f; france: France f; spain: Espagne f;
+    turkey: Turquie f; india: Inde f; china: Chine f; kenya: Kenya m; tanzania: Tanzanie f;
+    italy: Italie f; japan: Japon m; brazil: Brésil m; mexico: Mexique m; egypt: Égypte f;
+    russia: Russie f; canada: Canada m; portugal: Portugal m
+    """
+)
+ORGANISATIONS = phrases(
+    """
+    google: Google; toyota: Toyota; samsung: Samsung; amazon: Amazon; microsoft: Microsoft;
+    unicef: l' UNICEF; unesco: l' UNESCO; red_cross: la Croix-Rouge;
+    world_bank: la Banque mondiale
+    """
+)
+TIMES = time_words(
+    """
+    now: maintenant/ADV; today: aujourd'hui/ADV; every_day: tous/ADJ les/DET jours/NOUN;
+    every_week: toutes/ADJ les/DET semaines/NOUN; morning: le/DET matin/NOUN;
+    evening: le/DET soir/NOUN; yesterday: hier/ADV; last_week: la/DET semaine/NOUN dernière/ADJ;
+    last_month: le/DET mois/NOUN dernier/ADJ; this_morning: ce/DET matin/NOUN;
+    tomorrow: demain/ADV; next_week: la/DET semaine/NOUN prochaine/ADJ;
+    next_month: le/DET mois/NOUN prochain/ADJ; tonight: ce/DET soir/NOUN
+    """,
+    "{}/NOUN",
+    "lundi mardi mercredi jeudi vendredi samedi dimanche",
+    "à/ADP {}/NUM heures/NOUN",
+    "une deux trois quatre cinq six sept huit neuf dix onze douze",
+)
+NUMBERS = "deux trois quatre cinq six sept huit neuf dix".split()
+PRONOUNS = table(
+    """
+    i: je mon ma mes; you: tu ton ta tes; he: il son sa ses; she: elle son sa ses;
+    we: nous notre notre nos; they: ils leur leur leurs
+    """
+)
+LINKS = {"and": ("et", "CCONJ"), "but": ("mais", "CCONJ"), "because": ("parce que", "SCONJ")}
+CONTRACTIONS = {
+    ('de', 'le'): 'du', ('de', 'les'): 'des', ('à', 'le'): 'au', ('à', 'les'): 'aux',
+}  # fmt: skip
+_ELIDED = frozenset(("le", "la", "de", "ne", "que", "je"))
+_VOWELS = "aeiouéèêâîôûœAEIOUÉÈÊ"
+
+
+def _vowel(form: str) -> bool:
+    """Whether a form calls for elision: every common noun in h- of the lexicon has a mute h."""
+    return (
+        form == "y" or form[0] in _VOWELS or (form[0] == "h" and form != "huit" and form != "hindi")
+    )
+
+
+def _plural(form: str) -> str:
+    if form[-1] in "sx" or " marché" in form:
+        return form
+    if form.endswith("al"):
+        return form[:-2] + "aux"
+    if " " in form:
+        head, _, rest = form.partition(" ")
+        return f"{head}s {rest}"
+    return form + ("x" if form.endswith("eau") else "s")
+
+
+def _adjective(concept: str, feminine: bool, plural: bool) -> str:
+    form = ADJECTIVES[concept][feminine]
+    return _plural(form) if plural else form
+
+
+def _feminine(p: Participant) -> bool:
+    if p.kind != "noun":
+        return p.gender == "f"
+    entry = NOUNS[p.concept]
+    return entry[1] == "f" or (p.human and p.gender == "f")
+
+
+def noun_phrase(p: Participant, role: str, negation: bool = False) -> list[Word]:
+    """A participant; `negation` turns its indefinite article into 'de'."""
+    noun, det = role + ".noun", role + ".det"
+    if p.kind == "name":
+        return person_name(p, role)
+    if p.kind == "pronoun":
+        form = PRONOUNS[p.concept][0]
+        return [word(form, "PRON", noun)]
+    if p.kind == "place":
+        return named(PLACES[p.concept][0], noun, "LOC")
+    if p.kind == "organisation":
+        return organisation(ORGANISATIONS[p.concept], role)
+    entry, feminine = NOUNS[p.concept], _feminine(p)
+    form = entry[2] if p.human and p.gender == "f" and len(entry) > 2 else entry[0]
+    if p.plural:
+        form = _plural(form)
+    upos = "PROPN" if p.field == "language" else "NOUN"
+    phrase = [word(part, "ADP" if part == "de" else upos, noun) for part in form.split()]
+    before = False
+    if p.adjective:
+        spec = ADJECTIVES[p.adjective]
+        before = len(spec) > 2
+        adjective = _adjective(p.adjective, feminine, p.plural)
+        if len(spec) > 3 and not feminine and not p.plural and _vowel(form):
+            adjective = spec[3]
+        parts = [word(part, "ADJ", role + ".adjective") for part in adjective.split()]
+        phrase = parts + phrase if before else phrase + parts
+    if p.count:
+        phrase.insert(0, word(NUMBERS[p.count - 2], "NUM", role + ".count"))
+    vowel = _vowel(phrase[0].form)
+    the = "les" if p.plural else "la" if feminine else "le"
+    if p.owner and p.owner.kind == "pronoun":
+        mine = PRONOUNS[p.owner.concept]
+        form = mine[3] if p.plural else mine[2] if feminine and not vowel else mine[1]
+        return [word(form, "DET", role + ".owner.noun"), *phrase]
+    if p.owner:
+        owner = noun_phrase(p.owner, role + ".owner")
+        of = word("de", "ADP", role + ".owner.case")
+        return [word(the, "DET", det), *phrase, of, *owner]
+    if p.determiner in ("the", "all"):
+        return [word(the, "DET", det), *phrase]
+    if p.determiner == "this":
+        this = "ces" if p.plural else "cette" if feminine else "cet" if vowel else "ce"
+        return [word(this, "DET", det), *phrase]
+    if p.count:
+        return phrase
+    if negation:
+        return [word("de", "DET", det), *phrase]
+    if p.plural:
+        return [word("de" if before else "des", "DET", det), *phrase]
+    if p.mass:
+        if vowel or feminine:
+            return [word("de", "DET", det), word("la" if feminine else "le", "DET", det), *phrase]
+        return [word("du", "DET", det), *phrase]
+    return [word("une" if feminine else "un", "DET", det), *phrase]
+
+
+def _place(clause: Clause, n: str) -> list[Word]:
+    place, role = clause.place, n + ".place"
+    if place is None or place.kind == "unknown":
+        return []
+    phrase, away = noun_phrase(place, role), clause.relation == "from"
+    preposition = "de" if away else "à"
+    if place.kind == "place":
+        gender = PLACES[place.concept][1:]
+        if gender == ("m",):
+            phrase.insert(0, word("le", "DET", role + ".det"))
+        elif gender and not away:
+            preposition = "en"
+    elif place.kind == "organisation":
+        preposition = "à" if phrase[0].upos == "DET" else "chez"
+    elif not away:
+        # One works "dans" but goes "à"
+        preposition = "à" if clause.relation == "to" else NOUNS[place.concept][2]
+        if preposition == "à" and (place.determiner == "this" or place.adjective):
+            preposition = "dans"
+    return [word(preposition, "ADP", role + ".case"), *phrase]
+
+
+def _conjugated(predicate: str, person: str) -> str:
+    entry, at = VERBS[predicate], PERSONS.index(person)
+    if len(entry) > 1:
+        return entry[1 + at]
+    stem = entry[0][:-2]
+    nous = "eons" if stem.endswith("g") else "ons"
+    return stem + ("e", "es", "e", nous, "ent")[at]
+
+
+def _verb(clause: Clause, n: str) -> tuple[Word, list[Word]]:
+    """The finite verb, and the participle or infinitive."""
+    event, tense = n + ".event", n + ".tense"
+    predicate, subject = clause.predicate, clause.subject
+    if predicate == "exist":
+        predicate, subject = "have", None
+    person = agreement(subject)
+    entry = VERBS[predicate]
+    infinitive = word(entry[0], 'AUX' if predicate == 'be' else 'VERB',
+                      tense if predicate == 'be' else event)  # fmt: skip
+    if clause.modal:
+        return word(_conjugated(clause.modal, person), "VERB", n + ".modal", tense), [infinitive]
+    if clause.tense == "future":
+        return word(_conjugated("go", person), "AUX", tense), [infinitive]
+    if predicate == "be":
+        form = _conjugated("past" if clause.tense == "past" else "be", person)
+        return word(form, "AUX", tense), []
+    if clause.tense != "past":
+        return word(_conjugated(predicate, person), "VERB", event, tense), []
+    participle = entry[6] if len(entry) > 6 else entry[0][:-2] + "é"
+    auxiliary = "have"
+    if predicate in WITH_ETRE and subject:
+        auxiliary = "be"
+        participle += "e" if _feminine(subject) and not subject.plural else ""
+        if subject.plural:
+            participle += "es" if _feminine(subject) else "s"
+    return word(_conjugated(auxiliary, person), "AUX", tense), [word(participle, "VERB", event)]
+
+
+def _clause(clause: Clause, n: str) -> list[Word]:
+    finite, rest = _verb(clause, n)
+    negative, subject = clause.negative, clause.subject
+    core = [finite]
+    if negative:
+        slot = n + ".negation"
+        core = [word("ne", "PART", slot), finite, word("pas", "PART", slot)]
+    front: list[Word] = []
+    asked = [word("est-ce", "PART", "question"), word("que", "PART", "question")]
+    if subject is None or clause.predicate == "exist":
+        expletive = n + (".event" if subject else ".expletive")
+        front = [word("il", "PRON", expletive)]
+        if subject:
+            core.insert(1 if negative else 0, word("y", "PRON", n + ".event"))
+    elif subject.kind == "unknown":
+        front = [word("qui", "PRON", n + ".subject.noun")]
+    else:
+        front = noun_phrase(subject, n + ".subject")
+    if clause.question == "place":
+        where = word("où", "ADV", n + ".place.noun")
+        if clause.predicate == "be" and subject and subject.kind != "pronoun":
+            front, core, rest = [where], [*core, *rest], front
+        else:
+            front = [where, *asked, *front]
+    elif clause.question == "object":
+        front = [word("que", "PRON", n + ".object.noun"), *asked, *front]
+    elif clause.question == "polar":
+        front = [*asked, *front]
+    elif clause.time_first and clause.time:
+        front = [*TIMES[clause.time](n), word(",", "PUNCT", "comma"), *front]
+    words = [*front, *core, *rest]
+    if clause.very:
+        words.append(word("très", "ADV", n + ".degree"))
+    if clause.attribute and subject:
+        form = _adjective(clause.attribute, _feminine(subject), subject.plural)
+        words += [word(part, "ADJ", n + ".event") for part in form.split()]
+    if clause.complement:  # a profession takes no article unless it is qualified
+        phrase = noun_phrase(clause.complement, n + ".complement")
+        words += phrase if clause.complement.adjective else phrase[1:]
+    if WEATHER.get(clause.predicate):
+        words.append(word(WEATHER[clause.predicate], "ADJ", n + ".event"))
+    thing = subject if clause.predicate == "exist" else clause.object
+    if thing and thing.kind != "unknown":
+        role = n + (".subject" if clause.predicate == "exist" else ".object")
+        phrase = noun_phrase(thing, role, negative)
+        if thing.field == "language":
+            speaks = clause.predicate == "speak"
+            first = [] if speaks else [word("le", "DET", role + ".det")]
+            phrase = [*first, phrase[-1]]
+        words += phrase
+    if clause.recipient:
+        words.append(word("à", "ADP", n + ".recipient.case"))
+        words += noun_phrase(clause.recipient, n + ".recipient")
+    words += _place(clause, n)
+    return words if clause.time_first or not clause.time else words + TIMES[clause.time](n)
+
+
+def _elide(words: list[Word]) -> list[Word]:
+    """Turns 'le', 'de', 'ne', 'que'... before a vowel into l', d', n', qu'..."""
+    elided = []
+    for item, following in zip(words, words[1:] + [None], strict=True):
+        if item.form in _ELIDED and following and _vowel(following.form):
+            stem = item.form[:-1]
+            item = Word(stem + "'", item.upos, item.entity, item.slots)
+        elided.append(item)
+    return elided
+
+
+def clauses(parts: tuple[Clause, ...], link: str | None) -> list[Word]:
+    """The words of a sentence of one or two clauses, with its punctuation."""
+    words = join(parts, link, _clause, LINKS, commas=("but",))
+    return fuse(_elide(words), CONTRACTIONS)

@@ -1,0 +1,392 @@
+"""Turkish: vowel harmony, case and possessive suffixes, verb-final, mI questions."""
+
+from functools import cache
+
+from xlj.phrasebook.grammars.grammar import PERSONS, agreement, join, person_name
+from xlj.phrasebook.grammars.lexicon import forms, phrases, table, time_words
+from xlj.phrasebook.meaning import Clause, Participant
+from xlj.phrasebook.sentence import Word, named, word
+
+# The noun; then its stem before a vowel where that softens ('+': a compound, which ends in a
+# possessive suffix; '*': takes front vowels against the rule)
+NOUNS = forms(
+    """
+    öğretmen; doktor; öğrenci; çiftçi; mühendis; şoför; aşçı; yazar; şarkıcı; avukat; gazeteci;
+    hemşire; ressam; çocuk çocuğ; adam; kadın; kız; oğlan; misafir; anne; baba; ağabey; abla;
+    arkadaş; komşu; amca; teyze; büyükanne; büyükbaba; köpek köpeğ; kedi; at; inek ineğ; kuş;
+    tavuk tavuğ; koyun; keçi; tavşan; elma; portakal; muz; kek; yumurta; patates;
+    domates; havuç havuc; ekmek ekmeğ; pilav; balık balığ; et; peynir; çorba; bal; su; süt; çay;
+    kahve; meyve_suyu +; kitap kitab; mektup mektub; gazete; dergi; hikâye; rapor; şiir; sandalye;
+    masa; lamba; yatak yatağ; ayna; kutu; sepet; anahtar; telefon; çanta; fincan; tabak tabağ;
+    saat saat*; resim resm; hediye; bilgisayar; top; kalem; şemsiye; bilet; şişe; radyo; kamera;
+    harita; çiçek çiçeğ; bıçak bıçağ; kapı; pencere; gömlek gömleğ; elbise; şapka; palto;
+    ayakkabı; etek eteğ; araba; otobüs; bisiklet; tren; tekne; okul; pazar; hastane; ev; ofis;
+    istasyon; çiftlik çiftliğ; bahçe; mutfak mutfağ; kütüphane; restoran; otel; kilise; müze; köy;
+    şehir şehr; banka; dükkân; tiyatro; fabrika; havaalanı +; üniversite; köprü; film; şarkı;
+    müzik müziğ; İngilizce; Almanca; Fransızca; İspanyolca; Svahili; Türkçe; Hintçe; Çince
+    """
+)
+
+# The stem (with the word before it, if any); its form before a vowel, if that differs; case
+VERBS = table(
+    """
+    eat: ye yi; cook: pişir; drink: iç; read: oku; write: yaz; buy: satın_al; sell: sat; find: bul;
+    lose: kaybet kaybed; see: gör; open: aç; close: kapat; wash: yıka; repair: tamir_et tamir_ed;
+    clean: temizle; carry: taşı; watch: izle; listen: dinle; sing: söyle; learn: öğren;
+    speak: konuş; help: yardım_et yardım_ed; invite: davet_et davet_ed; love: sev; know: tanı;
+    search: ara; use: kullan; build: inşa_et inşa_ed; draw: çiz; hide: sakla; feed: besle;
+    sleep: uyu; work: çalış; play: oyna; dance: dans_et dans_ed; live: yaşa; wait: bekle;
+    smile: gülümse; study: ders_çalış; laugh: gül; cry: ağla; go: git gid; return: dön;
+    arrive: var; come: gel; give: ver; send: gönder; show: göster; bring: getir; have: var;
+    like: sev; want: iste; rain: yağmur_yağ; snow: kar_yağ; hot_weather: sıcak; cold_weather: soğuk
+    """
+)
+ADJECTIVES = phrases(
+    """
+    new: yeni; old: eski; big: büyük; small: küçük; beautiful: güzel; expensive: pahalı;
+    cheap: ucuz; red: kırmızı; white: beyaz; black: siyah; green: yeşil; blue: mavi; yellow: sarı;
+    heavy: ağır; clean: temiz; dirty: kirli; young: genç; kind: nazik; clever: akıllı;
+    famous: ünlü; rich: zengin; poor: fakir; strong: güçlü; tired: yorgun; happy: mutlu;
+    sad: üzgün; busy: yoğun; nervous: gergin; angry: kızgın; hot: sıcak; cold: soğuk;
+    fresh: taze; sweet: tatlı; tasty: lezzetli; quiet: sessiz; long: uzun; short: kısa;
+    interesting: ilginç
+    """
+)
+PLACES = phrases(
+    """
+    paris: Paris; london: Londra; berlin: Berlin; madrid: Madrid; rome: Roma; moscow: Moskova;
+    istanbul: İstanbul; ankara: Ankara; delhi: Delhi; mumbai: Mumbai; beijing: Pekin;
+    shanghai: Şanghay; nairobi: Nairobi; mombasa: Mombasa; dodoma: Dodoma; lagos: Lagos;
+    tokyo: Tokyo; new_york: New York; lima: Lima; vienna: Viyana; munich: Münih;
+    hamburg: Hamburg; lyon: Lyon; geneva: Cenevre; barcelona: Barselona; oslo: Oslo;
+    athens: Atina; lisbon: Lizbon; warsaw: Varşova; prague: Prag; singapore: Singapur;
+    toronto: Toronto; sydney: Sidney; germany: Almanya; france: Fransa; spain: İspanya;
+    turkey: Türkiye; india: Hindistan; china: Çin; kenya: Kenya; tanzania: Tanzanya;
+    italy: İtalya; japan: Japonya; brazil: Brezilya; mexico: Meksika; egypt: Mısır;
+    russia: Rusya; canada: Kanada; portugal: Portekiz
+    """
+)
+ORGANISATIONS = phrases(
+    """
+    google: Google'da; toyota: Toyota'da; samsung: Samsung'da; amazon: Amazon'da;
+    microsoft: Microsoft'ta; unicef: UNICEF'te; unesco: UNESCO'da; red_cross: Kızılhaç'ta;
+    world_bank: Dünya Bankası'nda
+    """
+)
+TIMES = time_words(
+    """
+    now: şimdi/ADV; today: bugün/ADV; every_day: her/DET gün/NOUN; every_week: her/DET hafta/NOUN;
+    morning: sabahları/ADV; evening: akşamları/ADV; yesterday: dün/ADV;
+    last_week: geçen/ADJ hafta/NOUN; last_month: geçen/ADJ ay/NOUN; this_morning: bu/DET
+    sabah/NOUN; tomorrow: yarın/ADV; next_week: gelecek/ADJ hafta/NOUN;
+    next_month: gelecek/ADJ ay/NOUN; tonight: bu/DET akşam/NOUN
+    """,
+    "{}/NOUN günü/NOUN",
+    "pazartesi salı çarşamba perşembe cuma cumartesi pazar",
+    "saat/NOUN {}/NUM",
+    "birde ikide üçte dörtte beşte altıda yedide sekizde dokuzda onda on_birde on_ikide",
+)
+NUMBERS = "iki üç dört beş altı yedi sekiz dokuz on".split()
+PRONOUNS = table(
+    "i: ben benim; you: sen senin; he: o onun; she: o onun; we: biz bizim; they: onlar onların"
+)
+LINKS = {"and": ("ve", "CCONJ"), "but": ("ama", "CCONJ"), "because": ("çünkü", "CCONJ")}
+CASES = {
+    'acc': '(y)I', 'dat': '(y)A', 'loc': 'DA', 'abl': 'DAn', 'gen': '(n)In', 'plural': 'lAr',
+}  # fmt: skip
+OWNED = dict(zip(PERSONS, ("(I)m", "(I)n", "(s)I", "(I)mIz", "(s)I"), strict=True))
+_PRESENT = dict(zip(PERSONS, ("um", "sun", "", "uz", "lar"), strict=True))
+_PAST = dict(zip(PERSONS, ("m", "n", "", "k", "lAr"), strict=True))
+_COPULA = dict(zip(PERSONS, ("(y)Im", "sIn", "", "(y)Iz", "lAr"), strict=True))
+_VOWELS = "aıoueiöüâ"
+_HARD = "fstkçşhp"
+
+
+@cache
+def attach(stem: str, suffix: str, soft: str = "", front: bool = False) -> str:
+    """A stem with a suffix in vowel and consonant harmony.
+
+    In the suffix A stands for a or e, I for ı, i, u or ü and D for d or t; a buffer in brackets
+    is a consonant used after vowels, or a vowel used after consonants. `soft` is the stem before
+    a vowel, `front` forces front vowels.
+    """
+    after_vowel = stem[-1].lower() in _VOWELS
+    if suffix.startswith("("):
+        buffer, rest = suffix[1], suffix[3:]
+        suffix = (buffer if (buffer in "AI") != after_vowel else "") + rest
+    if soft and suffix and suffix[0] in "AI" + _VOWELS:
+        stem = soft
+    for letter in suffix:
+        vowel = next((v for v in reversed(stem.lower()) if v in _VOWELS), "e")
+        back = vowel in "aıouâ" and not front
+        if letter == "A":
+            letter = "a" if back else "e"
+        elif letter == "I":
+            rounded = vowel in "ouöü"
+            letter = ("u" if rounded else "ı") if back else ("ü" if rounded else "i")
+        elif letter == "D":
+            letter = "t" if stem[-1] in _HARD else "d"
+        stem += letter
+    return stem
+
+
+def _noun(p: Participant, case: str, owner: str = "") -> str:
+    """A common noun with plural, possessive and case suffixes."""
+    form, *rest = NOUNS[p.concept]
+    soft = rest[0] if rest else ""
+    compound, front = soft == "+", soft.endswith("*")
+    soft = soft.strip("+*")
+    if p.plural and not p.count:
+        if compound:
+            form = form[:-1]
+        form, soft, front = attach(form, CASES["plural"], "", front), "", front
+        if compound:
+            form = attach(form, "I")
+    if owner:
+        form = attach(form, OWNED[owner], soft, front)
+        soft = ""
+    if not case:
+        return form
+    suffix = CASES[case]
+    if owner in ("3s", "3p") or compound:  # the third person possessive takes a buffer n
+        suffix = "n" + suffix.replace("(y)", "").replace("(n)", "")
+        return attach(form, suffix.replace("D", "d"))
+    return attach(form, suffix, soft, front and not owner)
+
+
+def _proper(form: str, case: str) -> str:
+    """A proper name with its case after an apostrophe."""
+    if not case:
+        return form
+    return form + "'" + attach(form.lower(), CASES[case])[len(form.lower()) :]
+
+
+def noun_phrase(p: Participant, role: str, case: str = "", owner: str = "") -> list[Word]:
+    """A participant in a case; `owner` is the person of a possessor outside the phrase."""
+    noun = role + ".noun"
+    if p.kind in ("name", "place"):
+        words = person_name(p, role) if p.kind == 'name' else named(
+            PLACES[p.concept], noun, 'LOC'
+        )  # fmt: skip
+        last = words[-1]
+        form = _proper(last.form.replace("İ", "i"), case) if case else last.form
+        if last.form[0] == "İ":
+            form = "İ" + form[1:]
+        return [*words[:-1], Word(form, last.upos, last.entity, last.slots)]
+    if p.kind == "pronoun":
+        return []
+    if p.kind == "unknown":
+        return [word("kim" if p.concept == "person" else "ne", "PRON", noun)]
+    if p.kind == "organisation":
+        return named(ORGANISATIONS[p.concept], noun, "ORG")
+    words = []
+    one = p.determiner == "a" and not (p.plural or p.mass or p.owner)
+    if p.owner:
+        owner = agreement(p.owner)
+        if p.owner.kind == "pronoun":
+            words = [word(PRONOUNS[p.owner.concept][1], "PRON", role + ".owner.noun")]
+        else:
+            words = noun_phrase(p.owner, role + ".owner", "gen")
+    elif p.determiner == "this":
+        words = [word("bu", "DET", role + ".det")]
+    if p.count:
+        words.append(word(NUMBERS[p.count - 2], "NUM", role + ".count"))
+    if p.adjective:
+        words.append(word(ADJECTIVES[p.adjective], "ADJ", role + ".adjective"))
+    if one and not owner:
+        words.append(word("bir", "DET", role + ".det"))
+    upos = "PROPN" if p.field == "language" else "NOUN"
+    form = _noun(p, case, owner)
+    parts = form.split()
+    return words + [word(part, upos, noun) for part in parts]
+
+
+def _object(p: Participant, role: str, clause: Clause) -> list[Word]:
+    """An object: accusative if definite or generic or human, else bare and number-neutral."""
+    if p.kind == "unknown":
+        return noun_phrase(p, role)
+    if clause.predicate == "help":
+        return noun_phrase(p, role, "dat")
+    definite = not p.indefinite or p.human or p.determiner == "all"
+    if definite:
+        return noun_phrase(p, role, "acc")
+    words = noun_phrase(p, role)
+    if p.plural and not p.count:
+        singular = Participant("noun", p.concept, p.gender)
+        words[-1] = word(_noun(singular, ""), "NOUN", role + ".noun")
+    if clause.negative:  # "did not read a book" is without bir
+        words = [item for item in words if item.form != "bir"]
+    return words
+
+
+def _verb(clause: Clause, n: str) -> list[Word]:
+    subject, event, tense = clause.subject, n + ".event", n + ".tense"
+    person = agreement(subject)
+    dropped = []
+    if subject and subject.kind == "pronoun":
+        dropped = [n + ".subject.noun"]
+    elif person == "3p":
+        person = "3s"  # a plural subject that is expressed needs no plural verb
+    entry = VERBS[clause.predicate]
+    *before, stem = entry[0].split()
+    vowel_stem = (entry[1] if len(entry) > 1 else entry[0]).split()[-1]
+    words = [word(form, "NOUN", event) for form in before]
+    no = [n + ".negation"] if clause.negative else []
+    asks = clause.question == "polar"
+    past, future = clause.tense == "past", clause.tense == "future"
+    if clause.modal == "want":
+        words.append(word(attach(stem, "mAk"), "VERB", event))
+        stem = vowel_stem = "iste"
+        event = n + ".modal"
+    slots = [event, tense, *no, *dropped]
+    if clause.modal == "can":
+        slots.append(n + ".modal")
+        buffered = attach(stem, "(y)A", vowel_stem) if stem != "ye" else "yiye"
+        if clause.negative:
+            base = attach(buffered, "mIyor")
+        else:
+            base = buffered + "biliyor"
+    elif past:
+        base = attach(stem, "mADI" if no else "DI")
+    elif future:
+        base = attach(stem, 'mAyAcAk') if no else (
+            'yiyecek' if stem == 'ye' else attach(stem, '(y)AcAk', vowel_stem)
+        )  # fmt: skip
+    elif no:
+        base = attach(stem, "mIyor")
+    elif stem == "ye":
+        base = "yiyor"
+    elif stem[-1] in _VOWELS:
+        base = attach(stem[:-1], "Iyor")
+    else:
+        base = attach(stem, "Iyor", vowel_stem)
+    if past:
+        form = attach(base, _PAST[person])
+    elif future:
+        form = attach(base, _COPULA[person], base[:-1] + "ğ")
+    else:
+        form = base + _PRESENT[person]
+    if not asks:
+        return [*words, word(form, "VERB", *slots)]
+    particle = attach(base, "mI")[len(base) :]
+    if past or person == "3p":
+        particle = attach(form, "mI")[len(form) :]
+        return [*words, word(form, "VERB", *slots), word(particle, "PART", "question")]
+    particle = attach(particle, _COPULA[person])
+    particle_slots = ["question", *dropped]
+    return [*words, word(base, "VERB", *slots), word(particle, "PART", *particle_slots)]
+
+
+def _predicate(words: list[Word], clause: Clause, n: str) -> list[Word]:
+    """A predicate that is no verb: its last word takes the copula, or değil, or the question."""
+    tense, subject = n + ".tense", clause.subject
+    person = agreement(subject)
+    dropped = [n + ".subject.noun"] if subject and subject.kind == "pronoun" else []
+    if not dropped:
+        person = "3s"
+    if clause.predicate in ("have", "exist"):
+        person, dropped = "3s", []
+    no = [n + ".negation"] if clause.negative else []
+    past = clause.tense == "past"
+    if clause.tense == "future":
+        base = "olmayacak" if no else "olacak"
+        if clause.question == "polar":
+            particle = attach("mı", _COPULA[person])
+            if person == "3p":
+                return [*words, word('olacaklar', 'AUX', tense, *dropped),
+                        word('mı', 'PART', 'question')]  # fmt: skip
+            return [*words, word(base, 'AUX', tense),
+                    word(particle, 'PART', 'question', *dropped)]  # fmt: skip
+        form = attach(base, _COPULA[person], base[:-1] + "ğ")
+        return [*words, word(form, "AUX", tense, *no, *dropped)]
+
+    def copula(host: str) -> str:
+        if past:
+            return attach(attach(host, "(y)DI"), _PAST[person])
+        return attach(host, _COPULA[person])
+
+    if no and clause.predicate not in ("have", "exist"):
+        return [*words, word(copula("değil"), "AUX", tense, *no, *dropped)]
+    last = words[-1]
+    if clause.question == "polar":
+        if person == "3p" and not past:
+            words = [*words[:-1], Word(attach(last.form, 'lAr'), last.upos, last.entity,
+                                       last.slots | set(dropped))]  # fmt: skip
+            form = attach(words[-1].form, "mI")[len(words[-1].form) :]
+        else:
+            form = copula(attach(last.form, "mI")[len(last.form) :])
+        return [*words, word(form, "PART", "question", tense, *dropped)]
+    proper = last.upos == "PROPN" and "'" not in last.form
+    form = copula(last.form)
+    if proper and form != last.form:
+        form = last.form + "'" + form[len(last.form) :]
+    return [*words[:-1], Word(form, last.upos, last.entity, last.slots | {tense, *dropped})]
+
+
+def _place(clause: Clause, n: str) -> list[Word]:
+    place, role = clause.place, n + ".place"
+    if place is None:
+        return []
+    if place.kind == "unknown":
+        return [word("nerede", "ADV", role + ".noun")]
+    return noun_phrase(place, role, {"at": "loc", "to": "dat", "from": "abl"}[clause.relation])
+
+
+def _clause(clause: Clause, n: str) -> list[Word]:
+    subject, predicate, role = clause.subject, clause.predicate, n + ".subject"
+    time = TIMES[clause.time](n) if clause.time else []
+    place = _place(clause, n)
+    if predicate == "exist" and subject:
+        plain = subject if not clause.negative else Participant(
+            'noun', subject.concept, determiner='all', adjective=subject.adjective
+        )  # fmt: skip
+        there = word('yok' if clause.negative else 'var', 'VERB', n + '.event',
+                     *([n + '.negation'] if clause.negative else []))  # fmt: skip
+        thing = noun_phrase(plain, role)
+        return [*time, *place, *_predicate([*thing, there], clause, n)]
+    if predicate == "have" and subject and clause.object:
+        person = agreement(subject)
+        owner = noun_phrase(subject, role, "gen")
+        thing = noun_phrase(clause.object, n + ".object", owner="3s" if owner else person)
+        if not owner:  # a dropped owner is expressed by the possessive suffix
+            last = thing[-1]
+            form = last.form
+            if person == "3p":
+                form = attach(_noun(clause.object, ""), "lArI")
+                if NOUNS[clause.object.concept][-1].endswith("*"):
+                    form = attach(_noun(clause.object, ""), "lArI", "", True)
+            thing[-1] = Word(form, last.upos, last.entity, last.slots | {role + ".noun"})
+        has = word('yok' if clause.negative else 'var', 'VERB', n + '.event',
+                   *([n + '.negation'] if clause.negative else []))  # fmt: skip
+        return [*owner, *_predicate([*thing, has], clause, n)]
+    if predicate.endswith("_weather"):
+        weather = [word('hava', 'NOUN', n + '.expletive'),
+                   word(VERBS[predicate][0], 'ADJ', n + '.event')]  # fmt: skip
+        return [*time, *place, *_predicate(weather, clause, n)]
+    front = noun_phrase(subject, role) if subject else []
+    head = time + front if clause.time_first or subject is None else front + time
+    if predicate == "be":
+        words = place
+        if clause.very:
+            words.append(word("çok", "ADV", n + ".degree"))
+        if clause.attribute:
+            words.append(word(ADJECTIVES[clause.attribute], "ADJ", n + ".event"))
+        if clause.complement:
+            words += noun_phrase(clause.complement, n + ".complement")
+            if clause.negative or not clause.complement.adjective:
+                words = [item for item in words if item.form != "bir"]
+        return head + _predicate(words, clause, n)
+    verb = _verb(clause, n)
+    recipient, thing = [], []
+    if clause.recipient:
+        recipient = noun_phrase(clause.recipient, n + ".recipient", "dat")
+    if clause.object:
+        thing = _object(clause.object, n + ".object", clause)
+    if predicate == "sing" and clause.object and clause.object.indefinite:
+        pass
+    return [*head, *place, *recipient, *thing, *verb]
+
+
+def clauses(parts: tuple[Clause, ...], link: str | None) -> list[Word]:
+    """The words of a sentence of one or two clauses, with its punctuation."""
+    return join(parts, link, _clause, LINKS, commas=("but", "because"))

@@ -1,0 +1,111 @@
+"""Labelled tasks, offline, with the same meanings in every language of the phrasebook.
+
+What one language's train, dev or test says, the others' say at the same place. No event of dev or
+test is told in train (`splits`).
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import islice
+from typing import Any
+
+from xlj.data.labelled.examples import Example, Question, Sentences, Words
+from xlj.phrasebook.labelled.inference import Inference, inferences
+from xlj.phrasebook.labelled.paraphrases import Paraphrase, paraphrases
+from xlj.phrasebook.labelled.questions import Asked, questions, span_of
+from xlj.phrasebook.labelled.splits import SPLITS, sentences
+from xlj.phrasebook.meaning import Meaning
+from xlj.phrasebook.realising import check_language, realise
+
+SIZES = {"nli": 24_000, "paraphrases": 4_000, "tags": 3_000, "entities": 3_000, "questions": 3_000}
+"""The tasks and the training examples of each, in every language; dev and test have 500."""
+
+_HELD_OUT = 500
+
+
+def examples(task: str, language: str, split: str) -> Iterator[Example]:
+    """The labelled examples of a task in a language, always the same.
+
+    - 'nli': premise and hypothesis; 'entailment', 'neutral' or 'contradiction'
+    - 'paraphrases': two sentences; '1' if they mean the same, else '0'
+    - 'tags': the words of a sentence and their universal parts of speech
+    - 'entities': likewise, with BIO tags of PER, LOC and ORG
+    - 'questions': a document and a question; one in ten has no answer in it
+
+    Args:
+      task: a key of `SIZES`.
+      language: one of `LANGUAGES`.
+      split: 'train', 'dev' or 'test'.
+
+    Raises:
+      ValueError: if there is no such task, language or split; it names those there are.
+    """
+    check_language(language)
+    for what, given, known in (("task", task, tuple(SIZES)), ("split", split, SPLITS)):
+        if given not in known:
+            raise ValueError(f"unknown {what} {given!r}: choose from {', '.join(known)}")
+    return _examples(task, language, split)
+
+
+def _examples(task: str, language: str, split: str) -> Iterator[Example]:
+    draw, write = _TASKS[task]
+    for index, drawn in enumerate(_drawn(draw, split, SIZES[task])):
+        yield write(drawn, language, f"phrasebook:{task}/{language}#{split}:{index + 1}")
+
+
+@cache
+def _drawn(draw: Callable[[str], Iterator[Any]], split: str, train: int) -> tuple[Any, ...]:
+    """What the examples of all languages are made from, drawn once."""
+    return tuple(islice(draw(split), train if split == "train" else _HELD_OUT))
+
+
+def _inference(drawn: Inference, language: str, place: str) -> Sentences:
+    premise, hypothesis = realise(drawn.premise, language), realise(drawn.hypothesis, language)
+    return Sentences((premise.text, hypothesis.text), drawn.label, place)
+
+
+def _paraphrase(drawn: Paraphrase, language: str, place: str) -> Sentences:
+    one, other = realise(drawn.one, language), realise(drawn.other, language)
+    return Sentences((one.text, other.text), "1" if drawn.same else "0", place)
+
+
+def _words(meaning: Meaning, language: str, place: str, entities: bool) -> Words:
+    sentence = realise(meaning, language)
+    return Words(
+        tuple(sentence.text[start:end] for start, end in sentence.spans),
+        tuple(word.entity if entities else word.upos for word in sentence.words),
+        place,
+    )
+
+
+def _tags(meaning: Meaning, language: str, place: str) -> Words:
+    return _words(meaning, language, place, entities=False)
+
+
+def _entities(meaning: Meaning, language: str, place: str) -> Words:
+    return _words(meaning, language, place, entities=True)
+
+
+def _question(asked: Asked, language: str, place: str) -> Question:
+    told = [realise(meaning, language) for meaning in asked.document]
+    space = "" if language == "zh" else " "
+    context = space.join(sentence.text for sentence in told)
+    answers: tuple[tuple[str, int], ...] = ()
+    if asked.where:
+        at, clause = asked.where
+        before = sum(len(sentence.text) + len(space) for sentence in told[:at])
+        start, end = (before + edge for edge in span_of(told[at], clause, asked.role))
+        answers = ((context[start:end], start),)
+    question = realise(asked.question, language).text
+    # The same in every language, as in XQuAD
+    _, _, identity = place.partition("#")
+    return Question(identity.replace(":", "-"), question, context, answers, place)
+
+
+_TASKS: dict[str, tuple[Callable[[str], Iterator[Any]], Callable[[Any, str, str], Example]]] = {
+    "nli": (inferences, _inference),
+    "paraphrases": (paraphrases, _paraphrase),
+    "tags": (sentences, _tags),
+    "entities": (sentences, _entities),
+    "questions": (questions, _question),
+}

@@ -1,0 +1,226 @@
+"""Paraphrases and what looks like them: the same in another order, or other roles in that order.
+
+Both kinds move the time or the clauses, so only who does what tells them apart (as in PAWS:
+Zhang et al. 2019). Of those that are none, half exchange two participants, so that the words stay,
+and half replace one.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+
+from xlj.phrasebook.casting import a_name
+from xlj.phrasebook.labelled.splits import all_within, drawn_clauses
+from xlj.phrasebook.meaning import (
+    ADJECTIVES,
+    CITIES,
+    COUNTRIES,
+    DITRANSITIVE,
+    INTRANSITIVE,
+    MOTION,
+    NOUN_FIELD,
+    TIMES,
+    TRANSITIVE,
+    Clause,
+    Meaning,
+    Participant,
+    Verb,
+)
+from xlj.phrasebook.stream import Stream, seed_of
+
+_ACTS = TRANSITIVE | INTRANSITIVE | MOTION | DITRANSITIVE
+_Parts = tuple[Clause, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Paraphrase:
+    """Two meanings, and whether they are the same."""
+
+    one: Meaning
+    other: Meaning
+    same: bool
+
+
+def paraphrases(split: str) -> Iterator[Paraphrase]:
+    """Endless pairs of a split, paraphrases and others taking turns."""
+    clauses, seed = drawn_clauses("paraphrases", split), seed_of(f"paraphrases choices {split}")
+    for position in count():
+        stream = Stream(seed, position)
+        change = (None, exchanges, None, replacements)[position % 4]
+        while True:
+            parts = _drawn(stream, clauses)
+            options = [parts] if change is None else change(stream, parts)
+            options = [option for option in options if all_within(split, option)]
+            if options:
+                break
+        said = stream.pick(options)
+        link = stream.pick(("and", "but")) if len(parts) > 1 else None
+        one, other = _orders(stream, parts, said)
+        yield Paraphrase(
+            Meaning("said", one, link), Meaning("said again", other, link), change is None
+        )
+
+
+def _drawn(stream: Stream, clauses: Iterator[Clause]) -> _Parts:
+    """A clause with a time to move, or two that may stand in either order."""
+    first = next(clause for clause in clauses if _stands_alone(clause))
+    if first.time and stream.chance(30):
+        return (first,)
+    second = next(
+        clause
+        for clause in clauses
+        if _stands_alone(clause) and clause.tense == first.tense
+        and clause.predicate != first.predicate and not _people(clause) & _people(first)
+    )  # fmt: skip
+    return first, second
+
+
+def _orders(stream: Stream, parts: _Parts, said: _Parts) -> tuple[_Parts, _Parts]:
+    """What is said first and second, which differ in order whatever else."""
+    if len(parts) == 1:
+        early = stream.chance(50)
+        return (
+            (replace(parts[0], time_first=early),),
+            (replace(said[0], time_first=bool(said[0].time) and not early),),
+        )
+    return _early(stream, parts), _early(stream, said[::-1])
+
+
+def _early(stream: Stream, parts: _Parts) -> _Parts:
+    """The time of the first clause at times before the rest."""
+    first = replace(parts[0], time_first=bool(parts[0].time) and stream.chance(30))
+    return (first, *parts[1:])
+
+
+def _stands_alone(clause: Clause) -> bool:
+    """Whether a clause means the same wherever it stands: no pronoun refers to another clause."""
+    subject = clause.subject
+    if subject is None or subject.kind == "pronoun" or clause.predicate == "exist":
+        return False
+    return not any(
+        p.owner and p.owner.concept in ("he", "she", "they") for p in _participants(clause)
+    )
+
+
+def _participants(clause: Clause) -> tuple[Participant, ...]:
+    roles = (clause.subject, clause.object, clause.recipient, clause.place, clause.complement)
+    return tuple(p for p in roles if p)
+
+
+def _people(clause: Clause) -> set[str]:
+    return {p.concept for p in _participants(clause) if p.human}
+
+
+def exchanges(stream: Stream, parts: _Parts) -> list[_Parts]:
+    """The same words in other roles: each way to exchange two participants, times or adjectives."""
+    return _within(parts[0]) if len(parts) == 1 else _between(*parts)
+
+
+def _within(clause: Clause) -> list[_Parts]:
+    subject, thing, found = clause.subject, clause.object, list[_Parts]()
+    if subject is None or clause.predicate not in _ACTS:
+        return found
+    if thing and thing.human and clause.predicate != "know":  # they know each other
+        found.append((replace(clause, subject=thing, object=subject),))
+    if clause.recipient:
+        found.append((replace(clause, subject=clause.recipient, recipient=subject),))
+    if subject.kind == "name" and thing and thing.owner and thing.owner.kind == "name":
+        owner, owned = thing.owner, replace(thing, owner=replace(subject, surname=None))
+        if not subject.surname:
+            found.append((replace(clause, subject=owner, object=owned),))
+    return found
+
+
+def _between(first: Clause, second: Clause) -> list[_Parts]:
+    found: list[_Parts] = []
+    one, other = first.subject, second.subject
+    if one and other and _may_act(one, second) and _may_act(other, first):
+        found.append((replace(first, subject=other), replace(second, subject=one)))
+    if first.time and second.time and first.time != second.time:
+        found.append((replace(first, time=second.time), replace(second, time=first.time)))
+    if _may_be_at(first, second.place) and _may_be_at(second, first.place):
+        if _concept(first.place) != _concept(second.place):
+            found.append((replace(first, place=second.place), replace(second, place=first.place)))
+    thing, other_thing = first.object, second.object
+    if thing and other_thing:
+        fit = _takes(first, other_thing) and _takes(second, thing)
+        if fit and thing.concept != other_thing.concept:
+            found.append((replace(first, object=other_thing), replace(second, object=thing)))
+        if _may_be(thing, other_thing.adjective) and _may_be(other_thing, thing.adjective):
+            a, b = thing.adjective, other_thing.adjective
+            if a != b:
+                found.append((
+                    replace(first, object=replace(thing, adjective=b)),
+                    replace(second, object=replace(other_thing, adjective=a)),
+                ))  # fmt: skip
+    return found
+
+
+def replacements(stream: Stream, parts: _Parts) -> list[_Parts]:
+    """One word is another: each way to replace a name, a thing, a place or a time."""
+    found: list[_Parts] = []
+    for at, clause in enumerate(parts):
+        for changed in _changed(stream, clause, set().union(*map(_people, parts))):
+            found.append((*parts[:at], changed, *parts[at + 1 :]))
+    return found
+
+
+def _changed(stream: Stream, clause: Clause, people: set[str]) -> Iterator[Clause]:
+    subject, thing, place = clause.subject, clause.object, clause.place
+    if subject and subject.kind == "name":
+        yield replace(clause, subject=_someone_else(stream, subject, people))
+    if thing and thing.kind == "noun" and not thing.human and clause.predicate in _ACTS:
+        alike = [noun for noun in _ACTS[clause.predicate].objects
+                 if noun in NOUN_FIELD and NOUN_FIELD[noun] == thing.field]  # fmt: skip
+        if changed := _other(stream, alike, thing.concept):
+            yield replace(clause, object=replace(thing, concept=changed))
+    for cities in (CITIES, COUNTRIES):
+        if place and place.concept in cities and (changed := _other(stream, cities, place.concept)):
+            yield replace(clause, place=replace(place, concept=changed))
+    if clause.time and (changed := _other(stream, TIMES[clause.tense], clause.time)):
+        if clause.tense != "now":
+            yield replace(clause, time=changed)
+
+
+def _someone_else(stream: Stream, person: Participant, people: set[str]) -> Participant:
+    someone = a_name(stream)
+    while someone.gender != person.gender or someone.concept in people:
+        someone = a_name(stream)
+    return replace(someone, surname=person.surname)
+
+
+def _other(stream: Stream, options: tuple[str, ...] | list[str], taken: str) -> str | None:
+    left = [option for option in options if option != taken]
+    return stream.pick(left) if left else None
+
+
+def _concept(p: Participant | None) -> str | None:
+    return p.concept if p else None
+
+
+def _may_act(p: Participant, clause: Clause) -> bool:
+    """Whether somebody can take the place of the subject of a clause."""
+    return p.human and clause.subject is not None and clause.subject.human and (
+        clause.complement is None
+    )  # fmt: skip
+
+
+def _verb(clause: Clause) -> Verb:
+    return _ACTS.get(clause.predicate, Verb(()))
+
+
+def _takes(clause: Clause, thing: Participant) -> bool:
+    return (thing.kind if thing.kind == "name" else thing.concept) in _verb(clause).objects
+
+
+def _may_be_at(clause: Clause, place: Participant | None) -> bool:
+    """Whether the place of another clause would do for the one that a clause has."""
+    if place is None or clause.place is None:
+        return False
+    return place.concept in _verb(clause).places
+
+
+def _may_be(thing: Participant, adjective: str | None) -> bool:
+    return thing.kind == "noun" and (
+        adjective is None or adjective in ADJECTIVES.get(thing.field, ())
+    )

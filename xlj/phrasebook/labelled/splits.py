@@ -1,0 +1,67 @@
+"""What is said in which split: no event of dev or test is told in training, in any language.
+
+An event is who does what to what, whatever the time, the tense, the polarity, the adjectives and
+the owners. Its hash decides its split, so that the splits need not know of each other.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import count
+
+from xlj.phrasebook.drawing import draw
+from xlj.phrasebook.meaning import INTRANSITIVE, TRANSITIVE, Clause, Meaning, Participant
+from xlj.phrasebook.stream import seed_of
+
+SPLITS = ("train", "dev", "test")
+_QUARTERS = ("train", "train", "dev", "test")
+
+
+def place_is_free(clause: Clause) -> bool:
+    """Whether the place is a circumstance, which can be left out: not that of 'live' or 'go'."""
+    return clause.predicate in TRANSITIVE or (
+        clause.predicate in INTRANSITIVE and clause.predicate != "live"
+    )
+
+
+def split_of(clause: Clause) -> str:
+    """The split that the event of a clause belongs to: half of all events are of 'train'.
+
+    Of a question it is all that it says of the event, since the answer is not told.
+    """
+    asks = clause.question is not None
+    place = None if place_is_free(clause) and not asks else clause.place
+    recipient = clause.recipient if asks else None
+    roles = (clause.subject, clause.object, clause.complement, place, recipient)
+    event = (clause.predicate, clause.attribute, *(_concept(p) for p in roles))
+    return _QUARTERS[seed_of(repr(event)) % len(_QUARTERS)]
+
+
+def all_within(split: str, clauses: Iterable[Clause]) -> bool:
+    """Whether all these clauses are of the split."""
+    return all(split_of(clause) == split for clause in clauses)
+
+
+def sentences(split: str) -> Iterator[Meaning]:
+    """Endless meanings of a split, as they are drawn: statements and questions."""
+    seed = seed_of(f"sentences {split}")
+    for index in count():
+        meaning = draw(seed, index)
+        if all_within(split, meaning.clauses):
+            yield meaning
+
+
+def drawn_clauses(name: str, split: str) -> Iterator[Clause]:
+    """Endless clauses of a split: single, affirmative statements with the time at its usual place.
+
+    The same `name` and `split` give the same clauses.
+    """
+    seed = seed_of(f"{name} {split}")
+    for index in count():
+        parts = draw(seed, index).clauses
+        if len(parts) == 1 and not parts[0].question and split_of(parts[0]) == split:
+            yield replace(parts[0], negative=False, time_first=False)
+
+
+def _concept(p: Participant | None) -> str | None:
+    # Some languages have one word for "he" and "she"
+    return None if p is None else "he" if p.concept == "she" else p.concept

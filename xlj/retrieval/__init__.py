@@ -1,0 +1,1 @@
+"""Sentence vectors with a trained encoder: retrieval, mining, embedding."""

@@ -1,0 +1,143 @@
+"""One vector a sentence: the pooled hidden vectors of a layer."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from tqdm import tqdm
+
+from xlj.config import ConfigError, Model
+from xlj.data.rows.packing import Ragged
+from xlj.data.tokenizer.layout import BOS, EOS, PAD
+from xlj.inference.pretrained import Pretrained
+from xlj.inference.row_batches import buckets, in_flight
+from xlj.models import encoder
+from xlj.objectives.bitext import average
+from xlj.training.partitioning import everywhere, mesh_of, spread
+
+POOLINGS = ("mean", "text", "first")
+"""The mean over all of a sentence's tokens, `<s>` and `</s>` too (XTREME's script,
+sentence-transformers); over the text's own (what XLCO and fine-tuning for retrieval compare); or
+the vector of `<s>`."""
+
+_CHUNK = 8192  # sentences encoded at a time
+
+
+class Embedder:
+    """Embeds sentences.
+
+    Args:
+      pretrained: the encoder, on any mesh; each process then embeds the same sentences.
+      layers: whose hidden vectors to pool, each from 0 (embeddings) to the model's last.
+      pooling: one of POOLINGS.
+
+    Attributes:
+      layers: as given.
+      width: of the vectors, the model's hidden size.
+      cut: sentences so far that lost their end, because the model has no positions for it.
+    """
+
+    def __init__(self, pretrained: Pretrained, layers: Sequence[int], pooling: str):
+        last = pretrained.model.layers
+        wrong = [layer for layer in layers if not 0 <= layer <= last]
+        if wrong:
+            raise ConfigError(f"there is no layer {wrong[0]}; the model has layers 0 to {last}")
+        self._pretrained, self._mesh = pretrained, mesh_of(pretrained.params)
+        self._limit = pretrained.model.positions - encoder.FIRST_POSITION
+        self._pooling = pooling
+        self.layers, self.width = tuple(layers), pretrained.model.hidden
+        self.cut = 0
+
+    def embed(self, sentences: Sequence[str]) -> np.ndarray:
+        """Vectors of sentences, float32 [layers, sentences, hidden], in order."""
+        vectors, done = np.empty((len(self.layers), len(sentences), self.width), np.float32), 0
+        with tqdm(total=len(sentences), desc="embedding", unit=" sentences", disable=None) as bar:
+            for part in self.stream(sentences, bar.update):
+                vectors[:, done : done + part.shape[1]] = part
+                done += part.shape[1]
+        return vectors
+
+    def stream(
+        self, sentences: Iterable[str], progress: Callable[[int], Any] = bool
+    ) -> Iterator[np.ndarray]:
+        """Vectors of any number of sentences, in order and bounded memory: arrays float32 [layers,
+        some sentences, hidden].
+
+        Args:
+          progress: called with numbers of sentences as they are done.
+        """
+        rest = iter(sentences)
+        while chunk := list(itertools.islice(rest, _CHUNK)):
+            yield self.embed_ids(self._pretrained.vocabulary.encode(chunk), progress)
+
+    def embed_ids(self, encoded: Ragged, progress: Callable[[int], Any] = bool) -> np.ndarray:
+        """Vectors of sentences that are encoded already, as `Vocabulary.encode` does: float32
+        [layers, sentences, hidden]."""
+        count = len(encoded.lengths)
+        vectors = np.empty((len(self.layers), count, self.width), np.float32)
+        for members, made in in_flight(self._batches(encoded)):
+            vectors[:, members] = np.asarray(made)[:, : len(members)]
+            progress(len(members))
+        return vectors
+
+    def _batches(self, encoded: Ragged) -> Iterator[tuple[np.ndarray, jax.Array]]:
+        """Sentences by index, and their vectors [layers, rows, hidden], with rows to spare."""
+        lengths = np.minimum(encoded.lengths, self._limit - 2)
+        self.cut += int((lengths < encoded.lengths).sum())
+        starts = encoded.starts
+        for members, width, rows in buckets(lengths + 2, self._limit, self._mesh.size):
+            tokens = np.full((rows, width), PAD, np.int32)
+            for row, member in enumerate(members):
+                start, length = starts[member], lengths[member]
+                tokens[row, 0], tokens[row, length + 1] = BOS, EOS
+                tokens[row, 1 : length + 1] = encoded.ids[start : start + length]
+            yield (
+                members,
+                _pooled(
+                    self._pretrained.params,
+                    spread(tokens, self._mesh),
+                    mesh=self._mesh,
+                    model=self._pretrained.model,
+                    layers=self.layers,
+                    pooling=self._pooling,
+                ),
+            )
+
+
+@partial(jax.jit, static_argnames=("mesh", "model", "layers", "pooling"))
+def _pooled(
+    params: encoder.Params,
+    tokens: jax.Array,
+    mesh: Mesh,
+    model: Model,
+    layers: tuple[int, ...],
+    pooling: str,
+) -> jax.Array:
+    """[rows, length] -> float32 [layers, rows, hidden], on every device."""
+    segments = (tokens != PAD).astype(jnp.int32)
+    positions = jnp.arange(tokens.shape[1]) * segments
+    inputs = encoder.Inputs(tokens, positions, segments, segments)
+    depth = max(1, *layers)
+    if layers == (depth,):
+        pooled = _pool(encoder.apply(params, model, inputs, layers=depth), tokens, pooling)[None]
+    else:
+        every = encoder.apply(params, model, inputs, layers=depth, all_layers=True)
+        pooled = jnp.stack([_pool(every[layer], tokens, pooling) for layer in layers])
+    return jax.lax.with_sharding_constraint(pooled, everywhere(mesh))
+
+
+def _pool(hidden: jax.Array, tokens: jax.Array, pooling: str) -> jax.Array:
+    """[rows, length, hidden] -> [rows, hidden]."""
+    if pooling == "first":
+        return hidden[:, 0]
+    if pooling == "text":
+        return average(hidden, tokens)
+    real = (tokens != PAD).astype(hidden.dtype)[..., None]
+    return (hidden * real).sum(1) / jnp.maximum(real.sum(1), 1)

@@ -1,0 +1,113 @@
+"""Files of sentences, and of which ones translate each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from xlj.config import ConfigError
+from xlj.io import files
+
+
+class Sentences(NamedTuple):
+    """The sentences of a file, and their ids if it has some."""
+
+    texts: list[str]
+    ids: list[str] | None
+
+
+def lines(path: Path) -> Iterator[str]:
+    """The lines of a file (.gz, .xz, .zst too; `files.STDIN`), in order, blank ones too, without
+    white space around.
+
+    Raises:
+      ConfigError: if the file cannot be read, or a line is not UTF-8.
+    """
+    return map(str.strip, files.lines(path))
+
+
+def read(path: Path) -> list[str]:
+    """All lines of a file, a sentence each.
+
+    Raises:
+      ConfigError: as of `lines`, or if there is none, or a blank one.
+    """
+    found = list(lines(path))
+    if "" in found:
+        raise ConfigError(f"{path}:{found.index('') + 1}: the line is blank")
+    if not found:
+        raise ConfigError(f"{path} is empty")
+    return found
+
+
+def read_with_ids(path: Path) -> Sentences:
+    """Sentences, a line each, or lines `id TAB sentence` (BUCC's): all are what the first is.
+
+    Raises:
+      ConfigError: as of `read`, or if a line has other columns than the first, an empty one, or an
+        id twice.
+    """
+    rows = [[column.strip() for column in line.split("\t")] for line in files.lines(path)]
+    if not rows:
+        raise ConfigError(f"{path} is empty")
+    columns = len(rows[0])
+    for number, row in enumerate(rows, 1):
+        if "" in row:
+            what = "column" if any(row) else "line"
+            raise ConfigError(f"{path}:{number}: the {what} is blank")
+        if len(row) != columns or columns > 2:
+            raise ConfigError(
+                f"{path}:{number}: {len(row)} columns; every line must be a sentence without tabs, "
+                "or every line `id TAB sentence`"
+            )
+    if columns == 1:
+        return Sentences([text for (text,) in rows], None)
+    ids: dict[str, int] = {}
+    for number, (name, _) in enumerate(rows, 1):
+        if ids.setdefault(name, number) != number:
+            raise ConfigError(f"{path}:{number}: the id {name} is that of line {ids[name]} too")
+    return Sentences([text for _, text in rows], list(ids))
+
+
+def read_places(path: Path, sources: int, targets: int) -> np.ndarray:
+    """XTREME's labels of Tatoeba: which source each target translates, int64 [targets].
+
+    Line i of the file belongs to line i of the targets (the English side, which XTREME sorts), and
+    says the line of the sources, from 0.
+
+    Raises:
+      ConfigError: if there are other lines than `targets`, or one is no line of the sources.
+    """
+    found = []
+    for number, line in enumerate(read(path), 1):
+        if not (line.isdecimal() and int(line) < sources):
+            raise ConfigError(
+                f"{path}:{number}: {line!r} is no line of the source, from 0 to {sources - 1}"
+            )
+        found.append(int(line))
+    if len(found) != targets:
+        raise ConfigError(f"{path} has {len(found)} lines, but the target has {targets}")
+    return np.array(found)
+
+
+def read_pairs(path: Path, source_ids: list[str], target_ids: list[str]) -> set[tuple[str, str]]:
+    """BUCC's gold standard: lines `source id TAB target id`.
+
+    Raises:
+      ConfigError: if a line has other columns, or an id that is not of that side.
+    """
+    pairs, sides = set(), (set(source_ids), set(target_ids))
+    for number, line in enumerate(read(path), 1):
+        row = line.split("\t")
+        if len(row) != 2:
+            raise ConfigError(
+                f"{path}:{number}: {len(row)} columns; expected `source id TAB target id`"
+            )
+        for name, known, side in zip(row, sides, ("source", "target"), strict=True):
+            if name not in known:
+                raise ConfigError(f"{path}:{number}: {name} is no id of the {side}'s")
+        pairs.add((row[0], row[1]))
+    return pairs

@@ -1,0 +1,53 @@
+"""Vectors on disk as NumPy's .npy, written row by row without knowing how many there will be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from xlj.config import ConfigError
+from xlj.io import atomic
+
+DTYPES = ("float32", "float16")
+
+
+@contextmanager
+def writing(path: Path, width: int, dtype: str) -> Iterator[Callable[[np.ndarray], None]]:
+    """A function that appends rows [n, width] to a .npy file [rows, width]. The file appears under
+    `path`, complete, when the block ends well, else not at all.
+
+    Args:
+      dtype: one of DTYPES, stored little-endian.
+
+    Raises:
+      ConfigError: (the function) if a number is not finite, or not in that type.
+    """
+    stored, rows = np.dtype(dtype).newbyteorder("<"), 0
+    with atomic.writing(path) as file:
+
+        def header() -> int:
+            shape = {"descr": stored.str, "fortran_order": False, "shape": (rows, width)}
+            np.lib.format.write_array_header_1_0(file, shape)
+            return file.tell()
+
+        def append(vectors: np.ndarray) -> None:
+            nonlocal rows
+            with np.errstate(over="ignore"):  # said below, with the row
+                made = np.ascontiguousarray(vectors, stored)
+            bad = np.flatnonzero(~np.isfinite(made).all(1))
+            if len(bad):
+                raise ConfigError(
+                    f"{path}: the vector of line {rows + bad[0] + 1} does not fit into {dtype}, or "
+                    "is not finite at all"
+                )
+            file.write(made.tobytes())
+            rows += len(made)
+
+        size = header()
+        yield append
+        file.seek(0)
+        # NumPy leaves room in a header for any number of rows.
+        assert header() == size, "the header of a .npy file grew with its number of rows"

@@ -1,0 +1,114 @@
+"""What a sweep is: runs of a door that differ in some keys; their names and command lines.
+
+A file `configs/sweeps/NAME.py` has `get_sweep(folder)`, which returns a `Sweep`; `folder` is where
+its workdirs will be. `xlj/sweep.py` runs it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from xlj.config.fields import ConfigError
+
+Settings = Mapping[str, Any]
+"""Values by config key. Two names are no keys: `variant`, of the recipe; `name`, of the run."""
+
+_LONGEST_NAME = 200  # bytes; file systems allow 255
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """Runs of one recipe, in the order in which they run."""
+
+    config: str
+    """The recipe, such as configs/quickstart.py."""
+    runs: Sequence[Settings]
+    """What each run sets; all of it is in the run's name, unless `name` gives that."""
+    settings: Settings = dataclasses.field(default_factory=dict)
+    """What all runs set, before their own."""
+    door: str = "xlj.train"
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run of a sweep: its name, and how to call the door."""
+
+    name: str
+    workdir: Path
+    door: str
+    arguments: tuple[str, ...]
+
+    def command(self, python: str = "python") -> list[str]:
+        """The command line, as words."""
+        return [python, "-m", self.door, *self.arguments]
+
+
+def grid(values: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
+    """Settings for every combination of the values of each key; the last key varies fastest."""
+    return [
+        dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())
+    ]
+
+
+def runs(sweep: Sweep, folder: Path, overrides: Sequence[str] = ()) -> list[Run]:
+    """The runs of a sweep, in order.
+
+    Args:
+      folder: the workdirs are `folder/NAME`.
+      overrides: arguments that all runs get, after their own.
+
+    Raises:
+      ConfigError: if there are none, on a name that is no folder's, on two runs with one name, on
+        an override of what a run sets.
+    """
+    made = [_run(sweep, settings, folder, overrides) for settings in sweep.runs]
+    for name, count in Counter(run.name for run in made).items():
+        if count > 1:
+            raise ConfigError(f'{count} runs are called {name}; give them a "name" each')
+    if not made:
+        raise ConfigError("the sweep has no runs")
+    return made
+
+
+def _run(sweep: Sweep, settings: Settings, folder: Path, overrides: Sequence[str]) -> Run:
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"a run sets {settings!r}; it must be a dict of values by config key")
+    for argument in overrides:
+        key = argument.removeprefix("--config.").partition("=")[0]
+        if key in settings:
+            raise ConfigError(f"{argument}: runs of this sweep set {key} themselves")
+    changes = {**sweep.settings, **settings}
+    given, variant = changes.pop("name", None), changes.pop("variant", "")
+    name = _name(settings) if given is None else str(given)
+    if not re.fullmatch(r"\w[\w.+=-]*", name) or len(name.encode()) > _LONGEST_NAME:
+        raise ConfigError(
+            f"a run is called {name!r}; a name is at most {_LONGEST_NAME} bytes, a letter or digit "
+            'and then also . _ - + =; give another with "name"'
+        )
+    recipe = f"{sweep.config}:{variant}" if variant else sweep.config
+    keys = [f"--config.{key}={_shown(value)}" for key, value in changes.items()]
+    workdir = folder / name
+    arguments = (f"--config={recipe}", *keys, f"--workdir={workdir}", *overrides)
+    return Run(name, workdir, sweep.door, arguments)
+
+
+def _name(settings: Settings) -> str:
+    """`VARIANT-KEY=VALUE-...`: keys without their sections, unless two would be the same."""
+    short = {key: key.rpartition(".")[2] for key in settings}
+    twice = {name for name, count in Counter(short.values()).items() if count > 1}
+    shown = {key if short[key] in twice else short[key]: settings[key] for key in settings}
+    parts = [
+        _shown(value) if key == "variant" else f"{key}={_shown(value)}"
+        for key, value in shown.items()
+    ]
+    return re.sub(r"[^\w.+=-]", "_", "-".join(filter(None, parts))) or "default"
+
+
+def _shown(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

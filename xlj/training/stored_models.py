@@ -1,0 +1,123 @@
+"""Models on disk to start from: checkpoints of xlj, and Hugging Face folders."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jax.sharding import Mesh
+
+from xlj.config import Model
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.interop import folder as hugging_face
+from xlj.interop import importing
+from xlj.models.encoder import Params
+from xlj.training import checkpoints
+from xlj.training.checkpoints import Checkpoint
+from xlj.training.partitioning import shardings
+from xlj.training.workdir import finished_run
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaf:
+    """A parameter on disk. NumPy reads it, anew each time, when it makes an array of it."""
+
+    shape: tuple[int, ...]
+    read: Callable[[], np.ndarray]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self.read().astype(dtype, copy=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A model on disk. Weights and vocabulary are read when they are asked for.
+
+    Attributes:
+      folder: where it is.
+      model: its sizes, and how it computes.
+      languages: that its language embeddings are of, in order; empty if it does not say.
+      vocabulary: reads the vocabulary; raises a `ConfigError` if it is damaged.
+      params: reads all parameters onto a mesh, a nested dict; raises a `ConfigError` if one is
+        damaged.
+      leaves: all parameters by name, each read by itself, with the same error.
+      digest: tells its weights from others, wherever it is.
+      checkpoint: the checkpoint, unless it is a Hugging Face folder.
+      report: what became of each tensor of a Hugging Face folder, for people.
+      labels: names of the classes or tags that the head of a fine-tuned task tells apart, in order.
+    """
+
+    folder: Path
+    model: Model
+    languages: tuple[str, ...]
+    vocabulary: Callable[[], Vocabulary]
+    params: Callable[[Mesh], Params]
+    leaves: Mapping[str, Leaf]
+    digest: Callable[[], str]
+    checkpoint: Checkpoint | None = None
+    report: str = ""
+    labels: tuple[str, ...] = ()
+
+
+def find(path: str | Path, key: str = "") -> Source:
+    """The model at `path`: a workdir (its latest checkpoint; of a finished fine-tuning run that
+    which was chosen on dev), the folder of one checkpoint, or a Hugging Face folder.
+
+    Args:
+      key: what named the path, for the error.
+
+    Raises:
+      ConfigError: if there is none, or it is damaged or of an architecture that xlj does not have.
+    """
+    path = Path(path).expanduser()
+    if hugging_face.is_folder(path):
+        return of_folder(path)
+    if run := finished_run(path):
+        path = path / "checkpoints" / str(run["step"])
+    checkpoint = checkpoints.find(path, key)
+    return Source(
+        checkpoint.folder,
+        checkpoint.model(),
+        tuple(checkpoint.meta["languages"]),
+        lambda: checkpoints.read_vocabulary(checkpoint),
+        lambda mesh: checkpoints.restore_params(checkpoint, mesh),
+        {
+            name: Leaf(leaf.shape, partial(checkpoints.restore_leaf, checkpoint, name))
+            for name, leaf in checkpoints.abstract_params(checkpoint).items()
+        },
+        checkpoint.digest,
+        checkpoint,
+        labels=tuple(checkpoint.config()["objectives"].get("labels", ())),
+    )
+
+
+def of_folder(path: Path) -> Source:
+    """The model in a Hugging Face folder.
+
+    Raises:
+      ConfigError: as `importing.inspect` does.
+    """
+    imported = importing.inspect(path)
+
+    def params(mesh: Mesh) -> Any:
+        return importing.load(imported, lambda tree: shardings(tree, mesh))
+
+    leaves = {
+        name: Leaf(imported.shapes[name], partial(importing.read, imported, name))
+        for name in imported.names
+    }
+    return Source(
+        path,
+        imported.model,
+        (),
+        lambda: imported.vocabulary,
+        params,
+        leaves,
+        imported.folder.digest,
+        report=imported.report(),
+        labels=imported.labels,
+    )

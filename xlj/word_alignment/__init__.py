@@ -1,0 +1,1 @@
+"""Word alignment with a trained encoder."""

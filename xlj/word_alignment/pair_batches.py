@@ -1,0 +1,198 @@
+"""Batches of sentence pairs in a few fixed shapes, for encoding and aligning; NumPy only.
+
+A pair is encoded together, as `<s> A </s> B </s>` with positions that run on (a row of XLM's TLM),
+or apart, each sentence as `<s> A </s>` in a row of its own. A pair too long for the model's
+positions is encoded in overlapping windows (ours): both sides are cut into equally many parts, each
+part is encoded with as much of its surroundings as fits, and the vectors of the parts are aligned
+as one sentence. Nothing is cut off.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from xlj.data.tokenizer.layout import BOS, EOS, PAD
+from xlj.data.tokenizer.vocabulary import Vocabulary
+
+BATCH_TOKENS = 4096
+"""Tokens of a batch, padding included, about."""
+
+
+class Pieces(NamedTuple):
+    """The pieces of a sentence, each int32 [pieces]."""
+
+    ids: np.ndarray
+    words: np.ndarray
+    """Which word of the sentence each piece belongs to, from 0."""
+
+
+class Rows(NamedTuple):
+    """Rows to encode, and where in them the pieces of each pair are; int32 arrays."""
+
+    tokens: np.ndarray
+    """[rows, length]."""
+    positions: np.ndarray
+    """[rows, length]."""
+    segments: np.ndarray
+    """[rows, length], 1 for tokens, 0 for padding."""
+    sides: np.ndarray
+    """[rows, length], 1 for the second sentence of a pair that is encoded together, else 0."""
+    source_places: np.ndarray
+    """[pairs, side], index into tokens.reshape(-1) of each piece of the source; -1 for none."""
+    target_places: np.ndarray
+    """[pairs, side], likewise."""
+
+
+class Batch(NamedTuple):
+    """Some of the pairs, as rows. There may be places for more pairs, which then have no pieces."""
+
+    members: list[int]
+    """Indices of the pairs."""
+    windowed: bool
+    """Whether these are long pairs, in windows."""
+    rows: Rows
+
+
+class _Window(NamedTuple):
+    """Pieces [start, end) are encoded; the vectors of [first, last) are kept."""
+
+    start: int
+    end: int
+    first: int
+    last: int
+
+
+_Member = tuple[int, list[tuple[_Window, _Window]]]  # the index of a pair, and its windows
+
+
+def pieces_of(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) -> list[Pieces]:
+    """Each sentence in pieces; every word is encoded by itself, as XLM-Align's aligner does."""
+    distinct = list(dict.fromkeys(itertools.chain.from_iterable(sentences)))
+    pieces = dict(zip(distinct, vocabulary.encode_batch(distinct), strict=True))
+    nothing = np.zeros(0, np.int32)
+    found = []
+    for sentence in sentences:
+        parts = [pieces[word] for word in sentence]
+        words = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])
+        found.append(Pieces(np.concatenate([nothing, *parts]), words))
+    return found
+
+
+def batches(
+    pairs: Sequence[tuple[Pieces, Pieces]], limit: int, together: bool, devices: int = 1
+) -> Iterator[Batch]:
+    """All pairs with two sides, in batches of pairs of similar length.
+
+    Args:
+      limit: the most tokens of a row, from the model's positions.
+      together: encode the two sentences of a pair in one row.
+      devices: what rows and pairs of a batch divide over.
+    """
+    buckets: dict[_Shape, list[_Member]] = defaultdict(list)
+    for index, (source, target) in enumerate(pairs):
+        m, n = len(source.ids), len(target.ids)
+        if not m or not n:
+            continue
+        cut = windows(m, n, limit, together)
+        shape = _shape(_rounded(max(m, n), 8), len(cut), limit, together, devices)
+        buckets[shape].append((index, cut))
+        if len(buckets[shape]) == shape.pairs:
+            yield _filled(buckets.pop(shape), pairs, shape, together)
+    for shape, members in buckets.items():
+        yield _filled(members, pairs, shape, together)
+
+
+def windows(m: int, n: int, limit: int, together: bool) -> list[tuple[_Window, _Window]]:
+    """How a pair of m and n pieces is encoded: one window where it fits, else several."""
+    room = limit - 3 if together else limit - 2
+    if together and m + n > room:
+        # The shorter side keeps what it needs, up to half.
+        target_room = max(room - m, min(n, room // 2))
+        rooms = room - target_room, target_room
+    elif together:
+        rooms = m, n
+    else:
+        rooms = room, room
+    # A kept part is at most half of its window, so that it sees a quarter on each side.
+    count = max(
+        1 if size <= space else _rounded(-(-2 * size // space), 2)
+        for size, space in zip((m, n), rooms, strict=True)
+    )
+    sides = [_cut(size, space, count) for size, space in zip((m, n), rooms, strict=True)]
+    return list(zip(*sides, strict=True))
+
+
+def _cut(size: int, room: int, count: int) -> list[_Window]:
+    found = []
+    for k in range(count):
+        first, last = size * k // count, size * (k + 1) // count
+        start = min(max(first - (room - (last - first)) // 2, 0), max(size - room, 0))
+        found.append(_Window(start, min(start + room, size), first, last))
+    return found
+
+
+def _rounded(size: int, least: int) -> int:
+    """The next of `least` times 1, 1.5, 2, 3, 4, 6, 8, ...: few shapes, each compiled once."""
+    power = least
+    while power < size:
+        if power + power // 2 >= size:
+            return power + power // 2
+        power *= 2
+    return power
+
+
+class _Shape(NamedTuple):
+    """Of a batch."""
+
+    rows: int
+    length: int
+    pairs: int
+    side: int
+
+
+def _shape(side: int, count: int, limit: int, together: bool, devices: int) -> _Shape:
+    """The shape for pairs of `count` windows with at most `side` pieces a sentence."""
+    length = min(2 * side + 3 if together else side + 2, limit)
+    rows = count if together else 2 * count
+    pairs = max(1, BATCH_TOKENS // (rows * length))
+    pairs += -pairs % devices
+    return _Shape(rows * pairs, length, pairs, side)
+
+
+def _filled(
+    members: list[_Member],
+    pairs: Sequence[tuple[Pieces, Pieces]],
+    shape: _Shape,
+    together: bool,
+) -> Batch:
+    tokens = np.full((shape.rows, shape.length), PAD, np.int32)
+    positions, segments, sides = np.zeros((3, *tokens.shape), np.int32)
+    places = np.full((2, shape.pairs, shape.side), -1, np.int32)
+    row = end = 0
+    for k, (member, cut) in enumerate(members):
+        for pair_window in cut:
+            for side, window in enumerate(pair_window):
+                if side == 0 or not together:
+                    tokens[row, 0], end = BOS, 1
+                begin = end
+                ids = pairs[member][side].ids[window.start : window.end]
+                tokens[row, end : end + len(ids)] = ids
+                first = row * shape.length + end + window.first - window.start
+                kept = window.last - window.first
+                places[side, k, window.first : window.last] = np.arange(first, first + kept)
+                end += len(ids)
+                tokens[row, end] = EOS
+                if side == 1 and together:
+                    sides[row, begin : end + 1] = 1
+                end += 1
+                if side == 1 or not together:
+                    positions[row, :end], segments[row, :end] = np.arange(end), 1
+                    row += 1
+    windowed = len(members[0][1]) > 1
+    rows = Rows(tokens, positions, segments, sides, *places)
+    return Batch([member for member, _ in members], windowed, rows)
