@@ -109,12 +109,12 @@ def test_nothing_crosses_between_examples(dtype):
 
 def test_a_query_without_keys_is_finite_and_gets_nothing():
     batch = inputs([padded([example(np.random.default_rng(3), 8)])])
-    ids = batch.query_ids.at[0, 3].set(99)
-    output = apply(params(), TINY, batch._replace(query_ids=ids))
+    ids = batch.query_segment_ids.at[0, 3].set(99)
+    output = apply(params(), TINY, batch._replace(query_segment_ids=ids))
     assert jnp.isfinite(output).all()
-    gradient = jax.grad(lambda p: apply(p, TINY, batch._replace(query_ids=ids))[0, 3].sum())(
-        params()
-    )
+    gradient = jax.grad(
+        lambda p: apply(p, TINY, batch._replace(query_segment_ids=ids))[0, 3].sum()
+    )(params())
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
     assert (gradient["layers"]["attention"]["value"]["kernel"] == 0).all()
 
@@ -153,7 +153,9 @@ def test_all_layers_are_embeddings_to_last():
 def test_languages_are_added_where_they_are_given():
     model = dataclasses.replace(TINY, language_embeddings="all")
     batch = inputs([padded([example(np.random.default_rng(6), 20)])])
-    alone = batch._replace(key_ids=batch.key_ids.at[0, 3:].set(-1))  # the rest does not look at 3
+    alone = batch._replace(
+        key_segment_ids=batch.key_segment_ids.at[0, 3:].set(-1)
+    )  # the rest does not look at 3
     marked = jnp.full((1, 32), -1).at[0, 3].set(1)
     one = apply(params(model), model, alone)
     other = apply(params(model), model, alone._replace(languages=marked))

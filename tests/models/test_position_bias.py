@@ -129,10 +129,12 @@ def test_attention_equals_wavlms():
 
     bias = PositionBias(TINY).apply({"params": {"table": table}}, length)
     attention = Attention(heads, jnp.dtype("float32"), 0.02, 0.0, gated=True)
-    query_ids, key_ids = np.zeros((rows, length)), np.where(seen, 0, 1)
-    found = attention.apply({"params": ours}, x, query_ids, key_ids, None, 1, bias)
+    query_segment_ids, key_segment_ids = np.zeros((rows, length)), np.where(seen, 0, 1)
+    found = attention.apply({"params": ours}, x, query_segment_ids, key_segment_ids, None, 1, bias)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    without = attention.apply({"params": ours}, x, query_ids, key_ids, None, 1, 0 * bias)
+    without = attention.apply(
+        {"params": ours}, x, query_segment_ids, key_segment_ids, None, 1, 0 * bias
+    )
     assert np.abs(found - without).max() > 0.1
 
 

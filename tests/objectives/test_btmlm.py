@@ -85,7 +85,10 @@ def test_placeholders_see_their_sentence_and_not_each_other(model, params_of, ke
     finally:
         encoder.apply = real
     inputs = captured["inputs"]
-    sees = np.asarray(inputs.query_ids[0])[:, None] == np.asarray(inputs.key_ids[0])[None]
+    sees = (
+        np.asarray(inputs.query_segment_ids[0])[:, None]
+        == np.asarray(inputs.key_segment_ids[0])[None]
+    )
     segment = np.asarray(layout.segment[0])
     for at in np.flatnonzero(placed):
         np.testing.assert_array_equal(sees[at], (segment == segment[at]) & ~placed)

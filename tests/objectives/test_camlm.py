@@ -21,7 +21,7 @@ OPTIONS = MaskedLanguageModelling(mask_rate=0.3, mask_share=0.4, random_share=0.
 def jacobian(model, params, masked):
     """|d logits of each selected position / d looked-up vector of each token|, summed.
 
-    float [row, capacity, length].
+    float [row, max_predictions, length].
     """
     inputs, table = camlm.inputs_of(model, masked), params["embeddings"]["word"]
     # Random weights, so that no sum over logits cancels.
@@ -81,7 +81,10 @@ def test_specials_are_never_selected_and_every_query_sees_a_key():
     inputs = camlm.inputs_of(model, masked)
     assert inputs.languages is None
     assert (np.asarray(rows.tokens)[np.asarray(masked.selected())] >= len(SPECIALS)).all()
-    sees = np.asarray(inputs.query_ids)[:, :, None] == np.asarray(inputs.key_ids)[:, None, :]
+    sees = (
+        np.asarray(inputs.query_segment_ids)[:, :, None]
+        == np.asarray(inputs.key_segment_ids)[:, None, :]
+    )
     assert sees.any(2).all()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xlj.config import MaskedLanguageModelling
-from xlj.objectives.corruption import capacity, mask_tokens
+from xlj.objectives.corruption import mask_tokens, max_predictions
 from xlj.objectives.rows import Rows
 
 SIZE = 300
@@ -86,8 +86,8 @@ def test_capacity_is_never_exceeded_and_is_reached():
     tokens = tokens.at[:, 0].set(0).at[:, -1].set(2)
     for rate in (0.05, 0.15, 0.5):
         result = masked(tokens, rate=rate)
-        assert result.positions.shape[1] == capacity(length, rate)
-        assert result.weights.sum(1).max() == capacity(length, rate)
+        assert result.positions.shape[1] == max_predictions(length, rate)
+        assert result.weights.sum(1).max() == max_predictions(length, rate)
 
 
 def test_a_row_without_text_selects_nothing():

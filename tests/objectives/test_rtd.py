@@ -65,8 +65,8 @@ def test_losses_and_labels_equal_a_transcription(kind, model, params_of, keys_of
         assert losses["trtd_discriminator"].count[row] == count
         assert losses["trtd_discriminator"].correct[row] == right
     counts = objective.count(inputs)
-    for name, tally in losses.items():
-        np.testing.assert_array_equal(counts[name], tally.count)
+    for name, sums in losses.items():
+        np.testing.assert_array_equal(counts[name], sums.count)
 
 
 def test_samples_follow_the_softmax_at_any_temperature():
@@ -130,7 +130,7 @@ def test_who_trains_the_embeddings(
 def test_a_right_sample_counts_as_original():
     original = jnp.array([[0, 5, 6, 2, 1]])
     logits = jnp.array([[-9.0, -9.0, 9.0, -9.0, 9.0]])
-    tally = rtd.detected(logits, jnp.array([[0, 5, 7, 2, 1]]), original)
-    assert float(tally.sum[0]) < 1e-3 and float(tally.count[0]) == 4 == float(tally.correct[0])
+    sums = rtd.detected(logits, jnp.array([[0, 5, 7, 2, 1]]), original)
+    assert float(sums.sum[0]) < 1e-3 and float(sums.count[0]) == 4 == float(sums.correct[0])
     same = rtd.detected(logits, original, original)
     assert float(same.correct[0]) == 3

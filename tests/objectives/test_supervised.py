@@ -80,7 +80,7 @@ def log_softmax(x):
 def test_losses_equal_numpy(kind):
     objective, params, batch, tokens, labels = made(kind)
     examples = objective.corrupt(batch, None)
-    tally = objective.loss(params, {}, examples, None)[kind]
+    sums = objective.loss(params, {}, examples, None)[kind]
     found = logits(kind, params, tokens)
     for row in range(len(tokens)):
         losses, right = [], 0
@@ -96,10 +96,10 @@ def test_losses_equal_numpy(kind):
             for end in (0, 1):
                 losses.append(-log_softmax(found[row, real, end])[labels[row, end]])
                 right += found[row, real, end].argmax() == labels[row, end]
-        np.testing.assert_allclose(tally.sum[row], sum(losses), rtol=1e-4, atol=1e-5)
-        assert tally.count[row] == len(losses) and tally.correct[row] == right
+        np.testing.assert_allclose(sums.sum[row], sum(losses), rtol=1e-4, atol=1e-5)
+        assert sums.count[row] == len(losses) and sums.correct[row] == right
     counted = objective.count(examples)[kind]
-    np.testing.assert_array_equal(counted, tally.count)
+    np.testing.assert_array_equal(counted, sums.count)
 
 
 @pytest.mark.parametrize("kind", LABELLED)
@@ -108,8 +108,8 @@ def test_gradients_are_finite_and_reach_head_and_encoder(kind):
     keys = jax.random.split(jax.random.key(1), 5)
 
     def loss(params):
-        tally = objective.loss(params, {}, objective.corrupt(batch, None), keys)[kind]
-        return tally.sum.sum()
+        sums = objective.loss(params, {}, objective.corrupt(batch, None), keys)[kind]
+        return sums.sum.sum()
 
     gradients = jax.grad(loss)(params)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))

@@ -93,7 +93,7 @@ def test_a_mesh_changes_no_mask_and_no_loss(tiny, store, replica, fsdp):
     )
     for a, b in zip(alone[1:], spread[1:], strict=True):
         np.testing.assert_allclose(b.progress.loss, a.progress.loss, rtol=1e-5)
-        assert int(a.progress.tallies["mmlm"].count) == int(b.progress.tallies["mmlm"].count) > 0
+        assert int(a.progress.losses["mmlm"].count) == int(b.progress.losses["mmlm"].count) > 0
     word = spread[-1].params["embeddings"]["word"]
     assert word.sharding.shard_shape(word.shape)[1] == word.shape[1] // fsdp
 
@@ -121,11 +121,11 @@ def test_accumulation_changes_nothing(tiny, store, normalisation):
 
 def assert_close(a, b, rtol):
     """Losses of every objective, by name, and what they keep."""
-    assert set(a.progress.tallies) == set(b.progress.tallies)
-    for name, tally in a.progress.tallies.items():
-        other = b.progress.tallies[name]
-        assert float(tally.count) == float(other.count) > 0, name
-        np.testing.assert_allclose(other.sum, tally.sum, rtol=rtol, err_msg=name)
+    assert set(a.progress.losses) == set(b.progress.losses)
+    for name, sums in a.progress.losses.items():
+        other = b.progress.losses[name]
+        assert float(sums.count) == float(other.count) > 0, name
+        np.testing.assert_allclose(other.sum, sums.sum, rtol=rtol, err_msg=name)
     for x, y in zip(jax.tree.leaves(a.objectives), jax.tree.leaves(b.objectives), strict=True):
         np.testing.assert_allclose(y, x, rtol=1e-4, atol=1e-5)
 
@@ -136,7 +136,7 @@ def test_every_objective_is_the_same_on_any_mesh_and_under_accumulation(every):
     every.optimizer.learning_rate = 1e-4
     store = ensure_rows(parse(every))
     alone = run(parse(every), store)
-    assert len(alone[-1].progress.tallies) == 13
+    assert len(alone[-1].progress.losses) == 13
     assert set(alone[-1].objectives) == {"xlco", "distillation"}
     every.mesh.replica, every.mesh.fsdp = 2, 4
     spread = run(parse(every), store, 8)
@@ -258,8 +258,8 @@ def test_32_rows_are_learnt_by_heart(tiny, store):
     for _ in range(config.train.steps):
         before = current.progress
         current = step(current, batch)
-    count = current.progress.tallies["mmlm"].count - before.tallies["mmlm"].count
-    loss = (current.progress.tallies["mmlm"].sum - before.tallies["mmlm"].sum) / count
+    count = current.progress.losses["mmlm"].count - before.losses["mmlm"].count
+    loss = (current.progress.losses["mmlm"].sum - before.losses["mmlm"].sum) / count
     assert float(loss) < 0.05
 
 

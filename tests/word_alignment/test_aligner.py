@@ -61,8 +61,8 @@ def one_by_one(pretrained, pair, together):
         inputs = encoder.Inputs(
             tokens=tokens,
             positions=np.arange(tokens.shape[1])[None],
-            query_ids=tokens * 0,
-            key_ids=tokens * 0,
+            query_segment_ids=tokens * 0,
+            key_segment_ids=tokens * 0,
         )
         return encoder.apply(pretrained.params, pretrained.model, inputs, all_layers=True)[2, 0]
 

@@ -16,7 +16,7 @@ from xlj.data.tokenizer.layout import PAD
 from xlj.inference.row_batches import buckets, in_flight
 from xlj.models.encoder import Params
 from xlj.objectives import supervised
-from xlj.training.partitioning import everywhere, spread
+from xlj.training.partitioning import replicated, shard
 
 
 class Predictor:
@@ -30,7 +30,7 @@ class Predictor:
 
     def __init__(self, kind: str, model: Model, mesh: Mesh):
         self._mesh = mesh
-        self._predict = jax.jit(partial(_predicted, kind, model), out_shardings=everywhere(mesh))
+        self._predict = jax.jit(partial(_predicted, kind, model), out_shardings=replicated(mesh))
 
     def __call__(self, params: Params, tokens: np.ndarray, what: str) -> np.ndarray:
         """What the head says of each row.
@@ -67,7 +67,7 @@ class Predictor:
         for members, width, rows in buckets(sizes, tokens.shape[1], self._mesh.size):
             batch = np.full((rows, width), PAD, np.int32)
             batch[: len(members)] = tokens[members, :width]
-            yield members, width, self._predict(params, spread(batch, self._mesh))
+            yield members, width, self._predict(params, shard(batch, self._mesh))
 
 
 def _predicted(kind: str, model: Model, params: Params, tokens: jax.Array) -> jax.Array:

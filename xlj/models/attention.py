@@ -26,8 +26,8 @@ class Attention(nn.Module):
     def __call__(
         self,
         x: jax.Array,
-        query_ids: jax.Array,
-        key_ids: jax.Array,
+        query_segment_ids: jax.Array,
+        key_segment_ids: jax.Array,
         keys: jax.Array | None,
         site: int,
         bias: jax.Array | None = None,
@@ -48,7 +48,7 @@ class Attention(nn.Module):
             jnp.einsum, precision=precision_of(self.dtype), preferred_element_type=jnp.float32
         )
         scores = einsum("bqhd,bkhd->bhqk", query, key)
-        seen = (query_ids[:, :, None] == key_ids[:, None, :])[:, None]
+        seen = (query_segment_ids[:, :, None] == key_segment_ids[:, None, :])[:, None]
         scores = scores * (hidden // self.heads) ** -0.5
         if bias is not None:
             gate = Gates(self.init_std, name="gates")(query) if self.gated else 1.0

@@ -34,8 +34,8 @@ class Inputs(NamedTuple):
 
     tokens: jax.Array
     positions: jax.Array
-    query_ids: jax.Array
-    key_ids: jax.Array
+    query_segment_ids: jax.Array
+    key_segment_ids: jax.Array
     languages: jax.Array | None = None
     """Rows of the language embedding to add, -1 for none. Not read by a model without one."""
     token_types: jax.Array | None = None
@@ -97,8 +97,8 @@ class Layer(nn.Module):
     def __call__(
         self,
         x: jax.Array,
-        query_ids: jax.Array,
-        key_ids: jax.Array,
+        query_segment_ids: jax.Array,
+        key_segment_ids: jax.Array,
         keys: jax.Array | None,
         bias: jax.Array | None = None,
     ) -> jax.Array:
@@ -117,10 +117,10 @@ class Layer(nn.Module):
         feed_forward = FeedForward(model, name="feed_forward")
         feed_forward_norm = LayerNorm(model.layer_norm_epsilon, name="feed_forward_norm")
         if model.norm == "pre":
-            update = attention(attention_norm(x), query_ids, key_ids, keys, 1, bias)
+            update = attention(attention_norm(x), query_segment_ids, key_segment_ids, keys, 1, bias)
             x = x + dropout(update, keys, 2, model.dropout)
             return x + dropout(feed_forward(feed_forward_norm(x)), keys, 3, model.dropout)
-        update = attention(x, query_ids, key_ids, keys, 1, bias)
+        update = attention(x, query_segment_ids, key_segment_ids, keys, 1, bias)
         x = attention_norm(x + dropout(update, keys, 2, model.dropout))
         return feed_forward_norm(x + dropout(feed_forward(x), keys, 3, model.dropout))
 
@@ -181,7 +181,15 @@ def apply(
     def layer(x: jax.Array, weights_and_index: tuple[Params, jax.Array]) -> tuple[Any, Any]:
         weights, index = weights_and_index
         layer_keys = _folded(keys, index + 1)
-        y = _run(Layer(model), weights, x, inputs.query_ids, inputs.key_ids, layer_keys, bias)
+        y = _run(
+            Layer(model),
+            weights,
+            x,
+            inputs.query_segment_ids,
+            inputs.key_segment_ids,
+            layer_keys,
+            bias,
+        )
         return y, y if all_layers else None
 
     if model.remat:

@@ -1,4 +1,4 @@
-"""Objectives: each corrupts rows without parameters, then tallies its losses.
+"""Objectives: each corrupts rows without parameters, then sums its losses.
 
 `build` is the one place where a config's objectives become functions.
 """

@@ -18,7 +18,7 @@ from xlj.objectives.camlm import NOBODYS_KEY
 from xlj.objectives.choosing import choose
 from xlj.objectives.corruption import Masked, at_positions, mask_tokens
 from xlj.objectives.flops import of_layers, of_predictions
-from xlj.objectives.losses import Tally
+from xlj.objectives.losses import LossSums
 from xlj.objectives.mlm import flops, gather, predicted, prediction_part
 from xlj.objectives.objective import EachPart, Objective, Params
 from xlj.objectives.rows import Rows
@@ -58,7 +58,7 @@ def objective(
 
     def loss(
         params: Params, state: object, inputs: Corrupted, keys: jax.Array | None
-    ) -> dict[str, Tally]:
+    ) -> dict[str, LossSums]:
         masked = inputs.masked
         whole = whole_examples(model, masked.tokens, masked.languages)
         if whole.languages is not None:

@@ -11,7 +11,7 @@ from xlj.config import MaskedLanguageModelling, Model
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
 from xlj.objectives.corruption import Masked, mask_tokens
-from xlj.objectives.losses import Tally
+from xlj.objectives.losses import LossSums
 from xlj.objectives.mlm import flops, predicted, prediction_part
 from xlj.objectives.objective import Objective, Params
 from xlj.objectives.segments import Segments, languages_of, segments
@@ -27,7 +27,7 @@ def objective(
 
     def loss(
         params: Params, state: object, masked: Masked, keys: jax.Array | None
-    ) -> dict[str, Tally]:
+    ) -> dict[str, LossSums]:
         hidden = encoder.apply(params, model, inputs_of(model, masked), keys)
         return {name: predicted(params, params["prediction_head"], model, hidden, masked)}
 
@@ -45,14 +45,14 @@ def objective(
 def inputs_of(model: Model, masked: Masked) -> encoder.Inputs:
     """What the encoder reads: CAMLM's pattern, and the languages where they are embedded."""
     layout, selected = segments(masked.tokens), masked.selected()
-    query_ids, key_ids = pattern(layout, selected)
+    query_segment_ids, key_segment_ids = pattern(layout, selected)
     languages = None
     if model.language_embeddings != "none":
         languages = languages_of(layout, masked.languages)
         if model.language_embeddings == "predicted":
             languages = jnp.where(selected, languages, -1)
     return encoder.Inputs(
-        masked.tokens, layout.position, query_ids, key_ids, languages, layout.side
+        masked.tokens, layout.position, query_segment_ids, key_segment_ids, languages, layout.side
     )
 
 

@@ -14,16 +14,16 @@ from xlj.objectives.rows import Rows
 
 
 class Masked(NamedTuple):
-    """Rows to predict tokens of. `capacity` is the most positions that any row can have."""
+    """Rows to predict tokens of, with slots for the most predictions that any row can have."""
 
     tokens: jax.Array
     """int32 [rows, length], corrupted."""
     positions: jax.Array
-    """int32 [rows, capacity], all different in a row."""
+    """int32 [rows, max_predictions], all different in a row."""
     labels: jax.Array
-    """int32 [rows, capacity], the original tokens there."""
+    """int32 [rows, max_predictions], the original tokens there."""
     weights: jax.Array
-    """float32 [rows, capacity], 1 where the position is to be predicted, 0 in unused capacity."""
+    """float32 [rows, max_predictions], 1 where the position is to be predicted, 0 in unused slots."""
     languages: jax.Array
     """int32 [rows, 2], of each side."""
 
@@ -43,7 +43,7 @@ def at_positions(positions: jax.Array, values: jax.Array, length: int) -> jax.Ar
     return jnp.zeros((len(positions), length), values.dtype).at[rows, positions].set(values)
 
 
-def capacity(length: int, rate: float) -> int:
+def max_predictions(length: int, rate: float) -> int:
     """The most positions that are predicted in a row of `length` tokens, specials included."""
     return max(1, math.ceil(rate * (length - 2) - 1e-9))
 
@@ -63,7 +63,7 @@ def mask_tokens(
         become `<mask>`, `random_share` that become a random piece; the others stay as they are.
     """
     rate, mask_share, random_share = options.mask_rate, options.mask_share, options.random_share
-    size = capacity(rows.tokens.shape[1], rate)
+    size = max_predictions(rows.tokens.shape[1], rate)
     first, mask = len(SPECIALS), vocabulary_size - 1
 
     def of_row(row: jax.Array, languages: jax.Array, key: jax.Array) -> Masked:

@@ -12,7 +12,7 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
 from xlj.objectives.flops import TRAINED, of_layers
-from xlj.objectives.losses import Tally
+from xlj.objectives.losses import LossSums
 from xlj.objectives.objective import Objective, Params
 from xlj.objectives.rows import Rows
 from xlj.objectives.segments import whole_examples
@@ -47,11 +47,11 @@ def objective(
 
     def loss(
         params: Params, state: Any, inputs: Taught, keys: jax.Array | None
-    ) -> dict[str, Tally]:
+    ) -> dict[str, LossSums]:
         taught = jax.lax.stop_gradient(vectors(state["teacher"], inputs, None))
         errors = jnp.square(vectors(params, inputs, keys) - taught).mean(-1)
         count = inputs.weights.sum(1)
-        return {name: Tally((errors * inputs.weights).sum(1), count, jnp.zeros_like(count))}
+        return {name: LossSums((errors * inputs.weights).sum(1), count, jnp.zeros_like(count))}
 
     def flops(rows: int, length: int) -> float:
         return (1 + TRAINED) * of_layers(model, model.layers, rows, length)

@@ -15,9 +15,9 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder, heads
 from xlj.objectives import mlm
-from xlj.objectives.corruption import Masked, capacity, mask_tokens
+from xlj.objectives.corruption import Masked, mask_tokens, max_predictions
 from xlj.objectives.flops import TRAINED, of_layers
-from xlj.objectives.losses import Tally
+from xlj.objectives.losses import LossSums
 from xlj.objectives.objective import EachPart, Objective, Params
 from xlj.objectives.rows import Rows
 from xlj.objectives.segments import segments, whole_examples
@@ -50,7 +50,7 @@ def objective(
     def corrupt(rows: Rows, keys: jax.Array) -> Corrupted:
         mask_keys, query_keys = jax.vmap(jax.random.split, out_axes=1)(keys)
         masked = mask_tokens(rows, mask_keys, options, corpus.vocabulary_size)
-        count = query_capacity(options, masked.tokens.shape[1])
+        count = max_queries(options, masked.tokens.shape[1])
         nothing = jnp.zeros((len(masked.tokens), count), jnp.int32)
         return Corrupted(masked, query_keys, nothing, nothing - 1)
 
@@ -61,7 +61,7 @@ def objective(
 
     def loss(
         params: Params, state: object, inputs: Corrupted, keys: jax.Array | None
-    ) -> dict[str, Tally]:
+    ) -> dict[str, LossSums]:
         masked = inputs.masked
         read = whole_examples(model, masked.tokens, masked.languages)
         if query_layer == model.layers:
@@ -82,7 +82,7 @@ def objective(
     def flops(rows: int, length: int) -> float:
         labelling = of_layers(model, label_layer, rows, length)
         labelling += 2 * rows * length * length * model.hidden
-        queries = query_capacity(options, length)
+        queries = max_queries(options, length)
         pointing = 2 * rows * model.hidden * ((length + queries) * model.hidden + length * queries)
         rest = mlm.flops(rows, length, options=options, model=model, corpus=corpus)
         return labelling + TRAINED * pointing + rest
@@ -100,9 +100,9 @@ def objective(
     )
 
 
-def query_capacity(options: WordAlignment, length: int) -> int:
+def max_queries(options: WordAlignment, length: int) -> int:
     """The most queries in a row of `length` tokens."""
-    return length if options.queries == "aligned" else capacity(length, options.mask_rate)
+    return length if options.queries == "aligned" else max_predictions(length, options.mask_rate)
 
 
 def sides(tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -159,7 +159,7 @@ def _some_of(candidates: jax.Array, options: WordAlignment, keys: jax.Array) -> 
     return candidates & (rank < jnp.floor(wanted + 1e-4))
 
 
-def pointed(head: Params, model: Model, hidden: jax.Array, inputs: Corrupted) -> Tally:
+def pointed(head: Params, model: Model, hidden: jax.Array, inputs: Corrupted) -> LossSums:
     """Cross-entropy of the labels among the words of the other sentence (Equations 11 to 15).
 
     Args:
@@ -181,7 +181,7 @@ def pointed(head: Params, model: Model, hidden: jax.Array, inputs: Corrupted) ->
     asked = inputs.labels >= 0
     losses = jnp.where(asked, jax.nn.logsumexp(scores, axis=2) - right, 0)
     correct = asked & (scores.argmax(2) == inputs.labels)
-    return Tally(
+    return LossSums(
         sum=losses.sum(1),
         count=asked.sum(1).astype(jnp.float32),
         correct=correct.sum(1).astype(jnp.float32),

@@ -9,7 +9,7 @@ import jax
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Tally:
+class LossSums:
     """A loss by row, float32 [rows] each (or summed over rows)."""
 
     sum: jax.Array

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from xlj.config import MaskedLanguageModelling, Model
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder, heads
-from xlj.objectives.corruption import Masked, capacity, mask_tokens
+from xlj.objectives.corruption import Masked, mask_tokens, max_predictions
 from xlj.objectives.cross_entropy import cross_entropy
 from xlj.objectives.flops import TRAINED, of_layers, of_predictions
-from xlj.objectives.losses import Tally
+from xlj.objectives.losses import LossSums
 from xlj.objectives.objective import Objective, Params
 from xlj.objectives.segments import whole_examples
 
@@ -28,7 +28,7 @@ def objective(
 
     def loss(
         params: Params, state: object, masked: Masked, keys: jax.Array | None
-    ) -> dict[str, Tally]:
+    ) -> dict[str, LossSums]:
         inputs = whole_examples(model, masked.tokens, masked.languages)
         hidden = encoder.apply(params, model, inputs, keys)
         return {name: predicted(params, params["prediction_head"], model, hidden, masked)}
@@ -48,7 +48,7 @@ def flops(
     rows: int, length: int, *, options: MaskedLanguageModelling, model: Model, corpus: Corpus
 ) -> float:
     """Operations of a step that trains the encoder and its prediction head."""
-    positions = rows * capacity(length, options.mask_rate)
+    positions = rows * max_predictions(length, options.mask_rate)
     head = of_predictions(model, corpus.vocabulary_size, positions)
     return TRAINED * (of_layers(model, model.layers, rows, length) + head)
 
@@ -66,7 +66,7 @@ def gather(hidden: jax.Array, positions: jax.Array) -> jax.Array:
 
 def predicted(
     params: Params, head: Params, model: Model, hidden: jax.Array, masked: Masked
-) -> Tally:
+) -> LossSums:
     """The cross-entropy of the masked tokens, by row.
 
     Args:
@@ -84,7 +84,7 @@ def predicted(
         jnp.dtype(model.dtype),
     )
     shape, weights = masked.labels.shape, masked.weights
-    return Tally(
+    return LossSums(
         sum=(losses.reshape(shape) * weights).sum(1),
         count=weights.sum(1),
         correct=(correct.reshape(shape) * weights).sum(1),

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from xlj.objectives.losses import Tally
+from xlj.objectives.losses import LossSums
 from xlj.objectives.rows import Rows
 
 Params = dict[str, Any]
@@ -45,7 +45,7 @@ class Objective:
     """(rows, keys [rows]) -> inputs: a pytree of arrays [rows, ...]. Uses no parameters."""
     count: Callable[[Any], dict[str, jax.Array]]
     """Labelled inputs -> how much each row will predict, by loss, float32 [rows]."""
-    loss: Callable[[Params, Any, Any, jax.Array | None], dict[str, Tally]]
+    loss: Callable[[Params, Any, Any, jax.Array | None], dict[str, LossSums]]
     """(params, state, labelled inputs, dropout keys or None) -> each loss by row."""
     flops: Callable[[int, int], float]
     """(rows, their length) -> floating-point operations of a step, as `flops` counts them."""

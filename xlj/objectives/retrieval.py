@@ -13,7 +13,7 @@ from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
 from xlj.objectives.bitext import average, halves
 from xlj.objectives.flops import TRAINED, of_layers
-from xlj.objectives.losses import Tally
+from xlj.objectives.losses import LossSums
 from xlj.objectives.objective import EachPart, Objective, Params
 from xlj.objectives.rows import Rows
 from xlj.objectives.segments import whole_examples
@@ -84,7 +84,7 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
 
     def loss(
         params: Params, state: object, inputs: Compared, keys: jax.Array | None
-    ) -> dict[str, Tally]:
+    ) -> dict[str, LossSums]:
         of_side = [None] * 2 if keys is None else jax.vmap(jax.random.split, out_axes=1)(keys)
         first, second = (
             vectors(params, rows, own)
@@ -92,7 +92,7 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
         )
         pulled = (inputs.pull_first * first + inputs.pull_second * second).sum(1)
         losses = inputs.losses + (pulled - jax.lax.stop_gradient(pulled))  # its value is `losses`
-        return {name: Tally(sum=losses, count=inputs.found, correct=inputs.correct)}
+        return {name: LossSums(sum=losses, count=inputs.found, correct=inputs.correct)}
 
     def flops(rows: int, length: int) -> float:
         return 2 * (1 + TRAINED) * of_layers(model, layer, rows, length // 2)

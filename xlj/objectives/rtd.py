@@ -14,9 +14,9 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder, heads
 from xlj.objectives.choosing import choose
-from xlj.objectives.corruption import Masked, capacity, mask_tokens
+from xlj.objectives.corruption import Masked, mask_tokens, max_predictions
 from xlj.objectives.flops import TRAINED, of_layers, of_predictions
-from xlj.objectives.losses import Tally
+from xlj.objectives.losses import LossSums
 from xlj.objectives.mlm import gather, predicted
 from xlj.objectives.objective import Objective, Params
 from xlj.objectives.rows import Rows
@@ -53,7 +53,7 @@ def objective(
 
     def loss(
         params: Params, state: object, inputs: Corrupted, keys: jax.Array | None
-    ) -> dict[str, Tally]:
+    ) -> dict[str, LossSums]:
         generator, main = _models(params, model)
         masked, both = inputs.masked, (None, None)
         if keys is not None:
@@ -69,7 +69,7 @@ def objective(
         return {generator_loss: of_generator, discriminator_loss: of_discriminator}
 
     def flops(rows: int, length: int) -> float:
-        size, positions = corpus.vocabulary_size, rows * capacity(length, options.mask_rate)
+        size, positions = corpus.vocabulary_size, rows * max_predictions(length, options.mask_rate)
         head = of_predictions(model, size, positions)
         generator = TRAINED * (of_layers(model, model.generator_layers, rows, length) + head)
         detection = 2 * rows * length * model.hidden**2
@@ -135,7 +135,7 @@ def replace(
     return masked.tokens.at[jnp.arange(rows)[:, None], masked.positions].set(chosen)
 
 
-def detected(logits: jax.Array, replaced: jax.Array, original: jax.Array) -> Tally:
+def detected(logits: jax.Array, replaced: jax.Array, original: jax.Array) -> LossSums:
     """Binary cross-entropy of "was replaced" for every token but padding, by row.
 
     Args:
@@ -145,7 +145,7 @@ def detected(logits: jax.Array, replaced: jax.Array, original: jax.Array) -> Tal
     """
     real, is_replaced = original != PAD, replaced != original
     losses = jax.nn.softplus(jnp.where(is_replaced, -logits, logits))
-    return Tally(
+    return LossSums(
         sum=jnp.where(real, losses, 0).sum(1),
         count=real.sum(1).astype(jnp.float32),
         correct=(real & ((logits > 0) == is_replaced)).sum(1).astype(jnp.float32),

@@ -23,7 +23,7 @@ from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder, heads
 from xlj.objectives.bitext import average
 from xlj.objectives.flops import TRAINED, of_layers
-from xlj.objectives.losses import Tally
+from xlj.objectives.losses import LossSums
 from xlj.objectives.objective import Objective, Params
 from xlj.objectives.rows import Rows
 from xlj.objectives.segments import whole_examples
@@ -52,7 +52,7 @@ def objective(name: str, kind: str, options: Supervised, model: Model, corpus: C
 
     def loss(
         params: Params, state: object, examples: Examples, keys: jax.Array | None
-    ) -> dict[str, Tally]:
+    ) -> dict[str, LossSums]:
         found = logits(kind, params, model, examples.tokens, examples.languages, keys)
         return {name: _tally(kind, found, examples.labels)}
 
@@ -98,7 +98,8 @@ def logits(
         return heads.classify(head, model, hidden, keys)
     if kind == "pair_classification":
         first, second = (
-            average(hidden, jnp.where(inputs.query_ids == number, tokens, PAD)) for number in (1, 2)
+            average(hidden, jnp.where(inputs.query_segment_ids == number, tokens, PAD))
+            for number in (1, 2)
         )
         return heads.classify_pairs(head, model, first, second, keys)
     if kind == "tagging":
@@ -122,7 +123,7 @@ def _weights(kind: str, labels: jax.Array) -> jax.Array:
     return known.astype(jnp.float32)
 
 
-def _tally(kind: str, found: jax.Array, labels: jax.Array) -> Tally:
+def _tally(kind: str, found: jax.Array, labels: jax.Array) -> LossSums:
     """The cross-entropy of what `logits` made of rows with `labels`, by row."""
     weights = _weights(kind, labels)
     if kind == "question_answering":
@@ -131,7 +132,7 @@ def _tally(kind: str, found: jax.Array, labels: jax.Array) -> Tally:
         labels = jnp.maximum(labels - 1, 0)
         found = found[:, None] if found.ndim == 2 else found
     chances = jnp.take_along_axis(jax.nn.log_softmax(found), labels[..., None], axis=-1)[..., 0]
-    return Tally(
+    return LossSums(
         sum=-(chances * weights).sum(1),
         count=weights.sum(1),
         correct=((found.argmax(-1) == labels) * weights).sum(1),

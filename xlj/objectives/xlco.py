@@ -15,7 +15,7 @@ from xlj.models import encoder, heads
 from xlj.objectives.bitext import halves
 from xlj.objectives.corruption import mask_tokens
 from xlj.objectives.flops import TRAINED, of_layers
-from xlj.objectives.losses import Tally
+from xlj.objectives.losses import LossSums
 from xlj.objectives.objective import EachPart, Objective, Params
 from xlj.objectives.rows import Rows
 from xlj.objectives.segments import whole_examples
@@ -50,7 +50,7 @@ def objective(name: str, kind: str, options: Contrast, model: Model, corpus: Cor
 
     def loss(
         params: Params, state: Any, inputs: Contrasted, keys: jax.Array | None
-    ) -> dict[str, Tally]:
+    ) -> dict[str, LossSums]:
         queries = vectors(params, inputs.queries, keys)
         return {name: contrast(queries, inputs.vectors, state, options.temperature, inputs.queries)}
 
@@ -169,7 +169,7 @@ def join(first: jax.Array, second: jax.Array) -> jax.Array:
 
 def contrast(
     queries: jax.Array, keys: jax.Array, state: Any, temperature: float, rows: Rows
-) -> Tally:
+) -> LossSums:
     """-log softmax of each query's own key among it and the queue, by row.
 
     Args:
@@ -183,7 +183,7 @@ def contrast(
     largest = jnp.maximum(own, others.max(1))
     total = jnp.exp(own - largest) + jnp.exp(others - largest[:, None]).sum(1)
     real = _real(rows)
-    return Tally(
+    return LossSums(
         sum=real * (largest + jnp.log(total) - own),
         count=real,
         correct=real * (own >= others.max(1)),

@@ -20,7 +20,7 @@ from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import buckets, in_flight
 from xlj.models import encoder
 from xlj.objectives.bitext import average
-from xlj.training.partitioning import everywhere, mesh_of, spread
+from xlj.training.partitioning import mesh_of, replicated, shard
 
 POOLINGS = ("mean", "text", "first")
 """The mean over all of a sentence's tokens, `<s>` and `</s>` too (XTREME's script,
@@ -102,7 +102,7 @@ class Embedder:
                 members,
                 _pooled(
                     self._pretrained.params,
-                    spread(tokens, self._mesh),
+                    shard(tokens, self._mesh),
                     mesh=self._mesh,
                     model=self._pretrained.model,
                     layers=self.layers,
@@ -130,7 +130,7 @@ def _pooled(
     else:
         every = encoder.apply(params, model, inputs, layers=depth, all_layers=True)
         pooled = jnp.stack([_pool(every[layer], tokens, pooling) for layer in layers])
-    return jax.lax.with_sharding_constraint(pooled, everywhere(mesh))
+    return jax.lax.with_sharding_constraint(pooled, replicated(mesh))
 
 
 def _pool(hidden: jax.Array, tokens: jax.Array, pooling: str) -> jax.Array:

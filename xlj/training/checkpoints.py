@@ -308,7 +308,7 @@ def restore(checkpoint: Checkpoint, abstract: State) -> State:
 
 
 def restore_params(checkpoint: Checkpoint, mesh: Mesh) -> Any:
-    """All parameters in a checkpoint, a nested dict, spread over a mesh.
+    """All parameters in a checkpoint, a nested dict, sharded over a mesh.
 
     Raises:
       CheckpointError: if one is damaged.

@@ -15,10 +15,10 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.permutation import sample
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.layout import PAD
-from xlj.objectives.losses import Tally
+from xlj.objectives.losses import LossSums
 from xlj.objectives.objective import Objective
 from xlj.objectives.rows import Rows
-from xlj.training.partitioning import everywhere, spread
+from xlj.training.partitioning import replicated, shard
 from xlj.training.randomness import row_keys
 from xlj.training.state import State
 from xlj.training.step import Microbatches
@@ -54,8 +54,8 @@ class Evaluation:
         microbatches = Microbatches(config.train.accumulation, mesh)
         self._functions = {
             name: jax.jit(
-                partial(_tallies, objectives[name], name, microbatches),
-                out_shardings=everywhere(mesh),
+                partial(_loss_sums, objectives[name], name, microbatches),
+                out_shardings=replicated(mesh),
             )
             for name in objectives
         }
@@ -88,11 +88,11 @@ class Evaluation:
         metrics: dict[str, float] = {}
         for name, (rows, owners) in self._rows.items():
             kept = state.objectives.get(name, {})
-            for loss, tally in self._tallies(name, state.params, kept, rows).items():
-                metrics |= _by_language(loss, tally, owners)
+            for loss, sums in self._loss_sums(name, state.params, kept, rows).items():
+                metrics |= _by_language(loss, sums, owners)
         return metrics | (_perplexities(metrics) if self._perplexity else {})
 
-    def _tallies(self, name: str, params: Any, kept: Any, rows: Rows) -> dict[str, Tally]:
+    def _loss_sums(self, name: str, params: Any, kept: Any, rows: Rows) -> dict[str, LossSums]:
         """Tallies of all rows, as NumPy arrays, batch by batch of a fixed shape."""
         size, parts, count = self._batch[name], [], len(rows.tokens)
         for start in range(0, count, size):
@@ -103,12 +103,12 @@ class Evaluation:
                 ),
                 np.pad(rows.languages[start : start + size], ((0, missing), (0, 0))),
             )
-            batch = spread(part, self._mesh)
+            batch = shard(part, self._mesh)
             parts.append(jax.device_get(self._functions[name](params, kept, batch, start)))
         return jax.tree.map(lambda *x: np.concatenate(x)[:count], *parts)
 
 
-def _tallies(
+def _loss_sums(
     objective: Objective,
     name: str,
     microbatches: Microbatches,
@@ -116,22 +116,22 @@ def _tallies(
     kept: Any,
     rows: Rows,
     start: jax.Array,
-) -> dict[str, Tally]:
+) -> dict[str, LossSums]:
     slots = start + microbatches.slots(rows.tokens.shape[0])
     inputs = objective.corrupt(rows, row_keys(_SEED, f"{name}/evaluation", 0, slots))
     inputs = objective.label(params, kept, inputs, microbatches.map)
     return microbatches.map(lambda part: objective.loss(params, kept, part, None), inputs)
 
 
-def _by_language(loss: str, tally: Tally, owners: list[str]) -> dict[str, float]:
+def _by_language(loss: str, sums: LossSums, owners: list[str]) -> dict[str, float]:
     """Mean loss and accuracy of each language or pair, and the mean over these; those of which
     nothing was predicted are left out."""
     metrics: dict[str, float] = {}
     named = np.array(owners)
-    for measure, values in (("loss", tally.sum), ("accuracy", tally.correct)):
+    for measure, values in (("loss", sums.sum), ("accuracy", sums.correct)):
         means = []
         for language in dict.fromkeys(owners):
-            count = np.asarray(tally.count)[named == language].sum()
+            count = np.asarray(sums.count)[named == language].sum()
             if count:
                 total = np.asarray(values)[named == language].sum(dtype=np.float64)
                 means.append(float(total / count))

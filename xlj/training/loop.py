@@ -178,10 +178,10 @@ def _training_line(state: State, learning_rate: float, clock: Throughput) -> dic
     progress = jax.device_get(state.progress)
     count = max(int(progress.steps_since_log), 1)
     line = {"train/loss": float(progress.loss / count)}
-    for name, tally in progress.tallies.items():
-        if tally.count:
-            line[f"train/{name}/loss"] = float(tally.sum / tally.count)
-            line[f"train/{name}/accuracy"] = float(tally.correct / tally.count)
+    for name, sums in progress.losses.items():
+        if sums.count:
+            line[f"train/{name}/loss"] = float(sums.sum / sums.count)
+            line[f"train/{name}/accuracy"] = float(sums.correct / sums.count)
     line |= {
         "learning_rate": learning_rate,
         "gradient_norm": float(progress.gradient_norm / count),

@@ -69,7 +69,7 @@ def mesh_of(tree: Any) -> Mesh:
     return mesh if isinstance(mesh, Mesh) else one_device()
 
 
-def spread(tree: Any, mesh: Mesh) -> Any:
+def shard(tree: Any, mesh: Mesh) -> Any:
     """NumPy arrays on a mesh, their leading axes split over its devices.
 
     Every process has the whole of each array, and places the parts of its own devices.
@@ -80,7 +80,7 @@ def spread(tree: Any, mesh: Mesh) -> Any:
     )
 
 
-def everywhere(mesh: Mesh) -> NamedSharding:
+def replicated(mesh: Mesh) -> NamedSharding:
     """The sharding of an array of which each device has all."""
     return NamedSharding(mesh, PartitionSpec())
 

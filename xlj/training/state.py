@@ -15,9 +15,9 @@ from xlj.data.rows.corpus import Corpus
 from xlj.io.hashing import name_hash
 from xlj.models import encoder
 from xlj.objectives import build_all
-from xlj.objectives.losses import Tally
+from xlj.objectives.losses import LossSums
 from xlj.training import optimizer
-from xlj.training.partitioning import everywhere, shardings
+from xlj.training.partitioning import replicated, shardings
 
 
 @jax.tree_util.register_dataclass
@@ -37,7 +37,7 @@ class Progress:
     """float32, sum of the steps' losses since the last line of metrics."""
     gradient_norm: jax.Array
     """float32, sum of the steps' gradient norms since then."""
-    tallies: dict[str, Tally]
+    losses: dict[str, LossSums]
     """Of each loss since then; of objectives that are off too, since a later phase may use them."""
 
 
@@ -74,7 +74,7 @@ def init(config: Config, corpus: Corpus) -> State:
         steps_since_log=zero,
         loss=jnp.zeros(()),
         gradient_norm=jnp.zeros(()),
-        tallies={loss: zero_tally() for o in objectives.values() for loss in o.weights},
+        losses={loss: zero_loss_sums() for o in objectives.values() for loss in o.weights},
     )
     return State(
         params=params,
@@ -84,9 +84,9 @@ def init(config: Config, corpus: Corpus) -> State:
     )
 
 
-def zero_tally() -> Tally:
-    """A tally of nothing."""
-    return Tally(sum=jnp.zeros(()), count=jnp.zeros(()), correct=jnp.zeros(()))
+def zero_loss_sums() -> LossSums:
+    """Loss sums of nothing."""
+    return LossSums(sum=jnp.zeros(()), count=jnp.zeros(()), correct=jnp.zeros(()))
 
 
 def sharding(config: Config, corpus: Corpus, mesh: Mesh) -> State:
@@ -99,13 +99,13 @@ def sharding(config: Config, corpus: Corpus, mesh: Mesh) -> State:
         lambda _, where: where,
         abstract.optimizer,
         of_params,
-        transform_non_params=lambda _: everywhere(mesh),
+        transform_non_params=lambda _: replicated(mesh),
     )
     return State(
         params=of_params,
         optimizer=of_optimizer,
         objectives=shardings(abstract.objectives, mesh),
-        progress=jax.tree.map(lambda _: everywhere(mesh), abstract.progress),
+        progress=jax.tree.map(lambda _: replicated(mesh), abstract.progress),
     )
 
 
@@ -116,5 +116,5 @@ def restart_sums(progress: Progress) -> Progress:
         steps_since_log=jnp.zeros_like(progress.steps_since_log),
         loss=jnp.zeros_like(progress.loss),
         gradient_norm=jnp.zeros_like(progress.gradient_norm),
-        tallies=jax.tree.map(jnp.zeros_like, progress.tallies),
+        losses=jax.tree.map(jnp.zeros_like, progress.losses),
     )

@@ -13,7 +13,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xlj.config import Config
-from xlj.objectives.losses import Tally
+from xlj.objectives.losses import LossSums
 from xlj.objectives.objective import Objective
 from xlj.objectives.rows import Rows
 from xlj.training import optimizer
@@ -64,20 +64,20 @@ def make_train_step(
             counts |= jax.tree.map(jnp.sum, objectives[name].count(made))
         scales = loss_scales(config.objectives.normalisation, weights, counts)
 
-        def loss_of(params: Any, part: Any) -> tuple[jax.Array, dict[str, Tally]]:
+        def loss_of(params: Any, part: Any) -> tuple[jax.Array, dict[str, LossSums]]:
             params = optimizer.freeze(params, frozen)
-            tallies: dict[str, Tally] = {}
+            losses: dict[str, LossSums] = {}
             for name, (made, dropout_keys) in part.items():
                 kept = state.objectives.get(name, {})
                 by_row = objectives[name].loss(params, kept, made, dropout_keys)
-                tallies |= {loss: jax.tree.map(jnp.sum, tally) for loss, tally in by_row.items()}
-            total = sum((scales[loss] * tallies[loss].sum for loss in tallies), jnp.zeros(()))
-            return total, tallies
+                losses |= {loss: jax.tree.map(jnp.sum, sums) for loss, sums in by_row.items()}
+            total = sum((scales[loss] * losses[loss].sum for loss in losses), jnp.zeros(()))
+            return total, losses
 
         both = {name: (inputs[name], keys[name]) for name in inputs}
         if any(weights.values()):
             gradient_of = jax.value_and_grad(loss_of, has_aux=True)
-            (loss, tallies), gradients = microbatches.sum(partial(gradient_of, state.params), both)
+            (loss, losses), gradients = microbatches.sum(partial(gradient_of, state.params), both)
             norm = optax.tree.norm(gradients)
             updates, new_optimizer = transform.update(
                 optimizer.clip(gradients, norm, config.optimizer.clip_norm),
@@ -90,7 +90,7 @@ def make_train_step(
             finite = jnp.isfinite(loss) & jnp.isfinite(norm)
             finite &= jnp.isfinite(optax.tree.norm(updates))
         else:
-            loss, tallies = microbatches.sum(partial(loss_of, state.params), both)
+            loss, losses = microbatches.sum(partial(loss_of, state.params), both)
             norm, finite = jnp.zeros(()), jnp.isfinite(loss)
             new_params, new_optimizer = state.params, state.optimizer
 
@@ -108,7 +108,7 @@ def make_train_step(
             params=if_finite(new_params, state.params),
             optimizer=if_finite(new_optimizer, state.optimizer),
             objectives=if_finite(new_objectives, state.objectives),
-            progress=_advance(state.progress, finite, loss, norm, tallies),
+            progress=_advance(state.progress, finite, loss, norm, losses),
         )
 
     return train_step
@@ -195,15 +195,15 @@ def _advance(
     finite: jax.Array,
     loss: jax.Array,
     norm: jax.Array,
-    tallies: dict[str, Tally],
+    losses: dict[str, LossSums],
 ) -> Progress:
     """Progress after a step; a skipped step leaves the sums as they were."""
 
     def plus(total: jax.Array, more: jax.Array) -> jax.Array:
         return total + jnp.where(finite, more, 0).astype(total.dtype)
 
-    sums = dict(progress.tallies)
-    sums |= {name: jax.tree.map(plus, sums[name], tally) for name, tally in tallies.items()}
+    totals = dict(progress.losses)
+    totals |= {name: jax.tree.map(plus, totals[name], sums) for name, sums in losses.items()}
     skipped = 1 - finite.astype(jnp.int32)
     return dataclasses.replace(
         progress,
@@ -213,5 +213,5 @@ def _advance(
         steps_since_log=plus(progress.steps_since_log, jnp.ones((), jnp.int32)),
         loss=plus(progress.loss, loss),
         gradient_norm=plus(progress.gradient_norm, norm),
-        tallies=sums,
+        losses=totals,
     )

@@ -19,7 +19,7 @@ from xlj.config import ConfigError, Model
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import in_flight
 from xlj.models import encoder
-from xlj.training.partitioning import everywhere, mesh_of, spread
+from xlj.training.partitioning import mesh_of, replicated, shard
 from xlj.word_alignment.pair_batches import Batch, Pieces, batches, pieces_of
 from xlj.word_alignment.sentence_pairs import Pair
 
@@ -102,7 +102,7 @@ class Aligner:
     def _run(self, batch: Batch) -> jax.Array:
         return _align(
             self._pretrained.params,
-            spread(batch.rows, self._mesh),
+            shard(batch.rows, self._mesh),
             mesh=self._mesh,
             model=self._pretrained.model,
             layers=self._layers,
@@ -125,7 +125,7 @@ def _align(
     """Links between pieces, bool [layers, pairs, side, side]; for `match`, their similarities. On
     every device."""
     found = _linked(params, rows, model, layers, method)
-    return jax.lax.with_sharding_constraint(found, everywhere(mesh))
+    return jax.lax.with_sharding_constraint(found, replicated(mesh))
 
 
 def _linked(
@@ -134,8 +134,8 @@ def _linked(
     inputs = encoder.Inputs(
         tokens=rows.tokens,
         positions=rows.positions,
-        query_ids=rows.segments,
-        key_ids=rows.segments,
+        query_segment_ids=rows.segments,
+        key_segment_ids=rows.segments,
         token_types=rows.sides,
     )
     depth = max(layers)
