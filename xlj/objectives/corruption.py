@@ -23,7 +23,7 @@ class Masked(NamedTuple):
     labels: jax.Array
     """int32 [rows, max_predictions], the original tokens there."""
     weights: jax.Array
-    """float32 [rows, max_predictions], 1 where the position is to be predicted, 0 in unused slots."""
+    """float32 [rows, max_predictions], 1 where it is to be predicted, 0 in unused slots."""
     languages: jax.Array
     """int32 [rows, 2], of each side."""
 
