@@ -12,6 +12,7 @@ from xlj.config import KINDS, Config, ConfigError, Data, kinds_in
 from xlj.data.rows.packing import PACKING
 from xlj.data.rows.store import FORMAT, MANIFEST
 from xlj.data.text.cleaning import CLEANING
+from xlj.data.text.scans import Scan, ScanCache
 from xlj.data.text.sources import (
     FileSource,
     PhrasebookSource,
@@ -22,7 +23,6 @@ from xlj.data.text.sources import (
 from xlj.data.text.text_tasks import TextTask, text_tasks
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.io.files import Scan, ScanCache
 
 UNIT_LINES = 16_384
 """Input lines in a unit of work. Fixed, so that rows do not depend on who makes them."""

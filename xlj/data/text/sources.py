@@ -50,7 +50,7 @@ class FileSource:
     columns: int
 
     def inputs(self) -> list[tuple[Path, int]]:
-        """(file, columns in it) of each file, for `files.ScanCache`."""
+        """(file, columns in it) of each file, for `ScanCache`."""
         return [(path, self.columns // len(self.paths)) for path in self.paths]
 
     def raw_blocks(self) -> Iterator[RawBlock]:
