@@ -18,7 +18,6 @@ from xlj.data.text.sources import (
     PhrasebookSource,
     SeqioSource,
     module_digest,
-    phrasebook_digest,
 )
 from xlj.data.text.text_tasks import TextTask, text_tasks
 from xlj.data.tokenizer import vocabulary_training
@@ -155,7 +154,9 @@ def _identity(source: Any, scans: dict, modules: dict[str, str]) -> Any:
     if isinstance(source, FileSource):
         return {"sha256": [scans[item].sha256 for item in source.inputs()]}
     if isinstance(source, PhrasebookSource):
-        return {"phrasebook": source.name, "sha256": phrasebook_digest()}
+        from xlj import phrasebook
+
+        return {"phrasebook": source.name, "version": phrasebook.VERSION}
     if isinstance(source, SeqioSource):
         return {"source": source.text, "modules": modules}
     return {"source": source.text}

@@ -153,17 +153,6 @@ def module_digest(module: str) -> str:
     return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
 
 
-def phrasebook_digest() -> str:
-    """sha256 of the phrasebook's source files, but for the labelled tasks, which make no text."""
-    from xlj import phrasebook
-
-    digest = hashlib.sha256()
-    folder = Path(phrasebook.__file__ or "").parent
-    for file in sorted(folder.glob("*.py")):
-        digest.update(f"{file.name}\0".encode() + file.read_bytes())
-    return digest.hexdigest()
-
-
 def open_source(text: str, columns: int, data: Data, key: str) -> tuple[Any, list[str]]:
     """The source that a filled template names, or None and what was looked for.
 
