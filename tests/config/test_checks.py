@@ -63,6 +63,8 @@ def test_a_key_in_the_wrong_section_is_found(tiny):
         ("objectives.mmlm.mask_share", 0.95, r"add up to more than 1"),
         ("data.parallel", "", r"objectives\.tlm is on, but data\.parallel names no pairs"),
         ("data.pairs", "", r"say which pairs"),
+        ("data.languages", "en,a/b", r"data\.languages=a/b: the name becomes a folder's"),
+        ("data.pairs", "en-de,en-../b", r"data\.pairs=en-\.\./b: the name becomes a folder's"),
     ],
 )
 def test_impossible_values_name_their_key(tiny, path, value, message):

@@ -170,6 +170,12 @@ def _check_together(config: Config) -> None:
         raise ConfigError(
             f"transfer.parts={','.join(config.transfer.parts)}; there are body and embeddings"
         )
+    for path in ("data.languages", "data.pairs"):
+        for name in lookup(config, path):
+            if "/" in name or "\0" in name:
+                raise ConfigError(
+                    f"{path}={name}: the name becomes a folder's; leave out the slash"
+                )
     if config.data.mono and not config.data.languages:
         raise ConfigError("data.mono is set; say which languages with data.languages=en,de,...")
     if config.data.parallel and not config.data.pairs:

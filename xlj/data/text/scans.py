@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -17,7 +18,7 @@ from xlj.io import atomic, files
 
 @dataclasses.dataclass(frozen=True)
 class Scan:
-    """What one reading of a whole file found.
+    """Findings of one reading of a whole file.
 
     Attributes:
       sha256: of the file's bytes as they are on disk.
@@ -38,7 +39,7 @@ class Scan:
 
 
 def scan(path: Path, columns: int, progress: Callable[[int], Any] = bool) -> Scan:
-    """Reads a whole file once; problems are in the result, so that they can be cached.
+    """Reads a whole file once. Problems are in the result, so that they can be kept.
 
     Args:
       columns: 1 for a line a sentence, 2 for tab-separated pairs.
@@ -84,31 +85,36 @@ def scan(path: Path, columns: int, progress: Callable[[int], Any] = bool) -> Sca
 
 
 class ScanCache:
-    """Scans of files, kept in a JSON file by path, size and modification time."""
+    """Scans of files, kept in a JSON file by path, size and modification time.
+
+    Whatever is wrong with that file costs a second reading of the inputs, and nothing else.
+    """
 
     def __init__(self, file: Path):
         self._file = file
-        self._known = self._load()
+        self._known = _load(file)
 
     def scan_all(self, inputs: list[tuple[Path, int]]) -> dict[tuple[Path, int], Scan]:
         """The scan of each (file, columns); files that are new or have changed are read.
+
+        Each scan is kept as soon as it is done, so that one that is interrupted goes on there.
 
         Raises:
           ConfigError: if a file cannot be read or decompressed to its end.
         """
         for path, _ in inputs:
             if files.is_stream(path):
-                raise ConfigError(f"{path} is no file; rows are made from what can be read twice")
+                raise ConfigError(f"{path} is no file; rows are built from what can be read twice")
         new = [item for item in dict.fromkeys(inputs) if self._lookup(*item) is None]
-        if new:
-            size = sum(path.stat().st_size for path, _ in new)
-            with tqdm(total=size, desc="reading inputs", unit="B", unit_scale=True) as bar:
-                for path, columns in new:
-                    stamp = _stamp(path)  # before reading: a change while reading is seen next time
-                    found = dataclasses.asdict(scan(path, columns, bar.update))
-                    self._known[_key(path, columns)] = {"stamp": stamp, "scan": found}
-            merged = {**self._load(), **self._known}
-            atomic.write(self._file, json.dumps(merged, indent=1, sort_keys=True).encode())
+        size = sum(path.stat().st_size for path, _ in new)
+        with tqdm(
+            total=size, desc="reading inputs", unit="B", unit_scale=True, disable=not new
+        ) as bar:
+            for path, columns in new:
+                stamp = _stamp(path)  # before reading: a change while reading is seen next time
+                found = dataclasses.asdict(scan(path, columns, bar.update))
+                self._known[_key(path, columns)] = {"stamp": stamp, "scan": found}
+                self._save()
         scans = {}
         for item in inputs:
             found_scan = self._lookup(*item)
@@ -119,18 +125,37 @@ class ScanCache:
 
     def _lookup(self, path: Path, columns: int) -> Scan | None:
         entry = self._known.get(_key(path, columns))
-        if entry is None or entry["stamp"] != _stamp(path):
+        if not isinstance(entry, dict) or entry.get("stamp") != _stamp(path):
             return None
-        found = Scan(**entry["scan"])  # JSON made lists of the tuples
-        return dataclasses.replace(
-            found, sentences=tuple(found.sentences), characters=tuple(found.characters)
-        )
+        return _scan_from_json(entry.get("scan"), columns)
 
-    def _load(self) -> dict[str, Any]:
-        try:
-            return json.loads(self._file.read_bytes())
-        except (FileNotFoundError, ValueError):  # a damaged cache only costs a second reading
-            return {}
+    def _save(self) -> None:
+        merged = {**_load(self._file), **self._known}  # another process may have scanned others
+        with contextlib.suppress(OSError):
+            atomic.write(self._file, json.dumps(merged, indent=1, sort_keys=True).encode())
+
+
+def _load(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _scan_from_json(content: Any, columns: int) -> Scan | None:
+    """The `Scan` of its `dataclasses.asdict`, after JSON made lists of tuples; None if it is not
+    one of so many columns."""
+    try:
+        counts = {name: tuple(content[name]) for name in ("sentences", "characters")}
+        found = Scan(**{**content, **counts})
+    except (TypeError, KeyError):
+        return None
+    alone = (found.lines, found.invalid, found.first_invalid, found.odd_line, found.odd_tabs)
+    numbers = alone + found.sentences + found.characters
+    sized = len(found.sentences) == len(found.characters) == columns
+    right = sized and isinstance(found.sha256, str) and all(type(n) is int for n in numbers)
+    return found if right else None
 
 
 def _key(path: Path, columns: int) -> str:
