@@ -240,3 +240,14 @@ def test_phases_build_on_each_other(tiny):
 def test_bad_phases_are_refused(tiny, phase, message):
     tiny.phases = phases(x=phase)
     refused(tiny, message)
+
+
+def test_with_finished_rows_no_key_of_text_is_needed_or_read(tiny):
+    tiny.data.rows, tiny.data.mono, tiny.data.parallel = "some/rows", "", ""
+    tiny.data.length = 60  # beyond the positions; the rows' own length is what matters
+    parse(tiny, explicit=["data.rows", "data.alpha", "data.vocabulary"])
+    for path in ("data.languages", "data.length", "data.vocabulary_size", "data.cache"):
+        with pytest.raises(
+            ConfigError, match=rf"{path} is set .* because data\.rows names finished"
+        ):
+            parse(tiny, explicit=[path])

@@ -41,12 +41,20 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
     """
     parsed = build(config.to_dict())
     phases = [phase for _, phase in phase_configs(parsed)]
+    if not parsed.data.rows:  # else the rows are checked, when they are opened
+        for phase in phases:
+            _check_text(phase)
+        check_languages(parsed)
     for phase in phases:
         _check_together(phase)
     _check_kept(phases)
     _check_evaluation(parsed)
     _check_read(parsed, explicit)
     return parsed
+
+
+READ_WITH_ROWS = ("data.rows", "data.alpha", "data.vocabulary")
+"""Keys of `data` that are read where data.rows is set; the others are about text."""
 
 
 def _check_read(config: Config, explicit: Collection[str]) -> None:
@@ -81,6 +89,8 @@ def dead(path: str, value: Any, reason: str) -> ConfigError:
 
 def _idle(config: Config, path: str, field: dataclasses.Field) -> str:
     """Why nothing reads a key, or nothing if something does."""
+    if _is_of_text(config, path):
+        return ""
     objectives = objectives_in(config)
     condition, readers = field.metadata["read_when"], field.metadata["read_by"]
     if condition and lookup(config, condition[0]) not in condition[1]:
@@ -112,6 +122,8 @@ def _idle(config: Config, path: str, field: dataclasses.Field) -> str:
 
 def _idle_by_recipe(config: Config, path: str) -> str:
     """Why nothing reads a key that a recipe may well set and another key make idle."""
+    if _is_of_text(config, path):
+        return "data.rows names finished rows, so no text is read"
     given = "data.vocabulary names a vocabulary, so none is trained"
     if path.startswith("data.vocabulary_") and config.data.vocabulary:
         return given
@@ -136,6 +148,11 @@ def _idle_by_recipe(config: Config, path: str) -> str:
         if config.data.vocabulary:
             return f"no objective that is on reads {path}, and {given}"
     return ""
+
+
+def _is_of_text(config: Config, path: str) -> bool:
+    """Whether a key is about text that a run from finished rows does not read."""
+    return bool(config.data.rows) and path.startswith("data.") and path not in READ_WITH_ROWS
 
 
 def _check_together(config: Config) -> None:
@@ -170,16 +187,6 @@ def _check_together(config: Config) -> None:
         raise ConfigError(
             f"transfer.parts={','.join(config.transfer.parts)}; there are body and embeddings"
         )
-    for path in ("data.languages", "data.pairs"):
-        for name in lookup(config, path):
-            if "/" in name or "\0" in name:
-                raise ConfigError(
-                    f"{path}={name}: the name becomes a folder's; leave out the slash"
-                )
-    if config.data.mono and not config.data.languages:
-        raise ConfigError("data.mono is set; say which languages with data.languages=en,de,...")
-    if config.data.parallel and not config.data.pairs:
-        raise ConfigError("data.parallel is set; say which pairs with data.pairs=en-de,...")
 
 
 def check_optimizer(optimizer: Optimizer) -> None:
@@ -196,7 +203,7 @@ _EVALUATIONS = ("evaluation.retrieval", "evaluation.alignment")
 
 
 def _check_evaluation(config: Config) -> None:
-    """Refuses an evaluation of no pairs, of no layer, or of pairs that are not the run's."""
+    """Refuses an evaluation of no layer, or without gold links."""
     for section in _EVALUATIONS:
         options = lookup(config, section)
         if not options.source:
@@ -205,19 +212,74 @@ def _check_evaluation(config: Config) -> None:
             raise ConfigError(
                 f"{section}.layer={options.layer} is beyond model.layers={config.model.layers}"
             )
-        if HELD_OUT not in options.source:
-            if not options.pairs and not config.data.pairs:
-                raise ConfigError(f"{section}.source is set; say of which pairs: {section}.pairs")
-            continue
-        if section == "evaluation.alignment" or len(options.source) > 1:
+        if HELD_OUT in options.source and (
+            section == "evaluation.alignment" or len(options.source) > 1
+        ):
             raise ConfigError(
                 f"{section}.source={','.join(options.source)}: held_out has no gold links, and "
                 "stands alone in evaluation.retrieval.source"
             )
-        unknown = set(options.pairs) - set(config.data.pairs)
-        if unknown:
+
+
+def _check_text(config: Config) -> None:
+    """Refuses text without languages, and objectives without text, or whose rows do not fit."""
+    for path in ("data.languages", "data.pairs"):
+        for name in lookup(config, path):
+            if "/" in name or "\0" in name:
+                raise ConfigError(
+                    f"{path}={name}: the name becomes a folder's; leave out the slash"
+                )
+    if config.data.mono and not config.data.languages:
+        raise ConfigError("data.mono is set; say which languages with data.languages=en,de,...")
+    if config.data.parallel and not config.data.pairs:
+        raise ConfigError("data.parallel is set; say which pairs with data.pairs=en-de,...")
+    positions = config.model.positions
+    for name in config.objectives.active():
+        path, kind = f"objectives.{name}", KINDS[ROW_KINDS[name]]
+        if not lookup(config, kind.source):
+            raise ConfigError(f"{path} is on, but {kind.source} names no {ROW_KINDS[name]} to read")
+        length = lookup(config, kind.length)
+        if length > positions - 2:
             raise ConfigError(
-                f"{section}.pairs={','.join(sorted(unknown))}: only those of data.pairs are held "
+                f"{kind.length}={length} is beyond the model's positions: "
+                f"model.positions={positions} allows {positions - 2} tokens a row"
+            )
+        if ROW_KINDS[name] == "bitext" and length % 2:
+            raise ConfigError(
+                f"{path} reads a row in two halves; {kind.length}={length} must be even"
+            )
+
+
+def check_languages(config: Config) -> None:
+    """Refuses objectives and evaluations that need other languages or pairs than there are.
+
+    Args:
+      config: its data.languages and data.pairs are those of the text, or of the finished rows.
+    """
+    data = config.data
+    languages = f"data.rows={data.rows}" if data.rows else "data.languages"
+    pairs = f"data.rows={data.rows}" if data.rows else "data.pairs"
+    for _, phase in phase_configs(config):
+        active = phase.objectives.active()
+        if "btmlm" in active and len(data.languages) < 2:
+            raise ConfigError(
+                f"objectives.btmlm generates in another language; {languages} names only one"
+            )
+        if "distillation" in active and active["distillation"].language not in data.languages:
+            raise ConfigError(
+                f"objectives.distillation.language={active['distillation'].language} is not among "
+                f"{languages}"
+            )
+    for section in _EVALUATIONS:
+        options = lookup(config, section)
+        if not options.source:
+            continue
+        if HELD_OUT not in options.source:
+            if not options.pairs and not data.pairs:
+                raise ConfigError(f"{section}.source is set; say of which pairs: {section}.pairs")
+        elif unknown := set(options.pairs) - set(data.pairs):
+            raise ConfigError(
+                f"{section}.pairs={','.join(sorted(unknown))}: only those of {pairs} are held "
                 "out; name files in its source for others"
             )
 
@@ -239,17 +301,6 @@ def _check_kept(phases: list[Config]) -> None:
 def _check_objective(config: Config, name: str, options: Any) -> None:
     """Refuses options of an objective that is on which contradict the rest."""
     path, model = f"objectives.{name}", config.model
-    kind = KINDS[ROW_KINDS[name]]
-    if not lookup(config, kind.source):
-        raise ConfigError(f"{path} is on, but {kind.source} names no {ROW_KINDS[name]} to read")
-    length = lookup(config, kind.length)
-    if length > model.positions - 2:
-        raise ConfigError(
-            f"{kind.length}={length} is beyond the model's positions: "
-            f"model.positions={model.positions} allows {model.positions - 2} tokens a row"
-        )
-    if ROW_KINDS[name] == "bitext" and length % 2:
-        raise ConfigError(f"{path} reads a row in two halves; {kind.length}={length} must be even")
     if options.batch_rows % config.train.accumulation:
         raise ConfigError(
             f"{path}.batch_rows={options.batch_rows} is not divisible by "
@@ -264,8 +315,6 @@ def _check_objective(config: Config, name: str, options: Any) -> None:
                 f"{path}.{field.name}={getattr(options, field.name)} is beyond "
                 f"model.layers={model.layers}"
             )
-    if name == "btmlm" and len(config.data.languages) < 2:
-        raise ConfigError(f"{path} generates in another language; data.languages names only one")
     if name == "btmlm" and model.language_embeddings == "none":
         raise ConfigError(
             f"{path} asks for tokens of a language by its embedding; set "
@@ -281,5 +330,3 @@ def _check_objective(config: Config, name: str, options: Any) -> None:
     if name == "distillation":
         if not options.teacher:
             raise ConfigError(f"{path} is on; name a checkpoint with {path}.teacher")
-        if options.language not in config.data.languages:
-            raise ConfigError(f"{path}.language={options.language} is not among data.languages")

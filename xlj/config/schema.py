@@ -19,6 +19,11 @@ from xlj.config.fields import ConfigError, key
 
 @dataclasses.dataclass(frozen=True)
 class Data:
+    rows: str = key(
+        "",
+        "folder of finished rows (built by xlj.prepare); empty: the rows of the text below, built "
+        "if need be",
+    )
     languages: tuple[str, ...] = key((), "languages of the monolingual text, e.g. en,de,sw")
     mono: tuple[str, ...] = key(
         (),
