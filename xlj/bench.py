@@ -187,13 +187,15 @@ def _random_rows(kind: str, rows: int, length: int, size: int) -> Any:
 
 
 def _read(config: Config) -> None:
-    """Batches of made rows, their checks included."""
+    """Batches of finished rows, their checks included."""
     import numpy as np
 
     from xlj.data.rows.batches import Batches
-    from xlj.data.rows.making import ensure_rows
+    from xlj.data.rows.opening import with_rows
+    from xlj.data.rows.preparing import prepare_rows
 
-    batches = Batches(ensure_rows(config), config)
+    config = with_rows(config)
+    batches = Batches(prepare_rows(config), config)
     steps = 50
     for name, (_, length) in batches.shapes(0).items():
         slots = np.arange(4096)  # slots beyond a batch are the next steps' rows
