@@ -34,7 +34,7 @@ def in_child(doing: str, function: Callable[..., Any], *arguments: Any) -> Any:
     shares this one's memory or accelerator. It stops when this process does.
 
     Args:
-      doing: what it does, for errors: `making rows`.
+      doing: what it does, for errors: `building rows`.
       function, arguments: whatever multiprocessing can send; so must be the result.
 
     Raises:
