@@ -22,7 +22,7 @@ import pytest
 
 from xlj import config as schema
 from xlj import phrasebook
-from xlj.config.checks import parse
+from xlj.config import parse
 
 
 @pytest.fixture(scope="session")
@@ -80,7 +80,7 @@ def tiny(corpus, rows_folder):
 @pytest.fixture
 def every(tiny):
     """`tiny` with every objective on, and every part of the model that they use."""
-    for name in schema.ROW_KINDS:
+    for name in schema.registered():
         tiny.objectives[name].batch_rows = 16
     tiny.objectives.xlco.queue = 32
     tiny.objectives.xlco.momentum = 0.9

@@ -102,10 +102,8 @@ def _step(config: Config) -> None:
 def _objectives(config: Config) -> None:
     """The train step of each objective alone, a token of text, as a multiple of MMLM's; memory is
     what the program needs beside its state."""
-    from xlj.config import ROW_KINDS
-
     base: tuple[float, float] | None = None
-    for name in ROW_KINDS:
+    for name in config.objectives.options:
         seconds, tokens, memory, _ = _train_step(config, name, config.model.dtype)
         base = base or (seconds / tokens, memory / tokens)
         time_ratio, memory_ratio = seconds / tokens / base[0], memory / tokens / base[1]
@@ -126,7 +124,7 @@ def _train_step(config: Config, name: str, dtype: str) -> tuple[float, int, int,
     import numpy as np
 
     from xlj import objectives
-    from xlj.config import ROW_KINDS, Objectives
+    from xlj.config import Objectives
     from xlj.data.rows.corpus import Corpus
     from xlj.data.tokenizer.layout import PAD
     from xlj.objectives.rows import Rows
@@ -134,21 +132,19 @@ def _train_step(config: Config, name: str, dtype: str) -> tuple[float, int, int,
     from xlj.training.step import make_train_step
 
     rows, length, size = _ROWS.value, _LENGTH.value, config.data.vocabulary_size
-    options = dataclasses.replace(getattr(config.objectives, name), batch_rows=rows)
-    if name == "xlco":
-        options = dataclasses.replace(options, queue=max(rows, options.queue // rows * rows))
+    options = dataclasses.replace(config.objectives.options[name], batch_rows=rows)
     config = dataclasses.replace(
         config,
-        objectives=dataclasses.replace(Objectives(), **{name: options}),
+        objectives=Objectives(options={name: options}),
         train=dataclasses.replace(config.train, accumulation=1),
         model=dataclasses.replace(config.model, dtype=dtype),
         phases={},
     )
     mesh = partitioning.make_mesh(config)
     corpus = Corpus(size, ("en", "de"), (1, 1))
-    tokens = _random_rows(ROW_KINDS[name], rows, length, size)
+    tokens = _random_rows(options.rows, rows, length, size)
     batch = {name: Rows(tokens, np.tile(np.array([[0, 1]], np.int32), (rows, 1)))}
-    built = objectives.build(config, corpus)
+    built = objectives.build({name: options}, config.model, corpus)
     where = state.sharding(config, corpus, mesh)
     current = jax.jit(lambda: state.init(config, corpus), out_shardings=where)()
     made = make_train_step(config, built, mesh)

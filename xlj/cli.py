@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import json
 import os
 import re
@@ -19,7 +18,8 @@ from typing import Any, NoReturn, Protocol
 from absl import flags
 from ml_collections import config_flags
 
-from xlj.config import checks
+from xlj import config as pretraining
+from xlj.config import as_tree
 from xlj.config.fields import ConfigError, nearest
 
 _CHECK = flags.DEFINE_bool("check", False, "check the config, print it as JSON, and do nothing")
@@ -37,7 +37,7 @@ class Schema(Protocol):
         """The checked config; `explicit` are the paths set on the command line."""
 
 
-def main(run: Callable[[Any], None], doc: str | None, schema: Schema = checks) -> None:
+def main(run: Callable[[Any], None], doc: str | None, schema: Schema = pretraining) -> None:
     """Parses the command line, and calls `run` with the checked config.
 
     Errors that a user can mend (`ConfigError`, `RowStoreError`) are printed as one `error:` line,
@@ -56,7 +56,7 @@ def main(run: Callable[[Any], None], doc: str | None, schema: Schema = checks) -
     with readable_errors():
         config = _parse(sys.argv, schema)
         if _CHECK.value:
-            print(json.dumps(dataclasses.asdict(config)))
+            print(json.dumps(as_tree(config)))
         else:
             run(config)
 

@@ -117,15 +117,16 @@ def _import(source: Path, output: Path, seed: int) -> None:
 
 def _config(source: Any, params: Any, model: Any) -> Any:
     """The config of converted parameters; with that of their task, if a `Source` has its head."""
-    from xlj.config import Supervised, build
+    from xlj.config import SUPERVISED, Objectives, build
     from xlj.interop.architectures import TASKS
     from xlj.models.encoder import FIRST_POSITION
 
     config = build({"init_from": str(source.folder), "model": dataclasses.asdict(model)})
     for head in TASKS.keys() & params.keys():
         length = model.positions - FIRST_POSITION
-        task = Supervised(TASKS[head], 0, length, source.labels)
-        config = dataclasses.replace(config, objectives=task)
+        task = SUPERVISED[TASKS[head]](length=length, labels=source.labels)
+        objectives = Objectives(options={TASKS[head]: task})
+        config = dataclasses.replace(config, objectives=objectives)
     return config
 
 

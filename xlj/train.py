@@ -37,7 +37,7 @@ def run(config: Config) -> None:
 
     workdir = Path(_WORKDIR.value or Path("runs") / cli.config_name()).expanduser()
     # All of these refuse what does not fit before any rows are made.
-    partitioning.make_mesh(config)
+    partitioning.check_batches(config, partitioning.make_mesh(config))
     initialisation.check_resumable(config, workdir)
     config = initialisation.adopt_vocabulary(config, workdir)
     files = probes.read(config)

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from xlj import align, phrasebook, retrieve
-from xlj.config import ConfigError, Mesh
-from xlj.config.checks import parse
+from xlj.config import ConfigError, Mesh, parse
 from xlj.data.text import held_out_pairs
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation import probes

@@ -23,7 +23,7 @@ class Predictor:
     """Predicts the labels of rows; every process gets all of them.
 
     Args:
-      kind: one of `config.LABELLED`.
+      kind: one of `config.SUPERVISED`.
       model: of the parameters.
       mesh: where the parameters are.
     """

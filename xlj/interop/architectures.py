@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlj.config import LABELLED, ConfigError, Model, build
+from xlj.config import SUPERVISED, ConfigError, Model, build
 from xlj.models.encoder import FIRST_POSITION
 from xlj.objectives.supervised import head_of
 
@@ -154,7 +154,7 @@ _CLASSES = {
     "question_answering_head": "ForQuestionAnswering",
 }
 
-TASKS = {head_of(kind): kind for kind in LABELLED if head_of(kind) in _CLASSES}
+TASKS = {head_of(kind): kind for kind in SUPERVISED if head_of(kind) in _CLASSES}
 """Kinds of fine-tuned tasks that transformers has a class for, by the name of their head."""
 
 

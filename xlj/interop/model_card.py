@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from xlj.config import Model
+from xlj.config.objectives import supervised_in
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import task_card
 from xlj.interop.architectures import TASKS, XLJ, XLM_R, auto_class
@@ -60,7 +61,7 @@ def card(
 
 
 def _fine_tuned(trained: Mapping[str, Any] | None) -> bool:
-    return bool(trained and "kind" in trained["config"]["objectives"])
+    return bool(trained and supervised_in(trained["config"]))
 
 
 def _front_matter(

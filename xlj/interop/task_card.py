@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from xlj.config.objectives import supervised_in
 from xlj.interop.architectures import TASKS, auto_class
 from xlj.interop.exporting import Exported
 
@@ -30,7 +31,7 @@ def sections(
     if exported.labels:
         lines.append(f"Labels: {', '.join(f'`{label}`' for label in exported.labels)}.")
     if trained and trained["step"]:
-        options = trained["config"]["objectives"]
+        options = supervised_in(trained["config"])
         rows = [
             f"{name.partition('.')[2]} ({counts['sentences']:,} rows)"
             for name, counts in trained["tasks"].items()

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from xlj.config import KINDS, Config, ConfigError, Data, kinds_in
+from xlj.config import ROW_KINDS, Config, ConfigError, Data
 from xlj.data.rows.packing import PACKING
 from xlj.data.rows.store import FORMAT, MANIFEST
 from xlj.data.text.cleaning import CLEANING
@@ -94,12 +94,12 @@ class Recipe:
             task.of_kind(kind)
             for kind in self.kinds
             for task in self.tasks
-            if KINDS[task.kind].source == KINDS[kind].source
+            if ROW_KINDS[task.kind].source == ROW_KINDS[kind].source
         )
 
     def length(self, kind: str) -> int:
         """Tokens in a row of this kind."""
-        return getattr(self.data, KINDS[kind].length.removeprefix("data."))
+        return getattr(self.data, ROW_KINDS[kind].length.removeprefix("data."))
 
 
 def resolve(config: Config) -> Recipe:
@@ -133,7 +133,7 @@ def resolve(config: Config) -> Recipe:
             for task in tasks
         },
     }
-    recipe = Recipe(data, tasks, kinds_in(config), scans, text, vocabulary)
+    recipe = Recipe(data, tasks, config.row_kinds(), scans, text, vocabulary)
     if vocabulary is None and recipe.vocabulary_file.is_file():
         return dataclasses.replace(recipe, vocabulary=Vocabulary.load(recipe.vocabulary_file))
     return recipe
