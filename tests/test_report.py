@@ -237,7 +237,7 @@ def test_folders_without_runs_are_errors(tmp_path, path, message):
         runs.find([str(tmp_path / path)])
 
 
-def test_the_door_writes_one_file(two, tmp_path):
+def test_the_command_writes_one_file(two, tmp_path):
     output = tmp_path / "out.html"
     command = [sys.executable, "-m", "xlj.report", str(two), f"--output={output}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

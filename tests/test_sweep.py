@@ -1,4 +1,4 @@
-"""The door of sweeps, with a stub in place of the door that trains."""
+"""The command of sweeps, with a stub in place of the one that trains."""
 
 import json
 import os
@@ -61,15 +61,15 @@ elif do != "stop":
 
 @pytest.fixture
 def sweep(tmp_path):
-    """Calls the door with a sweep of these runs; the stub's module lies beside it."""
+    """Calls the command with a sweep of these runs; the stub's module lies beside it."""
     (tmp_path / "stub.py").write_text(STUB)
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
 
     def call(runs, *arguments, wait=True, config="c.py"):
         file = tmp_path / "mine.py"
         file.write_text(
-            "from xlj.sweeping.definition import Sweep\n\n\ndef get_sweep(folder):\n"
-            f"    return Sweep({config!r}, {runs!r}, door='stub')\n"
+            "from xlj.sweeping import Sweep\n\n\ndef get_sweep(folder):\n"
+            f"    return Sweep({config!r}, {runs!r}, command='stub')\n"
         )
         command = [sys.executable, "-m", "xlj.sweep", f"--config={file}", *arguments]
         command.append(f"--folder={tmp_path / 'runs'}")

@@ -13,7 +13,6 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from pathlib import Path
 
 from xlj.cli import command, conversion_flags
 from xlj.cli.parser import Parser

@@ -87,6 +87,10 @@ class Parser(argparse.ArgumentParser):
         flags.arguments, flags.overrides = list(arguments), overrides
         return flags
 
+    def print_help(self, file: Any = None) -> None:
+        """Prints all flags; a closed output is an error, which argparse would pass over."""
+        (file or sys.stdout).write(self.format_help())
+
     def error(self, message: str) -> NoReturn:
         """Raises what argparse would print, without its usage."""
         raise ConfigError(message)
