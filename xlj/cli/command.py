@@ -1,4 +1,4 @@
-"""What happens around a command's work: its flags are read, its errors become one line."""
+"""A command from its flags to its exit code: an error that a user can mend is one line."""
 
 from __future__ import annotations
 

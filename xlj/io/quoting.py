@@ -1,14 +1,12 @@
-"""Values that errors quote from files, which may hold a line of any length."""
+"""Text that errors quote from files, where a line may be megabytes long."""
 
 from __future__ import annotations
 
-_LONGEST = 100
+_LONGEST = 200
 
 
-def quoted(value: object) -> str:
-    """A value as Python writes it; of a long one the start, and how long it is."""
-    text = repr(value[: _LONGEST + 1] if isinstance(value, str) else value)
-    if len(text) <= _LONGEST + 2:
+def shortened(text: str) -> str:
+    """A text; of a long one its start, and how long it is."""
+    if len(text) <= _LONGEST:
         return text
-    length = len(value) if isinstance(value, str) else len(text)
-    return f"{text[:_LONGEST]}... ({length:,} characters)"
+    return f"{text[:_LONGEST]}... ({len(text):,} characters)"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from xlj.config.fields import ConfigError
-from xlj.io.quoting import quoted
+from xlj.io.quoting import shortened
 
 Settings = Mapping[str, Any]
 """Values by config key. Two names are no keys: `variant`, of the recipe; `name`, of the run."""
@@ -81,7 +81,7 @@ def runs(sweep: Sweep, folder: Path, overrides: Sequence[str] = ()) -> list[Run]
 def _run(sweep: Sweep, settings: Settings, folder: Path, overrides: Sequence[str]) -> Run:
     if not isinstance(settings, Mapping):
         raise ConfigError(
-            f"a run sets {quoted(settings)}; it must be a dict of values by config key"
+            f"a run sets {shortened(repr(settings))}; it must be a dict of values by config key"
         )
     for argument in overrides:
         key = argument.removeprefix("--config.").partition("=")[0]
@@ -92,8 +92,8 @@ def _run(sweep: Sweep, settings: Settings, folder: Path, overrides: Sequence[str
     name = _name(settings) if given is None else str(given)
     if not re.fullmatch(r"\w[\w.+=-]*", name) or len(name.encode()) > _LONGEST_NAME:
         raise ConfigError(
-            f"a run is called {quoted(name)}; a name is at most {_LONGEST_NAME} bytes, a letter or "
-            'digit and then also . _ - + =; give another with "name"'
+            f"a run is called {shortened(repr(name))}; a name is at most {_LONGEST_NAME} bytes, a "
+            'letter or digit and then also . _ - + =; give another with "name"'
         )
     recipe = f"{sweep.config}:{variant}" if variant else sweep.config
     keys = [f"--config.{key}={_shown(value)}" for key, value in changes.items()]

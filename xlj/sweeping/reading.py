@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 
 from xlj.config import ConfigError
-from xlj.io.quoting import quoted
+from xlj.io.quoting import shortened
 from xlj.sweeping.definition import Sweep
 
 
@@ -35,5 +35,5 @@ def read(file: Path, folder: Path) -> Sweep:
         where = f"{file}:{lines[-1]}" if lines else str(file)
         raise ConfigError(f"{where}: {type(error).__name__}: {error}") from error
     if not isinstance(sweep, Sweep):
-        raise ConfigError(f"{file}: get_sweep must return a Sweep, not {quoted(sweep)}")
+        raise ConfigError(f"{file}: get_sweep must return a Sweep, not {shortened(repr(sweep))}")
     return sweep
