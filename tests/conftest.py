@@ -22,7 +22,24 @@ import pytest
 
 from xlj import config as schema
 from xlj import phrasebook
-from xlj.config import parse
+from xlj.config import ConfigError, parse
+
+
+@pytest.fixture
+def call(capsys):
+    """Calls a command in this process: `call(align.main, *arguments)` returns what it prints.
+
+    An error that it prints is raised.
+    """
+
+    def call(main, *arguments):
+        code, printed = main([str(argument) for argument in arguments]), capsys.readouterr()
+        if code:
+            assert code == 2
+            raise ConfigError(printed.err.partition("error: ")[2].rstrip())
+        return printed
+
+    return call
 
 
 @pytest.fixture(scope="session")

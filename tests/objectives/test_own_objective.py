@@ -23,7 +23,7 @@ from xlj.training.checkpoints import CheckpointError
 ROOT = Path(__file__).parents[2]
 
 # Its state moves, and has a rule of its own; its head is sharded by the general rule.
-MINE = '''
+MINE = """
 import dataclasses
 import jax
 import jax.numpy as jnp
@@ -84,7 +84,7 @@ def objective(name, options, model, corpus):
         init_state=lambda params: {"centre": jnp.zeros(model.hidden)},
         update=update,
     )
-'''
+"""
 
 CONFIG = """
 from xlj import config as schema

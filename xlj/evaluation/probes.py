@@ -32,7 +32,7 @@ Sides = tuple[Ragged, Ragged]
 
 
 class Files(NamedTuple):
-    """What a config's evaluation names on disk, sampled, by language pair."""
+    """The data on disk that a config's evaluation names, sampled, by language pair."""
 
     parallel: dict[str, tuple[list[str], list[str]]]
     """Sentences, line by line."""

@@ -63,7 +63,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What fine-tuning came to.
+    """The outcome of fine-tuning.
 
     Attributes:
       runs: all that are finished.
@@ -266,8 +266,8 @@ def _check_claim(folder: Path, identity: str) -> bool:
 def _identity(
     inner: Config, task: Task, store: RowStore, data: TaskData, encoder_digest: str
 ) -> str:
-    """What tells a run from others: its config, but for where the encoder is and how the work is
-    divided; the encoder; its rows, what it is scored on, and how."""
+    """The hash of all that tells a run from others: its config, but for where the encoder is and
+    how the work is divided; the encoder; its rows, what it is scored on, and how."""
     train = dataclasses.replace(inner.train, log_every=1, accumulation=1)
     told = dataclasses.replace(inner, init_from="", train=train, mesh=Mesh())
     scoring = (task.select, task.scored_by, task.answer_length, task.no_answer)

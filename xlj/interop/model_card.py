@@ -15,7 +15,7 @@ from xlj.interop.exporting import Exported
 _PIPELINES = {"": "feature-extraction", "prediction_head": "fill-mask"} | {
     head: task_card.PIPELINES[kind] for head, kind in TASKS.items()
 }
-"""What model hubs call a model with each head."""
+"""Names that model hubs have for a model with each head."""
 
 
 def card(

@@ -1,4 +1,4 @@
-"""What a model card says of a fine-tuned task: its labels, data and scores, how to use it."""
+"""The part of a model card about a fine-tuned task: its labels, data and scores, how to use it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PIPELINES = {
     "tagging": "token-classification",
     "question_answering": "question-answering",
 }
-"""What model hubs call each kind of task."""
+"""Names that model hubs have for each kind of task."""
 
 
 def sections(
