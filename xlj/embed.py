@@ -42,16 +42,17 @@ def _embed(flags: Namespace) -> None:
     outputs.check_output("output", flags.output, inputs)
     from tqdm import tqdm
 
+    from xlj.data.text.scans import scan
     from xlj.io import files
     from xlj.retrieval import sentence_files, vector_file
 
     total = None
     if not files.is_stream(flags.input):
         # Reads everything once before any work, so that no error in it comes late.
-        scan = files.scan(flags.input, columns=1)
-        total = scan.lines
-        if scan.invalid:
-            raise ConfigError(f"{flags.input}:{scan.first_invalid}: the line is not UTF-8")
+        found = scan(flags.input, columns=1)
+        total = found.lines
+        if found.invalid:
+            raise ConfigError(f"{flags.input}:{found.first_invalid}: the line is not UTF-8")
     embedder = sentence_vectors.embedder(flags)
     with (
         vector_file.writing(flags.output, embedder.width, flags.dtype) as append,

@@ -62,6 +62,8 @@ def test_a_key_in_the_wrong_section_is_found(tiny):
         ("objectives.mmlm.mask_share", 0.95, r"add up to more than 1"),
         ("data.parallel", "", r"objectives\.tlm is on, but data\.parallel names no pairs"),
         ("data.pairs", "", r"say which pairs"),
+        ("data.languages", "en,a/b", r"data\.languages=a/b: the name becomes a folder's"),
+        ("data.pairs", "en-de,en-../b", r"data\.pairs=en-\.\./b: the name becomes a folder's"),
     ],
 )
 def test_impossible_values_name_their_key(tiny, path, value, message):
@@ -237,3 +239,14 @@ def test_phases_build_on_each_other(tiny):
 def test_bad_phases_are_refused(tiny, phase, message):
     tiny.phases = phases(x=phase)
     refused(tiny, message)
+
+
+def test_with_finished_rows_no_key_of_text_is_needed_or_read(tiny):
+    tiny.data.rows, tiny.data.mono, tiny.data.parallel = "some/rows", "", ""
+    tiny.data.length = 60  # beyond the positions; the rows' own length is what matters
+    parse(tiny, explicit=["data.rows", "data.alpha", "data.vocabulary"])
+    for path in ("data.languages", "data.length", "data.vocabulary_size", "data.cache"):
+        with pytest.raises(
+            ConfigError, match=rf"{path} is set .* because data\.rows names finished"
+        ):
+            parse(tiny, explicit=[path])

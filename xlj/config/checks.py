@@ -11,6 +11,7 @@ import ml_collections
 
 from xlj.config.fields import ConfigError, lookup, not_read, refuse_idle
 from xlj.config.objectives.options import check_common, import_modules
+from xlj.config.rows import ROW_KINDS
 from xlj.config.schema import FREEZABLE, HELD_OUT, Config, Optimizer, build, keys
 
 
@@ -29,6 +30,10 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
     modules = tree["objective_modules"]
     import_modules(filter(None, modules.split(",") if isinstance(modules, str) else modules))
     parsed = build(tree)
+    if not parsed.data.rows:  # else the rows are checked, when they are opened
+        for phase in parsed.schedule:
+            _check_text(phase.config)
+        check_languages(parsed)
     for phase in parsed.schedule:
         _check_together(phase.config)
     _check_kept(parsed)
@@ -84,10 +89,6 @@ def _check_together(config: Config) -> None:
         raise ConfigError(
             f"transfer.parts={','.join(config.transfer.parts)}; there are body and embeddings"
         )
-    if config.data.mono and not config.data.languages:
-        raise ConfigError("data.mono is set; say which languages with data.languages=en,de,...")
-    if config.data.parallel and not config.data.pairs:
-        raise ConfigError("data.parallel is set; say which pairs with data.pairs=en-de,...")
 
 
 def check_optimizer(optimizer: Optimizer) -> None:
@@ -104,7 +105,7 @@ _EVALUATIONS = ("evaluation.retrieval", "evaluation.alignment")
 
 
 def _check_evaluation(config: Config) -> None:
-    """Refuses an evaluation of no pairs, of no layer, or of pairs that are not the run's."""
+    """Refuses an evaluation of no layer, or without gold links."""
     for section in _EVALUATIONS:
         options = lookup(config, section)
         if not options.source:
@@ -113,19 +114,66 @@ def _check_evaluation(config: Config) -> None:
             raise ConfigError(
                 f"{section}.layer={options.layer} is beyond model.layers={config.model.layers}"
             )
-        if HELD_OUT not in options.source:
-            if not options.pairs and not config.data.pairs:
-                raise ConfigError(f"{section}.source is set; say of which pairs: {section}.pairs")
-            continue
-        if section == "evaluation.alignment" or len(options.source) > 1:
+        if HELD_OUT in options.source and (
+            section == "evaluation.alignment" or len(options.source) > 1
+        ):
             raise ConfigError(
                 f"{section}.source={','.join(options.source)}: held_out has no gold links, and "
                 "stands alone in evaluation.retrieval.source"
             )
-        unknown = set(options.pairs) - set(config.data.pairs)
-        if unknown:
+
+
+def _check_text(config: Config) -> None:
+    """Refuses text without languages, and objectives without text, or whose rows do not fit."""
+    for path in ("data.languages", "data.pairs"):
+        for name in lookup(config, path):
+            if "/" in name or "\0" in name:
+                raise ConfigError(
+                    f"{path}={name}: the name becomes a folder's; leave out the slash"
+                )
+    if config.data.mono and not config.data.languages:
+        raise ConfigError("data.mono is set; say which languages with data.languages=en,de,...")
+    if config.data.parallel and not config.data.pairs:
+        raise ConfigError("data.parallel is set; say which pairs with data.pairs=en-de,...")
+    positions = config.model.positions
+    for name, options in config.objectives.active().items():
+        path, kind = options.path(name), ROW_KINDS[options.rows]
+        if not lookup(config, kind.source):
+            raise ConfigError(f"{path} is on, but {kind.source} names no {options.rows} to read")
+        length = lookup(config, kind.length)
+        if length > positions - 2:
             raise ConfigError(
-                f"{section}.pairs={','.join(sorted(unknown))}: only those of data.pairs are held "
+                f"{kind.length}={length} is beyond the model's positions: "
+                f"model.positions={positions} allows {positions - 2} tokens a row"
+            )
+        if options.rows == "bitext" and length % 2:
+            raise ConfigError(
+                f"{path} reads a row in two halves; {kind.length}={length} must be even"
+            )
+
+
+def check_languages(config: Config) -> None:
+    """Refuses objectives and evaluations that need other languages or pairs than there are.
+
+    Args:
+      config: its data.languages and data.pairs are those of the text, or of the finished rows.
+    """
+    data = config.data
+    languages = f"data.rows={data.rows}" if data.rows else "data.languages"
+    pairs = f"data.rows={data.rows}" if data.rows else "data.pairs"
+    for active in config.objectives_by_phase:
+        for name, options in active.items():
+            options.check_languages(options.path(name), data.languages, languages)
+    for section in _EVALUATIONS:
+        options = lookup(config, section)
+        if not options.source:
+            continue
+        if HELD_OUT not in options.source:
+            if not options.pairs and not data.pairs:
+                raise ConfigError(f"{section}.source is set; say of which pairs: {section}.pairs")
+        elif unknown := set(options.pairs) - set(data.pairs):
+            raise ConfigError(
+                f"{section}.pairs={','.join(sorted(unknown))}: only those of {pairs} are held "
                 "out; name files in its source for others"
             )
 

@@ -16,10 +16,22 @@ from typing import Any, NamedTuple
 import ml_collections
 
 from xlj.config import fields
-from xlj.config.fields import ConfigError, Idle, key, only_if_set, only_with
+from xlj.config.fields import ConfigError, Idle, Reading, key, only_if_set, only_with
 from xlj.config.objectives import Options, registered
 from xlj.config.objectives.options import import_modules, module_digests, read_by_objectives
 from xlj.config.rows import ROW_KINDS
+
+
+def _of_text(read: Reading | None = None) -> Reading:
+    """Says that a key is read where text is, and by itself as `read` says."""
+
+    def of_text(config: Config, path: str) -> Idle | None:
+        if config.data.rows:
+            return Idle("data.rows names finished rows, so no text is read", recipes_may=True)
+        return read(config, path) if read else None
+
+    return of_text
+
 
 _NO_VOCABULARY_IS_TRAINED = "data.vocabulary names a vocabulary, so none is trained"
 
@@ -53,76 +65,91 @@ def _for_seqio(config: Config, path: str) -> Idle | None:
 
 @dataclasses.dataclass(frozen=True)
 class Data:
+    rows: str = key(
+        "",
+        "folder of finished rows (built by xlj.prepare); empty: the rows of the text below, built "
+        "if need be",
+    )
     languages: tuple[str, ...] = key(
-        (), "languages of the monolingual text, e.g. en,de,sw", read=only_if_set("data.mono")
+        (),
+        "languages of the monolingual text, e.g. en,de,sw",
+        read=_of_text(only_if_set("data.mono")),
     )
     mono: tuple[str, ...] = key(
         (),
         "templates of monolingual sources with {language}: files (.txt .gz .xz .zst), "
         "phrasebook:{language}, tfds:NAME#FIELD or seqio:TASK#FIELD",
-        read=_for_text,
+        read=_of_text(_for_text),
     )
     pairs: tuple[str, ...] = key(
         (),
         "language pairs of the parallel text, e.g. en-de,en-sw",
-        read=only_if_set("data.parallel"),
+        read=_of_text(only_if_set("data.parallel")),
     )
     parallel: tuple[str, ...] = key(
         (),
         "templates of parallel sources with {pair}, or {source} and {target}: TSV files, two "
         "line-aligned files joined by '|', phrasebook:{pair}, tfds:NAME#FIELD|FIELD, "
         "seqio:TASK#FIELD|FIELD",
-        read=_for_text,
+        read=_of_text(_for_text),
     )
     seqio_modules: tuple[str, ...] = key(
-        (), "modules to import that register seqio Tasks", read=_for_seqio
+        (), "modules to import that register seqio Tasks", read=_of_text(_for_seqio)
     )
-    cache: str = key("runs/rows", "folder where vocabularies and rows live, one folder a recipe")
+    cache: str = key(
+        "runs/rows", "folder where vocabularies and rows live, one folder a recipe", read=_of_text()
+    )
     alpha: float = key(0.7, "exponent of language sampling, p_j = m_j^a / sum m_k^a", low=0, high=1)
     vocabulary: str = key("", "SentencePiece model or tokenizer.json; empty means train one")
     vocabulary_size: int = key(
         250_002,
         "ids of a vocabulary that is trained, specials and <mask> included",
         low=64,
-        read=_for_training_a_vocabulary,
+        read=_of_text(_for_training_a_vocabulary),
     )
     vocabulary_type: str = key(
         "unigram",
         "how a vocabulary that is trained cuts words",
         choices=("unigram", "bpe"),
-        read=_for_training_a_vocabulary,
+        read=_of_text(_for_training_a_vocabulary),
     )
     vocabulary_alpha: float = key(
         0.3,
         "exponent of the sample that the vocabulary is trained on",
         low=0,
         high=1,
-        read=_for_training_a_vocabulary,
+        read=_of_text(_for_training_a_vocabulary),
     )
     vocabulary_lines: int = key(
         5_000_000,
         "most lines that the vocabulary is trained on",
         low=1000,
-        read=_for_training_a_vocabulary,
+        read=_of_text(_for_training_a_vocabulary),
     )
     vocabulary_coverage: float = key(
         0.9995,
         "share of characters that the vocabulary covers",
         low=0.9,
         high=1,
-        read=_for_training_a_vocabulary,
+        read=_of_text(_for_training_a_vocabulary),
     )
-    length: int = key(512, "tokens in a row of monolingual text", low=8, read=_for_rows)
-    pair_length: int = key(512, "tokens in a row of sentence pairs", low=8, read=_for_rows)
+    length: int = key(512, "tokens in a row of monolingual text", low=8, read=_of_text(_for_rows))
+    pair_length: int = key(
+        512, "tokens in a row of sentence pairs", low=8, read=_of_text(_for_rows)
+    )
     held_out_lines: int = key(
-        1000, "lines of each language, about, held out of training for evaluation", low=0
+        1000,
+        "lines of each language, about, held out of training for evaluation",
+        low=0,
+        read=_of_text(),
     )
     invalid_utf8: str = key(
         "error",
         "what a line that is not UTF-8 does: stop, or be skipped and counted",
         choices=("error", "skip"),
+        read=_of_text(),
     )
-    workers: int = key(0, "processes that make rows; 0 means one a core", low=0)
+    workers: int = key(0, "processes that make rows; 0 means one a core", low=0, read=_of_text())
 
 
 def _for_predicted_languages(config: Config, path: str) -> Idle | None:

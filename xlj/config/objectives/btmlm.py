@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from xlj.config.fields import ConfigError
@@ -39,14 +40,15 @@ class BackTranslation(Masking):
     )
 
     def check(self, path: str, config: Config) -> None:
-        """Refuses a single language, and languages without embeddings."""
+        """Refuses languages without embeddings."""
         super().check(path, config)
-        if len(config.data.languages) < 2:
-            raise ConfigError(
-                f"{path} generates in another language; data.languages names only one"
-            )
         if config.model.language_embeddings == "none":
             raise ConfigError(
                 f"{path} asks for tokens of a language by its embedding; set "
                 "model.language_embeddings=predicted (or all)"
             )
+
+    def check_languages(self, path: str, languages: Sequence[str], where: str) -> None:
+        """Refuses a single language."""
+        if len(languages) < 2:
+            raise ConfigError(f"{path} generates in another language; {where} names only one")

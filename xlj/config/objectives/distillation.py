@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from xlj.config.fields import ConfigError
@@ -26,11 +26,14 @@ class Distillation(Options):
     language: str = option("en", "the teacher's language; rows of others are left out")
 
     def check(self, path: str, config: Config) -> None:
-        """Refuses no teacher, and a teacher of another language."""
+        """Refuses no teacher."""
         if not self.teacher:
             raise ConfigError(f"{path} is on; name a checkpoint with {path}.teacher")
-        if self.language not in config.data.languages:
-            raise ConfigError(f"{path}.language={self.language} is not among data.languages")
+
+    def check_languages(self, path: str, languages: Sequence[str], where: str) -> None:
+        """Refuses a teacher of another language."""
+        if self.language not in languages:
+            raise ConfigError(f"{path}.language={self.language} is not among {where}")
 
     def models(self) -> Mapping[str, str]:
         """The teacher."""

@@ -6,11 +6,11 @@ import dataclasses
 import hashlib
 import importlib
 import importlib.util
-from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from xlj.config.fields import ConfigError, Idle, Reading, key, lookup
+from xlj.config.fields import ConfigError, Idle, Reading, key
 from xlj.config.rows import ROW_KINDS
 
 if TYPE_CHECKING:
@@ -58,6 +58,18 @@ class Options:
 
         Args:
           path: of its section, `objectives.NAME`.
+
+        Raises:
+          ConfigError: it names the keys.
+        """
+
+    def check_languages(self, path: str, languages: Sequence[str], where: str) -> None:
+        """Refuses languages that the objective cannot do with.
+
+        Args:
+          path: of its section.
+          languages: those of the text.
+          where: what names them, for the error.
 
         Raises:
           ConfigError: it names the keys.
@@ -140,17 +152,6 @@ def check_common(path: str, options: Options, config: Config) -> None:
     Raises:
       ConfigError: it names the keys.
     """
-    model, kind = config.model, ROW_KINDS[options.rows]
-    if not lookup(config, kind.source):
-        raise ConfigError(f"{path} is on, but {kind.source} names no {options.rows} to read")
-    length = lookup(config, kind.length)
-    if length > model.positions - 2:
-        raise ConfigError(
-            f"{kind.length}={length} is beyond the model's positions: "
-            f"model.positions={model.positions} allows {model.positions - 2} tokens a row"
-        )
-    if options.rows == "bitext" and length % 2:
-        raise ConfigError(f"{path} reads a row in two halves; {kind.length}={length} must be even")
     if options.rows == "bitext" and options.batch_rows < 2:
         raise ConfigError(f"{path}.batch_rows=1: a pair needs others to be told from")
     if options.batch_rows % config.train.accumulation:
@@ -159,10 +160,10 @@ def check_common(path: str, options: Options, config: Config) -> None:
             f"train.accumulation={config.train.accumulation}"
         )
     for field in dataclasses.fields(options):
-        if field.name.endswith("layer") and getattr(options, field.name) > model.layers:
+        if field.name.endswith("layer") and getattr(options, field.name) > config.model.layers:
             raise ConfigError(
                 f"{path}.{field.name}={getattr(options, field.name)} is beyond "
-                f"model.layers={model.layers}"
+                f"model.layers={config.model.layers}"
             )
 
 

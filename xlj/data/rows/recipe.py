@@ -12,17 +12,16 @@ from xlj.config import ROW_KINDS, Config, ConfigError, Data
 from xlj.data.rows.packing import PACKING
 from xlj.data.rows.store import FORMAT, MANIFEST
 from xlj.data.text.cleaning import CLEANING
+from xlj.data.text.scans import Scan, ScanCache
 from xlj.data.text.sources import (
     FileSource,
     PhrasebookSource,
     SeqioSource,
     module_digest,
-    phrasebook_digest,
 )
 from xlj.data.text.text_tasks import TextTask, text_tasks
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.io.files import Scan, ScanCache
 
 UNIT_LINES = 16_384
 """Input lines in a unit of work. Fixed, so that rows do not depend on who makes them."""
@@ -155,7 +154,9 @@ def _identity(source: Any, scans: dict, modules: dict[str, str]) -> Any:
     if isinstance(source, FileSource):
         return {"sha256": [scans[item].sha256 for item in source.inputs()]}
     if isinstance(source, PhrasebookSource):
-        return {"phrasebook": source.name, "sha256": phrasebook_digest()}
+        from xlj import phrasebook
+
+        return {"phrasebook": source.name, "version": phrasebook.VERSION}
     if isinstance(source, SeqioSource):
         return {"source": source.text, "modules": modules}
     return {"source": source.text}
