@@ -132,6 +132,7 @@ def _config(source: Any, params: Any, model: Any) -> Any:
 def _export(flags: Namespace, output: Path) -> None:
     from xlj.interop import exporting, model_card
     from xlj.interop.architectures import TASKS, auto_class
+    from xlj.io import atomic
     from xlj.training import stored_models
 
     source = stored_models.find(flags.checkpoint, "--checkpoint")
@@ -143,7 +144,7 @@ def _export(flags: Namespace, output: Path) -> None:
     exported = exporting.plan(source.leaves, model, vocabulary, headless, source.labels)
     # As step 0 is of other hands: its tokenizer framed pairs as its family does.
     fine_tuned = exported.head in TASKS and source.checkpoint and source.checkpoint.step
-    with exporting.new_folder(output) as folder:
+    with atomic.new_folder(output) as folder:
         exporting.write(folder, exported, source.leaves, model, vocabulary, bool(fine_tuned))
         if flags.pooling:
             exporting.write_pooling(folder, model, flags.pooling)

@@ -11,6 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from xlj.config import ConfigError
 from xlj.interop import exporting, importing
+from xlj.io import atomic
 from xlj.training import partitioning
 from xlj.training.partitioning import named_leaves
 
@@ -53,7 +54,7 @@ def test_export_of_import_has_the_same_tensors(folder_of, vocabulary, model, tmp
     folder, _ = folder_of(dataclasses.replace(model, token_types=2))
     imported, params = loaded(folder)
     exported = exporting.plan(named_leaves(params), imported.model, vocabulary, False)
-    with exporting.new_folder(tmp_path / "again") as again:
+    with atomic.new_folder(tmp_path / "again") as again:
         exporting.write(again, exported, named_leaves(params), imported.model, vocabulary)
     for file in ("model.safetensors", "config.json"):
         assert (tmp_path / "again" / file).read_bytes() == (folder / file).read_bytes()

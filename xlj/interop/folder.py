@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from xlj.config import ConfigError
+from xlj.io import json_file
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -76,7 +76,7 @@ def open_folder(path: Path) -> Folder:
     """
     if not (path / CONFIG).is_file():
         raise ConfigError(f"{path}: there is no {CONFIG}; a Hugging Face folder has one")
-    config = read_json(inside(path, CONFIG))
+    config = json_file.read_object(inside(path, CONFIG))
     files: dict[str, Path] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     for file in _tensor_files(path):
@@ -94,25 +94,10 @@ def open_folder(path: Path) -> Folder:
                 None
             )
     if (path / INDEX).is_file() and not (path / WEIGHTS).is_file():
-        for name, shard in read_json(path / INDEX)["weight_map"].items():
+        for name, shard in json_file.read_object(path / INDEX)["weight_map"].items():
             if files.get(name) != path / shard:
                 raise ConfigError(f"{path / INDEX}: {name} is not in {shard}, where it should be")
     return Folder(path, config, files, shapes)
-
-
-def read_json(file: Path) -> dict[str, Any]:
-    """The content of a JSON file that holds an object.
-
-    Raises:
-      ConfigError: if it holds none, or there is no such file.
-    """
-    try:
-        content = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{file}: cannot be read as JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise ConfigError(f"{file}: holds no JSON object")
-    return content
 
 
 def _tensor_files(path: Path) -> list[Path]:
@@ -120,7 +105,7 @@ def _tensor_files(path: Path) -> list[Path]:
     if (path / WEIGHTS).is_file():
         return [inside(path, WEIGHTS)]
     if (path / INDEX).is_file():
-        shards = read_json(inside(path, INDEX)).get("weight_map")
+        shards = json_file.read_object(inside(path, INDEX)).get("weight_map")
         if not isinstance(shards, dict) or not shards:
             raise ConfigError(f"{path / INDEX}: has no weight_map")
         names = sorted({str(shard) for shard in shards.values()})

@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from xlj.io import json_file
+
 FORMAT = 1
 MANIFEST = "manifest.json"
 VOCABULARY = "vocabulary.model"
@@ -227,7 +229,7 @@ def _load_manifest(file: Path) -> Manifest:
     if not file.is_file():
         raise RowStoreError(f"{file.parent} holds no finished rows: there is no {file.name}")
     try:
-        content = json.loads(file.read_bytes())
+        content = json_file.read_object(file)
         if content["format"] != FORMAT:
             raise RowStoreError(
                 f"{file}: rows of format {content['format']}, this xlj reads {FORMAT}; "
