@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlj.config import LABELLED, ConfigError, Model, build
+from xlj.io.quoting import quoted
 from xlj.models.encoder import FIRST_POSITION
 from xlj.objectives.supervised import head_of
 
@@ -239,7 +240,7 @@ def of_config(config: Mapping[str, Any], where: str) -> Architecture:
     name = config.get("model_type")
     if not isinstance(name, str) or name not in ARCHITECTURES:
         raise ConfigError(
-            f"{where}: model_type is {name!r}; xlj reads {', '.join(ARCHITECTURES)} "
+            f"{where}: model_type is {quoted(name)}; xlj reads {', '.join(ARCHITECTURES)} "
             "(XLM-Align and InfoXLM are xlm-roberta, mBERT is bert)"
         )
     for key, wanted in (
@@ -250,10 +251,12 @@ def of_config(config: Mapping[str, Any], where: str) -> Architecture:
         ("tie_word_embeddings", True),
     ):
         if config.get(key, wanted) not in (wanted, None):
-            raise ConfigError(f"{where}: {key} is {config[key]!r}; xlj's encoder has {wanted!r}")
+            raise ConfigError(
+                f"{where}: {key} is {quoted(config[key])}; xlj's encoder has {wanted!r}"
+            )
     pad = config.get("pad_token_id", 1)
     if ARCHITECTURES[name].prefix == XLM_R.prefix and (not isinstance(pad, int) or pad < 0):
-        raise ConfigError(f"{where}: pad_token_id is {pad!r}; positions are counted from it")
+        raise ConfigError(f"{where}: pad_token_id is {quoted(pad)}; positions are counted from it")
     return with_pad(ARCHITECTURES[name], pad)
 
 

@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from xlj.config import ConfigError
 from xlj.io import json_file
+from xlj.io.quoting import quoted
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -111,7 +112,9 @@ def _tensor_files(path: Path) -> list[Path]:
         names = sorted({str(shard) for shard in shards.values()})
         for name in names:
             if PurePath(name).name != name or name in ("", ".", ".."):
-                raise ConfigError(f"{path / INDEX}: shard {name!r} is not a file of this folder")
+                raise ConfigError(
+                    f"{path / INDEX}: shard {quoted(name)} is not a file of this folder"
+                )
             if not (path / name).is_file():
                 raise ConfigError(f"{path / INDEX}: the shard {path / name} is missing")
         return [inside(path, name) for name in names]

@@ -191,7 +191,7 @@ def _refuse_added(folder: Path, vocabulary: Vocabulary) -> None:
     beyond = sorted(added - {*vocabulary.pieces, *vocabulary.native_specials})
     if beyond:
         raise ConfigError(
-            f"{folder}: {len(beyond)} added tokens, such as {beyond[0]!r}, are not in the "
+            f"{folder}: {len(beyond)} added tokens, such as {quoted(beyond[0])}, are not in the "
             f"vocabulary's file; have transformers write {JSON} "
             "(AutoTokenizer.from_pretrained(folder).save_pretrained(folder)) and leave no other "
             "tokenizer file beside it"

@@ -6,7 +6,7 @@ import codecs
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -107,6 +107,22 @@ def blocks(path: Path, seen: Callable[[bytes], Any] = len) -> Iterator[list[str 
     rest = b"".join(unfinished)
     if rest:
         yield _decode(rest if before else rest.removeprefix(codecs.BOM_UTF8))
+
+
+def aligned_blocks(paths: Sequence[Path]) -> Iterator[tuple[list[str | None], ...]]:
+    """The lines of files of which line n belongs to line n, in blocks of equal length of each.
+
+    Raises:
+      ConfigError: as `blocks` does, or if they have not as many lines.
+    """
+    sides = [blocks(path) for path in paths]
+    held = [next(side, []) for side in sides]
+    while all(held):
+        length = min(map(len, held))
+        yield tuple(block[:length] for block in held)
+        held = [block[length:] or next(side, []) for block, side in zip(held, sides, strict=True)]
+    if any(held):
+        raise ConfigError(f"{' and '.join(map(str, paths))} have not as many lines")
 
 
 def lines(path: Path) -> Iterator[str]:

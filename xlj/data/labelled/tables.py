@@ -12,7 +12,7 @@ from typing import Any
 from xlj.config import ConfigError
 from xlj.data.labelled.examples import Sentences
 from xlj.io import files, json_file
-from xlj.io.quoting import quoted
+from xlj.io.quoting import quoted, shortened
 
 UNLABELLED = ("", "-")
 """What stands for no label."""
@@ -93,13 +93,13 @@ def _places(path: Path, columns: Sequence[str], head: list[str]) -> list[int | N
     """Indices of the named columns; None for that of labels if there is none."""
     for name in columns:
         if head.count(name) > 1:
-            raise ConfigError(f"{path}:1: the head has two columns {name!r}")
+            raise ConfigError(f"{path}:1: the head has two columns {quoted(name)}")
     *texts, label = columns
     for name in texts if _without_label(label, head) else columns:
         if name not in head:
             raise ConfigError(
-                f"{path}:1: there is no column {name!r}, which task.columns names; the head is "
-                f"{', '.join(head)}"
+                f"{path}:1: there is no column {quoted(name)}, which task.columns names; the head "
+                f"is {shortened(', '.join(head))}"
             )
     return [head.index(name) if name in head else None for name in columns]
 
@@ -128,8 +128,8 @@ def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[Sentences]:
         for name in texts if _without_label(label, list(row)) else names:
             if name not in row:
                 raise ConfigError(
-                    f"{place}: there is no key {name!r}, which task.columns names; the keys are "
-                    f"{', '.join(row)}"
+                    f"{place}: there is no key {quoted(name)}, which task.columns names; the "
+                    f"keys are {shortened(', '.join(row))}"
                 )
         yield _sentences(
             [_string(row[name], name, place) for name in texts],

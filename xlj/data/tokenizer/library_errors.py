@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from xlj.config import ConfigError
+from xlj.io.quoting import shortened
 
 
 @contextmanager
@@ -27,5 +28,4 @@ def explained(problem: str) -> Iterator[None]:
         # PyO3's PanicException is no Exception, and cannot be imported.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        said = " ".join(str(error).split())
-        raise ConfigError(f"{problem} ({said[:300]})") from None
+        raise ConfigError(f"{problem} ({shortened(str(error))})") from None
