@@ -2,6 +2,7 @@
 
 import io
 import json
+import resource
 import shutil
 
 import numpy as np
@@ -300,6 +301,23 @@ def test_damaged_files_are_named(bert, name, content, message):
     (bert / name).write_bytes(content)
     with pytest.raises(ConfigError, match=message):
         tokenizer_files.read(bert)
+
+
+@pytest.mark.parametrize("number", [2**31, -1, 300, 1.5, "7", None, True, 10**200])
+def test_ids_are_checked_before_memory_is_taken_for_them(roberta, number):
+    ids = json.loads((roberta / "vocab.json").read_text())
+    (roberta / "vocab.json").write_text(json.dumps(ids | {"ab": number}))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ConfigError, match=r"^vocabulary \S*vocab\.json gives 'ab' the id"):
+        tokenizer_files.read(roberta)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10  # KiB
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{", b"", b'{"a": ' * 100_000, b"\xff"])
+def test_a_damaged_vocab_json_is_named(roberta, content):
+    (roberta / "vocab.json").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"vocab\.json"):
+        tokenizer_files.read(roberta)
 
 
 @pytest.mark.parametrize(

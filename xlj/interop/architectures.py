@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlj.config import LABELLED, ConfigError, Model, build
-from xlj.io.quoting import quoted
+from xlj.io.quoting import quoted, shortened
 from xlj.models.encoder import FIRST_POSITION
 from xlj.objectives.supervised import head_of
 
@@ -257,6 +257,9 @@ def of_config(config: Mapping[str, Any], where: str) -> Architecture:
     pad = config.get("pad_token_id", 1)
     if ARCHITECTURES[name].prefix == XLM_R.prefix and (not isinstance(pad, int) or pad < 0):
         raise ConfigError(f"{where}: pad_token_id is {quoted(pad)}; positions are counted from it")
+    classes = config.get("architectures")
+    if classes is not None and not isinstance(classes, list):
+        raise ConfigError(f"{where}: architectures is {quoted(classes)}, no list of classes")
     return with_pad(ARCHITECTURES[name], pad)
 
 
@@ -272,6 +275,7 @@ _SIZES = {
 }
 """Keys of `Model` and what config.json calls them."""
 
+_LARGEST = 2**31 - 1  # of any size; XLA counts no further
 _BIAS = ("position_bias", "position_buckets", "position_distance", "absolute_positions")
 """Keys of `Model` that are written under the same names, for `XLJ`."""
 
@@ -300,12 +304,15 @@ def model_of(architecture: Architecture, config: Mapping[str, Any], where: str) 
             sizes |= {name: known[name] for name in _BIAS}
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{where}: cannot use {error}") from None
+    for name, size in sizes.items():
+        if isinstance(size, int) and size > _LARGEST:
+            raise ConfigError(f"{where}: {_SIZES.get(name, name)} is {quoted(size)}; too large")
     sizes["pair_token_types"] = architecture.pair_token_types
     sizes["norm"] = "pre" if architecture.pre_norm else "post"
     try:
         model = build({"model": sizes}).model
     except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
+        raise ConfigError(f"{where}: {shortened(str(error))}") from None
     if model.hidden % model.heads:
         raise ConfigError(
             f"{where}: hidden_size {model.hidden} is not divisible by num_attention_heads "

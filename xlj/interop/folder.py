@@ -13,12 +13,13 @@ from safetensors import SafetensorError, safe_open
 
 from xlj.config import ConfigError
 from xlj.io import json_file
-from xlj.io.quoting import quoted
+from xlj.io.quoting import quoted, shortened
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
+_LONGEST = 255  # of a file's name
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pdparams", "*.h5", "*.msgpack")
 
 
@@ -56,7 +57,8 @@ class Folder:
             with safe_open(self.files[name], framework="np") as file:
                 part = file.get_tensor(name) if index is ... else file.get_slice(name)[index]
         except (OSError, SafetensorError) as error:
-            raise ConfigError(f"{self.files[name]}: cannot read {name}: {error}") from None
+            said = shortened(str(error))
+            raise ConfigError(f"{self.files[name]}: cannot read {name}: {said}") from None
         part = np.asarray(part)
         if np.issubdtype(part.dtype, np.integer):
             raise ConfigError(f"{self.files[name]}: {name} has type {part.dtype}, so is no weight")
@@ -91,9 +93,9 @@ def open_folder(path: Path) -> Folder:
                         raise ConfigError(f"{file}: {name} has type {tensor.get_dtype()}")
                     files[name], shapes[name] = file, tuple(tensor.get_shape())
         except (OSError, SafetensorError) as error:
-            raise ConfigError(f"{file} is damaged or not in the safetensors format: {error}") from (
-                None
-            )
+            raise ConfigError(
+                f"{file} is damaged or not in the safetensors format: {shortened(str(error))}"
+            ) from None
     if (path / INDEX).is_file() and not (path / WEIGHTS).is_file():
         for name, shard in json_file.read_object(path / INDEX)["weight_map"].items():
             if files.get(name) != path / shard:
@@ -111,7 +113,7 @@ def _tensor_files(path: Path) -> list[Path]:
             raise ConfigError(f"{path / INDEX}: has no weight_map")
         names = sorted({str(shard) for shard in shards.values()})
         for name in names:
-            if PurePath(name).name != name or name in ("", ".", ".."):
+            if PurePath(name).name != name or name in ("", ".", "..") or len(name) > _LONGEST:
                 raise ConfigError(
                     f"{path / INDEX}: shard {quoted(name)} is not a file of this folder"
                 )
