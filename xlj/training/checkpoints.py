@@ -98,7 +98,7 @@ def _read_meta(folder: Path) -> Checkpoint:
         with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as reader:
             meta = reader.restore(folder.absolute() / "meta")
         sealed = meta.pop("seal")
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise CheckpointError(f"{folder}: cannot read its description: {error}") from None
     if _seal(meta) != sealed:
         raise CheckpointError(f"{folder}: its description (meta) is damaged; {_AWAY}")

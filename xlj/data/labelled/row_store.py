@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
+from xlj.config import ConfigError
 from xlj.data.labelled.features import Features
 from xlj.data.rows.store import (
     FORMAT,
@@ -50,18 +49,16 @@ def write(
     )
     folder = cache / f"{kind}-{manifest.content_hash[:16]}"
     if not (folder / MANIFEST).is_file():
-        part = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}{atomic.PART}")  # of many hosts
-        for task, found in zip(tasks, rows.values(), strict=True):
-            (part / task.name).mkdir(parents=True)
-            for split, held in (("train", found), ("held_out", found[:0])):
-                atomic.write(part / task.name / f"{split}.rows", held.tobytes())
-                atomic.write(part / task.name / f"{split}.crc", row_crcs(held).tobytes())
-        atomic.write(part / VOCABULARY, vocabulary.model)
-        atomic.write(part / MANIFEST, manifest.to_json())
         try:
-            part.rename(folder)
-        except OSError:
-            shutil.rmtree(part)
+            with atomic.new_folder(folder) as part:
+                for task, found in zip(tasks, rows.values(), strict=True):
+                    (part / task.name).mkdir()
+                    for split, held in (("train", found), ("held_out", found[:0])):
+                        atomic.write(part / task.name / f"{split}.rows", held.tobytes())
+                        atomic.write(part / task.name / f"{split}.crc", row_crcs(held).tobytes())
+                atomic.write(part / VOCABULARY, vocabulary.model)
+                atomic.write(part / MANIFEST, manifest.to_json())
+        except ConfigError:
             if not (folder / MANIFEST).is_file():  # else another process was first
                 raise
     return RowStore(folder)

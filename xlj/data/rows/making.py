@@ -31,7 +31,7 @@ from xlj.data.text.sources import FileSource
 from xlj.data.text.text_tasks import Block, TextTask
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.io import atomic
+from xlj.io import atomic, json_file
 from xlj.io.processes import SPAWN, in_child, stop_with_parent
 
 Sizes = dict[str, tuple[list[int], list[int]]]
@@ -132,7 +132,7 @@ def _make(
         dtype=vocabulary.dtype.str,
         recipe=recipe.content,
         tasks=tuple(
-            store.task_from_json(json.loads(_joined_file(work, task).read_bytes()))
+            store.task_from_json(json_file.read_object(_joined_file(work, task)))
             for task in recipe.row_tasks
         ),
     )
@@ -143,7 +143,7 @@ def _make(
 def _sizes(recipe: Recipe, folder: Path) -> Sizes:
     """Sentences and characters of each task: of files they are known, other sources are counted."""
     file = folder / "sizes.json"
-    counted: dict[str, Any] = json.loads(file.read_bytes()) if file.is_file() else {}
+    counted: dict[str, Any] = json_file.read_object(file) if file.is_file() else {}
     sizes: Sizes = {}
     for task in recipe.tasks:
         sentences, characters = [0] * len(task.languages), [0] * len(task.languages)

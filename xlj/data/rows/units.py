@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from xlj.config import ConfigError
 from xlj.data.rows import packing
 from xlj.data.rows.packing import Packed, Ragged
 from xlj.data.rows.store import CRC, row_crcs
@@ -24,7 +25,7 @@ from xlj.data.text import held_out
 from xlj.data.text.cleaning import line_hashes
 from xlj.data.text.held_out import Rule
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.io import atomic
+from xlj.io import atomic, json_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,10 +155,10 @@ def write_end(settings: Settings, task: str, end: End) -> None:
 
 
 def read_end(settings: Settings, task: str) -> End | None:
-    """What `write_end` noted, if it did."""
+    """What `write_end` noted, if it did and the file is whole."""
     try:
-        return End(**json.loads((settings.folder / f"{task}.end.json").read_bytes()))
-    except FileNotFoundError:
+        return End(**json_file.read_object(settings.folder / f"{task}.end.json"))
+    except (ConfigError, TypeError):
         return None
 
 
@@ -168,12 +169,12 @@ def read_shard(
     file = shard_file(settings.folder, task, index)
     length, dtype = settings.length, np.dtype(settings.dtype)
     try:
-        content: dict[str, Any] = json.loads(file.with_suffix(".json").read_bytes())
+        content: dict[str, Any] = json_file.read_object(file.with_suffix(".json"))
         body = file.read_bytes()
         for name in ("train", "held_out"):
             content[name] = SplitCounts(**content[name])
         shard = Shard(**content)
-    except (FileNotFoundError, ValueError, TypeError, KeyError):
+    except (ConfigError, FileNotFoundError, TypeError, KeyError):
         return None
     if hashlib.sha256(body).hexdigest() != shard.sha256:
         return None
