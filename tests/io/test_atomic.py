@@ -76,8 +76,10 @@ def test_a_full_disk(small_disk):
 
 def test_a_command_ends_with_one_line_and_code_2(small_disk):
     code = (
-        "import sys; from pathlib import Path; from xlj import cli; from xlj.io import atomic\n"
-        "with cli.readable_errors(): atomic.write(Path(sys.argv[1]), bytes(100_000))"
+        "import sys; from pathlib import Path; from xlj.io import atomic\n"
+        "from xlj.cli import command; from xlj.cli.parser import Parser\n"
+        "write = lambda flags: atomic.write(Path(sys.argv[1]), bytes(100_000))\n"
+        "sys.exit(command.run(Parser('write'), write, []))"
     )
     command = [sys.executable, "-c", code, str(small_disk / "a")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
@@ -88,11 +90,12 @@ def test_a_command_ends_with_one_line_and_code_2(small_disk):
 
 def test_a_limit_on_files(tmp_path):
     code = (
-        "import resource, signal, sys; from pathlib import Path; from xlj import cli\n"
-        "from xlj.io import atomic\n"
+        "import resource, signal, sys; from pathlib import Path; from xlj.io import atomic\n"
+        "from xlj.cli import command; from xlj.cli.parser import Parser\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))\n"
-        "with cli.readable_errors(): atomic.write(Path(sys.argv[1]), bytes(100_000))"
+        "write = lambda flags: atomic.write(Path(sys.argv[1]), bytes(100_000))\n"
+        "sys.exit(command.run(Parser('write'), write, []))"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "a")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)

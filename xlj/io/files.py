@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -46,7 +46,9 @@ def pieces(path: Path, seen: Callable[[bytes], Any] = len) -> Iterator[bytes]:
             else:
                 yield from raw(file)
     except (OSError, EOFError) as error:
-        raise ConfigError(f"{path}: cannot read it to the end ({error})") from error
+        raise ConfigError(
+            f"{path}: cannot read it to the end ({getattr(error, 'strerror', '') or error})"
+        ) from error
 
 
 def blocks(path: Path, seen: Callable[[bytes], Any] = len) -> Iterator[list[str | None]]:

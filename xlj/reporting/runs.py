@@ -114,10 +114,19 @@ def files(workdir: Path) -> list[Path]:
 
 def _object(path: Path, notes: list[str]) -> dict[str, Any]:
     try:
-        return json_file.read_object(path, not_finite=True) if path.exists() else {}
+        found = json_file.parse(path.read_bytes(), path.name, not_finite=True)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        notes.append(f"{path.name} cannot be read: {error.strerror}")
+        return {}
     except ConfigError as error:
         notes.append(f"{path.name} is damaged: {error}")
         return {}
+    if isinstance(found, dict):
+        return found
+    notes.append(f"{path.name} is damaged: it holds no JSON object")
+    return {}
 
 
 def _by_layer(file: Path, notes: list[str]) -> dict[str, dict[int, float]]:

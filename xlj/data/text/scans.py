@@ -131,7 +131,7 @@ class ScanCache:
 
     def _save(self) -> None:
         merged = {**_load(self._file), **self._known}  # another process may have scanned others
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(ConfigError):
             atomic.write(self._file, json.dumps(merged, indent=1, sort_keys=True).encode())
 
 
