@@ -9,7 +9,7 @@ from made_tokenizers import BERT, LINES, MADE, XLMR, wordpiece
 from tokenizers import Tokenizer
 
 from xlj.config import ConfigError, parse
-from xlj.data.rows.making import ensure_rows
+from xlj.data.rows.preparing import prepare_rows
 from xlj.data.tokenizer.layout import UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary
 
@@ -158,7 +158,7 @@ def test_rows_are_made_with_it(tiny, tmp_path):
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     tiny.data.vocabulary = str(tmp_path / "tokenizer.json")
     tiny.data.cache = str(tmp_path / "rows")
-    store = ensure_rows(parse(tiny))
+    store = prepare_rows(parse(tiny))
     vocabulary = Vocabulary.load(store.vocabulary_file)
     assert store.manifest.vocabulary_size == vocabulary.size
     assert store.manifest.vocabulary_digest == Vocabulary.load(tiny.data.vocabulary).digest

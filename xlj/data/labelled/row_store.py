@@ -17,7 +17,7 @@ from xlj.data.rows.store import (
     Manifest,
     RowStore,
     Split,
-    Task,
+    TaskRows,
     row_crcs,
 )
 from xlj.data.tokenizer.layout import BOS, PAD
@@ -64,11 +64,11 @@ def write(
     return RowStore(folder)
 
 
-def _task(kind: str, language: str, rows: np.ndarray) -> Task:
+def _task(kind: str, language: str, rows: np.ndarray) -> TaskRows:
     tokens, count = int(np.count_nonzero(rows != PAD)), len(rows)
     digest = hashlib.sha256(rows.tobytes()).hexdigest()
     nothing = Split(0, 0, 0, 0, hashlib.sha256(b"").hexdigest())
-    return Task(
+    return TaskRows(
         name=f"{kind}.{language}",
         kind=kind,
         languages=(language,),
