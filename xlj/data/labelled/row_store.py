@@ -52,7 +52,8 @@ def write(
         try:
             with atomic.new_folder(folder) as part:
                 for task, found in zip(tasks, rows.values(), strict=True):
-                    (part / task.name).mkdir()
+                    with atomic.mendable(folder):
+                        (part / task.name).mkdir()
                     for split, held in (("train", found), ("held_out", found[:0])):
                         atomic.write(part / task.name / f"{split}.rows", held.tobytes())
                         atomic.write(part / task.name / f"{split}.crc", row_crcs(held).tobytes())
