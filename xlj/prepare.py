@@ -7,38 +7,52 @@ are left alone. A run that was killed goes on where it stopped. At the end it pr
 that trains from the rows without the text. docs/data.md tells more.
 """
 
+from __future__ import annotations
+
 import shlex
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from absl import flags
-
-from xlj import cli
-from xlj.config import Config
-
-_RUNNER = flags.DEFINE_string(
-    "runner", "", "Apache Beam runner that builds the rows; empty for processes of this machine"
-)
-_PIPELINE = flags.DEFINE_multi_string(
-    "pipeline", [], "an option for Beam, e.g. --pipeline=--direct_num_workers=4; may be repeated"
-)
+from xlj import config as schema
+from xlj.cli import command
+from xlj.cli.parser import Parser
 
 
-def run(config: Config) -> None:
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    parser = Parser("prepare", __doc__, schema)
+    parser.add_argument(
+        "--runner",
+        metavar="NAME",
+        default="",
+        help="Apache Beam runner that builds the rows; processes of this machine by itself",
+    )
+    parser.add_argument(
+        "--pipeline",
+        metavar="OPTION",
+        action="append",
+        default=[],
+        help="an option for Beam, e.g. --pipeline=--direct_num_workers=4; may be repeated",
+    )
+    return command.run(parser, _prepare, argv)
+
+
+def _prepare(flags: Namespace) -> None:
     """Builds the rows, and prints the report and the command that trains from them."""
     from xlj.data.rows.opening import with_rows
     from xlj.data.rows.preparing import prepare_rows
     from xlj.data.rows.report import report
 
-    config = with_rows(config)
+    config = with_rows(flags.config)
     if config.init_from:
         from xlj.training.initialisation import adopt_vocabulary
 
         config = adopt_vocabulary(config)
-    store = prepare_rows(config, _RUNNER.value, _PIPELINE.value)
+    store = prepare_rows(config, flags.runner, flags.pipeline)
     print(report(store, config.data.alpha))
-    print(f"\nto train from these rows, without the text:\n  {_train(sys.argv[1:], store.path)}")
+    print(f"\nto train from these rows, without the text:\n  {_train(flags.arguments, store.path)}")
 
 
 def _train(arguments: Sequence[str], rows: Path) -> str:
@@ -55,4 +69,4 @@ def _train(arguments: Sequence[str], rows: Path) -> str:
 
 
 if __name__ == "__main__":
-    cli.main(run, __doc__)
+    sys.exit(main())

@@ -6,27 +6,39 @@ The same command again goes on from the workdir's latest checkpoint. SIGTERM sav
 exit code 0. docs/getting_started.md tells more.
 """
 
+from __future__ import annotations
+
 import contextlib
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
-from absl import flags
-
-from xlj import cli
-from xlj.config import Config
-
-_WORKDIR = flags.DEFINE_string(
-    "workdir", "", "checkpoints and metrics; empty means runs/ and the config's name"
-)
-_DISTRIBUTED = flags.DEFINE_bool(
-    "distributed", False, "this is one of several processes (Slurm, a TPU pod, mpirun): join them"
-)
+from xlj import config as schema
+from xlj.cli import command, configs, outputs
+from xlj.cli.parser import DISTRIBUTED, Parser
+from xlj.config import ConfigError
 
 
-def run(config: Config) -> None:
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    parser = Parser("train", __doc__, schema)
+    parser.add_argument(
+        "--workdir",
+        metavar="DIR",
+        help="checkpoints and metrics; runs/ and the config's name by itself",
+    )
+    parser.add_argument("--distributed", action="store_true", help=DISTRIBUTED)
+    return command.run(parser, _train, argv)
+
+
+def _train(flags: Namespace) -> None:
     """Trains to the end, and prints a summary."""
+    workdir = Path(flags.workdir or Path("runs") / configs.name_of(flags.config_file)).expanduser()
+    outputs.check_folder("workdir", workdir)
     import jax
 
-    if _DISTRIBUTED.value:
+    if flags.distributed:
         jax.distributed.initialize()
 
     from xlj.data.rows.opening import with_rows
@@ -36,10 +48,9 @@ def run(config: Config) -> None:
     from xlj.training import initialisation, loop, partitioning, summary
     from xlj.training.workdir import only_run
 
-    workdir = Path(_WORKDIR.value or Path("runs") / cli.config_name()).expanduser()
     # All of these refuse what does not fit before any rows are built.
-    config = with_rows(config)
-    partitioning.make_mesh(config)
+    config = with_rows(flags.config)
+    partitioning.check_batches(config, partitioning.make_mesh(config))
     initialisation.check_resumable(config, workdir)
     config = initialisation.adopt_vocabulary(config, workdir)
     files = probes.read(config)
@@ -51,10 +62,12 @@ def run(config: Config) -> None:
                 print(report(store, config.data.alpha), "\n", flush=True)
             outcome = loop.train(config, workdir, store, probes.make(config, files, store))
     except FloatingPointError as error:
-        raise cli.ConfigError(str(error)) from error
+        raise ConfigError(str(error)) from error
     if main_process:
-        print(summary.summary(outcome, cli.command()))
+        # Without what is this run's own.
+        again = command.line("train", flags.arguments, ("workdir", "config.init_from"))
+        print(summary.summary(outcome, again))
 
 
 if __name__ == "__main__":
-    cli.main(run, __doc__)
+    sys.exit(main())

@@ -4,8 +4,7 @@ import ml_collections
 import pytest
 
 from xlj import config as schema
-from xlj.config import ConfigError, phase_configs
-from xlj.config.checks import parse
+from xlj.config import ConfigError, parse
 
 
 def refused(config, message):
@@ -213,7 +212,7 @@ def test_phases_build_on_each_other(tiny):
         late={"start_step": 4, "objectives": {"tlm": {"mask_rate": 0.3}}},
         early={"start_step": 2, "data": {"alpha": 0.1}},
     )
-    starts, configs = zip(*phase_configs(parse(tiny)), strict=True)
+    starts, configs = zip(*parse(tiny).schedule, strict=True)
     assert starts == (0, 2, 4)
     assert [c.data.alpha for c in configs] == [0.7, 0.1, 0.1]
     assert [c.objectives.tlm.mask_rate for c in configs] == [0.15, 0.15, 0.3]

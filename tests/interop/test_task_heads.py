@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from tokenizer_folders import folder_with_tokenizer
 
-from xlj import cli, convert
+from xlj import convert
 from xlj.config import ConfigError, Model
 from xlj.data.labelled import features, windows
 from xlj.data.labelled.examples import Question, Sentences, Words
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.finetuning import answer_spans
 from xlj.interop import architectures, exporting, importing, model_card, tokenizer_files
+from xlj.io import atomic
 from xlj.objectives import supervised
 from xlj.objectives.segments import segments
 from xlj.training import partitioning, stored_models
@@ -26,10 +27,8 @@ LABELS = ("no", "perhaps", "yes")
 
 
 def run(*arguments):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["convert", *arguments])
-        with cli.readable_errors():
-            convert.run(convert._flags())
+    """Runs `xlj.convert` in this process."""
+    assert convert.main(arguments) == 0
 
 
 def their_model(kind, head, vocabulary_size):
@@ -162,7 +161,7 @@ def exported(tmp_path, vocabulary, params_of):
                 leaf *= 6 if name.endswith("norm/scale") else 0.5
         params, leaves = jax.tree.map(jnp.asarray, drawn), named_leaves(drawn)
         plan = exporting.plan(leaves, model, vocabulary, False, labels)
-        with exporting.new_folder(tmp_path / "out") as folder:
+        with atomic.new_folder(tmp_path / "out") as folder:
             exporting.write(folder, plan, leaves, model, vocabulary, pairs_as_rows=True)
             text = model_card.card(str(tmp_path / "out"), plan, model, vocabulary)
             (folder / "README.md").write_text(text)

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from xlj.config.checks import parse
+from xlj.config import parse
 from xlj.data.rows.opening import with_rows
 from xlj.data.rows.preparing import prepare_rows
 from xlj.training import checkpoints, initialisation, loop

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from xlj.config.checks import parse
+from xlj.config import parse
 from xlj.data.rows.preparing import prepare_rows
 from xlj.training import checkpoints, initialisation, loop, partitioning, state
 from xlj.training.checkpoints import CheckpointError

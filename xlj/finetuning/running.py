@@ -13,7 +13,17 @@ from pathlib import Path
 
 import jax
 
-from xlj.config import Config, ConfigError, Data, Mesh, Optimizer, Supervised, Train
+from xlj.config import (
+    SUPERVISED,
+    Config,
+    ConfigError,
+    Data,
+    Mesh,
+    Objectives,
+    Optimizer,
+    Train,
+    as_tree,
+)
 from xlj.config.finetuning import FinetuningConfig, Task
 from xlj.data.labelled import row_store
 from xlj.data.rows.store import RowStore
@@ -53,7 +63,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What fine-tuning came to.
+    """The outcome of fine-tuning.
 
     Attributes:
       runs: all that are finished.
@@ -122,7 +132,7 @@ def _plans(
         cache = Path(config.cache).expanduser()
         store = row_store.write(cache, task.objective, rows, vocabulary)
         of_first = _training_config(config, data.labels, store, source)
-        partitioning.make_mesh(of_first)
+        partitioning.check_batches(of_first, partitioning.make_mesh(of_first))
         for seed in range(config.train.seed, config.train.seed + config.train.seeds):
             train = dataclasses.replace(of_first.train, seed=seed)
             inner = dataclasses.replace(of_first, train=train)
@@ -216,12 +226,15 @@ def _training_config(
         source.model, language_embeddings="none", **dataclasses.asdict(config.model)
     )
     task = config.task
+    options_of_task = SUPERVISED[task.objective](
+        batch_rows=given.batch_rows, length=task.length, labels=labels
+    )
     return Config(
         # The checkpoint: a workdir's latest may be another when the next seed begins.
         init_from="" if config.fresh else str(source.folder),
         data=Data(alpha=task.alpha),
         model=model,
-        objectives=Supervised(task.objective, given.batch_rows, task.length, labels),
+        objectives=Objectives(options={task.objective: options_of_task}),
         optimizer=Optimizer(**options),
         train=Train(
             steps=steps,
@@ -253,12 +266,12 @@ def _check_claim(folder: Path, identity: str) -> bool:
 def _identity(
     inner: Config, task: Task, store: RowStore, data: TaskData, encoder_digest: str
 ) -> str:
-    """What tells a run from others: its config, but for where the encoder is and how the work is
-    divided; the encoder; its rows, what it is scored on, and how."""
+    """The hash of all that tells a run from others: its config, but for where the encoder is and
+    how the work is divided; the encoder; its rows, what it is scored on, and how."""
     train = dataclasses.replace(inner.train, log_every=1, accumulation=1)
     told = dataclasses.replace(inner, init_from="", train=train, mesh=Mesh())
     scoring = (task.select, task.scored_by, task.answer_length, task.no_answer)
-    content = [dataclasses.asdict(told), scoring, encoder_digest]
+    content = [as_tree(told), scoring, encoder_digest]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
     digest.update(store.manifest.content_hash.encode())
     for split, sets in (("dev", data.dev), ("test", data.test)):

@@ -1,4 +1,4 @@
-"""What Hugging Face's architectures call the sizes and the parameters of an encoder of ours.
+"""Names that Hugging Face's architectures have for sizes and parameters of our encoder.
 
 One table serves both ways. A parameter of ours is one tensor of theirs, or, in the layers, one a
 layer, stacked; kernels are transposed, embeddings of words and positions have their rows elsewhere.
@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlj.config import LABELLED, ConfigError, Model, build
+from xlj.config import SUPERVISED, ConfigError, Model, build
+from xlj.io.quoting import quoted, shortened
 from xlj.models.encoder import FIRST_POSITION
 from xlj.objectives.supervised import head_of
 
@@ -154,7 +155,7 @@ _CLASSES = {
     "question_answering_head": "ForQuestionAnswering",
 }
 
-TASKS = {head_of(kind): kind for kind in LABELLED if head_of(kind) in _CLASSES}
+TASKS = {head_of(kind): kind for kind in SUPERVISED if head_of(kind) in _CLASSES}
 """Kinds of fine-tuned tasks that transformers has a class for, by the name of their head."""
 
 
@@ -239,7 +240,7 @@ def of_config(config: Mapping[str, Any], where: str) -> Architecture:
     name = config.get("model_type")
     if not isinstance(name, str) or name not in ARCHITECTURES:
         raise ConfigError(
-            f"{where}: model_type is {name!r}; xlj reads {', '.join(ARCHITECTURES)} "
+            f"{where}: model_type is {quoted(name)}; xlj reads {', '.join(ARCHITECTURES)} "
             "(XLM-Align and InfoXLM are xlm-roberta, mBERT is bert)"
         )
     for key, wanted in (
@@ -250,10 +251,15 @@ def of_config(config: Mapping[str, Any], where: str) -> Architecture:
         ("tie_word_embeddings", True),
     ):
         if config.get(key, wanted) not in (wanted, None):
-            raise ConfigError(f"{where}: {key} is {config[key]!r}; xlj's encoder has {wanted!r}")
+            raise ConfigError(
+                f"{where}: {key} is {quoted(config[key])}; xlj's encoder has {wanted!r}"
+            )
     pad = config.get("pad_token_id", 1)
     if ARCHITECTURES[name].prefix == XLM_R.prefix and (not isinstance(pad, int) or pad < 0):
-        raise ConfigError(f"{where}: pad_token_id is {pad!r}; positions are counted from it")
+        raise ConfigError(f"{where}: pad_token_id is {quoted(pad)}; positions are counted from it")
+    classes = config.get("architectures")
+    if classes is not None and not isinstance(classes, list):
+        raise ConfigError(f"{where}: architectures is {quoted(classes)}, no list of classes")
     return with_pad(ARCHITECTURES[name], pad)
 
 
@@ -269,12 +275,13 @@ _SIZES = {
 }
 """Keys of `Model` and what config.json calls them."""
 
+_LARGEST = 2**31 - 1  # of any size; XLA counts no further
 _BIAS = ("position_bias", "position_buckets", "position_distance", "absolute_positions")
 """Keys of `Model` that are written under the same names, for `XLJ`."""
 
 _DEFAULTS = {"layer_norm_eps": 1e-12, "initializer_range": 0.02, "hidden_dropout_prob": 0.1,
              "attention_probs_dropout_prob": 0.1, "type_vocab_size": 2}  # fmt: skip
-"""What transformers takes where config.json is silent."""
+"""Values that transformers takes where config.json is silent."""
 
 
 def model_of(architecture: Architecture, config: Mapping[str, Any], where: str) -> Model:
@@ -297,12 +304,15 @@ def model_of(architecture: Architecture, config: Mapping[str, Any], where: str) 
             sizes |= {name: known[name] for name in _BIAS}
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{where}: cannot use {error}") from None
+    for name, size in sizes.items():
+        if isinstance(size, int) and size > _LARGEST:
+            raise ConfigError(f"{where}: {_SIZES.get(name, name)} is {quoted(size)}; too large")
     sizes["pair_token_types"] = architecture.pair_token_types
     sizes["norm"] = "pre" if architecture.pre_norm else "post"
     try:
         model = build({"model": sizes}).model
     except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
+        raise ConfigError(f"{where}: {shortened(str(error))}") from None
     if model.hidden % model.heads:
         raise ConfigError(
             f"{where}: hidden_size {model.hidden} is not divisible by num_attention_heads "
@@ -343,7 +353,7 @@ def task_head_of(
 
 
 def config_of_task(head: str, labels: Sequence[str]) -> dict[str, Any]:
-    """What config.json says of a head of a fine-tuned task and of its labels, if it has any."""
+    """The part of config.json about the head of a fine-tuned task and its labels, if it has any."""
     if TASKS.get(head, "question_answering") == "question_answering":
         return {}
     config: dict[str, Any] = {

@@ -54,7 +54,7 @@ class Imported:
     labels: tuple[str, ...] = ()
 
     def report(self) -> str:
-        """What became of each tensor, for people."""
+        """A report of what became of each tensor."""
         used = sum(len(names) for names in self.names.values())
         lines = [f"{self.folder.path}: {self.architecture.model_type}, {used} tensors used"]
         if self.head:
@@ -92,6 +92,10 @@ def inspect(path: Path) -> Imported:
     if len(found) < len(folder.shapes):
         twice = sorted(set(folder.shapes) - set(found.values()))
         raise ConfigError(f"{path}: {twice[0]} is there under its new name too")
+    if model.layers > len(found):  # before a name is made for each tensor of each
+        raise ConfigError(
+            f"{where}: num_hidden_layers is {model.layers}, but there are {len(found)} tensors"
+        )
     model = _without_zero_types(folder, architecture, model, found)
     head = architectures.task_head_of(architecture, folder.config, found)
     labels: tuple[str, ...] = ()

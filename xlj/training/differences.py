@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Any
 
-from xlj.config import Config, Model
+from xlj.config import Config, Model, record
 from xlj.data.rows.store import Manifest
 from xlj.training.checkpoints import Checkpoint, row_digests
 
@@ -18,7 +17,7 @@ def config_differences(checkpoint: Checkpoint, config: Config) -> list[str]:
     masks and learning rates up to the checkpoint's step.
     """
     found = []
-    old, new = checkpoint.config(), json.loads(json.dumps(dataclasses.asdict(config)))
+    old, new = checkpoint.config(), record(config)
     found += model_differences(checkpoint.model(), config.model)
     for path in ("init_from", "transfer", "train.seed", "data.alpha", "objectives", "phases"):
         before, now = old, new
@@ -30,6 +29,9 @@ def config_differences(checkpoint: Checkpoint, config: Config) -> list[str]:
                 for phases in (before, now)
             )
         found += _unequal(path, before, now)
+    for module, digest in new.get("objective_digests", {}).items():
+        if old.get("objective_digests", {}).get(module) != digest:
+            found.append(f"objective_modules: the code of {module} is another")
     # What a later phase needs is made when the run starts, so it cannot be added.
     found += _unequal("objectives of all phases", _objectives_in(old), _objectives_in(new))
     return found

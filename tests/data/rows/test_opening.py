@@ -4,8 +4,7 @@ import shutil
 
 import pytest
 
-from xlj.config import ConfigError
-from xlj.config.checks import parse
+from xlj.config import ConfigError, parse
 from xlj.data.rows.opening import open_rows, with_rows
 from xlj.data.rows.preparing import finished_rows, prepare_rows
 

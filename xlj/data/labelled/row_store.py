@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
+from xlj.config import ConfigError
 from xlj.data.labelled.features import Features
 from xlj.data.rows.store import (
     FORMAT,
@@ -34,7 +33,7 @@ def write(
     Several processes may write it at the same time: it appears whole, with whichever is first.
 
     Args:
-      kind: of the rows, one of `config.LABELLED`.
+      kind: of the rows, one of `config.SUPERVISED`.
     """
     rows = {
         language: np.concatenate([made.tokens, made.labels], axis=1).astype(vocabulary.dtype)
@@ -50,18 +49,17 @@ def write(
     )
     folder = cache / f"{kind}-{manifest.content_hash[:16]}"
     if not (folder / MANIFEST).is_file():
-        part = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}{atomic.PART}")  # of many hosts
-        for task, found in zip(tasks, rows.values(), strict=True):
-            (part / task.name).mkdir(parents=True)
-            for split, held in (("train", found), ("held_out", found[:0])):
-                atomic.write(part / task.name / f"{split}.rows", held.tobytes())
-                atomic.write(part / task.name / f"{split}.crc", row_crcs(held).tobytes())
-        atomic.write(part / VOCABULARY, vocabulary.model)
-        atomic.write(part / MANIFEST, manifest.to_json())
         try:
-            part.rename(folder)
-        except OSError:
-            shutil.rmtree(part)
+            with atomic.new_folder(folder) as part:
+                for task, found in zip(tasks, rows.values(), strict=True):
+                    with atomic.mendable(folder):
+                        (part / task.name).mkdir()
+                    for split, held in (("train", found), ("held_out", found[:0])):
+                        atomic.write(part / task.name / f"{split}.rows", held.tobytes())
+                        atomic.write(part / task.name / f"{split}.crc", row_crcs(held).tobytes())
+                atomic.write(part / VOCABULARY, vocabulary.model)
+                atomic.write(part / MANIFEST, manifest.to_json())
+        except ConfigError:
             if not (folder / MANIFEST).is_file():  # else another process was first
                 raise
     return RowStore(folder)

@@ -25,7 +25,7 @@ from xlj.data.rows.units import UNIT_LINES, Plan, build_unit, missing_units
 from xlj.data.rows.whole_text import Sizes
 from xlj.data.text.held_out import Rule
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.io import atomic
+from xlj.io import atomic, json_file
 from xlj.io.processes import SPAWN, stop_with_parent
 
 
@@ -116,8 +116,7 @@ def _finish(recipe: Recipe, plans: Sequence[Plan], vocabulary: Vocabulary) -> No
         dtype=vocabulary.dtype.str,
         recipe=recipe.content,
         tasks=tuple(
-            task_rows_from_json(json.loads(_joined_file(recipe, plan).read_bytes()))
-            for plan in plans
+            task_rows_from_json(json_file.read_object(_joined_file(recipe, plan))) for plan in plans
         ),
     )
     atomic.write(recipe.folder / MANIFEST, manifest.to_json())

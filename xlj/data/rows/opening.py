@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from xlj.config import KINDS, Config, ConfigError, kinds_in, objectives_in, row_kind
+from xlj.config import ROW_KINDS, Config, ConfigError
 from xlj.config.checks import check_languages
 from xlj.data.rows.store import RowStore, RowStoreError, TaskRows
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -25,7 +25,7 @@ def with_rows(config: Config) -> Config:
     _check(store, config)
     tasks = store.manifest.tasks
     known: dict[str, Any] = {
-        KINDS[task.kind].length.removeprefix("data."): task.length for task in tasks
+        ROW_KINDS[task.kind].length.removeprefix("data."): task.length for task in tasks
     }
     known["languages"], known["pairs"] = _names(tasks, sides=1), _names(tasks, sides=2)
     known["vocabulary"] = str(store.vocabulary_file)
@@ -42,7 +42,7 @@ def open_rows(config: Config) -> RowStore:
     """
     store = _open(config)
     _check(store, config)
-    return RowStore(store.path, kinds_in(config))
+    return RowStore(store.path, config.row_kinds())
 
 
 def _open(config: Config) -> RowStore:
@@ -55,8 +55,8 @@ def _open(config: Config) -> RowStore:
 def _check(store: RowStore, config: Config) -> None:
     data, allowed = config.data, config.model.positions - 2
     there = ", ".join(dict.fromkeys(task.kind for task in store.manifest.tasks))
-    for name in objectives_in(config):
-        kind = row_kind(name)
+    for name, options in config.objectives_on().items():
+        kind = options.rows
         tasks = store.tasks(kind)
         if not tasks:
             raise ConfigError(

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from xlj.config import KINDS, Config, Data, kinds_in
+from xlj.config import ROW_KINDS, Config, Data
 from xlj.data.rows.packing import PACKING
 from xlj.data.rows.store import FORMAT, MANIFEST
 from xlj.data.rows.units import UNIT_LINES
@@ -80,12 +80,12 @@ class Recipe:
             task.of_kind(kind)
             for kind in self.kinds
             for task in self.text.tasks
-            if KINDS[task.kind].source == KINDS[kind].source
+            if ROW_KINDS[task.kind].source == ROW_KINDS[kind].source
         )
 
     def length(self, kind: str) -> int:
         """Tokens in a row of this kind."""
-        return getattr(self.data, KINDS[kind].length.removeprefix("data."))
+        return getattr(self.data, ROW_KINDS[kind].length.removeprefix("data."))
 
     @property
     def _cache(self) -> Path:
@@ -99,7 +99,7 @@ def recipe_of(config: Config, text: CheckedText) -> Recipe:
       ConfigError: if the vocabulary cannot be used.
     """
     given = Vocabulary.load(config.data.vocabulary) if config.data.vocabulary else None
-    recipe = Recipe(config.data, kinds_in(config), text, given)
+    recipe = Recipe(config.data, config.row_kinds(), text, given)
     if given is None and recipe.vocabulary_file.is_file():
         return dataclasses.replace(recipe, vocabulary=Vocabulary.load(recipe.vocabulary_file))
     return recipe

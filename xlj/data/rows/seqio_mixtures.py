@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xlj.config import KINDS, Config
+from xlj.config import ROW_KINDS, Config
 from xlj.data.rows.rates import rates
 from xlj.data.rows.recipe import recipe_of
 from xlj.data.rows.store import RowStore
@@ -40,7 +40,7 @@ def register_mixtures(store: RowStore, alpha: float) -> list[str]:
     """
     seqio = import_quietly("seqio")
     names = []
-    for kind in KINDS:
+    for kind in ROW_KINDS:
         tokens = {task.name: task.train.tokens for task in store.tasks(kind)}
         if not tokens:
             continue

@@ -10,12 +10,11 @@ import dataclasses
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from xlj.data.rows.store import CRC, row_crcs
-from xlj.io import atomic
+from xlj.io import atomic, json_file
 
 _END = "end.json"
 
@@ -83,7 +82,7 @@ class Shards:
         missing or damaged."""
         file, dtype = self.file(index), np.dtype(self.dtype)
         try:
-            content: dict[str, Any] = json.loads(file.with_suffix(".json").read_bytes())
+            content = json_file.read_object(file.with_suffix(".json"))
             body = file.read_bytes()
             sha256 = content.pop("sha256")
             for name in ("train", "held_out"):
@@ -114,6 +113,6 @@ class Shards:
     def read_end(self) -> End | None:
         """The note of `write_end`; None if there is none, or it is damaged."""
         try:
-            return End(**json.loads((self.folder / _END).read_bytes()))
+            return End(**json_file.read_object(self.folder / _END))
         except (FileNotFoundError, ValueError, TypeError):
             return None

@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from xlj.io import json_file
+
 FORMAT = 1
 MANIFEST = "manifest.json"
 VOCABULARY = "vocabulary.model"
@@ -55,7 +57,7 @@ class TaskRows:
 
     Attributes:
       name: `text.en`, `pairs.en-de`; also the folder.
-      kind: of the rows, one of `config.KINDS`.
+      kind: of the rows, one of `config.ROW_KINDS`.
       languages: of each side: one for text, two for pairs.
       length: tokens in a row.
       sentences: lines with text, or pairs, that were read.
@@ -233,7 +235,7 @@ def _load_manifest(file: Path) -> Manifest:
     if not file.is_file():
         raise RowStoreError(f"{file.parent} holds no finished rows: there is no {file.name}")
     try:
-        content = json.loads(file.read_bytes())
+        content = json_file.parse(file.read_bytes(), f"{file}")
         if content["format"] != FORMAT:
             raise RowStoreError(
                 f"{file}: rows of format {content['format']}, this xlj reads {FORMAT}; "
@@ -242,7 +244,7 @@ def _load_manifest(file: Path) -> Manifest:
         stated = content.pop("content_hash")
         tasks = tuple(task_rows_from_json(task) for task in content.pop("tasks"))
         manifest = Manifest(**content, tasks=tasks)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RowStoreError(f"{file} is damaged ({error}); delete {file.parent}") from error
     if manifest.content_hash != stated:
         raise RowStoreError(f"{file} is damaged: its counts do not give its content hash")

@@ -19,7 +19,7 @@ from xlj.data.text.held_out import Rule
 from xlj.data.text.text_tasks import Block, TextTask
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.io import atomic
+from xlj.io import atomic, json_file
 
 Sizes = Mapping[str, Size]
 """By the name of the task."""
@@ -32,7 +32,7 @@ def measure(recipe: Recipe) -> dict[str, Size]:
       ConfigError: if a task has no text, or it cannot be read.
     """
     file = recipe.text_folder / "sizes.json"
-    counted: dict[str, Any] = json.loads(file.read_bytes()) if file.is_file() else {}
+    counted: dict[str, Any] = json_file.read_object(file) if file.is_file() else {}
     sizes: dict[str, Size] = {**counted, **recipe.text.sizes}
     for task in recipe.text.tasks:
         if task.name not in sizes:

@@ -72,10 +72,7 @@ class FileSource(TextSource):
 
     def raw_blocks(self) -> Iterator[RawBlock]:
         if len(self.paths) == 2:
-            lines = [itertools.chain.from_iterable(files.blocks(path)) for path in self.paths]
-            rows = zip(*lines, strict=True)
-            while block := list(itertools.islice(rows, BLOCK_LINES)):
-                yield tuple(zip(*block, strict=True))
+            yield from files.aligned_blocks(self.paths)
             return
         for lines_ in files.blocks(self.paths[0]):
             if self.columns == 1:

@@ -1,0 +1,22 @@
+"""What error messages quote, short however long it is."""
+
+from __future__ import annotations
+
+import reprlib
+from typing import Any
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
+_REPR.maxlevel = 1
+_MOST = 300
+
+
+def quoted(value: Any) -> str:
+    """The `repr` of a text or of a value of JSON; of a long one its start and end."""
+    return _REPR.repr(value)
+
+
+def shortened(text: str) -> str:
+    """The text on one line, a long one without its end."""
+    line = " ".join(text.split())
+    return line if len(line) <= _MOST else f"{line[:_MOST]} ..."
