@@ -13,7 +13,6 @@ import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from pathlib import Path
 
 from xlj import config as schema
 from xlj.cli import command
@@ -52,20 +51,11 @@ def _prepare(flags: Namespace) -> None:
         config = adopt_vocabulary(config)
     store = prepare_rows(config, flags.runner, flags.pipeline)
     print(report(store, config.data.alpha))
-    print(f"\nto train from these rows, without the text:\n  {_train(flags.arguments, store.path)}")
-
-
-def _train(arguments: Sequence[str], rows: Path) -> str:
-    """The command line of training from finished rows: no key about text is in it."""
-    kept, given = [], iter(arguments)
-    for argument in given:
-        name, equals, _ = argument.lstrip("-").partition("=")
-        of_text = name.startswith("config.data.") and name != "config.data.alpha"
-        if not of_text and name not in ("runner", "pipeline"):
-            kept.append(argument)
-        elif not equals:
-            next(given, None)  # its value
-    return shlex.join(["python", "-m", "xlj.train", *kept, f"--config.data.rows={rows}"])
+    of_text = [f"config.{key}" for key, _ in schema.keys() if key.startswith("data.")]
+    of_text.remove("config.data.alpha")
+    train = command.line("train", flags.arguments, ("runner", "pipeline", *of_text))
+    rows = shlex.quote(f"--config.data.rows={store.path}")
+    print(f"\nto train from these rows, without the text:\n  {train} {rows}")
 
 
 if __name__ == "__main__":

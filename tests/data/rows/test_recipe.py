@@ -2,12 +2,13 @@
 
 import types
 
-from xlj.config import Config, Data, MaskedLanguageModelling, Objectives
+from xlj.config import Config, Data, Objectives
+from xlj.config.objectives import MultilingualMLM, TranslationLM
 from xlj.data.rows.recipe import recipe_of
 from xlj.data.text.checking import check_text
 
 READ = Objectives(
-    mmlm=MaskedLanguageModelling(batch_rows=1), tlm=MaskedLanguageModelling(batch_rows=1)
+    options={"mmlm": MultilingualMLM(batch_rows=1), "tlm": TranslationLM(batch_rows=1)}
 )
 
 

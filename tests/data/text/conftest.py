@@ -4,10 +4,11 @@ import gzip
 
 import pytest
 
-from xlj.config import Config, Data, MaskedLanguageModelling, Objectives
+from xlj.config import Config, Data, Objectives
+from xlj.config.objectives import MultilingualMLM, TranslationLM
 
 READ = Objectives(
-    mmlm=MaskedLanguageModelling(batch_rows=1), tlm=MaskedLanguageModelling(batch_rows=1)
+    options={"mmlm": MultilingualMLM(batch_rows=1), "tlm": TranslationLM(batch_rows=1)}
 )
 """Rows of text and of pairs are wanted."""
 

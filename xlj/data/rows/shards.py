@@ -10,9 +10,11 @@ import dataclasses
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from xlj.config import ConfigError
 from xlj.data.rows.store import CRC, row_crcs
 from xlj.io import atomic, json_file
 
@@ -82,13 +84,13 @@ class Shards:
         missing or damaged."""
         file, dtype = self.file(index), np.dtype(self.dtype)
         try:
-            content = json_file.read_object(file.with_suffix(".json"))
+            content: dict[str, Any] = json_file.read_object(file.with_suffix(".json"))
             body = file.read_bytes()
             sha256 = content.pop("sha256")
             for name in ("train", "held_out"):
                 content[name] = SplitCounts(**content[name])
             counts = Counts(**content)
-        except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
+        except (ConfigError, FileNotFoundError, TypeError, KeyError):
             return None
         if hashlib.sha256(body).hexdigest() != sha256:
             return None
@@ -114,5 +116,5 @@ class Shards:
         """The note of `write_end`; None if there is none, or it is damaged."""
         try:
             return End(**json_file.read_object(self.folder / _END))
-        except (FileNotFoundError, ValueError, TypeError):
+        except (ConfigError, TypeError):
             return None

@@ -19,8 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from xlj.io import json_file
-
 FORMAT = 1
 MANIFEST = "manifest.json"
 VOCABULARY = "vocabulary.model"
@@ -235,7 +233,7 @@ def _load_manifest(file: Path) -> Manifest:
     if not file.is_file():
         raise RowStoreError(f"{file.parent} holds no finished rows: there is no {file.name}")
     try:
-        content = json_file.parse(file.read_bytes(), f"{file}")
+        content = json.loads(file.read_bytes())  # not json_file: reading needs NumPy only
         if content["format"] != FORMAT:
             raise RowStoreError(
                 f"{file}: rows of format {content['format']}, this xlj reads {FORMAT}; "
