@@ -9,7 +9,7 @@ import select
 import shlex
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from xlj.cli import configs
 from xlj.cli.parser import Parser
@@ -35,21 +35,18 @@ def run(
       own.
     """
     try:
-        with _closed_output_as_exit():
-            flags = parser.read(argv)
-            if parser.schema:
-                if argv is None:
-                    _use_huge_pages()
-                flags.config_file = flags.config
-                flags.config = configs.load(flags.config_file, flags.overrides, parser.schema)
-                if flags.check:
-                    print(json.dumps(as_tree(flags.config)))
-                    return 0
-            return work(flags) or 0
-    except SystemExit as end:  # --help; a closed output; SIGTERM in io.processes
-        if not isinstance(end.code, int):
-            raise
-        return end.code
+        try:
+            code = _done(parser, work, argv)
+        except SystemExit as end:  # --help; SIGTERM in io.processes
+            if not isinstance(end.code, int):
+                raise
+            code = end.code
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        if not _drop_closed_output():
+            raise  # it is another pipe that broke
+        return 141
     except (ConfigError, RuntimeError) as error:
         if not _can_be_mended(error):
             raise
@@ -63,6 +60,21 @@ def run(
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
         os._exit(130)  # Python's own end crashes now and then while XLA is still computing
+
+
+def _done(
+    parser: Parser, work: Callable[[Namespace], int | None], argv: Sequence[str] | None
+) -> int:
+    flags = parser.read(argv)
+    if parser.schema:
+        if argv is None:
+            _use_huge_pages()
+        flags.config_file = flags.config
+        flags.config = configs.load(flags.config_file, flags.overrides, parser.schema)
+        if flags.check:
+            print(json.dumps(as_tree(flags.config)))
+            return 0
+    return work(flags) or 0
 
 
 def line(name: str, arguments: Sequence[str], without: Sequence[str] = ()) -> str:
@@ -94,24 +106,15 @@ def _use_huge_pages() -> None:
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
-@contextlib.contextmanager
-def _closed_output_as_exit() -> Iterator[None]:
-    """Raises SystemExit(141), not BrokenPipeError, where standard output is closed."""
-    try:
-        try:
-            yield
-        except SystemExit:  # --help
-            sys.stdout.flush()
-            raise
-        sys.stdout.flush()
-    except BrokenPipeError:
-        poll = select.poll()
-        poll.register(sys.stdout.fileno(), 0)
-        if not any(event & select.POLLERR for _, event in poll.poll(0)):
-            raise  # it is another pipe that broke
-        # Python flushes it again as it ends.
+def _drop_closed_output() -> bool:
+    """Whether nobody reads standard output any more; what is left to be written is dropped, since
+    Python flushes it again as it ends."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    is_closed = any(event & select.POLLERR for _, event in poll.poll(0))
+    if is_closed:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(141) from None
+    return is_closed
 
 
 def _can_be_mended(error: Exception) -> bool:
