@@ -21,6 +21,7 @@ from ml_collections import config_flags
 
 from xlj.config import checks
 from xlj.config.fields import ConfigError, nearest
+from xlj.config.paths import local_path
 
 _CHECK = flags.DEFINE_bool("check", False, "check the config, print it as JSON, and do nothing")
 
@@ -161,8 +162,9 @@ def check_output(flag: str, path: str | Path, endings: Sequence[str] = ()) -> No
       endings: its name must have one of them.
     """
     shown = f"--{flag}={path}"
+    path = local_path(f"--{flag}", path)
     try:
-        path = Path(path).resolve()
+        path = path.resolve()
     except (OSError, RuntimeError):
         raise ConfigError(f"{shown}: these links lead in a circle") from None
     if not path.parent.is_dir():

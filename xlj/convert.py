@@ -16,6 +16,7 @@ from typing import Any
 
 from xlj import cli
 from xlj.config import ConfigError
+from xlj.config.paths import local_path
 
 _POOLINGS = ("mean", "first")
 
@@ -80,7 +81,7 @@ def _flags() -> Namespace:
 
 def run(flags: Namespace) -> None:
     """Converts, and tells what became of each tensor."""
-    output = flags.output.expanduser().absolute()
+    output = local_path("--output", flags.output).absolute()
     if output.exists():
         raise ConfigError(f"--output={flags.output} is there already; name a new folder")
     try:

@@ -16,6 +16,7 @@ from absl import flags
 from xlj import cli
 from xlj.config import finetuning
 from xlj.config.finetuning import FinetuningConfig
+from xlj.config.paths import local_path
 
 _WORKDIR = flags.DEFINE_string(
     "workdir", "", "runs and results; empty means runs/finetune/ and the config's name"
@@ -42,7 +43,9 @@ def run(config: FinetuningConfig) -> None:
     from xlj.training.workdir import only_run
 
     name = _NAME.value or cli.config_name()
-    workdir = Path(_WORKDIR.value or Path("runs") / "finetune" / name).expanduser()
+    workdir = local_path("--workdir", _WORKDIR.value or Path("runs") / "finetune" / name)
+    if _SUBMISSION.value:
+        local_path("--submission", _SUBMISSION.value)
     if _PLOT.value:
         cli.check_output("plot", _PLOT.value, cli.PLOTS)
     if _SUBMISSION.value and not config.task.test:

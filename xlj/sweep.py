@@ -32,6 +32,7 @@ from typing import Any
 from xlj import cli
 from xlj.config import ConfigError
 from xlj.config.fields import flat
+from xlj.config.paths import local_path
 from xlj.sweeping import definition
 from xlj.sweeping.definition import Run, Sweep
 
@@ -68,7 +69,7 @@ def _flags() -> Namespace:
 def run(flags: Namespace) -> int:
     """Runs, prints or submits; returns how many runs failed."""
     _check_template(flags.submit)
-    folder = (flags.folder or Path("runs") / flags.config.stem).expanduser()
+    folder = local_path("--folder", flags.folder or Path("runs") / flags.config.stem)
     every = definition.runs(_sweep(flags.config, folder), folder, flags.overrides)
     chosen = [run for run in every if fnmatch.fnmatchcase(run.name, flags.only)]
     if not chosen:
@@ -170,13 +171,21 @@ def _config(run: Run) -> dict[str, Any]:
 
 
 def _is_finished(run: Run, config: dict[str, Any]) -> bool:
-    """Whether the last checkpoint is there, or of a door that counts no steps the results.
+    """Whether the last checkpoint is there and measured, or of a door that counts no steps the
+    results.
 
-    Both appear whole, after all else. An exit code says less: a run that was asked to stop has 0.
+    Both appear whole, after all else; but a run that is asked to stop in its last evaluation saves
+    without it. An exit code says less: a run that was asked to stop has 0.
     """
+    from xlj.training import metrics
+
     steps = config.get("train", {}).get("steps")
-    last = f"checkpoints/{steps}" if steps is not None else _RESULTS
-    return (run.workdir / last).exists()
+    if steps is None:
+        return (run.workdir / _RESULTS).exists()
+    lines = metrics.read(run.workdir, damaged=[])
+    return (run.workdir / f"checkpoints/{steps}").exists() and any(
+        line["step"] == steps for line in lines
+    )
 
 
 def _begin(run: Run, config: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from absl import flags
 
 from xlj import cli
 from xlj.config import Config
+from xlj.config.paths import local_path
 
 _WORKDIR = flags.DEFINE_string(
     "workdir", "", "checkpoints and metrics; empty means runs/ and the config's name"
@@ -32,14 +33,15 @@ def run(config: Config) -> None:
     from xlj.data.rows.making import ensure_rows, finished_rows
     from xlj.data.rows.report import report
     from xlj.evaluation import probes
-    from xlj.training import initialisation, loop, partitioning, summary
+    from xlj.training import initialisation, loop, memory, partitioning, summary
     from xlj.training.workdir import only_run
 
-    workdir = Path(_WORKDIR.value or Path("runs") / cli.config_name()).expanduser()
+    workdir = local_path("--workdir", _WORKDIR.value or Path("runs") / cli.config_name())
     # All of these refuse what does not fit before any rows are made.
-    partitioning.make_mesh(config)
+    mesh = partitioning.make_mesh(config)
     initialisation.check_resumable(config, workdir)
     config = initialisation.adopt_vocabulary(config, workdir)
+    memory.check_fits(config, memory.expected_corpus(config), mesh)
     files = probes.read(config)
     main_process = jax.process_index() == 0
     try:

@@ -1,9 +1,12 @@
-"""Which losses have a perplexity."""
+"""Which losses have a perplexity, and how often an evaluation can be stopped."""
+
+import jax
 
 from xlj.config.checks import parse
 from xlj.data.rows.corpus import Corpus
 from xlj.objectives import build_all
-from xlj.training.evaluation import OVER_THE_VOCABULARY
+from xlj.training import partitioning, state
+from xlj.training.evaluation import OVER_THE_VOCABULARY, Evaluation
 
 OF_OTHER_THINGS = {
     "mrtd_discriminator",
@@ -20,3 +23,17 @@ def test_every_loss_is_of_tokens_or_of_something_else(every):
     losses = {loss for objective in built.values() for loss in objective.weights}
     assert losses == set(OVER_THE_VOCABULARY) | OF_OTHER_THINGS
     assert not OF_OTHER_THINGS & set(OVER_THE_VOCABULARY)
+
+
+def test_it_can_be_stopped_before_each_batch(tiny, store):
+    config, corpus = parse(tiny), Corpus.of(store)
+    evaluation = Evaluation(
+        store, config, build_all(config, corpus), partitioning.make_mesh(config)
+    )
+    asked = []
+    fresh = jax.jit(lambda: state.init(config, corpus))()
+    evaluation(fresh, lambda: asked.append(1))
+    rows = {
+        kind: sum(min(8, t.held_out.rows) for t in store.tasks(kind)) for kind in ("text", "pairs")
+    }
+    assert len(asked) == sum(-(-count // 16) for count in rows.values()) > 2

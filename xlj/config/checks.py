@@ -26,6 +26,7 @@ from xlj.config import (
     phase_configs,
 )
 from xlj.config.fields import ConfigError, lookup
+from xlj.config.paths import local_path
 
 
 def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> Config:
@@ -40,6 +41,7 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
         value, a key that nothing would read, or keys that contradict each other.
     """
     parsed = build(config.to_dict())
+    local_path("data.cache", parsed.data.cache)
     phases = [phase for _, phase in phase_configs(parsed)]
     for phase in phases:
         _check_together(phase)

@@ -11,6 +11,7 @@ from xlj.config import Mesh, Model, Optimizer, Train
 from xlj.config import fields as keys_of_schema
 from xlj.config.checks import check_optimizer, dead
 from xlj.config.fields import ConfigError, key, like, lookup
+from xlj.config.paths import local_path
 
 METRICS = {
     "classification": ("accuracy",),
@@ -190,6 +191,7 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
     """
     known = [name for name, _ in keys()]
     parsed: FinetuningConfig = keys_of_schema.build(FinetuningConfig, config.to_dict(), known)
+    local_path("cache", parsed.cache)
     task, train, optimizer = parsed.task, parsed.train, parsed.optimizer
     for path, field in keys():
         condition = field.metadata["read_when"]
