@@ -8,7 +8,8 @@ import typing
 from pathlib import Path
 
 from xlj import config as pretraining
-from xlj.config import finetuning
+from xlj.config import finetuning, registered
+from xlj.config.objectives.options import read_by_objectives
 
 FILE = Path(__file__).with_name("configs.md")
 RECIPES = Path(__file__).parents[1] / "configs"
@@ -102,7 +103,7 @@ def _sections(keys: typing.Iterable[tuple[str, typing.Any]]) -> typing.Iterator[
     sections: dict[str, list[str]] = {}
     for path, field in keys:
         section, _, name = path.rpartition(".")
-        cells = [f"`{name}`", _default(field), _values(field), field.metadata["doc"]]
+        cells = [f"`{name}`", _default(field), _values(path, field), field.metadata["doc"]]
         cells = [cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells]
         sections.setdefault(section, []).append(f"| {' | '.join(cells)} |\n")
     for section, rows in sections.items():
@@ -134,7 +135,7 @@ def _default(field: typing.Any) -> str:
     return f"`{shown}`" if isinstance(shown, str) and shown else "empty"
 
 
-def _values(field: typing.Any) -> str:
+def _values(path: str, field: typing.Any) -> str:
     metadata = field.metadata
     if metadata.get("choices"):
         values = ", ".join(f"`{choice}`" for choice in metadata["choices"] if choice)
@@ -147,11 +148,12 @@ def _values(field: typing.Any) -> str:
             values += f", {low} to {high}"
         elif low is not None:
             values += f", at least {low}"
-    if metadata.get("read_when"):
-        key, needed = metadata["read_when"]
-        values += f"; only with `{key}` {' or '.join(needed)}"
-    if metadata.get("read_by"):
-        values += f"; only with {' or '.join(metadata['read_by'])}"
+    read = metadata.get("read")
+    if read is read_by_objectives:
+        readers = [name for name, options in registered().items() if path in options.reads]
+        values += f"; only with {' or '.join(readers)}"
+    elif read and (read.__doc__ or "").startswith("only with"):
+        values += f"; {read.__doc__}"
     return values
 
 

@@ -22,7 +22,24 @@ import pytest
 
 from xlj import config as schema
 from xlj import phrasebook
-from xlj.config.checks import parse
+from xlj.config import ConfigError, parse
+
+
+@pytest.fixture
+def call(capsys):
+    """Calls a command in this process: `call(align.main, *arguments)` returns what it prints.
+
+    An error that it prints is raised.
+    """
+
+    def call(main, *arguments):
+        code, printed = main([str(argument) for argument in arguments]), capsys.readouterr()
+        if code:
+            assert code == 2
+            raise ConfigError(printed.err.partition("error: ")[2].rstrip())
+        return printed
+
+    return call
 
 
 @pytest.fixture(scope="session")
@@ -80,7 +97,7 @@ def tiny(corpus, rows_folder):
 @pytest.fixture
 def every(tiny):
     """`tiny` with every objective on, and every part of the model that they use."""
-    for name in schema.ROW_KINDS:
+    for name in schema.registered():
         tiny.objectives[name].batch_rows = 16
     tiny.objectives.xlco.queue = 32
     tiny.objectives.xlco.momentum = 0.9

@@ -1,5 +1,6 @@
-"""The door to word alignment: files in, links and scores out, clear errors."""
+"""The command of word alignment: files in, links and scores out, clear errors."""
 
+import functools
 import gzip
 import json
 import os
@@ -31,16 +32,9 @@ def gold(tmp_path_factory):
 
 
 @pytest.fixture
-def run(checkpoint, monkeypatch, capsys):
-    """Runs the door in this process; returns what it prints."""
-
-    def door(*arguments):
-        argv = ["xlj/align.py", f"--checkpoint={checkpoint}", *map(str, arguments)]
-        monkeypatch.setattr(sys, "argv", argv)
-        align.run(align._flags())
-        return capsys.readouterr()
-
-    return door
+def run(checkpoint, call):
+    """Runs the command in this process; returns what it prints."""
+    return functools.partial(call, align.main, f"--checkpoint={checkpoint}")
 
 
 def test_a_line_of_sorted_links_for_each_pair(run, tmp_path):

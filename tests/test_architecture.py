@@ -27,13 +27,16 @@ FLOORS = (
     "finetuning",
     "reporting",
     "sweeping",
-    "doors",
+    "conversion",
+    "benchmarking",
+    "cli",
+    "commands",
     "remote_code",
 )
 """From the ground up: a room imports from its own floor and those below, never from above."""
 
 HOMES = {
-    "absl": ("doors",),
+    "absl": ("cli",),
     "apache_beam": ("data",),
     "flax": ("models",),
     "google": ("interop",),
@@ -48,7 +51,9 @@ HOMES = {
         "retrieval",
         "evaluation",
         "finetuning",
-        "doors",
+        "conversion",
+        "benchmarking",
+        "commands",
     ),
     "matplotlib": ("evaluation",),
     "optax": ("training",),
@@ -61,28 +66,34 @@ HOMES = {
     "tensorflow": ("data",),
     "tensorflow_datasets": ("data",),
     "tokenizers": ("data", "interop"),
-    "torch": ("doors", "remote_code"),
-    "transformers": ("doors", "remote_code"),
+    "torch": ("benchmarking", "remote_code"),
+    "transformers": ("benchmarking", "remote_code"),
 }
 """The only rooms that may import a library."""
 
+HEAVY = (
+    "jax",
+    "xlj.alignment",
+    "xlj.data",
+    "xlj.models",
+    "xlj.objectives",
+    "xlj.interop",
+    "xlj.training",
+    "xlj.inference",
+    "xlj.word_alignment",
+    "xlj.retrieval",
+    "xlj.evaluation",
+    "xlj.finetuning",
+    "xlj.reporting",
+    "xlj.conversion",
+    "xlj.benchmarking",
+)
+"""Rooms that take their time to import."""
+
 INSIDE_FUNCTIONS = {
     "data": ("apache_beam", "seqio", "tensorflow", "tensorflow_datasets", "tokenizers"),
-    "doors": (
-        "jax",
-        "xlj.alignment",
-        "xlj.data",
-        "xlj.models",
-        "xlj.objectives",
-        "xlj.interop",
-        "xlj.training",
-        "xlj.inference",
-        "xlj.word_alignment",
-        "xlj.retrieval",
-        "xlj.evaluation",
-        "xlj.finetuning",
-        "xlj.reporting",
-    ),
+    "cli": HEAVY,
+    "commands": HEAVY,
     "evaluation": ("matplotlib",),
     "interop": ("tokenizers",),
 }
@@ -92,7 +103,7 @@ MODULES = {
     ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file
     for file in sorted(PACKAGE.rglob("*.py"))
 }
-DOORS = sorted(
+COMMANDS = sorted(
     name for name, file in MODULES.items() if '__name__ == "__main__"' in file.read_text("utf-8")
 )
 REMOTE_CODE = "xlj.interop.remote_code"
@@ -115,7 +126,7 @@ def room_of(module):
     if module.startswith(REMOTE_CODE):
         return "remote_code"
     parts = module.split(".")
-    return "doors" if len(parts) == 2 and (PACKAGE / f"{parts[1]}.py").is_file() else parts[1]
+    return "commands" if len(parts) == 2 and (PACKAGE / f"{parts[1]}.py").is_file() else parts[1]
 
 
 def imports_of(file):
@@ -184,15 +195,15 @@ def test_training_needs_no_tensorflow():
     assert not {"tensorflow", "seqio", "tensorflow_datasets", "apache_beam"} & loaded
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_help_answers_without_jax(door):
-    done = run("-X", "importtime", "-m", door, "--help")
-    assert f"python -m {door}" in done.stdout
-    assert ("--config.train.seed" in done.stdout) == (door not in WITHOUT_CONFIG)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_answers_without_jax(command):
+    done = run("-X", "importtime", "-m", command, "--help")
+    assert f"python -m {command}" in done.stdout
+    assert ("--config.train.seed" in done.stdout) == (command not in WITHOUT_CONFIG)
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "xlj.config" in loaded
     assert not {"jax", "flax", "tensorflow", "seqio"} & loaded
 
 
-def test_there_are_doors():
-    assert {"xlj.train", "xlj.prepare", "xlj.bench", "xlj.align"} <= set(DOORS)
+def test_there_are_commands():
+    assert {"xlj.train", "xlj.prepare", "xlj.bench", "xlj.align"} <= set(COMMANDS)

@@ -1,4 +1,4 @@
-"""What a person sees when the command line is wrong: one line, exit code 2, no work."""
+"""A command line that is wrong: one line, exit code 2, no work."""
 
 import json
 import os
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from xlj import cli
+from xlj.cli import command
 
 ROOT = Path(__file__).parents[1]
 
 
-def door(*arguments, name="train"):
+def run(*arguments, name="train"):
     command = [sys.executable, "-m", f"xlj.{name}", *arguments]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     return result.returncode, result.stdout, result.stderr
@@ -32,7 +32,7 @@ def door(*arguments, name="train"):
         ),
         (["--config=configs/quickstart.py", "--config.train.steps=many"], "train.steps"),
         (["--config=configs/quickstart.py", "--config.train.steps"], "after an equals sign"),
-        (["--config=configs/quickstart.py", "--workdri=/tmp/x"], "workdri"),
+        (["--config=configs/quickstart.py", "--workdri=/tmp/x"], "did you mean --workdir?"),
         (["--config=configs/quickstart.py", "extra"], "cannot read 'extra'"),
         (["--config=configs/quickstart.py", "--config.mesh.fsdp=3"], "mesh.fsdp=3 does not use"),
         (
@@ -58,7 +58,7 @@ def door(*arguments, name="train"):
     ],
 )
 def test_errors_are_one_clear_line(arguments, message):
-    code, output, errors = door(*arguments)
+    code, output, errors = run(*arguments)
     assert code == 2 and not output
     assert errors.startswith("error: ") and message in errors
     assert "Traceback" not in errors
@@ -76,7 +76,7 @@ def test_errors_are_one_clear_line(arguments, message):
     ],
 )
 def test_bench_refuses_what_it_cannot_measure(arguments, message):
-    code, output, errors = door("--config=configs/quickstart.py", *arguments, name="bench")
+    code, output, errors = run("--config=configs/quickstart.py", *arguments, name="bench")
     assert code == 2 and not output
     assert errors.startswith("error: ") and message in errors and "Traceback" not in errors
 
@@ -96,7 +96,7 @@ def test_damaged_rows_are_one_clear_line(tmp_path, tiny, store):
         ("bench", ("--what=read",)),
         ("train", (f"--workdir={tmp_path}/run",)),
     ):
-        code, output, errors = door(f"--config={config}", *own, name=name)
+        code, output, errors = run(f"--config={config}", *own, name=name)
         last = errors.strip().split("\n")[-1]
         assert code == 2 and not output
         assert last.startswith(f"error: {damaged} has ") and "to make it anew" in last
@@ -109,19 +109,19 @@ def test_a_typo_in_a_config_file_names_the_file_and_the_key(tmp_path):
         "from xlj import config as schema\n\n\ndef get_config():\n"
         "    config = schema.default()\n    config.train.stepz = 3\n    return config\n"
     )
-    code, _, errors = door(f"--config={file}")
+    code, _, errors = run(f"--config={file}")
     assert code == 2 and str(file) in errors and "stepz" in errors and "Traceback" not in errors
 
 
 def test_a_bug_in_a_config_file_shows_where(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("def get_config():\n    return undefined_name\n")
-    code, _, errors = door(f"--config={file}")
+    code, _, errors = run(f"--config={file}")
     assert code and "undefined_name" in errors and "mine.py" in errors
 
 
 def test_help_lists_flags_and_keys():
-    code, output, _ = door("--help")
+    code, output, _ = run("--help")
     assert code == 0
     for text in ("--workdir", "--distributed", "--config.data.mono", "--config.train.steps"):
         assert text in output
@@ -154,7 +154,7 @@ def test_a_closed_output_is_no_error(arguments):
 def test_check_prints_the_config_and_does_nothing(tmp_path, name, recipe, key):
     arguments = [f"--config=configs/{recipe}", "--check", f"--workdir={tmp_path / 'w'}"]
     arguments += [f"--config.{key}=7", "--config.init_from=runs/some"]
-    code, output, errors = door(*reversed(arguments), name=name)  # --config need not come first
+    code, output, errors = run(*reversed(arguments), name=name)  # --config need not come first
     assert code == 0 and not errors
     assert json.loads(output)["train"][key.removeprefix("train.")] == 7
     assert not (tmp_path / "w").exists()
@@ -172,12 +172,14 @@ def test_memory_is_in_huge_pages_unless_the_user_tunes_it(tmp_path, monkeypatch,
         "    config = quickstart.get_config()\n"
         "    config.data.cache = os.environ['GLIBC_TUNABLES']\n    return config\n"
     )
-    code, output, errors = door(f"--config={recipe}", "--check")
+    code, output, errors = run(f"--config={recipe}", "--check")
     assert (code, errors) == (0, "")
     assert json.loads(output)["data"]["cache"] == (given or "glibc.malloc.hugetlb=1")
 
 
-def test_the_command_is_shown_without_what_is_the_runs_own(monkeypatch):
-    words = ["xlj/train.py", "--config=c.py", "--workdir", "runs/a", "--config.init_from=x"]
-    monkeypatch.setattr(sys, "argv", [*words, "-workdir=b", "--config.train.steps=5"])
-    assert cli.command() == "python -m xlj.train --config=c.py --config.train.steps=5"
+def test_the_command_is_shown_without_what_is_the_runs_own():
+    words = ["--config=c.py", "--workdir", "runs/a", "--config.init_from=x", "--workdir=b"]
+    shown = command.line(
+        "train", [*words, "--config.train.steps=5"], ["workdir", "config.init_from"]
+    )
+    assert shown == "python -m xlj.train --config=c.py --config.train.steps=5"

@@ -1,4 +1,4 @@
-"""What `xlj.convert` says before it reads a model; and the vocabulary that it extends."""
+"""Errors of `xlj.convert` before it reads a model; and the vocabulary that it extends."""
 
 import dataclasses
 import itertools
@@ -9,20 +9,24 @@ import pytest
 
 from xlj import convert, phrasebook
 from xlj.config import ConfigError, Model, build
+from xlj.conversion import importing
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.models import encoder, heads
 from xlj.training import checkpoints, partitioning, stored_models
 
 
-def refused(monkeypatch, match, *arguments):
-    monkeypatch.setattr("sys.argv", ["convert", *map(str, arguments)])
-    with pytest.raises(ConfigError, match=match):
-        convert.run(convert._flags())
+@pytest.fixture
+def refused(call):
+    def refused(match, *arguments):
+        with pytest.raises(ConfigError, match=match):
+            call(convert.main, *arguments)
+
+    return refused
 
 
 @pytest.mark.parametrize("action", ["import", "export", "extend"])
-def test_an_output_that_is_there_is_refused_first(tmp_path, monkeypatch, action):
+def test_an_output_that_is_there_is_refused_first(refused, tmp_path, monkeypatch, action):
     monkeypatch.chdir(tmp_path)
     more = {
         "import": ["--source=none"],
@@ -30,19 +34,19 @@ def test_an_output_that_is_there_is_refused_first(tmp_path, monkeypatch, action)
         "extend": ["--checkpoint=none", "--text=none", "--pieces=3"],
     }[action]
     for output in (".", tmp_path):
-        refused(monkeypatch, "is there already", action, *more, f"--output={output}")
+        refused("is there already", action, *more, f"--output={output}")
 
 
-def test_an_output_that_cannot_be_made_is_named(tmp_path, monkeypatch):
+def test_an_output_that_cannot_be_made_is_named(refused, tmp_path, monkeypatch):
     def full(*_):
         raise OSError("no space left")
 
-    monkeypatch.setattr(convert, "_import", full)
-    refused(monkeypatch, r"--output=.*new cannot be written: no space left",
+    monkeypatch.setattr(importing, "import_folder", full)
+    refused(r"--output=.*new cannot be written: no space left",
             "import", "--source=none", f"--output={tmp_path}/new")  # fmt: skip
 
 
-def test_extend_adds_pieces_and_keeps_the_rows_of_the_old(tmp_path, monkeypatch, capsys):
+def test_extend_adds_pieces_and_keeps_the_rows_of_the_old(tmp_path, call):
     model = Model(layers=1, hidden=8, heads=2, intermediate=8, positions=42)
     lines = {"en": list(itertools.islice(phrasebook.text_lines("en"), 300))}
     old = Vocabulary(vocabulary_training.train(lines, {"en": 1}, 300, 1.0))
@@ -55,9 +59,7 @@ def test_extend_adds_pieces_and_keeps_the_rows_of_the_old(tmp_path, monkeypatch,
     turkish = list(itertools.islice(phrasebook.text_lines("tr"), 300))
     (tmp_path / "tr.txt").write_text("\n\n".join(turkish))
     arguments = ["extend", f"--checkpoint={tmp_path}/old", f"--text={tmp_path}/tr.txt"]
-    monkeypatch.setattr("sys.argv", ["convert", *arguments, "--pieces=50",
-                                     f"--output={tmp_path}/new"])  # fmt: skip
-    convert.run(convert._flags())
+    printed = call(convert.main, *arguments, "--pieces=50", f"--output={tmp_path}/new").out
     source = stored_models.find(tmp_path / "new")
     new, made = source.vocabulary(), source.params(partitioning.one_device())
     assert new.pieces[: old.size - 1] == old.pieces[:-1] and new.size == old.size + 50
@@ -67,4 +69,4 @@ def test_extend_adds_pieces_and_keeps_the_rows_of_the_old(tmp_path, monkeypatch,
         np.testing.assert_array_equal(after[: old.size - 1], before[:-1])
         np.testing.assert_array_equal(after[-1], before[-1])  # <mask>
         assert after.shape[0] == new.size and np.isfinite(after).all()
-    assert "300 -> 350 ids" in capsys.readouterr().out
+    assert "300 -> 350 ids" in printed

@@ -1,4 +1,4 @@
-"""What import and export take of memory, beside what a model of no size takes."""
+"""The memory that import and export take, beside what a model of no size takes."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ from xlj.training.partitioning import named_leaves
 _RUN = """
 import sys
 from xlj import convert
-convert.run(convert._flags())
+assert convert.main() == 0
 print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
 """
 

@@ -1,6 +1,7 @@
-"""The door to sentence vectors: a row a line, from a file or a pipe, or nothing at all."""
+"""The command of sentence vectors: a row a line, from a file or a pipe, or nothing at all."""
 
 import contextlib
+import functools
 import gzip
 import os
 import signal
@@ -30,16 +31,9 @@ def text(tmp_path):
 
 
 @pytest.fixture
-def run(checkpoint, monkeypatch, capsys):
-    """Runs the door in this process; returns what it prints."""
-
-    def door(*arguments):
-        argv = ["xlj/embed.py", f"--checkpoint={checkpoint}", *map(str, arguments)]
-        monkeypatch.setattr(sys, "argv", argv)
-        embed.run(embed._flags())
-        return capsys.readouterr()
-
-    return door
+def run(checkpoint, call):
+    """Runs the command in this process; returns what it prints."""
+    return functools.partial(call, embed.main, f"--checkpoint={checkpoint}")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

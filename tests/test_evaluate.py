@@ -1,4 +1,4 @@
-"""The door: XTREME's own scores on its mock data, files and a plot, and clear errors."""
+"""The command: XTREME's own scores on its mock data, files and a plot, and clear errors."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 MOCK = ROOT.parent / "shared" / "data" / "xtreme_mock"
 
 
-def door(*arguments, python=()):
+def run(*arguments, python=()):
     done = subprocess.run(
         [sys.executable, *python, "-m", "xlj.evaluate", *map(str, arguments)],
         cwd=ROOT,
@@ -33,7 +33,7 @@ def test_the_mock_data_of_xtreme():
     """What XTREME's evaluate.py prints, to every digit."""
     if not MOCK.is_dir():
         pytest.skip(f"there is no mock data of XTREME at {MOCK}")
-    code, output, errors = door(
+    code, output, errors = run(
         f"--xtreme_labels={MOCK}/labels", f"--xtreme_predictions={MOCK}/predictions"
     )
     assert code == 0, errors
@@ -73,7 +73,7 @@ def test_the_mock_data_of_xtreme():
 
 def test_scores_go_into_files(folders, tmp_path):
     files = {ending: tmp_path / f"scores.{ending}" for ending in ("json", "md")}
-    outputs = [door(*folders, f"--output={file}") for file in files.values()]
+    outputs = [run(*folders, f"--output={file}") for file in files.values()]
     assert [code for code, *_ in outputs] == [0, 0], outputs
     assert outputs[0][1] == outputs[1][1] == files["json"].read_text()
     assert json.loads(outputs[0][1])["tasks"]["pawsx"]["score"] == 50
@@ -82,13 +82,13 @@ def test_scores_go_into_files(folders, tmp_path):
 
 def test_scores_are_drawn(folders, tmp_path):
     pytest.importorskip("matplotlib")
-    code, _, errors = door(*folders, f"--plot={tmp_path}/scores.svg")
+    code, _, errors = run(*folders, f"--plot={tmp_path}/scores.svg")
     assert code == 0, errors
     assert "pawsx: accuracy" in (tmp_path / "scores.svg").read_text("utf-8")
 
 
 def test_scoring_needs_no_jax(folders):
-    code, _, errors = door(*folders, python=("-X", "importtime"))
+    code, _, errors = run(*folders, python=("-X", "importtime"))
     loaded = {line.rpartition("|")[2].strip() for line in errors.splitlines()}
     assert code == 0 and "xlj.evaluation.xtreme" in loaded
     assert not {"jax", "flax", "tensorflow", "seqio"} & loaded
@@ -106,6 +106,6 @@ def test_scoring_needs_no_jax(folders):
 def test_errors_are_one_line(folders, flag, message):
     if flag.startswith("--plot"):
         pytest.importorskip("matplotlib")
-    code, _, errors = door(*folders, flag)
+    code, _, errors = run(*folders, flag)
     assert code == 2 and "Traceback" not in errors
     assert f"error: {message}" in errors.splitlines()[-1]

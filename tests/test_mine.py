@@ -1,7 +1,6 @@
-"""The door to mining: pairs out, a threshold from gold, clear errors."""
+"""The command of mining: pairs out, a threshold from gold, clear errors."""
 
 import json
-import sys
 
 import pytest
 
@@ -10,16 +9,13 @@ from xlj.config import ConfigError
 
 
 @pytest.fixture
-def run(checkpoint, monkeypatch, capsys):
-    """Runs the door in this process; returns its JSON line."""
+def run(checkpoint, call):
+    """Runs the command in this process; returns its JSON line."""
 
-    def door(*arguments):
-        argv = ["xlj/mine.py", f"--checkpoint={checkpoint}", *map(str, arguments)]
-        monkeypatch.setattr(sys, "argv", argv)
-        mine.run(mine._flags())
-        return json.loads(capsys.readouterr().out)
+    def run(*arguments):
+        return json.loads(call(mine.main, f"--checkpoint={checkpoint}", *arguments).out)
 
-    return door
+    return run
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,7 @@ import pytest
 
 from xlj import config as schema
 from xlj import objectives
-from xlj.config import KINDS, ConfigError, objectives_in, phase_configs, variants
-from xlj.config.checks import parse
+from xlj.config import ROW_KINDS, ConfigError, parse, variants
 from xlj.config.fields import lookup
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.making import ensure_rows
@@ -61,15 +60,15 @@ def test_recipes_build_and_trace(name, variant):
     corpus = corpus_of(config)
     mesh = partitioning.make_mesh(config, jax.devices()[:1])
     state.sharding(config, corpus, mesh)
-    for _, phase in phase_configs(config):
-        built = objectives.build(phase, corpus)
+    for _, phase in config.schedule:
+        active = phase.objectives.active()
+        built = objectives.build(active, config.model, corpus)
         batch = {}
-        for objective_name, objective in built.items():
-            rows = phase.objectives.active()[objective_name].batch_rows
-            length = lookup(config, KINDS[objective.kind].length)
+        for objective_name, options in active.items():
+            length = lookup(config, ROW_KINDS[options.rows].length)
             batch[objective_name] = Rows(
-                jax.ShapeDtypeStruct((rows, length), jnp.uint32),
-                jax.ShapeDtypeStruct((rows, 2), jnp.int32),
+                jax.ShapeDtypeStruct((options.batch_rows, length), jnp.uint32),
+                jax.ShapeDtypeStruct((options.batch_rows, 2), jnp.int32),
             )
         before = jax.eval_shape(lambda: state.init(config, corpus))
         after = jax.eval_shape(make_train_step(phase, built, mesh), before, batch)
@@ -82,8 +81,8 @@ def test_recipes_build_and_trace(name, variant):
 def test_tiny_variants_have_the_recipes_objectives_on_the_embedded_corpus(name, variant):
     full = parse(with_sources(load(name, variant.removesuffix("tiny").rstrip(","))))
     config = parse(load(name, variant))
-    assert objectives_in(config) == objectives_in(full)
-    assert len(phase_configs(config)) == len(phase_configs(full))
+    assert list(config.objectives_on()) == list(full.objectives_on())
+    assert len(config.schedule) == len(full.schedule)
     assert config.init_from == "" and config.train.steps == TINY.train.steps
     assert config.data.mono == ("phrasebook:{language}",)
     assert config.model.layers == TINY.model.layers
@@ -98,7 +97,7 @@ def test_variants_change_their_recipe(name, variant):
 
 def test_ablations_of_ernie_m_are_those_of_table_6():
     trained = {
-        f"exp{n}": set(objectives_in(parse(load("ernie_m_ablations", f"exp{n}"))))
+        f"exp{n}": set(parse(load("ernie_m_ablations", f"exp{n}")).objectives_on())
         for n in range(1, 6)
     }
     assert trained == {
@@ -113,14 +112,14 @@ def test_ablations_of_ernie_m_are_those_of_table_6():
 
 
 def test_back_translation_follows_cross_attention():
-    (_, first), (start, second) = phase_configs(parse(load("ernie_m_base")))
+    (_, first), (start, second) = parse(load("ernie_m_base")).schedule
     assert start == 100_000
     assert "btmlm" not in first.objectives.active() and "btmlm" in second.objectives.active()
     assert load("ernie_m_base", "tiny").phases.back_translation.start_step == 150
 
 
 def test_infoxlm_fills_its_queue_before_it_trains():
-    (_, filling), (start, training) = phase_configs(parse(load("infoxlm")))
+    (_, filling), (start, training) = parse(load("infoxlm")).schedule
     xlco = training.objectives.xlco
     assert start * xlco.batch_rows == xlco.queue
     assert not any(options.weight for options in filling.objectives.active().values())
@@ -152,9 +151,12 @@ def test_without_turns_objectives_off_in_all_phases(tiny):
         "alpha": {"start_step": 3, "data": {"alpha": 0.1}, "objectives": {"tlm": {"weight": 3}}},
     }
     variants.without("btmlm")(tiny)
-    assert objectives_in(parse(tiny)) == ("mmlm", "tlm") and tiny.data.pairs == "en-de,en-sw"
+    assert list(parse(tiny).objectives_on()) == ["mmlm", "tlm"] and tiny.data.pairs == "en-de,en-sw"
     variants.without("tlm")(tiny)
-    assert objectives_in(parse(tiny)) == ("mmlm",) and tiny.data.pairs == tiny.data.parallel == ""
+    assert (
+        list(parse(tiny).objectives_on()) == ["mmlm"]
+        and tiny.data.pairs == tiny.data.parallel == ""
+    )
     assert list(tiny.phases) == ["alpha"]
 
 

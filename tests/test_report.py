@@ -207,6 +207,23 @@ def test_damage_is_a_note_and_the_rest_is_shown(two):
     assert made(two).row("b")[4] == "2.000"
 
 
+@pytest.mark.parametrize("kind, reason", [("folder", "a directory"), ("loop", "symbolic links")])
+def test_what_is_no_file_is_a_note(two, kind, reason):
+    names = ("metrics.jsonl", "config.json", "results.json", "sweep.json", "words.jsonl")
+    for name in names:
+        path = two / "a" / name
+        path.unlink(missing_ok=True)
+        path.mkdir() if kind == "folder" else path.symlink_to(name)
+    write(two / "a/seed-0", {}, [{"step": 1}])  # still a workdir, by what it holds
+    run = runs.read(two / "a", "a")
+    assert [note.partition(" ")[0] for note in run.notes] == [
+        "results.json", "sweep.json", "config.json", "metrics.jsonl", "words.jsonl",
+    ]  # fmt: skip
+    assert all("cannot be read: " in note and reason in note for note in run.notes)
+    (two / "b/words.jsonl").symlink_to("words.jsonl")
+    assert "b: words.jsonl cannot be read: Too many levels of symbolic links" in made(two).text
+
+
 def test_values_that_are_no_numbers_are_not_drawn(tmp_path):
     values = {"eval/x/loss": "high", "eval/y/loss": None, "eval/z/loss": float("nan")}
     write(tmp_path / "a", {}, [{"step": 1, **values}])
@@ -237,7 +254,7 @@ def test_folders_without_runs_are_errors(tmp_path, path, message):
         runs.find([str(tmp_path / path)])
 
 
-def test_the_door_writes_one_file(two, tmp_path):
+def test_the_command_writes_one_file(two, tmp_path):
     output = tmp_path / "out.html"
     command = [sys.executable, "-m", "xlj.report", str(two), f"--output={output}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -1,8 +1,7 @@
-"""The door to retrieval: accuracy as JSON, XTREME's files, and clear errors."""
+"""The command of retrieval: accuracy as JSON, XTREME's files, and clear errors."""
 
 import json
 import random
-import sys
 
 import numpy as np
 import pytest
@@ -15,17 +14,14 @@ from xlj.retrieval.embedder import Embedder
 
 
 @pytest.fixture
-def run(checkpoint, monkeypatch, capsys):
-    """Runs the door in this process; returns its JSON lines, and what it says beside."""
+def run(checkpoint, call):
+    """Runs the command in this process; returns its JSON lines, and what it says beside."""
 
-    def door(*arguments):
-        argv = ["xlj/retrieve.py", f"--checkpoint={checkpoint}", *map(str, arguments)]
-        monkeypatch.setattr(sys, "argv", argv)
-        retrieve.run(retrieve._flags())
-        printed = capsys.readouterr()
+    def run(*arguments):
+        printed = call(retrieve.main, f"--checkpoint={checkpoint}", *arguments)
         return [json.loads(line) for line in printed.out.splitlines()], printed.err
 
-    return door
+    return run
 
 
 @pytest.fixture(scope="module")

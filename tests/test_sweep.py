@@ -1,4 +1,4 @@
-"""The door of sweeps, with a stub in place of the door that trains."""
+"""The command of sweeps, with a stub in place of the one that trains."""
 
 import json
 import os
@@ -44,7 +44,9 @@ if do == "wait":
 if do == "kill":
     import os
     os.kill(os.getpid(), 9)
-if do == "damage":
+if do == "folder":
+    (workdir / "metrics.jsonl").mkdir()
+elif do == "damage":
     (workdir / "metrics.jsonl").write_bytes(b"\\xff\\n{}\\n")
 elif do == "broken":
     (workdir / "results.json").write_text('{"runs": []}')
@@ -61,15 +63,15 @@ elif do != "stop":
 
 @pytest.fixture
 def sweep(tmp_path):
-    """Calls the door with a sweep of these runs; the stub's module lies beside it."""
+    """Calls the command with a sweep of these runs; the stub's module lies beside it."""
     (tmp_path / "stub.py").write_text(STUB)
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
 
     def call(runs, *arguments, wait=True, config="c.py"):
         file = tmp_path / "mine.py"
         file.write_text(
-            "from xlj.sweeping.definition import Sweep\n\n\ndef get_sweep(folder):\n"
-            f"    return Sweep({config!r}, {runs!r}, door='stub')\n"
+            "from xlj.sweeping import Sweep\n\n\ndef get_sweep(folder):\n"
+            f"    return Sweep({config!r}, {runs!r}, command='stub')\n"
         )
         command = [sys.executable, "-m", "xlj.sweep", f"--config={file}", *arguments]
         command.append(f"--folder={tmp_path / 'runs'}")
@@ -93,7 +95,7 @@ def calls(folder):
 def test_a_crash_loses_no_other_run_and_what_is_finished_is_not_run_again(sweep):
     runs = [
         {"name": name, "do": name}
-        for name in ("good", "crash", "kill", "stop", "damage", "broken", "last")
+        for name in ("good", "crash", "kill", "stop", "damage", "folder", "broken", "last")
     ]
     code, output, _ = sweep(runs)
     assert code == 1
@@ -103,6 +105,7 @@ def test_a_crash_loses_no_other_run_and_what_is_finished_is_not_run_again(sweep)
     assert f"exit code 1, {log}: boom" in lines["crash"] and "boom" in log.read_text()
     assert "killed by SIGKILL" in lines["kill"] and "stopped" in lines["stop"]
     assert "metrics.jsonl:1 is not a line of metrics" in lines["damage"]
+    assert "folder/metrics.jsonl: cannot read it (Is a directory)" in lines["folder"]
     assert "broken/results.json is damaged: it holds no scores" in lines["broken"]
     assert "finished" in lines["last"]
     code, output, _ = sweep([runs[0], {**runs[1], "do": "good"}, runs[-1]])
@@ -162,6 +165,10 @@ def test_a_workdir_of_another_config_is_refused(sweep):
     (sweep.runs / "a/sweep.json").write_text('{"config": null}')
     code, _, errors = sweep([{"name": "a"}])
     assert code == 2 and "a/sweep.json is damaged: config is no JSON object" in errors
+    (sweep.runs / "a/sweep.json").unlink()
+    (sweep.runs / "a/sweep.json").mkdir()
+    code, _, errors = sweep([{"name": "a"}])
+    assert code == 2 and "a/sweep.json: cannot read it (Is a directory)" in errors
     assert sweep([{"name": "b", "do": "crash"}])[0] == 1
     (sweep.runs / "b/calls").unlink()  # nothing came of it but the log
     assert sweep([{"name": "b", "train.seed": 7}])[0] == 0

@@ -11,13 +11,16 @@ from __future__ import annotations
 import json
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
-from xlj import cli
+from xlj.cli import command, outputs
+from xlj.cli.parser import Parser
 
 
-def _flags() -> Namespace:
-    parser = cli.Parser(__doc__)
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    parser = Parser("evaluate", __doc__)
     add = parser.add_argument
     add("--xtreme_labels", metavar="DIR", required=True, type=Path, help="what is right")
     add("--xtreme_predictions", metavar="DIR", required=True, type=Path, help="what was predicted")
@@ -28,12 +31,17 @@ def _flags() -> Namespace:
         help="where the scores go too: .json, or .md for tables by language",
     )
     add("--plot", metavar="FILE", type=Path, help="where to draw them (.png, .svg, .pdf)")
-    return parser.parse_args()
+    return command.run(parser, _evaluate, argv)
 
 
-def run(flags: Namespace) -> None:
+def _evaluate(flags: Namespace) -> None:
     """Scores, prints, writes, draws."""
-    _check(flags)
+    names = ("xtreme_labels", "xtreme_predictions")
+    inputs = [(name, file) for name in names for file in getattr(flags, name).glob("*/test-*")]
+    if flags.output:
+        outputs.check_output("output", flags.output, inputs, (".json", ".md"))
+    if flags.plot:
+        outputs.check_output("plot", flags.plot, inputs, outputs.PLOTS)
     from xlj.evaluation import language_report, xtreme
     from xlj.io import atomic
 
@@ -47,16 +55,8 @@ def run(flags: Namespace) -> None:
         atomic.write(flags.output, written.encode())
     if flags.plot:
         panels = xtreme.panels(results)
-        cli.draw(flags.plot, lambda: language_report.plot(panels, flags.plot))
-
-
-def _check(flags: Namespace) -> None:
-    if flags.output:
-        cli.check_output("output", flags.output, (".json", ".md"))
-    if flags.plot:
-        cli.check_output("plot", flags.plot, cli.PLOTS)
+        outputs.draw(flags.plot, lambda: language_report.plot(panels, flags.plot))
 
 
 if __name__ == "__main__":
-    with cli.readable_errors():
-        run(_flags())
+    sys.exit(main())

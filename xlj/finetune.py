@@ -7,55 +7,48 @@ checkpoints, metrics and predictions, and results.json, results.md. The same com
 where it stopped. docs/finetune.md tells more.
 """
 
+from __future__ import annotations
+
 import contextlib
 import sys
+from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from absl import flags
-
-from xlj import cli
-from xlj.config import finetuning
-from xlj.config.finetuning import FinetuningConfig
+from xlj.cli import command, configs, finetuning_flags, outputs
+from xlj.cli.parser import Parser
+from xlj.config import ConfigError, finetuning
 from xlj.config.paths import local_path
 
-_WORKDIR = flags.DEFINE_string(
-    "workdir", "", "runs and results; empty means runs/finetune/ and the config's name"
-)
-_SUBMISSION = flags.DEFINE_string(
-    "submission", "", "folder that gets XTREME's files of predictions, in a folder NAME"
-)
-_NAME = flags.DEFINE_string("name", "", "the task's name in results; empty means the config's")
-_PLOT = flags.DEFINE_string("plot", "", "draw the scores by language into this .png, .svg or .pdf")
-_DISTRIBUTED = flags.DEFINE_bool(
-    "distributed", False, "this is one of several processes (Slurm, a TPU pod, mpirun): join them"
-)
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    parser = Parser("finetune", __doc__, finetuning)
+    finetuning_flags.add(parser)
+    return command.run(parser, _finetune, argv)
 
 
-def run(config: FinetuningConfig) -> None:
+def _finetune(flags: Namespace) -> None:
     """Fine-tunes to the end, writes the results and prints their table."""
+    config, name = flags.config, flags.name or configs.name_of(flags.config_file)
+    workdir = local_path("--workdir", flags.workdir or Path("runs") / "finetune" / name)
+    outputs.check_folder("workdir", workdir)
     import jax
 
-    if _DISTRIBUTED.value:
+    if flags.distributed:
         jax.distributed.initialize()
 
-    from xlj.evaluation import language_report
     from xlj.finetuning import running, task_results
     from xlj.training.workdir import only_run
 
-    name = _NAME.value or cli.config_name()
-    workdir = local_path("--workdir", _WORKDIR.value or Path("runs") / "finetune" / name)
-    if _SUBMISSION.value:
-        local_path("--submission", _SUBMISSION.value)
-    if _PLOT.value:
-        cli.check_output("plot", _PLOT.value, cli.PLOTS)
-    if _SUBMISSION.value and not config.task.test:
-        raise cli.ConfigError("--submission is of test sets, but task.test is empty")
+    finetuning_flags.check(flags, name)
     main_process = jax.process_index() == 0
     try:
         with only_run(workdir) if main_process else contextlib.nullcontext():
             outcome = running.run(config, workdir)
     except FloatingPointError as error:
-        raise cli.ConfigError(str(error)) from error
+        raise ConfigError(str(error)) from error
     if not main_process:
         return
     if not outcome.finished:
@@ -63,19 +56,26 @@ def run(config: FinetuningConfig) -> None:
         return
     files = task_results.write(workdir, name, config, outcome)
     print("", task_results.as_markdown(name, config, outcome), *files, sep="\n")
-    if _SUBMISSION.value:
-        submission = Path(_SUBMISSION.value).expanduser()
+    if flags.submission:
+        submission = Path(flags.submission).expanduser()
         folder, others = task_results.submit(submission, name, config, outcome)
         print(folder)
         for file in others:
             print(f"{file} was there before, and is not of this run", file=sys.stderr)
-    if _PLOT.value:
-        path, panels = Path(_PLOT.value), task_results.panels(outcome)
-        if panels:
-            cli.draw(path, lambda: language_report.plot(panels, path))
-        else:
-            print("no plot: no labels are known", file=sys.stderr)
+    if flags.plot:
+        _draw(Path(flags.plot), outcome)
+
+
+def _draw(path: Path, outcome: Any) -> None:
+    from xlj.evaluation import language_report
+    from xlj.finetuning import task_results
+
+    panels = task_results.panels(outcome)
+    if panels:
+        outputs.draw(path, lambda: language_report.plot(panels, path))
+    else:
+        print("no plot: no labels are known", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    cli.main(run, __doc__, finetuning)
+    sys.exit(main())

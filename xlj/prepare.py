@@ -6,31 +6,49 @@
 are left alone. A run that was killed goes on where it stopped. docs/data.md tells more.
 """
 
-from absl import flags
+from __future__ import annotations
 
-from xlj import cli
-from xlj.config import Config
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
 
-_RUNNER = flags.DEFINE_string(
-    "runner", "", "Apache Beam runner that makes the rows; empty for processes of this machine"
-)
-_PIPELINE = flags.DEFINE_multi_string(
-    "pipeline", [], "an option for Beam, e.g. --pipeline=--direct_num_workers=4; may be repeated"
-)
+from xlj import config as schema
+from xlj.cli import command
+from xlj.cli.parser import Parser
 
 
-def run(config: Config) -> None:
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    parser = Parser("prepare", __doc__, schema)
+    parser.add_argument(
+        "--runner",
+        metavar="NAME",
+        default="",
+        help="Apache Beam runner that makes the rows; processes of this machine by itself",
+    )
+    parser.add_argument(
+        "--pipeline",
+        metavar="OPTION",
+        action="append",
+        default=[],
+        help="an option for Beam, e.g. --pipeline=--direct_num_workers=4; may be repeated",
+    )
+    return command.run(parser, _prepare, argv)
+
+
+def _prepare(flags: Namespace) -> None:
     """Makes the rows, and prints the report."""
     from xlj.data.rows.making import ensure_rows
     from xlj.data.rows.report import report
 
+    config = flags.config
     if config.init_from:
         from xlj.training.initialisation import adopt_vocabulary
 
         config = adopt_vocabulary(config)
-    store = ensure_rows(config, _RUNNER.value, _PIPELINE.value)
+    store = ensure_rows(config, flags.runner, flags.pipeline)
     print(report(store, config.data.alpha))
 
 
 if __name__ == "__main__":
-    cli.main(run, __doc__)
+    sys.exit(main())

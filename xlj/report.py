@@ -8,14 +8,18 @@ network and no other file. docs/sweep.md tells more.
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
-from xlj import cli
+from xlj.cli import command, outputs
+from xlj.cli.parser import Parser
 
 
-def _flags() -> Namespace:
-    parser = cli.Parser(__doc__)
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    parser = Parser("report", __doc__)
     add = parser.add_argument
     add("workdirs", metavar="WORKDIR", nargs="+", help="what to report on, in this order")
     add(
@@ -26,21 +30,22 @@ def _flags() -> Namespace:
         help="where the page goes [report.html]",
     )
     add("--title", default="xlj report", help="what stands above [xlj report]")
-    return parser.parse_args()
+    return command.run(parser, _report, argv)
 
 
-def run(flags: Namespace) -> None:
+def _report(flags: Namespace) -> None:
     """Reads the workdirs, writes the page."""
-    cli.check_output("output", flags.output)
+    outputs.check_output("output", flags.output)
     from xlj.io import atomic
     from xlj.reporting import runs
     from xlj.reporting.page import page
 
     found = runs.find(flags.workdirs)
+    inputs = [("", file) for run in found for file in runs.files(run.workdir)]
+    outputs.check_other("output", flags.output, inputs)
     atomic.write(flags.output, page(found, flags.title).encode())
     print(f"report: {flags.output}, {len(found)} run{'s' * (len(found) > 1)}")
 
 
 if __name__ == "__main__":
-    with cli.readable_errors():
-        run(_flags())
+    sys.exit(main())

@@ -6,28 +6,41 @@ The same command again goes on from the workdir's latest checkpoint. SIGTERM sav
 exit code 0. docs/getting_started.md tells more.
 """
 
+from __future__ import annotations
+
 import contextlib
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
-from absl import flags
-
-from xlj import cli
-from xlj.config import Config
+from xlj import config as schema
+from xlj.cli import command, configs, outputs
+from xlj.cli.parser import DISTRIBUTED, Parser
+from xlj.config import ConfigError
 from xlj.config.paths import local_path
 
-_WORKDIR = flags.DEFINE_string(
-    "workdir", "", "checkpoints and metrics; empty means runs/ and the config's name"
-)
-_DISTRIBUTED = flags.DEFINE_bool(
-    "distributed", False, "this is one of several processes (Slurm, a TPU pod, mpirun): join them"
-)
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    parser = Parser("train", __doc__, schema)
+    parser.add_argument(
+        "--workdir",
+        metavar="DIR",
+        help="checkpoints and metrics; runs/ and the config's name by itself",
+    )
+    parser.add_argument("--distributed", action="store_true", help=DISTRIBUTED)
+    return command.run(parser, _train, argv)
 
 
-def run(config: Config) -> None:
+def _train(flags: Namespace) -> None:
     """Trains to the end, and prints a summary."""
+    default = Path("runs") / configs.name_of(flags.config_file)
+    workdir = local_path("--workdir", flags.workdir or default)
+    outputs.check_folder("workdir", workdir)
     import jax
 
-    if _DISTRIBUTED.value:
+    if flags.distributed:
         jax.distributed.initialize()
 
     from xlj.data.rows.making import ensure_rows, finished_rows
@@ -36,12 +49,13 @@ def run(config: Config) -> None:
     from xlj.training import initialisation, loop, memory, partitioning, summary
     from xlj.training.workdir import only_run
 
-    workdir = local_path("--workdir", _WORKDIR.value or Path("runs") / cli.config_name())
+    config = flags.config
     # All of these refuse what does not fit before any rows are made.
     mesh = partitioning.make_mesh(config)
+    partitioning.check_batches(config, mesh)
     initialisation.check_resumable(config, workdir)
     config = initialisation.adopt_vocabulary(config, workdir)
-    memory.check_fits(config, memory.expected_corpus(config), mesh)
+    memory.check_fits(config, memory.expected(config), mesh)
     files = probes.read(config)
     main_process = jax.process_index() == 0
     try:
@@ -51,10 +65,12 @@ def run(config: Config) -> None:
                 print(report(store, config.data.alpha), "\n", flush=True)
             outcome = loop.train(config, workdir, store, probes.make(config, files, store))
     except FloatingPointError as error:
-        raise cli.ConfigError(str(error)) from error
+        raise ConfigError(str(error)) from error
     if main_process:
-        print(summary.summary(outcome, cli.command()))
+        # Without what is this run's own.
+        again = command.line("train", flags.arguments, ("workdir", "config.init_from"))
+        print(summary.summary(outcome, again))
 
 
 if __name__ == "__main__":
-    cli.main(run, __doc__)
+    sys.exit(main())

@@ -6,7 +6,7 @@ Every other variant goes on from the checkpoint of a start with its seed, so the
 About an hour on 2 CPU cores.
 """
 
-from xlj.sweeping.definition import Sweep
+from xlj.sweeping import Sweep
 
 SEEDS = (0, 1, 2)
 GO_ON = {  # the recipe itself, without a variant, is MMLM alone

@@ -3,9 +3,9 @@
 python -m xlj.sweep --config=configs/sweeps/finetune_panx.py --config.init_from=DIR
 """
 
-from xlj.sweeping.definition import Sweep, grid
+from xlj.sweeping import Sweep, grid
 
 
 def get_sweep(folder):
     values = {"optimizer.learning_rate": [5e-6, 6e-6, 7e-6, 8e-6, 9e-6]}
-    return Sweep("configs/finetune/panx.py", grid(values), door="xlj.finetune")
+    return Sweep("configs/finetune/panx.py", grid(values), command="xlj.finetune")

@@ -3,9 +3,9 @@
 python -m xlj.sweep --config=configs/sweeps/finetune_tydiqa.py --config.init_from=DIR
 """
 
-from xlj.sweeping.definition import Sweep, grid
+from xlj.sweeping import Sweep, grid
 
 
 def get_sweep(folder):
     values = {"train.epochs": [10, 20, 40], "optimizer.learning_rate": [2e-5, 3e-5, 4e-5]}
-    return Sweep("configs/finetune/tydiqa.py", grid(values), door="xlj.finetune")
+    return Sweep("configs/finetune/tydiqa.py", grid(values), command="xlj.finetune")

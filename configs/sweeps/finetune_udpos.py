@@ -3,9 +3,9 @@
 python -m xlj.sweep --config=configs/sweeps/finetune_udpos.py --config.init_from=DIR
 """
 
-from xlj.sweeping.definition import Sweep, grid
+from xlj.sweeping import Sweep, grid
 
 
 def get_sweep(folder):
     values = {"train.batch_rows": [8, 16, 32], "optimizer.learning_rate": [1e-5, 2e-5, 3e-5]}
-    return Sweep("configs/finetune/udpos.py", grid(values), door="xlj.finetune")
+    return Sweep("configs/finetune/udpos.py", grid(values), command="xlj.finetune")

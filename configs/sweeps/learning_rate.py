@@ -3,7 +3,7 @@
 python -m xlj.sweep --config=configs/sweeps/learning_rate.py
 """
 
-from xlj.sweeping.definition import Sweep, grid
+from xlj.sweeping import Sweep, grid
 
 
 def get_sweep(folder):

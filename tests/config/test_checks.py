@@ -4,8 +4,7 @@ import ml_collections
 import pytest
 
 from xlj import config as schema
-from xlj.config import ConfigError, phase_configs
-from xlj.config.checks import parse
+from xlj.config import ConfigError, parse
 
 
 def refused(config, message):
@@ -72,6 +71,8 @@ def test_phases_are_a_section_of_sections(tiny, value):
         ("objectives.mmlm.mask_share", 0.95, r"add up to more than 1"),
         ("data.parallel", "", r"objectives\.tlm is on, but data\.parallel names no pairs"),
         ("data.pairs", "", r"say which pairs"),
+        ("data.languages", "en,a/b", r"data\.languages=a/b: the name becomes a folder's"),
+        ("data.pairs", "en-de,en-../b", r"data\.pairs=en-\.\./b: the name becomes a folder's"),
     ],
 )
 def test_impossible_values_name_their_key(tiny, path, value, message):
@@ -220,7 +221,7 @@ def test_phases_build_on_each_other(tiny):
         late={"start_step": 4, "objectives": {"tlm": {"mask_rate": 0.3}}},
         early={"start_step": 2, "data": {"alpha": 0.1}},
     )
-    starts, configs = zip(*phase_configs(parse(tiny)), strict=True)
+    starts, configs = zip(*parse(tiny).schedule, strict=True)
     assert starts == (0, 2, 4)
     assert [c.data.alpha for c in configs] == [0.7, 0.1, 0.1]
     assert [c.objectives.tlm.mask_rate for c in configs] == [0.15, 0.15, 0.3]
@@ -247,3 +248,14 @@ def test_phases_build_on_each_other(tiny):
 def test_bad_phases_are_refused(tiny, phase, message):
     tiny.phases = phases(x=phase)
     refused(tiny, message)
+
+
+def test_with_finished_rows_no_key_of_text_is_needed_or_read(tiny):
+    tiny.data.rows, tiny.data.mono, tiny.data.parallel = "some/rows", "", ""
+    tiny.data.length = 60  # beyond the positions; the rows' own length is what matters
+    parse(tiny, explicit=["data.rows", "data.alpha", "data.vocabulary"])
+    for path in ("data.languages", "data.length", "data.vocabulary_size", "data.cache"):
+        with pytest.raises(
+            ConfigError, match=rf"{path} is set .* because data\.rows names finished"
+        ):
+            parse(tiny, explicit=[path])

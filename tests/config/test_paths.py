@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from xlj import cli
-from xlj.config import ConfigError, finetuning
-from xlj.config.checks import parse
+from xlj.cli import outputs
+from xlj.config import ConfigError, finetuning, parse
 from xlj.config.paths import local_path
 from xlj.training import stored_models
 
@@ -28,7 +27,7 @@ def test_other_paths_are_left_as_they_are():
 
 def test_keys_and_outputs_are_refused_by_name(tiny):
     with pytest.raises(ConfigError, match=r"--output=s3://b/x\.json is a URL"):
-        cli.check_output("output", "s3://b/x.json")
+        outputs.check_output("output", "s3://b/x.json")
     with pytest.raises(ConfigError, match="init_from=gs://bucket/run is a URL"):
         stored_models.find("gs://bucket/run", "init_from")
     tiny.data.cache = "gs://bucket/rows"

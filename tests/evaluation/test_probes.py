@@ -1,9 +1,8 @@
-"""Probes say what the doors say of the checkpoint, and leave the run as it was."""
+"""Probes say what the commands say of the checkpoint, and leave the run as it was."""
 
 import dataclasses
 import functools
 import json
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +10,7 @@ import numpy as np
 import pytest
 
 from xlj import align, phrasebook, retrieve
-from xlj.config import ConfigError, Mesh
-from xlj.config.checks import parse
+from xlj.config import ConfigError, Mesh, parse
 from xlj.data.text import held_out_pairs
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation import probes
@@ -66,16 +64,10 @@ def without_clock(lines):
     return [{k: v for k, v in line.items() if not k.startswith("time/")} for line in lines]
 
 
-def said_by(door, arguments, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["door", *arguments])
-    door.run(door._flags())
-    return json.loads(capsys.readouterr().out)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("devices, fsdp", [(1, 1), (4, 2)])
-def test_a_run_with_probes_is_the_run_without_and_they_say_what_the_doors_say(
-    probed, store, files, tmp_path, monkeypatch, capsys, devices, fsdp
+def test_a_run_with_probes_is_the_run_without_and_they_say_what_the_commands_say(
+    probed, store, files, tmp_path, monkeypatch, call, devices, fsdp
 ):
     probed.mesh.fsdp = fsdp
     some = functools.partial(partitioning.make_mesh, devices=jax.devices()[:devices])
@@ -111,12 +103,12 @@ def test_a_run_with_probes_is_the_run_without_and_they_say_what_the_doors_say(
     last = added[-1]
     arguments = [f"--checkpoint={tmp_path / 'with'}", f"--layer={LAYER}"]
     sides = [f"--source={files}/en-sw.en", f"--target={files}/en-sw.sw"]
-    found = said_by(retrieve, [*arguments, *sides], monkeypatch, capsys)
+    found = json.loads(call(retrieve.main, *arguments, *sides).out)
     assert found["sentences"] == SENTENCES
     both = found["source_to_target"], found["target_to_source"]
     assert last["eval/sentence_retrieval/en-sw/accuracy"] == np.mean(both)
     pairs = [f"--input={files}/en-sw.tsv", "--gold"]
-    found = said_by(align, [*arguments, *pairs], monkeypatch, capsys)
+    found = json.loads(call(align.main, *arguments, *pairs).out)
     assert round(last["eval/word_alignment/en-sw/aer"], 6) == found["aer"]
     assert 0 < found["aer"] < 1
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj.config import LABELLED, Config, Mesh, Model, Supervised
+from xlj.config import SUPERVISED, Config, Mesh, Model
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.finetuning.predicting import Predictor
 from xlj.models import encoder
@@ -15,7 +15,7 @@ from xlj.training.partitioning import make_mesh, shardings
 MODEL = Model(layers=1, hidden=16, heads=2, intermediate=32, positions=66, init_std=0.3)
 
 
-@pytest.mark.parametrize("kind", LABELLED)
+@pytest.mark.parametrize("kind", SUPERVISED)
 def test_predictions_are_those_of_each_row(kind):
     rng = np.random.default_rng(0)
     tokens = np.full((300, 64), PAD, np.int32)
@@ -30,7 +30,7 @@ def test_predictions_are_those_of_each_row(kind):
     plain = supervised.logits(kind, params, MODEL, jnp.asarray(tokens), jnp.zeros((300, 2), int))
     plain = np.asarray(plain)
     for devices, fsdp in ((1, 1), (8, 2)):
-        config = Config(objectives=Supervised(kind, 8, 64), mesh=Mesh(fsdp=fsdp))
+        config = Config(mesh=Mesh(fsdp=fsdp))
         mesh = make_mesh(config, jax.devices()[:devices])
         spread = jax.device_put(params, shardings(params, mesh))
         found = Predictor(kind, MODEL, mesh)(spread, tokens, "")

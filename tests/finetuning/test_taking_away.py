@@ -1,4 +1,4 @@
-"""A fine-tuned model leaves through the door as transformers knows it, and can be started from."""
+"""A fine-tuned model is exported as transformers knows it, and can be started from."""
 
 import copy
 import json
@@ -6,18 +6,14 @@ import random
 
 import pytest
 
-from xlj import cli, convert, phrasebook
+from xlj import convert, phrasebook
 from xlj.config import ConfigError, finetuning
 from xlj.finetuning import running
 from xlj.training import checkpoints, stored_models
 
 
 def export(checkpoint, output):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["convert", "export", f"--checkpoint={checkpoint}",
-                                   f"--output={output}"])  # fmt: skip
-        with cli.readable_errors():
-            convert.run(convert._flags())
+    assert convert.main(["export", f"--checkpoint={checkpoint}", f"--output={output}"]) == 0
 
 
 def pairs(size, seed):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tokenizer_folders import folder_with_tokenizer
 
-from xlj import cli, convert
+from xlj import convert
 from xlj.config import Model
 from xlj.interop import importing
 from xlj.models import encoder, heads
@@ -261,8 +261,4 @@ def test_a_model_with_a_position_bias_needs_only_the_code_beside_it(
 
 def run(*arguments):
     """Runs `xlj.convert` in this process."""
-    parser_arguments = ["convert", *arguments]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", parser_arguments)
-        with cli.readable_errors():
-            convert.run(convert._flags())
+    assert convert.main(arguments) == 0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tokenizer_folders import folder_with_tokenizer
 
-from xlj import cli, convert
+from xlj import convert
 from xlj.config import ConfigError, Model
 from xlj.data.labelled import features, windows
 from xlj.data.labelled.examples import Question, Sentences, Words
@@ -26,10 +26,8 @@ LABELS = ("no", "perhaps", "yes")
 
 
 def run(*arguments):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["convert", *arguments])
-        with cli.readable_errors():
-            convert.run(convert._flags())
+    """Runs `xlj.convert` in this process."""
+    assert convert.main(arguments) == 0
 
 
 def their_model(kind, head, vocabulary_size):

@@ -1,7 +1,6 @@
-"""Files are read whole, split at line feeds only, and scanned once."""
+"""Files are read whole, and split at line feeds only."""
 
 import gzip
-import hashlib
 import lzma
 import os
 from pathlib import Path
@@ -11,7 +10,6 @@ import zstandard
 
 from xlj.config import ConfigError
 from xlj.io import files
-from xlj.io.files import ScanCache
 
 COMPRESS = {
     ".txt": lambda raw: raw,
@@ -53,28 +51,3 @@ def test_broken_compression_names_the_file(tmp_path, ending, damage):
     path.write_bytes(COMPRESS[ending](raw)[:-50_000] if damage == "cut" else b"plain text\n" * 99)
     with pytest.raises(ConfigError, match=f"broken{ending}: cannot read it to the end"):
         lines(path)
-
-
-def test_scan_counts_and_finds_the_first_problem(tmp_path):
-    path = tmp_path / "a.tsv"
-    raw = b"one\teins\n\ttwo\n\xff\xfe\tx\nno tab\na\tb\tc\nlast\tletzt\r\n"
-    path.write_bytes(raw)
-    scan = files.scan(path, 2)
-    assert scan.sha256 == hashlib.sha256(raw).hexdigest()
-    assert (scan.lines, scan.invalid, scan.first_invalid) == (6, 1, 3)
-    assert (scan.odd_line, scan.odd_tabs) == (4, 0)
-    assert scan.sentences == (2, 3)
-    assert files.scan(path, 1).sentences == (5,)
-
-
-def test_files_are_scanned_again_only_when_they_change(tmp_path, monkeypatch):
-    path = tmp_path / "a.txt"
-    path.write_text("a\nb\n")
-    first = ScanCache(tmp_path / "inputs.json").scan_all([(path, 1)])
-    with monkeypatch.context() as patch:
-        patch.setattr(files, "blocks", None)  # reading would fail
-        assert ScanCache(tmp_path / "inputs.json").scan_all([(path, 1)]) == first
-    path.write_text("a\nb\nc\n")
-    assert ScanCache(tmp_path / "inputs.json").scan_all([(path, 1)])[path, 1].lines == 3
-    (tmp_path / "inputs.json").write_text("{ damaged")
-    assert ScanCache(tmp_path / "inputs.json").scan_all([(path, 1)])[path, 1].lines == 3

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from random_rows import CORPUS, SIZE, rows_of
 
-from xlj.config import BackTranslation
+from xlj.config.objectives import BackTranslation
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 from xlj.objectives import btmlm
@@ -24,10 +24,10 @@ def whole(function, inputs):
 
 def labelled(model, options, params_of, keys_of, seed=0):
     model = dataclasses.replace(model, language_embeddings="predicted")
-    objective = btmlm.objective("btmlm", "sentences", options, model, CORPUS)
+    objective = btmlm.objective("btmlm", options, model, CORPUS)
     rows, params = rows_of("sentences", seed=seed, count=60), params_of(model, objective)
     before = jax.jit(objective.corrupt)(rows, keys_of(rows))
-    return rows, before, objective.label(params, {}, before, whole), objective, params, model
+    return rows, before, objective.targets(params, {}, before, whole), objective, params, model
 
 
 @pytest.mark.parametrize("ratio", [0.05, 0.1, 0.15, 0.2])
@@ -122,7 +122,7 @@ def test_target_languages_follow_the_configured_distribution(keys_of):
 def test_the_target_language_changes_what_is_generated(model, params_of, keys_of):
     _, before, after, objective, params, _ = labelled(model, OPTIONS, params_of, keys_of)
     other = before._replace(targets=(before.targets + 1) % 3)
-    changed = objective.label(params, {}, other, whole)
+    changed = objective.targets(params, {}, other, whole)
     assert (np.asarray(changed.source) != np.asarray(after.source)).any()
 
 
@@ -130,6 +130,6 @@ def test_samples_differ_by_key_and_the_argmax_does_not(model, params_of, keys_of
     for generation, same in (("argmax", True), ("sample", False)):
         options = dataclasses.replace(OPTIONS, generation=generation)
         _, before, after, objective, params, _ = labelled(model, options, params_of, keys_of)
-        again = before._replace(sample_keys=jax.random.split(jax.random.key(9), len(before.used)))
-        other = objective.label(params, {}, again, whole)
+        again = before._replace(sample_rngs=jax.random.split(jax.random.key(9), len(before.used)))
+        other = objective.targets(params, {}, again, whole)
         assert np.array_equal(after.source, other.source) == same

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from random_rows import CORPUS, SIZE, rows_of
 
-from xlj.config import MaskedLanguageModelling, Model
+from xlj.config import Model
+from xlj.config.objectives import CrossAttentionMLM
 from xlj.data.tokenizer.layout import SPECIALS
 from xlj.models import encoder, heads
 from xlj.objectives import camlm
 from xlj.objectives.mlm import gather
 from xlj.objectives.segments import segments
 
-OPTIONS = MaskedLanguageModelling(mask_rate=0.3, mask_share=0.4, random_share=0.3)
+OPTIONS = CrossAttentionMLM(mask_rate=0.3, mask_share=0.4, random_share=0.3)
 
 
 def jacobian(model, params, masked):
@@ -51,7 +52,7 @@ def test_nothing_of_the_own_side_reaches_a_prediction(layers, dtype, embeddings,
         layers=layers, hidden=16, heads=2, intermediate=32, positions=50, init_std=0.3,
         dtype=dtype, language_embeddings=embeddings, scan_layers=True,
     )  # fmt: skip
-    objective = camlm.objective("camlm", "pairs", OPTIONS, model, CORPUS)
+    objective = camlm.objective("camlm", OPTIONS, model, CORPUS)
     rows = jax.tree.map(lambda x: x[:2, :40], rows_of("pairs", seed=3, length=40))
     masked = jax.jit(objective.corrupt)(rows, jax.random.split(jax.random.key(5), 2))
     reached = jacobian(model, params_of(model, objective), masked)
@@ -76,7 +77,7 @@ def test_nothing_of_the_own_side_reaches_a_prediction(layers, dtype, embeddings,
 def test_specials_are_never_selected_and_every_query_sees_a_key():
     rows = rows_of("pairs", seed=1)
     model = Model(layers=1, hidden=16, heads=2)
-    objective = camlm.objective("camlm", "pairs", OPTIONS, model, CORPUS)
+    objective = camlm.objective("camlm", OPTIONS, model, CORPUS)
     masked = jax.jit(objective.corrupt)(rows, jax.random.split(jax.random.key(0), len(rows.tokens)))
     inputs = camlm.inputs_of(model, masked)
     assert inputs.languages is None
@@ -93,7 +94,7 @@ def test_languages_mark_the_selected_tokens_only():
     model = dataclasses.replace(
         Model(layers=1, hidden=16, heads=2), language_embeddings="predicted"
     )
-    objective = camlm.objective("camlm", "pairs", OPTIONS, model, CORPUS)
+    objective = camlm.objective("camlm", OPTIONS, model, CORPUS)
     masked = jax.jit(objective.corrupt)(rows, jax.random.split(jax.random.key(0), len(rows.tokens)))
     languages = np.asarray(camlm.inputs_of(model, masked).languages)
     selected, side = np.asarray(masked.selected()), np.asarray(segments(rows.tokens).side)
@@ -106,7 +107,7 @@ def test_the_language_embedding_learns_where_it_marks(params_of):
     model = Model(
         layers=2, hidden=16, heads=2, intermediate=32, positions=50, language_embeddings="predicted"
     )
-    objective = camlm.objective("camlm", "pairs", OPTIONS, model, CORPUS)
+    objective = camlm.objective("camlm", OPTIONS, model, CORPUS)
     rows, params = rows_of("pairs", seed=2), params_of(model, objective)
     masked = jax.jit(objective.corrupt)(rows, jax.random.split(jax.random.key(0), len(rows.tokens)))
     loss = jax.jit(lambda p: objective.loss(p, {}, masked, None)["camlm"].sum.sum())

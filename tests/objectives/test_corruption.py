@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj.config import MaskedLanguageModelling
+from xlj.config.objectives import MultilingualMLM
 from xlj.objectives.corruption import mask_tokens, max_predictions
 from xlj.objectives.rows import Rows
 
@@ -26,7 +26,7 @@ def rows(count=512, length=64, seed=0):
 def masked(tokens, keys=None, rate=0.15):
     keys = jax.random.split(jax.random.key(1), len(tokens)) if keys is None else keys
     languages = jnp.zeros((len(tokens), 2), jnp.int32)
-    options = MaskedLanguageModelling(mask_rate=rate)
+    options = MultilingualMLM(mask_rate=rate)
     return MASK_TOKENS(Rows(tokens, languages), keys, options=options, vocabulary_size=SIZE)
 
 

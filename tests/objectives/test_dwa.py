@@ -10,7 +10,7 @@ from random_rows import CORPUS, rows_of
 
 from xlj.alignment import extraction
 from xlj.alignment.sinkhorn import sinkhorn
-from xlj.config import WordAlignment
+from xlj.config.objectives import WordAlignment
 from xlj.models import encoder
 from xlj.objectives import dwa
 from xlj.objectives.segments import segments, whole_examples
@@ -24,10 +24,10 @@ def whole(function, inputs):
 
 def prepared(model, params_of, keys_of, **options):
     options = dataclasses.replace(OPTIONS, **options)
-    objective = dwa.objective("dwa", "pairs", options, model, CORPUS)
+    objective = dwa.objective("dwa", options, model, CORPUS)
     rows, params = rows_of("pairs", seed=4), params_of(model, objective)
     before = jax.jit(objective.corrupt)(rows, keys_of(rows))
-    label = jax.jit(lambda p, x: objective.label(p, {}, x, whole))
+    label = jax.jit(lambda p, x: objective.targets(p, {}, x, whole))
     return objective, params, rows, before, label(params, before)
 
 
@@ -124,6 +124,6 @@ def test_the_pointers_loss_equals_numpy(query_layer, model, params_of, keys_of):
 def test_labels_pass_no_gradient_and_need_no_masks(model, params_of, keys_of):
     objective, params, rows, before, after = prepared(model, params_of, keys_of)
     other = before._replace(masked=before.masked._replace(tokens=before.masked.original()))
-    again = objective.label(params, {}, other, whole)
+    again = objective.targets(params, {}, other, whole)
     np.testing.assert_array_equal(again.labels, after.labels)
     assert after.labels.dtype == jnp.int32  # whole numbers carry no gradient

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from random_rows import CORPUS, rows_of
 
-from xlj.config import Retrieval
+from xlj.config.objectives import Retrieval
 from xlj.models import encoder
 from xlj.objectives import retrieval
 from xlj.objectives.bitext import average
@@ -59,12 +59,12 @@ def wanted_losses(first, second, allowed, kind):
 
 @OF_BOTH
 def test_loss_has_negatives_from_all_rows(options, model, params_of, keys_of):
-    objective = retrieval.objective("retrieval", "bitext", options, model, CORPUS)
+    objective = retrieval.objective("retrieval", options, model, CORPUS)
     params, rows = params_of(model, objective), rows_of("bitext", count=20)
     rows = jax.tree.map(lambda x: x.at[7].set(x[3]), rows)  # a pair that stands twice
     rows = rows._replace(tokens=rows.tokens.at[9].set(1))  # and a row of padding
     inputs = jax.jit(objective.corrupt)(rows, keys_of(rows))
-    made = objective.label(params, {}, inputs, whole)
+    made = objective.targets(params, {}, inputs, whole)
     first, second = (vectors(params, model, side, 9) for side in (inputs.first, inputs.second))
     allowed = ~np.eye(20, dtype=bool)
     allowed[9] = allowed[:, 9] = allowed[3, 7] = allowed[7, 3] = False
@@ -73,14 +73,14 @@ def test_loss_has_negatives_from_all_rows(options, model, params_of, keys_of):
     found = objective.loss(params, {}, made, None)["retrieval"]
     np.testing.assert_allclose(found.sum[real], wanted, rtol=1e-4)
     assert float(found.sum[9]) == float(found.count[9]) == 0 and found.count.sum() == 19
-    parts = objective.label(params, {}, inputs, halves_at_a_time)
+    parts = objective.targets(params, {}, inputs, halves_at_a_time)
     jax.tree.map(partial(np.testing.assert_allclose, atol=1e-5), parts, made)
 
 
 @OF_BOTH
 def test_gradient_is_of_one_loss_over_all_rows(options, model, params_of, keys_of):
     """A sentence learns as its pair's and as the negative of others, in whichever microbatch."""
-    objective = retrieval.objective("retrieval", "bitext", options, model, CORPUS)
+    objective = retrieval.objective("retrieval", options, model, CORPUS)
     params, rows = params_of(model, objective), rows_of("bitext", count=12)
     tokens = rows.tokens.at[7].set(rows.tokens[3]).at[9].set(1)  # a pair twice, a row of padding
     half = tokens.shape[1] // 2
@@ -88,7 +88,7 @@ def test_gradient_is_of_one_loss_over_all_rows(options, model, params_of, keys_o
     tokens = tokens.at[6, half:].set(tokens[8, :half])  # and one on both sides
     rows = rows._replace(tokens=tokens)
     inputs = jax.jit(objective.corrupt)(rows, keys_of(rows))
-    made = objective.label(params, {}, inputs, whole)
+    made = objective.targets(params, {}, inputs, whole)
     allowed = ~np.eye(12, dtype=bool)
     allowed[9] = allowed[:, 9] = allowed[3, 7] = allowed[7, 3] = False
     allowed[2, 5] = allowed[5, 2] = allowed[6, 8] = allowed[8, 6] = False
@@ -124,9 +124,9 @@ def test_correct_pairs_are_nearer_than_every_negative(options):
 
 @OF_BOTH
 def test_pairs_that_are_all_the_same_teach_nothing(options, model, params_of, keys_of):
-    objective = retrieval.objective("retrieval", "bitext", options, model, CORPUS)
+    objective = retrieval.objective("retrieval", options, model, CORPUS)
     params, rows = params_of(model, objective), rows_of("bitext", count=4)
     rows = jax.tree.map(lambda x: jnp.repeat(x[:1], 4, axis=0), rows)
-    made = objective.label(params, {}, jax.jit(objective.corrupt)(rows, keys_of(rows)), whole)
+    made = objective.targets(params, {}, jax.jit(objective.corrupt)(rows, keys_of(rows)), whole)
     assert not np.asarray(made.found).any() and not np.asarray(made.losses).any()
     assert not np.asarray(made.pull_first).any() and not np.asarray(made.pull_second).any()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from random_rows import CORPUS, rows_of
 
-from xlj.config import ReplacedTokenDetection
+from xlj.config.objectives import ReplacedTokenDetection
 from xlj.models import encoder, heads
 from xlj.objectives import rtd
 from xlj.objectives.choosing import choose
@@ -19,7 +19,7 @@ OPTIONS = ReplacedTokenDetection(mask_rate=0.25)
 
 def prepared(model, params_of, keys_of, kind="pairs", **sizes):
     model = dataclasses.replace(model, generator_layers=1, **sizes)
-    objective = rtd.objective("trtd", kind, OPTIONS, model, CORPUS)
+    objective = rtd.objective("trtd", OPTIONS, model, CORPUS)
     rows = rows_of(kind)
     return model, objective, params_of(model, objective), rows, keys_of(rows)
 

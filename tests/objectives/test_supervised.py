@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj.config import LABELLED, Model, Supervised
+from xlj.config import SUPERVISED, Model
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
@@ -33,8 +33,9 @@ def made(kind, rows=5, seed=0):
         labels = rng.integers(0, 4, tokens.shape) * (tokens != PAD)
     else:
         labels = rng.integers(0, sizes[:, None], (rows, 2))
-    options = Supervised(kind, rows, LENGTH, () if kind == "question_answering" else CLASSES)
-    objective = supervised.objective(kind, kind, options, MODEL, CORPUS)
+    labels_of_kind = () if kind == "question_answering" else CLASSES
+    options = SUPERVISED[kind](batch_rows=rows, length=LENGTH, labels=labels_of_kind)
+    objective = supervised.objective(kind, options, MODEL, CORPUS)
     keys = jax.random.split(jax.random.key(seed), 3)
     params = encoder.init(keys[0], MODEL, CORPUS.vocabulary_size, 1)
     params |= {name: make(keys[1]) for name, make in objective.parts.items()}
@@ -76,7 +77,7 @@ def log_softmax(x):
     return x - np.log(np.exp(x).sum())
 
 
-@pytest.mark.parametrize("kind", LABELLED)
+@pytest.mark.parametrize("kind", SUPERVISED)
 def test_losses_equal_numpy(kind):
     objective, params, batch, tokens, labels = made(kind)
     examples = objective.corrupt(batch, None)
@@ -102,7 +103,7 @@ def test_losses_equal_numpy(kind):
     np.testing.assert_array_equal(counted, sums.count)
 
 
-@pytest.mark.parametrize("kind", LABELLED)
+@pytest.mark.parametrize("kind", SUPERVISED)
 def test_gradients_are_finite_and_reach_head_and_encoder(kind):
     objective, params, batch, _, _ = made(kind)
     keys = jax.random.split(jax.random.key(1), 5)
@@ -117,7 +118,7 @@ def test_gradients_are_finite_and_reach_head_and_encoder(kind):
         assert all(np.abs(leaf).sum() > 0 for leaf in jax.tree.leaves(gradients[part]))
 
 
-@pytest.mark.parametrize("kind", LABELLED)
+@pytest.mark.parametrize("kind", SUPERVISED)
 def test_padding_changes_nothing(kind):
     _, params, _, tokens, _ = made(kind)
     longer = np.pad(tokens, ((0, 0), (0, 9)), constant_values=PAD)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from random_rows import CORPUS, rows_of
 
-from xlj.config import Contrast
+from xlj.config.objectives import Contrast
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 from xlj.objectives import xlco
@@ -58,7 +58,7 @@ def test_each_pair_is_joined_with_another_in_an_order_of_its_own(keys_of):
 
 
 def prepared(model, params_of, keys_of, options=OPTIONS):
-    objective = xlco.objective("xlco", "bitext", options, model, CORPUS)
+    objective = xlco.objective("xlco", options, model, CORPUS)
     params = params_of(model, objective)
     rows = rows_of("bitext", count=24)
     return objective, params, rows, keys_of(rows)
@@ -69,10 +69,10 @@ def test_loss_equals_numpy(model, params_of, keys_of):
     state = objective.init_state(params)
     queue = np.random.default_rng(0).normal(size=state["queue"].shape).astype(np.float32)
     state |= {"queue": jnp.asarray(queue), "filled": jnp.int32(30)}
-    inputs = objective.label(params, state, jax.jit(objective.corrupt)(rows, keys), whole)
+    inputs = objective.targets(params, state, jax.jit(objective.corrupt)(rows, keys), whole)
     # The momentum encoder is still the encoder, so its vectors of the queries are the queries'.
     swapped = inputs._replace(keys=inputs.queries)
-    queries = np.asarray(objective.label(params, state, swapped, whole).vectors, np.float64)
+    queries = np.asarray(objective.targets(params, state, swapped, whole).vectors, np.float64)
     own = (queries * np.asarray(inputs.vectors, np.float64)).sum(1) / 0.5
     others = queries @ queue[:30].T.astype(np.float64) / 0.5
     scores = np.concatenate([own[:, None], others], axis=1)
@@ -85,7 +85,7 @@ def test_loss_equals_numpy(model, params_of, keys_of):
 def test_an_empty_queue_gives_no_loss_and_a_finite_gradient(model, params_of, keys_of):
     objective, params, rows, keys = prepared(model, params_of, keys_of)
     state = objective.init_state(params)
-    inputs = objective.label(params, state, jax.jit(objective.corrupt)(rows, keys), whole)
+    inputs = objective.targets(params, state, jax.jit(objective.corrupt)(rows, keys), whole)
 
     def loss(p):
         return objective.loss(p, state, inputs, None)["xlco"].sum.sum()
@@ -118,7 +118,7 @@ def test_no_gradient_reaches_the_keys(model, params_of, keys_of):
     )
     state = objective.init_state(params) | {"filled": jnp.int32(48)}
     state["queue"] = jax.random.normal(jax.random.key(0), state["queue"].shape)
-    inputs = objective.label(params, state, jax.jit(objective.corrupt)(rows, keys), whole)
+    inputs = objective.targets(params, state, jax.jit(objective.corrupt)(rows, keys), whole)
 
     def loss(momentum):
         return objective.loss(params, state | {"momentum": momentum}, inputs, None)[

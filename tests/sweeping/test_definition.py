@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from xlj.config import ConfigError
-from xlj.sweeping.definition import Sweep, grid, runs
+from xlj.sweeping import Sweep, grid
+from xlj.sweeping.definition import runs
 
 
 def names(*settings, **more):

@@ -11,8 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from xlj.config import ConfigError
-from xlj.config.checks import parse
+from xlj.config import ConfigError, parse
 from xlj.data.rows.corpus import Corpus
 from xlj.training import (
     checkpoints,

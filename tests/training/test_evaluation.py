@@ -2,12 +2,13 @@
 
 import jax
 
-from xlj.config.checks import parse
+from xlj.config import parse
 from xlj.data.rows.corpus import Corpus
 from xlj.objectives import build_all
 from xlj.training import partitioning, state
-from xlj.training.evaluation import OVER_THE_VOCABULARY, Evaluation
+from xlj.training.evaluation import Evaluation
 
+OF_TOKENS = {"mmlm", "tlm", "camlm", "btmlm", "mrtd_generator", "trtd_generator", "dwa_tlm"}
 OF_OTHER_THINGS = {
     "mrtd_discriminator",
     "trtd_discriminator",
@@ -20,9 +21,9 @@ OF_OTHER_THINGS = {
 
 def test_every_loss_is_of_tokens_or_of_something_else(every):
     built = build_all(parse(every), Corpus(400, ("en", "de", "sw"), (1, 1, 1)))
-    losses = {loss for objective in built.values() for loss in objective.weights}
-    assert losses == set(OVER_THE_VOCABULARY) | OF_OTHER_THINGS
-    assert not OF_OTHER_THINGS & set(OVER_THE_VOCABULARY)
+    losses = {name: loss for objective in built.values() for name, loss in objective.losses.items()}
+    assert {name for name, loss in losses.items() if loss.over_vocabulary} == OF_TOKENS
+    assert losses.keys() == OF_TOKENS | OF_OTHER_THINGS
 
 
 def test_it_can_be_stopped_before_each_batch(tiny, store):

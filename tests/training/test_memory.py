@@ -2,20 +2,22 @@
 
 import pytest
 
-from xlj.config import ConfigError
-from xlj.config.checks import parse
-from xlj.data.rows.corpus import Corpus
+from xlj.config import ConfigError, parse
 from xlj.training import memory, partitioning
 
 
 def check(config):
     config = parse(config)
-    memory.check_fits(config, memory.expected_corpus(config), partitioning.make_mesh(config))
+    memory.check_fits(config, memory.expected(config), partitioning.make_mesh(config))
 
 
 def test_what_fits_passes_and_rows_are_expected_as_they_are_made(tiny, store):
     check(tiny)
-    made, expected = Corpus.of(store), memory.expected_corpus(parse(tiny))
+    (made, lengths), (expected, expected_lengths) = (
+        memory.of(store, parse(tiny)),
+        memory.expected(parse(tiny)),
+    )
+    assert lengths == expected_lengths == {"text": 32, "pairs": 48}
     assert made.vocabulary_size == expected.vocabulary_size
     assert set(made.languages) == set(expected.languages)
     assert set(made.paired) == set(expected.paired)
@@ -36,7 +38,7 @@ def test_what_fits_passes_and_rows_are_expected_as_they_are_made(tiny, store):
         (
             "objectives.tlm.batch_rows",
             10**11 // 8 * 8,
-            r"token ids of objectives\.tlm\.batch_rows=100000000000 take [\d,.]+ GiB.*lower batch",
+            r"token ids of a step take [\d,.]+ GiB.*lower objectives\.tlm\.batch_rows=100000000000",
         ),
     ],
 )
@@ -52,7 +54,7 @@ def test_a_sharded_state_fits_where_a_whole_one_does_not(tiny, monkeypatch):
     for fsdp in (1, 8):
         tiny.mesh.fsdp = fsdp
         config = parse(tiny)
-        corpus, mesh = memory.expected_corpus(config), partitioning.make_mesh(config)
+        corpus, mesh = memory.expected(config).corpus, partitioning.make_mesh(config)
         sizes[fsdp] = sum(memory._state_bytes(config, corpus, mesh).values())
     monkeypatch.setattr(memory, "_device_memory", lambda mesh: (sizes[1] + sizes[8]) / 2)
     check(tiny)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xlj.config.checks import parse
+from xlj.config import parse
 from xlj.training import checkpoints
 
 ROOT = Path(__file__).parents[2]

@@ -8,21 +8,20 @@ import numpy as np
 import pytest
 
 from xlj import objectives as objectives_room
-from xlj.config import FREEZABLE, ROW_KINDS, Model
-from xlj.config.checks import parse
+from xlj.config import FREEZABLE, Model, parse, registered
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.making import ensure_rows
 from xlj.models import encoder
 from xlj.objectives.rows import Rows
 from xlj.training import partitioning, state
-from xlj.training.step import Microbatches, labelled, loss_scales, make_train_step
+from xlj.training.step import Microbatches, loss_scales, make_train_step, with_targets
 
 
 def prepared(config, store, devices=1):
     """Mesh, objectives, and the batch of a step on the mesh's devices."""
     mesh = partitioning.make_mesh(config, jax.devices()[:devices])
-    objectives = objectives_room.build(config, Corpus.of(store))
+    objectives = objectives_room.build_all(config, Corpus.of(store))
     batches = Batches(store, config)
     rows = jax.NamedSharding(mesh, partitioning.ROWS)
 
@@ -56,7 +55,7 @@ def masks(config, store, devices):
     )
     microbatches = Microbatches(config.train.accumulation, mesh)
     made = jax.jit(
-        lambda batch: labelled(objectives, config.train.seed, microbatches, current, batch)
+        lambda batch: with_targets(objectives, config.train.seed, microbatches, current, batch)
     )(batch(7))
     return jax.tree.map(
         lambda x: np.asarray(jax.random.key_data(x) if x.dtype == KEYS else x), made
@@ -154,7 +153,7 @@ def test_every_objective_is_the_same_on_any_mesh_and_under_accumulation(every):
 
 @pytest.mark.slow
 def test_a_phase_of_zero_weights_fills_the_queue_and_changes_no_parameter(every):
-    for name in set(ROW_KINDS) - {"xlco"}:
+    for name in set(registered()) - {"xlco"}:
         every.objectives[name].batch_rows = 0
     every.objectives.distillation.teacher = ""
     every.model.generator_layers = Model.generator_layers
@@ -217,7 +216,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(tiny, store):
     good = run(config, store, steps=1)
     corpus = Corpus.of(store)
     mesh = partitioning.make_mesh(config, jax.devices()[:1])
-    step = jax.jit(make_train_step(config, objectives_room.build(config, corpus), mesh))
+    step = jax.jit(make_train_step(config, objectives_room.build_all(config, corpus), mesh))
     broken = jax.tree.map(lambda x: x, good[1])
     broken.params["embeddings"]["norm"]["scale"] = jnp.full(config.model.hidden, jnp.nan)
     batch = constant(5)
@@ -233,7 +232,7 @@ def test_rows_without_text_give_a_finite_step(tiny, store):
     config = parse(tiny)
     corpus = Corpus.of(store)
     mesh = partitioning.make_mesh(config, jax.devices()[:1])
-    step = jax.jit(make_train_step(config, objectives_room.build(config, corpus), mesh))
+    step = jax.jit(make_train_step(config, objectives_room.build_all(config, corpus), mesh))
     batch = constant(1)
     after = step(state.init(config, corpus), batch)
     assert int(after.progress.skipped) == 0
@@ -252,7 +251,7 @@ def test_32_rows_are_learnt_by_heart(tiny, store):
     config = parse(tiny)
     corpus = Corpus.of(store)
     mesh = partitioning.make_mesh(config, jax.devices()[:1])
-    step = jax.jit(make_train_step(config, objectives_room.build(config, corpus), mesh))
+    step = jax.jit(make_train_step(config, objectives_room.build_all(config, corpus), mesh))
     batch = {"mmlm": Rows(*Batches(store, config).read("mmlm", 0, np.arange(32)))}
     current = state.init(config, corpus)
     for _ in range(config.train.steps):
@@ -268,14 +267,16 @@ def test_every_partitioning_rule_names_something(every):
     abstract = jax.eval_shape(lambda: state.init(config, corpus))
     names = [*partitioning.named_leaves(abstract.params)]
     names += partitioning.named_leaves(abstract.objectives)
-    used = {partitioning.rule_of(name)[0] for name in names}
-    assert used == {rule for rule, _ in partitioning.RULES}
+    objectives = objectives_room.build_all(config, corpus).values()
+    rules = partitioning.RULES + tuple(rule for o in objectives for rule in o.rules)
+    used = {partitioning.rule_of(name, rules)[0] for name in names}
+    assert used == {rule for rule, _ in rules}
 
 
 @pytest.mark.slow
 def test_what_an_objective_keeps_starts_from_the_parameters_of_its_phase(every):
     """XLCO, switched on at step 1: its momentum encoder is that step's, not the initial one."""
-    for name in set(ROW_KINDS) - {"xlco"}:
+    for name in set(registered()) - {"xlco"}:
         every.objectives[name].batch_rows = 0
     every.objectives.distillation.teacher = ""
     every.model.generator_layers = Model.generator_layers

@@ -6,8 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from xlj.config import ConfigError, Transfer
-from xlj.config.checks import parse
+from xlj.config import ConfigError, Transfer, parse
 from xlj.data.rows.making import ensure_rows
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.vocabulary_matching import match

@@ -80,7 +80,7 @@ def released(transport: Transport) -> jax.Array:
 
 
 def labels(links: jax.Array) -> jax.Array:
-    """What each source token should predict: bool [..., m, n] -> target positions, int32 [..., m].
+    """The target of each source token: bool [..., m, n] -> target positions, int32 [..., m].
 
     A token with several links has the last one as its label, as released; one without has -1.
     Labels of the target tokens are those of the transposed links.

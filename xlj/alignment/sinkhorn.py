@@ -14,7 +14,7 @@ EPSILON = 1e-6
 
 
 class Transport(NamedTuple):
-    """What Sinkhorn's algorithm ends with, each float32 [..., m, n], zero between examples."""
+    """The end of Sinkhorn's algorithm, each float32 [..., m, n], zero between examples."""
 
     plan: jax.Array
     """The transport plan: `by_rows` if columns come first, else `by_columns`."""

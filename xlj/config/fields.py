@@ -1,6 +1,6 @@
 """Keys of a config: how a schema of frozen dataclasses declares, lists and checks them.
 
-Nothing here knows what the keys are; `xlj/config.py` does.
+Nothing here knows what the keys are; `config/schema.py` does.
 """
 
 from __future__ import annotations
@@ -10,14 +10,26 @@ import difflib
 import math
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import ml_collections
 
 
 class ConfigError(ValueError):
     """A config, or what it names, cannot be used. The message says which key and what to do."""
+
+
+class Idle(NamedTuple):
+    """Nothing reads a key under a config."""
+
+    reason: str
+    recipes_may: bool = False
+    """A recipe may set the key all the same; set by hand on the command line, it is refused."""
+
+
+Reading = Callable[[Any, str], Idle | None]
+"""(config, path of the key) -> why nothing reads the key, or None if something does."""
 
 
 def key(
@@ -27,26 +39,50 @@ def key(
     choices: tuple[str, ...] = (),
     low: float | None = None,
     high: float | None = None,
-    read_when: tuple[str, tuple[str, ...]] | None = None,
-    read_by: tuple[str, ...] = (),
+    read: Reading | None = None,
 ) -> Any:
     """A config key: its default, one line of documentation, and what values are possible.
 
     Args:
       choices: the values allowed, for strings.
       low, high: inclusive bounds, for numbers.
-      read_when: (full key path, its values) without which nothing reads this key.
-      read_by: the objectives without any of which nothing reads this key.
+      read: says when the key is read; None for always. Its docstring says so in docs/configs.md.
     """
-    metadata = {
-        "doc": doc,
-        "choices": choices,
-        "low": low,
-        "high": high,
-        "read_when": read_when,
-        "read_by": read_by,
-    }
+    metadata = {"doc": doc, "choices": choices, "low": low, "high": high, "read": read}
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def only_with(path: str, *values: str) -> Reading:
+    """Says that a key is read where the key at `path` has one of these values."""
+
+    def read(config: Any, _: str) -> Idle | None:
+        value = lookup(config, path)
+        if value in values:
+            return None
+        return Idle(f"{path} is {value!r}, not {' or '.join(values)}")
+
+    read.__doc__ = f"only with `{path}` {' or '.join(values)}"
+    return read
+
+
+def only_if_set(path: str) -> Reading:
+    """Says that a key is read where the key at `path` is not empty."""
+
+    def read(config: Any, _: str) -> Idle | None:
+        return None if lookup(config, path) else Idle(f"{path} is empty")
+
+    return read
+
+
+def sections(known: Callable[[], Mapping[str, Any]]) -> Any:
+    """Sections of a schema by name, which stand beside its other keys.
+
+    Args:
+      known: returns the sections there are at the moment, each a frozen dataclass of defaults.
+    """
+    return dataclasses.field(
+        default_factory=lambda: dict(known()), metadata={"sections": known, "doc": ""}
+    )
 
 
 def like(schema: type, name: str) -> Any:
@@ -55,28 +91,49 @@ def like(schema: type, name: str) -> Any:
     return dataclasses.field(default=field.default, metadata=field.metadata)
 
 
+def _parts(schema: type) -> Iterator[tuple[str, Any, dataclasses.Field]]:
+    """(name, default, field) of the keys and sections of a schema, in order."""
+    for field in dataclasses.fields(schema):
+        if "sections" in field.metadata:
+            for name, default in field.metadata["sections"]().items():
+                yield name, default, field
+        else:
+            yield field.name, field.default, field
+
+
 def keys_of(schema: type, prefix: str = "") -> Iterator[tuple[str, dataclasses.Field]]:
     """(full path, field) of every key of a schema, in order."""
-    for field in dataclasses.fields(schema):
-        if dataclasses.is_dataclass(field.default):
-            yield from keys_of(type(field.default), f"{prefix}{field.name}.")
+    for name, default, field in _parts(schema):
+        if dataclasses.is_dataclass(default):
+            yield from keys_of(type(default), f"{prefix}{name}.")
         else:
-            yield prefix + field.name, field
+            yield prefix + name, field
 
 
 def default_of(schema: type) -> ml_collections.ConfigDict:
     """A ConfigDict with every key of a schema at its default, locked against other keys."""
     config = ml_collections.ConfigDict()
-    for field in dataclasses.fields(schema):
-        value = field.default
+    for name, value, _ in _parts(schema):
         if dataclasses.is_dataclass(value):
             value = default_of(type(value))
         elif value is dataclasses.MISSING:
             value = ml_collections.ConfigDict()
         elif isinstance(value, tuple):  # a comma list, so that the command line stays readable
             value = ",".join(value)
-        config[field.name] = value
+        config[name] = value
     return config.lock()
+
+
+def as_tree(config: Any) -> dict[str, Any]:
+    """The nested dict of a config, as `build` reads it."""
+    tree: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if "sections" in field.metadata:
+            tree |= {name: as_tree(section) for name, section in value.items()}
+        else:
+            tree[field.name] = as_tree(value) if dataclasses.is_dataclass(value) else value
+    return tree
 
 
 def merge(tree: dict, changes: Mapping, path: str) -> dict:
@@ -99,22 +156,26 @@ def build(schema: type, tree: Mapping, known: Iterable[str], prefix: str = "") -
     Raises:
       ConfigError: on an unknown key, a wrong type or an impossible value.
     """
-    fields = {field.name: field for field in dataclasses.fields(schema)}
+    parts = {name: (default, field) for name, default, field in _parts(schema)}
     hints = typing.get_type_hints(schema)
     for name in tree:
-        if name not in fields:
+        if name not in parts:
             raise ConfigError(f"unknown config key {prefix}{name}{nearest(prefix + name, known)}")
-    values = {}
-    for name, field in fields.items():
+    values: dict[str, Any] = {}
+    for name, (default, field) in parts.items():
         if name not in tree:
             continue
         value, path = tree[name], prefix + name
-        if dataclasses.is_dataclass(field.default):
-            if not isinstance(value, Mapping):
-                raise ConfigError(f"{path} is {value!r}; it must be a section of keys")
-            values[name] = build(type(field.default), value, known, path + ".")
-        else:
+        if not dataclasses.is_dataclass(default):
             values[name] = _value(hints[name], field.metadata, value, path)
+            continue
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{path} is {value!r}; it must be a section of keys")
+        section = build(type(default), value, known, path + ".")
+        if "sections" in field.metadata:
+            values.setdefault(field.name, dict(field.metadata["sections"]()))[name] = section
+        else:
+            values[name] = section
     return schema(**values)
 
 
@@ -168,6 +229,33 @@ def flat(tree: Mapping, prefix: str = "") -> dict[str, Any]:
         path = prefix + name
         values |= flat(value, f"{path}.") if isinstance(value, Mapping) else {path: value}
     return values
+
+
+def refuse_idle(
+    config: Any, keys: Iterable[tuple[str, dataclasses.Field]], explicit: Collection[str]
+) -> None:
+    """Refuses keys that were set although nothing would read them.
+
+    Args:
+      keys: (full path, field) of every key of the config's schema.
+      explicit: paths of the keys that the user set by hand, on top of the recipe.
+
+    Raises:
+      ConfigError: it names the key, and why nothing reads it.
+    """
+    for path, field in keys:
+        idle = field.metadata.get("read") and field.metadata["read"](config, path)
+        if not idle:
+            continue
+        value = lookup(config, path)
+        if path in explicit if idle.recipes_may else value != field.default:
+            raise not_read(path, value, idle.reason)
+
+
+def not_read(path: str, value: Any, reason: str) -> ConfigError:
+    """The error of a key that is set although nothing reads it."""
+    shown = ",".join(value) if isinstance(value, tuple) else value
+    return ConfigError(f"{path} is set to {shown!r} but nothing reads it, because {reason}")
 
 
 def lookup(config: Any, path: str) -> Any:

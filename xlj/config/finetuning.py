@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterator
 
 import ml_collections
 
-from xlj.config import Mesh, Model, Optimizer, Train
-from xlj.config import fields as keys_of_schema
-from xlj.config.checks import check_optimizer, dead
-from xlj.config.fields import ConfigError, key, like, lookup
+from xlj.config import fields
+from xlj.config.checks import check_optimizer
+from xlj.config.fields import ConfigError, Idle, key, like, only_with, refuse_idle
 from xlj.config.paths import local_path
+from xlj.config.schema import Mesh, Model, Optimizer, Train
 
 METRICS = {
     "classification": ("accuracy",),
@@ -19,6 +19,18 @@ METRICS = {
     "question_answering": ("squad", "mlqa"),
 }
 """The metrics of each kind of task; the first is the usual one."""
+
+
+def _for_dev(config: FinetuningConfig, path: str) -> Idle | None:
+    """Says that languages of the dev sets are read where there are such."""
+    return None if config.task.dev else Idle("task.dev is empty", recipes_may=True)
+
+
+def _for_test(config: FinetuningConfig, path: str) -> Idle | None:
+    """Says that languages of the test sets are read for them, or for the dev sets."""
+    if config.task.test or not config.task.dev_languages:
+        return None
+    return Idle("task.test is empty", recipes_may=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +41,7 @@ class Task:
         "two sentences are read together, as one input (a cross-encoder), or apart: their mean "
         "vectors are compared (a bi-encoder)",
         choices=("together", "apart"),
-        read_when=("task.kind", ("classification",)),
+        read=only_with("task.kind", "classification"),
     )
     train: tuple[str, ...] = key(
         (),
@@ -42,10 +54,14 @@ class Task:
         ("en",), "languages trained on: en for transfer, all for translate-train-all"
     )
     test_languages: tuple[str, ...] = key(
-        (), "languages of the test sets; empty means those trained on"
+        (),
+        "languages of the test sets; empty means those trained on",
+        read=_for_test,
     )
     dev_languages: tuple[str, ...] = key(
-        (), "languages of the dev sets; empty means those of the test sets"
+        (),
+        "languages of the dev sets; empty means those of the test sets",
+        read=_for_dev,
     )
     per_language: bool = key(
         False, "train a model for each language, on its own training data, not one for all"
@@ -55,12 +71,12 @@ class Task:
         "what is read of a table: the names in its head (or JSON keys), of premise|sentence1 that "
         "which a file has; or numbers from 1 of a file without a head; texts first, the label "
         "last; empty means all columns, no head",
-        read_when=("task.kind", ("classification", "tagging")),
+        read=only_with("task.kind", "classification", "tagging"),
     )
     labels: tuple[str, ...] = key(
         (),
         "labels or tags; empty means those in the training data",
-        read_when=("task.kind", ("classification", "tagging")),
+        read=only_with("task.kind", "classification", "tagging"),
     )
     metric: str = key(
         "",
@@ -79,18 +95,18 @@ class Task:
         128,
         "tokens that two windows of a long context have in common",
         low=0,
-        read_when=("task.kind", ("question_answering",)),
+        read=only_with("task.kind", "question_answering"),
     )
     question_length: int = key(
-        64, "most tokens of a question", low=1, read_when=("task.kind", ("question_answering",))
+        64, "most tokens of a question", low=1, read=only_with("task.kind", "question_answering")
     )
     answer_length: int = key(
-        30, "most tokens of an answer", low=1, read_when=("task.kind", ("question_answering",))
+        30, "most tokens of an answer", low=1, read=only_with("task.kind", "question_answering")
     )
     no_answer: bool = key(
         False,
         "questions may have no answer (SQuAD 2.0): then nothing is answered where <s> scores best",
-        read_when=("task.kind", ("question_answering",)),
+        read=only_with("task.kind", "question_answering"),
     )
     alpha: float = key(
         1.0,
@@ -101,7 +117,7 @@ class Task:
 
     @property
     def objective(self) -> str:
-        """Of `config.LABELLED`: the kind, but that pairs read apart have one of their own."""
+        """Of `SUPERVISED`: the kind, but that pairs read apart have one of their own."""
         return "pair_classification" if self.pairs == "apart" else self.kind
 
     @property
@@ -171,12 +187,12 @@ def languages_of(task: Task) -> dict[str, tuple[str, ...]]:
 
 def default() -> ml_collections.ConfigDict:
     """A ConfigDict with every key of the schema at its default, locked against other keys."""
-    return keys_of_schema.default_of(FinetuningConfig)
+    return fields.default_of(FinetuningConfig)
 
 
 def keys() -> Iterator[tuple[str, dataclasses.Field]]:
     """(full path, field) of every key of the schema, in order."""
-    yield from keys_of_schema.keys_of(FinetuningConfig)
+    yield from fields.keys_of(FinetuningConfig)
 
 
 def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> FinetuningConfig:
@@ -190,15 +206,10 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
         read, or keys that contradict each other.
     """
     known = [name for name, _ in keys()]
-    parsed: FinetuningConfig = keys_of_schema.build(FinetuningConfig, config.to_dict(), known)
+    parsed: FinetuningConfig = fields.build(FinetuningConfig, config.to_dict(), known)
     local_path("cache", parsed.cache)
     task, train, optimizer = parsed.task, parsed.train, parsed.optimizer
-    for path, field in keys():
-        condition = field.metadata["read_when"]
-        idle = condition and lookup(parsed, condition[0]) not in condition[1]
-        if idle and (path in explicit or lookup(parsed, path) != field.default):
-            reason = f"{condition[0]} is {lookup(parsed, condition[0])!r}"
-            raise dead(path, lookup(parsed, path), reason)
+    refuse_idle(parsed, keys(), explicit)
     if not parsed.init_from:
         raise ConfigError(
             "init_from is empty; name a workdir, a checkpoint or a Hugging Face folder with "
@@ -225,10 +236,6 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
             )
     if not task.dev and not task.test:
         raise ConfigError("task.dev and task.test are empty: there is nothing to score")
-    if "task.dev_languages" in explicit and not task.dev:
-        raise dead("task.dev_languages", task.dev_languages, "task.dev is empty")
-    if "task.test_languages" in explicit and not task.test and task.dev_languages:
-        raise dead("task.test_languages", task.test_languages, "task.test is empty")
     if task.metric and task.metric not in METRICS[task.kind]:
         raise ConfigError(
             f"task.metric={task.metric} is none of {task.kind}; there are "

@@ -8,58 +8,155 @@ be set in the file or on the command line. `xlj.config.checks` turns it once int
 from __future__ import annotations
 
 import dataclasses
+import functools
+import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_collections
 
-from xlj.config import fields as keys_of_schema
-from xlj.config.fields import ConfigError, key
+from xlj.config import fields
+from xlj.config.fields import ConfigError, Idle, Reading, key, only_if_set, only_with
+from xlj.config.objectives import Options, registered
+from xlj.config.objectives.options import import_modules, module_digests, read_by_objectives
+from xlj.config.rows import ROW_KINDS
+
+
+def _of_text(read: Reading | None = None) -> Reading:
+    """Says that a key is read where text is, and by itself as `read` says."""
+
+    def of_text(config: Config, path: str) -> Idle | None:
+        if config.data.rows:
+            return Idle("data.rows names finished rows, so no text is read", recipes_may=True)
+        return read(config, path) if read else None
+
+    return of_text
+
+
+_NO_VOCABULARY_IS_TRAINED = "data.vocabulary names a vocabulary, so none is trained"
+
+
+def _for_training_a_vocabulary(config: Config, path: str) -> Idle | None:
+    """Says that a key is read where a vocabulary is trained."""
+    return Idle(_NO_VOCABULARY_IS_TRAINED, recipes_may=True) if config.data.vocabulary else None
+
+
+def _for_text(config: Config, path: str) -> Idle | None:
+    """Says that a source of text is read for rows, or for a vocabulary."""
+    if not config.data.vocabulary or path in {ROW_KINDS[k].source for k in config.row_kinds()}:
+        return None
+    reason = f"no objective that is on reads {path}, and {_NO_VOCABULARY_IS_TRAINED}"
+    return Idle(reason, recipes_may=True)
+
+
+def _for_rows(config: Config, path: str) -> Idle | None:
+    """Says that a length is read where there are rows of it."""
+    if path in {ROW_KINDS[kind].length for kind in config.row_kinds()}:
+        return None
+    return Idle(f"no objective that is on reads rows of {path}", recipes_may=True)
+
+
+def _for_seqio(config: Config, path: str) -> Idle | None:
+    """Says that modules are imported where a source is a seqio Task."""
+    if any(text.startswith("seqio:") for text in config.data.mono + config.data.parallel):
+        return None
+    return Idle("data.mono and data.parallel name no seqio: source")
 
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    languages: tuple[str, ...] = key((), "languages of the monolingual text, e.g. en,de,sw")
+    rows: str = key(
+        "",
+        "folder of finished rows (built by xlj.prepare); empty: the rows of the text below, built "
+        "if need be",
+    )
+    languages: tuple[str, ...] = key(
+        (),
+        "languages of the monolingual text, e.g. en,de,sw",
+        read=_of_text(only_if_set("data.mono")),
+    )
     mono: tuple[str, ...] = key(
         (),
         "templates of monolingual sources with {language}: files (.txt .gz .xz .zst), "
         "phrasebook:{language}, tfds:NAME#FIELD or seqio:TASK#FIELD",
+        read=_of_text(_for_text),
     )
-    pairs: tuple[str, ...] = key((), "language pairs of the parallel text, e.g. en-de,en-sw")
+    pairs: tuple[str, ...] = key(
+        (),
+        "language pairs of the parallel text, e.g. en-de,en-sw",
+        read=_of_text(only_if_set("data.parallel")),
+    )
     parallel: tuple[str, ...] = key(
         (),
         "templates of parallel sources with {pair}, or {source} and {target}: TSV files, two "
         "line-aligned files joined by '|', phrasebook:{pair}, tfds:NAME#FIELD|FIELD, "
         "seqio:TASK#FIELD|FIELD",
+        read=_of_text(_for_text),
     )
-    seqio_modules: tuple[str, ...] = key((), "modules to import that register seqio Tasks")
-    cache: str = key("runs/rows", "folder where vocabularies and rows live, one folder a recipe")
+    seqio_modules: tuple[str, ...] = key(
+        (), "modules to import that register seqio Tasks", read=_of_text(_for_seqio)
+    )
+    cache: str = key(
+        "runs/rows", "folder where vocabularies and rows live, one folder a recipe", read=_of_text()
+    )
     alpha: float = key(0.7, "exponent of language sampling, p_j = m_j^a / sum m_k^a", low=0, high=1)
     vocabulary: str = key("", "SentencePiece model or tokenizer.json; empty means train one")
     vocabulary_size: int = key(
-        250_002, "ids of a vocabulary that is trained, specials and <mask> included", low=64
+        250_002,
+        "ids of a vocabulary that is trained, specials and <mask> included",
+        low=64,
+        read=_of_text(_for_training_a_vocabulary),
     )
     vocabulary_type: str = key(
-        "unigram", "how a vocabulary that is trained cuts words", choices=("unigram", "bpe")
+        "unigram",
+        "how a vocabulary that is trained cuts words",
+        choices=("unigram", "bpe"),
+        read=_of_text(_for_training_a_vocabulary),
     )
     vocabulary_alpha: float = key(
-        0.3, "exponent of the sample that the vocabulary is trained on", low=0, high=1
+        0.3,
+        "exponent of the sample that the vocabulary is trained on",
+        low=0,
+        high=1,
+        read=_of_text(_for_training_a_vocabulary),
     )
-    vocabulary_lines: int = key(5_000_000, "most lines that the vocabulary is trained on", low=1000)
+    vocabulary_lines: int = key(
+        5_000_000,
+        "most lines that the vocabulary is trained on",
+        low=1000,
+        read=_of_text(_for_training_a_vocabulary),
+    )
     vocabulary_coverage: float = key(
-        0.9995, "share of characters that the vocabulary covers", low=0.9, high=1
+        0.9995,
+        "share of characters that the vocabulary covers",
+        low=0.9,
+        high=1,
+        read=_of_text(_for_training_a_vocabulary),
     )
-    length: int = key(512, "tokens in a row of monolingual text", low=8)
-    pair_length: int = key(512, "tokens in a row of sentence pairs", low=8)
+    length: int = key(512, "tokens in a row of monolingual text", low=8, read=_of_text(_for_rows))
+    pair_length: int = key(
+        512, "tokens in a row of sentence pairs", low=8, read=_of_text(_for_rows)
+    )
     held_out_lines: int = key(
-        1000, "lines of each language, about, held out of training for evaluation", low=0
+        1000,
+        "lines of each language, about, held out of training for evaluation",
+        low=0,
+        read=_of_text(),
     )
     invalid_utf8: str = key(
         "error",
         "what a line that is not UTF-8 does: stop, or be skipped and counted",
         choices=("error", "skip"),
+        read=_of_text(),
     )
-    workers: int = key(0, "processes that make rows; 0 means one a core", low=0)
+    workers: int = key(0, "processes that make rows; 0 means one a core", low=0, read=_of_text())
+
+
+def _for_predicted_languages(config: Config, path: str) -> Idle | None:
+    """Says that "predicted" is read by the objectives that predict tokens of a language."""
+    if config.model.language_embeddings != "predicted":
+        return None
+    return read_by_objectives(config, path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,13 +185,13 @@ class Model:
         32,
         "buckets of distances, half of them for each direction",
         low=4,
-        read_when=("model.position_bias", ("t5", "gated")),
+        read=only_with("model.position_bias", "t5", "gated"),
     )
     position_distance: int = key(
         128,
         "distance from which on all share a bucket",
         low=2,
-        read_when=("model.position_bias", ("t5", "gated")),
+        read=only_with("model.position_bias", "t5", "gated"),
     )
     dropout: float = key(
         0.1, "dropout of embeddings and of every sub-layer's output", low=0, high=0.9
@@ -120,206 +217,41 @@ class Model:
         "a vector of each token's language: none, where a token is to be predicted from another "
         "language (CAMLM's selected tokens, BTMLM's placeholders), or everywhere",
         choices=("none", "predicted", "all"),
+        read=_for_predicted_languages,
     )
     generator_layers: int = key(
-        4, "layers of the generator, as wide as the model", low=1, read_by=("mrtd", "trtd")
+        4, "layers of the generator, as wide as the model", low=1, read=read_by_objectives
     )
     generator_embeddings: str = key(
         "shared",
         "the generator's embeddings: shared, shared but trained by the generator only, or its own",
         choices=("shared", "generator_only", "separate"),
-        read_by=("mrtd", "trtd"),
+        read=read_by_objectives,
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class MaskedLanguageModelling:
-    """MMLM, TLM, CAMLM; and what the objectives that mask tokens have in common."""
-
-    batch_rows: int = key(0, "rows a step; 0 turns the objective off", low=0)
-    weight: float = key(1.0, "weight of the objective in the loss", low=0)
-    mask_rate: float = key(0.15, "share of tokens to predict", low=0, high=0.9)
-    mask_share: float = key(0.8, "share of predicted tokens replaced by <mask>", low=0, high=1)
-    random_share: float = key(
-        0.1, "share of predicted tokens replaced by a random one", low=0, high=1
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class BackTranslation(MaskedLanguageModelling):
-    """BTMLM."""
-
-    pseudo_ratio: float = key(
-        0.1, "pseudo-tokens generated for each token of the source sentence", low=0.01, high=0.2
-    )
-    target_alpha: float = key(
-        0.0,
-        "exponent that the target language is drawn with, p_j ~ m_j^a over the other languages; "
-        "0 means uniformly",
-        low=0,
-        high=1,
-    )
-    generation: str = key(
-        "argmax",
-        "the most likely pseudo-token, or one drawn from the softmax",
-        choices=("argmax", "sample"),
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class ReplacedTokenDetection(MaskedLanguageModelling):
-    """MRTD, TRTD. The weight is that of the discriminator, XLM-E's lambda."""
-
-    weight: float = key(50.0, "weight of the discriminator's loss, lambda", low=0)
-    generator_weight: float = key(1.0, "weight of the generator's loss", low=0)
-    temperature: float = key(1.0, "temperature of the generator's samples", low=0.01)
-
-
-@dataclasses.dataclass(frozen=True)
-class WordAlignment(MaskedLanguageModelling):
-    """XLM-Align: TLM, and denoising word alignment (DWA) in the same forward pass."""
-
-    alignment_weight: float = key(1.0, "weight of the word alignment loss", low=0)
-    label_layer: int = key(
-        0, "layer whose vectors label the alignments; 0 means two thirds of the layers", low=0
-    )
-    query_layer: int = key(0, "layer that the pointer network reads; 0 means the last", low=0)
-    filtering: bool = key(
-        True, "label by iterative filtering (itermax); else by the union of both argmaxes"
-    )
-    sinkhorn_iterations: int = key(2, "iterations of Sinkhorn's algorithm", low=1)
-    queries: str = key(
-        "masked",
-        "labelled tokens that are pointed from: masked, unmasked, all of them ('aligned'), or none",
-        choices=("masked", "unmasked", "aligned", "none"),
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class Contrast(MaskedLanguageModelling):
-    """InfoXLM's XLCO. Inputs are masked, nothing of them is predicted."""
-
-    layer: int = key(0, "layer of the contrasted vectors; 0 means two thirds of the layers", low=0)
-    temperature: float = key(0.25, "temperature of the softmax", low=0.001)
-    queue: int = key(131_072, "keys of earlier steps that are contrasted with", low=1)
-    momentum: float = key(0.9999, "momentum of the key encoder", low=0, high=1)
-    mixup: bool = key(True, "join each pair with another pair of the batch (mixup contrast)")
-
-
-@dataclasses.dataclass(frozen=True)
-class Retrieval:
-    """Translations told apart from other sentences of the batch; ERNIE-M's with the defaults."""
-
-    batch_rows: int = key(0, "rows a step, one pair each; 0 turns the objective off", low=0)
-    weight: float = key(1.0, "weight of the objective in the loss", low=0)
-    negatives: str = key(
-        "hardest",
-        "what a translation is told apart from: the most similar other sentence of its side of "
-        "the batch, by binary cross-entropy; or all others of both sides, by a softmax",
-        choices=("hardest", "all"),
-    )
-    layer: int = key(
-        0, "layer of the averaged sentence vectors; 0 means two thirds of the layers", low=0
-    )
-    scale: float = key(20.0, "what cosines are multiplied by to be logits", low=0.01)
-
-
-@dataclasses.dataclass(frozen=True)
-class Distillation:
-    """MetaXLM's baseline (Table 3): vectors of a monolingual teacher, on its language's rows."""
-
-    batch_rows: int = key(0, "rows a step; 0 turns the objective off", low=0)
-    weight: float = key(1.0, "weight of the objective in the loss", low=0)
-    teacher: str = key("", "checkpoint, or workdir, of the teacher: same sizes, same vocabulary")
-    language: str = key("en", "the teacher's language; rows of others are left out")
-
-
-@dataclasses.dataclass(frozen=True)
-class Kind:
-    """A kind of rows: the key that names its text, and the key of its length."""
-
-    source: str
-    length: str
-
-
-KINDS = {
-    "text": Kind("data.mono", "data.length"),
-    "sentences": Kind("data.mono", "data.length"),
-    "pairs": Kind("data.parallel", "data.pair_length"),
-    "bitext": Kind("data.parallel", "data.pair_length"),
-}
-"""Kinds of rows (docs/data.md): running text; single sentences with room for pseudo-tokens;
-sentence pairs read together; sentence pairs read apart."""
-
-ROW_KINDS = {
-    "mmlm": "text",
-    "tlm": "pairs",
-    "camlm": "pairs",
-    "btmlm": "sentences",
-    "mrtd": "text",
-    "trtd": "pairs",
-    "dwa": "pairs",
-    "xlco": "bitext",
-    "retrieval": "bitext",
-    "distillation": "text",
-}
-"""The kind of rows that each objective reads."""
-
-LABELLED = ("classification", "pair_classification", "tagging", "question_answering")
-"""The objectives of fine-tuning; each reads a kind of rows of its own, of the same name."""
-
-
-def row_kind(objective: str) -> str:
-    """The kind of rows that an objective reads."""
-    return ROW_KINDS.get(objective, objective)
 
 
 @dataclasses.dataclass(frozen=True)
 class Objectives:
+    """The objectives of a run, or of a phase of it."""
+
     normalisation: str = key(
         "per_objective",
         "per_objective: sum of weight * mean of each (ELECTRA, XLM-E); "
         "global: weighted sums over everything predicted (XLM-Align)",
         choices=("per_objective", "global"),
     )
-    mmlm: MaskedLanguageModelling = MaskedLanguageModelling()
-    tlm: MaskedLanguageModelling = MaskedLanguageModelling()
-    camlm: MaskedLanguageModelling = MaskedLanguageModelling()
-    btmlm: BackTranslation = BackTranslation()
-    mrtd: ReplacedTokenDetection = ReplacedTokenDetection()
-    trtd: ReplacedTokenDetection = ReplacedTokenDetection()
-    dwa: WordAlignment = WordAlignment()
-    xlco: Contrast = Contrast()
-    retrieval: Retrieval = Retrieval()
-    distillation: Distillation = Distillation()
+    options: Mapping[str, Options] = fields.sections(registered)
+    """The options of each by name, in the order in which they were registered."""
 
-    def active(self) -> dict[str, Any]:
+    def active(self) -> dict[str, Options]:
         """The options of the objectives that are on, by name."""
-        options = {name: getattr(self, name) for name in ROW_KINDS}
-        return {name: option for name, option in options.items() if option.batch_rows}
+        return {name: options for name, options in self.options.items() if options.batch_rows}
 
-
-@dataclasses.dataclass(frozen=True)
-class Supervised:
-    """The one objective of a fine-tuning run, in the place of `Objectives`.
-
-    Attributes:
-      kind: one of LABELLED.
-      batch_rows: rows a step.
-      length: tokens in a row; its labels come behind them.
-      labels: names of classes or tags; of answers there are none.
-    """
-
-    kind: str
-    batch_rows: int
-    length: int
-    labels: tuple[str, ...] = ()
-    weight: float = 1.0
-    normalisation: str = "per_objective"
-
-    def active(self) -> dict[str, Any]:
-        """Itself, by its name."""
-        return {self.kind: self}
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["options"][name]
+        except KeyError:
+            raise AttributeError(f"there is no objective {name}") from None
 
 
 MOST_STEPS = 2**31 - 1
@@ -343,7 +275,7 @@ class Optimizer:
     )
     warmup_steps: int = key(0, "steps of linear warm-up", low=0, high=MOST_STEPS)
     decay_steps: int = key(
-        0, "steps of the final decay", low=0, read_when=("optimizer.schedule", ("wsd",))
+        0, "steps of the final decay", low=0, read=only_with("optimizer.schedule", "wsd")
     )
     b1: float = key(0.9, "AdamW's beta 1", low=0, high=1)
     b2: float = key(0.999, "AdamW's beta 2", low=0, high=1)
@@ -381,6 +313,19 @@ HELD_OUT = "held_out"
 """As a source of retrieval: the run's own held-out sentence pairs."""
 
 
+def _for_retrieval(config: Config, path: str) -> Idle | None:
+    """Says that a key is read where a source is named, and there are pairs to hold out."""
+    source = config.evaluation.retrieval.source
+    if not source:
+        return None if path.endswith(".source") else Idle("evaluation.retrieval.source is empty")
+    if HELD_OUT not in source or "data.parallel" in {
+        ROW_KINDS[kind].source for kind in config.row_kinds()
+    }:
+        return None
+    reason = "no objective that is on reads sentence pairs, so none are held out"
+    return Idle(reason, recipes_may=True)
+
+
 @dataclasses.dataclass(frozen=True)
 class RetrievalEvaluation:
     """Accuracy@1 of `xlj.retrieve`, cosines of means."""
@@ -390,10 +335,26 @@ class RetrievalEvaluation:
         "held_out: the held-out pairs of data.parallel; or templates of files with {pair}, or "
         "{source} and {target}: TSV, or two line-aligned files joined by '|'; the first that is "
         "there is a pair's; empty: no retrieval",
+        read=_for_retrieval,
     )
-    pairs: tuple[str, ...] = key((), "language pairs to look at; empty means data.pairs")
-    sentences: int = key(200, "most sentence pairs of each; fewer are easier to tell apart", low=2)
-    layer: int = key(0, "layer of the sentence vectors; 0 means two thirds of the layers", low=0)
+    pairs: tuple[str, ...] = key(
+        (), "language pairs to look at; empty means data.pairs", read=_for_retrieval
+    )
+    sentences: int = key(
+        200,
+        "most sentence pairs of each; fewer are easier to tell apart",
+        low=2,
+        read=_for_retrieval,
+    )
+    layer: int = key(
+        0,
+        "layer of the sentence vectors; 0 means two thirds of the layers",
+        low=0,
+        read=_for_retrieval,
+    )
+
+
+_for_alignment = only_if_set("evaluation.alignment.source")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -406,9 +367,16 @@ class AlignmentEvaluation:
         "links, or a TSV and a file of links joined by '|' (docs/align.md); the first that is "
         "there is a pair's; empty: no alignment",
     )
-    pairs: tuple[str, ...] = key((), "language pairs to look at; empty means data.pairs")
-    sentences: int = key(200, "most sentence pairs of each", low=1)
-    layer: int = key(0, "layer whose vectors are aligned; 0 means two thirds of the layers", low=0)
+    pairs: tuple[str, ...] = key(
+        (), "language pairs to look at; empty means data.pairs", read=_for_alignment
+    )
+    sentences: int = key(200, "most sentence pairs of each", low=1, read=_for_alignment)
+    layer: int = key(
+        0,
+        "layer whose vectors are aligned; 0 means two thirds of the layers",
+        low=0,
+        read=_for_alignment,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -435,32 +403,44 @@ class Transfer:
     """What a run takes from `init_from` (MetaXLM, section 3.2 and Table 5)."""
 
     parts: tuple[str, ...] = key(
-        ("body", "embeddings"), "what is taken: body (the layers), embeddings; the rest is drawn"
+        ("body", "embeddings"),
+        "what is taken: body (the layers), embeddings; the rest is drawn",
+        read=only_if_set("init_from"),
     )
     vocabulary: str = key(
         "same",
         "same: the run has the vocabulary of init_from. matched: it has its own, whose pieces "
         "start from those of the same word",
         choices=("same", "matched"),
+        read=only_if_set("init_from"),
     )
     dictionaries: tuple[str, ...] = key(
         (),
         "templates of bilingual dictionaries with {pair}, or files whose names say the pair; then "
         "pieces also start from their word's translation (MetaXLM+Dict)",
-        read_when=("transfer.vocabulary", ("matched",)),
+        read=only_with("transfer.vocabulary", "matched"),
     )
     language: str = key(
         "en",
         "the language of init_from, into which the dictionaries translate",
-        read_when=("transfer.vocabulary", ("matched",)),
+        read=only_with("transfer.vocabulary", "matched"),
     )
     unmatched: str = key(
         "random",
         "what other pieces start from: N(0, init_std), the mean of all of init_from's, or N(mean, "
         "variance) of those",
         choices=("random", "mean", "sampled"),
-        read_when=("transfer.vocabulary", ("matched",)),
+        read=only_with("transfer.vocabulary", "matched"),
     )
+
+
+class Phase(NamedTuple):
+    """A phase of a run."""
+
+    start: int
+    """Its first step."""
+    config: Config
+    """The whole config from then on."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -471,10 +451,13 @@ class Config:
     init_from: str = key(
         "", "workdir, checkpoint or Hugging Face folder whose parameters the run starts from"
     )
+    objective_modules: tuple[str, ...] = key(
+        (), "modules to import that register objectives (docs/objectives.md)"
+    )
     transfer: Transfer = Transfer()
     data: Data = Data()
     model: Model = Model()
-    objectives: Objectives | Supervised = Objectives()
+    objectives: Objectives = Objectives()
     optimizer: Optimizer = Optimizer()
     train: Train = Train()
     evaluation: Evaluation = Evaluation()
@@ -484,20 +467,36 @@ class Config:
         metadata={"doc": "changes by step: {name: {start_step: N, data: {alpha: A}, ...}}"},
     )
 
+    @functools.cached_property
+    def schedule(self) -> tuple[Phase, ...]:
+        """The phases of the run, in order of steps; the first begins at step 0.
 
-def default() -> ml_collections.ConfigDict:
-    """A ConfigDict with every key of the schema at its default, locked against other keys."""
-    return keys_of_schema.default_of(Config)
+        Raises:
+          ConfigError: on a phase that changes what a phase may not, or nothing, or that starts
+            where another does.
+        """
+        return _schedule(self)
+
+    @functools.cached_property
+    def objectives_by_phase(self) -> tuple[Mapping[str, Options], ...]:
+        """The options of the objectives that are on in each phase, by name."""
+        return tuple(phase.config.objectives.active() for phase in self.schedule)
+
+    def objectives_on(self) -> dict[str, Options]:
+        """The objectives that are on in any phase, in the schema's order, each with the options of
+        the first phase that has it."""
+        first: dict[str, Options] = {}
+        for active in reversed(self.objectives_by_phase):
+            first |= active
+        return {name: first[name] for name in self.objectives.options if name in first}
+
+    def row_kinds(self) -> tuple[str, ...]:
+        """The kinds of rows that the run reads, in the order of `ROW_KINDS`."""
+        read = {options.rows for options in self.objectives_on().values()}
+        return tuple(kind for kind in ROW_KINDS if kind in read)
 
 
-def phase_configs(config: Config) -> list[tuple[int, Config]]:
-    """The phases of a run: (first step, the whole config from then on), in order of steps.
-
-    Raises:
-      ConfigError: on a phase that changes what a phase may not, or nothing, or that starts where
-        another does.
-    """
-    phases = [(0, config)]
+def _schedule(config: Config) -> tuple[Phase, ...]:
     for name, changes in config.phases.items():
         if type(changes.get("start_step")) is not int:
             raise ConfigError(
@@ -505,41 +504,45 @@ def phase_configs(config: Config) -> list[tuple[int, Config]]:
             )
         if not all(isinstance(changes.get(part, {}), Mapping) for part in ("data", "objectives")):
             raise ConfigError(f"phases.{name}: data and objectives must be sections of keys")
+    phases = [Phase(0, config)]
     order = sorted(config.phases.items(), key=lambda item: item[1]["start_step"])
     for name, changes in order:
-        path = f"phases.{name}"
+        path, before = f"phases.{name}", phases[-1]
         changes = dict(changes)
         start = changes.pop("start_step")
-        if not phases[-1][0] < start < config.train.steps:
+        if not before.start < start < config.train.steps:
             raise ConfigError(
-                f"{path}.start_step is {start!r}; it must be a step after {phases[-1][0]}, where "
+                f"{path}.start_step is {start!r}; it must be a step after {before.start}, where "
                 f"the phase before starts, and before train.steps={config.train.steps}"
             )
         if set(changes) - {"data", "objectives"} or set(changes.get("data", {})) - {"alpha"}:
             raise ConfigError(f"{path} may change data.alpha and objectives.* only, not {changes}")
-        tree = dataclasses.asdict(phases[-1][1])
-        phases.append((start, build(keys_of_schema.merge(tree, changes, path))))
-        if phases[-1][1] == phases[-2][1]:
+        tree = fields.merge(fields.as_tree(before.config), changes, path)
+        phases.append(Phase(start, build(tree)))
+        if phases[-1].config == before.config:
             raise ConfigError(f"{path} changes nothing of the phase before it")
-    return phases
+    return tuple(phases)
 
 
-def objectives_in(config: Config) -> tuple[str, ...]:
-    """Names of the objectives that are on in any phase, in the schema's order."""
-    phases = [phase.objectives.active() for _, phase in phase_configs(config)]
-    names = (*ROW_KINDS, *LABELLED)
-    return tuple(name for name in names if any(name in active for active in phases))
+def default(objective_modules: str = "") -> ml_collections.ConfigDict:
+    """A ConfigDict with every key of the schema at its default, locked against other keys.
 
+    Args:
+      objective_modules: modules that register objectives of your own, separated by commas; their
+        keys are then there too.
 
-def kinds_in(config: Config) -> tuple[str, ...]:
-    """The kinds of rows that a run reads, in the order of `KINDS`."""
-    read = {ROW_KINDS[name] for name in objectives_in(config)}
-    return tuple(kind for kind in KINDS if kind in read)
+    Raises:
+      ConfigError: if one cannot be imported.
+    """
+    import_modules(filter(None, objective_modules.split(",")))
+    config = fields.default_of(Config)
+    config.objective_modules = objective_modules
+    return config
 
 
 def keys() -> Iterator[tuple[str, dataclasses.Field]]:
     """(full path, field) of every key of the schema, in order."""
-    yield from keys_of_schema.keys_of(Config)
+    yield from fields.keys_of(Config)
 
 
 def build(tree: Mapping[str, Any]) -> Config:
@@ -548,4 +551,12 @@ def build(tree: Mapping[str, Any]) -> Config:
     Raises:
       ConfigError: on an unknown key, a wrong type or a value out of its range.
     """
-    return keys_of_schema.build(Config, tree, [name for name, _ in keys()])
+    return fields.build(Config, tree, [name for name, _ in keys()])
+
+
+def record(config: Config) -> dict[str, Any]:
+    """The config as runs and checkpoints keep it: JSON values, and the sha256 of the modules that
+    its objectives come from."""
+    tree = json.loads(json.dumps(fields.as_tree(config)))
+    digests = module_digests(config.objective_modules)
+    return tree | ({"objective_digests": digests} if digests else {})

@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 
 import ml_collections
 
-from xlj.config import HELD_OUT, KINDS, ROW_KINDS, ConfigError, default
+from xlj.config.fields import ConfigError
+from xlj.config.objectives import registered
+from xlj.config.rows import ROW_KINDS
+from xlj.config.schema import HELD_OUT, default
 
 Variant = Callable[[ml_collections.ConfigDict], object]
 """Changes some keys of a config in place."""
@@ -100,7 +103,7 @@ def _on(config: ml_collections.ConfigDict) -> set[str]:
     return {
         name
         for objectives in _objectives(config)
-        for name in ROW_KINDS
+        for name in registered()
         if name in objectives and objectives[name].get("batch_rows", 0)
     }
 
@@ -112,7 +115,8 @@ def _objectives(config: ml_collections.ConfigDict) -> list[ml_collections.Config
 
 
 def _read_pairs(objectives: set[str]) -> bool:
-    return any(KINDS[ROW_KINDS[name]].source == "data.parallel" for name in objectives)
+    kinds = {registered()[name].rows for name in objectives}
+    return any(ROW_KINDS[kind].source == "data.parallel" for kind in kinds)
 
 
 def _tiny(config: ml_collections.ConfigDict) -> None:
@@ -142,17 +146,12 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     def scaled(layer: int) -> int:
         return max(1, round(layer * _LAYERS / layers))
 
-    if on & {"mrtd", "trtd"}:
-        model.generator_layers = scaled(model.generator_layers)
-    if "xlco" in on:
-        config.objectives.xlco.queue = 8 * rows
+    for path in {path for name in on for path in registered()[name].reads}:
+        key = path.removeprefix("model.")
+        if key.endswith("layers"):
+            model[key] = scaled(model[key])
     for objectives in _objectives(config):
         for name in on & set(objectives):
-            options = objectives[name]
-            for key, value in options.items():
-                if value and key == "batch_rows":
-                    options[key] = rows
-                elif value and key.endswith("layer"):
-                    options[key] = scaled(value)
+            type(registered()[name]).shrink(objectives[name], rows, scaled)
     for phase in config.phases.values():
         phase.start_step = max(1, phase.start_step * _STEPS // steps)

@@ -9,10 +9,11 @@ from typing import NamedTuple
 from xlj.config import ConfigError
 from xlj.data.labelled import squad
 from xlj.io import files, json_file
+from xlj.io.quoting import shortened
 
 
 class Form(NamedTuple):
-    """What a line must look like: a regular expression, and the same in words."""
+    """The form of a line: a regular expression, and the same in words."""
 
     pattern: str
     words: str
@@ -28,7 +29,7 @@ def lines(path: Path, form: Form) -> list[str]:
     found = list(map(str.strip, files.lines(path)))
     for number, line in enumerate(found, 1):
         if not re.fullmatch(form.pattern, line):
-            raise ConfigError(f"{path}:{number}: {line!r} is not {form.words}")
+            raise ConfigError(f"{path}:{number}: {shortened(repr(line))} is not {form.words}")
     return found
 
 
@@ -102,7 +103,8 @@ def answers(path: Path) -> dict[str, str]:
         raise ConfigError(f"{path} is no JSON object of answers by question id")
     for identity, answer in found.items():
         if not isinstance(answer, str):
-            raise ConfigError(f"{path}: the answer to {identity!r} is {answer!r}, which is no text")
+            shown, found = shortened(repr(identity)), shortened(repr(answer))
+            raise ConfigError(f"{path}: the answer to {shown} is {found}, which is no text")
     return found
 
 

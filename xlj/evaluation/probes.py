@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlj.config import HELD_OUT, Config, Model, kinds_in
+from xlj.config import HELD_OUT, Config, Model
 from xlj.data.rows.packing import Ragged
 from xlj.data.rows.permutation import sample
 from xlj.data.rows.store import RowStore
@@ -34,7 +34,7 @@ Check = Callable[..., Any]
 
 
 class Files(NamedTuple):
-    """What a config's evaluation names on disk, sampled, by language pair."""
+    """The data on disk that a config's evaluation names, sampled, by language pair."""
 
     parallel: dict[str, tuple[list[str], list[str]]]
     """Sentences, line by line."""
@@ -149,7 +149,7 @@ def _probe(name: str, key: str, measure: Callable[[Params, Check], dict[str, flo
 def _held_out(config: Config, store: RowStore) -> dict[str, Sides]:
     """The run's held-out sentence pairs; language pairs that have fewer than two are left out."""
     options = config.evaluation.retrieval
-    if HELD_OUT not in options.source or not {"pairs", "bitext"} & set(kinds_in(config)):
+    if HELD_OUT not in options.source or not {"pairs", "bitext"} & set(config.row_kinds()):
         return {}
     pairs = options.pairs or config.data.pairs
     read = {pair: held_out_pairs.read(store, pair, options.sentences) for pair in pairs}

@@ -15,6 +15,7 @@ from xlj.evaluation.metrics.labels import accuracy
 from xlj.evaluation.metrics.pairs import pair_scores
 from xlj.evaluation.metrics.tags import CHUNK_TAG, chunk_scores
 from xlj.evaluation.prediction_files import Form
+from xlj.io.quoting import shortened
 
 _NLI = Form("entailment|neutral|contradiction", "entailment, neutral or contradiction")
 _PARAPHRASE = Form("[01]", "0 or 1")
@@ -56,7 +57,7 @@ class Result:
 
     @property
     def score(self) -> float:
-        """What XTREME reports of the task: exact match and F1 count half each."""
+        """The number that XTREME reports: exact match and F1 count half each."""
         averages = [language_report.average(self.metrics[name]) for name in self.task.metrics]
         return sum(averages) / len(averages)
 
@@ -94,11 +95,11 @@ def _answers(gold: Path, predicted: Path, language: str, by_language: bool) -> d
     given = prediction_files.answers(predicted)
     known = {identity for identity, _ in questions}
     if unknown := sorted(given.keys() - known):
-        raise ConfigError(f"{predicted}: {unknown[0]!r} is no question of {gold}")
+        raise ConfigError(f"{predicted}: {shortened(repr(unknown[0]))} is no question of {gold}")
     if missing := sorted(known - given.keys()):
         raise ConfigError(
             f"{predicted} answers {len(known) - len(missing)} of the {len(known)} questions of "
-            f'{gold}, not {missing[0]!r}; write "" where there is no answer'
+            f'{gold}, not {shortened(repr(missing[0]))}; write "" where there is no answer'
         )
     normalise = partial(answers.mlqa, language=language) if by_language else answers.squad
     return answers.score(given, questions, normalise)._asdict()
@@ -301,7 +302,7 @@ def as_markdown(results: list[Result]) -> str:
 
 
 def panels(results: list[Result]) -> dict[str, dict[str, float]]:
-    """What a plot shows of each task: its last metric, F1 for questions."""
+    """The bars of a plot, by task: its last metric, F1 for questions."""
     chosen = [(result, result.task.metrics[-1]) for result in results]
     return {f"{r.task.name}: {_TITLES[name]}": r.metrics[name] for r, name in chosen}
 

@@ -52,7 +52,7 @@ def decode(
 
 
 def majority(training: Sequence[Sentences]) -> Callable[[Sequence[Sentences]], list[str]]:
-    """What predicts the most frequent label of the training data, for every example."""
+    """A function that predicts the most frequent label of the training data, for every example."""
     label = Counter(e.label for e in training if e.label).most_common(1)[0][0]
     return lambda examples: [label] * len(examples)
 

@@ -1,4 +1,4 @@
-"""What a fine-tuned model says of rows, batch by batch, on the devices of its run."""
+"""The predictions of a fine-tuned model for rows, batch by batch, on the devices of its run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Predictor:
     """Predicts the labels of rows; every process gets all of them.
 
     Args:
-      kind: one of `config.LABELLED`.
+      kind: one of `config.SUPERVISED`.
       model: of the parameters.
       mesh: where the parameters are.
     """
@@ -40,7 +40,7 @@ class Predictor:
         what: str,
         progress: Callable[[int], Any] = bool,
     ) -> np.ndarray:
-        """What the head says of each row.
+        """The prediction of the head for each row.
 
         Args:
           tokens: int32 [rows, length], at least one row.

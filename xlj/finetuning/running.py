@@ -15,11 +15,20 @@ from typing import Any
 
 import jax
 
-from xlj.config import Config, ConfigError, Data, Mesh, Optimizer, Supervised, Train
+from xlj.config import (
+    SUPERVISED,
+    Config,
+    ConfigError,
+    Data,
+    Mesh,
+    Objectives,
+    Optimizer,
+    Train,
+    as_tree,
+)
 from xlj.config.finetuning import FinetuningConfig, Task
 from xlj.config.schema import MOST_STEPS
 from xlj.data.labelled import row_store
-from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.finetuning import task_data, task_scores
@@ -65,7 +74,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What fine-tuning came to.
+    """The outcome of fine-tuning.
 
     Attributes:
       runs: all that are finished.
@@ -134,7 +143,9 @@ def _plans(
         cache = Path(config.cache).expanduser()
         store = row_store.write(cache, task.objective, rows, vocabulary)
         of_first = _training_config(config, data.labels, store, source)
-        memory.check_fits(of_first, Corpus.of(store), partitioning.make_mesh(of_first))
+        mesh = partitioning.make_mesh(of_first)
+        partitioning.check_batches(of_first, mesh)
+        memory.check_fits(of_first, memory.of(store, of_first), mesh)
         for seed in range(config.train.seed, config.train.seed + config.train.seeds):
             train = dataclasses.replace(of_first.train, seed=seed)
             inner = dataclasses.replace(of_first, train=train)
@@ -232,12 +243,15 @@ def _training_config(
         source.model, language_embeddings="none", **dataclasses.asdict(config.model)
     )
     task = config.task
+    options_of_task = SUPERVISED[task.objective](
+        batch_rows=given.batch_rows, length=task.length, labels=labels
+    )
     return Config(
         # The checkpoint: a workdir's latest may be another when the next seed begins.
         init_from="" if config.fresh else str(source.folder),
         data=Data(alpha=task.alpha),
         model=model,
-        objectives=Supervised(task.objective, given.batch_rows, task.length, labels),
+        objectives=Objectives(options={task.objective: options_of_task}),
         optimizer=Optimizer(**options),
         train=Train(
             steps=steps,
@@ -269,12 +283,12 @@ def _check_claim(folder: Path, identity: str) -> bool:
 def _identity(
     inner: Config, task: Task, store: RowStore, data: TaskData, encoder_digest: str
 ) -> str:
-    """What tells a run from others: its config, but for where the encoder is and how the work is
-    divided; the encoder; its rows, what it is scored on, and how."""
+    """The hash of all that tells a run from others: its config, but for where the encoder is and
+    how the work is divided; the encoder; its rows, what it is scored on, and how."""
     train = dataclasses.replace(inner.train, log_every=1, accumulation=1)
     told = dataclasses.replace(inner, init_from="", train=train, mesh=Mesh())
     scoring = (task.select, task.scored_by, task.answer_length, task.no_answer)
-    content = [dataclasses.asdict(told), scoring, encoder_digest]
+    content = [as_tree(told), scoring, encoder_digest]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
     digest.update(store.manifest.content_hash.encode())
     for split, sets in (("dev", data.dev), ("test", data.test)):

@@ -17,6 +17,7 @@ from xlj.data.labelled.features import WordFeatures
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation.metrics.labels import accuracy
 from xlj.evaluation.metrics.tags import CHUNK_TAG, chunk_scores
+from xlj.io.quoting import shortened
 
 ENDING = "tsv"
 
@@ -42,8 +43,8 @@ def decode(
 
 
 def majority(training: Sequence[Words]) -> Callable[[Sequence[Words]], list[list[str]]]:
-    """What predicts the tag that each word has most often in the training data; of other words, the
-    most frequent tag of all."""
+    """A function that predicts the tag that each word has most often in the training data; of other
+    words, the most frequent tag of all."""
     counts: dict[str, Counter[str]] = {}
     total: Counter[str] = Counter()
     for example in training:
@@ -66,8 +67,9 @@ def require_chunks(examples: Iterable[Words], tags: Sequence[str]) -> None:
         for tag in example.tags or ():
             if tag in other:
                 raise ConfigError(
-                    f"{example.place}: {tag!r} is no tag of task.metric=chunk_f1, which reads O "
-                    "and such as B-PER; set task.metric to word_class_f1 or tag_accuracy"
+                    f"{example.place}: {shortened(repr(tag))} is no tag of task.metric=chunk_f1, "
+                    "which reads O and such as B-PER; set task.metric to word_class_f1 or "
+                    "tag_accuracy"
                 )
 
 

@@ -24,7 +24,7 @@ KINDS: dict[str, ModuleType] = {
     "tagging": tagging,
     "question_answering": question_answering,
 }
-"""What each kind of task makes of examples and of outputs; each module has the same functions."""
+"""The module of each kind of task, all with the same functions."""
 
 Examples = dict[str, list[Any]]
 """Examples by language."""
@@ -99,17 +99,24 @@ def load(task: Task, vocabulary: Vocabulary) -> TaskData:
     return TaskData(labels, **made)
 
 
+def sources(task: Task) -> list[tuple[str, str, str]]:
+    """(split, language, source) of all that a task is read from: files, and sets of libraries.
+
+    Raises:
+      ConfigError: if one is missing.
+    """
+    return [
+        (split, language, source)
+        for split, names in languages_of(task).items()
+        for language, found in reading.resolve(task, split, names).items()
+        for source in found
+    ]
+
+
 def _read(task: Task) -> dict[str, Examples]:
     """The examples of each split, by language."""
-    languages = languages_of(task)
-    wanted = [
-        (split, language, source)
-        for split, names in languages.items()
-        for language, sources in reading.resolve(task, split, names).items()
-        for source in sources
-    ]
-    found: dict[str, Examples] = {split: {} for split in languages}
-    with tqdm(wanted, desc="reading", unit="source", disable=None, leave=False) as bar:
+    found: dict[str, Examples] = {split: {} for split in SPLITS}
+    with tqdm(sources(task), desc="reading", unit="source", disable=None, leave=False) as bar:
         for split, language, source in bar:
             examples = reading.read(source, language, task)
             found[split].setdefault(language, []).extend(examples)

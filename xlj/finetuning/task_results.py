@@ -1,4 +1,4 @@
-"""What fine-tuning came to, over seeds and languages: JSON, a table, a plot, XTREME's files."""
+"""Results of fine-tuning over seeds and languages: JSON, a table, a plot, XTREME's files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlj.config.finetuning import FinetuningConfig, Task
+from xlj.config.finetuning import FinetuningConfig, Task, languages_of
 from xlj.evaluation import language_report
 from xlj.evaluation.language_report import average, transfer_gap
 from xlj.finetuning.running import Outcome, Run
@@ -132,7 +132,7 @@ def write(
 
 
 def panels(outcome: Outcome) -> dict[str, dict[str, float]]:
-    """What a plot shows: means over seeds, by metric; nothing where no labels are known."""
+    """The bars of a plot: means over seeds, by metric; nothing where no labels are known."""
     seeds = by_seed(outcome, split_of(outcome))
     return {
         metric: {
@@ -141,6 +141,12 @@ def panels(outcome: Outcome) -> dict[str, dict[str, float]]:
         }
         for metric in (seeds or [{}])[0]
     }
+
+
+def submitted(folder: Path, task: Task) -> list[Path]:
+    """The files that `submit` may write into the folder of a task."""
+    ending, languages = KINDS[task.kind].ENDING, languages_of(task)["test"]
+    return [folder / f"test-{language}.{ending}" for language in languages]
 
 
 def submit(

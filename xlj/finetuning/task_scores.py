@@ -72,8 +72,8 @@ def line_of(scores: Scores, task: Task, trained: Iterable[str]) -> dict[str, flo
 
 
 def on_dev(scores: Scores, task: Task, trained: Iterable[str]) -> float:
-    """What a checkpoint is chosen by, and a seed: the task's metric, averaged over all languages of
-    dev, or over those trained on (`task.select`)."""
+    """The score that a checkpoint is chosen by, and a seed: the task's metric, averaged
+    over all languages of dev, or over those trained on (`task.select`)."""
     first = next(iter(scores.values()))
     chosen = set(first if task.select != "trained" else trained)
     return average({language: value for language, value in first.items() if language in chosen})

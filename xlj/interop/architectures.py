@@ -1,4 +1,4 @@
-"""What Hugging Face's architectures call the sizes and the parameters of an encoder of ours.
+"""Names that Hugging Face's architectures have for sizes and parameters of our encoder.
 
 One table serves both ways. A parameter of ours is one tensor of theirs, or, in the layers, one a
 layer, stacked; kernels are transposed, embeddings of words and positions have their rows elsewhere.
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlj.config import LABELLED, ConfigError, Model, build
+from xlj.config import SUPERVISED, ConfigError, Model, build
 from xlj.models.encoder import FIRST_POSITION
 from xlj.objectives.supervised import head_of
 
@@ -154,7 +154,7 @@ _CLASSES = {
     "question_answering_head": "ForQuestionAnswering",
 }
 
-TASKS = {head_of(kind): kind for kind in LABELLED if head_of(kind) in _CLASSES}
+TASKS = {head_of(kind): kind for kind in SUPERVISED if head_of(kind) in _CLASSES}
 """Kinds of fine-tuned tasks that transformers has a class for, by the name of their head."""
 
 
@@ -274,7 +274,7 @@ _BIAS = ("position_bias", "position_buckets", "position_distance", "absolute_pos
 
 _DEFAULTS = {"layer_norm_eps": 1e-12, "initializer_range": 0.02, "hidden_dropout_prob": 0.1,
              "attention_probs_dropout_prob": 0.1, "type_vocab_size": 2}  # fmt: skip
-"""What transformers takes where config.json is silent."""
+"""Values that transformers takes where config.json is silent."""
 
 
 def model_of(architecture: Architecture, config: Mapping[str, Any], where: str) -> Model:
@@ -343,7 +343,7 @@ def task_head_of(
 
 
 def config_of_task(head: str, labels: Sequence[str]) -> dict[str, Any]:
-    """What config.json says of a head of a fine-tuned task and of its labels, if it has any."""
+    """The part of config.json about the head of a fine-tuned task and its labels, if it has any."""
     if TASKS.get(head, "question_answering") == "question_answering":
         return {}
     config: dict[str, Any] = {

@@ -47,7 +47,7 @@ _OF_MARKERS = {"sentencepiece": XLM_R, "byte_bpe": ROBERTA, "wordpiece": BERT}
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """What is written.
+    """The content of a folder.
 
     Attributes:
       architecture: whose names the tensors have.
@@ -163,7 +163,7 @@ def write_pooling(folder: Path, model: Model, pooling: str) -> None:
 
     Args:
       pooling: `mean` of all tokens, specials too, or the vector of the `first`, as in
-        `downstream.sentence_vectors`.
+        `retrieval.embedder`.
     """
     _write_json(
         folder / "modules.json",

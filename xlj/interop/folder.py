@@ -23,7 +23,7 @@ _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pdparams", "*.h5", "*.msgpack
 
 @dataclasses.dataclass(frozen=True)
 class Folder:
-    """What a folder holds; nothing of the tensors is in memory.
+    """The content of a folder; nothing of the tensors is in memory.
 
     Attributes:
       path: the folder.

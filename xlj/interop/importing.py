@@ -54,7 +54,7 @@ class Imported:
     labels: tuple[str, ...] = ()
 
     def report(self) -> str:
-        """What became of each tensor, for people."""
+        """A report of what became of each tensor."""
         used = sum(len(names) for names in self.names.values())
         lines = [f"{self.folder.path}: {self.architecture.model_type}, {used} tensors used"]
         if self.head:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from xlj.config import Model
+from xlj.config.objectives import supervised_in
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import task_card
 from xlj.interop.architectures import TASKS, XLJ, XLM_R, auto_class
@@ -14,7 +15,7 @@ from xlj.interop.exporting import Exported
 _PIPELINES = {"": "feature-extraction", "prediction_head": "fill-mask"} | {
     head: task_card.PIPELINES[kind] for head, kind in TASKS.items()
 }
-"""What model hubs call a model with each head."""
+"""Names that model hubs have for a model with each head."""
 
 
 def card(
@@ -60,7 +61,7 @@ def card(
 
 
 def _fine_tuned(trained: Mapping[str, Any] | None) -> bool:
-    return bool(trained and "kind" in trained["config"]["objectives"])
+    return bool(trained and supervised_in(trained["config"]))
 
 
 def _front_matter(

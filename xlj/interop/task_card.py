@@ -1,10 +1,11 @@
-"""What a model card says of a fine-tuned task: its labels, data and scores, how to use it."""
+"""The part of a model card about a fine-tuned task: its labels, data and scores, how to use it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from xlj.config.objectives import supervised_in
 from xlj.interop.architectures import TASKS, auto_class
 from xlj.interop.exporting import Exported
 
@@ -13,7 +14,7 @@ PIPELINES = {
     "tagging": "token-classification",
     "question_answering": "question-answering",
 }
-"""What model hubs call each kind of task."""
+"""Names that model hubs have for each kind of task."""
 
 
 def sections(
@@ -30,7 +31,7 @@ def sections(
     if exported.labels:
         lines.append(f"Labels: {', '.join(f'`{label}`' for label in exported.labels)}.")
     if trained and trained["step"]:
-        options = trained["config"]["objectives"]
+        options = supervised_in(trained["config"])
         rows = [
             f"{name.partition('.')[2]} ({counts['sentences']:,} rows)"
             for name, counts in trained["tasks"].items()

@@ -60,7 +60,7 @@ def extend(
 
 
 def initial_rows(old: Vocabulary, new: Vocabulary) -> Matches:
-    """What the rows of an extended vocabulary start from.
+    """The rows that those of an extended vocabulary start from.
 
     `special` and `exact`: the piece's own row; that of `<mask>`, the last, has moved. `pieces`: the
     mean of the old pieces that a new piece is cut into. `none`: a new piece of which a part would

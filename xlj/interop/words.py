@@ -1,4 +1,4 @@
-"""What pieces of a vocabulary stand for: text, whether a word starts there, forms to compare."""
+"""The meaning of a vocabulary's pieces: text, whether a word starts there, forms to compare."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
-"""Text files, plain or compressed: their lines, and one scan of each before any work."""
+"""Text files, plain or compressed: their lines."""
 
 from __future__ import annotations
 
 import codecs
-import dataclasses
-import hashlib
-import json
 import lzma
 import os
 import zlib
@@ -13,37 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from xlj.config import ConfigError
-from xlj.io import atomic
 
 NOT_TEXT = (".bz2", ".zip", ".7z", ".lz4", ".tar", ".tgz", ".parquet", ".arrow", ".json", ".jsonl")
 STDIN = Path("-")
 """Standard input, where a file is asked for."""
 _CHUNK_BYTES = 1 << 18
-
-
-@dataclasses.dataclass(frozen=True)
-class Scan:
-    """What one reading of a whole file found.
-
-    Attributes:
-      sha256: of the file's bytes as they are on disk.
-      lines: all lines, blank and invalid ones too.
-      invalid, first_invalid: lines that are not UTF-8, and the first one's number (0: none).
-      odd_line, odd_tabs: first line (from 1) without exactly `columns - 1` tabs, and its tabs.
-      sentences, characters: lines with text, and their characters, for each column.
-    """
-
-    sha256: str
-    lines: int
-    invalid: int
-    first_invalid: int
-    odd_line: int
-    odd_tabs: int
-    sentences: tuple[int, ...]
-    characters: tuple[int, ...]
 
 
 def is_stream(path: Path) -> bool:
@@ -92,111 +64,6 @@ def lines(path: Path) -> Iterator[str]:
             if line is None:
                 raise ConfigError(f"{path}:{number}: the line is not UTF-8")
             yield line
-
-
-def scan(path: Path, columns: int, progress: Callable[[int], Any] = bool) -> Scan:
-    """Reads a whole file once; problems are in the result, so that they can be cached.
-
-    Args:
-      columns: 1 for a line a sentence, 2 for tab-separated pairs.
-      progress: called with the number of raw bytes read, piece by piece.
-
-    Raises:
-      ConfigError: if the file cannot be read or decompressed to its end.
-    """
-    digest = hashlib.sha256()
-
-    def seen(raw: bytes) -> None:
-        digest.update(raw)
-        progress(len(raw))
-
-    lines = invalid = first_invalid = odd_line = odd_tabs = 0
-    sentences, characters = [0] * columns, [0] * columns
-    for block in blocks(path, seen):
-        for number, line in enumerate(block, lines + 1):
-            if line is None:
-                invalid += 1
-                first_invalid = first_invalid or number
-                continue
-            sides = line.split("\t") if columns > 1 else [line]
-            if len(sides) != columns:
-                if not odd_line:
-                    odd_line, odd_tabs = number, len(sides) - 1
-                continue
-            for column, side in enumerate(sides):
-                if side and not side.isspace():
-                    sentences[column] += 1
-                    characters[column] += len(side)
-        lines += len(block)
-    return Scan(
-        digest.hexdigest(),
-        lines,
-        invalid,
-        first_invalid,
-        odd_line,
-        odd_tabs,
-        tuple(sentences),
-        tuple(characters),
-    )
-
-
-class ScanCache:
-    """Scans of files, kept in a JSON file by path, size and modification time."""
-
-    def __init__(self, file: Path):
-        self._file = file
-        self._known = self._load()
-
-    def scan_all(self, inputs: list[tuple[Path, int]]) -> dict[tuple[Path, int], Scan]:
-        """The scan of each (file, columns); files that are new or have changed are read.
-
-        Raises:
-          ConfigError: if a file cannot be read or decompressed to its end.
-        """
-        for path, _ in inputs:
-            if is_stream(path):
-                raise ConfigError(f"{path} is no file; rows are made from what can be read twice")
-        new = [item for item in dict.fromkeys(inputs) if self._lookup(*item) is None]
-        if new:
-            size = sum(path.stat().st_size for path, _ in new)
-            with tqdm(total=size, desc="reading inputs", unit="B", unit_scale=True) as bar:
-                for path, columns in new:
-                    stamp = _stamp(path)  # before reading: a change while reading is seen next time
-                    found = dataclasses.asdict(scan(path, columns, bar.update))
-                    self._known[_key(path, columns)] = {"stamp": stamp, "scan": found}
-            merged = {**self._load(), **self._known}
-            atomic.write(self._file, json.dumps(merged, indent=1, sort_keys=True).encode())
-        scans = {}
-        for item in inputs:
-            found_scan = self._lookup(*item)
-            if found_scan is None:
-                raise ConfigError(f"{item[0]} changed while it was read; start again")
-            scans[item] = found_scan
-        return scans
-
-    def _lookup(self, path: Path, columns: int) -> Scan | None:
-        entry = self._known.get(_key(path, columns))
-        if entry is None or entry["stamp"] != _stamp(path):
-            return None
-        found = Scan(**entry["scan"])  # JSON made lists of the tuples
-        return dataclasses.replace(
-            found, sentences=tuple(found.sentences), characters=tuple(found.characters)
-        )
-
-    def _load(self) -> dict[str, Any]:
-        try:
-            return json.loads(self._file.read_bytes())
-        except (FileNotFoundError, ValueError):  # a damaged cache only costs a second reading
-            return {}
-
-
-def _key(path: Path, columns: int) -> str:
-    return f"{columns}:{path.absolute()}"
-
-
-def _stamp(path: Path) -> list[int]:
-    found = path.stat()
-    return [found.st_size, found.st_mtime_ns]
 
 
 def _decode(block: bytes) -> list[str | None]:

@@ -28,7 +28,7 @@ class Attention(nn.Module):
         x: jax.Array,
         query_segment_ids: jax.Array,
         key_segment_ids: jax.Array,
-        keys: jax.Array | None,
+        rngs: jax.Array | None,
         site: int,
         bias: jax.Array | None = None,
     ) -> jax.Array:
@@ -55,6 +55,6 @@ class Attention(nn.Module):
             scores = scores + bias * gate
         scores = jnp.where(seen, scores, -1e30)
         weights = jnp.where(seen, jax.nn.softmax(scores), 0)
-        weights = dropout(weights, keys, site, self.dropout_rate).astype(self.dtype)
+        weights = dropout(weights, rngs, site, self.dropout_rate).astype(self.dtype)
         mixed = einsum("bhqk,bkhd->bqhd", weights, value).reshape(rows, length, hidden)
         return Dense(hidden, self.dtype, self.init_std, name="output")(mixed)

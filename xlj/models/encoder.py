@@ -52,7 +52,7 @@ class Embeddings(nn.Module):
     languages: int
 
     @nn.compact
-    def __call__(self, inputs: Inputs, keys: jax.Array | None) -> jax.Array:
+    def __call__(self, inputs: Inputs, rngs: jax.Array | None) -> jax.Array:
         """Inputs [rows, length] -> float32 [rows, length, hidden]."""
         model, normal = self.model, nn.initializers.normal(self.model.init_std)
         x = self.param("word", normal, (self.vocabulary_size, model.hidden))[inputs.tokens]
@@ -70,7 +70,7 @@ class Embeddings(nn.Module):
                 x += jnp.where(marked, language[jnp.maximum(inputs.languages, 0)], 0)
         if model.norm == "post":
             x = LayerNorm(model.layer_norm_epsilon, name="norm")(x)
-        return dropout(x, keys, 0, model.dropout)
+        return dropout(x, rngs, 0, model.dropout)
 
 
 class FeedForward(nn.Module):
@@ -99,10 +99,10 @@ class Layer(nn.Module):
         x: jax.Array,
         query_segment_ids: jax.Array,
         key_segment_ids: jax.Array,
-        keys: jax.Array | None,
+        rngs: jax.Array | None,
         bias: jax.Array | None = None,
     ) -> jax.Array:
-        """float32 [rows, length, hidden] -> the same; `keys` as in `dropout`, `bias` as in
+        """float32 [rows, length, hidden] -> the same; `rngs` as in `dropout`, `bias` as in
         `Attention`."""
         model = self.model
         attention = Attention(
@@ -117,31 +117,31 @@ class Layer(nn.Module):
         feed_forward = FeedForward(model, name="feed_forward")
         feed_forward_norm = LayerNorm(model.layer_norm_epsilon, name="feed_forward_norm")
         if model.norm == "pre":
-            update = attention(attention_norm(x), query_segment_ids, key_segment_ids, keys, 1, bias)
-            x = x + dropout(update, keys, 2, model.dropout)
-            return x + dropout(feed_forward(feed_forward_norm(x)), keys, 3, model.dropout)
-        update = attention(x, query_segment_ids, key_segment_ids, keys, 1, bias)
-        x = attention_norm(x + dropout(update, keys, 2, model.dropout))
-        return feed_forward_norm(x + dropout(feed_forward(x), keys, 3, model.dropout))
+            update = attention(attention_norm(x), query_segment_ids, key_segment_ids, rngs, 1, bias)
+            x = x + dropout(update, rngs, 2, model.dropout)
+            return x + dropout(feed_forward(feed_forward_norm(x)), rngs, 3, model.dropout)
+        update = attention(x, query_segment_ids, key_segment_ids, rngs, 1, bias)
+        x = attention_norm(x + dropout(update, rngs, 2, model.dropout))
+        return feed_forward_norm(x + dropout(feed_forward(x), rngs, 3, model.dropout))
 
 
-def init(key: jax.Array, model: Model, vocabulary_size: int, languages: int) -> Params:
+def init(rng: jax.Array, model: Model, vocabulary_size: int, languages: int) -> Params:
     """Parameters of an encoder, drawn as RoBERTa does: N(0, init_std)."""
-    embedding_key, layer_key, bias_key = jax.random.split(key, 3)
+    embedding_rng, layer_rng, bias_rng = jax.random.split(rng, 3)
     ids = jnp.zeros((1, 1), jnp.int32)
     x = jnp.zeros((1, 1, model.hidden))
     embeddings = Embeddings(model, vocabulary_size, languages)
-    layer_keys = jax.random.split(layer_key, model.layers)
+    layer_rngs = jax.random.split(layer_rng, model.layers)
     bias = None if model.position_bias == "none" else jnp.zeros((model.heads, 1, 1))
-    layers = jax.vmap(lambda key: Layer(model).init(key, x, ids, ids, None, bias))(layer_keys)
+    layers = jax.vmap(lambda rng: Layer(model).init(rng, x, ids, ids, None, bias))(layer_rngs)
     params = {
-        "embeddings": embeddings.init(embedding_key, Inputs(ids, ids, ids, ids), None),
+        "embeddings": embeddings.init(embedding_rng, Inputs(ids, ids, ids, ids), None),
         "layers": layers,
     }
     if bias is not None:
-        params["position_bias"] = PositionBias(model).init(bias_key, 1)
+        params["position_bias"] = PositionBias(model).init(bias_rng, 1)
     if model.norm == "pre":
-        params["final_norm"] = LayerNorm(model.layer_norm_epsilon).init(bias_key, x)
+        params["final_norm"] = LayerNorm(model.layer_norm_epsilon).init(bias_rng, x)
     return {name: part["params"] for name, part in params.items()}
 
 
@@ -149,7 +149,7 @@ def apply(
     params: Params,
     model: Model,
     inputs: Inputs,
-    keys: jax.Array | None = None,
+    rngs: jax.Array | None = None,
     *,
     layers: int | None = None,
     all_layers: bool = False,
@@ -159,7 +159,7 @@ def apply(
     Args:
       params: as made by `init`, with any number of layers; further entries are not read.
       inputs: int32 [rows, length] each.
-      keys: a key of each row [rows], for dropout; None in evaluation.
+      rngs: a random key of each row [rows], for dropout; None in evaluation.
       layers: run the first so many layers only.
       all_layers: return the embeddings' output and every layer's, not only the last. The final
         norm of a pre-LN model is part of its last layer.
@@ -172,7 +172,7 @@ def apply(
     count = jax.tree.leaves(weights)[0].shape[0]
     word, languages = params["embeddings"]["word"], params["embeddings"].get("language", ())
     embeddings = Embeddings(model, len(word), len(languages))
-    x = _run(embeddings, params["embeddings"], inputs, _folded(keys, 0))
+    x = _run(embeddings, params["embeddings"], inputs, _folded(rngs, 0))
 
     bias = None
     if model.position_bias != "none":
@@ -180,14 +180,14 @@ def apply(
 
     def layer(x: jax.Array, weights_and_index: tuple[Params, jax.Array]) -> tuple[Any, Any]:
         weights, index = weights_and_index
-        layer_keys = _folded(keys, index + 1)
+        layer_rngs = _folded(rngs, index + 1)
         y = _run(
             Layer(model),
             weights,
             x,
             inputs.query_segment_ids,
             inputs.key_segment_ids,
-            layer_keys,
+            layer_rngs,
             bias,
         )
         return y, y if all_layers else None
@@ -220,7 +220,7 @@ def _run(module: nn.Module, params: Params, *arguments: Any) -> Any:
     return module.apply({"params": params}, *arguments)
 
 
-def _folded(keys: jax.Array | None, data: int | jax.Array) -> jax.Array | None:
-    if keys is None:
+def _folded(rngs: jax.Array | None, data: int | jax.Array) -> jax.Array | None:
+    if rngs is None:
         return None
-    return jax.vmap(jax.random.fold_in, (0, None))(keys, data)
+    return jax.vmap(jax.random.fold_in, (0, None))(rngs, data)

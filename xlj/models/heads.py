@@ -51,13 +51,13 @@ class Classification(nn.Module):
     classes: int
 
     @nn.compact
-    def __call__(self, hidden: jax.Array, keys: jax.Array | None) -> jax.Array:
+    def __call__(self, hidden: jax.Array, rngs: jax.Array | None) -> jax.Array:
         """[rows, length, hidden] -> float32 [rows, classes]."""
         model, dtype = self.model, jnp.dtype(self.model.dtype)
-        site = model.layers + 1  # the encoder's keys are folded with 0 to its number of layers
-        x = dropout(hidden[:, 0], keys, site, model.dropout)
+        site = model.layers + 1  # the encoder's rngs are folded with 0 to its number of layers
+        x = dropout(hidden[:, 0], rngs, site, model.dropout)
         x = jnp.tanh(Dense(model.hidden, dtype, model.init_std, name="dense")(x))
-        x = dropout(x, keys, site + 1, model.dropout)
+        x = dropout(x, rngs, site + 1, model.dropout)
         return Dense(self.classes, dtype, model.init_std, name="output")(x)
 
 
@@ -69,14 +69,14 @@ class PairClassification(nn.Module):
     classes: int
 
     @nn.compact
-    def __call__(self, first: jax.Array, second: jax.Array, keys: jax.Array | None) -> jax.Array:
+    def __call__(self, first: jax.Array, second: jax.Array, rngs: jax.Array | None) -> jax.Array:
         """[rows, hidden] each -> float32 [rows, classes]."""
         model, dtype = self.model, jnp.dtype(self.model.dtype)
         site = model.layers + 1  # as in `Classification`
         x = jnp.concatenate([first, second, jnp.abs(first - second), first * second], axis=-1)
-        x = dropout(x, keys, site, model.dropout)
+        x = dropout(x, rngs, site, model.dropout)
         x = jnp.tanh(Dense(model.hidden, dtype, model.init_std, name="dense")(x))
-        x = dropout(x, keys, site + 1, model.dropout)
+        x = dropout(x, rngs, site + 1, model.dropout)
         return Dense(self.classes, dtype, model.init_std, name="output")(x)
 
 
@@ -89,10 +89,10 @@ class TokenClassification(nn.Module):
     rate: float
 
     @nn.compact
-    def __call__(self, hidden: jax.Array, keys: jax.Array | None) -> jax.Array:
+    def __call__(self, hidden: jax.Array, rngs: jax.Array | None) -> jax.Array:
         """[rows, length, hidden] -> float32 [rows, length, classes]."""
         model, dtype = self.model, jnp.dtype(self.model.dtype)
-        x = dropout(hidden, keys, model.layers + 1, self.rate)
+        x = dropout(hidden, rngs, model.layers + 1, self.rate)
         return Dense(self.classes, dtype, model.init_std, name="output")(x)
 
 
@@ -126,9 +126,9 @@ class Projection(nn.Module):
         return matmul(hidden, kernel, jnp.dtype(self.model.dtype))
 
 
-def init_prediction(key: jax.Array, model: Model, vocabulary_size: int) -> Params:
+def init_prediction(rng: jax.Array, model: Model, vocabulary_size: int) -> Params:
     """Parameters of a `Prediction` head."""
-    return Prediction(model, vocabulary_size).init(key, _vector(model))["params"]
+    return Prediction(model, vocabulary_size).init(rng, _vector(model))["params"]
 
 
 def predict(
@@ -148,9 +148,9 @@ def predict(
     return vectors, table, bias
 
 
-def init_detection(key: jax.Array, model: Model) -> Params:
+def init_detection(rng: jax.Array, model: Model) -> Params:
     """Parameters of a `Detection` head."""
-    return Detection(model).init(key, _vector(model))["params"]
+    return Detection(model).init(rng, _vector(model))["params"]
 
 
 def detect(params: Params, model: Model, hidden: jax.Array) -> jax.Array:
@@ -158,23 +158,23 @@ def detect(params: Params, model: Model, hidden: jax.Array) -> jax.Array:
     return _run(Detection(model), params, hidden)
 
 
-def init_classification(key: jax.Array, model: Model, classes: int) -> Params:
+def init_classification(rng: jax.Array, model: Model, classes: int) -> Params:
     """Parameters of a `Classification` head."""
-    return Classification(model, classes).init(key, _vector(model)[None], None)["params"]
+    return Classification(model, classes).init(rng, _vector(model)[None], None)["params"]
 
 
 def classify(
-    params: Params, model: Model, hidden: jax.Array, keys: jax.Array | None = None
+    params: Params, model: Model, hidden: jax.Array, rngs: jax.Array | None = None
 ) -> jax.Array:
     """Logits float32 [rows, classes] of examples, one a row of `hidden` [rows, length, hidden]."""
     classes = params["output"]["bias"].shape[0]
-    return _run(Classification(model, classes), params, hidden, keys)
+    return _run(Classification(model, classes), params, hidden, rngs)
 
 
-def init_pair_classification(key: jax.Array, model: Model, classes: int) -> Params:
+def init_pair_classification(rng: jax.Array, model: Model, classes: int) -> Params:
     """Parameters of a `PairClassification` head."""
     vector = _vector(model)
-    return PairClassification(model, classes).init(key, vector, vector, None)["params"]
+    return PairClassification(model, classes).init(rng, vector, vector, None)["params"]
 
 
 def classify_pairs(
@@ -182,31 +182,31 @@ def classify_pairs(
     model: Model,
     first: jax.Array,
     second: jax.Array,
-    keys: jax.Array | None = None,
+    rngs: jax.Array | None = None,
 ) -> jax.Array:
     """Logits float32 [rows, classes] of two sentences by their vectors, [rows, hidden] each."""
     classes = params["output"]["bias"].shape[0]
-    return _run(PairClassification(model, classes), params, first, second, keys)
+    return _run(PairClassification(model, classes), params, first, second, rngs)
 
 
-def init_token_classification(key: jax.Array, model: Model, classes: int) -> Params:
+def init_token_classification(rng: jax.Array, model: Model, classes: int) -> Params:
     """Parameters of a `TokenClassification` head."""
-    return TokenClassification(model, classes, 0.0).init(key, _vector(model)[None], None)["params"]
+    return TokenClassification(model, classes, 0.0).init(rng, _vector(model)[None], None)["params"]
 
 
 def classify_tokens(
-    params: Params, model: Model, hidden: jax.Array, rate: float, keys: jax.Array | None = None
+    params: Params, model: Model, hidden: jax.Array, rate: float, rngs: jax.Array | None = None
 ) -> jax.Array:
     """Logits float32 [rows, length, classes] of each token of `hidden` [rows, length, hidden]; with
-    dropout at `rate` if there are keys."""
+    dropout at `rate` if there are rngs."""
     classes = params["output"]["bias"].shape[0]
-    return _run(TokenClassification(model, classes, rate), params, hidden, keys)
+    return _run(TokenClassification(model, classes, rate), params, hidden, rngs)
 
 
-def init_pointer(key: jax.Array, model: Model) -> Params:
+def init_pointer(rng: jax.Array, model: Model) -> Params:
     """Parameters of a `Pointer`."""
     vector = _vector(model)[None]
-    return Pointer(model).init(key, vector, vector)["params"]
+    return Pointer(model).init(rng, vector, vector)["params"]
 
 
 def point(params: Params, model: Model, queries: jax.Array, keys: jax.Array) -> jax.Array:
@@ -214,9 +214,9 @@ def point(params: Params, model: Model, queries: jax.Array, keys: jax.Array) -> 
     return _run(Pointer(model), params, queries, keys)
 
 
-def init_projection(key: jax.Array, model: Model) -> Params:
+def init_projection(rng: jax.Array, model: Model) -> Params:
     """Parameters of a `Projection`."""
-    return Projection(model).init(key, _vector(model))["params"]
+    return Projection(model).init(rng, _vector(model))["params"]
 
 
 def project(params: Params, model: Model, hidden: jax.Array) -> jax.Array:

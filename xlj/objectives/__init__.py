@@ -5,39 +5,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Mapping
 
-from xlj.config import LABELLED, Config, phase_configs, row_kind
+from xlj.config import Config, Model, Options
 from xlj.data.rows.corpus import Corpus
-from xlj.objectives import btmlm, camlm, distillation, dwa, mlm, retrieval, rtd, supervised, xlco
 from xlj.objectives.objective import Objective
 
-_MAKERS: dict[str, Callable[..., Objective]] = {
-    "mmlm": mlm.objective,
-    "tlm": mlm.objective,
-    "camlm": camlm.objective,
-    "btmlm": btmlm.objective,
-    "mrtd": rtd.objective,
-    "trtd": rtd.objective,
-    "dwa": dwa.objective,
-    "xlco": xlco.objective,
-    "retrieval": retrieval.objective,
-    "distillation": distillation.objective,
-    **dict.fromkeys(LABELLED, supervised.objective),
-}
 
-
-def build(config: Config, corpus: Corpus) -> dict[str, Objective]:
-    """The objectives that are on, by name. `config` is a phase's."""
-    return {
-        name: _MAKERS[name](name, row_kind(name), options, config.model, corpus)
-        for name, options in config.objectives.active().items()
-    }
+def build(options: Mapping[str, Options], model: Model, corpus: Corpus) -> dict[str, Objective]:
+    """The objectives of these options, by name."""
+    return {name: _build(name, found, model, corpus) for name, found in options.items()}
 
 
 def build_all(config: Config, corpus: Corpus) -> dict[str, Objective]:
     """The objectives that are on in any phase of a run, each as in the first phase that has it."""
-    objectives: dict[str, Objective] = {}
-    for _, phase in phase_configs(config):
-        objectives = build(phase, corpus) | objectives
-    return objectives
+    return build(config.objectives_on(), config.model, corpus)
+
+
+def _build(name: str, options: Options, model: Model, corpus: Corpus) -> Objective:
+    module, _, function = options.implementation.partition(":")
+    return getattr(importlib.import_module(module), function)(name, options, model, corpus)

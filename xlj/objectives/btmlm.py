@@ -9,18 +9,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlj.config import BackTranslation, Model
+from xlj.config import Model
+from xlj.config.objectives import BackTranslation
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.rates import rates
 from xlj.data.tokenizer.layout import EOS, PAD, SPECIALS
 from xlj.models import encoder, heads
-from xlj.objectives.camlm import NOBODYS_KEY
+from xlj.objectives.camlm import UNSEEN
 from xlj.objectives.choosing import choose
 from xlj.objectives.corruption import Masked, at_positions, mask_tokens
 from xlj.objectives.flops import of_layers, of_predictions
-from xlj.objectives.losses import LossSums
+from xlj.objectives.loss_sums import LossSums
 from xlj.objectives.mlm import flops, gather, predicted, prediction_part
-from xlj.objectives.objective import EachPart, Objective, Params
+from xlj.objectives.objective import ByMicrobatch, Loss, Objective, Params
 from xlj.objectives.rows import Rows
 from xlj.objectives.segments import languages_of, segments, whole_examples
 
@@ -29,7 +30,7 @@ class Corrupted(NamedTuple):
     """Rows of `<s> A </s>` and placeholders, before and after the placeholders are filled."""
 
     masked: Masked
-    """The second stage: source tokens masked; its placeholders are `<mask>` until `label`."""
+    """The second stage: source tokens masked; its placeholders are `<mask>` until `targets`."""
     source: jax.Array
     """The first stage: int32 [rows, length], source tokens as they are, placeholders `<mask>`."""
     positions: jax.Array
@@ -38,13 +39,11 @@ class Corrupted(NamedTuple):
     """Which of `positions` are placeholders, bool [rows, places]."""
     targets: jax.Array
     """The target language of each token's example, int32 [rows, length]."""
-    sample_keys: jax.Array
-    """A key of each row [rows]."""
+    sample_rngs: jax.Array
+    """A random key of each row [rows]."""
 
 
-def objective(
-    name: str, kind: str, options: BackTranslation, model: Model, corpus: Corpus
-) -> Objective:
+def objective(name: str, options: BackTranslation, model: Model, corpus: Corpus) -> Objective:
     """BTMLM (ERNIE-M section 3.2).
 
     Stage 1, with the current parameters and no gradient: placeholders behind a sentence are filled
@@ -53,18 +52,20 @@ def objective(
     """
     probabilities = target_probabilities(corpus, options.target_alpha)
 
-    def label(params: Params, state: object, inputs: Corrupted, each_part: EachPart) -> Corrupted:
-        return each_part(partial(fill, params, model, options), inputs)
+    def targets(
+        params: Params, state: object, inputs: Corrupted, by_microbatch: ByMicrobatch
+    ) -> Corrupted:
+        return by_microbatch(partial(fill, params, model, options), inputs)
 
     def loss(
-        params: Params, state: object, inputs: Corrupted, keys: jax.Array | None
+        params: Params, state: object, inputs: Corrupted, rngs: jax.Array | None
     ) -> dict[str, LossSums]:
         masked = inputs.masked
         whole = whole_examples(model, masked.tokens, masked.languages)
         if whole.languages is not None:
             placed = at_positions(inputs.positions, inputs.used, masked.tokens.shape[1])
             whole = whole._replace(languages=jnp.where(placed, inputs.targets, whole.languages))
-        hidden = encoder.apply(params, model, whole, keys)
+        hidden = encoder.apply(params, model, whole, rngs)
         return {name: predicted(params, params["prediction_head"], model, hidden, masked)}
 
     def all_flops(rows: int, length: int) -> float:
@@ -73,8 +74,7 @@ def objective(
         return generation + flops(rows, length, options=options, model=model, corpus=corpus)
 
     return Objective(
-        kind=kind,
-        weights={name: options.weight},
+        losses={name: Loss(options.weight, over_vocabulary=True)},
         corrupt=partial(
             corrupt,
             options=options,
@@ -85,7 +85,7 @@ def objective(
         loss=loss,
         flops=all_flops,
         parts=prediction_part(model, corpus),
-        label=label,
+        targets=targets,
     )
 
 
@@ -114,7 +114,7 @@ def target_probabilities(corpus: Corpus, alpha: float) -> np.ndarray:
 
 def corrupt(
     rows: Rows,
-    keys: jax.Array,
+    rngs: jax.Array,
     *,
     options: BackTranslation,
     vocabulary_size: int,
@@ -126,9 +126,9 @@ def corrupt(
     Args:
       rows: of the kind `sentences`: slots for the largest ratio stand behind each `</s>`.
     """
-    mask_keys, target_keys, sample_keys = jax.vmap(
-        lambda key: jax.random.split(key, 3), out_axes=1
-    )(keys)
+    mask_rngs, target_rngs, sample_rngs = jax.vmap(
+        lambda rng: jax.random.split(rng, 3), out_axes=1
+    )(rngs)
     tokens = rows.tokens.astype(jnp.int32)
     layout = segments(tokens)
     indices = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
@@ -140,12 +140,12 @@ def corrupt(
     is_slot = (layout.side == 1) & (tokens == vocabulary_size - 1)
     is_placeholder = is_slot & (place < wanted)
     source = jnp.where(is_slot & ~is_placeholder, PAD, tokens)
-    masked = mask_tokens(rows._replace(tokens=source), mask_keys, options, vocabulary_size)
+    masked = mask_tokens(rows._replace(tokens=source), mask_rngs, options, vocabulary_size)
     places = places_in(tokens.shape[1])
     positions = jnp.argsort(~is_placeholder, axis=1, stable=True)[:, :places].astype(jnp.int32)
     logits = jnp.log(jnp.maximum(jnp.asarray(probabilities), 1e-30))[rows.languages[:, 0]]
-    drawn = jax.vmap(lambda key, row: jax.random.categorical(key, row, shape=tokens.shape[1:]))(
-        target_keys, logits
+    drawn = jax.vmap(lambda rng, row: jax.random.categorical(rng, row, shape=tokens.shape[1:]))(
+        target_rngs, logits
     )
     return Corrupted(
         masked=masked,
@@ -153,7 +153,7 @@ def corrupt(
         positions=positions,
         used=jnp.take_along_axis(is_placeholder, positions, axis=1),
         targets=jnp.take_along_axis(drawn, layout.segment, axis=1).astype(jnp.int32),
-        sample_keys=sample_keys,
+        sample_rngs=sample_rngs,
     )
 
 
@@ -174,7 +174,7 @@ def fill(params: Params, model: Model, options: BackTranslation, inputs: Corrupt
             inputs.source,
             layout.position,
             layout.segment,
-            jnp.where(placed, NOBODYS_KEY, layout.segment),
+            jnp.where(placed, UNSEEN, layout.segment),
             languages,
         ),
     )
@@ -183,11 +183,11 @@ def fill(params: Params, model: Model, options: BackTranslation, inputs: Corrupt
     vectors, table, bias = heads.predict(head, table, model, gather(hidden, inputs.positions))
     bias = bias.at[: len(SPECIALS)].set(-jnp.inf).at[-1].set(-jnp.inf)
     rows, places = inputs.positions.shape
-    keys = None
+    rngs = None
     if options.generation == "sample":
-        keys = jax.vmap(lambda key: jax.random.split(key, places))(inputs.sample_keys).reshape(-1)
+        rngs = jax.vmap(lambda rng: jax.random.split(rng, places))(inputs.sample_rngs).reshape(-1)
     flat = vectors.reshape(rows * places, -1)
-    pseudo = choose(flat, table, bias, jnp.dtype(model.dtype), keys).reshape(rows, places)
+    pseudo = choose(flat, table, bias, jnp.dtype(model.dtype), rngs).reshape(rows, places)
     at_row = jnp.arange(rows)[:, None]
 
     def filled(tokens: jax.Array) -> jax.Array:

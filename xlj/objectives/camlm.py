@@ -7,33 +7,31 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from xlj.config import MaskedLanguageModelling, Model
+from xlj.config import Model
+from xlj.config.objectives import Masking
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
 from xlj.objectives.corruption import Masked, mask_tokens
-from xlj.objectives.losses import LossSums
+from xlj.objectives.loss_sums import LossSums
 from xlj.objectives.mlm import flops, predicted, prediction_part
-from xlj.objectives.objective import Objective, Params
+from xlj.objectives.objective import Loss, Objective, Params
 from xlj.objectives.segments import Segments, languages_of, segments
 
-NOBODYS_KEY = -1
-"""A key id that no query asks for."""
+UNSEEN = -1
+"""A segment id of keys that no query has."""
 
 
-def objective(
-    name: str, kind: str, options: MaskedLanguageModelling, model: Model, corpus: Corpus
-) -> Objective:
+def objective(name: str, options: Masking, model: Model, corpus: Corpus) -> Objective:
     """CAMLM (ERNIE-M section 3.2, by the formula: nothing of the predicted token's own side)."""
 
     def loss(
-        params: Params, state: object, masked: Masked, keys: jax.Array | None
+        params: Params, state: object, masked: Masked, rngs: jax.Array | None
     ) -> dict[str, LossSums]:
-        hidden = encoder.apply(params, model, inputs_of(model, masked), keys)
+        hidden = encoder.apply(params, model, inputs_of(model, masked), rngs)
         return {name: predicted(params, params["prediction_head"], model, hidden, masked)}
 
     return Objective(
-        kind=kind,
-        weights={name: options.weight},
+        losses={name: Loss(options.weight, over_vocabulary=True)},
         corrupt=partial(mask_tokens, options=options, vocabulary_size=corpus.vocabulary_size),
         count=lambda masked: {name: masked.weights.sum(1)},
         loss=loss,
@@ -59,10 +57,10 @@ def inputs_of(model: Model, masked: Masked) -> encoder.Inputs:
 def pattern(layout: Segments, selected: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Query and key ids, int32 [rows, length].
 
-    A selected token (masked, random or kept) asks for the other side of its example and is nobody's
-    key. Every other token sees the unselected tokens of its own side. So nothing of its own side
+    A selected token (masked, random or kept) asks for the other side of its example and is seen by
+    none. Every other token sees the unselected tokens of its own side. So nothing of its own side
     reaches a prediction, at any depth; its position and language do, through the residual stream.
     """
     own = 2 * layout.segment + layout.side
     other = 2 * layout.segment + 1 - layout.side
-    return jnp.where(selected, other, own), jnp.where(selected, NOBODYS_KEY, own)
+    return jnp.where(selected, other, own), jnp.where(selected, UNSEEN, own)

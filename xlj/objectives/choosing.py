@@ -13,11 +13,11 @@ def choose(
     table: jax.Array,
     bias: jax.Array,
     dtype: jnp.dtype,
-    keys: jax.Array | None = None,
+    rngs: jax.Array | None = None,
     temperature: float = 1.0,
     block: int = BLOCK,
 ) -> jax.Array:
-    """The argmax of vectors @ table.T + bias; with keys a sample of its softmax, by Gumbel's trick.
+    """The argmax of vectors @ table.T + bias; with rngs a sample of its softmax, by Gumbel's trick.
 
     Never holds more than a block of the logits, and passes no gradient.
 
@@ -26,7 +26,7 @@ def choose(
       table: float32 [vocabulary, hidden].
       bias: float32 [vocabulary]; a token at -inf is never chosen.
       dtype: what the products are computed in.
-      keys: a key of each vector [n]; None for the argmax.
+      rngs: a random key of each vector [n]; None for the argmax.
       temperature: what the logits are divided by before sampling.
 
     Returns:
@@ -38,10 +38,10 @@ def choose(
     def body(carry: tuple[jax.Array, jax.Array], start: jax.Array) -> tuple:
         largest, best = carry
         logits, true_start, _ = block_logits(vectors, table, bias, start, size, dtype)
-        if keys is not None:
-            here = jax.vmap(jax.random.fold_in, (0, None))(keys, start)
+        if rngs is not None:
+            here = jax.vmap(jax.random.fold_in, (0, None))(rngs, start)
             logits /= temperature
-            logits += jax.vmap(lambda key: jax.random.gumbel(key, (size,)))(here)
+            logits += jax.vmap(lambda rng: jax.random.gumbel(rng, (size,)))(here)
         top = logits.max(1)
         best = jnp.where(top > largest, logits.argmax(1).astype(jnp.int32) + true_start, best)
         return (jnp.maximum(largest, top), best), None

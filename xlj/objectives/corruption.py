@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xlj.config import MaskedLanguageModelling
+from xlj.config.objectives import Masking
 from xlj.data.tokenizer.layout import SPECIALS
 from xlj.objectives.rows import Rows
 
@@ -48,17 +48,15 @@ def max_predictions(length: int, rate: float) -> int:
     return max(1, math.ceil(rate * (length - 2) - 1e-9))
 
 
-def mask_tokens(
-    rows: Rows, keys: jax.Array, options: MaskedLanguageModelling, vocabulary_size: int
-) -> Masked:
+def mask_tokens(rows: Rows, rngs: jax.Array, options: Masking, vocabulary_size: int) -> Masked:
     """Selects int(rate * n + U[0, 1)) of a row's n text tokens and corrupts them 80/10/10.
 
     As in fairseq, except that n counts pieces of text only: specials (`<s>`, `</s>`, `<pad>`,
     `<unk>`, `<mask>`) are never selected, and a random token is never one of them. A row's choice
-    depends on its tokens and its key alone.
+    depends on its tokens and its random key alone.
 
     Args:
-      keys: a threefry key of each row [rows].
+      rngs: a threefry key of each row [rows].
       options: `mask_rate` is the share of tokens to select, `mask_share` the share of those that
         become `<mask>`, `random_share` that become a random piece; the others stay as they are.
     """
@@ -66,18 +64,18 @@ def mask_tokens(
     size = max_predictions(rows.tokens.shape[1], rate)
     first, mask = len(SPECIALS), vocabulary_size - 1
 
-    def of_row(row: jax.Array, languages: jax.Array, key: jax.Array) -> Masked:
-        count_key, order_key, action_key, random_key = jax.random.split(key, 4)
+    def of_row(row: jax.Array, languages: jax.Array, rng: jax.Array) -> Masked:
+        count_rng, order_rng, action_rng, random_rng = jax.random.split(rng, 4)
         is_text = (row >= first) & (row < mask)
-        count = (rate * is_text.sum() + jax.random.uniform(count_key)).astype(jnp.int32)
-        # Text tokens in random order come first: their keys have the highest bit clear.
-        order = jax.random.bits(order_key, row.shape, jnp.uint32) >> 1
+        count = (rate * is_text.sum() + jax.random.uniform(count_rng)).astype(jnp.int32)
+        # Text tokens in random order come first: their numbers have the highest bit clear.
+        order = jax.random.bits(order_rng, row.shape, jnp.uint32) >> 1
         order = jnp.where(is_text, order, jnp.uint32(0xFFFFFFFF))
         positions = jnp.argsort(order)[:size].astype(jnp.int32)
         labels = row[positions]
         selected = jnp.arange(size) < count
-        action = jax.random.uniform(action_key, (size,))
-        pieces = jax.random.randint(random_key, (size,), first, mask)
+        action = jax.random.uniform(action_rng, (size,))
+        pieces = jax.random.randint(random_rng, (size,), first, mask)
         corrupted = jnp.where(action < mask_share + random_share, pieces, labels)
         corrupted = jnp.where(action < mask_share, mask, corrupted)
         corrupted = jnp.where(selected, corrupted, labels)
@@ -89,4 +87,4 @@ def mask_tokens(
             languages,
         )
 
-    return jax.vmap(of_row)(rows.tokens.astype(jnp.int32), rows.languages, keys)
+    return jax.vmap(of_row)(rows.tokens.astype(jnp.int32), rows.languages, rngs)

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xlj.config import Distillation, Model
+from xlj.config import Model
+from xlj.config.objectives import Distillation
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
 from xlj.objectives.flops import TRAINED, of_layers
-from xlj.objectives.losses import LossSums
-from xlj.objectives.objective import Objective, Params
+from xlj.objectives.loss_sums import LossSums
+from xlj.objectives.objective import Loss, Objective, Params
 from xlj.objectives.rows import Rows
 from xlj.objectives.segments import whole_examples
 
@@ -26,9 +27,7 @@ class Taught(NamedTuple):
     """1 for tokens of the teacher's language, 0 for others and padding, float32 [rows, length]."""
 
 
-def objective(
-    name: str, kind: str, options: Distillation, model: Model, corpus: Corpus
-) -> Objective:
+def objective(name: str, options: Distillation, model: Model, corpus: Corpus) -> Objective:
     """Mean squared difference of the last vectors to the teacher's, over the tokens of its language
     (section 5.3; which vectors and which distance the paper does not say, so they are ours).
 
@@ -36,20 +35,20 @@ def objective(
     """
     language = corpus.languages.index(options.language)
 
-    def corrupt(rows: Rows, keys: jax.Array) -> Taught:
+    def corrupt(rows: Rows, rngs: jax.Array) -> Taught:
         tokens = rows.tokens.astype(jnp.int32)
         mine = (tokens != PAD) & (rows.languages[:, :1] == language)
         return Taught(rows._replace(tokens=tokens), mine.astype(jnp.float32))
 
-    def vectors(params: Params, inputs: Taught, keys: jax.Array | None) -> jax.Array:
+    def vectors(params: Params, inputs: Taught, rngs: jax.Array | None) -> jax.Array:
         tokens, languages = inputs.rows
-        return encoder.apply(params, model, whole_examples(model, tokens, languages), keys)
+        return encoder.apply(params, model, whole_examples(model, tokens, languages), rngs)
 
     def loss(
-        params: Params, state: Any, inputs: Taught, keys: jax.Array | None
+        params: Params, state: Any, inputs: Taught, rngs: jax.Array | None
     ) -> dict[str, LossSums]:
         taught = jax.lax.stop_gradient(vectors(state["teacher"], inputs, None))
-        errors = jnp.square(vectors(params, inputs, keys) - taught).mean(-1)
+        errors = jnp.square(vectors(params, inputs, rngs) - taught).mean(-1)
         count = inputs.weights.sum(1)
         return {name: LossSums((errors * inputs.weights).sum(1), count, jnp.zeros_like(count))}
 
@@ -57,13 +56,11 @@ def objective(
         return (1 + TRAINED) * of_layers(model, model.layers, rows, length)
 
     return Objective(
-        kind=kind,
-        weights={name: options.weight},
+        losses={name: Loss(options.weight)},
         corrupt=corrupt,
         count=lambda inputs: {name: inputs.weights.sum(1)},
         loss=loss,
         flops=flops,
-        parts={},
         init_state=lambda params: {"teacher": encoder_of(params)},
     )
 

@@ -10,15 +10,16 @@ import jax.numpy as jnp
 
 from xlj.alignment import extraction
 from xlj.alignment.sinkhorn import sinkhorn
-from xlj.config import Model, WordAlignment
+from xlj.config import Model
+from xlj.config.objectives import WordAlignment
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder, heads
 from xlj.objectives import mlm
 from xlj.objectives.corruption import Masked, mask_tokens, max_predictions
 from xlj.objectives.flops import TRAINED, of_layers
-from xlj.objectives.losses import LossSums
-from xlj.objectives.objective import EachPart, Objective, Params
+from xlj.objectives.loss_sums import LossSums
+from xlj.objectives.objective import ByMicrobatch, Loss, Objective, Params
 from xlj.objectives.rows import Rows
 from xlj.objectives.segments import segments, whole_examples
 
@@ -27,18 +28,16 @@ class Corrupted(NamedTuple):
     """Masked pairs, and which tokens point to which."""
 
     masked: Masked
-    query_keys: jax.Array
-    """A key of each row [rows], for the random choice of queries."""
+    query_rngs: jax.Array
+    """A random key of each row [rows], for the random choice of queries."""
     positions: jax.Array
     """Of queries, int32 [rows, queries]."""
     labels: jax.Array
     """The position that each query should point to, int32 [rows, queries]; -1 where there is no
-    query, and everywhere until `label`."""
+    query, and everywhere until `targets`."""
 
 
-def objective(
-    name: str, kind: str, options: WordAlignment, model: Model, corpus: Corpus
-) -> Objective:
+def objective(name: str, options: WordAlignment, model: Model, corpus: Corpus) -> Objective:
     """XLM-Align (sections 3.1 and 3.2): in each step the current parameters label the words of the
     unmasked pairs, with no gradient, and a pointer network has to find the labels from the masked
     pairs, in the forward pass of TLM.
@@ -47,27 +46,29 @@ def objective(
     label_layer = options.label_layer or encoder.middle_layer(model.layers)
     query_layer = options.query_layer or model.layers
 
-    def corrupt(rows: Rows, keys: jax.Array) -> Corrupted:
-        mask_keys, query_keys = jax.vmap(jax.random.split, out_axes=1)(keys)
-        masked = mask_tokens(rows, mask_keys, options, corpus.vocabulary_size)
+    def corrupt(rows: Rows, rngs: jax.Array) -> Corrupted:
+        mask_rngs, query_rngs = jax.vmap(jax.random.split, out_axes=1)(rngs)
+        masked = mask_tokens(rows, mask_rngs, options, corpus.vocabulary_size)
         count = max_queries(options, masked.tokens.shape[1])
         nothing = jnp.zeros((len(masked.tokens), count), jnp.int32)
-        return Corrupted(masked, query_keys, nothing, nothing - 1)
+        return Corrupted(masked, query_rngs, nothing, nothing - 1)
 
-    def label(params: Params, state: object, inputs: Corrupted, each_part: EachPart) -> Corrupted:
+    def targets(
+        params: Params, state: object, inputs: Corrupted, by_microbatch: ByMicrobatch
+    ) -> Corrupted:
         if options.queries == "none":
             return inputs
-        return each_part(partial(self_label, params, model, options, label_layer), inputs)
+        return by_microbatch(partial(self_label, params, model, options, label_layer), inputs)
 
     def loss(
-        params: Params, state: object, inputs: Corrupted, keys: jax.Array | None
+        params: Params, state: object, inputs: Corrupted, rngs: jax.Array | None
     ) -> dict[str, LossSums]:
         masked = inputs.masked
         read = whole_examples(model, masked.tokens, masked.languages)
         if query_layer == model.layers:
-            last = of_queries = encoder.apply(params, model, read, keys)
+            last = of_queries = encoder.apply(params, model, read, rngs)
         else:
-            every = encoder.apply(params, model, read, keys, all_layers=True)
+            every = encoder.apply(params, model, read, rngs, all_layers=True)
             last, of_queries = every[-1], every[query_layer]
         head = params["prediction_head"]
         return {
@@ -88,15 +89,17 @@ def objective(
         return labelling + TRAINED * pointing + rest
 
     return Objective(
-        kind=kind,
-        weights={tlm_loss: options.weight, alignment_loss: options.alignment_weight},
+        losses={
+            tlm_loss: Loss(options.weight, over_vocabulary=True),
+            alignment_loss: Loss(options.alignment_weight),
+        },
         corrupt=corrupt,
         count=count,
         loss=loss,
         flops=flops,
         parts=mlm.prediction_part(model, corpus)
         | {"pointer_head": partial(heads.init_pointer, model=model)},
-        label=label,
+        targets=targets,
     )
 
 
@@ -131,8 +134,8 @@ def self_label(
     links = extract(plan, first, second)
     forward, backward = links, links
     if options.queries == "aligned":  # one of the two tokens of each link, at random (Table 7)
-        coin = jax.vmap(lambda key: jax.random.bernoulli(key, shape=links.shape[1:]))(
-            inputs.query_keys
+        coin = jax.vmap(lambda rng: jax.random.bernoulli(rng, shape=links.shape[1:]))(
+            inputs.query_rngs
         )
         forward, backward = links & coin, links & ~coin
     labels = jnp.where(
@@ -143,17 +146,17 @@ def self_label(
     if options.queries == "masked":
         asked &= selected
     elif options.queries == "unmasked":
-        asked &= _some_of(~selected & ((first > 0) | (second > 0)), options, inputs.query_keys)
+        asked &= _some_of(~selected & ((first > 0) | (second > 0)), options, inputs.query_rngs)
     size = inputs.positions.shape[1]
     positions = jnp.argsort(~asked, axis=1, stable=True)[:, :size].astype(jnp.int32)
     at = partial(jnp.take_along_axis, indices=positions, axis=1)
     return inputs._replace(positions=positions, labels=jnp.where(at(asked), at(labels), -1))
 
 
-def _some_of(candidates: jax.Array, options: WordAlignment, keys: jax.Array) -> jax.Array:
+def _some_of(candidates: jax.Array, options: WordAlignment, rngs: jax.Array) -> jax.Array:
     """A random share `mask_rate` of the candidates of each row, bool [rows, length]."""
     length = candidates.shape[1]
-    order = jax.vmap(lambda key: jax.random.uniform(key, (length,)))(keys)
+    order = jax.vmap(lambda rng: jax.random.uniform(rng, (length,)))(rngs)
     rank = jnp.argsort(jnp.argsort(jnp.where(candidates, order, 2.0), axis=1), axis=1)
     wanted = options.mask_rate * candidates.sum(1, keepdims=True)
     return candidates & (rank < jnp.floor(wanted + 1e-4))

@@ -7,35 +7,33 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from xlj.config import MaskedLanguageModelling, Model
+from xlj.config import Model
+from xlj.config.objectives import Masking
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder, heads
 from xlj.objectives.corruption import Masked, mask_tokens, max_predictions
 from xlj.objectives.cross_entropy import cross_entropy
 from xlj.objectives.flops import TRAINED, of_layers, of_predictions
-from xlj.objectives.losses import LossSums
-from xlj.objectives.objective import Objective, Params
+from xlj.objectives.loss_sums import LossSums
+from xlj.objectives.objective import Loss, Objective, Params
 from xlj.objectives.segments import whole_examples
 
 
-def objective(
-    name: str, kind: str, options: MaskedLanguageModelling, model: Model, corpus: Corpus
-) -> Objective:
+def objective(name: str, options: Masking, model: Model, corpus: Corpus) -> Objective:
     """Cross-entropy of the selected tokens (XLM sections 3.2 and 3.3; ERNIE-M section 3.2).
 
     A token sees its own example, and nothing else of the row; in a pair it sees both sentences.
     """
 
     def loss(
-        params: Params, state: object, masked: Masked, keys: jax.Array | None
+        params: Params, state: object, masked: Masked, rngs: jax.Array | None
     ) -> dict[str, LossSums]:
         inputs = whole_examples(model, masked.tokens, masked.languages)
-        hidden = encoder.apply(params, model, inputs, keys)
+        hidden = encoder.apply(params, model, inputs, rngs)
         return {name: predicted(params, params["prediction_head"], model, hidden, masked)}
 
     return Objective(
-        kind=kind,
-        weights={name: options.weight},
+        losses={name: Loss(options.weight, over_vocabulary=True)},
         corrupt=partial(mask_tokens, options=options, vocabulary_size=corpus.vocabulary_size),
         count=lambda masked: {name: masked.weights.sum(1)},
         loss=loss,
@@ -44,9 +42,7 @@ def objective(
     )
 
 
-def flops(
-    rows: int, length: int, *, options: MaskedLanguageModelling, model: Model, corpus: Corpus
-) -> float:
+def flops(rows: int, length: int, *, options: Masking, model: Model, corpus: Corpus) -> float:
     """Operations of a step that trains the encoder and its prediction head."""
     positions = rows * max_predictions(length, options.mask_rate)
     head = of_predictions(model, corpus.vocabulary_size, positions)

@@ -7,16 +7,27 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+from jax.sharding import PartitionSpec
 
-from xlj.objectives.losses import LossSums
+from xlj.objectives.loss_sums import LossSums
 from xlj.objectives.rows import Rows
 
 Params = dict[str, Any]
-EachPart = Callable[[Callable[[Any], Any], Any], Any]
+ByMicrobatch = Callable[[Callable[[Any], Any], Any], Any]
 """(function, inputs [rows, ...]) -> its result for all rows, computed a microbatch at a time."""
 
 
-def _unlabelled(params: Params, state: Any, inputs: Any, each_part: EachPart) -> Any:
+@dataclasses.dataclass(frozen=True)
+class Loss:
+    """One of an objective's losses."""
+
+    weight: float
+    """Its weight in the loss of a step."""
+    over_vocabulary: bool = False
+    """Whether it is a cross-entropy of tokens, so that its exp is a perplexity."""
+
+
+def _no_targets(params: Params, state: Any, inputs: Any, by_microbatch: ByMicrobatch) -> Any:
     return inputs
 
 
@@ -32,31 +43,33 @@ def _unchanged(state: Any, params: Params, inputs: Any) -> Any:
 class Objective:
     """One objective of a run.
 
-    In a step, `corrupt` and `label` see all rows of the batch and pass no gradient, so that counts
-    are known before the gradient; then `loss` sees one microbatch after another, and each row's
-    losses depend on that row's inputs only; at the end, `update` makes the next state.
+    In a step, `corrupt` and `targets` see all rows of the batch and pass no gradient, so that
+    counts are known before the gradient; then `loss` sees one microbatch after another, and each
+    row's losses depend on that row's inputs only; at the end, `update` makes the next state.
     """
 
-    kind: str
-    """The kind of rows it reads, one of `config.KINDS`."""
-    weights: Mapping[str, float]
-    """The weight of each of its losses."""
+    losses: Mapping[str, Loss]
+    """Its losses by name."""
     corrupt: Callable[[Rows, jax.Array], Any]
-    """(rows, keys [rows]) -> inputs: a pytree of arrays [rows, ...]. Uses no parameters."""
+    """(rows, rngs [rows]) -> inputs: a pytree of arrays [rows, ...]. Uses no parameters."""
     count: Callable[[Any], dict[str, jax.Array]]
-    """Labelled inputs -> how much each row will predict, by loss, float32 [rows]."""
+    """Inputs with targets -> the number of predictions of each row, by loss, float32 [rows]."""
     loss: Callable[[Params, Any, Any, jax.Array | None], dict[str, LossSums]]
-    """(params, state, labelled inputs, dropout keys or None) -> each loss by row."""
+    """(params, state, inputs with targets, dropout rngs or None) -> each loss by row."""
     flops: Callable[[int, int], float]
     """(rows, their length) -> floating-point operations of a step, as `flops` counts them."""
-    parts: Mapping[str, Callable[[jax.Array], Params]]
-    """What it needs among the parameters beside the encoder: (key) -> parameters, by name."""
-    label: Callable[[Params, Any, Any, EachPart], Any] = _unlabelled
-    """(params, state, inputs, each_part) -> inputs, with what current parameters say of them."""
+    parts: Mapping[str, Callable[[jax.Array], Params]] = dataclasses.field(default_factory=dict)
+    """The parameters that it needs beside the encoder's, by name: (rng) -> their initial values."""
+    rules: tuple[tuple[str, PartitionSpec], ...] = ()
+    """How its own parameters and arrays of its state are sharded: (regular expression over a name,
+    axes), after the rules in `training/partitioning.py`. Heads, `NAME_head/...`, need none."""
+    targets: Callable[[Params, Any, Any, ByMicrobatch], Any] = _no_targets
+    """(params, state, inputs, by_microbatch) -> inputs, with the targets that the current
+    parameters give them."""
     init_state: Callable[[Params], Any] = _stateless
     """(initial params) -> its state; an empty dict for most."""
     update: Callable[[Any, Params, Any], Any] = _unchanged
-    """(state, the step's new params, labelled inputs of all rows) -> the next state."""
+    """(state, the step's new params, inputs of all rows with targets) -> the next state."""
 
     @property
     def evolves(self) -> bool:

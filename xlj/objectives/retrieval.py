@@ -7,14 +7,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xlj.config import Model, Retrieval
+from xlj.config import Model
+from xlj.config.objectives import Retrieval
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
 from xlj.objectives.bitext import average, halves
 from xlj.objectives.flops import TRAINED, of_layers
-from xlj.objectives.losses import LossSums
-from xlj.objectives.objective import EachPart, Objective, Params
+from xlj.objectives.loss_sums import LossSums
+from xlj.objectives.objective import ByMicrobatch, Loss, Objective, Params
 from xlj.objectives.rows import Rows
 from xlj.objectives.segments import whole_examples
 
@@ -22,7 +23,7 @@ _NEVER = -1e9  # a logit that is never taken, and has a gradient, where -inf has
 
 
 class Compared(NamedTuple):
-    """Both sides of each pair, and what the batch says of them: zeros until `label`."""
+    """Both sides of each pair, and what the batch says of them: zeros until `targets`."""
 
     first: Rows
     second: Rows
@@ -37,13 +38,13 @@ class Compared(NamedTuple):
     """1 where the row is a pair and the batch has another, float32 [rows]."""
 
 
-def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Corpus) -> Objective:
+def objective(name: str, options: Retrieval, model: Model, corpus: Corpus) -> Objective:
     """Losses of scaled cosines of averaged vectors (the scale is ours), by `options.negatives`:
 
     - `hardest`: ERNIE-M's fine-tuning for retrieval (section 4.2), `against_hardest`.
     - `all`: `against_all`, after SimCLR's NT-Xent.
 
-    Negatives may stand in another microbatch, so `label` encodes all rows of the step with the
+    Negatives may stand in another microbatch, so `targets` encodes all rows of the step with the
     current parameters and takes the gradient of the batch's loss at each vector, as GradCache does
     (Gao et al., 2021), but without dropout (ours). `loss` carries it on into the parameters.
     Accumulation and sharding change nothing.
@@ -51,22 +52,24 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
     against = {"hardest": against_hardest, "all": against_all}[options.negatives]
     layer = options.layer or encoder.middle_layer(model.layers)
 
-    def vectors(params: Params, rows: Rows, keys: jax.Array | None) -> jax.Array:
+    def vectors(params: Params, rows: Rows, rngs: jax.Array | None) -> jax.Array:
         inputs = whole_examples(model, rows.tokens, rows.languages)
-        hidden = encoder.apply(params, model, inputs, keys, layers=layer)
+        hidden = encoder.apply(params, model, inputs, rngs, layers=layer)
         mean = average(hidden, rows.tokens)
         square = (mean * mean).sum(1, keepdims=True)
         return mean / jnp.sqrt(jnp.maximum(square, 1e-12))  # padding has a gradient too, of 0
 
-    def corrupt(rows: Rows, keys: jax.Array) -> Compared:
+    def corrupt(rows: Rows, rngs: jax.Array) -> Compared:
         first, second = halves(rows)
         pull = jnp.zeros((len(first.tokens), model.hidden))
         number = pull[:, 0]
         return Compared(first, second, pull, pull, number, number, number)
 
-    def label(params: Params, state: object, inputs: Compared, each_part: EachPart) -> Compared:
+    def targets(
+        params: Params, state: object, inputs: Compared, by_microbatch: ByMicrobatch
+    ) -> Compared:
         first, second = (
-            each_part(lambda rows: vectors(params, rows, None), side)
+            by_microbatch(lambda rows: vectors(params, rows, None), side)
             for side in (inputs.first, inputs.second)
         )
         negatives = _negatives(inputs.first, inputs.second)
@@ -83,9 +86,9 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
         return Compared(inputs.first, inputs.second, pulls[0], pulls[1], losses, correct, found)
 
     def loss(
-        params: Params, state: object, inputs: Compared, keys: jax.Array | None
+        params: Params, state: object, inputs: Compared, rngs: jax.Array | None
     ) -> dict[str, LossSums]:
-        of_side = [None] * 2 if keys is None else jax.vmap(jax.random.split, out_axes=1)(keys)
+        of_side = [None] * 2 if rngs is None else jax.vmap(jax.random.split, out_axes=1)(rngs)
         first, second = (
             vectors(params, rows, own)
             for rows, own in zip((inputs.first, inputs.second), of_side, strict=True)
@@ -98,14 +101,12 @@ def objective(name: str, kind: str, options: Retrieval, model: Model, corpus: Co
         return 2 * (1 + TRAINED) * of_layers(model, layer, rows, length // 2)
 
     return Objective(
-        kind=kind,
-        weights={name: options.weight},
+        losses={name: Loss(options.weight)},
         corrupt=corrupt,
         count=lambda inputs: {name: inputs.found},
         loss=loss,
         flops=flops,
-        parts={},
-        label=label,
+        targets=targets,
     )
 
 

@@ -8,17 +8,19 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 
-from xlj.config import Model, ReplacedTokenDetection
+from xlj.config import Model
+from xlj.config.objectives import ReplacedTokenDetection
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder, heads
 from xlj.objectives.choosing import choose
 from xlj.objectives.corruption import Masked, mask_tokens, max_predictions
 from xlj.objectives.flops import TRAINED, of_layers, of_predictions
-from xlj.objectives.losses import LossSums
+from xlj.objectives.loss_sums import LossSums
 from xlj.objectives.mlm import gather, predicted
-from xlj.objectives.objective import Objective, Params
+from xlj.objectives.objective import Loss, Objective, Params
 from xlj.objectives.rows import Rows
 from xlj.objectives.segments import whole_examples
 
@@ -27,12 +29,12 @@ class Corrupted(NamedTuple):
     """Rows for the generator, and what its samples are drawn with."""
 
     masked: Masked
-    sample_keys: jax.Array
-    """A key of each row [rows]."""
+    sample_rngs: jax.Array
+    """A random key of each row [rows]."""
 
 
 def objective(
-    name: str, kind: str, options: ReplacedTokenDetection, model: Model, corpus: Corpus
+    name: str, options: ReplacedTokenDetection, model: Model, corpus: Corpus
 ) -> Objective:
     """Generator and discriminator, trained together (XLM-E section 3.1, after ELECTRA).
 
@@ -42,9 +44,9 @@ def objective(
     """
     generator_loss, discriminator_loss = f"{name}_generator", f"{name}_discriminator"
 
-    def corrupt(rows: Rows, keys: jax.Array) -> Corrupted:
-        mask_keys, sample_keys = jax.vmap(jax.random.split, out_axes=1)(keys)
-        return Corrupted(mask_tokens(rows, mask_keys, options, corpus.vocabulary_size), sample_keys)
+    def corrupt(rows: Rows, rngs: jax.Array) -> Corrupted:
+        mask_rngs, sample_rngs = jax.vmap(jax.random.split, out_axes=1)(rngs)
+        return Corrupted(mask_tokens(rows, mask_rngs, options, corpus.vocabulary_size), sample_rngs)
 
     def count(inputs: Corrupted) -> dict[str, jax.Array]:
         masked = inputs.masked
@@ -52,12 +54,12 @@ def objective(
         return {generator_loss: masked.weights.sum(1), discriminator_loss: real}
 
     def loss(
-        params: Params, state: object, inputs: Corrupted, keys: jax.Array | None
+        params: Params, state: object, inputs: Corrupted, rngs: jax.Array | None
     ) -> dict[str, LossSums]:
         generator, main = _models(params, model)
         masked, both = inputs.masked, (None, None)
-        if keys is not None:
-            both = tuple(jax.vmap(jax.random.split, out_axes=1)(keys))
+        if rngs is not None:
+            both = tuple(jax.vmap(jax.random.split, out_axes=1)(rngs))
         read = whole_examples(model, masked.tokens, masked.languages)
         hidden = encoder.apply(generator, model, read, both[0])
         of_generator = predicted(generator, params["generator"]["head"], model, hidden, masked)
@@ -77,8 +79,10 @@ def objective(
         return generator + head + main  # the head once more, for the samples
 
     return Objective(
-        kind=kind,
-        weights={generator_loss: options.generator_weight, discriminator_loss: options.weight},
+        losses={
+            generator_loss: Loss(options.generator_weight, over_vocabulary=True),
+            discriminator_loss: Loss(options.weight),
+        },
         corrupt=corrupt,
         count=count,
         loss=loss,
@@ -87,18 +91,19 @@ def objective(
             "generator": partial(init_generator, model=model, corpus=corpus),
             "detection_head": partial(heads.init_detection, model=model),
         },
+        rules=((r"generator/head/.*kernel", PartitionSpec("fsdp", None)),),
     )
 
 
-def init_generator(key: jax.Array, model: Model, corpus: Corpus) -> Params:
+def init_generator(rng: jax.Array, model: Model, corpus: Corpus) -> Params:
     """The generator's own parameters: layers, head, and embeddings if they are separate."""
-    encoder_key, head_key = jax.random.split(key)
+    encoder_rng, head_rng = jax.random.split(rng)
     small = dataclasses.replace(model, layers=model.generator_layers)
     size = corpus.vocabulary_size
-    params = encoder.init(encoder_key, small, size, len(corpus.languages))
+    params = encoder.init(encoder_rng, small, size, len(corpus.languages))
     if model.generator_embeddings != "separate":
         del params["embeddings"]
-    return params | {"head": heads.init_prediction(head_key, model, size)}
+    return params | {"head": heads.init_prediction(head_rng, model, size)}
 
 
 def _models(params: Params, model: Model) -> tuple[Params, Params]:
@@ -126,10 +131,10 @@ def replace(
     table = generator["embeddings"]["word"]
     vectors, table, bias = heads.predict(head, table, model, gather(hidden, masked.positions))
     rows, slots = masked.positions.shape
-    keys = jax.vmap(lambda key: jax.random.split(key, slots))(inputs.sample_keys)
+    rngs = jax.vmap(lambda rng: jax.random.split(rng, slots))(inputs.sample_rngs)
     flat = vectors.reshape(rows * slots, -1)
     samples = choose(
-        flat, table, bias, jnp.dtype(model.dtype), keys.reshape(-1), options.temperature
+        flat, table, bias, jnp.dtype(model.dtype), rngs.reshape(-1), options.temperature
     )
     chosen = jnp.where(masked.weights > 0, samples.reshape(rows, slots), masked.labels)
     return masked.tokens.at[jnp.arange(rows)[:, None], masked.positions].set(chosen)

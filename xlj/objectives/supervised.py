@@ -17,14 +17,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xlj.config import Model, Supervised
+from xlj.config import Model
+from xlj.config.objectives import Supervised
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder, heads
 from xlj.objectives.bitext import average
 from xlj.objectives.flops import TRAINED, of_layers
-from xlj.objectives.losses import LossSums
-from xlj.objectives.objective import Objective, Params
+from xlj.objectives.loss_sums import LossSums
+from xlj.objectives.objective import Loss, Objective, Params
 from xlj.objectives.rows import Rows
 from xlj.objectives.segments import whole_examples
 
@@ -40,10 +41,12 @@ class Examples(NamedTuple):
     """[rows, 2]."""
 
 
-def objective(name: str, kind: str, options: Supervised, model: Model, corpus: Corpus) -> Objective:
+def objective(name: str, options: Supervised, model: Model, corpus: Corpus) -> Objective:
     """Cross-entropy of the labels; of an answer, the mean of its first and its last position's."""
 
-    def corrupt(rows: Rows, keys: jax.Array) -> Examples:
+    kind = options.rows
+
+    def corrupt(rows: Rows, rngs: jax.Array) -> Examples:
         numbers = rows.tokens.astype(jnp.int32)
         return Examples(numbers[:, : options.length], numbers[:, options.length :], rows.languages)
 
@@ -51,14 +54,13 @@ def objective(name: str, kind: str, options: Supervised, model: Model, corpus: C
         return {name: _weights(kind, examples.labels).sum(1)}
 
     def loss(
-        params: Params, state: object, examples: Examples, keys: jax.Array | None
+        params: Params, state: object, examples: Examples, rngs: jax.Array | None
     ) -> dict[str, LossSums]:
-        found = logits(kind, params, model, examples.tokens, examples.languages, keys)
-        return {name: _tally(kind, found, examples.labels)}
+        found = logits(kind, params, model, examples.tokens, examples.languages, rngs)
+        return {name: _loss_sums(kind, found, examples.labels)}
 
     return Objective(
-        kind=kind,
-        weights={name: options.weight},
+        losses={name: Loss(options.weight)},
         corrupt=corrupt,
         count=count,
         loss=loss,
@@ -78,43 +80,43 @@ def logits(
     model: Model,
     tokens: jax.Array,
     languages: jax.Array,
-    keys: jax.Array | None = None,
+    rngs: jax.Array | None = None,
 ) -> jax.Array:
     """What the head says of rows.
 
     Args:
       tokens: int32 [rows, length].
       languages: int32 [rows, 2]; read if the model embeds those of all tokens.
-      keys: a key of each row, for dropout; None in evaluation.
+      rngs: a random key of each row, for dropout; None in evaluation.
 
     Returns:
       float32 [rows, classes] (classification, of pairs too), [rows, length, tags] (tagging), or
       [rows, length, 2] (question_answering: starts and ends here; minus infinity at padding).
     """
     inputs = whole_examples(model, tokens, languages)
-    hidden = encoder.apply(params, model, inputs, keys)
+    hidden = encoder.apply(params, model, inputs, rngs)
     head = params[head_of(kind)]
     if kind == "classification":
-        return heads.classify(head, model, hidden, keys)
+        return heads.classify(head, model, hidden, rngs)
     if kind == "pair_classification":
         first, second = (
             average(hidden, jnp.where(inputs.query_segment_ids == number, tokens, PAD))
             for number in (1, 2)
         )
-        return heads.classify_pairs(head, model, first, second, keys)
+        return heads.classify_pairs(head, model, first, second, rngs)
     if kind == "tagging":
-        return heads.classify_tokens(head, model, hidden, model.dropout, keys)
+        return heads.classify_tokens(head, model, hidden, model.dropout, rngs)
     found = heads.classify_tokens(head, model, hidden, 0.0)
     return jnp.where((tokens != PAD)[..., None], found, -jnp.inf)
 
 
-def init_head(kind: str, model: Model, labels: int, key: jax.Array) -> Params:
+def init_head(kind: str, model: Model, labels: int, rng: jax.Array) -> Params:
     """Parameters of a kind's head; that of question answering has no labels."""
     if kind == "classification":
-        return heads.init_classification(key, model, labels)
+        return heads.init_classification(rng, model, labels)
     if kind == "pair_classification":
-        return heads.init_pair_classification(key, model, labels)
-    return heads.init_token_classification(key, model, labels if kind == "tagging" else 2)
+        return heads.init_pair_classification(rng, model, labels)
+    return heads.init_token_classification(rng, model, labels if kind == "tagging" else 2)
 
 
 def _weights(kind: str, labels: jax.Array) -> jax.Array:
@@ -123,7 +125,7 @@ def _weights(kind: str, labels: jax.Array) -> jax.Array:
     return known.astype(jnp.float32)
 
 
-def _tally(kind: str, found: jax.Array, labels: jax.Array) -> LossSums:
+def _loss_sums(kind: str, found: jax.Array, labels: jax.Array) -> LossSums:
     """The cross-entropy of what `logits` made of rows with `labels`, by row."""
     weights = _weights(kind, labels)
     if kind == "question_answering":

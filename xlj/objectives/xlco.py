@@ -7,16 +7,18 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 
-from xlj.config import Contrast, Model
+from xlj.config import Model
+from xlj.config.objectives import Contrast
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder, heads
 from xlj.objectives.bitext import halves
 from xlj.objectives.corruption import mask_tokens
 from xlj.objectives.flops import TRAINED, of_layers
-from xlj.objectives.losses import LossSums
-from xlj.objectives.objective import EachPart, Objective, Params
+from xlj.objectives.loss_sums import LossSums
+from xlj.objectives.objective import ByMicrobatch, Loss, Objective, Params
 from xlj.objectives.rows import Rows
 from xlj.objectives.segments import whole_examples
 
@@ -27,10 +29,10 @@ class Contrasted(NamedTuple):
     queries: Rows
     keys: Rows
     vectors: jax.Array
-    """Of `keys` by the momentum encoder, float32 [rows, hidden]; zeros until `label`."""
+    """Of `keys` by the momentum encoder, float32 [rows, hidden]; zeros until `targets`."""
 
 
-def objective(name: str, kind: str, options: Contrast, model: Model, corpus: Corpus) -> Objective:
+def objective(name: str, options: Contrast, model: Model, corpus: Corpus) -> Objective:
     """XLCO (InfoXLM section 3.3, after MoCo): -log softmax of the translation among the queue.
 
     The vector of a sequence is the projection of its first token's at the configured layer. State:
@@ -39,19 +41,21 @@ def objective(name: str, kind: str, options: Contrast, model: Model, corpus: Cor
     """
     layer = options.layer or encoder.middle_layer(model.layers)
 
-    def vectors(params: Params, rows: Rows, keys: jax.Array | None) -> jax.Array:
+    def vectors(params: Params, rows: Rows, rngs: jax.Array | None) -> jax.Array:
         inputs = whole_examples(model, rows.tokens, rows.languages)
-        hidden = encoder.apply(params, model, inputs, keys, layers=layer)
+        hidden = encoder.apply(params, model, inputs, rngs, layers=layer)
         return heads.project(params["contrast_head"], model, hidden[:, 0])
 
-    def label(params: Params, state: Any, inputs: Contrasted, each_part: EachPart) -> Contrasted:
-        of_keys = each_part(lambda keys: vectors(state["momentum"], keys, None), inputs.keys)
+    def targets(
+        params: Params, state: Any, inputs: Contrasted, by_microbatch: ByMicrobatch
+    ) -> Contrasted:
+        of_keys = by_microbatch(lambda keys: vectors(state["momentum"], keys, None), inputs.keys)
         return inputs._replace(vectors=of_keys)
 
     def loss(
-        params: Params, state: Any, inputs: Contrasted, keys: jax.Array | None
+        params: Params, state: Any, inputs: Contrasted, rngs: jax.Array | None
     ) -> dict[str, LossSums]:
-        queries = vectors(params, inputs.queries, keys)
+        queries = vectors(params, inputs.queries, rngs)
         return {name: contrast(queries, inputs.vectors, state, options.temperature, inputs.queries)}
 
     def init_state(params: Params) -> dict[str, Any]:
@@ -80,14 +84,17 @@ def objective(name: str, kind: str, options: Contrast, model: Model, corpus: Cor
         return (TRAINED + 1) * side + TRAINED * 2.0 * rows * options.queue * model.hidden
 
     return Objective(
-        kind=kind,
-        weights={name: options.weight},
+        losses={name: Loss(options.weight)},
         corrupt=partial(corrupt, options=options, model=model, corpus=corpus),
         count=lambda inputs: {name: _real(inputs.queries)},
         loss=loss,
         flops=flops,
         parts={"contrast_head": partial(heads.init_projection, model=model)},
-        label=label,
+        rules=(
+            (r"queue", PartitionSpec(("replica", "fsdp"))),
+            (r"next|filled", PartitionSpec()),
+        ),
+        targets=targets,
         init_state=init_state,
         update=update,
     )
@@ -105,46 +112,46 @@ def _real(rows: Rows) -> jax.Array:
 
 
 def corrupt(
-    rows: Rows, keys: jax.Array, *, options: Contrast, model: Model, corpus: Corpus
+    rows: Rows, rngs: jax.Array, *, options: Contrast, model: Model, corpus: Corpus
 ) -> Contrasted:
     """Joins pairs, masks both sides, and draws which side is the query, anew in every step."""
-    first_keys, second_keys, order_keys, swap_keys = jax.vmap(
-        lambda key: jax.random.split(key, 4), out_axes=1
-    )(keys)
+    first_rngs, second_rngs, order_rngs, swap_rngs = jax.vmap(
+        lambda rng: jax.random.split(rng, 4), out_axes=1
+    )(rngs)
     first, second = halves(rows)
     if options.mixup:
-        first, second = mix(first, second, order_keys)
+        first, second = mix(first, second, order_rngs)
     masked = [
-        mask_tokens(side, side_keys, options, corpus.vocabulary_size)
-        for side, side_keys in ((first, first_keys), (second, second_keys))
+        mask_tokens(side, side_rngs, options, corpus.vocabulary_size)
+        for side, side_rngs in ((first, first_rngs), (second, second_rngs))
     ]
     one, other = (Rows(side.tokens, side.languages) for side in masked)
-    swapped = jax.vmap(jax.random.bernoulli)(swap_keys)[:, None]
-    queries, targets = (
+    swapped = jax.vmap(jax.random.bernoulli)(swap_rngs)[:, None]
+    queries, contrasted = (
         jax.tree.map(lambda a, b: jnp.where(swapped, a, b), *sides)
         for sides in ((other, one), (one, other))
     )
-    return Contrasted(queries, targets, jnp.zeros((len(one.tokens), model.hidden)))
+    return Contrasted(queries, contrasted, jnp.zeros((len(one.tokens), model.hidden)))
 
 
-def mix(first: Rows, second: Rows, keys: jax.Array) -> tuple[Rows, Rows]:
+def mix(first: Rows, second: Rows, rngs: jax.Array) -> tuple[Rows, Rows]:
     """Mixup contrast (InfoXLM section 3.3): both sides of a pair joined with those of another, in
     an order of its own on each side.
 
-    Partners form one random cycle through the batch, drawn from the rows' keys: no pair is its own
+    Partners form one random cycle through the batch, drawn from the rows' rngs: no pair is its own
     partner, and none has the same partner in every step. Rows of padding are their own.
     """
-    partner_keys, *side_keys = jax.vmap(lambda key: jax.random.split(key, 3), out_axes=1)(keys)
-    drawn = jax.vmap(lambda key: jax.random.bits(key, (), jnp.uint32))(partner_keys) >> 1
+    partner_rngs, *side_rngs = jax.vmap(lambda rng: jax.random.split(rng, 3), out_axes=1)(rngs)
+    drawn = jax.vmap(lambda rng: jax.random.bits(rng, (), jnp.uint32))(partner_rngs) >> 1
     is_pair = _real(first) > 0
     order = jnp.argsort(jnp.where(is_pair, drawn, jnp.uint32(0xFFFFFFFF)))  # pairs come first
     rank, count = jnp.arange(len(order)), is_pair.sum()
     following = order[jnp.where(rank + 1 < count, rank + 1, 0)]
     partner = jnp.zeros_like(order).at[order].set(jnp.where(rank < count, following, order))
 
-    def mixed(side: Rows, own_keys: jax.Array) -> Rows:
+    def mixed(side: Rows, own_rngs: jax.Array) -> Rows:
         other = jax.tree.map(lambda leaf: leaf[partner], side)
-        turned = jax.vmap(jax.random.bernoulli)(own_keys)[:, None]
+        turned = jax.vmap(jax.random.bernoulli)(own_rngs)[:, None]
         one, two = (
             jax.tree.map(lambda a, b: jnp.where(turned, a, b), *sides)
             for sides in ((other, side), (side, other))
@@ -152,7 +159,7 @@ def mix(first: Rows, second: Rows, keys: jax.Array) -> tuple[Rows, Rows]:
         languages = jnp.stack([one.languages[:, 0], two.languages[:, 0]], axis=1)
         return Rows(join(one.tokens, two.tokens), languages)
 
-    return mixed(first, side_keys[0]), mixed(second, side_keys[1])
+    return mixed(first, side_rngs[0]), mixed(second, side_rngs[1])
 
 
 def join(first: jax.Array, second: jax.Array) -> jax.Array:

@@ -6,6 +6,10 @@ from xlj.phrasebook.drawing import document, draw
 from xlj.phrasebook.realising import LANGUAGES, check_language, realise
 from xlj.phrasebook.stream import seed_of
 
+VERSION = 1
+"""Version of the text: raise it when a language or pair yields other lines, or more or fewer. Rows
+are kept under it (xlj/data/rows/recipe.py)."""
+
 SENTENCES = {
     "en": 40_000,
     "de": 20_000,

@@ -118,7 +118,7 @@ def _measures(runs: Sequence[Run]) -> Iterator[tuple[str, Element | None]]:
 
 
 def _training(runs: Sequence[Run]) -> list[Element]:
-    """What else there is by step, folded."""
+    """Curves of all else by step, folded."""
     charts = _charts(
         (key.replace("/", " ").replace("_", " "), curves(_series(runs, key), "step"))
         for key in _all_keys(runs)
@@ -196,7 +196,7 @@ def _baselines(runs: Sequence[Run], languages: Sequence[str]) -> Iterator[list[C
 
 
 def _task(run: Run) -> str:
-    """What a table is of: results of dev sets, where no test set has labels, have their own."""
+    """The title of a table; results of dev sets, where no test set has labels, have their own."""
     on_dev = " (dev)" if run.results.get("split") == "dev" else ""
     return f"{run.results.get('task', 'task')} {_metric(run)}{on_dev}".strip()
 
@@ -219,7 +219,7 @@ def _task_row(name: str, results: Mapping[str, Any], languages: Sequence[str]) -
 
 
 def _scores(found: Any) -> dict[str, float]:
-    """What of an object is numbers."""
+    """The numbers of an object."""
     return {name: value for name, value in _dict(found).items() if _is_number(value)}
 
 

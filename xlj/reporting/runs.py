@@ -1,4 +1,4 @@
-"""What a workdir tells of its run: config, metrics, results, scores by layer."""
+"""Runs, as their workdirs tell of them: config, metrics, results, scores by layer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _CONFIG, _RESULTS, _SWEEP = "config.json", "results.json", "sweep.json"
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What was found in a workdir. What is missing is empty; what cannot be read is in `notes`."""
+    """The content of a workdir. A file that is missing is empty; one that cannot be read is in
+    `notes`."""
 
     name: str
     workdir: Path
@@ -27,7 +28,7 @@ class Run:
     lines: Sequence[Mapping[str, Any]]
     """The lines of metrics.jsonl."""
     results: Mapping[str, Any]
-    """Scores of a task: what xlj.finetune writes (`downstream/task_results.py`)."""
+    """Scores of a task: what xlj.finetune writes (`finetuning/task_results.py`)."""
     layers: Mapping[str, Mapping[int, float]]
     """By file and measure, a score of each layer."""
     notes: Sequence[str]
@@ -97,17 +98,28 @@ def read(workdir: Path, name: str) -> Run:
     if not lines and not results and not notes:
         notes.append(f"there is no {metrics.FILE} yet, and no {_RESULTS}")
     layers: dict[str, Mapping[int, float]] = {}
-    for file in sorted(workdir.glob("*.jsonl")):
-        if file.name != metrics.FILE:
+    for file in files(workdir):
+        if file.suffix == ".jsonl" and file.name != metrics.FILE:
             layers |= _by_layer(file, notes)
     return Run(name, workdir, flat(config), lines, results, layers, notes)
 
 
+def files(workdir: Path) -> list[Path]:
+    """The files of a workdir that are read, if they are there."""
+    return [
+        *(workdir / name for name in (_CONFIG, _RESULTS, _SWEEP)),
+        *sorted(workdir.glob("*.jsonl")),
+    ]
+
+
 def _object(path: Path, notes: list[str]) -> dict[str, Any]:
-    if not path.exists():
-        return {}
     try:
         found = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        notes.append(f"{path.name} cannot be read: {error.strerror}")
+        return {}
     except ValueError as error:
         notes.append(f"{path.name} is damaged: {error}")
         return {}
@@ -124,7 +136,12 @@ def _by_layer(file: Path, notes: list[str]) -> dict[str, dict[int, float]]:
     """
     found: dict[str, dict[int, list[float]]] = {}
     bad: list[int] = []
-    for number, text in enumerate(file.read_bytes().splitlines(), 1):
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        notes.append(f"{file.name} cannot be read: {error.strerror}")
+        return {}
+    for number, text in enumerate(content.splitlines(), 1):
         if not text.strip():
             continue
         try:

@@ -1,5 +1,5 @@
 """Bitext mining: the pairs of two texts that translate each other (BUCC). Their scores and the
-threshold are in `metrics.pairs`.
+threshold are in `evaluation.metrics.pairs`.
 
 Artetxe and Schwenk (2019), "Margin-based parallel corpus mining", with the ratio margin and the
 strategy that they call max. score.
@@ -7,11 +7,15 @@ strategy that they call max. score.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from xlj.io import atomic
 from xlj.retrieval.nearest import nearest
+from xlj.retrieval.sentence_files import Sentences
 
 
 class Pairs(NamedTuple):
@@ -42,3 +46,20 @@ def mine(source: np.ndarray, target: np.ndarray) -> Pairs:
             seen[0][i] = seen[1][j] = True
             kept.append(pair)
     return Pairs(sources[kept], targets[kept], scores[kept].astype(np.float64))
+
+
+def distinct(side: Sentences) -> tuple[list[str], list[str]]:
+    """Each sentence once, and the id of its first line, or else itself. Copies would be each
+    other's rivals and neighbours."""
+    first: dict[str, str] = {}
+    for text, name in zip(side.texts, side.ids or side.texts, strict=True):
+        first.setdefault(text, name)
+    return list(first), list(first.values())
+
+
+def write(path: Path, pairs: Sequence[tuple[str, str]], scores: Sequence[float] | None) -> None:
+    """Writes a line `source TAB target` a pair, with its score as a third column if given."""
+    with atomic.writing(path) as file:
+        for k, pair in enumerate(pairs):
+            columns = pair if scores is None else (*pair, f"{scores[k]:.6f}")
+            file.write(("\t".join(columns) + "\n").encode())

@@ -10,6 +10,7 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.io import files
+from xlj.io.quoting import shortened
 
 
 class Sentences(NamedTuple):
@@ -68,7 +69,8 @@ def read_with_ids(path: Path) -> Sentences:
     ids: dict[str, int] = {}
     for number, (name, _) in enumerate(rows, 1):
         if ids.setdefault(name, number) != number:
-            raise ConfigError(f"{path}:{number}: the id {name} is that of line {ids[name]} too")
+            shown = shortened(name)
+            raise ConfigError(f"{path}:{number}: the id {shown} is that of line {ids[name]} too")
     return Sentences([text for _, text in rows], list(ids))
 
 
@@ -85,7 +87,8 @@ def read_places(path: Path, sources: int, targets: int) -> np.ndarray:
     for number, line in enumerate(read(path), 1):
         if not (line.isdecimal() and int(line) < sources):
             raise ConfigError(
-                f"{path}:{number}: {line!r} is no line of the source, from 0 to {sources - 1}"
+                f"{path}:{number}: {shortened(repr(line))} is no line of the source, from 0 to "
+                f"{sources - 1}"
             )
         found.append(int(line))
     if len(found) != targets:
@@ -108,6 +111,6 @@ def read_pairs(path: Path, source_ids: list[str], target_ids: list[str]) -> set[
             )
         for name, known, side in zip(row, sides, ("source", "target"), strict=True):
             if name not in known:
-                raise ConfigError(f"{path}:{number}: {name} is no id of the {side}'s")
+                raise ConfigError(f"{path}:{number}: {shortened(name)} is no id of the {side}'s")
         pairs.add((row[0], row[1]))
     return pairs

@@ -1,7 +1,7 @@
-"""What a sweep is: runs of a door that differ in some keys; their names and command lines.
+"""Runs of one recipe that differ in some keys: their names and command lines.
 
 A file `configs/sweeps/NAME.py` has `get_sweep(folder)`, which returns a `Sweep`; `folder` is where
-its workdirs will be. `xlj/sweep.py` runs it.
+its workdirs will be.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from xlj.config.fields import ConfigError
+from xlj.io.quoting import shortened
 
 Settings = Mapping[str, Any]
 """Values by config key. Two names are no keys: `variant`, of the recipe; `name`, of the run."""
@@ -29,24 +30,25 @@ class Sweep:
     config: str
     """The recipe, such as configs/quickstart.py."""
     runs: Sequence[Settings]
-    """What each run sets; all of it is in the run's name, unless `name` gives that."""
+    """Settings of each run; all of them are in its name, unless `name` gives that."""
     settings: Settings = dataclasses.field(default_factory=dict)
-    """What all runs set, before their own."""
-    door: str = "xlj.train"
+    """Those of all runs, before their own."""
+    command: str = "xlj.train"
+    """The command that runs them, `xlj.train` or `xlj.finetune`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A run of a sweep: its name, and how to call the door."""
+    """A run of a sweep: its name, and how to call its command."""
 
     name: str
     workdir: Path
-    door: str
+    module: str
     arguments: tuple[str, ...]
 
     def command(self, python: str = "python") -> list[str]:
         """The command line, as words."""
-        return [python, "-m", self.door, *self.arguments]
+        return [python, "-m", self.module, *self.arguments]
 
 
 def grid(values: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
@@ -78,7 +80,9 @@ def runs(sweep: Sweep, folder: Path, overrides: Sequence[str] = ()) -> list[Run]
 
 def _run(sweep: Sweep, settings: Settings, folder: Path, overrides: Sequence[str]) -> Run:
     if not isinstance(settings, Mapping):
-        raise ConfigError(f"a run sets {settings!r}; it must be a dict of values by config key")
+        raise ConfigError(
+            f"a run sets {shortened(repr(settings))}; it must be a dict of values by config key"
+        )
     for argument in overrides:
         key = argument.removeprefix("--config.").partition("=")[0]
         if key in settings:
@@ -88,14 +92,14 @@ def _run(sweep: Sweep, settings: Settings, folder: Path, overrides: Sequence[str
     name = _name(settings) if given is None else str(given)
     if not re.fullmatch(r"\w[\w.+=-]*", name) or len(name.encode()) > _LONGEST_NAME:
         raise ConfigError(
-            f"a run is called {name!r}; a name is at most {_LONGEST_NAME} bytes, a letter or digit "
-            'and then also . _ - + =; give another with "name"'
+            f"a run is called {shortened(repr(name))}; a name is at most {_LONGEST_NAME} bytes, a "
+            'letter or digit and then also . _ - + =; give another with "name"'
         )
     recipe = f"{sweep.config}:{variant}" if variant else sweep.config
     keys = [f"--config.{key}={_shown(value)}" for key, value in changes.items()]
     workdir = folder / name
     arguments = (f"--config={recipe}", *keys, f"--workdir={workdir}", *overrides)
-    return Run(name, workdir, sweep.door, arguments)
+    return Run(name, workdir, sweep.command, arguments)
 
 
 def _name(settings: Settings) -> str:

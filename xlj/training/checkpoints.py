@@ -23,12 +23,12 @@ import orbax.checkpoint as ocp
 from jax.sharding import Mesh
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from xlj.config import Config, ConfigError, Model
+from xlj.config import Config, ConfigError, Model, record
 from xlj.data.rows.store import Manifest
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.training import orbax_errors
 from xlj.training.digests import digests
-from xlj.training.partitioning import named_leaves, shardings
+from xlj.training.partitioning import STORED, named_leaves, shardings
 from xlj.training.state import State
 
 _FORMAT = 1
@@ -295,7 +295,7 @@ def _meta(
         "tasks": tasks,
         "languages": languages,
         "vocabulary": vocabulary.digest,
-        "config": json.loads(json.dumps(dataclasses.asdict(config))),
+        "config": record(config),
         "tensors": {name: described(tree) for name, tree in tensors.items()},
         "digests": {name: digests(tree) for name, tree in tensors.items()},
     }
@@ -351,7 +351,9 @@ def restore_params(checkpoint: Checkpoint, mesh: Mesh) -> Any:
       CheckpointError: if one is damaged.
     """
     tree = _nested(abstract_params(checkpoint))
-    return _restore_verified(checkpoint, "params", abstract_like(tree, shardings(tree, mesh)))
+    return _restore_verified(
+        checkpoint, "params", abstract_like(tree, shardings(tree, mesh, STORED))
+    )
 
 
 def abstract_params(checkpoint: Checkpoint) -> dict[str, jax.ShapeDtypeStruct]:

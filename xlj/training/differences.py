@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Any
 
-from xlj.config import Config, Model
+from xlj.config import Config, Model, record
 from xlj.config.fields import flat
 from xlj.data.rows.store import Manifest
 from xlj.training.checkpoints import Checkpoint, row_digests
@@ -19,7 +18,7 @@ def config_differences(checkpoint: Checkpoint, config: Config) -> list[str]:
     masks and learning rates up to the checkpoint's step.
     """
     found = []
-    old, new = checkpoint.config(), json.loads(json.dumps(dataclasses.asdict(config)))
+    old, new = checkpoint.config(), record(config)
     found += model_differences(checkpoint.model(), config.model)
     for path in ("init_from", "transfer", "train.seed", "data.alpha", "objectives", "phases"):
         before, now = old, new
@@ -31,6 +30,9 @@ def config_differences(checkpoint: Checkpoint, config: Config) -> list[str]:
                 for phases in (before, now)
             )
         found += _unequal(path, before, now)
+    for module, digest in new.get("objective_digests", {}).items():
+        if old.get("objective_digests", {}).get(module) != digest:
+            found.append(f"objective_modules: the code of {module} is another")
     # What a later phase needs is made when the run starts, so it cannot be added.
     found += _unequal("objectives of all phases", _objectives_in(old), _objectives_in(new))
     return found
@@ -39,10 +41,7 @@ def config_differences(checkpoint: Checkpoint, config: Config) -> list[str]:
 def changes(checkpoint: Checkpoint, config: Config) -> list[str]:
     """Keys that differ from the config that wrote a checkpoint: `KEY was OLD, is now NEW`. A key
     that the checkpoint is older than is left out."""
-    old, new = (
-        flat(tree)
-        for tree in (checkpoint.config(), json.loads(json.dumps(dataclasses.asdict(config))))
-    )
+    old, new = flat(checkpoint.config()), flat(record(config))
     return [
         f"{path} was {old[path]!r}, is now {value!r}"
         for path, value in new.items()

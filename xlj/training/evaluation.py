@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -10,29 +10,18 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from xlj.config import Config, phase_configs
+from xlj.config import Config
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.permutation import sample
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.layout import PAD
-from xlj.objectives.losses import LossSums
+from xlj.objectives.loss_sums import LossSums
 from xlj.objectives.objective import Objective
 from xlj.objectives.rows import Rows
 from xlj.training.partitioning import replicated, shard
-from xlj.training.randomness import row_keys
+from xlj.training.randomness import row_rngs
 from xlj.training.state import State
 from xlj.training.step import Microbatches
-
-OVER_THE_VOCABULARY = (
-    "mmlm",
-    "tlm",
-    "camlm",
-    "btmlm",
-    "mrtd_generator",
-    "trtd_generator",
-    "dwa_tlm",
-)
-"""The losses whose exp is a perplexity: cross-entropies of tokens."""
 
 _SEED = 0  # of the masks: the same for every run, so that runs can be compared
 
@@ -50,7 +39,11 @@ class Evaluation:
         self, store: RowStore, config: Config, objectives: Mapping[str, Objective], mesh: Mesh
     ):
         self._rows: dict[str, tuple[Rows, list[str]]] = {}
-        self._mesh, self._perplexity = mesh, config.evaluation.perplexity
+        self._mesh = mesh
+        self._perplexities: set[str] = set()  # losses whose exp is asked for
+        if config.evaluation.perplexity:
+            losses = (item for o in objectives.values() for item in o.losses.items())
+            self._perplexities = {name for name, loss in losses if loss.over_vocabulary}
         microbatches = Microbatches(config.train.accumulation, mesh)
         self._functions = {
             name: jax.jit(
@@ -60,13 +53,11 @@ class Evaluation:
             for name in objectives
         }
         self._batch: dict[str, int] = {}  # rows at a time, as many as in a step
-        for _, phase in phase_configs(config):
-            for name, options in phase.objectives.active().items():
-                self._batch.setdefault(name, options.batch_rows)
         corpus = Corpus.of(store)
-        for name in objectives:
+        for name, options in config.objectives_on().items():
+            self._batch[name] = options.batch_rows
             tokens, languages, owners = [], [], []
-            for task in store.tasks(objectives[name].kind):
+            for task in store.tasks(options.rows):
                 count = min(task.held_out.rows, config.train.eval_rows)
                 # Rows on disk are in order of the examples' lengths.
                 chosen = sample(count, task.held_out.rows)
@@ -93,7 +84,7 @@ class Evaluation:
             kept = state.objectives.get(name, {})
             for loss, sums in self._loss_sums(name, state.params, kept, rows, check).items():
                 metrics |= _by_language(loss, sums, owners)
-        return metrics | (_perplexities(metrics) if self._perplexity else {})
+        return metrics | _perplexities(metrics, self._perplexities)
 
     def _loss_sums(
         self, name: str, params: Any, kept: Any, rows: Rows, check: Callable[..., Any]
@@ -124,8 +115,8 @@ def _loss_sums(
     start: jax.Array,
 ) -> dict[str, LossSums]:
     slots = start + microbatches.slots(rows.tokens.shape[0])
-    inputs = objective.corrupt(rows, row_keys(_SEED, f"{name}/evaluation", 0, slots))
-    inputs = objective.label(params, kept, inputs, microbatches.map)
+    inputs = objective.corrupt(rows, row_rngs(_SEED, f"{name}/evaluation", 0, slots))
+    inputs = objective.targets(params, kept, inputs, microbatches.map)
     return microbatches.map(lambda part: objective.loss(params, kept, part, None), inputs)
 
 
@@ -147,9 +138,9 @@ def _by_language(loss: str, sums: LossSums, owners: list[str]) -> dict[str, floa
     return metrics
 
 
-def _perplexities(metrics: Mapping[str, float]) -> dict[str, float]:
+def _perplexities(metrics: Mapping[str, float], losses: Collection[str]) -> dict[str, float]:
     return {
         key.removesuffix("loss") + "perplexity": float(np.exp(value))
         for key, value in metrics.items()
-        if key.split("/")[1] in OVER_THE_VOCABULARY and key.endswith("/loss")
+        if key.split("/")[1] in losses and key.endswith("/loss")
     }

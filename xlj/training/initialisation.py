@@ -10,7 +10,8 @@ import jax
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
-from xlj.config import Config, Supervised, objectives_in, phase_configs
+from xlj.config import Config, as_tree
+from xlj.config.objectives import supervised_in
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -27,14 +28,14 @@ from xlj.training.workdir import writing
 
 def check_resumable(config: Config, workdir: Path) -> None:
     """Refuses to go on in a workdir whose latest checkpoint another config wrote, or to begin
-    without the teacher that the config names.
+    without a model that an objective's state starts from.
 
     Raises:
       CheckpointError: it names what differs, and what to do.
     """
     if not checkpoints.steps(workdir):
-        if "distillation" in objectives_in(config):
-            stored_models.find(_teacher_path(config), "objectives.distillation.teacher")
+        for (name, part), path in _models(config).items():
+            stored_models.find(path, f"objectives.{name}.{part}")
         return
     latest = checkpoints.find(workdir)
     _refuse(latest, differences.config_differences(latest, config))
@@ -74,8 +75,9 @@ def first_state(
         kept = jax.tree.map(lambda leaf, where: jax.device_put(leaf.copy(), where),
                             kept, sharding.objectives)  # fmt: skip
         state = dataclasses.replace(state, params=params, objectives=kept)
-    if "distillation" in state.objectives:
-        state.objectives["distillation"] = _teacher(config, state, store, mesh)
+    for (name, part), path in _models(config).items():
+        kept, key = state.objectives[name], f"objectives.{name}.{part}"
+        kept[part] = _encoder_of(path, key, config, kept[part], store, mesh)
     return state
 
 
@@ -120,7 +122,7 @@ def pre_decay_steps(config: Config, workdir: Path) -> tuple[int, ...]:
     """Steps whose checkpoints always stay: where wsd's decay begins, in this run and before."""
     folders = [workdir / "checkpoints" / str(step) for step in checkpoints.steps(workdir)]
     configs = [checkpoints.find(folder).config() for folder in folders]
-    starts = map(_decay_start, [*configs, dataclasses.asdict(config)])
+    starts = map(_decay_start, [*configs, as_tree(config)])
     return tuple(sorted({start for start in starts if start is not None}))
 
 
@@ -171,34 +173,40 @@ def _transferred(config: Config, store: RowStore, corpus: Corpus, fresh: Any, me
         matches,
         config.train.seed,
         config.model.init_std,
-        config.objectives.labels if isinstance(config.objectives, Supervised) else (),
+        supervised_in(as_tree(config)).get("labels", ()),
     )
 
 
-def _teacher_path(config: Config) -> str:
-    active = (phase.objectives.active() for _, phase in phase_configs(config))
-    return next(on["distillation"].teacher for on in active if "distillation" in on)
+def _models(config: Config) -> dict[tuple[str, str], str]:
+    """The stored models that objectives' states start from: (objective, part) -> path."""
+    return {
+        (name, part): path
+        for name, options in config.objectives_on().items()
+        for part, path in options.models().items()
+    }
 
 
-def _teacher(config: Config, state: State, store: RowStore, mesh: Mesh) -> Any:
-    """The teacher's parameters, in the form of the objective's state."""
-    source = stored_models.find(_teacher_path(config))
-    if source.vocabulary().digest != store.manifest.vocabulary_digest:
-        raise CheckpointError(f"the teacher {source.folder} has another vocabulary than the rows")
-    different = differences.model_differences(source.model, config.model, FREE_AT_START)
+def _encoder_of(
+    path: str, key: str, config: Config, wanted: Any, store: RowStore, mesh: Mesh
+) -> Any:
+    """The encoder of a stored model, as a part of an objective's state.
+
+    Args:
+      key: of the config, which names the model.
+      wanted: the part as it is without the model.
+    """
+    model = stored_models.find(path, key)
+    if model.vocabulary().digest != store.manifest.vocabulary_digest:
+        raise CheckpointError(f"{key}={model.folder} has another vocabulary than the rows")
+    different = differences.model_differences(model.model, config.model, FREE_AT_START)
     if different:
-        raise CheckpointError(
-            f"the teacher {source.folder} is of another model: {'; '.join(different)}"
-        )
-    found = source.params(mesh)
-    wanted = state.objectives["distillation"]["teacher"]
-    old, new = named_leaves(found), named_leaves(wanted)
-    if config.model.language_embeddings == "predicted":  # the teacher predicts nothing
+        raise CheckpointError(f"{key}={model.folder} is of another model: {'; '.join(different)}")
+    old, new = named_leaves(model.params(mesh)), named_leaves(wanted)
+    if config.model.language_embeddings == "predicted":  # the other model predicts nothing
         old.setdefault("embeddings/language", new["embeddings/language"])
     wrong = [name for name in new if name not in old or old[name].shape != new[name].shape]
     if wrong:
         raise CheckpointError(
-            f"the teacher {source.folder} is of another model: {', '.join(wrong[:4])} differ"
+            f"{key}={model.folder} is of another model: {', '.join(wrong[:4])} differ"
         )
-    structure = jax.tree.structure(wanted)
-    return {"teacher": jax.tree.unflatten(structure, [old[name] for name in new])}
+    return jax.tree.unflatten(jax.tree.structure(wanted), [old[name] for name in new])

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from xlj.config import Config, phase_configs
+from xlj.config import Config, record
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
@@ -79,10 +79,10 @@ def train(
     """
     main_process = jax.process_index() == 0
     mesh = partitioning.make_mesh(config)
+    partitioning.check_batches(config, mesh)
     vocabulary = Vocabulary.load(store.vocabulary_file)
     batches = Batches(store, config)
     objectives = build_all(config, batches.corpus)
-    phases = phase_configs(config)
     sharding = states.sharding(config, batches.corpus, mesh)
     initialisation.check_resumable(config, workdir)
     latest = checkpoints.find(workdir) if checkpoints.steps(workdir) else None
@@ -108,7 +108,7 @@ def train(
     with writing(workdir / "config.json"):
         workdir.mkdir(parents=True, exist_ok=True)
         if main_process:
-            text = json.dumps(dataclasses.asdict(config), indent=1) + "\n"
+            text = json.dumps(record(config), indent=1) + "\n"
             atomic.write(workdir / "config.json", text.encode())
     with contextlib.ExitStack() as stack:
 
@@ -134,7 +134,10 @@ def train(
             )
         )
         prefetch = until_the_end(Prefetch(batches, mesh, start, config.train.steps))
-        clock = Throughput([build(p, batches.corpus) for _, p in phases], batches, prefetch)
+        of_phases = [
+            build(active, config.model, batches.corpus) for active in config.objectives_by_phase
+        ]
+        clock = Throughput(of_phases, batches, prefetch)
 
         def say(before: State, done: int) -> tuple[State, dict[str, float], bool]:
             """Writes the line of metrics that is due after `done` steps, if one is. Returns the
@@ -213,13 +216,14 @@ def _compiled_steps(config: Config, corpus: Corpus, mesh: Any, sharding: State) 
     """The jitted step of each phase; a phase that changes alpha alone shares that before it."""
     steps: list[Any] = []
     before: Config | None = None
-    for start, phase in phase_configs(config):
+    for start, phase in config.schedule:
         if before is not None and phase.objectives == before.objectives:
             steps.append(steps[-1])
             continue
         already = before.objectives.active() if before is not None else {}
-        begins = {name: start for name in phase.objectives.active() if name not in already}
-        step = make_train_step(phase, build(phase, corpus), mesh, begins)
+        active = phase.objectives.active()
+        begins = {name: start for name in active if name not in already}
+        step = make_train_step(phase, build(active, config.model, corpus), mesh, begins)
 
         def with_flag(state: State, batch: Any, step: Any = step) -> tuple[State, jax.Array]:
             state = step(state, batch)

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import math
 import os
+from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from xlj.config import (
-    KINDS,
-    LABELLED,
-    Config,
-    ConfigError,
-    phase_configs,
-    row_kind,
-)
-from xlj.config.fields import lookup
+from xlj.config import ROW_KINDS, Config, ConfigError, lookup
 from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.training import state as states
 from xlj.training.partitioning import named_leaves
@@ -26,20 +21,40 @@ from xlj.training.partitioning import named_leaves
 _GIB = 2**30
 
 
-def expected_corpus(config: Config) -> Corpus:
-    """The corpus of rows that are not made yet: of the sizes that it will have.
+class Sizes(NamedTuple):
+    """What decides a run's memory beside its config."""
+
+    corpus: Corpus
+    lengths: dict[str, int]
+    """Ids in a row of each kind that the run reads."""
+
+
+def of(store: RowStore, config: Config) -> Sizes:
+    """The sizes of finished rows."""
+    kinds = {options.rows for options in config.objectives_on().values()}
+    found = {kind: store.tasks(kind) for kind in kinds}
+    lengths = {kind: tasks[0].length for kind, tasks in found.items() if tasks}
+    return Sizes(Corpus.of(store), lengths)
+
+
+def expected(config: Config) -> Sizes:
+    """The sizes of rows that may not be made yet.
 
     Raises:
       ConfigError: if `data.vocabulary` cannot be read.
     """
+    if config.data.rows:
+        return of(RowStore(Path(config.data.rows).expanduser()), config)
     paired = [language for pair in config.data.pairs for language in pair.split("-")]
     languages = tuple(dict.fromkeys([*config.data.languages, *paired]))
     given = config.data.vocabulary
     size = Vocabulary.load(given).size if given else config.data.vocabulary_size
-    return Corpus(size, languages, (1,) * len(languages), tuple(dict.fromkeys(paired)))
+    corpus = Corpus(size, languages, (1,) * len(languages), tuple(dict.fromkeys(paired)))
+    lengths = {kind: lookup(config, ROW_KINDS[kind].length) for kind in config.row_kinds()}
+    return Sizes(corpus, lengths)
 
 
-def check_fits(config: Config, corpus: Corpus, mesh: Mesh) -> None:
+def check_fits(config: Config, sizes: Sizes, mesh: Mesh) -> None:
     """Refuses a run whose state, or a step's token ids, no device can hold: a lower bound, since
     gradients and activations come on top.
 
@@ -49,17 +64,19 @@ def check_fits(config: Config, corpus: Corpus, mesh: Mesh) -> None:
     limit = _device_memory(mesh)
     if limit is None:
         return
-    phases = [_batch_bytes(phase, corpus) / mesh.size for _, phase in phase_configs(config)]
-    batch, where = max(phases), f"batches of token ids of {_rows(config)}"
-    if batch > limit:
-        raise _too_large(where, batch, limit, "lower batch_rows")
-    sizes = _state_bytes(config, corpus, mesh)
-    if sum(sizes.values()) > limit:
+    for batch in _batch_bytes(config, sizes):
+        needed = sum(batch.values()) / mesh.size
+        if needed > limit:
+            largest = max(batch, key=batch.__getitem__)
+            raise _too_large("the token ids of a step", needed, limit, f"lower {largest}")
+    state = _state_bytes(config, sizes.corpus, mesh)
+    needed = sum(state.values())
+    if needed > limit:
         raise _too_large(
             "parameters, AdamW's moments and what objectives keep",
-            sum(sizes.values()),
+            needed,
             limit,
-            f"the largest is {max(sizes, key=sizes.__getitem__)}. Lower model.hidden="
+            f"the largest is {max(state, key=state.__getitem__)}. Lower model.hidden="
             f"{config.model.hidden}, model.layers={config.model.layers} or what else sizes it, or "
             f"raise mesh.fsdp={config.mesh.fsdp}",
         )
@@ -72,22 +89,18 @@ def _too_large(what: str, needed: float, limit: float, mend: str) -> ConfigError
     )
 
 
-def _rows(config: Config) -> str:
-    active = [item for _, p in phase_configs(config) for item in p.objectives.active().items()]
-    largest = max(active, key=lambda item: item[1].batch_rows)
-    section = "train" if largest[0] in LABELLED else f"objectives.{largest[0]}"
-    return f"{section}.batch_rows={largest[1].batch_rows}"
-
-
-def _batch_bytes(phase: Config, corpus: Corpus) -> int:
-    """Bytes of a step's token ids, as rows are kept."""
-    width = 2 if corpus.vocabulary_size <= 2**16 else 4
-    total = 0
-    for name, options in phase.objectives.active().items():
-        kind = row_kind(name)
-        length = options.length if name in LABELLED else lookup(phase, KINDS[kind].length)
-        total += options.batch_rows * length * width
-    return total
+def _batch_bytes(config: Config, sizes: Sizes) -> list[dict[str, int]]:
+    """Bytes of a step's token ids in each phase, as rows are kept, by the key that sizes them."""
+    width = 2 if sizes.corpus.vocabulary_size <= 2**16 else 4
+    return [
+        {
+            f"{options.path(name)}.batch_rows={options.batch_rows}": options.batch_rows
+            * sizes.lengths.get(options.rows, 0)
+            * width
+            for name, options in active.items()
+        }
+        for active in config.objectives_by_phase
+    ]
 
 
 def _state_bytes(config: Config, corpus: Corpus, mesh: Mesh) -> dict[str, int]:

@@ -95,17 +95,25 @@ def read(workdir: Path, damaged: list[str] | None = None) -> list[dict[str, Any]
     """All lines of a run's metrics, in order.
 
     Args:
-      damaged: gets what is wrong with each line that cannot be read, which is left out then.
+      damaged: gets the faults of the file and of its lines, which are left out then.
 
     Raises:
-      ConfigError: on a line that holds no metrics, other than a last one that was cut short;
-        without `damaged`.
+      ConfigError: if the file cannot be read, or on a line that holds no metrics, other than a last
+        one that was cut short; without `damaged`.
     """
     return _parse(workdir / FILE, damaged)
 
 
 def _parse(path: Path, damaged: list[str] | None = None) -> list[dict[str, Any]]:
-    content = path.read_bytes() if path.exists() else b""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        if damaged is None:
+            raise ConfigError(f"{path}: cannot read it ({error.strerror})") from None
+        damaged.append(f"{path.name} cannot be read: {error.strerror}")
+        return []
     lines, parsed = content.splitlines(), []
     for number, line in enumerate(lines, 1):
         try:

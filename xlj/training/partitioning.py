@@ -10,28 +10,33 @@ from typing import Any
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from xlj.config import LABELLED, Config, ConfigError, phase_configs
+from xlj.config import Config, ConfigError
 
 ROWS = PartitionSpec(("replica", "fsdp"))
 """The leading axis of every batch is split over all devices."""
 
-RULES: tuple[tuple[str, PartitionSpec], ...] = (
-    (r".*(bias|scale)|position_bias/table|.*gates/kernel|next|filled", PartitionSpec()),
+Rules = tuple[tuple[str, PartitionSpec], ...]
+
+RULES: Rules = (
+    (r".*(bias|scale)|position_bias/table|.*gates/kernel", PartitionSpec()),
     (r"embeddings/(word|position|token_type|language)", PartitionSpec(None, "fsdp")),
     (r"layers/.*/kernel", PartitionSpec(None, "fsdp", None)),
-    (r"\w+_head/.*kernel|generator/head/.*kernel", PartitionSpec("fsdp", None)),
-    (r"queue", PartitionSpec(("replica", "fsdp"))),
+    (r"\w+_head/.*kernel", PartitionSpec("fsdp", None)),
 )
 """(regular expression over an array's name, its axes); the first that matches holds. A name may
-have any parts before: the generator's layers are named as the encoder's are."""
+have any parts before: the generator's layers are named as the encoder's are. An objective adds
+rules of its own."""
+
+STORED: Rules = (*RULES, (r".*", PartitionSpec()))
+"""The rules for the parameters of a stored model: those that no rule names are replicated, since
+the objective that they belong to may be unknown here."""
 
 
 def make_mesh(config: Config, devices: Sequence[jax.Device] = ()) -> Mesh:
     """The mesh of some devices, or all, with axes (replica, fsdp).
 
     Raises:
-      ConfigError: if the devices do not divide up as configured, or the rows of a microbatch do not
-        divide over the devices.
+      ConfigError: if the devices do not divide up as configured.
     """
     devices = devices or jax.devices()
     count, fsdp = len(devices), config.mesh.fsdp
@@ -41,16 +46,24 @@ def make_mesh(config: Config, devices: Sequence[jax.Device] = ()) -> Mesh:
             f"mesh.replica={config.mesh.replica or 'rest'} x mesh.fsdp={fsdp} does not use the "
             f"{count} devices of this run"
         )
-    active = [item for _, p in phase_configs(config) for item in p.objectives.active().items()]
-    for name, objective in active:
-        rows = objective.batch_rows // config.train.accumulation
-        if rows % count:
-            section = "train" if name in LABELLED else f"objectives.{name}"
-            raise ConfigError(
-                f"{section}.batch_rows={objective.batch_rows} / train.accumulation="
-                f"{config.train.accumulation} = {rows} rows are not divisible by {count} devices"
-            )
     return _mesh(replica, fsdp, devices)
+
+
+def check_batches(config: Config, mesh: Mesh) -> None:
+    """Refuses microbatches that do not divide over the devices.
+
+    Raises:
+      ConfigError: it names the key.
+    """
+    parts = config.train.accumulation
+    for active in config.objectives_by_phase:
+        for name, options in active.items():
+            rows = options.batch_rows // parts
+            if rows % mesh.size:
+                raise ConfigError(
+                    f"{options.path(name)}.batch_rows={options.batch_rows} / train.accumulation="
+                    f"{parts} = {rows} rows are not divisible by {mesh.size} devices"
+                )
 
 
 def one_device() -> Mesh:
@@ -95,11 +108,11 @@ def named_leaves(tree: Any) -> dict[str, Any]:
     return {name_of(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
 
 
-def shardings(tree: Any, mesh: Mesh) -> Any:
-    """The sharding of each parameter, or array of an objective's state, by `RULES`.
+def shardings(tree: Any, mesh: Mesh, rules: Rules = RULES) -> Any:
+    """The sharding of each parameter, or array of an objective's state.
 
     Args:
-      tree: arrays, or what `jax.eval_shape` makes of them.
+      tree: arrays, or their shapes (`jax.eval_shape`).
 
     Raises:
       ValueError: if no rule names an array.
@@ -108,7 +121,7 @@ def shardings(tree: Any, mesh: Mesh) -> Any:
 
     def of_leaf(path: Any, leaf: Any) -> NamedSharding:
         name = name_of(path)
-        spec = rule_of(name)[1]
+        spec = rule_of(name, rules)[1]
         for size, axes in zip(leaf.shape, spec, strict=False):
             parts = [axes] if isinstance(axes, str) else axes or []
             count = math.prod(mesh.shape[axis] for axis in parts)
@@ -122,13 +135,13 @@ def shardings(tree: Any, mesh: Mesh) -> Any:
     return jax.tree_util.tree_map_with_path(of_leaf, tree)
 
 
-def rule_of(name: str) -> tuple[str, PartitionSpec]:
+def rule_of(name: str, rules: Rules = RULES) -> tuple[str, PartitionSpec]:
     """The rule that names an array.
 
     Raises:
       ValueError: if none does.
     """
-    for rule, spec in RULES:
+    for rule, spec in rules:
         if re.fullmatch(rf"(.*/)?({rule})", name):
             return rule, spec
     raise ValueError(f"no partitioning rule names the array {name}")

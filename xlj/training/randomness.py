@@ -1,4 +1,4 @@
-"""Keys by (seed, purpose, step, row): never stored, and the same on any number of devices."""
+"""Random keys by (seed, purpose, step, row): never stored, the same on any number of devices."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import jax.numpy as jnp
 from xlj.io.hashing import name_hash
 
 
-def row_keys(seed: int, purpose: str, step: jax.Array | int, slots: jax.Array) -> jax.Array:
+def row_rngs(seed: int, purpose: str, step: jax.Array | int, slots: jax.Array) -> jax.Array:
     """A threefry key of each row of a global batch.
 
     Args:
-      purpose: what the keys are for, e.g. mmlm/corruption.
+      purpose: what the random keys are for, e.g. mmlm/corruption.
       step: int32 scalar.
       slots: int32 [rows], each row's place in the global batch.
     """
-    key = jax.random.key(seed, impl="threefry2x32")  # rbg keys depend on the batch size under vmap
-    key = jax.random.fold_in(key, jnp.uint32(name_hash(purpose) & 0xFFFFFFFF))
-    return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(key, step), slots)
+    rng = jax.random.key(seed, impl="threefry2x32")  # rbg keys depend on the batch size under vmap
+    rng = jax.random.fold_in(rng, jnp.uint32(name_hash(purpose) & 0xFFFFFFFF))
+    return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(rng, step), slots)

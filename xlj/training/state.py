@@ -15,9 +15,9 @@ from xlj.data.rows.corpus import Corpus
 from xlj.io.hashing import name_hash
 from xlj.models import encoder
 from xlj.objectives import build_all
-from xlj.objectives.losses import LossSums
+from xlj.objectives.loss_sums import LossSums
 from xlj.training import optimizer
-from xlj.training.partitioning import replicated, shardings
+from xlj.training.partitioning import RULES, replicated, shardings
 
 
 @jax.tree_util.register_dataclass
@@ -56,15 +56,15 @@ class State:
 def init(config: Config, corpus: Corpus) -> State:
     """A fresh state; the initial weights follow from `train.seed`.
 
-    Each part of the parameters has a key of its own, so that adding an objective changes no other
-    part's initial weights.
+    Each part of the parameters has a random key of its own, so that adding an objective changes no
+    other part's initial weights.
     """
     objectives = build_all(config, corpus)
-    key = jax.random.key(config.train.seed)
-    params = encoder.init(key, config.model, corpus.vocabulary_size, len(corpus.languages))
+    rng = jax.random.key(config.train.seed)
+    params = encoder.init(rng, config.model, corpus.vocabulary_size, len(corpus.languages))
     parts = {name: make for o in objectives.values() for name, make in o.parts.items()}
     for name, make in sorted(parts.items()):
-        params[name] = make(jax.random.fold_in(key, jnp.uint32(name_hash(name) & 0xFFFFFFFF)))
+        params[name] = make(jax.random.fold_in(rng, jnp.uint32(name_hash(name) & 0xFFFFFFFF)))
     states = {name: objective.init_state(params) for name, objective in objectives.items()}
     zero = jnp.zeros((), jnp.int32)
     progress = Progress(
@@ -74,7 +74,7 @@ def init(config: Config, corpus: Corpus) -> State:
         steps_since_log=zero,
         loss=jnp.zeros(()),
         gradient_norm=jnp.zeros(()),
-        losses={loss: zero_loss_sums() for o in objectives.values() for loss in o.weights},
+        losses={loss: zero_loss_sums() for o in objectives.values() for loss in o.losses},
     )
     return State(
         params=params,
@@ -93,7 +93,8 @@ def sharding(config: Config, corpus: Corpus, mesh: Mesh) -> State:
     """The sharding of every leaf of the state: moments and copies of parameters live where the
     parameters do."""
     abstract = jax.eval_shape(lambda: init(config, corpus))
-    of_params = shardings(abstract.params, mesh)
+    rules = RULES + tuple(r for o in build_all(config, corpus).values() for r in o.rules)
+    of_params = shardings(abstract.params, mesh, rules)
     of_optimizer = optax.tree.map_params(
         optimizer.transform(config.optimizer),
         lambda _, where: where,
@@ -104,7 +105,7 @@ def sharding(config: Config, corpus: Corpus, mesh: Mesh) -> State:
     return State(
         params=of_params,
         optimizer=of_optimizer,
-        objectives=shardings(abstract.objectives, mesh),
+        objectives=shardings(abstract.objectives, mesh, rules),
         progress=jax.tree.map(lambda _: replicated(mesh), abstract.progress),
     )
 

@@ -1,4 +1,4 @@
-"""One optimizer step: corrupt, label, count, sum gradients over microbatches, normalise, update."""
+"""One optimizer step: corrupt, find targets, count, sum gradients over microbatches, update."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xlj.config import Config
-from xlj.objectives.losses import LossSums
+from xlj.objectives.loss_sums import LossSums
 from xlj.objectives.objective import Objective
 from xlj.objectives.rows import Rows
 from xlj.training import optimizer
 from xlj.training.partitioning import ROWS
-from xlj.training.randomness import row_keys
+from xlj.training.randomness import row_rngs
 from xlj.training.state import Progress, State
 
 Batch = Mapping[str, Rows]
@@ -41,7 +41,7 @@ def make_train_step(
     transform = optimizer.transform(config.optimizer)
     rate = optimizer.learning_rate(config)
     frozen, parts = config.optimizer.frozen, config.train.accumulation
-    weights = {loss: w for name in objectives for loss, w in objectives[name].weights.items()}
+    weights = {name: loss.weight for o in objectives.values() for name, loss in o.losses.items()}
     microbatches = Microbatches(parts, mesh)
 
     def begun(state: State) -> State:
@@ -58,23 +58,23 @@ def make_train_step(
     def train_step(state: State, batch: Batch) -> State:
         state = begun(state)
         step = state.progress.step
-        inputs, keys = labelled(objectives, config.train.seed, microbatches, state, batch)
+        inputs, rngs = with_targets(objectives, config.train.seed, microbatches, state, batch)
         counts: dict[str, jax.Array] = {}
-        for name, made in inputs.items():
-            counts |= jax.tree.map(jnp.sum, objectives[name].count(made))
+        for name, found in inputs.items():
+            counts |= jax.tree.map(jnp.sum, objectives[name].count(found))
         scales = loss_scales(config.objectives.normalisation, weights, counts)
 
         def loss_of(params: Any, part: Any) -> tuple[jax.Array, dict[str, LossSums]]:
             params = optimizer.freeze(params, frozen)
             losses: dict[str, LossSums] = {}
-            for name, (made, dropout_keys) in part.items():
+            for name, (found, dropout_rngs) in part.items():
                 kept = state.objectives.get(name, {})
-                by_row = objectives[name].loss(params, kept, made, dropout_keys)
+                by_row = objectives[name].loss(params, kept, found, dropout_rngs)
                 losses |= {loss: jax.tree.map(jnp.sum, sums) for loss, sums in by_row.items()}
             total = sum((scales[loss] * losses[loss].sum for loss in losses), jnp.zeros(()))
             return total, losses
 
-        both = {name: (inputs[name], keys[name]) for name in inputs}
+        both = {name: (inputs[name], rngs[name]) for name in inputs}
         if any(weights.values()):
             gradient_of = jax.value_and_grad(loss_of, has_aux=True)
             (loss, losses), gradients = microbatches.sum(partial(gradient_of, state.params), both)
@@ -131,7 +131,7 @@ class Microbatches:
         return jax.lax.with_sharding_constraint(jnp.arange(rows), self._rows)
 
     def sum(self, function: Callable[[Any], Any], inputs: Any) -> Any:
-        """The sum over microbatches of what `function` makes of each."""
+        """The sum over microbatches of the results of `function`."""
         if self._parts == 1:
             return function(inputs)
 
@@ -144,11 +144,11 @@ class Microbatches:
         return jax.lax.scan(add, nothing, split)[0]
 
     def map(self, function: Callable[[Any], Any], inputs: Any) -> Any:
-        """What a function of rows makes of all rows."""
+        """The result of a function of rows for all rows."""
         if self._parts == 1:
             return function(inputs)
-        made = jax.lax.map(function, jax.tree.map(self._split, inputs))
-        return jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(-1, *x.shape[2:]), made)
+        results = jax.lax.map(function, jax.tree.map(self._split, inputs))
+        return jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(-1, *x.shape[2:]), results)
 
     def _split(self, x: jax.Array) -> jax.Array:
         """[rows, ...] -> [parts, rows / parts, ...]."""
@@ -156,29 +156,29 @@ class Microbatches:
         return jax.lax.with_sharding_constraint(x, self._sharding)
 
 
-def labelled(
+def with_targets(
     objectives: Mapping[str, Objective],
     seed: int,
     microbatches: Microbatches,
     state: State,
     batch: Batch,
 ) -> tuple[dict[str, Any], dict[str, jax.Array]]:
-    """What each objective reads at a step, by name: inputs, and dropout keys [rows]."""
-    inputs, dropout_keys = {}, {}
+    """Inputs with targets of each objective at a step, by name, and dropout rngs [rows]."""
+    inputs, dropout_rngs = {}, {}
     for name, rows in batch.items():
         objective, step = objectives[name], state.progress.step
         slots = microbatches.slots(rows.tokens.shape[0])
-        made = objective.corrupt(rows, row_keys(seed, f"{name}/corruption", step, slots))
+        corrupted = objective.corrupt(rows, row_rngs(seed, f"{name}/corruption", step, slots))
         kept = state.objectives.get(name, {})
-        inputs[name] = objective.label(state.params, kept, made, microbatches.map)
-        dropout_keys[name] = row_keys(seed, f"{name}/dropout", step, slots)
-    return jax.lax.stop_gradient(inputs), dropout_keys
+        inputs[name] = objective.targets(state.params, kept, corrupted, microbatches.map)
+        dropout_rngs[name] = row_rngs(seed, f"{name}/dropout", step, slots)
+    return jax.lax.stop_gradient(inputs), dropout_rngs
 
 
 def loss_scales(
     normalisation: str, weights: Mapping[str, float], counts: Mapping[str, jax.Array]
 ) -> dict[str, jax.Array]:
-    """What each objective's summed loss is multiplied by.
+    """The factor of each summed loss.
 
     per_objective: loss = sum_o weight_o * sum_o / count_o (ELECTRA, XLM-E with lambda = 50).
     global: loss = sum_o weight_o * sum_o / sum_o count_o (XLM-Align's released code), over those

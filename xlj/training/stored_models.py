@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xlj.config import Model
+from xlj.config.objectives import supervised_in
 from xlj.config.paths import local_path
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face
@@ -19,7 +20,7 @@ from xlj.interop import importing
 from xlj.models.encoder import Params
 from xlj.training import checkpoints
 from xlj.training.checkpoints import Checkpoint
-from xlj.training.partitioning import shardings
+from xlj.training.partitioning import STORED, shardings
 from xlj.training.workdir import finished_run
 
 
@@ -92,7 +93,7 @@ def find(path: str | Path, key: str = "") -> Source:
         },
         checkpoint.digest,
         checkpoint,
-        labels=tuple(checkpoint.config()["objectives"].get("labels", ())),
+        labels=tuple(supervised_in(checkpoint.config()).get("labels", ())),
     )
 
 
@@ -105,7 +106,7 @@ def of_folder(path: Path) -> Source:
     imported = importing.inspect(path)
 
     def params(mesh: Mesh) -> Any:
-        return importing.load(imported, lambda tree: shardings(tree, mesh))
+        return importing.load(imported, lambda tree: shardings(tree, mesh, STORED))
 
     leaves = {
         name: Leaf(imported.shapes[name], partial(importing.read, imported, name))

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlj.config import LABELLED, ConfigError, Transfer
+from xlj.config import SUPERVISED, ConfigError, Transfer
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import dictionaries, match_report, matched_rows
@@ -33,7 +33,7 @@ _CORE = ("embeddings/word", "embeddings/position", "embeddings/token_type", "emb
          "layers/", "position_bias/", "final_norm/")  # fmt: skip
 """What another model must have. Heads and language embeddings belong to objectives."""
 
-_OF_LABELS = tuple(f"{head_of(kind)}/" for kind in LABELLED)
+_OF_LABELS = tuple(f"{head_of(kind)}/" for kind in SUPERVISED)
 """Heads whose outputs have names."""
 
 _ROWS = 2000  # of each language, which the report is over

@@ -96,8 +96,10 @@ def test_sources_that_do_not_fit(folder, name, task, message):
 
 @pytest.mark.parametrize("name, kind", reading.PHRASEBOOK.items())
 def test_the_phrasebook(name, kind):
-    pytest.importorskip("xlj.phrasebook.labelled")
     task = Task(kind=kind, dev=(f"phrasebook:{name}/{{language}}#dev",))
     ((source,),) = reading.resolve(task, "dev", ("sw",)).values()
     examples = reading.read(source, "sw", task)
-    assert len(examples) > 100
+    places = [example.place for example in examples]
+    assert places[0] == f"phrasebook:{name}/sw#dev:1" and len(set(places)) == len(places) == 500
+    if kind == "question_answering":
+        assert [example.identity for example in examples] == [f"dev-{i}" for i in range(1, 501)]

@@ -19,7 +19,8 @@ import pytest
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from xlj import phrasebook
-from xlj.config import Config, ConfigError, Data, MaskedLanguageModelling, Objectives
+from xlj.config import Config, ConfigError, Data, Objectives
+from xlj.config.objectives import MultilingualMLM, TranslationLM
 from xlj.data.rows.making import ensure_rows
 from xlj.data.rows.report import report
 from xlj.data.rows.store import RowStore
@@ -33,7 +34,7 @@ LINES = 20_000  # more than one unit of work
 REAL = Path(__file__).parents[2].parent / "shared" / "data"
 
 READ = Objectives(
-    mmlm=MaskedLanguageModelling(batch_rows=1), tlm=MaskedLanguageModelling(batch_rows=1)
+    options={"mmlm": MultilingualMLM(batch_rows=1), "tlm": TranslationLM(batch_rows=1)}
 )
 """Rows of text and of pairs are wanted."""
 
@@ -321,12 +322,13 @@ def start(folder: Path, code: str, config: Config, *arguments: Path) -> subproce
     data = json.dumps(dataclasses.asdict(config.data))
     lines = [
         "import json, sys",
-        "from xlj.config import Config, Data, MaskedLanguageModelling as Masked, Objectives",
+        "from xlj.config import Config, Data, Objectives",
+        "from xlj.config.objectives import MultilingualMLM, TranslationLM",
         f"fields = json.loads({data!r})",
         "fields = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}",
         "if __name__ == '__main__':",
-        "    rows = Masked(batch_rows=1)",
-        "    config = Config(data=Data(**fields), objectives=Objectives(mmlm=rows, tlm=rows))",
+        "    on = {'mmlm': MultilingualMLM(batch_rows=1), 'tlm': TranslationLM(batch_rows=1)}",
+        "    config = Config(data=Data(**fields), objectives=Objectives(options=on))",
         textwrap.indent(textwrap.dedent(code), "    "),
     ]
     (folder / "run.py").write_text("\n".join(lines))

@@ -7,12 +7,13 @@ from collections import Counter
 
 import pytest
 
-from xlj.config import Config, ConfigError, Data, MaskedLanguageModelling, Objectives
+from xlj.config import Config, ConfigError, Data, Objectives
+from xlj.config.objectives import MultilingualMLM, TranslationLM
 from xlj.data.rows import recipe
 from xlj.data.text.text_tasks import text_tasks
 
 READ = Objectives(
-    mmlm=MaskedLanguageModelling(batch_rows=1), tlm=MaskedLanguageModelling(batch_rows=1)
+    options={"mmlm": MultilingualMLM(batch_rows=1), "tlm": TranslationLM(batch_rows=1)}
 )
 """Rows of text and of pairs are wanted."""
 

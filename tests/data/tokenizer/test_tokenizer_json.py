@@ -8,8 +8,7 @@ import pytest
 from made_tokenizers import BERT, LINES, MADE, XLMR, wordpiece
 from tokenizers import Tokenizer
 
-from xlj.config import ConfigError
-from xlj.config.checks import parse
+from xlj.config import ConfigError, parse
 from xlj.data.rows.making import ensure_rows
 from xlj.data.tokenizer.layout import UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from xlj.config import ConfigError
 from xlj.config.finetuning import Task
 from xlj.data.labelled import conll, labels, squad, tables, tfds
-from xlj.data.labelled.examples import Example
+from xlj.data.labelled.examples import Example, Question, Sentences, Words
 from xlj.data.text.templates import fill, some
 
 PHRASEBOOK = {
@@ -81,10 +81,8 @@ def _read(source: str, language: str, task: Task) -> Sequence[Example]:
     if source.startswith("tfds:"):
         return tfds.read(source, language)
     if source.startswith("phrasebook:"):
-        from xlj.phrasebook import labelled
-
         name, split = _phrasebook(source, task.kind)
-        return list(labelled.examples(name, language, split))
+        return list(_phrasebook_examples(name, language, split))
     path = Path(source).expanduser()
     if task.kind == "classification":
         return tables.read(path, task.columns, task.labels)
@@ -121,6 +119,21 @@ def _phrasebook(source: str, kind: str) -> tuple[str, str]:
         )
     _same_kind(source, PHRASEBOOK[found[1]], kind)
     return found[1], found[2]
+
+
+def _phrasebook_examples(name: str, language: str, split: str) -> Iterator[Example]:
+    from xlj.phrasebook import labelled
+    from xlj.phrasebook.labelled.examples import LabelledTexts, TaggedWords
+
+    for number, found in enumerate(labelled.examples(name, language, split), 1):
+        place = f"phrasebook:{name}/{language}#{split}:{number}"
+        if isinstance(found, LabelledTexts):
+            yield Sentences(found.texts, found.label, place)
+        elif isinstance(found, TaggedWords):
+            yield Words(found.words, found.tags, place)
+        else:  # the identity is the same in every language, as in XQuAD
+            identity = f"{split}-{number}"
+            yield Question(identity, found.question, found.context, found.answers, place)
 
 
 def _same_kind(source: str, kind: str, wanted: str) -> None:

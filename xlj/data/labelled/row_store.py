@@ -34,7 +34,7 @@ def write(
     Several processes may write it at the same time: it appears whole, with whichever is first.
 
     Args:
-      kind: of the rows, one of `config.LABELLED`.
+      kind: of the rows, one of `config.SUPERVISED`.
     """
     rows = {
         language: np.concatenate([made.tokens, made.labels], axis=1).astype(vocabulary.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from xlj.config import LABELLED, Config, ConfigError, objectives_in, phase_configs, row_kind
+from xlj.config import Config, ConfigError
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.draws import Phase, Stream
 from xlj.data.rows.rates import draws_per_block, rates
@@ -26,17 +26,16 @@ class Batches:
     def __init__(self, store: RowStore, config: Config):
         self.store = store
         self.corpus = Corpus.of(store)
-        self._phases = phase_configs(config)
+        self._phases = config.schedule
         self._streams: dict[str, Stream] = {}
         self._lengths: dict[str, int] = {}
         self._text: dict[str, int] = {}  # tokens of a row, without labels
         self._languages: dict[str, np.ndarray] = {}  # of each task's sides, [tasks, 2]
-        for name in objectives_in(config):
-            tasks = [task for task in store.tasks(row_kind(name)) if task.train.rows]
+        for name, options in config.objectives_on().items():
+            tasks = [task for task in store.tasks(options.rows) if task.train.rows]
             if not tasks:
                 raise ConfigError(f"objectives.{name} is on, but {store.path} has no rows for it")
-            measure = "rows" if name in LABELLED else "tokens"
-            sizes = {task.name: getattr(task.train, measure) for task in tasks}
+            sizes = {task.name: getattr(task.train, options.sampled_by) for task in tasks}
             phases = []
             for start, phase in self._phases:
                 counts = draws_per_block(rates(sizes, phase.data.alpha))
@@ -50,9 +49,8 @@ class Batches:
                 [task.train.rows for task in tasks],
                 phases,
             )
-            self._lengths[name] = self._text[name] = tasks[0].length
-            if name in LABELLED:
-                self._text[name] = config.objectives.active()[name].length
+            self._lengths[name] = tasks[0].length
+            self._text[name] = options.text_length(tasks[0].length)
             sides = [self.corpus.sides(task.languages) for task in tasks]
             self._languages[name] = np.array(sides, np.int32)
 

@@ -8,21 +8,20 @@ import json
 from pathlib import Path
 from typing import Any
 
-from xlj.config import KINDS, Config, ConfigError, Data, kinds_in
+from xlj.config import ROW_KINDS, Config, ConfigError, Data
 from xlj.data.rows.packing import PACKING
 from xlj.data.rows.store import FORMAT, MANIFEST
 from xlj.data.text.cleaning import CLEANING
+from xlj.data.text.scans import Scan, ScanCache
 from xlj.data.text.sources import (
     FileSource,
     PhrasebookSource,
     SeqioSource,
     module_digest,
-    phrasebook_digest,
 )
 from xlj.data.text.text_tasks import TextTask, text_tasks
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.io.files import Scan, ScanCache
 
 UNIT_LINES = 16_384
 """Input lines in a unit of work. Fixed, so that rows do not depend on who makes them."""
@@ -94,12 +93,12 @@ class Recipe:
             task.of_kind(kind)
             for kind in self.kinds
             for task in self.tasks
-            if KINDS[task.kind].source == KINDS[kind].source
+            if ROW_KINDS[task.kind].source == ROW_KINDS[kind].source
         )
 
     def length(self, kind: str) -> int:
         """Tokens in a row of this kind."""
-        return getattr(self.data, KINDS[kind].length.removeprefix("data."))
+        return getattr(self.data, ROW_KINDS[kind].length.removeprefix("data."))
 
 
 def resolve(config: Config) -> Recipe:
@@ -133,7 +132,7 @@ def resolve(config: Config) -> Recipe:
             for task in tasks
         },
     }
-    recipe = Recipe(data, tasks, kinds_in(config), scans, text, vocabulary)
+    recipe = Recipe(data, tasks, config.row_kinds(), scans, text, vocabulary)
     if vocabulary is None and recipe.vocabulary_file.is_file():
         return dataclasses.replace(recipe, vocabulary=Vocabulary.load(recipe.vocabulary_file))
     return recipe
@@ -155,7 +154,9 @@ def _identity(source: Any, scans: dict, modules: dict[str, str]) -> Any:
     if isinstance(source, FileSource):
         return {"sha256": [scans[item].sha256 for item in source.inputs()]}
     if isinstance(source, PhrasebookSource):
-        return {"phrasebook": source.name, "sha256": phrasebook_digest()}
+        from xlj import phrasebook
+
+        return {"phrasebook": source.name, "version": phrasebook.VERSION}
     if isinstance(source, SeqioSource):
         return {"source": source.text, "modules": modules}
     return {"source": source.text}

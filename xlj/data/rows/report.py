@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from xlj.config import KINDS
+from xlj.config import ROW_KINDS
 from xlj.data.rows.rates import BLOCK, draws_per_block, rates
 from xlj.data.rows.store import RowStore, Task
 
@@ -24,7 +24,7 @@ def report(store: RowStore, alpha: float) -> str:
         f"vocabulary: {manifest.vocabulary_size:,} ids, sha256 {manifest.vocabulary_digest[:16]}",
     ]
     notes = []
-    for kind in KINDS:
+    for kind in ROW_KINDS:
         tasks = store.tasks(kind)
         if not tasks:
             continue

@@ -55,7 +55,7 @@ class Task:
 
     Attributes:
       name: `text.en`, `pairs.en-de`; also the folder.
-      kind: of the rows, one of `config.KINDS`.
+      kind: of the rows, one of `config.ROW_KINDS`.
       languages: of each side: one for text, two for pairs.
       length: tokens in a row.
       sentences: lines with text, or pairs, that were read.

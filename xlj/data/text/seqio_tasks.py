@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from xlj.config import KINDS, Config
+from xlj.config import ROW_KINDS, Config
 from xlj.data.rows import units
 from xlj.data.rows.rates import rates
 from xlj.data.rows.recipe import UNIT_LINES, resolve
@@ -89,7 +89,7 @@ def register_mixtures(store: RowStore, alpha: float) -> list[str]:
     """
     seqio = import_quietly("seqio")
     names = []
-    for kind in KINDS:
+    for kind in ROW_KINDS:
         tokens = {task.name: task.train.tokens for task in store.tasks(kind)}
         if not tokens:
             continue

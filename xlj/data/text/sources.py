@@ -50,7 +50,7 @@ class FileSource:
     columns: int
 
     def inputs(self) -> list[tuple[Path, int]]:
-        """(file, columns in it) of each file, for `files.ScanCache`."""
+        """(file, columns in it) of each file, for `ScanCache`."""
         return [(path, self.columns // len(self.paths)) for path in self.paths]
 
     def raw_blocks(self) -> Iterator[RawBlock]:
@@ -151,17 +151,6 @@ def module_digest(module: str) -> str:
     if spec is None or not spec.origin:
         raise ConfigError(f"data.seqio_modules={module}: there is no such module on {sys.path}")
     return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
-
-
-def phrasebook_digest() -> str:
-    """sha256 of the phrasebook's source files, but for the labelled tasks, which make no text."""
-    from xlj import phrasebook
-
-    digest = hashlib.sha256()
-    folder = Path(phrasebook.__file__ or "").parent
-    for file in sorted(folder.glob("*.py")):
-        digest.update(f"{file.name}\0".encode() + file.read_bytes())
-    return digest.hexdigest()
 
 
 def open_source(text: str, columns: int, data: Data, key: str) -> tuple[Any, list[str]]:

@@ -21,7 +21,7 @@ class TextTask:
 
     Attributes:
       name: kind and language or pair, such as `text.en`, `pairs.en-de`; the folder of its rows.
-      kind: of its rows, one of `config.KINDS`.
+      kind: of its rows, one of `config.ROW_KINDS`.
       languages: of each column: one for monolingual text, two for pairs.
       invalid_utf8: `error` or `skip`, as in `Data`.
     """

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from xlj.evaluation.metrics import f1
 
 CHUNK_TAG = r"O|[BIES]-\S+"
-"""What a tag of chunks looks like, as a regular expression."""
+"""A tag of chunks, as a regular expression."""
 
 
 class Chunk(NamedTuple):

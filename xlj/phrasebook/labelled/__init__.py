@@ -1,7 +1,7 @@
 """Labelled tasks, offline, with the same meanings in every language of the phrasebook.
 
-What one language's train, dev or test says, the others' say at the same place. No event of dev or
-test is told in train (`splits`).
+The train, dev and test of one language say the same as the others' at the same place. No event of
+dev or test is told in train (`splits`).
 """
 
 from collections.abc import Callable, Iterator
@@ -9,7 +9,12 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from xlj.data.labelled.examples import Example, Question, Sentences, Words
+from xlj.phrasebook.labelled.examples import (
+    AnsweredQuestion,
+    Example,
+    LabelledTexts,
+    TaggedWords,
+)
 from xlj.phrasebook.labelled.inference import Inference, inferences
 from xlj.phrasebook.labelled.paraphrases import Paraphrase, paraphrases
 from xlj.phrasebook.labelled.questions import Asked, questions, span_of
@@ -49,44 +54,43 @@ def examples(task: str, language: str, split: str) -> Iterator[Example]:
 
 def _examples(task: str, language: str, split: str) -> Iterator[Example]:
     draw, write = _TASKS[task]
-    for index, drawn in enumerate(_drawn(draw, split, SIZES[task])):
-        yield write(drawn, language, f"phrasebook:{task}/{language}#{split}:{index + 1}")
+    for drawn in _drawn(draw, split, SIZES[task]):
+        yield write(drawn, language)
 
 
 @cache
 def _drawn(draw: Callable[[str], Iterator[Any]], split: str, train: int) -> tuple[Any, ...]:
-    """What the examples of all languages are made from, drawn once."""
+    """The meanings that the examples of all languages tell, drawn once."""
     return tuple(islice(draw(split), train if split == "train" else _HELD_OUT))
 
 
-def _inference(drawn: Inference, language: str, place: str) -> Sentences:
+def _inference(drawn: Inference, language: str) -> LabelledTexts:
     premise, hypothesis = realise(drawn.premise, language), realise(drawn.hypothesis, language)
-    return Sentences((premise.text, hypothesis.text), drawn.label, place)
+    return LabelledTexts((premise.text, hypothesis.text), drawn.label)
 
 
-def _paraphrase(drawn: Paraphrase, language: str, place: str) -> Sentences:
+def _paraphrase(drawn: Paraphrase, language: str) -> LabelledTexts:
     one, other = realise(drawn.one, language), realise(drawn.other, language)
-    return Sentences((one.text, other.text), "1" if drawn.same else "0", place)
+    return LabelledTexts((one.text, other.text), "1" if drawn.same else "0")
 
 
-def _words(meaning: Meaning, language: str, place: str, entities: bool) -> Words:
+def _words(meaning: Meaning, language: str, entities: bool) -> TaggedWords:
     sentence = realise(meaning, language)
-    return Words(
+    return TaggedWords(
         tuple(sentence.text[start:end] for start, end in sentence.spans),
         tuple(word.entity if entities else word.upos for word in sentence.words),
-        place,
     )
 
 
-def _tags(meaning: Meaning, language: str, place: str) -> Words:
-    return _words(meaning, language, place, entities=False)
+def _tags(meaning: Meaning, language: str) -> TaggedWords:
+    return _words(meaning, language, entities=False)
 
 
-def _entities(meaning: Meaning, language: str, place: str) -> Words:
-    return _words(meaning, language, place, entities=True)
+def _entities(meaning: Meaning, language: str) -> TaggedWords:
+    return _words(meaning, language, entities=True)
 
 
-def _question(asked: Asked, language: str, place: str) -> Question:
+def _question(asked: Asked, language: str) -> AnsweredQuestion:
     told = [realise(meaning, language) for meaning in asked.document]
     space = "" if language == "zh" else " "
     context = space.join(sentence.text for sentence in told)
@@ -96,13 +100,10 @@ def _question(asked: Asked, language: str, place: str) -> Question:
         before = sum(len(sentence.text) + len(space) for sentence in told[:at])
         start, end = (before + edge for edge in span_of(told[at], clause, asked.role))
         answers = ((context[start:end], start),)
-    question = realise(asked.question, language).text
-    # The same in every language, as in XQuAD
-    _, _, identity = place.partition("#")
-    return Question(identity.replace(":", "-"), question, context, answers, place)
+    return AnsweredQuestion(realise(asked.question, language).text, context, answers)
 
 
-_TASKS: dict[str, tuple[Callable[[str], Iterator[Any]], Callable[[Any, str, str], Example]]] = {
+_TASKS: dict[str, tuple[Callable[[str], Iterator[Any]], Callable[[Any, str], Example]]] = {
     "nli": (inferences, _inference),
     "paraphrases": (paraphrases, _paraphrase),
     "tags": (sentences, _tags),

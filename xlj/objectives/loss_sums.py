@@ -1,4 +1,4 @@
-"""What an objective returns: sums and counts, which the step normalises once and globally."""
+"""Sums and counts of a loss, which the step normalises once, over all rows, and globally."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class LossSums:
     """A loss by row, float32 [rows] each (or summed over rows)."""
 
     sum: jax.Array
-    """Sum of the losses of what was predicted."""
+    """Sum of the losses of all predictions."""
     count: jax.Array
-    """How much was predicted."""
+    """Number of predictions."""
     correct: jax.Array
-    """How much of it was predicted right."""
+    """Number of right predictions."""

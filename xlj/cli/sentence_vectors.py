@@ -1,4 +1,4 @@
-"""What the doors that make sentence vectors share: which vectors, and how they are made."""
+"""The flags of commands that make sentence vectors, and the vectors that they ask for."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
-from xlj import cli
+from xlj.cli.parser import CHECKPOINT, Parser
 from xlj.config import ConfigError
 
 
-def add_flags(parser: cli.Parser) -> None:
+def add_flags(parser: Parser) -> None:
     """Adds --checkpoint, --layer and --pooling."""
-    parser.add_argument("--checkpoint", metavar="DIR", required=True, help=cli.CHECKPOINT)
+    parser.add_argument("--checkpoint", metavar="DIR", required=True, help=CHECKPOINT)
     parser.add_argument(
         "--layer",
         metavar="N",
@@ -30,8 +30,8 @@ def add_flags(parser: cli.Parser) -> None:
     )
 
 
-def add_centred(parser: cli.Parser) -> None:
-    """Adds --centred, for doors that compare two texts."""
+def add_centred(parser: Parser) -> None:
+    """Adds --centred, for commands that compare two texts."""
     parser.add_argument(
         "--centred",
         action="store_true",

@@ -1,0 +1,271 @@
+"""An objective that xlj does not know: written here, chosen by a config, used like any other."""
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from xlj import config as schema
+from xlj.config import ConfigError, parse
+from xlj.config.objectives import options
+from xlj.data.rows.making import ensure_rows
+from xlj.inference import pretrained
+from xlj.retrieval.embedder import Embedder
+from xlj.training import checkpoints, loop, partitioning, state
+from xlj.training.checkpoints import CheckpointError
+
+ROOT = Path(__file__).parents[2]
+
+# Its state moves, and has a rule of its own; its head is sharded by the general rule.
+MINE = """
+import dataclasses
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec
+from xlj.config import ConfigError, Options, option, register
+from xlj.data.tokenizer.layout import PAD
+from xlj.models import encoder
+from xlj.objectives.flops import TRAINED, of_layers
+from xlj.objectives.loss_sums import LossSums
+from xlj.objectives.objective import Loss, Objective
+from xlj.objectives.segments import whole_examples
+
+
+@register("mine")
+@dataclasses.dataclass(frozen=True)
+class Mine(Options):
+    rows = "text"
+    implementation = f"{__name__}:objective"
+    kept = ("momentum",)
+    momentum: float = option(0.5, "momentum of the centre", low=0, high=1)
+    layer: int = option(0, "layer that is read", low=0)
+
+    def check(self, path, config):
+        if self.momentum == 1:
+            raise ConfigError(f"{path}.momentum=1 never moves")
+
+
+def objective(name, options, model, corpus):
+    def vectors(params, rows, rngs):
+        inputs = whole_examples(model, rows.tokens, rows.languages)
+        return encoder.apply(params, model, inputs, rngs, layers=options.layer or model.layers)
+
+    def count(rows):
+        return {name: (rows.tokens[:, 0] != PAD).astype(jnp.float32)}
+
+    def loss(params, state, rows, rngs):
+        first = vectors(params, rows, rngs)[:, 0] - state["centre"]
+        logits = first @ params["mine_head"]["kernel"]
+        language, real = rows.languages[:, 0], count(rows)[name]
+        losses = -jnp.take_along_axis(jax.nn.log_softmax(logits), language[:, None], 1)[:, 0]
+        return {name: LossSums(losses * real, real, (logits.argmax(1) == language) * real)}
+
+    def update(state, params, rows):
+        now = jax.lax.stop_gradient(vectors(params, rows, None)[:, 0].mean(0))
+        return {"centre": options.momentum * state["centre"] + (1 - options.momentum) * now}
+
+    def head(rng):
+        return {"kernel": 0.02 * jax.random.normal(rng, (model.hidden, len(corpus.languages)))}
+
+    return Objective(
+        losses={name: Loss(options.weight)},
+        corrupt=lambda rows, rngs: rows._replace(tokens=rows.tokens.astype(jnp.int32)),
+        count=count,
+        loss=loss,
+        flops=lambda rows, length: TRAINED * of_layers(model, model.layers, rows, length),
+        parts={"mine_head": head},
+        rules=((r"centre", PartitionSpec()),),
+        init_state=lambda params: {"centre": jnp.zeros(model.hidden)},
+        update=update,
+    )
+"""
+
+CONFIG = """
+from xlj import config as schema
+
+
+def get_config(variant=""):
+    config = schema.default(objective_modules="my_objective")
+    config.data.languages, config.data.mono = "en,de", "phrasebook:{language}"
+    config.objectives.mine.batch_rows = 16
+    return config
+"""
+
+
+def forget(name, module):
+    options._REGISTERED.pop(name, None)
+    sys.modules.pop(module, None)
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """The file of the objective, importable as `my_objective` until the test ends."""
+    file = tmp_path / "my_objective.py"
+    file.write_text(MINE, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield file
+    forget("mine", "my_objective")
+
+
+def chosen(tiny, modules="my_objective", name="mine"):
+    """`tiny` with MMLM and an objective of one's own."""
+    config = schema.default(objective_modules=modules)
+    for path in ("data", "model", "optimizer", "train"):
+        config[path].update(tiny[path])
+    config.objectives.mmlm.batch_rows = 16
+    config.objectives[name].batch_rows = 16
+    config.data.parallel = config.data.pairs = ""
+    return config
+
+
+def train(config, folder, steps):
+    config.train.steps = steps
+    parsed = parse(config)
+    return loop.train(parsed, folder, ensure_rows(parsed))
+
+
+def final(folder, step):
+    return checkpoints.find(folder / "checkpoints" / str(step)).meta["digests"]
+
+
+def test_it_trains_evaluates_and_resumes_to_the_bit(tiny, module, tmp_path):
+    config = chosen(tiny)
+    config.train.eval_every = 2
+    train(config, tmp_path / "whole", 4)
+    lines = [json.loads(line) for line in (tmp_path / "whole/metrics.jsonl").open()]
+    assert [line["step"] for line in lines if "eval/mine/en/loss" in line] == [0, 2, 4]
+    trained = [line["train/mine/loss"] for line in lines if "train/mine/loss" in line]
+    assert len(trained) == 2 and all(np.isfinite(trained))
+    assert "eval/mine/perplexity" not in lines[-1]
+    # the same in two calls, the second after the module was forgotten and imported again
+    config.train.checkpoint_every = 2
+    train(config, tmp_path / "parts", 4)
+    for later in (3, 4):
+        (tmp_path / "parts/checkpoints" / str(later)).exists() and None
+    first = final(tmp_path / "parts", 2)
+    resumed = tmp_path / "resumed"
+    (resumed / "checkpoints").mkdir(parents=True)
+    (tmp_path / "parts/checkpoints/2").rename(resumed / "checkpoints/2")
+    forget("mine", "my_objective")
+    train(chosen(tiny), resumed, 4)
+    assert final(resumed, 4) == final(tmp_path / "whole", 4) != first
+    assert {"objectives", "params"} <= final(resumed, 4).keys()
+
+
+def test_it_is_sharded_by_its_rules(tiny, module):
+    config = chosen(tiny)
+    config.mesh.fsdp = 2
+    parsed = parse(config)
+    corpus = schema_corpus()
+    mesh = partitioning.make_mesh(parsed, jax.devices()[:4])
+    where = state.sharding(parsed, corpus, mesh)
+    assert where.params["mine_head"]["kernel"].spec == partitioning.PartitionSpec("fsdp", None)
+    assert where.objectives["mine"]["centre"].spec == partitioning.PartitionSpec()
+    module.write_text(MINE.replace('rules=((r"centre", PartitionSpec()),),', ""), encoding="utf-8")
+    forget("mine", "my_objective")
+    with pytest.raises(ValueError, match="no partitioning rule names the array .*centre"):
+        state.sharding(parse(chosen(tiny)), corpus, mesh)
+
+
+def schema_corpus():
+    from xlj.data.rows.corpus import Corpus
+
+    return Corpus(400, ("en", "de", "sw"), (3, 2, 1))
+
+
+def test_its_checkpoint_needs_no_module(tiny, module, tmp_path):
+    """The encoder is used, and exported, where nobody has the module."""
+    from xlj import convert
+
+    outcome = train(chosen(tiny), tmp_path / "run", 2)
+    module.unlink()
+    forget("mine", "my_objective")
+    found = pretrained.load(tmp_path / "run")
+    assert "mine_head" in found.params
+    vectors = Embedder(found, (1,), "mean").embed(["a b", "c"])
+    assert vectors.shape == (1, 2, 32) and np.isfinite(vectors).all()
+    assert outcome.finished and convert is not None
+
+
+def test_other_code_does_not_go_on(tiny, module, tmp_path):
+    train(chosen(tiny), tmp_path / "run", 2)
+    recorded = json.loads((tmp_path / "run/config.json").read_text("utf-8"))
+    digest = hashlib.sha256(module.read_bytes()).hexdigest()
+    assert recorded["objective_digests"] == {"my_objective": digest}
+    assert checkpoints.find(tmp_path / "run").config()["objective_digests"] == {
+        "my_objective": digest
+    }
+    module.write_text(MINE + "# another\n", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="the code of my_objective is another"):
+        train(chosen(tiny), tmp_path / "run", 4)
+
+
+def test_its_keys_are_checked_like_all_others(tiny, module):
+    config = chosen(tiny)
+    config.objectives.mine.momentum = 1.0
+    with pytest.raises(ConfigError, match=r"objectives\.mine\.momentum=1 never moves"):
+        parse(config)
+    config.objectives.mine.momentum, config.objectives.mine.layer = 0.5, 9
+    with pytest.raises(ConfigError, match=r"objectives\.mine\.layer=9 is beyond"):
+        parse(config)
+    config.objectives.mine.batch_rows = 0
+    with pytest.raises(ConfigError, match=r"objectives\.mine\.layer is set to 9 but nothing reads"):
+        parse(config)
+
+
+def test_the_command_line_knows_its_keys(module):
+    (module.parent / "my_config.py").write_text(CONFIG, encoding="utf-8")
+
+    def check(*arguments):
+        command = [sys.executable, "-m", "xlj.train", f"--config={module.parent}/my_config.py"]
+        return subprocess.run(
+            [*command, *arguments, "--check"], cwd=ROOT, capture_output=True, text=True
+        )
+
+    done = check("--config.objectives.mine.weight=2")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["objectives"]["mine"]["weight"] == 2
+    done = check("--config.objectives.mine.wait=2")
+    assert done.returncode == 2 and "did you mean objectives.mine.weight" in done.stderr
+
+
+@pytest.mark.parametrize("module_name", ["no_such_module", "my_broken"])
+def test_a_module_that_cannot_be_imported_is_named(module, module_name):
+    (module.parent / "my_broken.py").write_text("1 / 0\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=f"objective_modules: {module_name} cannot be imported"):
+        schema.default(objective_modules=module_name)
+
+
+def test_a_name_is_taken_once(module):
+    schema.default(objective_modules="my_objective")
+    (module.parent / "my_second.py").write_text(MINE, encoding="utf-8")
+    with pytest.raises(ConfigError, match="my_objective has registered an objective mine"):
+        schema.default(objective_modules="my_second")
+    sys.modules.pop("my_second", None)
+
+
+def test_no_file_of_xlj_names_it():
+    for file in (ROOT / "xlj").rglob("*.py"):
+        assert not re.search(r"\bmine_head\b|my_objective|language_id\b", file.read_text("utf-8"))
+
+
+def test_the_one_in_the_docs_trains(tiny, tmp_path, monkeypatch):
+    page = (ROOT / "docs/objectives.md").read_text("utf-8")
+    code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
+    (tmp_path / "language_id.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        config = chosen(tiny, "language_id", "language_id")
+        config.objectives.mmlm.batch_rows = 0
+        config.train.eval_every = 2
+        train(config, tmp_path / "run", 2)
+        lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").open()]
+        assert "eval/language_id/de/accuracy" in lines[-1]
+    finally:
+        forget("language_id", "language_id")

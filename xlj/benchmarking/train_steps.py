@@ -1,0 +1,117 @@
+"""The speed and the memory of train steps, by type and by objective."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from xlj import objectives
+from xlj.benchmarking.timing import Size, median_seconds
+from xlj.config import Config, ConfigError, Objectives
+from xlj.data.rows import packing
+from xlj.data.rows.corpus import Corpus
+from xlj.data.tokenizer.layout import PAD
+from xlj.models.encoder import FIRST_POSITION
+from xlj.objectives.rows import Rows
+from xlj.training import partitioning, state
+from xlj.training.step import make_train_step
+
+
+def check_length(config: Config, size: Size) -> None:
+    """Refuses rows beyond the model's positions: their embeddings would be read out of bounds.
+
+    Raises:
+      ConfigError: if so.
+    """
+    longest = config.model.positions - FIRST_POSITION
+    if size.length > longest:
+        raise ConfigError(
+            f"--length={size.length} is beyond the model's positions: "
+            f"model.positions={config.model.positions} allows {longest} tokens a row"
+        )
+
+
+def step(config: Config, size: Size) -> None:
+    """MMLM's train step, in each type."""
+    for dtype in ("float32", "bfloat16"):
+        seconds, _, _, flops = _train_step(config, size, "mmlm", dtype)
+        tokens = size.rows * size.length
+        print(
+            f"step {dtype}: {tokens / seconds:.0f} tokens/s, {flops / seconds / 1e9:.0f} GFLOP/s "
+            f"({size.rows} x {size.length}, {seconds:.3f} s)",
+            flush=True,
+        )
+
+
+def each_objective(config: Config, size: Size) -> None:
+    """The train step of each objective alone, a token of text, as a multiple of MMLM's; memory is
+    what the program needs beside its state."""
+    base: tuple[float, float] | None = None
+    for name in config.objectives.options:
+        seconds, tokens, memory, _ = _train_step(config, size, name, config.model.dtype)
+        base = base or (seconds / tokens, memory / tokens)
+        time_ratio, memory_ratio = seconds / tokens / base[0], memory / tokens / base[1]
+        print(
+            f"objective {name}: {tokens / seconds:.0f} tokens/s, time {time_ratio:.2f}, memory "
+            f"{memory_ratio:.2f} ({memory / 2**20:.0f} MiB, rows "
+            f"{tokens / size.rows / size.length:.0%} full)",
+            flush=True,
+        )
+
+
+def _train_step(config: Config, size: Size, name: str, dtype: str) -> tuple[float, int, int, float]:
+    """Seconds of a step of one objective, its tokens of text, bytes of its temporary memory, and
+    its floating-point operations."""
+    rows, length, pieces = size.rows, size.length, config.data.vocabulary_size
+    options = dataclasses.replace(config.objectives.options[name], batch_rows=rows)
+    config = dataclasses.replace(
+        config,
+        objectives=Objectives(options={name: options}),
+        train=dataclasses.replace(config.train, accumulation=1),
+        model=dataclasses.replace(config.model, dtype=dtype),
+        phases={},
+    )
+    mesh = partitioning.make_mesh(config)
+    corpus = Corpus(pieces, ("en", "de"), (1, 1))
+    tokens = _random_rows(options.rows, rows, length, pieces)
+    batch = {name: Rows(tokens, np.tile(np.array([[0, 1]], np.int32), (rows, 1)))}
+    built = objectives.build({name: options}, config.model, corpus)
+    where = state.sharding(config, corpus, mesh)
+    current = jax.jit(lambda: state.init(config, corpus), out_shardings=where)()
+    made = make_train_step(config, built, mesh)
+    step = jax.jit(made, donate_argnums=0, out_shardings=where).lower(current, batch).compile()
+
+    def call() -> None:
+        nonlocal current
+        current = jax.block_until_ready(step(current, batch))
+
+    analysis: Any = step.memory_analysis()
+    text = int(np.count_nonzero(tokens != PAD))
+    return (
+        median_seconds(call, size.repeats),
+        text,
+        analysis.temp_size_in_bytes,
+        built[name].flops(rows, length),
+    )
+
+
+def _random_rows(kind: str, rows: int, length: int, size: int) -> Any:
+    """Rows of a kind, packed from random sentences of 8 to 24 tokens, int32 [rows, length]."""
+    rng, count, dtype = np.random.default_rng(0), 2 * rows * length // 8, np.dtype(np.uint32)
+
+    def lines() -> packing.Ragged:
+        lengths = rng.integers(8, min(24, length // 4) + 1, count)
+        return packing.Ragged(rng.integers(4, size - 1, lengths.sum()).astype(np.int32), lengths)
+
+    if kind == "text":
+        packed = packing.text(lines(), np.zeros(count, np.int64), length, dtype)
+    elif kind == "sentences":
+        packed = packing.sentences(lines(), length, dtype, mask=size - 1)
+    elif kind == "bitext":
+        packed = packing.bitext(lines(), lines(), length, dtype)
+    else:
+        packed = packing.pairs(lines(), lines(), length, dtype)
+    return packed.rows[:rows].astype(np.int32)

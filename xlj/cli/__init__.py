@@ -1,0 +1,1 @@
+"""The command line: flags, config files, errors in one line, where outputs may go."""

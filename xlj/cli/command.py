@@ -1,0 +1,120 @@
+"""A command from its flags to its exit code: an error that a user can mend is one line."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shlex
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+
+from xlj.cli import configs
+from xlj.cli.parser import Parser
+from xlj.config import ConfigError, as_tree
+
+_TUNABLES = "GLIBC_TUNABLES"
+
+
+def run(
+    parser: Parser, work: Callable[[Namespace], int | None], argv: Sequence[str] | None = None
+) -> int:
+    """Reads the flags of a command, and does its work.
+
+    Args:
+      work: gets the flags, with the checked config in `config` and its file in `config_file` where
+        the parser has a schema; returns the exit code, None for 0.
+      argv: the arguments; those of the process if None.
+
+    Returns:
+      The exit code: that of the work, or 2 after an error that a user can mend (`ConfigError`,
+      `RowStoreError`), which is printed in a line. Where nobody reads the output any more
+      (`| head`) it is a shell's, 141. Ctrl-C ends the process with 130, if the arguments are its
+      own.
+    """
+    try:
+        with _closed_output_as_exit():
+            flags = parser.read(argv)
+            if parser.schema:
+                if argv is None:
+                    _use_huge_pages()
+                flags.config_file = flags.config
+                flags.config = configs.load(flags.config_file, flags.overrides, parser.schema)
+                if flags.check:
+                    print(json.dumps(as_tree(flags.config)))
+                    return 0
+            return work(flags) or 0
+    except SystemExit as end:  # --help; a closed output; SIGTERM in io.processes
+        if not isinstance(end.code, int):
+            raise
+        return end.code
+    except (ConfigError, RuntimeError) as error:
+        if not _can_be_mended(error):
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        if argv is not None:
+            raise
+        with contextlib.suppress(OSError):  # `| tee` ends with it
+            print("interrupted", file=sys.stderr)
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+        os._exit(130)  # Python's own end crashes now and then while XLA is still computing
+
+
+def line(name: str, arguments: Sequence[str], without: Sequence[str] = ()) -> str:
+    """The command line of these arguments.
+
+    Args:
+      without: names of flags that are left out.
+    """
+    kept, given = [], iter(arguments)
+    for argument in given:
+        flag, equals, _ = argument.partition("=")
+        if flag.lstrip("-") not in without:
+            kept.append(argument)
+        elif not equals:
+            next(given, None)  # its value
+    return shlex.join(["python", "-m", f"xlj.{name}", *kept])
+
+
+def _use_huge_pages() -> None:
+    """Starts this command again with glibc's memory in huge pages, which it asks for only at the
+    start of a process: on CPUs XLA takes its buffers from there anew each step, and a sixth of a
+    small model's step is saved (docs/benchmarks.md). Nothing is done where GLIBC_TUNABLES is set,
+    nor in a program that calls a command.
+    """
+    spec = sys.modules["__main__"].__spec__
+    is_command = spec is not None and spec.name.startswith("xlj.")  # python -m xlj.train
+    if is_command and sys.platform == "linux" and _TUNABLES not in os.environ:
+        os.environ[_TUNABLES] = "glibc.malloc.hugetlb=1"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+@contextlib.contextmanager
+def _closed_output_as_exit() -> Iterator[None]:
+    """Raises SystemExit(141), not BrokenPipeError, where standard output is closed."""
+    try:
+        try:
+            yield
+        except SystemExit:  # --help
+            sys.stdout.flush()
+            raise
+        sys.stdout.flush()
+    except BrokenPipeError:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        if not any(event & select.POLLERR for _, event in poll.poll(0)):
+            raise  # it is another pipe that broke
+        # Python flushes it again as it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None
+
+
+def _can_be_mended(error: Exception) -> bool:
+    from xlj.data.rows.store import RowStoreError  # late: --help needs no NumPy
+
+    return isinstance(error, (ConfigError, RowStoreError))

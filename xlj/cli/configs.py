@@ -1,0 +1,138 @@
+"""Config files, `--config=FILE[:VARIANT]`, and their overrides, `--config.KEY=VALUE`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import textwrap
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from absl import flags
+from ml_collections import config_flags
+
+from xlj.config import registered
+from xlj.config.fields import ConfigError, nearest
+from xlj.config.objectives.options import import_modules
+
+
+class Schema(Protocol):
+    """The module that a command's config is checked by."""
+
+    def keys(self) -> Iterable[tuple[str, Any]]:
+        """(full path, field) of every key."""
+
+    def parse(self, config: Any, explicit: Collection[str]) -> Any:
+        """The checked config; `explicit` are the paths set on the command line."""
+
+
+def load(file: str | None, overrides: Sequence[str], schema: Schema) -> Any:
+    """The checked config of a file.
+
+    Args:
+      file: `FILE` or `FILE:VARIANT`.
+      overrides: arguments `--config.KEY=VALUE`.
+
+    Raises:
+      ConfigError: if there is no such file or key, or a value does not fit.
+    """
+    if file is None:
+        raise ConfigError("say which recipe with --config=configs/NAME.py (see configs/)")
+    path = Path(file.partition(":")[0])
+    if not path.is_file():
+        raise ConfigError(f"--config={file}: there is no such file")
+    with _importable(path.parent):  # so that a config can build on its neighbours
+        import_modules(_objective_modules(overrides))
+        _read(file, [])  # it may import objectives, which have keys
+        explicit = _overridden(overrides, schema)
+        return schema.parse(_read(file, overrides), explicit)
+
+
+def _read(file: str, overrides: Sequence[str]) -> Any:
+    """The ConfigDict of a file. A flag's value is read as the type that the key has: by
+    ml_collections, with flags of its own."""
+    argv, own = ["", f"--config={file}", *overrides], flags.FlagValues()
+    config_flags.DEFINE_config_file("config", lock_config=True, flag_values=own, sys_argv=argv)
+    try:
+        own(argv)
+        return own.config
+    except ConfigError:
+        raise
+    except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
+        # ConfigDict's own errors (a typo in the file, a wrong type) say what is wrong; a bug in the
+        # config file comes with its traceback in the message.
+        message = str(error).strip('"').rpartition("ConfigError: ")[2].strip()
+        if isinstance(error, (AttributeError, KeyError)) and " " not in message:
+            message = f"it has no key {message}"
+        raise ConfigError(f"--config={file}: {message}") from error
+
+
+def _objective_modules(overrides: Sequence[str]) -> list[str]:
+    """The modules that `--config.objective_modules=...` names."""
+    given = [x.partition("=") for x in overrides]
+    return [
+        module
+        for key, _, value in given
+        if key.endswith("config.objective_modules")
+        for module in value.split(",")
+        if module
+    ]
+
+
+def name_of(file: str) -> str:
+    """The name of a config file, without folder and ending; its variants join it."""
+    path, _, variants = file.partition(":")
+    return "-".join([Path(path).stem, *variants.split(",")]) if variants else Path(path).stem
+
+
+def help_of(schema: Schema) -> str:
+    """All keys, for `--help`."""
+    lines = ["keys of the config (set any with --config.KEY=VALUE; defaults of the schema):"]
+    for name, field in schema.keys():
+        default = field.default
+        if isinstance(default, tuple):
+            default = ",".join(default)
+        is_shown = isinstance(default, (int, float, str)) and default != ""
+        lines.append(f"  --config.{name}" + (f" [{default}]" if is_shown else ""))
+        indent = " " * 6
+        lines += textwrap.wrap(
+            field.metadata["doc"], 88, initial_indent=indent, subsequent_indent=indent
+        )
+    return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """Lets a file import those beside it; the next may have others of the same names. Where they
+    have objectives in them, they stay importable: a run and its processes need them."""
+    before = set(sys.modules)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        found = [
+            name
+            for name in sys.modules.keys() - before
+            if (file := getattr(sys.modules[name], "__file__", None))
+            and Path(file).resolve().parent == folder.resolve()
+        ]
+        if not {type(options).__module__ for options in registered().values()} & set(found):
+            sys.path.remove(str(folder))
+            for name in found:
+                del sys.modules[name]
+
+
+def _overridden(overrides: Sequence[str], schema: Schema) -> list[str]:
+    """Paths of the keys that are overridden.
+
+    Raises:
+      ConfigError: if one is no key.
+    """
+    known = [name for name, _ in schema.keys()]
+    names = [argument.partition("=")[0].partition(".")[2] for argument in overrides]
+    paths = [name for name in names if not name.startswith("phases.")]  # which the file adds
+    for name in paths:
+        if name not in known:
+            raise ConfigError(f"unknown config key {name}{nearest(name, known)}")
+    return paths

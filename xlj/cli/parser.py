@@ -1,0 +1,108 @@
+"""The flags of a command, and its --help."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+import sys
+import textwrap
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from xlj.cli.configs import Schema, help_of
+from xlj.config import ConfigError
+
+CHECKPOINT = (
+    "a workdir (its latest checkpoint; of a finished fine-tuning run, as seed-0/, that which was "
+    "scored), one checkpoint's folder, or a Hugging Face folder"
+)
+"""Help of a flag --checkpoint."""
+
+DISTRIBUTED = "this is one of several processes (Slurm, a TPU pod, mpirun): join them"
+"""Help of a flag --distributed."""
+
+_OVERRIDE = re.compile(r"--?config\.")
+
+
+class Parser(argparse.ArgumentParser):
+    """Reads the flags of a command; its errors are `ConfigError`s.
+
+    Args:
+      command: its name, `align` for `python -m xlj.align`.
+      doc: its docstring, the first part of `--help`.
+      schema: of its config, if it has one; --config and --check are then among its flags.
+      prog: argparse gives it to the parsers of sub-commands.
+    """
+
+    def __init__(
+        self, command: str = "", doc: str | None = "", schema: Schema | None = None, prog: str = ""
+    ):
+        super().__init__(
+            prog=prog or f"python -m xlj.{command}",
+            usage=argparse.SUPPRESS,
+            description=textwrap.dedent(doc or "").strip(),
+            epilog=help_of(schema) if schema else None,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        self.schema = schema
+        if schema:
+            self.add_argument(
+                "--config",
+                metavar="FILE",
+                help="config file; NAME.py:VARIANT for a variant, e.g. xlm_r_base.py:tiny",
+            )
+            self.add_argument(
+                "--check",
+                action="store_true",
+                help="check the config, print it as JSON, and do nothing",
+            )
+
+    def read(self, arguments: Sequence[str] | None = None) -> Namespace:
+        """The flags; those of the process without `arguments`. `overrides` among them has the
+        arguments `--config.KEY=VALUE`, where the command has a flag --config.
+
+        Raises:
+          ConfigError: on an unknown flag, or one without its value.
+        """
+        arguments = sys.argv[1:] if arguments is None else arguments
+        has_config = "--config" in self._option_string_actions
+        overrides = [x for x in arguments if has_config and _OVERRIDE.match(x)]
+        flags, rest = self.parse_known_args([x for x in arguments if x not in overrides])
+        if rest and rest[0].startswith("-"):
+            name = rest[0].partition("=")[0]
+            close = difflib.get_close_matches(name, self._option_string_actions, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise ConfigError(f"unrecognized arguments: {' '.join(rest)}{hint}")
+        if rest:
+            raise ConfigError(f"cannot read {rest[0]!r}; flags look like --NAME=VALUE")
+        for argument in overrides:
+            if "=" not in argument:
+                raise ConfigError(
+                    f"cannot read {argument!r}; give the value after an equals sign, "
+                    "--config.KEY=VALUE"
+                )
+        flags.arguments, flags.overrides = list(arguments), overrides
+        return flags
+
+    def print_help(self, file: Any = None) -> None:
+        """Prints all flags; a closed output is an error, which argparse would pass over."""
+        (file or sys.stdout).write(self.format_help())
+
+    def error(self, message: str) -> NoReturn:
+        """Raises what argparse would print, without its usage."""
+        raise ConfigError(message)
+
+
+def at_least(lowest: int) -> Callable[[str], int]:
+    """The type of a flag that takes a whole number, none below `lowest`."""
+
+    def number(text: str) -> Any:
+        if int(text) < lowest:
+            raise argparse.ArgumentTypeError(f"{text} is below {lowest}")
+        return int(text)
+
+    number.__name__ = "int"  # argparse names it where the text is no number
+    return number

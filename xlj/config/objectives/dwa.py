@@ -1,0 +1,56 @@
+"""DWA with TLM, of XLM-Align."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from xlj.config.fields import Idle, lookup
+from xlj.config.objectives.mlm import Masking
+from xlj.config.objectives.options import option, register, while_on
+
+if TYPE_CHECKING:
+    from xlj.config.schema import Config
+
+
+def _while_pointing(config: Config, path: str) -> Idle | None:
+    """Says that a key is read while the objective is on and has queries."""
+    queries = f"{path.rpartition('.')[0]}.queries"
+    if lookup(config, queries) == "none":
+        return while_on(config, path) or Idle(f"{queries} is none", recipes_may=True)
+    return while_on(config, path)
+
+
+@register("dwa")
+@dataclasses.dataclass(frozen=True)
+class WordAlignment(Masking):
+    """XLM-Align: TLM, and denoising word alignment (DWA) in the same forward pass."""
+
+    rows = "pairs"
+    implementation = "xlj.objectives.dwa:objective"
+
+    alignment_weight: float = option(
+        1.0, "weight of the word alignment loss", _while_pointing, low=0
+    )
+    label_layer: int = option(
+        0,
+        "layer whose vectors label the alignments; 0 means two thirds of the layers",
+        _while_pointing,
+        low=0,
+    )
+    query_layer: int = option(
+        0, "layer that the pointer network reads; 0 means the last", _while_pointing, low=0
+    )
+    filtering: bool = option(
+        True,
+        "label by iterative filtering (itermax); else by the union of both argmaxes",
+        _while_pointing,
+    )
+    sinkhorn_iterations: int = option(
+        2, "iterations of Sinkhorn's algorithm", _while_pointing, low=1
+    )
+    queries: str = option(
+        "masked",
+        "labelled tokens that are pointed from: masked, unmasked, all of them ('aligned'), or none",
+        choices=("masked", "unmasked", "aligned", "none"),
+    )

@@ -1,0 +1,56 @@
+"""MMLM, TLM and CAMLM; and what the objectives that mask tokens have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from xlj.config.fields import ConfigError
+from xlj.config.objectives.options import Options, option, register
+
+if TYPE_CHECKING:
+    from xlj.config.schema import Config
+
+
+@dataclasses.dataclass(frozen=True)
+class Masking(Options):
+    """The options of objectives that mask tokens."""
+
+    mask_rate: float = option(0.15, "share of tokens to predict", low=0, high=0.9)
+    mask_share: float = option(0.8, "share of predicted tokens replaced by <mask>", low=0, high=1)
+    random_share: float = option(
+        0.1, "share of predicted tokens replaced by a random one", low=0, high=1
+    )
+
+    def check(self, path: str, config: Config) -> None:
+        """Refuses shares of more than all."""
+        if self.mask_share + self.random_share > 1:
+            raise ConfigError(f"{path}.mask_share and {path}.random_share add up to more than 1")
+
+
+@register("mmlm")
+@dataclasses.dataclass(frozen=True)
+class MultilingualMLM(Masking):
+    """MMLM."""
+
+    rows = "text"
+    implementation = "xlj.objectives.mlm:objective"
+
+
+@register("tlm")
+@dataclasses.dataclass(frozen=True)
+class TranslationLM(Masking):
+    """TLM."""
+
+    rows = "pairs"
+    implementation = "xlj.objectives.mlm:objective"
+
+
+@register("camlm")
+@dataclasses.dataclass(frozen=True)
+class CrossAttentionMLM(Masking):
+    """CAMLM."""
+
+    rows = "pairs"
+    implementation = "xlj.objectives.camlm:objective"
+    reads = ("model.language_embeddings",)

@@ -1,0 +1,50 @@
+"""XLCO, of InfoXLM."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from xlj.config.fields import ConfigError
+from xlj.config.objectives.mlm import Masking
+from xlj.config.objectives.options import option, register
+
+if TYPE_CHECKING:
+    from xlj.config.schema import Config
+
+
+@register("xlco")
+@dataclasses.dataclass(frozen=True)
+class Contrast(Masking):
+    """InfoXLM's XLCO. Inputs are masked, nothing of them is predicted."""
+
+    rows = "bitext"
+    implementation = "xlj.objectives.xlco:objective"
+    kept = ("queue", "layer")
+
+    layer: int = option(
+        0, "layer of the contrasted vectors; 0 means two thirds of the layers", low=0
+    )
+    temperature: float = option(0.25, "temperature of the softmax", low=0.001)
+    queue: int = option(131_072, "keys of earlier steps that are contrasted with", low=1)
+    momentum: float = option(0.9999, "momentum of the key encoder", low=0, high=1)
+    mixup: bool = option(True, "join each pair with another pair of the batch (mixup contrast)")
+
+    def check(self, path: str, config: Config) -> None:
+        """Refuses a queue that does not hold the keys of a step."""
+        super().check(path, config)
+        if self.queue < self.batch_rows:
+            raise ConfigError(
+                f"{path}.queue={self.queue} does not hold the {path}.batch_rows="
+                f"{self.batch_rows} keys of a step"
+            )
+
+    @classmethod
+    def shrink(
+        cls, values: MutableMapping[str, Any], rows: int, layer: Callable[[int], int]
+    ) -> None:
+        """Makes the queue small too."""
+        super().shrink(values, rows, layer)
+        if "queue" in values:
+            values["queue"] = 8 * rows

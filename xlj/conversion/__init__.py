@@ -1,0 +1,1 @@
+"""Checkpoints of Hugging Face folders, folders of checkpoints, and longer vocabularies."""

@@ -1,0 +1,65 @@
+"""A Hugging Face folder of a checkpoint, with a model card."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from xlj.config import ConfigError
+from xlj.interop import exporting, model_card
+from xlj.interop.architectures import TASKS, auto_class
+from xlj.training import metrics, stored_models
+from xlj.training.stored_models import Source
+from xlj.training.workdir import finished_run
+
+
+def export(checkpoint: str, output: Path, layer: int | None, pooling: str) -> None:
+    """Writes the folder, and tells what was left out.
+
+    Args:
+      layer: the last one that is exported; None for all.
+      pooling: `mean` or `first` for a folder of sentence-transformers too, else empty.
+
+    Raises:
+      ConfigError: if there is no such model or layer, or transformers has none like it.
+    """
+    source = stored_models.find(checkpoint, "--checkpoint")
+    layers = source.model.layers
+    if layer is not None and not 1 <= layer <= layers:
+        raise ConfigError(f"--layer={layer}: it has layers 1 to {layers}")
+    model = dataclasses.replace(source.model, layers=layer or layers)
+    vocabulary, headless = source.vocabulary(), model.layers < layers
+    exported = exporting.plan(source.leaves, model, vocabulary, headless, source.labels)
+    # As step 0 is of other hands: its tokenizer framed pairs as its family does.
+    fine_tuned = exported.head in TASKS and source.checkpoint and source.checkpoint.step
+    with exporting.new_folder(output) as folder:
+        exporting.write(folder, exported, source.leaves, model, vocabulary, bool(fine_tuned))
+        if pooling:
+            exporting.write_pooling(folder, model, pooling)
+        text = model_card.card(
+            output.name, exported, model, vocabulary, pooling, *_training(source)
+        )
+        (folder / "README.md").write_text(text, "utf-8")
+    for name, reason in exported.left_out.items():
+        print(f"not exported: {name} ({reason})")
+    print(f"load it with {auto_class(exported.head)}" + ("" if exported.head else ": no head"))
+    if exported.architecture.model_type == "xlj":
+        print("it has a relative position bias: load it with trust_remote_code=True")
+    print(f"folder: {output}")
+
+
+def _training(source: Source) -> tuple[Any, Any, Any]:
+    """The description of a checkpoint, its last evaluation, and its scores in fine-tuning."""
+    if source.checkpoint is None:
+        return None, None, None
+    workdir, step = source.folder.absolute().parent.parent, source.checkpoint.step
+    in_workdir = source.folder.absolute().parent.name == "checkpoints"
+    found = in_workdir and (workdir / metrics.FILE).is_file()
+    lines = metrics.read(workdir) if found else []
+    evaluated = [line for line in lines if line["step"] <= step and "eval/" in " ".join(line)]
+    run = finished_run(workdir) if in_workdir else None
+    if run and run["step"] != step:
+        print(f"{workdir} was scored at step {run['step']}, not {step}: the card has no scores")
+        run = None
+    return source.checkpoint.meta, evaluated[-1] if evaluated else None, run

@@ -1,0 +1,73 @@
+"""A checkpoint with more pieces in its vocabulary, for languages that it cuts to bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xlj.config import ConfigError
+from xlj.conversion.checkpoint_config import config_of
+from xlj.data.text.cleaning import clean
+from xlj.data.tokenizer.layout import UNK
+from xlj.inference import pretrained
+from xlj.interop import matched_rows
+from xlj.interop.vocabulary_extension import extend, initial_rows
+from xlj.io import files
+from xlj.training import checkpoints, partitioning, stored_models
+
+
+def extend_checkpoint(
+    checkpoint: str, text: Sequence[Path], pieces: int, share: float, output: Path
+) -> None:
+    """Writes the checkpoint, and tells how many pieces a word has before and after.
+
+    Args:
+      text: files of the new languages, a sentence a line.
+      pieces, share: as `vocabulary_extension.extend` takes them.
+
+    Raises:
+      ConfigError: if there is no such model, its vocabulary cannot be extended, or a text cannot be
+        read or yields fewer pieces.
+    """
+    lines = [line for path in text for line in _lines(path.expanduser())]
+    source = stored_models.find(checkpoint, "--checkpoint")
+    old = source.vocabulary()
+    new = extend(old, lines, pieces, share)
+    matches = initial_rows(old, new)
+    params, model, _ = pretrained.of(source)
+
+    def extended(path: Any, leaf: jax.Array) -> jax.Array:
+        name, array = partitioning.name_of(path), np.asarray(leaf)
+        if name.endswith("embeddings/word"):  # a generator may have its own
+            return jnp.asarray(matched_rows.embeddings(array, matches, "sampled", 0.0, seed=0))
+        if name.endswith("head/bias"):
+            return jnp.asarray(matched_rows.match_bias(array, matches))
+        return leaf
+
+    params = jax.tree_util.tree_map_with_path(extended, params)
+    config = config_of(source, params, model)
+    checkpoints.write_params(output, params, config, new, list(source.languages))
+    words = sum(len(line.split()) for line in lines)
+    print(f"{old.size:,} -> {new.size:,} ids")
+    for name, vocabulary in (("before", old), ("after", new)):
+        ids = vocabulary.encode(lines).ids
+        unknown = 100 * np.mean(ids == UNK)
+        print(f"{name}: {len(ids) / words:.2f} pieces a word, {unknown:.2f} % <unk>")
+    print(f"checkpoint: {output}\nnext: --config.init_from={output}, or --checkpoint={output}")
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a file as training reads them, blank ones left out.
+
+    Raises:
+      ConfigError: if it cannot be read, holds no text, or a line that is not UTF-8.
+    """
+    lines = [text for line in files.lines(path) if (text := clean(line))]
+    if not lines:
+        raise ConfigError(f"--text={path} holds no text")
+    return lines

@@ -1,0 +1,35 @@
+"""A checkpoint of a Hugging Face folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+
+from xlj.conversion.checkpoint_config import config_of
+from xlj.interop.architectures import TASKS
+from xlj.models import heads
+from xlj.training import checkpoints, partitioning, stored_models
+
+
+def import_folder(source: Path, output: Path, seed: int) -> None:
+    """Writes the checkpoint, and tells what became of each tensor.
+
+    Args:
+      seed: of a head for masked tokens, where there is none.
+
+    Raises:
+      ConfigError: if the folder cannot be read, or is of another architecture.
+    """
+    found = stored_models.of_folder(source)
+    print(found.report)
+    params = found.params(partitioning.one_device())
+    vocabulary = found.vocabulary()
+    if not {"prediction_head", *TASKS} & params.keys():
+        print(f"initialised anew, with seed {seed}: prediction_head")
+        params["prediction_head"] = heads.init_prediction(
+            jax.random.key(seed), found.model, vocabulary.size
+        )
+    config = config_of(found, params, found.model)
+    checkpoints.write_params(output, params, config, vocabulary, [])
+    print(f"\ncheckpoint: {output}\nnext: --config.init_from={output}, or --checkpoint={output}")
