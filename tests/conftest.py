@@ -111,9 +111,9 @@ def every(tiny):
 @pytest.fixture
 def store(tiny):
     """The rows of `tiny`, made once a session."""
-    from xlj.data.rows.making import ensure_rows
+    from xlj.data.rows.preparing import prepare_rows
 
-    return ensure_rows(parse(tiny))
+    return prepare_rows(parse(tiny))
 
 
 @pytest.fixture(scope="session")

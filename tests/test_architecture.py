@@ -189,7 +189,7 @@ def run(*arguments):
 
 
 def test_training_needs_no_tensorflow():
-    code = "import sys, xlj.training.loop, xlj.data.rows.making; print(*sys.modules, sep='\\n')"
+    code = "import sys, xlj.training.loop, xlj.data.rows.preparing; print(*sys.modules, sep='\\n')"
     loaded = set(run("-c", code).stdout.split())
     assert "jax" in loaded and "orbax.checkpoint" in loaded
     assert not {"tensorflow", "seqio", "tensorflow_datasets", "apache_beam"} & loaded

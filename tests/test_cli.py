@@ -37,12 +37,12 @@ def run(*arguments, name="train"):
         (["--config=configs/quickstart.py", "--config.mesh.fsdp=3"], "mesh.fsdp=3 does not use"),
         (
             ["--config=configs/xlm_r_base.py"],
-            "data.mono=data/cc100/{language}.txt.xz is there for none of the 100 data.languages; "
+            "data.mono=data/cc100/{language}.txt.xz matches none of the 100 data.languages; "
             "tried data/cc100/af.txt.xz, data/cc100/am.txt.xz ... data/cc100/zh-Hant.txt.xz\n",
         ),
         (
             ["--config=configs/xlm.py"],
-            "data.parallel=data/parallel/{pair}.tsv.gz is there for none of the 14 data.pairs; "
+            "data.parallel=data/parallel/{pair}.tsv.gz matches none of the 14 data.pairs; "
             "tried data/parallel/en-ar.tsv.gz, data/parallel/en-bg.tsv.gz ... data/parallel/en-zh",
         ),
         (

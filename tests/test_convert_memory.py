@@ -12,6 +12,7 @@ from xlj.config import Model
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import exporting
+from xlj.io import atomic
 from xlj.models import encoder, heads
 from xlj.training.partitioning import named_leaves
 
@@ -53,7 +54,7 @@ def folder_of(path, hidden, pieces):
         for name, leaf in named_leaves(jax.eval_shape(init, jax.random.key(0))).items()
     }
     exported = exporting.plan(leaves, model, vocabulary, headless=False)
-    with exporting.new_folder(path) as folder:
+    with atomic.new_folder(path) as folder:
         exporting.write(folder, exported, leaves, model, vocabulary)
     return sum(leaf.nbytes for leaf in leaves.values()) / 2**20
 

@@ -12,7 +12,7 @@ from xlj import objectives
 from xlj.config import ROW_KINDS, ConfigError, parse, variants
 from xlj.config.fields import lookup
 from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.making import ensure_rows
+from xlj.data.rows.preparing import prepare_rows
 from xlj.data.text.templates import split_pair
 from xlj.objectives.rows import Rows
 from xlj.training import loop, partitioning, state
@@ -187,7 +187,7 @@ def few_steps(config, rows_folder):
 def teacher(tmp_path_factory, rows_folder):
     """A checkpoint as small as `:tiny`, for distillation."""
     config = parse(few_steps(load("meta_xlm", "tiny"), rows_folder))
-    return loop.train(config, tmp_path_factory.mktemp("teacher"), ensure_rows(config)).workdir
+    return loop.train(config, tmp_path_factory.mktemp("teacher"), prepare_rows(config)).workdir
 
 
 @pytest.mark.slow
@@ -199,6 +199,6 @@ def test_tiny_variants_take_a_step_in_each_phase(name, variant, tmp_path, rows_f
     if "kd" in variant:
         config.objectives.distillation.teacher = str(teacher)
     config = parse(config)
-    outcome = loop.train(config, tmp_path, ensure_rows(config))
+    outcome = loop.train(config, tmp_path, prepare_rows(config))
     assert outcome.finished and outcome.checkpoint.is_dir()
     assert "NaN" not in (tmp_path / "metrics.jsonl").read_text("utf-8")

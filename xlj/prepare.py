@@ -1,16 +1,19 @@
-"""Makes the rows of a config ahead of training, and prints what became of the text.
+"""Builds the rows of a config ahead of training, and prints what became of the text.
 
     python -m xlj.prepare --config=configs/NAME.py [--config.data.workers=8]
 
 `xlj.train` does the same on its first start; on several hosts, prepare first. Rows that are there
-are left alone. A run that was killed goes on where it stopped. docs/data.md tells more.
+are left alone. A run that was killed goes on where it stopped. At the end it prints the command
+that trains from the rows without the text. docs/data.md tells more.
 """
 
 from __future__ import annotations
 
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from pathlib import Path
 
 from xlj import config as schema
 from xlj.cli import command
@@ -24,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--runner",
         metavar="NAME",
         default="",
-        help="Apache Beam runner that makes the rows; processes of this machine by itself",
+        help="Apache Beam runner that builds the rows; processes of this machine by itself",
     )
     parser.add_argument(
         "--pipeline",
@@ -37,17 +40,32 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _prepare(flags: Namespace) -> None:
-    """Makes the rows, and prints the report."""
-    from xlj.data.rows.making import ensure_rows
+    """Builds the rows, and prints the report and the command that trains from them."""
+    from xlj.data.rows.opening import with_rows
+    from xlj.data.rows.preparing import prepare_rows
     from xlj.data.rows.report import report
 
-    config = flags.config
+    config = with_rows(flags.config)
     if config.init_from:
         from xlj.training.initialisation import adopt_vocabulary
 
         config = adopt_vocabulary(config)
-    store = ensure_rows(config, flags.runner, flags.pipeline)
+    store = prepare_rows(config, flags.runner, flags.pipeline)
     print(report(store, config.data.alpha))
+    print(f"\nto train from these rows, without the text:\n  {_train(flags.arguments, store.path)}")
+
+
+def _train(arguments: Sequence[str], rows: Path) -> str:
+    """The command line of training from finished rows: no key about text is in it."""
+    kept, given = [], iter(arguments)
+    for argument in given:
+        name, equals, _ = argument.lstrip("-").partition("=")
+        of_text = name.startswith("config.data.") and name != "config.data.alpha"
+        if not of_text and name not in ("runner", "pipeline"):
+            kept.append(argument)
+        elif not equals:
+            next(given, None)  # its value
+    return shlex.join(["python", "-m", "xlj.train", *kept, f"--config.data.rows={rows}"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Pretrains an encoder: makes the rows if need be, trains, evaluates, checkpoints, resumes.
+"""Pretrains an encoder: builds the rows if need be, trains, evaluates, checkpoints, resumes.
 
     python -m xlj.train --config=configs/NAME.py [--workdir=DIR] [--config.train.steps=1000]
 
@@ -43,14 +43,15 @@ def _train(flags: Namespace) -> None:
     if flags.distributed:
         jax.distributed.initialize()
 
-    from xlj.data.rows.making import ensure_rows, finished_rows
+    from xlj.data.rows.opening import with_rows
+    from xlj.data.rows.preparing import finished_rows, prepare_rows
     from xlj.data.rows.report import report
     from xlj.evaluation import probes
     from xlj.training import initialisation, loop, memory, partitioning, summary
     from xlj.training.workdir import only_run
 
-    config = flags.config
-    # All of these refuse what does not fit before any rows are made.
+    # All of these refuse what does not fit before any rows are built.
+    config = with_rows(flags.config)
     mesh = partitioning.make_mesh(config)
     partitioning.check_batches(config, mesh)
     initialisation.check_resumable(config, workdir)
@@ -60,7 +61,7 @@ def _train(flags: Namespace) -> None:
     main_process = jax.process_index() == 0
     try:
         with only_run(workdir) if main_process else contextlib.nullcontext():
-            store = ensure_rows(config) if jax.process_count() == 1 else finished_rows(config)
+            store = prepare_rows(config) if jax.process_count() == 1 else finished_rows(config)
             if main_process:
                 print(report(store, config.data.alpha), "\n", flush=True)
             outcome = loop.train(config, workdir, store, probes.make(config, files, store))

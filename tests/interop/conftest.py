@@ -11,6 +11,7 @@ from xlj.config import Model
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import exporting
+from xlj.io import atomic
 from xlj.models import encoder, heads
 from xlj.objectives import supervised
 from xlj.training.partitioning import named_leaves
@@ -68,7 +69,7 @@ def folder_of(tmp_path, vocabulary, params_of):
         params = params_of(model, vocabulary.size, head)
         leaves = named_leaves(params)
         exported = exporting.plan(leaves, model, vocabulary, headless=False)
-        with exporting.new_folder(tmp_path / "exported") as folder:
+        with atomic.new_folder(tmp_path / "exported") as folder:
             exporting.write(folder, exported, leaves, model, vocabulary)
         return tmp_path / "exported", params
 

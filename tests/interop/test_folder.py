@@ -67,7 +67,43 @@ def test_a_truncated_file_is_named(single, size):
         open_folder(single)
 
 
-@pytest.mark.parametrize("shard", ["../x.safetensors", "/etc/x.safetensors", "", "a/b.safetensors"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shape": [2**40, 2**40]},
+        {"shape": "3" * 10_000},
+        {"shape": [-1, 4]},
+        {"data_offsets": [0, 2**40]},
+        {"data_offsets": [4, 0]},
+        {"data_offsets": [0, 8]},
+        {"data_offsets": [8, 52]},  # overlapping
+        {"dtype": "F99"},
+    ],
+)
+def test_a_header_that_cannot_be_is_named_in_a_short_line(single, change):
+    file = single / "model.safetensors"
+    raw = file.read_bytes()
+    size = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8 : 8 + size])
+    header["a"] |= change
+    text = json.dumps(header).encode()
+    file.write_bytes(len(text).to_bytes(8, "little") + text + raw[8 + size :])
+    with pytest.raises(ConfigError, match=r"model\.safetensors is damaged") as caught:
+        open_folder(single)
+    assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize("length", [0, 1, 1 << 20, 1 << 40, (1 << 64) - 1])
+def test_a_length_of_a_header_that_cannot_be_is_named(single, length):
+    file = single / "model.safetensors"
+    file.write_bytes(length.to_bytes(8, "little") + file.read_bytes()[8:])
+    with pytest.raises(ConfigError, match=r"model\.safetensors is damaged"):
+        open_folder(single)
+
+
+@pytest.mark.parametrize(
+    "shard", ["../x.safetensors", "/etc/x.safetensors", "", "a/b.safetensors", "x" * 300]
+)
 def test_a_shard_outside_the_folder_is_refused(sharded, shard):
     save_file({"b": B}, sharded.parent / "x.safetensors")
     index(sharded, {"a": "model-1.safetensors", "b": shard})

@@ -11,6 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from xlj.config import ConfigError
 from xlj.interop import exporting, importing
+from xlj.io import atomic
 from xlj.training import partitioning
 from xlj.training.partitioning import named_leaves
 
@@ -53,7 +54,7 @@ def test_export_of_import_has_the_same_tensors(folder_of, vocabulary, model, tmp
     folder, _ = folder_of(dataclasses.replace(model, token_types=2))
     imported, params = loaded(folder)
     exported = exporting.plan(named_leaves(params), imported.model, vocabulary, False)
-    with exporting.new_folder(tmp_path / "again") as again:
+    with atomic.new_folder(tmp_path / "again") as again:
         exporting.write(again, exported, named_leaves(params), imported.model, vocabulary)
     for file in ("model.safetensors", "config.json"):
         assert (tmp_path / "again" / file).read_bytes() == (folder / file).read_bytes()
@@ -201,7 +202,12 @@ def test_what_does_not_fit_is_named(folder_of, change, message):
         ("hidden_act", "relu", "hidden_act is 'relu'"),
         ("vocab_size", 399, "vocab_size is 399, but the tokenizer of .* has 400 ids"),
         ("num_hidden_layers", 2, "not those of an encoder of 2 layers"),
+        ("num_hidden_layers", 2**31 - 1, r"num_hidden_layers is 2147483647, but there are \d+ t"),
         ("hidden_size", "32", "model.hidden is '32'"),
+        ("hidden_size", 2**63, "hidden_size is 9223372036854775808; too large"),
+        ("hidden_size", "3" * 10_000, r"model.hidden is '3{200,300} \.\.\.$"),
+        ("hidden_size", float("inf"), "config.json: its JSON holds 'Infinity'"),
+        ("architectures", 7, "architectures is 7, no list of classes"),
         ("num_attention_heads", 5, "num_attention_heads"),
         ("max_position_embeddings", None, "model.positions|cannot use"),
     ],

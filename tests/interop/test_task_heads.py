@@ -16,6 +16,7 @@ from xlj.data.labelled.examples import Question, Sentences, Words
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.finetuning import answer_spans
 from xlj.interop import architectures, exporting, importing, model_card, tokenizer_files
+from xlj.io import atomic
 from xlj.objectives import supervised
 from xlj.objectives.segments import segments
 from xlj.training import partitioning, stored_models
@@ -160,7 +161,7 @@ def exported(tmp_path, vocabulary, params_of):
                 leaf *= 6 if name.endswith("norm/scale") else 0.5
         params, leaves = jax.tree.map(jnp.asarray, drawn), named_leaves(drawn)
         plan = exporting.plan(leaves, model, vocabulary, False, labels)
-        with exporting.new_folder(tmp_path / "out") as folder:
+        with atomic.new_folder(tmp_path / "out") as folder:
             exporting.write(folder, plan, leaves, model, vocabulary, pairs_as_rows=True)
             text = model_card.card(str(tmp_path / "out"), plan, model, vocabulary)
             (folder / "README.md").write_text(text)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import resource
 import shutil
 
 import numpy as np
@@ -290,8 +291,8 @@ def test_tokens_that_were_added_beside_the_vocabulary(bert):
         ("vocab.txt", b"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n", r"vocab.txt has no <mask> or \[MASK\]"),
         ("vocab.txt", b"\xff\xfe[PAD]\n", "vocab.txt .*UTF-8"),
         ("vocab.txt", "\n".join([*BERT, "a", "a", "b"]).encode(), "none or two with id 5"),
-        ("tokenizer_config.json", b"{", "tokenizer_config.json: cannot be read as JSON"),
-        ("tokenizer_config.json", b"[]", "tokenizer_config.json: holds no JSON object"),
+        ("tokenizer_config.json", b"{", "tokenizer_config.json:1: it is no JSON"),
+        ("tokenizer_config.json", b"[]", "tokenizer_config.json: it holds no JSON object"),
         ("tokenizer.json", b"{}", "tokenizer.json is not a tokenizer.json that tokenizers"),
         ("sentencepiece.bpe.model", b"text", "bpe.model is not a SentencePiece model"),
     ],
@@ -300,6 +301,23 @@ def test_damaged_files_are_named(bert, name, content, message):
     (bert / name).write_bytes(content)
     with pytest.raises(ConfigError, match=message):
         tokenizer_files.read(bert)
+
+
+@pytest.mark.parametrize("number", [2**31, -1, 300, 1.5, "7", None, True, 10**200])
+def test_ids_are_checked_before_memory_is_taken_for_them(roberta, number):
+    ids = json.loads((roberta / "vocab.json").read_text())
+    (roberta / "vocab.json").write_text(json.dumps(ids | {"ab": number}))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ConfigError, match=r"^vocabulary \S*vocab\.json gives 'ab' the id"):
+        tokenizer_files.read(roberta)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10  # KiB
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{", b"", b'{"a": ' * 100_000, b"\xff"])
+def test_a_damaged_vocab_json_is_named(roberta, content):
+    (roberta / "vocab.json").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"vocab\.json"):
+        tokenizer_files.read(roberta)
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,33 @@ def test_a_line_longer_than_a_chunk(tmp_path):
     assert lines(path) == ["é" * 400_000, "b"]
 
 
+@pytest.mark.parametrize("before", [b"", b"a\n\xff\n", b"a\n" * 300_000])
+@pytest.mark.parametrize("after", [b"", b"\n", b"\nb\nc"])
+def test_a_line_is_bounded_wherever_it_stands(tmp_path, before, after):
+    path = tmp_path / "a.txt"
+    path.write_bytes(before + b"x" * files.LINE_BYTES + after)
+    assert "x" * files.LINE_BYTES in lines(path)
+    path.write_bytes(before + b"x" * (files.LINE_BYTES + 1) + after)
+    number = before.count(b"\n") + 1
+    with pytest.raises(ConfigError, match=rf"a\.txt:{number}: the line has more than 1,048,576 b"):
+        lines(path)
+
+
+def test_blocks_of_aligned_files_are_equally_long(tmp_path):
+    short, long = tmp_path / "short.gz", tmp_path / "long.txt"
+    short.write_bytes(gzip.compress(b"".join(b"%d\n" % i for i in range(9999)) + b"last"))
+    long.write_bytes(b"".join(b"%d %s\n" % (i, b"x" * 99) for i in range(10_000)))
+    found = list(files.aligned_blocks([short, long]))
+    assert len(found) > 3 and all(len(one) == len(other) for one, other in found)
+    one, other = (sum(side, []) for side in zip(*found, strict=True))
+    assert one == [str(i) for i in range(9999)] + ["last"]
+    assert other == [f"{i} {'x' * 99}" for i in range(10_000)]
+    with long.open("ab") as file:
+        file.write(b"one more\n")
+    with pytest.raises(ConfigError, match=r"short\.gz and \S*long\.txt have not as many lines"):
+        list(files.aligned_blocks([short, long]))
+
+
 @pytest.mark.parametrize("ending", [".gz", ".xz", ".zst"])
 @pytest.mark.parametrize("damage", ["cut", "not compressed"])
 def test_broken_compression_names_the_file(tmp_path, ending, damage):

@@ -14,7 +14,7 @@ import pytest
 from xlj import config as schema
 from xlj.config import ConfigError, parse
 from xlj.config.objectives import options
-from xlj.data.rows.making import ensure_rows
+from xlj.data.rows.preparing import prepare_rows
 from xlj.inference import pretrained
 from xlj.retrieval.embedder import Embedder
 from xlj.training import checkpoints, loop, partitioning, state
@@ -127,7 +127,7 @@ def chosen(tiny, modules="my_objective", name="mine"):
 def train(config, folder, steps):
     config.train.steps = steps
     parsed = parse(config)
-    return loop.train(parsed, folder, ensure_rows(parsed))
+    return loop.train(parsed, folder, prepare_rows(parsed))
 
 
 def final(folder, step):

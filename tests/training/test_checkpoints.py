@@ -162,9 +162,9 @@ def test_a_run_starts_from_parameters_and_vocabulary_of_another(tiny, store, tra
     tiny.optimizer.learning_rate = 0.0
     config = initialisation.adopt_vocabulary(parse(tiny), tmp_path / "next")
     assert config.data.vocabulary
-    from xlj.data.rows.making import ensure_rows
+    from xlj.data.rows.preparing import prepare_rows
 
-    same_vocabulary = ensure_rows(config)
+    same_vocabulary = prepare_rows(config)
     assert same_vocabulary.manifest.vocabulary_digest == store.manifest.vocabulary_digest
     loop.train(config, tmp_path / "next", same_vocabulary)
     wanted = checkpoints.find(trained).meta["digests"]["params"]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xlj.config import parse
-from xlj.data.rows.making import ensure_rows
+from xlj.data.rows.preparing import prepare_rows
 from xlj.training import checkpoints, initialisation, loop, partitioning, state
 from xlj.training.checkpoints import CheckpointError
 from xlj.training.partitioning import named_leaves
@@ -39,7 +39,7 @@ def test_another_recipe_takes_the_encoder_and_says_what_is_new(tiny, trained, tm
     tiny.model.language_embeddings = "predicted"
     tiny.init_from = str(trained)
     config = initialisation.adopt_vocabulary(parse(tiny))
-    made = first_state(config, ensure_rows(config), tmp_path / "next")
+    made = first_state(config, prepare_rows(config), tmp_path / "next")
     said = capsys.readouterr().out
     assert "initialised anew" in said and "pointer_head/query/kernel" in said
     assert "embeddings/language" in said and "embeddings/word" not in said
@@ -60,7 +60,7 @@ def test_a_head_that_the_new_recipe_lacks_is_named(tiny, trained, tmp_path, caps
     tiny.objectives.trtd.batch_rows, tiny.model.generator_layers = 8, 1
     tiny.init_from = str(trained)
     config = initialisation.adopt_vocabulary(parse(tiny))
-    first_state(config, ensure_rows(config), tmp_path / "next")
+    first_state(config, prepare_rows(config), tmp_path / "next")
     said = capsys.readouterr().out
     assert "not used: prediction_head/bias" in said and "generator/layers" in said
 
@@ -91,7 +91,7 @@ def test_another_size_is_refused(tiny, trained):
 
 def test_other_rows_are_refused_by_name(tiny, trained, store):
     tiny.data.pair_length = 40
-    other = ensure_rows(parse(tiny))
+    other = prepare_rows(parse(tiny))
     with pytest.raises(CheckpointError, match=r"rows of pairs\.en-de: other; rows of pairs\.en-sw"):
         loop.train(parse(tiny), trained, other)
 

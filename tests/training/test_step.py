@@ -11,7 +11,7 @@ from xlj import objectives as objectives_room
 from xlj.config import FREEZABLE, Model, parse, registered
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.making import ensure_rows
+from xlj.data.rows.preparing import prepare_rows
 from xlj.models import encoder
 from xlj.objectives.rows import Rows
 from xlj.training import partitioning, state
@@ -133,7 +133,7 @@ def assert_close(a, b, rtol):
 def test_every_objective_is_the_same_on_any_mesh_and_under_accumulation(every):
     """All of them in one step, two steps, so that queues and momentum encoders are read too."""
     every.optimizer.learning_rate = 1e-4
-    store = ensure_rows(parse(every))
+    store = prepare_rows(parse(every))
     alone = run(parse(every), store)
     assert len(alone[-1].progress.losses) == 13
     assert set(alone[-1].objectives) == {"xlco", "distillation"}
@@ -160,7 +160,7 @@ def test_a_phase_of_zero_weights_fills_the_queue_and_changes_no_parameter(every)
     every.model.language_embeddings = "none"
     every.objectives.xlco.weight = 0.0
     config = parse(every)
-    before, *_, after = run(config, ensure_rows(config))
+    before, *_, after = run(config, prepare_rows(config))
     jax.tree.map(np.testing.assert_array_equal, before.params, after.params)
     assert int(after.objectives["xlco"]["filled"]) == 32
     assert (np.abs(after.objectives["xlco"]["queue"]).sum(1) > 0).all()
@@ -284,7 +284,7 @@ def test_what_an_objective_keeps_starts_from_the_parameters_of_its_phase(every):
     every.optimizer.learning_rate = 0.1
     every.objectives.xlco.momentum = 1.0
     config = parse(every)
-    store = ensure_rows(config)
+    store = prepare_rows(config)
     mesh, objectives, batch = prepared(config, store)
     step = jax.jit(make_train_step(config, objectives, mesh, {"xlco": 1}))
     first = step(state.init(config, Corpus.of(store)), batch(0))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xlj.config import ConfigError, Transfer, parse
-from xlj.data.rows.making import ensure_rows
+from xlj.data.rows.preparing import prepare_rows
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.vocabulary_matching import match
 from xlj.training import checkpoints, initialisation, loop, partitioning, state, transfer
@@ -124,7 +124,7 @@ def test_a_run_with_a_vocabulary_of_its_own_starts_from_another(tiny, store, tmp
     tiny.transfer.vocabulary = "matched"
     tiny.data.vocabulary_size = 300
     config = initialisation.adopt_vocabulary(parse(tiny), tmp_path / "next")
-    other = ensure_rows(config)
+    other = prepare_rows(config)
     assert other.manifest.vocabulary_size == 300
     loop.train(config, tmp_path / "next", other)
     assert "exact %" in capsys.readouterr().out
@@ -147,7 +147,7 @@ def test_a_run_with_a_vocabulary_of_its_own_starts_from_another(tiny, store, tmp
     (tmp_path / "first").rename(tmp_path / "gone")
     tiny.train.steps = 2
     again = initialisation.adopt_vocabulary(parse(tiny), tmp_path / "next")
-    loop.train(again, tmp_path / "next", ensure_rows(again))
+    loop.train(again, tmp_path / "next", prepare_rows(again))
     assert checkpoints.steps(tmp_path / "next")[-1] == 2
 
 

@@ -9,12 +9,14 @@ import numpy as np
 from xlj.benchmarking.timing import Size, median_seconds
 from xlj.config import Config
 from xlj.data.rows.batches import Batches
-from xlj.data.rows.making import ensure_rows
+from xlj.data.rows.opening import with_rows
+from xlj.data.rows.preparing import prepare_rows
 
 
 def read(config: Config, size: Size) -> None:
-    """Batches of made rows, their checks included."""
-    batches = Batches(ensure_rows(config), config)
+    """Batches of finished rows, their checks included."""
+    config = with_rows(config)
+    batches = Batches(prepare_rows(config), config)
     steps = 50
     for name, (_, length) in batches.shapes(0).items():
         slots = np.arange(4096)  # slots beyond a batch are the next steps' rows

@@ -9,6 +9,7 @@ from typing import Any
 from xlj.config import ConfigError
 from xlj.interop import exporting, model_card
 from xlj.interop.architectures import TASKS, auto_class
+from xlj.io import atomic
 from xlj.training import metrics, stored_models
 from xlj.training.stored_models import Source
 from xlj.training.workdir import finished_run
@@ -33,7 +34,7 @@ def export(checkpoint: str, output: Path, layer: int | None, pooling: str) -> No
     exported = exporting.plan(source.leaves, model, vocabulary, headless, source.labels)
     # As step 0 is of other hands: its tokenizer framed pairs as its family does.
     fine_tuned = exported.head in TASKS and source.checkpoint and source.checkpoint.step
-    with exporting.new_folder(output) as folder:
+    with atomic.new_folder(output) as folder:
         exporting.write(folder, exported, source.leaves, model, vocabulary, bool(fine_tuned))
         if pooling:
             exporting.write_pooling(folder, model, pooling)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from xlj.config import ConfigError
 from xlj.data.labelled import squad
 from xlj.io import files, json_file
-from xlj.io.quoting import shortened
+from xlj.io.quoting import quoted
 
 
 class Form(NamedTuple):
@@ -29,7 +29,7 @@ def lines(path: Path, form: Form) -> list[str]:
     found = list(map(str.strip, files.lines(path)))
     for number, line in enumerate(found, 1):
         if not re.fullmatch(form.pattern, line):
-            raise ConfigError(f"{path}:{number}: {shortened(repr(line))} is not {form.words}")
+            raise ConfigError(f"{path}:{number}: {quoted(line)} is not {form.words}")
     return found
 
 
@@ -103,8 +103,9 @@ def answers(path: Path) -> dict[str, str]:
         raise ConfigError(f"{path} is no JSON object of answers by question id")
     for identity, answer in found.items():
         if not isinstance(answer, str):
-            shown, found = shortened(repr(identity)), shortened(repr(answer))
-            raise ConfigError(f"{path}: the answer to {shown} is {found}, which is no text")
+            raise ConfigError(
+                f"{path}: the answer to {quoted(identity)} is {quoted(answer)}, which is no text"
+            )
     return found
 
 

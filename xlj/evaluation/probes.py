@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlj.config import HELD_OUT, Config, Model
+from xlj.data.rows import held_out_pairs
 from xlj.data.rows.packing import Ragged
 from xlj.data.rows.permutation import sample
 from xlj.data.rows.store import RowStore
-from xlj.data.text import held_out_pairs
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation import probe_files
 from xlj.inference.pretrained import Pretrained

@@ -15,7 +15,7 @@ from xlj.evaluation.metrics.labels import accuracy
 from xlj.evaluation.metrics.pairs import pair_scores
 from xlj.evaluation.metrics.tags import CHUNK_TAG, chunk_scores
 from xlj.evaluation.prediction_files import Form
-from xlj.io.quoting import shortened
+from xlj.io.quoting import quoted
 
 _NLI = Form("entailment|neutral|contradiction", "entailment, neutral or contradiction")
 _PARAPHRASE = Form("[01]", "0 or 1")
@@ -95,11 +95,11 @@ def _answers(gold: Path, predicted: Path, language: str, by_language: bool) -> d
     given = prediction_files.answers(predicted)
     known = {identity for identity, _ in questions}
     if unknown := sorted(given.keys() - known):
-        raise ConfigError(f"{predicted}: {shortened(repr(unknown[0]))} is no question of {gold}")
+        raise ConfigError(f"{predicted}: {quoted(unknown[0])} is no question of {gold}")
     if missing := sorted(known - given.keys()):
         raise ConfigError(
             f"{predicted} answers {len(known) - len(missing)} of the {len(known)} questions of "
-            f'{gold}, not {shortened(repr(missing[0]))}; write "" where there is no answer'
+            f'{gold}, not {quoted(missing[0])}; write "" where there is no answer'
         )
     normalise = partial(answers.mlqa, language=language) if by_language else answers.squad
     return answers.score(given, questions, normalise)._asdict()

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlj.config import SUPERVISED, ConfigError, Model, build
+from xlj.io.quoting import quoted, shortened
 from xlj.models.encoder import FIRST_POSITION
 from xlj.objectives.supervised import head_of
 
@@ -239,7 +240,7 @@ def of_config(config: Mapping[str, Any], where: str) -> Architecture:
     name = config.get("model_type")
     if not isinstance(name, str) or name not in ARCHITECTURES:
         raise ConfigError(
-            f"{where}: model_type is {name!r}; xlj reads {', '.join(ARCHITECTURES)} "
+            f"{where}: model_type is {quoted(name)}; xlj reads {', '.join(ARCHITECTURES)} "
             "(XLM-Align and InfoXLM are xlm-roberta, mBERT is bert)"
         )
     for key, wanted in (
@@ -250,10 +251,15 @@ def of_config(config: Mapping[str, Any], where: str) -> Architecture:
         ("tie_word_embeddings", True),
     ):
         if config.get(key, wanted) not in (wanted, None):
-            raise ConfigError(f"{where}: {key} is {config[key]!r}; xlj's encoder has {wanted!r}")
+            raise ConfigError(
+                f"{where}: {key} is {quoted(config[key])}; xlj's encoder has {wanted!r}"
+            )
     pad = config.get("pad_token_id", 1)
     if ARCHITECTURES[name].prefix == XLM_R.prefix and (not isinstance(pad, int) or pad < 0):
-        raise ConfigError(f"{where}: pad_token_id is {pad!r}; positions are counted from it")
+        raise ConfigError(f"{where}: pad_token_id is {quoted(pad)}; positions are counted from it")
+    classes = config.get("architectures")
+    if classes is not None and not isinstance(classes, list):
+        raise ConfigError(f"{where}: architectures is {quoted(classes)}, no list of classes")
     return with_pad(ARCHITECTURES[name], pad)
 
 
@@ -269,6 +275,7 @@ _SIZES = {
 }
 """Keys of `Model` and what config.json calls them."""
 
+_LARGEST = 2**31 - 1  # of any size; XLA counts no further
 _BIAS = ("position_bias", "position_buckets", "position_distance", "absolute_positions")
 """Keys of `Model` that are written under the same names, for `XLJ`."""
 
@@ -297,12 +304,15 @@ def model_of(architecture: Architecture, config: Mapping[str, Any], where: str) 
             sizes |= {name: known[name] for name in _BIAS}
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{where}: cannot use {error}") from None
+    for name, size in sizes.items():
+        if isinstance(size, int) and size > _LARGEST:
+            raise ConfigError(f"{where}: {_SIZES.get(name, name)} is {quoted(size)}; too large")
     sizes["pair_token_types"] = architecture.pair_token_types
     sizes["norm"] = "pre" if architecture.pre_norm else "post"
     try:
         model = build({"model": sizes}).model
     except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
+        raise ConfigError(f"{where}: {shortened(str(error))}") from None
     if model.hidden % model.heads:
         raise ConfigError(
             f"{where}: hidden_size {model.hidden} is not divisible by num_attention_heads "

@@ -9,7 +9,7 @@ from pathlib import Path
 from xlj.config import ConfigError
 from xlj.interop.words import folded
 from xlj.io import files
-from xlj.io.quoting import shortened
+from xlj.io.quoting import quoted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,8 +94,8 @@ def read(path: Path, pair: str = "", known: str = "en") -> Dictionary:
         sides = [side.strip() for side in sides]
         if len(sides) != 2 or not all(sides):
             raise ConfigError(
-                f"{path}:{number}: {shortened(repr(line))} must be a word, a tab or a blank, and "
-                "its translation; phrases need a tab"
+                f"{path}:{number}: {quoted(line)} must be a word, a tab or a blank, and its "
+                "translation; phrases need a tab"
             )
         translation, word = sides if known_first else reversed(sides)
         found.setdefault(folded(word), {})[translation] = None

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import json
 import math
-import os
-import shutil
 import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -31,6 +28,7 @@ from xlj.interop.architectures import (
     Tensor,
 )
 from xlj.interop.folder import CONFIG, INDEX, WEIGHTS
+from xlj.io import atomic
 from xlj.models.encoder import FIRST_POSITION, PARTS
 from xlj.objectives.supervised import head_of
 
@@ -147,7 +145,8 @@ def write(
     if architecture.model_type == XLJ.model_type:
         config["auto_map"] = _AUTO_MAP
         for name in ("configuration_xlj.py", "modeling_xlj.py"):
-            shutil.copyfile(Path(__file__).parent / "remote_code" / name, folder / name)
+            source = Path(__file__).parent / "remote_code" / name
+            atomic.write(folder / name, source.read_bytes())
     _write_json(folder / CONFIG, config)
     _write_tensors(folder, list(_tensors(exported, params, model, vocabulary)))
     tokenizer_files.write(
@@ -188,25 +187,6 @@ def write_pooling(folder: Path, model: Model, pooling: str) -> None:
 
 
 _MODULES = "sentence_transformers.models"
-
-
-@contextlib.contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, which appears under `path` when the block ends well, and else not at all.
-
-    Raises:
-      ConfigError: if there is something already.
-    """
-    if path.exists():
-        raise ConfigError(f"{path} is there already; name a new folder")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.mkdir()
-    try:
-        yield part
-        part.replace(path)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def _tensors(
@@ -306,7 +286,7 @@ def _write_shard(path: Path, tensors: list[_Theirs]) -> None:
         }  # fmt: skip
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with path.open("wb") as file:
+    with atomic.writing(path) as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for _, group in itertools.groupby(tensors, key=lambda tensor: tensor.tensor.ours):
             _write_parameter(file, list(group))
@@ -321,4 +301,5 @@ def _write_parameter(file: BinaryIO, tensors: list[_Theirs]) -> None:
 
 
 def _write_json(file: Path, content: Any) -> None:
-    file.write_text(json.dumps(content, indent=2, sort_keys=isinstance(content, dict)) + "\n")
+    text = json.dumps(content, indent=2, sort_keys=isinstance(content, dict)) + "\n"
+    atomic.write(file, text.encode())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any
@@ -13,11 +12,14 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from xlj.config import ConfigError
+from xlj.io import json_file
+from xlj.io.quoting import quoted, shortened
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
+_LONGEST = 255  # of a file's name
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pdparams", "*.h5", "*.msgpack")
 
 
@@ -55,7 +57,8 @@ class Folder:
             with safe_open(self.files[name], framework="np") as file:
                 part = file.get_tensor(name) if index is ... else file.get_slice(name)[index]
         except (OSError, SafetensorError) as error:
-            raise ConfigError(f"{self.files[name]}: cannot read {name}: {error}") from None
+            said = shortened(str(error))
+            raise ConfigError(f"{self.files[name]}: cannot read {name}: {said}") from None
         part = np.asarray(part)
         if np.issubdtype(part.dtype, np.integer):
             raise ConfigError(f"{self.files[name]}: {name} has type {part.dtype}, so is no weight")
@@ -76,7 +79,7 @@ def open_folder(path: Path) -> Folder:
     """
     if not (path / CONFIG).is_file():
         raise ConfigError(f"{path}: there is no {CONFIG}; a Hugging Face folder has one")
-    config = read_json(inside(path, CONFIG))
+    config = json_file.read_object(inside(path, CONFIG))
     files: dict[str, Path] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     for file in _tensor_files(path):
@@ -90,29 +93,14 @@ def open_folder(path: Path) -> Folder:
                         raise ConfigError(f"{file}: {name} has type {tensor.get_dtype()}")
                     files[name], shapes[name] = file, tuple(tensor.get_shape())
         except (OSError, SafetensorError) as error:
-            raise ConfigError(f"{file} is damaged or not in the safetensors format: {error}") from (
-                None
-            )
+            raise ConfigError(
+                f"{file} is damaged or not in the safetensors format: {shortened(str(error))}"
+            ) from None
     if (path / INDEX).is_file() and not (path / WEIGHTS).is_file():
-        for name, shard in read_json(path / INDEX)["weight_map"].items():
+        for name, shard in json_file.read_object(path / INDEX)["weight_map"].items():
             if files.get(name) != path / shard:
                 raise ConfigError(f"{path / INDEX}: {name} is not in {shard}, where it should be")
     return Folder(path, config, files, shapes)
-
-
-def read_json(file: Path) -> dict[str, Any]:
-    """The content of a JSON file that holds an object.
-
-    Raises:
-      ConfigError: if it holds none, or there is no such file.
-    """
-    try:
-        content = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{file}: cannot be read as JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise ConfigError(f"{file}: holds no JSON object")
-    return content
 
 
 def _tensor_files(path: Path) -> list[Path]:
@@ -120,13 +108,15 @@ def _tensor_files(path: Path) -> list[Path]:
     if (path / WEIGHTS).is_file():
         return [inside(path, WEIGHTS)]
     if (path / INDEX).is_file():
-        shards = read_json(inside(path, INDEX)).get("weight_map")
+        shards = json_file.read_object(inside(path, INDEX)).get("weight_map")
         if not isinstance(shards, dict) or not shards:
             raise ConfigError(f"{path / INDEX}: has no weight_map")
         names = sorted({str(shard) for shard in shards.values()})
         for name in names:
-            if PurePath(name).name != name or name in ("", ".", ".."):
-                raise ConfigError(f"{path / INDEX}: shard {name!r} is not a file of this folder")
+            if PurePath(name).name != name or name in ("", ".", "..") or len(name) > _LONGEST:
+                raise ConfigError(
+                    f"{path / INDEX}: shard {quoted(name)} is not a file of this folder"
+                )
             if not (path / name).is_file():
                 raise ConfigError(f"{path / INDEX}: the shard {path / name} is missing")
         return [inside(path, name) for name in names]

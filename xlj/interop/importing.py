@@ -92,6 +92,10 @@ def inspect(path: Path) -> Imported:
     if len(found) < len(folder.shapes):
         twice = sorted(set(folder.shapes) - set(found.values()))
         raise ConfigError(f"{path}: {twice[0]} is there under its new name too")
+    if model.layers > len(found):  # before a name is made for each tensor of each
+        raise ConfigError(
+            f"{where}: num_hidden_layers is {model.layers}, but there are {len(found)} tensors"
+        )
     model = _without_zero_types(folder, architecture, model, found)
     head = architectures.task_head_of(architecture, folder.config, found)
     labels: tuple[str, ...] = ()

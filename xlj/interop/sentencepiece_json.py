@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlj.config import ConfigError
+from xlj.data.tokenizer.library_errors import explained
 from xlj.interop import nfkc
+from xlj.io.quoting import quoted
 
 _SPACE = "\u2581"
 _NORMAL = 1  # sentencepiece_model.proto: SentencePiece.Type
@@ -43,7 +45,7 @@ def from_sentencepiece(
     if wrong or len(scores) + len(specials) != len(pieces):
         raise ConfigError(
             f"the SentencePiece model and the list of pieces differ in {len(wrong)} pieces, such "
-            f"as {min(wrong, default=None)!r}: they are not of one tokenizer"
+            f"as {quoted(min(wrong, default=None))}: they are not of one tokenizer"
         )
     first, pad, last, unknown, mask = specials
     is_bpe = proto.trainer_spec.model_type == _BPE
@@ -51,7 +53,8 @@ def from_sentencepiece(
         _bpe(pieces, scores, unknown) if is_bpe else _unigram(pieces, scores, unknown)
     )
     if charsmap := proto.normalizer_spec.precompiled_charsmap:
-        tokenizer.normalizer = nfkc.normalizer(charsmap)
+        with explained("the normalisation of this SentencePiece model cannot be read"):
+            tokenizer.normalizer = nfkc.normalizer(charsmap)
     # Not WhitespaceSplit, as in XLM-R's: it drops U+0085, which to SentencePiece is no space.
     words = [
         pre_tokenizers.Split(" ", "removed"),

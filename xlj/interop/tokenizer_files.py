@@ -14,11 +14,13 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.data.tokenizer.layout import MASK, SPECIALS
+from xlj.data.tokenizer.library_errors import explained
 from xlj.data.tokenizer.tokenizer_json import is_tokenizer_json
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop.folder import inside, read_json
+from xlj.interop.folder import inside
 from xlj.interop.sentencepiece_json import from_sentencepiece
-from xlj.io import atomic
+from xlj.io import atomic, json_file
+from xlj.io.quoting import quoted
 
 _BERT = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
 _ROBERTA = (*SPECIALS, MASK)
@@ -162,15 +164,16 @@ def _find(folder: Path, name: str) -> Path | None:
 def _json(folder: Path, name: str) -> Mapping[str, Any]:
     """The object in a JSON file; empty if there is no such file."""
     path = _find(folder, name)
-    return read_json(path) if path else {}
+    return json_file.read_object(path) if path else {}
 
 
 def _built(path: Path, build: Callable[..., Any], *arguments: Any) -> Vocabulary:
     """The vocabulary of a tokenizer that is built from these arguments; errors name `path`."""
     try:
-        vocabulary = Vocabulary(build(*arguments).to_str().encode())
+        with explained("is not one that the tokenizers library reads"):
+            vocabulary = Vocabulary(build(*arguments).to_str().encode())
         _ = vocabulary.pieces  # read now, so that the error names the file
-    except Exception as error:  # tokenizers raises no narrower class
+    except ConfigError as error:
         raise ConfigError(f"vocabulary {path} {error}") from None
     return vocabulary
 
@@ -188,7 +191,7 @@ def _refuse_added(folder: Path, vocabulary: Vocabulary) -> None:
     beyond = sorted(added - {*vocabulary.pieces, *vocabulary.native_specials})
     if beyond:
         raise ConfigError(
-            f"{folder}: {len(beyond)} added tokens, such as {beyond[0]!r}, are not in the "
+            f"{folder}: {len(beyond)} added tokens, such as {quoted(beyond[0])}, are not in the "
             f"vocabulary's file; have transformers write {JSON} "
             "(AutoTokenizer.from_pretrained(folder).save_pretrained(folder)) and leave no other "
             "tokenizer file beside it"
@@ -245,6 +248,13 @@ def _bert(words: Path, config: Mapping[str, Any]) -> Any:
 def _roberta(words: Path, merges: Path, config: Mapping[str, Any]) -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+    ids = json_file.read_object(words)
+    for piece, number in ids.items():  # the library takes memory for all ids up to the highest
+        if type(number) is not int or not 0 <= number < len(ids):
+            raise ConfigError(
+                f"gives {quoted(piece)} the id {quoted(number)}; the ids of {len(ids)} pieces must "
+                "run from 0 without gaps"
+            )
     tokenizer = Tokenizer(models.BPE.from_file(str(words), str(merges), unk_token=None))
     space_first = config.get("add_prefix_space", False)
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space_first)

@@ -1,39 +1,118 @@
-"""Files that are either whole or absent, whenever the machine stops."""
+"""Files and folders that are either whole or absent, whenever the machine stops."""
 
 from __future__ import annotations
 
+import io
 import os
+import shutil
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+from xlj.config import ConfigError
 
 PART = ".part"
-"""Ending of a file that is still being written; a run that was killed may leave some."""
+"""Ending of what is still being written; a run that was killed may leave some."""
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
     """A binary file that appears under `path`, complete and on disk, when the block ends well. A
-    link stays one."""
-    path = path.resolve()
-    part = path.with_name(f"{path.name}.{os.getpid()}{PART}")
+    link stays one.
+
+    Raises:
+      ConfigError: if the file cannot be written: the disk is full, the folder is not there.
+    """
+    target = path.resolve()
+    part = _part_of(target)
     try:
-        with part.open("wb") as file:
+        with mendable(path):
+            raw = _Raw(part, path)
+        with io.BufferedWriter(raw) as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+            with mendable(path):
+                os.fsync(file.fileno())
+        with mendable(path):
+            part.replace(target)
+            _sync(target.parent)
     finally:
-        part.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        _remove(part)
 
 
 def write(path: Path, content: bytes) -> None:
-    """Writes `content` to `path`, all of it or nothing."""
+    """Writes `content` to `path`, all of it or nothing.
+
+    Raises:
+      ConfigError: as `writing`.
+    """
     with writing(path) as file:
         file.write(content)
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which appears under `path` when the block ends well, and else not at all.
+
+    Raises:
+      ConfigError: if there is something already, or it cannot be made.
+    """
+    if path.exists():
+        raise ConfigError(f"{path} is there already; name a new folder")
+    part = _part_of(path)
+    try:
+        with mendable(path):
+            part.mkdir(parents=True)
+        yield part
+        with mendable(path):
+            part.rename(path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+@contextmanager
+def mendable(path: Path) -> Iterator[None]:
+    """Says of a system's error in the block that `path` cannot be written, and why.
+
+    Raises:
+      ConfigError: for each `OSError`.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _part_of(path: Path) -> Path:
+    """A name beside `path` that nobody else takes: containers that share a disk may share process
+    ids too."""
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}{PART}")
+
+
+class _Raw(io.FileIO):
+    """A new file whose errors name the file that it will be."""
+
+    def __init__(self, part: Path, path: Path):
+        super().__init__(part, "xb")
+        self._path = path
+
+    def write(self, content: Any, /) -> int:
+        with mendable(self._path):
+            return super().write(content)
+
+
+def _remove(part: Path) -> None:
+    try:
+        part.unlink(missing_ok=True)
+    except OSError:  # there is no such folder, or it takes no changes: nothing was written
+        pass
+
+
+def _sync(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import codecs
-import lzma
-import os
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from xlj.config import ConfigError
+from xlj.io import compressed
 
 NOT_TEXT = (".bz2", ".zip", ".7z", ".lz4", ".tar", ".tgz", ".parquet", ".arrow", ".json", ".jsonl")
 STDIN = Path("-")
 """Standard input, where a file is asked for."""
-_CHUNK_BYTES = 1 << 18
+LINE_BYTES = 1 << 20
+"""The longest line that is read; of a sentence or a paragraph it is a thousand times too much."""
 
 
 def is_stream(path: Path) -> bool:
@@ -23,11 +22,10 @@ def is_stream(path: Path) -> bool:
     return path == STDIN or (path.exists() and not path.is_file() and not path.is_dir())
 
 
-def blocks(path: Path, seen: Callable[[bytes], Any] = len) -> Iterator[list[str | None]]:
-    """The lines of a file in blocks, split at line feeds only; None is a line that is not UTF-8.
+def pieces(path: Path, seen: Callable[[bytes], Any] = len) -> Iterator[bytes]:
+    """The content of a file in pieces of at most `compressed.PIECE_BYTES`.
 
-    Files that end in .gz, .xz or .zst are decompressed; standard input is not. A byte order mark
-    is left out.
+    Files that end in .gz, .xz or .zst are decompressed; standard input is not.
 
     Args:
       seen: called with the raw bytes of the file, piece by piece.
@@ -35,20 +33,71 @@ def blocks(path: Path, seen: Callable[[bytes], Any] = len) -> Iterator[list[str 
     Raises:
       ConfigError: if the file cannot be read or decompressed to its end.
     """
+
+    def raw(file: BinaryIO) -> Iterator[bytes]:
+        while found := file.read(compressed.PIECE_BYTES):
+            seen(found)
+            yield found
+
+    try:
+        with open(0, "rb", closefd=False) if path == STDIN else path.open("rb") as file:
+            if path.suffix in compressed.ENDINGS:
+                yield from compressed.decompressed(raw(file), path.suffix)
+            else:
+                yield from raw(file)
+    except (OSError, EOFError) as error:
+        raise ConfigError(
+            f"{path}: cannot read it to the end ({getattr(error, 'strerror', '') or error})"
+        ) from error
+
+
+def blocks(path: Path, seen: Callable[[bytes], Any] = len) -> Iterator[list[str | None]]:
+    """The lines of a file (see `pieces`) in blocks, split at line feeds only; None is a line that
+    is not UTF-8. A byte order mark is left out.
+
+    A block is less than `compressed.PIECE_BYTES` and `LINE_BYTES` together.
+
+    Raises:
+      ConfigError: as `pieces` does, or on a line of more than `LINE_BYTES`, with its number.
+    """
     unfinished: list[bytes] = []
-    start = True
-    for chunk in _decompressed(path, seen):
-        head, feed, tail = chunk.rpartition(b"\n")
-        if not feed:
-            unfinished.append(chunk)
+    size, before = 0, 0  # bytes of the unfinished line, and lines before it
+    for piece in pieces(path, seen):
+        end = piece.find(b"\n")
+        if size + (len(piece) if end < 0 else end) > LINE_BYTES:
+            raise ConfigError(
+                f"{path}:{before + 1}: the line has more than {LINE_BYTES:,} bytes; bring lines of "
+                "text, at most a paragraph each"
+            )
+        if end < 0:
+            unfinished.append(piece)
+            size += len(piece)
             continue
+        head, _, tail = piece.rpartition(b"\n")
         block = b"".join([*unfinished, head])
-        unfinished = [tail]
-        yield _decode(block.removeprefix(codecs.BOM_UTF8) if start else block)
-        start = False
+        unfinished, size = [tail], len(tail)
+        lines = _decode(block if before else block.removeprefix(codecs.BOM_UTF8))
+        before += len(lines)
+        yield lines
     rest = b"".join(unfinished)
     if rest:
-        yield _decode(rest.removeprefix(codecs.BOM_UTF8) if start else rest)
+        yield _decode(rest if before else rest.removeprefix(codecs.BOM_UTF8))
+
+
+def aligned_blocks(paths: Sequence[Path]) -> Iterator[tuple[list[str | None], ...]]:
+    """The lines of files of which line n belongs to line n, in blocks of equal length of each.
+
+    Raises:
+      ConfigError: as `blocks` does, or if they have not as many lines.
+    """
+    sides = [blocks(path) for path in paths]
+    held = [next(side, []) for side in sides]
+    while all(held):
+        length = min(map(len, held))
+        yield tuple(block[:length] for block in held)
+        held = [block[length:] or next(side, []) for block, side in zip(held, sides, strict=True)]
+    if any(held):
+        raise ConfigError(f"{' and '.join(map(str, paths))} have not as many lines")
 
 
 def lines(path: Path) -> Iterator[str]:
@@ -78,51 +127,3 @@ def _decode_line(line: bytes) -> str | None:
         return line.decode()
     except UnicodeDecodeError:
         return None
-
-
-def _decompressed(path: Path, seen: Callable[[bytes], Any]) -> Iterator[bytes]:
-    try:
-        with open(0, "rb", closefd=False) if path == STDIN else path.open("rb") as file:
-            if os.fspath(path).endswith((".gz", ".xz", ".zst")):
-                yield from _members(path, file, seen)
-            else:
-                while raw := file.read(_CHUNK_BYTES):
-                    seen(raw)
-                    yield raw
-    except (OSError, EOFError, zlib.error, lzma.LZMAError, _zstd_error()) as error:
-        raise ConfigError(f"{path}: cannot read it to the end ({error})") from error
-
-
-def _members(path: Path, file: Any, seen: Callable[[bytes], Any]) -> Iterator[bytes]:
-    """The content of all members (gzip), streams (xz) or frames (zst) of a file, in order."""
-    member: Any = None
-    while raw := file.read(_CHUNK_BYTES):
-        seen(raw)
-        while raw:
-            if member is None:
-                raw = raw.lstrip(b"\0")  # padding between members
-                if not raw:
-                    break
-                member = _decompressor(path.suffix)
-            yield member.decompress(raw)
-            if not member.eof:
-                break
-            raw, member = member.unused_data, None
-    if member is not None:
-        raise EOFError("its compressed data ends too early")
-
-
-def _decompressor(suffix: str) -> Any:
-    if suffix == ".gz":
-        return zlib.decompressobj(wbits=31)
-    if suffix == ".xz":
-        return lzma.LZMADecompressor()
-    import zstandard
-
-    return zstandard.ZstdDecompressor().decompressobj()
-
-
-def _zstd_error() -> type[Exception]:
-    import zstandard
-
-    return zstandard.ZstdError

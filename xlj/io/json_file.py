@@ -1,25 +1,95 @@
-"""JSON files, and values in them that must be there: what is wrong is said with its place."""
+"""JSON, and values in it that must be there: what is wrong is said with its place."""
 
 from __future__ import annotations
 
+import codecs
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 from xlj.config import ConfigError
 from xlj.io import files
+from xlj.io.quoting import quoted
+
+MOST_BYTES = 1 << 29
+"""The most that a file may hold, decompressed: its values take many times as much memory."""
+_DIGITS = 300  # what floats can hold; transformers writes 10^30
 
 
-def read(path: Path) -> Any:
+def read(path: Path, not_finite: bool = False) -> Any:
     """The value of a whole file, plain or compressed.
 
+    Args:
+      not_finite: as of `parse`.
+
     Raises:
-      ConfigError: if it cannot be read, is not UTF-8, or is no JSON; with file and line.
+      ConfigError: if it cannot be read, holds more than `MOST_BYTES`, or as `parse`; with file
+        and line.
     """
+    parts, size = [], 0
+    for piece in files.pieces(path):
+        size += len(piece)
+        if size > MOST_BYTES:
+            raise ConfigError(f"{path}: it holds more than {MOST_BYTES:,} bytes of JSON")
+        parts.append(piece)
+    return parse(b"".join(parts), f"{path}", not_finite)
+
+
+def read_object(path: Path, not_finite: bool = False) -> dict[str, Any]:
+    """The object of a whole file.
+
+    Raises:
+      ConfigError: as `read`, or if it holds another value.
+    """
+    found = read(path, not_finite)
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path}: it holds no JSON object")
+    return found
+
+
+def parse(content: bytes | str, place: str, not_finite: bool = False) -> Any:
+    """The value that JSON stands for.
+
+    Args:
+      content: of a file, bytes, of which errors tell the line; or a text.
+      place: of the content, which errors begin with.
+      not_finite: whether NaN and Infinity are read, which are no JSON, but which Python writes.
+
+    Raises:
+      ConfigError: if it is not UTF-8 or no JSON, is nested too deep, or holds a number that no
+        float can.
+    """
+    is_file = isinstance(content, bytes)
     try:
-        return json.loads("\n".join(files.lines(path)))
+        if isinstance(content, bytes):
+            content = content.removeprefix(codecs.BOM_UTF8).decode()
+        if not_finite:
+            return json.loads(content, parse_int=_whole)
+        return json.loads(content, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{place}:{line}: the line is not UTF-8") from None
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{path}:{error.lineno}: it is no JSON ({error.msg})") from None
+        at = f"{place}:{error.lineno}" if is_file else place
+        raise ConfigError(f"{at}: it is no JSON ({error.msg})") from None
+    except RecursionError:
+        raise ConfigError(f"{place}: its JSON is nested too deep") from None
+    except ValueError as error:
+        raise ConfigError(f"{place}: its JSON holds {error}") from None
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > _DIGITS:
+        raise ValueError(f"a number of {len(digits):,} digits")
+    return int(digits)
+
+
+def _finite(number: str) -> float:
+    found = float(number)
+    if not math.isfinite(found):
+        raise ValueError(f"{quoted(number)}, which is no finite number")
+    return found
 
 
 def items(path: Path, parent: Any, key: str, at: str) -> list[tuple[Any, str]]:
@@ -46,7 +116,7 @@ def text(path: Path, parent: Any, key: str, at: str) -> str:
     """
     found = parent.get(key) if isinstance(parent, dict) else None
     if not isinstance(found, str):
-        raise ConfigError(f"{path}: {at}.{key} is {found!r}, which is no text")
+        raise ConfigError(f"{path}: {at}.{key} is {quoted(found)}, which is no text")
     if not is_text(found):
         raise ConfigError(f"{path}: {at}.{key} holds half a surrogate pair, which is no character")
     return found

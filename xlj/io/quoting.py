@@ -1,12 +1,22 @@
-"""Text that errors quote from files, where a line may be megabytes long."""
+"""What error messages quote, short however long it is."""
 
 from __future__ import annotations
 
-_LONGEST = 200
+import reprlib
+from typing import Any
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
+_REPR.maxlevel = 1
+_MOST = 300
+
+
+def quoted(value: Any) -> str:
+    """The `repr` of a text or of a value of JSON; of a long one its start and end."""
+    return _REPR.repr(value)
 
 
 def shortened(text: str) -> str:
-    """A text; of a long one its start, and how long it is."""
-    if len(text) <= _LONGEST:
-        return text
-    return f"{text[:_LONGEST]}... ({len(text):,} characters)"
+    """The text on one line, a long one without its end."""
+    line = " ".join(text.split())
+    return line if len(line) <= _MOST else f"{line[:_MOST]} ..."

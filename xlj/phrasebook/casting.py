@@ -24,7 +24,7 @@ _COUNTABLE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What the sentences of a document share: a hero, already named or not, and a place."""
+    """The hero of a document, already named or not, and its place: its sentences share them."""
 
     hero: Participant
     place: Participant

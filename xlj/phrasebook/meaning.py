@@ -1,4 +1,4 @@
-"""What can be said: participants, clauses and meanings, none of which belongs to any language.
+"""Meanings, their clauses and participants, none of which belongs to any language.
 
 A `Meaning` holds one or two clauses. A `Clause` is a predicate with its participants, tense,
 polarity, time and mood; a `Participant` is who or what takes part. The grammars realise them;
@@ -221,7 +221,7 @@ _WHERE = {
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """What a verb allows: `objects` are noun concepts plus perhaps 'name'."""
+    """The frame of a verb: `objects` are noun concepts plus perhaps 'name'."""
 
     tenses: tuple[str, ...]
     objects: tuple[str, ...] = ()

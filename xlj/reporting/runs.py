@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from xlj.config import ConfigError
 from xlj.config.fields import flat
+from xlj.io import json_file
 from xlj.training import metrics
 
 _CONFIG, _RESULTS, _SWEEP = "config.json", "results.json", "sweep.json"
@@ -114,13 +114,13 @@ def files(workdir: Path) -> list[Path]:
 
 def _object(path: Path, notes: list[str]) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = json_file.parse(path.read_bytes(), path.name, not_finite=True)
     except FileNotFoundError:
         return {}
     except OSError as error:
         notes.append(f"{path.name} cannot be read: {error.strerror}")
         return {}
-    except ValueError as error:
+    except ConfigError as error:
         notes.append(f"{path.name} is damaged: {error}")
         return {}
     if isinstance(found, dict):
@@ -145,9 +145,9 @@ def _by_layer(file: Path, notes: list[str]) -> dict[str, dict[int, float]]:
         if not text.strip():
             continue
         try:
-            line = json.loads(text)
+            line = json_file.parse(text, f"{file}:{number}", not_finite=True)
             layer, language = int(line["layer"]), line.get("language")
-        except (ValueError, AttributeError, KeyError, TypeError):
+        except (ValueError, AttributeError, KeyError, TypeError, OverflowError):
             bad.append(number)
             continue
         if language == "average":  # of the lines before

@@ -10,7 +10,7 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.io import files
-from xlj.io.quoting import shortened
+from xlj.io.quoting import quoted, shortened
 
 
 class Sentences(NamedTuple):
@@ -69,8 +69,9 @@ def read_with_ids(path: Path) -> Sentences:
     ids: dict[str, int] = {}
     for number, (name, _) in enumerate(rows, 1):
         if ids.setdefault(name, number) != number:
-            shown = shortened(name)
-            raise ConfigError(f"{path}:{number}: the id {shown} is that of line {ids[name]} too")
+            raise ConfigError(
+                f"{path}:{number}: the id {shortened(name)} is that of line {ids[name]} too"
+            )
     return Sentences([text for _, text in rows], list(ids))
 
 
@@ -85,10 +86,9 @@ def read_places(path: Path, sources: int, targets: int) -> np.ndarray:
     """
     found = []
     for number, line in enumerate(read(path), 1):
-        if not (line.isdecimal() and int(line) < sources):
+        if not (line.isdecimal() and len(line) < 10 and int(line) < sources):
             raise ConfigError(
-                f"{path}:{number}: {shortened(repr(line))} is no line of the source, from 0 to "
-                f"{sources - 1}"
+                f"{path}:{number}: {quoted(line)} is no line of the source, from 0 to {sources - 1}"
             )
         found.append(int(line))
     if len(found) != targets:

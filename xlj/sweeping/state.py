@@ -14,7 +14,7 @@ from typing import Any
 
 from xlj.config import ConfigError
 from xlj.config.fields import flat
-from xlj.io import atomic
+from xlj.io import atomic, json_file
 from xlj.sweeping.definition import Run
 from xlj.training import metrics
 
@@ -57,7 +57,7 @@ def _begun(run: Run) -> dict[str, Any]:
         return {}
     for file, key in ((BEGUN, "config"), (_CONFIG, ""), (_RESULTS, "config")):
         if file in there:
-            found = _read(run.workdir / file)
+            found = json_file.read_object(run.workdir / file, not_finite=True)
             config = found.get(key, {}) if key else found
             if not isinstance(config, dict):
                 raise ConfigError(f"{run.workdir / file} is damaged: {key} is no JSON object")
@@ -102,7 +102,7 @@ def measures(workdir: Path) -> str:
     results = workdir / _RESULTS
     if results.exists():
         try:
-            return _results(_read(results))
+            return _results(json_file.read_object(results, not_finite=True))
         except (AttributeError, KeyError, TypeError):
             raise ConfigError(f"{results} is damaged: it holds no scores") from None
     lines = [line for line in metrics.read(workdir) if any(k.startswith("eval/") for k in line)]
@@ -124,15 +124,3 @@ def _results(results: dict[str, Any]) -> str:
         if values := [value for scores in found for value in scores.values()]:
             said.append(f"{split} {metric} {statistics.fmean(values):.2f}")
     return ", ".join(said)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot read it ({error.strerror})") from None
-    except ValueError as error:
-        raise ConfigError(f"{path} is damaged: {error}") from None
-    if not isinstance(found, dict):
-        raise ConfigError(f"{path} is damaged: it holds no JSON object")
-    return found

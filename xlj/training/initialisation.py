@@ -103,9 +103,11 @@ def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
     vocabulary = source.vocabulary()
     if config.data.vocabulary:
         if Vocabulary.load(config.data.vocabulary).digest != vocabulary.digest:
+            key = "data.rows" if config.data.rows else "data.vocabulary"
             raise CheckpointError(
-                f"{source.folder} has another vocabulary than data.vocabulary="
-                f"{config.data.vocabulary}; leave that key empty to take the model's own"
+                f"{source.folder} has another vocabulary than {key}="
+                f"{getattr(config.data, key.removeprefix('data.'))}; leave that key empty to take "
+                "the model's own"
             )
         return config
     path = Path(config.data.cache).expanduser() / "vocabularies" / f"{vocabulary.digest[:16]}.model"

@@ -63,12 +63,12 @@ def train(
     probes: Sequence[Probe] = (),
     best: str = "",
 ) -> Outcome:
-    """Trains from made rows, from the workdir's latest checkpoint if there is one.
+    """Trains from finished rows, from the workdir's latest checkpoint if there is one.
 
     Args:
       config: as `xlj.config.checks.parse` returned it.
       workdir: where checkpoints and metrics are kept.
-      store: rows made from `config.data`.
+      store: the rows of `config.data`.
       probes: measured wherever held-out rows are, every `train.eval_every` steps.
       best: name of a metric; of the checkpoints after an evaluation, that where it is highest
         stays. Empty for none.

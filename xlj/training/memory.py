@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -13,6 +12,7 @@ from jax.sharding import Mesh
 
 from xlj.config import ROW_KINDS, Config, ConfigError, lookup
 from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.opening import open_rows
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.training import state as states
@@ -44,7 +44,7 @@ def expected(config: Config) -> Sizes:
       ConfigError: if `data.vocabulary` cannot be read.
     """
     if config.data.rows:
-        return of(RowStore(Path(config.data.rows).expanduser()), config)
+        return of(open_rows(config), config)
     paired = [language for pair in config.data.pairs for language in pair.split("-")]
     languages = tuple(dict.fromkeys([*config.data.languages, *paired]))
     given = config.data.vocabulary

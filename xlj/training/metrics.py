@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from xlj.config import ConfigError
+from xlj.io import json_file
 from xlj.training.workdir import writing
 
 FILE = "metrics.jsonl"
@@ -117,8 +118,8 @@ def _parse(path: Path, damaged: list[str] | None = None) -> list[dict[str, Any]]
     lines, parsed = content.splitlines(), []
     for number, line in enumerate(lines, 1):
         try:
-            found = json.loads(line)
-        except ValueError:
+            found = json_file.parse(line, f"{path}:{number}", not_finite=True)
+        except ConfigError:
             if number == len(lines) and not content.endswith(b"\n"):
                 continue
             found = None

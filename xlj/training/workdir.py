@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from xlj.config import ConfigError
+from xlj.io import json_file
 
 RUN = "run.json"
 """A finished fine-tuning run's scores, and the step that was chosen, in its folder."""
@@ -25,10 +25,10 @@ def finished_run(folder: Path) -> dict[str, Any] | None:
     if not file.is_file():
         return None
     try:
-        content = json.loads(file.read_bytes())
+        content = json_file.read(file, not_finite=True)
         found = {key: content[key] for key in ("languages", "seed", "dev", "test")}
         return found | {"step": int(content["step"])}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         raise ConfigError(
             f"{file} is damaged; without it the same command as before makes it again"
         ) from None

@@ -13,7 +13,7 @@ from xlj.alignment import error_rate
 from xlj.alignment.error_rate import Link, Scores
 from xlj.config import ConfigError
 from xlj.io import files
-from xlj.io.quoting import shortened
+from xlj.io.quoting import quoted
 
 
 class Gold(NamedTuple):
@@ -34,10 +34,11 @@ def parse(text: str, where: str) -> Gold:
     sure: set[Link] = set()
     possible: set[Link] = set()
     for item in text.split():
-        found = re.fullmatch(r"(-?\d+)([-p])(-?\d+)", item)
+        found = re.fullmatch(r"(-?\d{1,9})([-p])(-?\d{1,9})", item)
         if not found:
-            shown = shortened(repr(item))
-            raise ConfigError(f"{where}: {shown} is no link; write i-j (sure) or ipj (possible)")
+            raise ConfigError(
+                f"{where}: {quoted(item)} is no link; write i-j (sure) or ipj (possible)"
+            )
         link = int(found[1]), int(found[3])
         (sure if found[2] == "-" else possible).add(link)
     return Gold(frozenset(sure), frozenset(possible))
@@ -85,11 +86,11 @@ def _alignv2(path: Path, lines: list[str]) -> list[Gold]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        fields = re.fullmatch(r"\s*(\S+)\s+(-?\d+)\s+(-?\d+)(?:\s+([SP]))?\s*", line)
+        fields = re.fullmatch(r"\s*(\S+)\s+(-?\d{1,9})\s+(-?\d{1,9})(?:\s+([SP]))?\s*", line)
         if not fields:
             raise ConfigError(
-                f"{path}:{number}: {shortened(repr(line))} is neither `id source target [S|P]`, "
-                "words from 1, nor a line of links i-j and ipj, words from 0"
+                f"{path}:{number}: {quoted(line)} is neither `id source target [S|P]`, words from "
+                "1, nor a line of links i-j and ipj, words from 0"
             )
         sure, possible = found.setdefault(fields[1], (set(), set()))
         (possible if fields[4] == "P" else sure).add((int(fields[2]) - 1, int(fields[3]) - 1))

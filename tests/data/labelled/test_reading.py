@@ -34,7 +34,7 @@ def test_all_misses_are_named_at_once(folder):
         reading.resolve(task, "train", ("en", "de", "fr"))
     for part in (
         "task.train has nothing for fr; there is no",
-        "x.{language} is there for no language; tried",
+        "x.{language} matches no language; tried",
         "x.fr",
     ):
         assert part in str(error.value)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from xlj.data.rows import store
-from xlj.data.rows.store import Manifest, RowStore, RowStoreError, Split, Task
+from xlj.data.rows.store import Manifest, RowStore, RowStoreError, Split, TaskRows
 
 ROWS = {"train": 300, "held_out": 7}
 
@@ -45,8 +45,8 @@ def path(tmp_path, rows):
         dtype=rows["train"].dtype.str,
         recipe={"any": 1},
         tasks=(
-            Task("text.en", "text", ("en",), 16, 9, 0, {}, **splits),
-            Task("pairs.en-de", "pairs", ("en", "de"), 16, 0, 0, {"too long": 2}, none, none),
+            TaskRows("text.en", "text", ("en",), 16, 9, 0, {}, **splits),
+            TaskRows("pairs.en-de", "pairs", ("en", "de"), 16, 0, 0, {"too long": 2}, none, none),
         ),
     )
     (folder / "manifest.json").write_bytes(manifest.to_json())

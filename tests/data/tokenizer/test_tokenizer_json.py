@@ -9,7 +9,7 @@ from made_tokenizers import BERT, LINES, MADE, XLMR, wordpiece
 from tokenizers import Tokenizer
 
 from xlj.config import ConfigError, parse
-from xlj.data.rows.making import ensure_rows
+from xlj.data.rows.preparing import prepare_rows
 from xlj.data.tokenizer.layout import UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary
 
@@ -158,7 +158,7 @@ def test_rows_are_made_with_it(tiny, tmp_path):
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     tiny.data.vocabulary = str(tmp_path / "tokenizer.json")
     tiny.data.cache = str(tmp_path / "rows")
-    store = ensure_rows(parse(tiny))
+    store = prepare_rows(parse(tiny))
     vocabulary = Vocabulary.load(store.vocabulary_file)
     assert store.manifest.vocabulary_size == vocabulary.size
     assert store.manifest.vocabulary_digest == Vocabulary.load(tiny.data.vocabulary).digest
@@ -166,3 +166,26 @@ def test_rows_are_made_with_it(tiny, tmp_path):
     assert set(np.unique(rows[:, 0])) == {0} and vocabulary.mask not in rows
     text = vocabulary.decode(rows[0])
     assert len(text.split()) > 5 and "[" not in text
+
+
+@pytest.mark.parametrize(
+    "charsmap",
+    ["AAAA", "CAAAAP////////8A"],
+    ids=["panics when read", "panics at the first text"],
+)
+def test_what_the_library_panics_on_is_an_error_of_the_file(charsmap, tmp_path):
+    content = described(MADE["sentencepiece"]())
+    content["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": charsmap}
+    (tmp_path / "file").write_text(json.dumps(content))
+    message = r"^vocabulary \S*/file is not a tokenizer\.json that tokenizers [0-9.]+ reads \("
+    with pytest.raises(ConfigError, match=message) as caught:
+        Vocabulary.load(tmp_path / "file")
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
+
+
+def test_a_model_that_fails_on_unknown_characters_is_refused_at_once(tmp_path):
+    content = described(MADE["sentencepiece"]())
+    del content["model"]["unk_id"]
+    (tmp_path / "file").write_text(json.dumps(content))
+    with pytest.raises(ConfigError, match="file is not a tokenizer.json .*unk_id"):
+        Vocabulary.load(tmp_path / "file")

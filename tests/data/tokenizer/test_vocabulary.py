@@ -90,6 +90,14 @@ def test_files_that_are_no_such_model_are_refused(tmp_path, lines, monkeypatch):
         Vocabulary.load(tmp_path / "other")
 
 
+def test_a_model_with_a_piece_that_is_no_utf_8_is_refused(lines, tmp_path):
+    raw = vocabulary_training.train({"en": lines}, {"en": 1}, 300, 1.0)
+    piece = next(p.piece for p in ModelProto.FromString(raw).pieces[5:] if len(p.piece) > 3)
+    (tmp_path / "model").write_bytes(raw.replace(piece.encode(), b"\xff" * len(piece.encode()), 1))
+    with pytest.raises(ConfigError, match=r"model is damaged: its piece \d+ is not UTF-8"):
+        Vocabulary.load(tmp_path / "model")
+
+
 OF_BOTH = pytest.mark.parametrize("kind", ["unigram", "bpe"])
 
 

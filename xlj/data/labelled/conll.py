@@ -10,6 +10,7 @@ from typing import NamedTuple
 from xlj.config import ConfigError
 from xlj.data.labelled.examples import Words
 from xlj.io import files
+from xlj.io.quoting import quoted
 
 _BLANKS = " \t"  # of Unicode's others, some are words
 
@@ -119,7 +120,9 @@ def _sentences(path: Path, lines: Sequence[str], layout: _Layout) -> Iterator[li
             raise ConfigError(f"{place}: {wrong}, but the file has {layout.width}{hint}")
         if layout.conllu and not fields[0].isdecimal():
             if not re.fullmatch(r"\d+[-.]\d+", fields[0]):
-                raise ConfigError(f"{place}: {fields[0]!r} is no id of CoNLL-U, as 1, 1-2 or 1.1")
+                raise ConfigError(
+                    f"{place}: {quoted(fields[0])} is no id of CoNLL-U, as 1, 1-2 or 1.1"
+                )
             continue
         tag = "" if layout.tag is None else fields[layout.tag]
         if not fields[layout.word]:
@@ -143,8 +146,8 @@ def _is_comment(line: str, layout: _Layout, place: str) -> bool:
         return False
     if layout.divider and len(layout.split(line)) == layout.width:
         raise ConfigError(
-            f"{place}: {line!r} may be a comment or the word #; divide columns by tabs, or leave "
-            "comments out"
+            f"{place}: {quoted(line)} may be a comment or the word #; divide columns by tabs, or "
+            "leave comments out"
         )
     return True
 

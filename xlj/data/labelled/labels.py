@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from xlj.config import ConfigError
 from xlj.data.labelled.examples import Example, Question, Sentences, Words
+from xlj.io.quoting import quoted
 
 _MEND = "of a question without an answer say is_impossible, as SQuAD 2.0"
 
@@ -26,8 +27,8 @@ def label_set(training: Iterable[Example], given: Sequence[str]) -> tuple[str, .
     known = given or sorted({label for example in training for label in labels_of(example) or ()})
     if len(known) == 1:
         raise ConfigError(
-            f"{training[0].place}: {known[0]!r} is the task's only label, so there is nothing to "
-            "learn; is task.columns right?"
+            f"{training[0].place}: {quoted(known[0])} is the task's only label, so there is "
+            "nothing to learn; is task.columns right?"
         )
     return tuple(known)
 
@@ -74,11 +75,11 @@ def check(examples: Iterable[Example], labels: Sequence[str]) -> None:
         if known.issuperset(found):
             continue
         index, label = next(item for item in enumerate(found) if item[1] not in known)
-        where = f" of {example.words[index]!r}" if isinstance(example, Words) else ""
+        where = f" of {quoted(example.words[index])}" if isinstance(example, Words) else ""
         close = difflib.get_close_matches(label, labels, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise ConfigError(
-            f"{example.place}: {label!r}{where} is no label of the task, which has "
+            f"{example.place}: {quoted(label)}{where} is no label of the task, which has "
             f"{', '.join(labels)} (task.labels, or those of the training data){hint}"
         )
 

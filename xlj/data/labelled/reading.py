@@ -48,7 +48,7 @@ def resolve(task: Task, split: str, languages: Sequence[str]) -> dict[str, list[
             problems.append(f"{key}={template} gives several languages the same; use {{language}}")
         elif not there:
             tried = some(list(filled.values()))
-            problems.append(f"{key}={template} is there for no language; tried {tried}")
+            problems.append(f"{key}={template} matches no language; tried {tried}")
         for name in there:
             found[name].append(filled[name])
     for name, sources in found.items():

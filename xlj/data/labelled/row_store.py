@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
+from xlj.config import ConfigError
 from xlj.data.labelled.features import Features
 from xlj.data.rows.store import (
     FORMAT,
@@ -18,7 +17,7 @@ from xlj.data.rows.store import (
     Manifest,
     RowStore,
     Split,
-    Task,
+    TaskRows,
     row_crcs,
 )
 from xlj.data.tokenizer.layout import BOS, PAD
@@ -50,28 +49,27 @@ def write(
     )
     folder = cache / f"{kind}-{manifest.content_hash[:16]}"
     if not (folder / MANIFEST).is_file():
-        part = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}{atomic.PART}")  # of many hosts
-        for task, found in zip(tasks, rows.values(), strict=True):
-            (part / task.name).mkdir(parents=True)
-            for split, held in (("train", found), ("held_out", found[:0])):
-                atomic.write(part / task.name / f"{split}.rows", held.tobytes())
-                atomic.write(part / task.name / f"{split}.crc", row_crcs(held).tobytes())
-        atomic.write(part / VOCABULARY, vocabulary.model)
-        atomic.write(part / MANIFEST, manifest.to_json())
         try:
-            part.rename(folder)
-        except OSError:
-            shutil.rmtree(part)
+            with atomic.new_folder(folder) as part:
+                for task, found in zip(tasks, rows.values(), strict=True):
+                    with atomic.mendable(folder):
+                        (part / task.name).mkdir()
+                    for split, held in (("train", found), ("held_out", found[:0])):
+                        atomic.write(part / task.name / f"{split}.rows", held.tobytes())
+                        atomic.write(part / task.name / f"{split}.crc", row_crcs(held).tobytes())
+                atomic.write(part / VOCABULARY, vocabulary.model)
+                atomic.write(part / MANIFEST, manifest.to_json())
+        except ConfigError:
             if not (folder / MANIFEST).is_file():  # else another process was first
                 raise
     return RowStore(folder)
 
 
-def _task(kind: str, language: str, rows: np.ndarray) -> Task:
+def _task(kind: str, language: str, rows: np.ndarray) -> TaskRows:
     tokens, count = int(np.count_nonzero(rows != PAD)), len(rows)
     digest = hashlib.sha256(rows.tobytes()).hexdigest()
     nothing = Split(0, 0, 0, 0, hashlib.sha256(b"").hexdigest())
-    return Task(
+    return TaskRows(
         name=f"{kind}.{language}",
         kind=kind,
         languages=(language,),

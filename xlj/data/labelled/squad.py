@@ -12,6 +12,7 @@ from typing import Any
 from xlj.config import ConfigError
 from xlj.data.labelled.examples import Question
 from xlj.io import json_file
+from xlj.io.quoting import quoted, shortened
 
 
 def walk(path: Path) -> Iterator[tuple[Any, Any, str]]:
@@ -59,8 +60,9 @@ def check(question: Question) -> Question:
         mend = f"; it is at {min(places, key=lambda at: abs(at - start))}" if places else ""
         there = context[max(start, 0) : max(start, 0) + len(text)]
         raise ConfigError(
-            f"{question.place} (question {question.identity}): the answer {text!r} should be at "
-            f"character {start} of the context, where there is {there!r}{mend}"
+            f"{question.place} (question {shortened(question.identity)}): the answer "
+            f"{quoted(text)} should be at character {quoted(start)} of the context, where "
+            f"there is {quoted(there)}{mend}"
         )
     return question
 
@@ -105,7 +107,8 @@ def _question(path: Path, paragraph: Any, entry: Any, where: str) -> Question:
         return question
     if question.answers:
         raise ConfigError(
-            f"{question.place} (question {question.identity}): is_impossible, but it has answers"
+            f"{question.place} (question {shortened(question.identity)}): is_impossible, but it "
+            "has answers"
         )
     return dataclasses.replace(question, answers=())
 
@@ -115,5 +118,5 @@ def _answers(path: Path, entry: Any, at: str) -> Iterator[tuple[str, int]]:
         text = json_file.text(path, answer, "text", where)
         start = answer.get("answer_start")
         if not isinstance(start, int) or isinstance(start, bool):
-            raise ConfigError(f"{path}: {where}.answer_start is {start!r}, no whole number")
+            raise ConfigError(f"{path}: {where}.answer_start is {quoted(start)}, no whole number")
         yield text, start

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import itertools
-import json
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from xlj.config import ConfigError
 from xlj.data.labelled.examples import Sentences
 from xlj.io import files, json_file
+from xlj.io.quoting import quoted, shortened
 
 UNLABELLED = ("", "-")
 """What stands for no label."""
@@ -93,13 +93,13 @@ def _places(path: Path, columns: Sequence[str], head: list[str]) -> list[int | N
     """Indices of the named columns; None for that of labels if there is none."""
     for name in columns:
         if head.count(name) > 1:
-            raise ConfigError(f"{path}:1: the head has two columns {name!r}")
+            raise ConfigError(f"{path}:1: the head has two columns {quoted(name)}")
     *texts, label = columns
     for name in texts if _without_label(label, head) else columns:
         if name not in head:
             raise ConfigError(
-                f"{path}:1: there is no column {name!r}, which task.columns names; the head is "
-                f"{', '.join(head)}"
+                f"{path}:1: there is no column {quoted(name)}, which task.columns names; the head "
+                f"is {shortened(', '.join(head))}"
             )
     return [head.index(name) if name in head else None for name in columns]
 
@@ -120,10 +120,7 @@ def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[Sentences]:
     if not columns:
         raise ConfigError(f"{path}: say in task.columns which keys hold the texts and the label")
     for place, line in _lines(path):
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ConfigError(f"{place}: it is no JSON ({error.msg})") from None
+        row = json_file.parse(line, place)
         if not isinstance(row, dict):
             raise ConfigError(f"{place}: it is no JSON object, in braces")
         names = _chosen(columns, row)
@@ -131,8 +128,8 @@ def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[Sentences]:
         for name in texts if _without_label(label, list(row)) else names:
             if name not in row:
                 raise ConfigError(
-                    f"{place}: there is no key {name!r}, which task.columns names; the keys are "
-                    f"{', '.join(row)}"
+                    f"{place}: there is no key {quoted(name)}, which task.columns names; the "
+                    f"keys are {shortened(', '.join(row))}"
                 )
         yield _sentences(
             [_string(row[name], name, place) for name in texts],
@@ -143,7 +140,7 @@ def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[Sentences]:
 
 def _string(value: Any, name: str, place: str) -> str:
     if not isinstance(value, str) or not json_file.is_text(value):
-        raise ConfigError(f"{place}: {name} is {value!r}, which is no text")
+        raise ConfigError(f"{place}: {name} is {quoted(value)}, which is no text")
     return value
 
 
@@ -153,7 +150,7 @@ def _label(value: Any, name: str, place: str) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
-        raise ConfigError(f"{place}: {name} is {value!r}, neither a text nor a whole number")
+        raise ConfigError(f"{place}: {name} is {quoted(value)}, neither a text nor a whole number")
     return _string(value, name, place)
 
 

@@ -1,28 +1,20 @@
-"""The same units, made by an Apache Beam pipeline: on this machine, or on a cluster.
+"""The same units, built by an Apache Beam pipeline: on this machine, or on a cluster.
 
 Every worker must see the inputs and the store at the paths of the config (a shared file system).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from xlj.config import ConfigError
-from xlj.data.rows import units
-from xlj.data.rows.units import Settings, Unit
-from xlj.data.text.text_tasks import TextTask
+from xlj.data.rows.units import Plan, Unit, build_unit, missing_units
 
 
-def make_units(
-    tasks: Sequence[TextTask],
-    settings: Mapping[str, Settings],
-    runner: str,
-    arguments: Sequence[str] = (),
-) -> None:
-    """Makes the missing units of these tasks.
+def build_units(plans: Sequence[Plan], runner: str, arguments: Sequence[str] = ()) -> None:
+    """Builds the missing units of these tasks.
 
     Args:
-      settings: of each task.
       runner: a Beam runner's name, such as DirectRunner.
       arguments: further pipeline options, as on Beam's command line.
 
@@ -39,17 +31,13 @@ def make_units(
     with beam.Pipeline(options=options) as pipeline:
         _ = (
             pipeline
-            | "tasks" >> beam.Create([(task, settings[task.name]) for task in tasks])
-            | "read" >> beam.FlatMapTuple(_read)
+            | "tasks" >> beam.Create(plans)
+            | "read" >> beam.FlatMap(_read)
             | "spread" >> beam.Reshuffle()
-            | "make" >> beam.MapTuple(units.make)
+            | "build" >> beam.MapTuple(build_unit)
         )
 
 
-def _read(task: TextTask, settings: Settings) -> Iterator[tuple[Unit, Settings]]:
-    from xlj.data.text.seqio_tasks import (
-        missing_units,  # reading imports TensorFlow: on the workers only
-    )
-
-    for unit in missing_units(task, settings):
-        yield unit, settings
+def _read(plan: Plan) -> Iterator[tuple[Plan, Unit]]:
+    for unit in missing_units(plan):
+        yield plan, unit

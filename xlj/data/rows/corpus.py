@@ -1,4 +1,4 @@
-"""What objectives need to know of the rows that they read."""
+"""Facts about the rows that objectives read."""
 
 from __future__ import annotations
 

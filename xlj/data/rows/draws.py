@@ -1,4 +1,4 @@
-"""Which rows make up a batch: a pure function of (rows, phases, seed, step), with no iterator.
+"""Draws the rows of a batch: a pure function of (rows, phases, seed, step), with no iterator.
 
 Draws come in blocks of `rates.BLOCK`. In each block every task is drawn an exact number of times,
 in an order given by a hash; the k-th draw of a task takes row `permutation_e(k mod rows)` of it,

@@ -14,7 +14,7 @@ import numpy as np
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 
 PACKING = 1
-"""Version of these functions; part of the recipe, so a change makes rows again."""
+"""Version of these functions; part of the recipe, so after a change rows are built again."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What became of the text: a table for people, from a store's manifest."""
+"""A table of what became of the text, from a store's manifest."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from xlj.config import ROW_KINDS
 from xlj.data.rows.rates import BLOCK, draws_per_block, rates
-from xlj.data.rows.store import RowStore, Task
+from xlj.data.rows.store import RowStore, TaskRows
 
 _HEADER = "task,sentences,held out,dropped,cut,tokens,rows,fill %,p %,drawn %".split(",")
 
@@ -48,7 +48,7 @@ def report(store: RowStore, alpha: float) -> str:
     return "\n".join(lines + ([""] + notes if notes else []))
 
 
-def _row(task: Task) -> list[str]:
+def _row(task: TaskRows) -> list[str]:
     fill = task.train.tokens / (task.train.rows * task.length)
     counts = [
         task.sentences,
@@ -61,7 +61,7 @@ def _row(task: Task) -> list[str]:
     return [task.name, *(f"{count:,}" for count in counts), f"{100 * fill:.1f}"]
 
 
-def _total(tasks: Sequence[Task]) -> list[str]:
+def _total(tasks: Sequence[TaskRows]) -> list[str]:
     columns = [
         sum(task.sentences for task in tasks),
         sum(task.held_out.sentences for task in tasks),
@@ -74,7 +74,7 @@ def _total(tasks: Sequence[Task]) -> list[str]:
     return ["all", *(f"{count:,}" for count in columns), f"{100 * fill:.1f}", "100", "100"]
 
 
-def _notes(task: Task) -> Iterable[str]:
+def _notes(task: TaskRows) -> Iterable[str]:
     for reason, count in task.dropped.items():
         yield f"{task.name}: {count:,} dropped, {reason}"
 

@@ -13,11 +13,13 @@ import dataclasses
 import hashlib
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from xlj.io import json_file
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -50,7 +52,7 @@ class Split:
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
+class TaskRows:
     """The rows of one language or pair.
 
     Attributes:
@@ -82,7 +84,7 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """What a row store holds.
+    """The contents of a row store.
 
     Attributes:
       vocabulary_size: ids, specials and `<mask>` included.
@@ -96,7 +98,7 @@ class Manifest:
     vocabulary_digest: str
     dtype: str
     recipe: Mapping[str, Any]
-    tasks: tuple[Task, ...]
+    tasks: tuple[TaskRows, ...]
     format: int = FORMAT
 
     @property
@@ -120,20 +122,26 @@ class Manifest:
 class RowStore:
     """A finished row store, opened for reading; files are memory-mapped when they are first read.
 
+    Args:
+      kinds: the kinds of rows to open, as if there were no others; None for all.
+
     Raises:
       RowStoreError: if it is not finished, of another format, or files have the wrong size.
     """
 
-    def __init__(self, path: str | Path):
+    def __init__(self, path: str | Path, kinds: Collection[str] | None = None):
         self.path = Path(path)
         self.manifest = _load_manifest(self.path / MANIFEST)
+        if kinds is not None:
+            opened = tuple(task for task in self.manifest.tasks if task.kind in kinds)
+            self.manifest = dataclasses.replace(self.manifest, tasks=opened)
         self._tasks = {task.name: task for task in self.manifest.tasks}
         self._dtype = np.dtype(self.manifest.dtype)
         self._opened: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]] = {}
         model = self.vocabulary_file
         if not model.is_file() or _sha256(model) != self.manifest.vocabulary_digest:
             raise RowStoreError(
-                f"{model} is missing or damaged; delete {self.path} to make it anew"
+                f"{model} is missing or damaged; delete {self.path} to build it anew"
             )
         for task in self.manifest.tasks:
             for name in SPLITS:
@@ -143,15 +151,15 @@ class RowStore:
 
     @property
     def vocabulary_file(self) -> Path:
-        """The SentencePiece model that the rows were made with."""
+        """The vocabulary that the rows were built with (`VOCABULARY`)."""
         return self.path / VOCABULARY
 
-    def tasks(self, kind: str) -> tuple[Task, ...]:
-        """The tasks of a kind, in the order of the config."""
+    def tasks(self, kind: str) -> tuple[TaskRows, ...]:
+        """The rows of a kind, in the order of the config."""
         return tuple(task for task in self.manifest.tasks if task.kind == kind)
 
-    def task(self, name: str) -> Task:
-        """The task of this name, such as `text.en`."""
+    def task(self, name: str) -> TaskRows:
+        """The rows of this name, such as `text.en`."""
         return self._tasks[name]
 
     def read(self, task: str, split: str, rows: np.ndarray) -> np.ndarray:
@@ -179,16 +187,16 @@ class RowStore:
         if damaged.size:
             raise RowStoreError(
                 f"{self.path / task / f'{split}.rows'}: row {rows[damaged[0]]} is damaged (its "
-                f"CRC32 is not that of {split}.crc); delete {self.path} to make it anew"
+                f"CRC32 is not that of {split}.crc); delete {self.path} to build it anew"
             )
         return taken
 
-    def _check_size(self, task: Task, name: str, size: int) -> None:
+    def _check_size(self, task: TaskRows, name: str, size: int) -> None:
         file = self.path / task.name / name
         actual = file.stat().st_size if file.is_file() else -1
         if actual != size:
             found = "is missing" if actual < 0 else f"has {actual} bytes, not {size}"
-            raise RowStoreError(f"{file} {found}; delete {self.path} to make it anew")
+            raise RowStoreError(f"{file} {found}; delete {self.path} to build it anew")
 
     def _maps(self, task: str, split: str) -> tuple[np.ndarray, np.ndarray]:
         if (task, split) not in self._opened:
@@ -201,10 +209,10 @@ class RowStore:
         return self._opened[task, split]
 
 
-def task_from_json(content: Mapping[str, Any]) -> Task:
-    """The `Task` of its `dataclasses.asdict`, after JSON made lists of tuples."""
+def task_rows_from_json(content: Mapping[str, Any]) -> TaskRows:
+    """The `TaskRows` of its `dataclasses.asdict`, after JSON made lists of tuples."""
     splits = {name: Split(**content[name]) for name in SPLITS}
-    return Task(**{**content, **splits, "languages": tuple(content["languages"])})
+    return TaskRows(**{**content, **splits, "languages": tuple(content["languages"])})
 
 
 def row_crcs(rows: np.ndarray) -> np.ndarray:
@@ -227,16 +235,16 @@ def _load_manifest(file: Path) -> Manifest:
     if not file.is_file():
         raise RowStoreError(f"{file.parent} holds no finished rows: there is no {file.name}")
     try:
-        content = json.loads(file.read_bytes())
+        content = json_file.parse(file.read_bytes(), f"{file}")
         if content["format"] != FORMAT:
             raise RowStoreError(
                 f"{file}: rows of format {content['format']}, this xlj reads {FORMAT}; "
-                f"delete {file.parent} to make it anew"
+                f"delete {file.parent} to build it anew"
             )
         stated = content.pop("content_hash")
-        tasks = tuple(task_from_json(task) for task in content.pop("tasks"))
+        tasks = tuple(task_rows_from_json(task) for task in content.pop("tasks"))
         manifest = Manifest(**content, tasks=tasks)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RowStoreError(f"{file} is damaged ({error}); delete {file.parent}") from error
     if manifest.content_hash != stated:
         raise RowStoreError(f"{file} is damaged: its counts do not give its content hash")

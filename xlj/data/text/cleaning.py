@@ -1,4 +1,4 @@
-"""What happens to every line before it is encoded, and the hashes of its text."""
+"""Cleans every line before it is encoded, and hashes its text."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hashlib import blake2b
 import numpy as np
 
 CLEANING = 2
-"""Version of `clean`, `line_hashes` and `held_out`; part of the recipe, so a change makes rows
-again."""
+"""Version of `clean`, `line_hashes` and `held_out`; part of the recipe, so after a change
+rows are built again."""
 
 HASHES = 1 << 64
 BLANK = HASHES - 1

@@ -1,4 +1,4 @@
-"""What is held out of training, so that no sentence of it is trained on in the same language.
+"""Chooses what is held out of training: no such sentence is trained on in the same language.
 
 A line is *low* when its hash is below its language's threshold. Text that is low is held out. A
 pair is held out when the side whose language has more lines is below the higher of the two
@@ -31,7 +31,7 @@ REASON = "shares a held-out sentence"
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """What decides about the lines of a language; small, so that workers can be sent it.
+    """The rule for the lines of a language; small, so that workers can be sent it.
 
     Attributes:
       lines: how many it has.

@@ -13,7 +13,7 @@ from typing import Any
 from tqdm import tqdm
 
 from xlj.config import ConfigError
-from xlj.io import atomic, files
+from xlj.io import atomic, files, json_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,13 +131,13 @@ class ScanCache:
 
     def _save(self) -> None:
         merged = {**_load(self._file), **self._known}  # another process may have scanned others
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(ConfigError):
             atomic.write(self._file, json.dumps(merged, indent=1, sort_keys=True).encode())
 
 
 def _load(file: Path) -> dict[str, Any]:
     try:
-        content = json.loads(file.read_bytes())
+        content = json_file.parse(file.read_bytes(), f"{file}")
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}

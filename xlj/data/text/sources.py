@@ -14,11 +14,12 @@ import importlib
 import importlib.machinery
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from xlj.config import ConfigError, Data
+from xlj.data.text.scans import Scan
 from xlj.data.text.templates import split_pair
 from xlj.io import files
 from xlj.io.quiet_import import import_quietly
@@ -26,39 +27,52 @@ from xlj.io.quiet_import import import_quietly
 BLOCK_LINES = 4096
 
 RawBlock = tuple[Sequence[str | None], ...]  # None: not UTF-8
-
-
-class Source(Protocol):
-    """One template, filled in for one language or pair."""
-
-    @property
-    def text(self) -> str:
-        """The filled template."""
-        ...
-
-    def raw_blocks(self) -> Iterator[RawBlock]:
-        """The text as it comes, in columns of equal length."""
-        ...
+Input = tuple[Path, int]  # a file, and the columns in it
 
 
 @dataclasses.dataclass(frozen=True)
-class FileSource:
-    """Lines of a file, pairs of a TSV file, or pairs of two line-aligned files."""
+class TextSource:
+    """One template, filled in for one language or pair.
+
+    Attributes:
+      text: the filled template.
+    """
 
     text: str
+
+    def inputs(self) -> list[Input]:
+        """(file, columns in it) of each file that is read; most sources have none."""
+        return []
+
+    def identity(self, scans: Mapping[Input, Scan]) -> dict[str, Any]:
+        """Whatever tells the text from another, as JSON values.
+
+        Args:
+          scans: of all `inputs`.
+        """
+        return {"source": self.text}
+
+    def raw_blocks(self) -> Iterator[RawBlock]:
+        """The text as it comes, in columns of equal length."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class FileSource(TextSource):
+    """Lines of a file, pairs of a TSV file, or pairs of two line-aligned files."""
+
     paths: tuple[Path, ...]
     columns: int
 
-    def inputs(self) -> list[tuple[Path, int]]:
-        """(file, columns in it) of each file, for `ScanCache`."""
+    def inputs(self) -> list[Input]:
         return [(path, self.columns // len(self.paths)) for path in self.paths]
+
+    def identity(self, scans: Mapping[Input, Scan]) -> dict[str, Any]:
+        return {"sha256": [scans[item].sha256 for item in self.inputs()]}
 
     def raw_blocks(self) -> Iterator[RawBlock]:
         if len(self.paths) == 2:
-            lines = [itertools.chain.from_iterable(files.blocks(path)) for path in self.paths]
-            rows = zip(*lines, strict=True)
-            while block := list(itertools.islice(rows, BLOCK_LINES)):
-                yield tuple(zip(*block, strict=True))
+            yield from files.aligned_blocks(self.paths)
             return
         for lines_ in files.blocks(self.paths[0]):
             if self.columns == 1:
@@ -69,18 +83,22 @@ class FileSource:
 
 
 @dataclasses.dataclass(frozen=True)
-class PhrasebookSource:
+class PhrasebookSource(TextSource):
     """The small corpus inside the package; `name` is a language or a pair."""
 
-    text: str
     name: str
     columns: int
+
+    def identity(self, scans: Mapping[Input, Scan]) -> dict[str, Any]:
+        from xlj import phrasebook
+
+        return {"phrasebook": self.name, "version": phrasebook.VERSION}
 
     def raw_blocks(self) -> Iterator[RawBlock]:
         yield from _phrasebook_blocks(self.name, self.columns)
 
 
-@functools.cache  # it is read several times, and drawing it anew would be most of making rows
+@functools.cache  # it is read several times, and drawing it anew would take most of the time
 def _phrasebook_blocks(name: str, columns: int) -> tuple[RawBlock, ...]:
     from xlj import phrasebook
 
@@ -92,10 +110,9 @@ def _phrasebook_blocks(name: str, columns: int) -> tuple[RawBlock, ...]:
 
 
 @dataclasses.dataclass(frozen=True)
-class TfdsSource:
+class TfdsSource(TextSource):
     """String features of the train split of a TensorFlow dataset."""
 
-    text: str
     name: str
     fields: tuple[str, ...]
 
@@ -110,13 +127,16 @@ class TfdsSource:
 
 
 @dataclasses.dataclass(frozen=True)
-class SeqioSource:
+class SeqioSource(TextSource):
     """String features of the train split of a registered seqio Task or Mixture."""
 
-    text: str
     name: str
     fields: tuple[str, ...]
     modules: tuple[str, ...]
+
+    def identity(self, scans: Mapping[Input, Scan]) -> dict[str, Any]:
+        digests = {module: module_digest(module) for module in self.modules}
+        return {"source": self.text, "modules": digests}
 
     def raw_blocks(self) -> Iterator[RawBlock]:
         seqio = import_quietly("seqio")
@@ -153,7 +173,11 @@ def module_digest(module: str) -> str:
     return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
 
 
-def open_source(text: str, columns: int, data: Data, key: str) -> tuple[Any, list[str]]:
+Found = tuple[TextSource | None, list[str]]
+"""A source, or None and what was looked for."""
+
+
+def open_source(text: str, columns: int, data: Data, key: str) -> Found:
     """The source that a filled template names, or None and what was looked for.
 
     Args:
@@ -178,7 +202,7 @@ def open_source(text: str, columns: int, data: Data, key: str) -> tuple[Any, lis
     return _open_files(text, columns, key)
 
 
-def _open_phrasebook(text: str, name: str, columns: int) -> tuple[Any, list[str]]:
+def _open_phrasebook(text: str, name: str, columns: int) -> Found:
     from xlj import phrasebook
 
     sides = (name,) if columns == 1 else split_pair(name, tuple(phrasebook.LANGUAGES))
@@ -186,7 +210,7 @@ def _open_phrasebook(text: str, name: str, columns: int) -> tuple[Any, list[str]
     return (PhrasebookSource(text, name, columns), []) if there else (None, [text])
 
 
-def _open_files(text: str, columns: int, key: str) -> tuple[Any, list[str]]:
+def _open_files(text: str, columns: int, key: str) -> Found:
     paths = tuple(Path(part).expanduser() for part in text.split("|"))
     if len(paths) > columns:
         allowed = "one file" if columns == 1 else "one TSV file or two files"

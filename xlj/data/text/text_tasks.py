@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 from xlj.config import ConfigError, Data
 from xlj.data.text.cleaning import clean
-from xlj.data.text.sources import open_source
+from xlj.data.text.sources import TextSource, open_source
 from xlj.data.text.templates import fill, some, split_pair
 
 Block = tuple[list[str], ...]
@@ -29,7 +28,7 @@ class TextTask:
     name: str
     kind: str
     languages: tuple[str, ...]
-    sources: tuple[Any, ...]
+    sources: tuple[TextSource, ...]
     invalid_utf8: str
 
     def blocks(self, skipped: Counter[str] | None = None) -> Iterator[Block]:
@@ -78,7 +77,7 @@ def text_tasks(data: Data) -> list[TextTask]:
 
     Raises:
       ConfigError: if a template cannot be read as one, a language or pair is in none of them, or a
-        template is for none of the languages or pairs. The message lists all of these at once.
+        template matches none of the languages or pairs. The message lists all of these at once.
     """
     problems: list[str] = []
     tasks = []
@@ -113,11 +112,11 @@ def _match(
     templates_key: str,
     values: dict[str, dict[str, str]],
     problems: list[str],
-) -> dict[str, tuple[Any, ...]]:
+) -> dict[str, tuple[TextSource, ...]]:
     """Sources of each name, in the order of the templates; what is missing goes to `problems`."""
     templates = data.mono if templates_key == "data.mono" else data.parallel
     columns = 1 if templates_key == "data.mono" else 2
-    found: dict[str, list[Any]] = {name: [] for name in values}
+    found: dict[str, list[TextSource]] = {name: [] for name in values}
     tried: dict[str, list[str]] = {name: [] for name in values}
     for template in templates:
         filled = {name: fill(template, v, templates_key) for name, v in values.items()}
@@ -137,7 +136,7 @@ def _match(
                 matches += 1
         if not matches:
             problems.append(
-                f"{templates_key}={template} is there for none of the {len(values)} {names_key}; "
+                f"{templates_key}={template} matches none of the {len(values)} {names_key}; "
                 f"tried {some(list(filled.values()))}"
             )
     for name, sources in found.items():

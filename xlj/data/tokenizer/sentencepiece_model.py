@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import sentencepiece
@@ -20,7 +20,7 @@ def read(model: bytes) -> Codec:
 
     Raises:
       ConfigError: if it is no SentencePiece model, or its first pieces are not `<unk>`, `<s>`,
-        `</s>`; the message goes on from the name of the file.
+        `</s>`, or another is not UTF-8; the message goes on from the name of the file.
     """
     try:
         processor = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -32,8 +32,7 @@ def read(model: bytes) -> Codec:
             f"has <unk>, <s>, </s> at {found}; XLM-R's layout needs "
             "[0, 1, 2] (SentencePiece's defaults: --unk_id=0 --bos_id=1 --eos_id=2 --pad_id=-1)"
         )
-    learned = (processor.id_to_piece(i) for i in range(3, processor.get_piece_size()))
-    pieces = (*SPECIALS, *learned, MASK)
+    pieces = (*SPECIALS, *_learned(processor), MASK)
 
     def ragged(ids: Sequence[list[int]]) -> Ragged:
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
@@ -61,3 +60,11 @@ def read(model: bytes) -> Codec:
         encode_with_spans=encode_with_spans,
         decode=decode,
     )
+
+
+def _learned(processor: sentencepiece.SentencePieceProcessor) -> Iterator[str]:
+    for i in range(3, processor.get_piece_size()):
+        try:
+            yield processor.id_to_piece(i)
+        except UnicodeDecodeError:
+            raise ConfigError(f"is damaged: its piece {i} is not UTF-8") from None

@@ -14,6 +14,8 @@ from xlj.data.rows.packing import Ragged
 from xlj.data.tokenizer import spans
 from xlj.data.tokenizer.codec import Codec, Markers
 from xlj.data.tokenizer.layout import MASK, SPECIALS, UNK
+from xlj.data.tokenizer.library_errors import explained
+from xlj.io import json_file
 
 _NAMES = (
     ("<s>", "[CLS]"),
@@ -22,6 +24,9 @@ _NAMES = (
     ("<unk>", "[UNK]"),
     ("<mask>", "[MASK]"),
 )
+
+_PROBE = "a \u16a0\ue000"
+"""Text with characters that hardly any vocabulary has."""
 
 
 def is_tokenizer_json(model: bytes) -> bool:
@@ -41,15 +46,12 @@ def read(model: bytes) -> Codec:
     """
     import tokenizers
 
-    try:
+    with explained(f"is not a tokenizer.json that tokenizers {tokenizers.__version__} reads"):
         tokenizer = tokenizers.Tokenizer.from_str(model.decode())
-    except Exception as error:  # tokenizers raises no narrower class
-        raise ConfigError(
-            f"is not a tokenizer.json that tokenizers {tokenizers.__version__} reads ({error})"
-        ) from None
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    tokenizer.encode_special_tokens = True
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        tokenizer.encode_special_tokens = True
+        tokenizer.encode(_PROBE)  # some damage shows only here
     ids = tokenizer.get_vocab(with_added_tokens=True)
     added = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
     specials = _specials(ids, added)
@@ -83,7 +85,7 @@ def read(model: bytes) -> Codec:
         pieces=(*SPECIALS, *learned, MASK),
         native_ids=native_ids,
         native_specials=specials,
-        markers=_markers(tokenizer.model, json.loads(model)),
+        markers=_markers(tokenizer.model, json_file.parse(model, "tokenizer.json")),
         encode=encode,
         encode_with_spans=encode_with_spans,
         decode=decode,

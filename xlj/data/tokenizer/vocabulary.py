@@ -40,7 +40,10 @@ class Vocabulary:
         path = Path(path).expanduser()
         if not path.is_file():
             raise ConfigError(f"vocabulary {path}: there is no such file")
-        vocabulary = cls(path.read_bytes())
+        try:
+            vocabulary = cls(path.read_bytes())
+        except OSError as error:
+            raise ConfigError(f"vocabulary {path} cannot be read: {error.strerror}") from None
         try:
             _ = vocabulary.pieces  # read now, so that the error names the file
         except ConfigError as error:

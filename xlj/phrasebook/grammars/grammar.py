@@ -1,4 +1,4 @@
-"""What the grammars of several languages share."""
+"""Parts that the grammars of several languages share."""
 
 from collections.abc import Callable, Mapping
 

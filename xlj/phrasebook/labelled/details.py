@@ -1,4 +1,4 @@
-"""What of a clause is a detail: it can be left out, and what is left is still true."""
+"""Details of a clause: each can be left out, and the rest is still true."""
 
 from collections.abc import Collection
 from dataclasses import replace

@@ -34,7 +34,7 @@ OPPOSITE = {
     for pair in _OPPOSITES
     for one, other in (pair.split(), reversed(pair.split()))
 }  # fmt: skip
-"""What cannot both be so."""
+"""The opposite of each word: both cannot be so."""
 
 _FAR_APART = tuple("school hospital church museum farm airport station library theatre".split())
 """Places none of which is in another."""
@@ -42,7 +42,7 @@ _FAR_APART = tuple("school hospital church museum farm airport station library t
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """What is told, what may follow from it, and whether it does: a label of `LABELS`."""
+    """A premise, a hypothesis, and whether it follows: a label of `LABELS`."""
 
     premise: Meaning
     hypothesis: Meaning

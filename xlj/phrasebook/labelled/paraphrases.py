@@ -76,7 +76,7 @@ def _drawn(stream: Stream, clauses: Iterator[Clause]) -> _Parts:
 
 
 def _orders(stream: Stream, parts: _Parts, said: _Parts) -> tuple[_Parts, _Parts]:
-    """What is said first and second, which differ in order whatever else."""
+    """Both sayings of a pair, which differ in order whatever else."""
     if len(parts) == 1:
         early = stream.chance(50)
         return (

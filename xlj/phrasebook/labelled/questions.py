@@ -114,7 +114,7 @@ def _owners(clause: Clause) -> set[Participant]:
 
 
 def _event(clause: Clause, about: Participant, role: str) -> Clause | None:
-    """What a clause says of whom, named, if one can ask for the role."""
+    """The event that a clause tells, its participants named, if one can ask for the role."""
     answer: Participant | None = getattr(clause, role)
     if answer is None or clause.negative or clause.modal:
         return None

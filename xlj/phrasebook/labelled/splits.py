@@ -1,4 +1,4 @@
-"""What is said in which split: no event of dev or test is told in training, in any language.
+"""Splits of all that can be said: no event of dev or test is told in training, in any language.
 
 An event is who does what to what, whatever the time, the tense, the polarity, the adjectives and
 the owners. Its hash decides its split, so that the splits need not know of each other.

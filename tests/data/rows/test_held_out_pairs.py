@@ -4,9 +4,8 @@ twice."""
 import numpy as np
 import pytest
 
-from xlj.data.rows import packing
+from xlj.data.rows import held_out_pairs, packing
 from xlj.data.rows.packing import Ragged
-from xlj.data.text import held_out_pairs
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 
 

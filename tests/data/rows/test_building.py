@@ -1,5 +1,5 @@
 """From text to rows: the same rows whoever makes them, nothing held out is trained on, errors are
-clear, and what was killed goes on. Rows are made in processes of their own, as users make them."""
+clear, and what was killed goes on. Rows are built in processes of their own, as users make them."""
 
 import dataclasses
 import fcntl
@@ -21,7 +21,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from xlj import phrasebook
 from xlj.config import Config, ConfigError, Data, Objectives
 from xlj.config.objectives import MultilingualMLM, TranslationLM
-from xlj.data.rows.making import ensure_rows
+from xlj.data.rows.preparing import prepare_rows
 from xlj.data.rows.report import report
 from xlj.data.rows.store import RowStore
 from xlj.data.text import held_out
@@ -67,7 +67,7 @@ def text(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def config(text):
-    def make(cache: Path, **fields) -> Config:
+    def of(cache: Path, **fields) -> Config:
         fields = {
             "languages": ("xx", "yy"),
             "mono": (f"{text}/{{language}}.txt",),
@@ -82,12 +82,12 @@ def config(text):
         }
         return Config(data=Data(**fields), objectives=READ)
 
-    return make
+    return of
 
 
 @pytest.fixture(scope="module")
-def made(config, tmp_path_factory) -> RowStore:
-    store = ensure_rows(config(tmp_path_factory.mktemp("made")))
+def built(config, tmp_path_factory) -> RowStore:
+    store = prepare_rows(config(tmp_path_factory.mktemp("built")))
     assert "tensorflow" not in sys.modules and "seqio" not in sys.modules
     return store
 
@@ -112,16 +112,16 @@ def examples(store: RowStore, task: str, split: str) -> list[str]:
     return found
 
 
-def test_rows_hold_the_text(made, text):
-    pairs = examples(made, "pairs.xx-yy", "train") + examples(made, "pairs.xx-yy", "held_out")
+def test_rows_hold_the_text(built, text):
+    pairs = examples(built, "pairs.xx-yy", "train") + examples(built, "pairs.xx-yy", "held_out")
     wanted = [line.replace("\u00a0", "") for line in (text / "xx-yy.tsv").read_text().split("\n")]
-    dropped = made.task("pairs.xx-yy").dropped
+    dropped = built.task("pairs.xx-yy").dropped
     assert len(pairs) + dropped[held_out.REASON] == len(wanted) - 1
     assert set(pairs) < set(wanted)
     # Documents are cut into rows and lose their held-out lines, but every line is somewhere.
-    task = made.task("text.xx")
-    kept = " ".join(examples(made, "text.xx", "train")).replace(" ", "")
-    aside = set(examples(made, "text.xx", "held_out"))
+    task = built.task("text.xx")
+    kept = " ".join(examples(built, "text.xx", "train")).replace(" ", "")
+    aside = set(examples(built, "text.xx", "held_out"))
     lines = [line for line in (text / "xx.txt").read_text().split("\n") if line]
     whole = sum(line.replace(" ", "") in kept for line in lines if line not in aside)
     assert whole > 0.8 * len(lines)  # the others run over the end of a row
@@ -130,7 +130,7 @@ def test_rows_hold_the_text(made, text):
     assert dropped == {"empty side": 1, held_out.REASON: dropped[held_out.REASON]}
 
 
-def test_about_as_many_lines_as_asked_are_held_out(made, text):
+def test_about_as_many_lines_as_asked_are_held_out(built, text):
     total = 2 * LINES + 200 + 1000  # of each language, in text and pairs
     for side, language in enumerate(("xx", "yy")):
         threshold = held_out.threshold(1000, total + (language == "yy"))
@@ -144,15 +144,15 @@ def test_about_as_many_lines_as_asked_are_held_out(made, text):
         }
         assert 800 < len(out) < 1200
         words = {line.split()[-1]: line for line in out}
-        trained = examples(made, f"text.{language}", "train")
-        trained += [p.split("\t")[side] for p in examples(made, "pairs.xx-yy", "train")]
+        trained = examples(built, f"text.{language}", "train")
+        trained += [p.split("\t")[side] for p in examples(built, "pairs.xx-yy", "train")]
         tails = {" ".join(words[w].split()[-3:]) for w in words}
         joined = " ".join(trained).casefold()
         assert not [tail for tail in tails if tail in joined]
-        aside = examples(made, f"text.{language}", "held_out")
+        aside = examples(built, f"text.{language}", "held_out")
         drawn = [line for line in aside if line.casefold() in out]
         assert 300 < len(drawn) <= len(aside) < len(drawn) + 60  # and companions of pairs
-    pairs = made.task("pairs.xx-yy")
+    pairs = built.task("pairs.xx-yy")
     assert 400 < pairs.held_out.sentences < 600  # as many of them as of other text
     assert 400 < pairs.dropped[held_out.REASON] < 600
 
@@ -215,7 +215,7 @@ def shared_english():
 @pytest.mark.parametrize("made_up", [phrasebook_text, shared_english])
 def test_no_sentence_held_out_anywhere_is_trained_on(made_up, one_line_documents, config, tmp_path):
     text, pairs = made_up()
-    store = ensure_rows(config(tmp_path, **one_line_documents(text, pairs)))
+    store = prepare_rows(config(tmp_path, **one_line_documents(text, pairs)))
     found: dict[tuple[str, str], set[int]] = {}
     for task in store.manifest.tasks:
         for split in ("train", "held_out"):
@@ -236,17 +236,17 @@ def test_no_sentence_held_out_anywhere_is_trained_on(made_up, one_line_documents
     assert sum(task.dropped.get(held_out.REASON, 0) for task in store.tasks("pairs")) > 0
 
 
-def test_counts_of_the_manifest_are_those_of_the_rows(made):
-    for task in made.manifest.tasks:
+def test_counts_of_the_manifest_are_those_of_the_rows(built):
+    for task in built.manifest.tasks:
         for name in ("train", "held_out"):
             split = task.split(name)
-            rows = made.read(task.name, name, np.arange(split.rows))
+            rows = built.read(task.name, name, np.arange(split.rows))
             assert split.tokens == (rows != PAD).sum()
             assert split.examples == (rows == BOS).sum() >= split.rows > 0
 
 
-def test_the_report_says_what_became_of_the_text(made):
-    table = report(made, 0.7)
+def test_the_report_says_what_became_of_the_text(built):
+    table = report(built, 0.7)
     for part in (
         "text.xx",
         "pairs.xx-yy",
@@ -262,15 +262,15 @@ def test_the_report_says_what_became_of_the_text(made):
 
 def test_a_vocabulary_trained_here_and_then_given_has_the_same_rows(config, tmp_path):
     trained = config(tmp_path, vocabulary="", vocabulary_size=500, vocabulary_lines=2000)
-    store = ensure_rows(trained)
+    store = prepare_rows(trained)
     moved = tmp_path / "of_a_checkpoint.model"
     moved.write_bytes(store.vocabulary_file.read_bytes())
     given = config(tmp_path, vocabulary=str(moved))
     before = {file: file.stat().st_mtime_ns for file in store.path.rglob("*")}
-    assert ensure_rows(given).path == store.path == ensure_rows(trained).path
+    assert prepare_rows(given).path == store.path == prepare_rows(trained).path
     assert {file: file.stat().st_mtime_ns for file in store.path.rglob("*")} == before
     shorter = dataclasses.replace(trained.data, length=32)
-    other = ensure_rows(Config(data=shorter, objectives=READ))
+    other = prepare_rows(Config(data=shorter, objectives=READ))
     assert other.path != store.path
     assert other.manifest.vocabulary_digest == store.manifest.vocabulary_digest
     assert len(list((tmp_path / "vocabularies").glob("*.model"))) == 1
@@ -278,24 +278,24 @@ def test_a_vocabulary_trained_here_and_then_given_has_the_same_rows(config, tmp_
 
 def test_the_type_of_a_vocabulary_is_that_of_the_config(config, tmp_path):
     options = {"vocabulary_type": "bpe", "vocabulary_size": 500, "vocabulary_lines": 2000}
-    store = ensure_rows(config(tmp_path, vocabulary="", **options))
+    store = prepare_rows(config(tmp_path, vocabulary="", **options))
     trainer = ModelProto.FromString(store.vocabulary_file.read_bytes()).trainer_spec
     assert trainer.model_type == trainer.BPE  # unigram is the default
 
 
-def test_workers_do_not_change_rows(made, config, tmp_path):
-    assert files(ensure_rows(config(tmp_path, workers=2))) == files(made)
+def test_workers_do_not_change_rows(built, config, tmp_path):
+    assert files(prepare_rows(config(tmp_path, workers=2))) == files(built)
 
 
-def test_beam_does_not_change_rows(made, config, tmp_path):
+def test_beam_does_not_change_rows(built, config, tmp_path):
     pytest.importorskip("apache_beam", reason="apache-beam is not installed")
-    assert files(ensure_rows(config(tmp_path), runner="DirectRunner")) == files(made)
+    assert files(prepare_rows(config(tmp_path), runner="DirectRunner")) == files(built)
 
 
-def test_a_killed_run_stops_at_once_and_goes_on(made, config, tmp_path):
+def test_a_killed_run_stops_at_once_and_goes_on(built, config, tmp_path):
     run = start(tmp_path, ENSURE, config(tmp_path))
-    folder = tmp_path / made.path.name
-    shards = wait_for(lambda: list(folder.glob("making/*/*.json")), run)
+    folder = tmp_path / built.path.name
+    shards = wait_for(lambda: list(folder.glob("shards/*/*.shard")), run)
     run.send_signal(signal.SIGKILL)
     run.wait()
     with (folder / ".lock").open("w") as lock:  # the child holds it as long as it lives
@@ -306,15 +306,15 @@ def test_a_killed_run_stops_at_once_and_goes_on(made, config, tmp_path):
     assert set(folder.rglob("*")) == written  # the workers have ended too
     assert not (folder / "manifest.json").exists()
     # One finished shard is damaged, one leftover of a write is there.
-    shard = shards[0].with_suffix(".shard")
+    shard = shards[0]
     damaged = bytearray(shard.read_bytes())
     damaged[100] ^= 1
     shard.write_bytes(damaged)
-    (folder / "making" / "x.part").touch()
-    assert files(ensure_rows(config(tmp_path))) == files(made)
+    (folder / "shards" / "x.part").touch()
+    assert files(prepare_rows(config(tmp_path))) == files(built)
 
 
-ENSURE = "from xlj.data.rows.making import ensure_rows\nensure_rows(config)"
+ENSURE = "from xlj.data.rows.preparing import prepare_rows\nprepare_rows(config)"
 
 
 def start(folder: Path, code: str, config: Config, *arguments: Path) -> subprocess.Popen:
@@ -353,7 +353,7 @@ def try_lock(file) -> bool:
     return True
 
 
-def test_sigterm_stops_the_maker(config, tmp_path):
+def test_sigterm_stops_the_builder(config, tmp_path):
     run = start(tmp_path, ENSURE, config(tmp_path))
     (lock,) = wait_for(lambda: list(tmp_path.glob("*/.lock")), run)  # of the rows
     run.terminate()
@@ -362,16 +362,16 @@ def test_sigterm_stops_the_maker(config, tmp_path):
         assert wait_for(lambda: try_lock(file), None, seconds=5)
 
 
-def test_errors_of_the_maker_are_config_errors_here(config, tmp_path):
+def test_errors_of_the_builder_are_config_errors_here(config, tmp_path):
     too_large = config(tmp_path, vocabulary="", vocabulary_size=200_000, vocabulary_lines=2000)
     with pytest.raises(ConfigError, match="vocabulary_size=200000 is too large .* at most"):
-        ensure_rows(too_large)
+        prepare_rows(too_large)
     unknown = config(tmp_path, mono=("seqio:no_such_task#text",), languages=("xx",))
     with pytest.raises(ConfigError, match="no_such_task#text: no seqio Task of this name"):
-        ensure_rows(unknown)
+        prepare_rows(unknown)
     short = config(tmp_path, pair_length=8, mono=(), languages=())
     with pytest.raises(ConfigError, match="pairs.xx-yy yields no training rows.*too long"):
-        ensure_rows(short)
+        prepare_rows(short)
 
 
 USERS_MODULE = """
@@ -403,7 +403,7 @@ def test_seqio_and_tfds_sources(config, text, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     subprocess.run([sys.executable, "-c", STORE_TFDS, tmp_path / "tfds"], check=True)
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
-    store = ensure_rows(
+    store = prepare_rows(
         config(
             tmp_path / "cache",
             languages=("xx",),
@@ -427,10 +427,10 @@ def test_seqio_and_tfds_sources(config, text, tmp_path, monkeypatch):
 
 MIXTURE = """
 import seqio
-from xlj.data.text import seqio_tasks as tasks
-names = tasks.register(config)
+from xlj.data.rows import seqio_mixtures
+names = seqio_mixtures.register(config)
 assert names == ["xlj.text.xx", "xlj.text.yy", "xlj.pairs.xx_yy", "xlj.text", "xlj.pairs"], names
-assert tasks.register(config) == names
+assert seqio_mixtures.register(config) == names
 def draw(name, count):
     mixture = seqio.get_mixture_or_task(name)
     data = mixture.get_dataset(None, "train", shuffle=False, num_epochs=None, seed=1).take(count)
@@ -439,14 +439,14 @@ json.dump((draw("xlj.text", 20_000), draw("xlj.pairs", 500)), open(sys.argv[1], 
 """
 
 
-def test_the_mixture_draws_the_texts_of_the_rows_at_their_rates(made, config, text, tmp_path):
+def test_the_mixture_draws_the_texts_of_the_rows_at_their_rates(built, config, text, tmp_path):
     few = text / "few"
     few.mkdir()
     (few / "xx.txt").write_text((text / "xx.txt").read_text())
     (few / "yy.txt").write_text("\n".join(sentences("yy", 1500)))
     asked = config(tmp_path, mono=(f"{few}/{{language}}.txt",), held_out_lines=0)
     asked = dataclasses.replace(asked, data=dataclasses.replace(asked.data, alpha=0.5))
-    store = ensure_rows(asked)
+    store = prepare_rows(asked)
     assert start(tmp_path, MIXTURE, asked, tmp_path / "drawn").wait() == 0
     lines, pairs = json.loads((tmp_path / "drawn").read_bytes())
     tokens = [task.train.tokens for task in store.tasks("text")]
@@ -477,7 +477,7 @@ def test_real_text(tmp_path):
         pair_length=256,
         cache=str(tmp_path),
     )
-    store = ensure_rows(Config(data=data, objectives=READ))
+    store = prepare_rows(Config(data=data, objectives=READ))
     for task in store.manifest.tasks:
         assert task.train.tokens / (task.train.rows * task.length) > 0.95
         assert task.held_out.sentences > 100

@@ -1,0 +1,75 @@
+"""Rows that a config names say what it needs to know of them, or why they do not serve it."""
+
+import shutil
+
+import pytest
+
+from xlj.config import ConfigError, parse
+from xlj.data.rows.opening import open_rows, with_rows
+from xlj.data.rows.preparing import finished_rows, prepare_rows
+
+
+@pytest.fixture
+def rows(tiny, store, tmp_path):
+    """`tiny` from a copy of its rows, without any key about text."""
+    shutil.copytree(store.path, tmp_path / "rows")
+    for key in ("mono", "parallel", "languages", "pairs"):
+        tiny.data[key] = ""
+    tiny.data.cache = "/nowhere"
+    tiny.data.rows = str(tmp_path / "rows")
+    return tiny
+
+
+def test_a_config_learns_what_its_rows_hold(rows, store):
+    data = with_rows(parse(rows)).data
+    assert data.languages == ("en", "de", "sw") and data.pairs == ("en-de", "en-sw")
+    assert (data.length, data.pair_length) == (32, 48)
+    for prepare in (prepare_rows, finished_rows):
+        assert prepare(parse(rows)).manifest == store.manifest
+
+
+def test_only_the_kinds_that_are_read_are_opened(rows, store):
+    rows.objectives.tlm.batch_rows = 0
+    opened = open_rows(parse(rows))
+    assert opened.manifest.tasks == store.tasks("text") and not opened.tasks("pairs")
+    assert with_rows(parse(rows)).data.pairs == ("en-de", "en-sw")  # still to evaluate on
+
+
+def test_a_config_without_rows_stays_as_it_is(tiny):
+    assert with_rows(parse(tiny)) == parse(tiny)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"data.rows": "/no/such"}, r"data\.rows=/no/such: /no/such holds no finished rows"),
+        ({"objectives.camlm.batch_rows": 8, "objectives.xlco.batch_rows": 8},
+         r"data\.rows=.*/rows has rows of text, pairs, but none of bitext, which objectives\.xlco"),
+        ({"model.positions": 40}, r"data\.rows=.*/rows has pairs rows of 48 tokens.*allows 38"),
+        ({"data.vocabulary": "other.model"}, r"data\.rows=.* another vocabulary than data\.vocab"),
+        ({"evaluation.retrieval.source": "held_out", "evaluation.retrieval.pairs": "en-fr"},
+         r"pairs=en-fr: only those of data\.rows=.*/rows are held out"),
+        ({"objectives.distillation.batch_rows": 8, "objectives.distillation.language": "fr",
+          "objectives.distillation.teacher": "some"},
+         r"distillation\.language=fr is not among data\.rows="),
+    ],
+)  # fmt: skip
+def test_rows_that_do_not_serve_a_config_are_refused(
+    rows, vocabulary, tmp_path, monkeypatch, changes, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.model").write_bytes(vocabulary.model)
+    for path, value in changes.items():
+        *sections, key = path.split(".")
+        holder = rows
+        for name in sections:
+            holder = holder[name]
+        holder[key] = value
+    with pytest.raises(ConfigError, match=message):
+        with_rows(parse(rows))
+
+
+def test_damaged_rows_name_the_key(rows, tmp_path):
+    (tmp_path / "rows" / "manifest.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"data\.rows=.*manifest\.json is damaged"):
+        open_rows(parse(rows))

@@ -1,0 +1,38 @@
+"""Configs over files in a temporary folder."""
+
+import gzip
+
+import pytest
+
+from xlj.config import Config, Data, MaskedLanguageModelling, Objectives
+
+READ = Objectives(
+    mmlm=MaskedLanguageModelling(batch_rows=1), tlm=MaskedLanguageModelling(batch_rows=1)
+)
+"""Rows of text and of pairs are wanted."""
+
+
+@pytest.fixture
+def config(tmp_path):
+    """A config over files in a temporary folder; fields of `data` by name."""
+
+    def make(**fields) -> Config:
+        fields = {"cache": str(tmp_path / "cache"), "vocabulary_size": 100, **fields}
+        fields = {
+            k: v.replace("@", f"{tmp_path}/") if k == "cache" else v for k, v in fields.items()
+        }
+        for name in ("mono", "parallel"):
+            templates = fields.get(name, ())
+            fields[name] = tuple(t.replace("@", f"{tmp_path}/") for t in templates)
+        return Config(data=Data(**fields), objectives=READ)
+
+    return make
+
+
+@pytest.fixture
+def write(tmp_path):
+    def to(name: str, content: str | bytes) -> None:
+        raw = content.encode() if isinstance(content, str) else content
+        (tmp_path / name).write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+
+    return to

@@ -1,0 +1,183 @@
+"""A file is whole or absent, and why it cannot be written is one line."""
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from xlj.config import ConfigError
+from xlj.io import atomic
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 64 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    if os.getuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("only root mounts a disk")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def there(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_what_is_written_appears_whole(tmp_path):
+    (tmp_path / "link").symlink_to("target")
+    for name in ("plain", "link", "plain"):
+        with atomic.writing(tmp_path / name) as file:
+            file.write(b"one ")
+            file.write(memoryview(bytes(1_000_000)))
+            file.seek(0)
+            file.write(b"two")
+        assert (tmp_path / name).read_bytes() == b"two " + bytes(1_000_000)
+    assert (tmp_path / "link").is_symlink() and there(tmp_path) == ["link", "plain", "target"]
+    assert (tmp_path / "plain").stat().st_mode & 0o777 == 0o666 & ~umask()
+
+
+def umask() -> int:
+    found = os.umask(0)
+    os.umask(found)
+    return found
+
+
+def test_what_fails_leaves_nothing(tmp_path):
+    atomic.write(tmp_path / "a", b"old")
+    with pytest.raises(KeyError), atomic.writing(tmp_path / "a") as file:
+        file.write(b"new")
+        raise KeyError
+    with pytest.raises(KeyError), atomic.new_folder(tmp_path / "b") as folder:
+        (folder / "c").touch()
+        raise KeyError
+    assert there(tmp_path) == ["a"] and (tmp_path / "a").read_bytes() == b"old"
+
+
+def test_a_full_disk(small_disk):
+    with pytest.raises(ConfigError) as caught:
+        atomic.write(small_disk / "a", bytes(100_000))
+    assert str(caught.value) == f"cannot write {small_disk}/a: No space left on device"
+    with pytest.raises(ConfigError, match="a: No space"), atomic.writing(small_disk / "a") as file:
+        for _ in range(10_000):  # smaller than the buffer
+            file.write(bytes(100))
+    with pytest.raises(ConfigError, match="x: No space"), atomic.new_folder(small_disk / "d") as d:
+        atomic.write(d / "x", bytes(100_000))
+    assert there(small_disk) == []
+    atomic.write(small_disk / "a", bytes(1000))
+
+
+def test_a_command_ends_with_one_line_and_code_2(small_disk):
+    code = (
+        "import sys; from pathlib import Path; from xlj.io import atomic\n"
+        "from xlj.cli import command; from xlj.cli.parser import Parser\n"
+        "write = lambda flags: atomic.write(Path(sys.argv[1]), bytes(100_000))\n"
+        "sys.exit(command.run(Parser('write'), write, []))"
+    )
+    command = [sys.executable, "-c", code, str(small_disk / "a")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr == f"error: cannot write {small_disk}/a: No space left on device\n"
+    assert there(small_disk) == []
+
+
+def test_a_limit_on_files(tmp_path):
+    code = (
+        "import resource, signal, sys; from pathlib import Path; from xlj.io import atomic\n"
+        "from xlj.cli import command; from xlj.cli.parser import Parser\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))\n"
+        "write = lambda flags: atomic.write(Path(sys.argv[1]), bytes(100_000))\n"
+        "sys.exit(command.run(Parser('write'), write, []))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "a")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and there(tmp_path) == []
+    assert done.stderr == f"error: cannot write {tmp_path}/a: File too large\n"
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EIO])
+@pytest.mark.parametrize("call", ["fsync", "rename"])
+def test_a_disk_that_fails_late(tmp_path, monkeypatch, code, call):
+    def fail(*arguments):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync" if call == "fsync" else "replace", fail)
+    with pytest.raises(ConfigError) as caught:
+        atomic.write(tmp_path / "a", b"x")
+    assert str(caught.value) == f"cannot write {tmp_path}/a: {os.strerror(code)}"
+    assert there(tmp_path) == []
+
+
+def test_folders_that_take_no_files(tmp_path):
+    (tmp_path / "file").touch()
+    wrong = {
+        tmp_path / "file" / "a": "Not a directory",
+        tmp_path / "none" / "a": "No such file or directory",
+        tmp_path / ("x" * 300): "File name too long",
+        Path("/proc/none"): "No such file or directory",
+        tmp_path / "folder": "Is a directory",
+    }
+    (tmp_path / "folder").mkdir()
+    for path, reason in wrong.items():
+        with pytest.raises(ConfigError) as caught:
+            atomic.write(path, b"x")
+        assert str(caught.value) == f"cannot write {path}: {reason}"
+    with pytest.raises(ConfigError, match="cannot write .*/file/a: Not a directory"):
+        with atomic.new_folder(tmp_path / "file" / "a"):
+            pass
+    with pytest.raises(ConfigError, match="folder is there already; name a new folder"):
+        with atomic.new_folder(tmp_path / "folder"):
+            pass
+    assert there(tmp_path) == ["file", "folder"]
+
+
+def test_a_folder_that_is_read_only(tmp_path):
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k,ro", "tmpfs", str(tmp_path)]
+    if os.getuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("only root mounts a disk")
+    try:
+        with pytest.raises(ConfigError) as caught:
+            atomic.write(tmp_path / "a", b"x")
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+    assert str(caught.value) == f"cannot write {tmp_path}/a: Read-only file system"
+
+
+def test_writers_with_one_process_id_do_not_meet(tmp_path):
+    """Two containers that share a disk may both be process 7."""
+    failed = []
+
+    def write(number: int) -> None:
+        for _ in range(150):
+            try:
+                atomic.write(tmp_path / "a", bytes([number]) * 1000)
+                with atomic.new_folder(tmp_path / f"folder{number}") as folder:
+                    (folder / "x").touch()
+                os.unlink(tmp_path / f"folder{number}" / "x")
+                os.rmdir(tmp_path / f"folder{number}")
+            except Exception as error:
+                failed.append(error)
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(2)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert not failed and there(tmp_path) == ["a"]
+    assert (tmp_path / "a").read_bytes() in (bytes(1000), bytes([1]) * 1000)
+    with atomic.writing(tmp_path / "a"), atomic.new_folder(tmp_path / "b") as folder:
+        assert len(list(tmp_path.glob(f"*{atomic.PART}"))) == 2  # whoever cleans up finds them
+        assert folder.name.endswith(atomic.PART)
+
+
+def test_an_error_of_something_else_is_not_of_the_file(tmp_path):
+    with pytest.raises(FileNotFoundError), atomic.writing(tmp_path / "a"):
+        (tmp_path / "none").read_bytes()

@@ -1,0 +1,129 @@
+"""A small file may stand for a large one: it is read in bounded memory."""
+
+import gzip
+import lzma
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from xlj.config import ConfigError
+from xlj.io import compressed, files
+
+ROOT = Path(__file__).parents[2]
+MIB = 1 << 20
+
+NEW = {
+    ".gz": lambda: zlib.compressobj(1, wbits=31),
+    ".xz": lambda: lzma.LZMACompressor(preset=0),
+    ".zst": lambda: zstandard.ZstdCompressor().compressobj(),
+}
+
+READ = """
+import resource, sys
+from pathlib import Path
+from xlj.config import ConfigError
+from xlj.io import json_file
+from xlj.io import files
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+path = Path(sys.argv[1])
+tiny = path.with_name("tiny" + path.suffix)
+list(files.lines(tiny))
+before, found = peak(), 0
+try:
+    for line in files.lines(path):
+        found += 1
+except ConfigError as error:
+    found = error
+print(peak() - before, found)
+"""
+
+
+def write(path: Path, content: bytes, times: int = 1) -> None:
+    """One member, stream or frame, of content that is repeated."""
+    compressor = NEW[path.suffix]()
+    with path.open("wb") as file:
+        for _ in range(times):
+            file.write(compressor.compress(content))
+        file.write(compressor.flush())
+
+
+def read(folder: Path, path: Path) -> tuple[int, str]:
+    """The MiB that reading a file takes, and the number of its lines or the error."""
+    write(folder / f"tiny{path.suffix}", b"a\nb")
+    command = [sys.executable, "-c", READ, str(path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    took, _, found = done.stdout.strip().partition(" ")
+    return int(took), found
+
+
+@pytest.mark.parametrize("ending", compressed.ENDINGS)
+def test_many_lines_of_a_small_file_take_little_memory(tmp_path, ending):
+    path = tmp_path / f"a{ending}"
+    write(path, b"An ordinary line of an ordinary text, which is a sentence.\n" * 17_772, 192)
+    assert path.stat().st_size < 2 * MIB
+    took, found = read(tmp_path, path)
+    assert found == str(17_772 * 192) and took < 48
+
+
+@pytest.mark.parametrize("ending", compressed.ENDINGS)
+def test_one_endless_line_is_refused_in_little_memory(tmp_path, ending):
+    path = tmp_path / f"a{ending}"
+    write(path, b"one\ntwo\n")
+    with path.open("ab") as file:
+        write(tmp_path / f"b{ending}", bytes(MIB), 192)
+        file.write((tmp_path / f"b{ending}").read_bytes())
+    took, found = read(tmp_path, path)
+    assert found.startswith(f"{path}:3: the line has more than 1,048,576 bytes") and took < 48
+
+
+@pytest.mark.parametrize("ending", compressed.ENDINGS)
+def test_blocks_and_pieces_are_neither_large_nor_small(tmp_path, ending):
+    path = tmp_path / f"a{ending}"
+    write(path, b"\n" * MIB, 4)
+    sizes = [len(block) for block in files.blocks(path)]
+    assert sum(sizes) == 4 * MIB and max(sizes) <= compressed.PIECE_BYTES + 1
+    content = b"".join(b"%d\n" % i for i in range(400_000))
+    write(path, content)
+    pieces = list(files.pieces(path))
+    assert b"".join(pieces) == content
+    assert max(map(len, pieces)) <= compressed.PIECE_BYTES
+    assert len(pieces) <= 2 * len(content) / compressed.PIECE_BYTES + 1  # small ones are joined
+
+
+@pytest.mark.parametrize("ending", compressed.ENDINGS)
+def test_a_member_may_end_anywhere(tmp_path, ending):
+    """Wherever a piece of the raw file, or of one for the zst library, ends."""
+    path = tmp_path / f"a{ending}"
+    one, wanted = tmp_path / f"one{ending}", []
+    with path.open("wb") as file:
+        for i in range(60):
+            lines = [f"{i} {'x' * (i * 37 % 101)} {j * j}" for j in range(i * i)]
+            write(one, "".join(f"{line}\n" for line in lines).encode())
+            file.write(one.read_bytes() + b"\0" * (4 * (i % 3)))
+            wanted += lines
+    assert list(files.lines(path)) == wanted
+
+
+def test_xz_that_asks_for_much_memory_is_refused(tmp_path):
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 512 * MIB}]
+    path = tmp_path / "a.xz"
+    path.write_bytes(lzma.compress(b"a\n", filters=filters))
+    with pytest.raises(ConfigError, match="a.xz: cannot read it to the end .*[Mm]emory"):
+        list(files.lines(path))
+
+
+def test_damage_in_the_middle_is_an_error_of_the_file(tmp_path):
+    path = tmp_path / "a.gz"
+    raw = bytearray(gzip.compress(b"".join(b"%d\n" % (i * i) for i in range(300_000))))
+    raw[len(raw) // 2] ^= 255
+    path.write_bytes(raw)
+    with pytest.raises(ConfigError, match=r"a\.gz: cannot read it to the end"):
+        list(files.lines(path))

@@ -1,0 +1,132 @@
+"""Broken JSON, wherever it is read: an error that names the file, or what damage means there."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from xlj.config import ConfigError
+from xlj.data.labelled import squad, tables
+from xlj.data.rows import units
+from xlj.data.rows.store import RowStore, RowStoreError
+from xlj.evaluation import prediction_files
+from xlj.interop import folder, tokenizer_files
+from xlj.reporting import runs
+from xlj.training import metrics, workdir
+
+BROKEN = {
+    "deep": b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "deep and open": b'{"a": ' * 100_000,
+    "long number": b'{"step": ' + b"9" * 5_000 + b"}",
+    "no UTF-8": b'{"a": "\xff"}',
+    "cut": b'{"a": ',
+    "empty": b"",
+}
+NOT_FINITE = {"infinity": b'{"step": Infinity}', "large": b'{"step": -1e999}', "nan": b"[NaN]"}
+everywhere = pytest.mark.parametrize("content", BROKEN.values(), ids=list(BROKEN))
+from_elsewhere = pytest.mark.parametrize(
+    "content", [*BROKEN.values(), *NOT_FINITE.values()], ids=[*BROKEN, *NOT_FINITE]
+)
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+@from_elsewhere
+@pytest.mark.parametrize(
+    "read",
+    [squad.read, prediction_files.questions, prediction_files.answers],
+)
+def test_questions_and_answers(tmp_path, content, read):
+    with pytest.raises(ConfigError, match=r"^\S*/a\.json:"):
+        read(write(tmp_path / "a.json", content))
+
+
+@from_elsewhere
+def test_lines_of_json(tmp_path, content):
+    path = write(tmp_path / "a.jsonl", b'{"text": "x", "label": "y"}\n' + (content or b"{") + b"\n")
+    with pytest.raises(ConfigError, match=r"^\S*/a\.jsonl:2: "):
+        tables.read(path, ("text", "label"))
+
+
+@from_elsewhere
+@pytest.mark.parametrize("name", [folder.CONFIG, folder.INDEX])
+def test_a_hugging_face_folder(tmp_path, content, name):
+    write(tmp_path / folder.CONFIG, b"{}")
+    write(tmp_path / name, content)
+    with pytest.raises(ConfigError, match=rf"^\S*/{name}:"):
+        folder.open_folder(tmp_path)
+
+
+@from_elsewhere
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "added_tokens.json"])
+def test_what_is_beside_a_tokenizer(tmp_path, content, name):
+    write(tmp_path / "vocab.txt", b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
+    write(tmp_path / name, content)
+    with pytest.raises(ConfigError, match=name):
+        tokenizer_files.read(tmp_path)
+
+
+@everywhere
+def test_metrics(tmp_path, content):
+    path = write(tmp_path / metrics.FILE, b'{"step": 1}\n' + (content or b"{") + b"\n")
+    with pytest.raises(ConfigError, match=r"metrics\.jsonl:2 is not a line of metrics"):
+        metrics.read(tmp_path)
+    path.write_bytes(b'{"step": 1}\n' + content)  # as if cut short
+    assert metrics.read(tmp_path) == [{"step": 1}]
+    path.write_text('{"step": 1, "loss": NaN, "norm": Infinity}\n')
+    assert metrics.read(tmp_path)[0]["norm"] == float("inf")
+
+
+@pytest.mark.parametrize(
+    "content", [*BROKEN.values(), b'{"step": Infinity}', b"[]"], ids=[*BROKEN, "infinity", "list"]
+)
+def test_a_finished_run(tmp_path, content):
+    known = {"languages": [], "seed": 0, "dev": {}, "test": {}}
+    if b"Infinity" in content:
+        content = json.dumps(known | {"step": float("inf")}).encode()
+    write(tmp_path / workdir.RUN, content)
+    with pytest.raises(ConfigError, match=r"run\.json is damaged"):
+        workdir.finished_run(tmp_path)
+
+
+@everywhere
+@pytest.mark.parametrize("name", ["config.json", "results.json", "sweep.json"])
+def test_a_report(tmp_path, content, name):
+    write(tmp_path / name, content)
+    (note,) = [note for note in runs.read(tmp_path, "run").notes if "damaged" in note]
+    assert note.startswith(f"{name} is damaged: ")
+
+
+@pytest.mark.parametrize(
+    "content", [*BROKEN.values(), b'{"layer": Infinity}'], ids=[*BROKEN, "infinity"]
+)
+def test_scores_by_layer(tmp_path, content):
+    write(tmp_path / "a.jsonl", b'{"layer": 1, "aer": 0.5}\n' + (content or b"{") + b"\n")
+    found = runs.read(tmp_path, "run")
+    assert found.layers == {"a aer": {1: 0.5}}
+    assert found.notes[-1] == "a.jsonl:2 has no scores of a layer"
+
+
+@everywhere
+def test_a_manifest_of_rows(tmp_path, content):
+    write(tmp_path / "manifest.json", content)
+    with pytest.raises(RowStoreError, match=r"manifest\.json is damaged"):
+        RowStore(tmp_path)
+
+
+@everywhere
+def test_shards_and_ends_that_are_made_again(tmp_path, content):
+    settings = units.Settings(tmp_path, "text", 16, "<u2", (), tmp_path / "none")
+    units.write_end(settings, "text.en", units.End(3, {}))
+    assert units.read_end(settings, "text.en") == units.End(3, {})
+    write(tmp_path / "text.en.end.json", content)
+    assert units.read_end(settings, "text.en") is None
+    file = units.shard_file(tmp_path, "text.en", 0)
+    write(file, np.zeros(8, np.uint16).tobytes())
+    write(file.with_suffix(".json"), content)
+    assert units.read_shard(settings, "text.en", 0) is None

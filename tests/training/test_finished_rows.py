@@ -1,0 +1,52 @@
+"""A run from finished rows needs no text, and is the run that reads it."""
+
+import shutil
+
+import pytest
+
+from xlj.config import parse
+from xlj.data.rows.opening import with_rows
+from xlj.data.rows.preparing import prepare_rows
+from xlj.training import checkpoints, initialisation, loop
+from xlj.training.checkpoints import CheckpointError
+
+
+@pytest.fixture
+def from_text(tiny, corpus, store, tmp_path):
+    """`tiny` for two steps, over text that can be deleted, whose rows are there."""
+    shutil.copytree(corpus, tmp_path / "text")
+    tiny.data.mono = f"{tmp_path}/text/mono/{{language}}.txt"
+    tiny.data.parallel = f"{tmp_path}/text/pairs/{{pair}}.tsv"
+    tiny.model.layers, tiny.train.steps, tiny.train.eval_every = 1, 2, 2
+    return tiny
+
+
+def train(config, workdir):
+    """What `xlj.train` does, in this process."""
+    config = with_rows(parse(config))
+    initialisation.check_resumable(config, workdir)
+    config = initialisation.adopt_vocabulary(config, workdir)
+    loop.train(config, workdir, prepare_rows(config))
+    meta = checkpoints.find(workdir).meta
+    return meta["step"], meta["digests"], meta["rows"]
+
+
+def test_rows_alone_train_to_the_same_checkpoint_and_resume_either_way(from_text, store, tmp_path):
+    alone = from_text.copy_and_resolve_references()
+    alone.data.rows, alone.data.cache = str(store.path), "/nowhere"
+    alone.data.mono = alone.data.parallel = alone.data.languages = alone.data.pairs = ""
+    begun = train(from_text, tmp_path / "text_first")
+    assert train(alone, tmp_path / "rows_first") == begun
+
+    from_text.train.steps = alone.train.steps = 4
+    ended = train(from_text, tmp_path / "rows_first")
+    shutil.rmtree(tmp_path / "text")
+    assert train(alone, tmp_path / "text_first") == ended
+    assert (begun[0], ended[0]) == (2, 4)
+
+
+def test_a_model_to_start_from_must_have_the_vocabulary_of_the_rows(tiny, store, checkpoint):
+    tiny.data.rows, tiny.data.cache, tiny.init_from = str(store.path), "/nowhere", str(checkpoint)
+    tiny.model.layers, tiny.model.positions = 3, 130
+    with pytest.raises(CheckpointError, match=rf"another vocabulary than data\.rows={store.path}"):
+        initialisation.adopt_vocabulary(with_rows(parse(tiny)))

@@ -1,0 +1,110 @@
+"""The text of a config, checked: every input file is read once before any work."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from xlj.config import ConfigError, Data
+from xlj.data.text.cleaning import CLEANING
+from xlj.data.text.scans import Scan, ScanCache
+from xlj.data.text.text_tasks import TextTask, text_tasks
+
+Size = tuple[list[int], list[int]]
+"""Sentences and characters in each column of a task."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckedText:
+    """The text of a config.
+
+    Attributes:
+      tasks: of each language, then of each pair.
+      content: whatever decides the text and its held-out lines, as JSON values: no paths or times.
+      sizes: by the name of the task, where all of it is files; other sources are not read yet.
+    """
+
+    tasks: tuple[TextTask, ...]
+    content: dict[str, Any] = dataclasses.field(repr=False)
+    sizes: dict[str, Size] = dataclasses.field(repr=False)
+
+
+def check_text(data: Data) -> CheckedText:
+    """Reads and checks every input file; later starts look at size and time only.
+
+    Neither TensorFlow nor seqio is imported.
+
+    Raises:
+      ConfigError: if anything is missing, empty or malformed; it names the file and the line.
+    """
+    tasks = tuple(text_tasks(data))
+    cache = Path(data.cache).expanduser()
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"data.cache={data.cache} cannot be made: {error}") from error
+    inputs = [item for task in tasks for source in task.sources for item in source.inputs()]
+    scans = ScanCache(cache / "inputs.json").scan_all(inputs)
+    sizes = {}
+    for task in tasks:
+        found = [[(path, scans[path, columns]) for path, columns in source.inputs()]
+                 for source in task.sources]  # fmt: skip
+        for parts in found:
+            _check_scans(parts, task.invalid_utf8)
+        if all(found):
+            sizes[task.name] = _size(task, found)
+            refuse_empty(task, sizes[task.name])
+    content = {
+        "cleaning": CLEANING,
+        "held_out_lines": data.held_out_lines,
+        "tasks": {
+            task.name: {
+                "languages": list(task.languages),
+                "inputs": [source.identity(scans) for source in task.sources],
+            }
+            for task in tasks
+        },
+    }
+    return CheckedText(tasks, content, sizes)
+
+
+def refuse_empty(task: TextTask, size: Size) -> None:
+    """Raises a `ConfigError` if a task has no sentence."""
+    if not sum(size[0]):
+        where = ", ".join(source.text for source in task.sources)
+        raise ConfigError(f"{task.name} is empty: no line of text in {where}")
+
+
+def _size(task: TextTask, sources: Sequence[Sequence[tuple[Path, Scan]]]) -> Size:
+    sentences, characters = [0] * len(task.languages), [0] * len(task.languages)
+    for parts in sources:
+        columns = [(n, c) for _, scan in parts
+                   for n, c in zip(scan.sentences, scan.characters, strict=True)]  # fmt: skip
+        for column, (number, length) in enumerate(columns):
+            sentences[column] += number
+            characters[column] += length
+    return sentences, characters
+
+
+def _check_scans(parts: Sequence[tuple[Path, Scan]], invalid_utf8: str) -> None:
+    """Refuses what is wrong with the files of a source."""
+    for path, scan in parts:
+        if scan.first_invalid and invalid_utf8 == "error":
+            raise ConfigError(
+                f"{path}: line {scan.first_invalid} is not UTF-8 ({scan.invalid} such lines); mend "
+                "the file, or set data.invalid_utf8=skip"
+            )
+        if scan.odd_line:
+            raise ConfigError(
+                f"{path}: line {scan.odd_line} has {scan.odd_tabs} tabs; a line must be two "
+                "sentences with one tab between them"
+            )
+    if len(parts) == 2 and parts[0][1].lines != parts[1][1].lines:
+        (first, left), (second, right) = parts
+        end, shorter = min((left.lines, first), (right.lines, second))
+        raise ConfigError(
+            f"{first} has {left.lines} lines but {second} has {right.lines}; line-aligned files "
+            f"have as many ({shorter} ends after line {end})"
+        )

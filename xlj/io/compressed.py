@@ -1,0 +1,107 @@
+"""Compressed data, decompressed in pieces of bounded size, however much a few bytes stand for."""
+
+from __future__ import annotations
+
+import lzma
+import zlib
+from collections.abc import Generator, Iterable, Iterator
+from typing import Any
+
+ENDINGS = (".gz", ".xz", ".zst")
+"""Of the files that can be read; each may hold several members, streams or frames."""
+
+PIECE_BYTES = 1 << 18
+
+_ZSTD_BYTES = 1 << 10  # its library has no bound: a byte may stand for 32 KiB (a block of 4 bytes)
+_XZ_MEMORY = 1 << 28  # a file says how much it needs; xz -9 takes 65 MiB
+
+_Rest = Generator[bytes, None, bytes]
+
+
+def decompressed(raw: Iterable[bytes], ending: str) -> Iterator[bytes]:
+    """The content in order, in pieces of at most `PIECE_BYTES`.
+
+    Args:
+      raw: the compressed data, piece by piece.
+      ending: one of `ENDINGS`.
+
+    Raises:
+      OSError: if it is damaged, or needs more memory than any ordinary file.
+      EOFError: if it ends too early.
+    """
+    parts: list[bytes] = []
+    size = 0
+    for part in _parts(raw, ending):
+        parts.append(part)
+        size += len(part)
+        if size >= PIECE_BYTES:
+            yield from _cut(b"".join(parts))
+            parts, size = [], 0
+    yield from _cut(b"".join(parts))
+
+
+def _cut(content: bytes) -> Iterator[bytes]:
+    for start in range(0, len(content), PIECE_BYTES):
+        yield content[start : start + PIECE_BYTES]
+
+
+def _parts(raw: Iterable[bytes], ending: str) -> Iterator[bytes]:
+    new, read = _FORMATS[ending]
+    member: Any = None
+    for data in raw:
+        while data:
+            if member is None:
+                data = data.lstrip(b"\0")  # padding between members
+                if not data:
+                    break
+                member = new()
+            try:
+                data = yield from read(member, data)
+            except (zlib.error, lzma.LZMAError, _zstd_error()) as error:
+                raise OSError(str(error)) from None
+            if member.eof:
+                member = None
+    if member is not None:
+        raise EOFError("its compressed data ends too early")
+
+
+def _gunzip(member: Any, data: bytes) -> _Rest:
+    """Yields what the data stands for, and returns what follows the member."""
+    while data and not member.eof:
+        yield member.decompress(data, PIECE_BYTES)
+        data = member.unconsumed_tail
+    return member.unused_data
+
+
+def _unxz(member: Any, data: bytes) -> _Rest:
+    yield member.decompress(data, PIECE_BYTES)
+    while not (member.eof or member.needs_input):
+        yield member.decompress(b"", PIECE_BYTES)
+    return member.unused_data
+
+
+def _unzstd(member: Any, data: bytes) -> _Rest:
+    for start in range(0, len(data), _ZSTD_BYTES):
+        yield member.decompress(data[start : start + _ZSTD_BYTES])
+        if member.eof:
+            return member.unused_data + data[start + _ZSTD_BYTES :]
+    return b""
+
+
+def _new_zstd() -> Any:
+    import zstandard
+
+    return zstandard.ZstdDecompressor().decompressobj()
+
+
+def _zstd_error() -> type[Exception]:
+    import zstandard
+
+    return zstandard.ZstdError
+
+
+_FORMATS = {
+    ".gz": (lambda: zlib.decompressobj(wbits=31), _gunzip),
+    ".xz": (lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY), _unxz),
+    ".zst": (_new_zstd, _unzstd),
+}
