@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from xlj.cli import command, conversion_flags
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError
+from xlj.config.paths import local_path
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _convert(flags: Namespace) -> None:
     """Converts into a folder that is not there yet."""
-    output = flags.output.expanduser().absolute()
+    output = local_path("--output", flags.output).absolute()
     if os.path.lexists(output):
         raise ConfigError(f"--output={flags.output} is there already; name a new folder")
     try:

@@ -19,6 +19,7 @@ from typing import Any
 from xlj.cli import command, configs, finetuning_flags, outputs
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError, finetuning
+from xlj.config.paths import local_path
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _finetune(flags: Namespace) -> None:
     """Fine-tunes to the end, writes the results and prints their table."""
     config, name = flags.config, flags.name or configs.name_of(flags.config_file)
-    workdir = Path(flags.workdir or Path("runs") / "finetune" / name).expanduser()
+    workdir = local_path("--workdir", flags.workdir or Path("runs") / "finetune" / name)
     outputs.check_folder("workdir", workdir)
     import jax
 

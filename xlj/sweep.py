@@ -20,6 +20,7 @@ from pathlib import Path
 from xlj.cli import command, outputs
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError
+from xlj.config.paths import local_path
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -50,7 +51,7 @@ def _sweep(flags: Namespace) -> int:
 
     if flags.submit is not None:
         submitting.check_template(flags.submit)
-    folder = (flags.folder or Path("runs") / flags.config.stem).expanduser()
+    folder = local_path("--folder", flags.folder or Path("runs") / flags.config.stem)
     every = definition.runs(reading.read(flags.config, folder), folder, flags.overrides)
     chosen = [run for run in every if fnmatch.fnmatchcase(run.name, flags.only)]
     if not chosen:

@@ -18,6 +18,7 @@ from xlj import config as schema
 from xlj.cli import command, configs, outputs
 from xlj.cli.parser import DISTRIBUTED, Parser
 from xlj.config import ConfigError
+from xlj.config.paths import local_path
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,7 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _train(flags: Namespace) -> None:
     """Trains to the end, and prints a summary."""
-    workdir = Path(flags.workdir or Path("runs") / configs.name_of(flags.config_file)).expanduser()
+    default = Path("runs") / configs.name_of(flags.config_file)
+    workdir = local_path("--workdir", flags.workdir or default)
     outputs.check_folder("workdir", workdir)
     import jax
 
@@ -45,14 +47,16 @@ def _train(flags: Namespace) -> None:
     from xlj.data.rows.preparing import finished_rows, prepare_rows
     from xlj.data.rows.report import report
     from xlj.evaluation import probes
-    from xlj.training import initialisation, loop, partitioning, summary
+    from xlj.training import initialisation, loop, memory, partitioning, summary
     from xlj.training.workdir import only_run
 
     # All of these refuse what does not fit before any rows are built.
     config = with_rows(flags.config)
-    partitioning.check_batches(config, partitioning.make_mesh(config))
+    mesh = partitioning.make_mesh(config)
+    partitioning.check_batches(config, mesh)
     initialisation.check_resumable(config, workdir)
     config = initialisation.adopt_vocabulary(config, workdir)
+    memory.check_fits(config, memory.expected(config), mesh)
     files = probes.read(config)
     main_process = jax.process_index() == 0
     try:

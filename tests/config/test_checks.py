@@ -40,12 +40,21 @@ def test_a_key_in_the_wrong_section_is_found(tiny):
     refused(tiny, r"train\.alpha.*data\.alpha")
 
 
+@pytest.mark.parametrize("value", [3, "late", ["late"], {"late": 3}])
+def test_phases_are_a_section_of_sections(tiny, value):
+    with tiny.unlocked(), tiny.ignore_type():
+        tiny.phases = value
+    refused(tiny, "phases must map names to sections of keys, not")
+
+
 @pytest.mark.parametrize(
     "path, value, message",
     [
         ("train.steps", 1.5, r"train\.steps is 1\.5 \(float\); it must be int"),
         ("train.steps", True, r"train\.steps is True"),
-        ("train.steps", 0, r"train\.steps is 0; it must be at least 1"),
+        ("train.steps", 0, r"train\.steps is 0; it must be from 1 to 2147483647"),
+        ("train.steps", 3 * 10**9, r"train\.steps is 3000000000; it must be from 1 to 2147483647"),
+        ("optimizer.warmup_steps", 2**31, r"optimizer\.warmup_steps is .* from 0 to 2147483647"),
         ("data.alpha", 1.5, r"data\.alpha is 1\.5; it must be from 0 to 1"),
         ("data.alpha", float("nan"), r"data\.alpha is nan"),
         ("model.dtype", "bfloat", r"must be one of float32, bfloat16; did you mean bfloat16"),

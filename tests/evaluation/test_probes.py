@@ -17,6 +17,7 @@ from xlj.evaluation import probes
 from xlj.models import encoder
 from xlj.models.encoder import middle_layer
 from xlj.training import checkpoints, loop, metrics, partitioning
+from xlj.training.preemption import Interrupted
 from xlj.training.state import State
 
 SENTENCES, LAYER = 40, 2
@@ -166,6 +167,22 @@ def test_a_probe_reads_the_parameters_where_they_are_and_keeps_them(probed, stor
     zero = State(jax.tree.map(jnp.zeros_like, state.params), None, {}, None)
     other = [measure(zero) for measure in measures]
     assert [found != same for found, same in zip(other, first, strict=True)] == [True, True]
+
+
+def test_a_probe_can_be_interrupted_between_batches_and_pairs(probed, store):
+    probed.evaluation.alignment.sentences = 8
+    config = parse(probed)
+    state = random_state(config)
+    for measure, least in zip(probes.make(config, probes.read(config), store), (3, 1), strict=True):
+        asked = []
+        measure(state, lambda *_, asked=asked: asked.append(1))
+        assert len(asked) >= least
+
+        def stop(*_):
+            raise Interrupted
+
+        with pytest.raises(Interrupted):
+            measure(state, stop)
 
 
 def test_the_layer_is_two_thirds_of_the_depth_unless_said(probed, store):

@@ -1,8 +1,11 @@
 """Checkpoints: atomic, verified, audited; and what stays."""
 
 import dataclasses
+import gc
 import json
+import re
 import shutil
+import sys
 
 import jax
 import numpy as np
@@ -74,6 +77,57 @@ def test_a_flipped_bit_never_changes_what_is_restored(tiny, store, trained, tmp_
         else:
             jax.tree.map(np.testing.assert_array_equal, restored, wanted)
     assert noticed >= 9
+
+
+@pytest.mark.parametrize("damage", ["deleted", "emptied", "halved"])
+def test_every_damaged_file_is_one_clear_error_or_nothing(
+    tiny, store, trained, tmp_path, damage, monkeypatch, capsys, caplog
+):
+    """Orbax raises many kinds of errors, and writes tracebacks of all that it abandons."""
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
+    expected = abstract(tiny, store)
+    source = checkpoints.find(trained).folder
+    wanted = checkpoints.restore(checkpoints.find(trained), expected)
+    refused = set()
+    for file in sorted(file for file in source.rglob("*") if file.is_file()):
+        copy = tmp_path / "copy"
+        shutil.copytree(source, copy)
+        damaged = copy / file.relative_to(source)
+        content = damaged.read_bytes()
+        damaged.write_bytes(b"" if damage == "emptied" else content[: len(content) // 2])
+        if damage == "deleted":
+            damaged.unlink()
+        try:
+            found = checkpoints.find(copy)
+            vocabulary = checkpoints.read_vocabulary(found)
+            restored = checkpoints.restore(found, expected)
+        except checkpoints.CheckpointError as error:
+            line = f"{copy} is damaged: .*; move this folder away to go on from the checkpoint"
+            assert re.match(line, str(error)) and "\n" not in str(error)
+            refused.add(file.relative_to(source).parts[0])
+        else:
+            jax.tree.map(np.testing.assert_array_equal, restored, wanted)
+            assert vocabulary.digest == found.meta["vocabulary"]
+        shutil.rmtree(copy)
+    assert refused == {"meta", "optimizer", "params", "progress", "vocabulary"}
+    gc.collect()
+    assert "Traceback" not in capsys.readouterr().err
+    assert not [record for record in caplog.records if "Traceback" in caplog.text]
+
+
+@pytest.mark.parametrize("name", ["4/meta", "4/progress", "4/params", "999"])
+def test_a_folder_that_is_gone_or_empty_is_named(tiny, store, trained, name):
+    folder = trained / "checkpoints" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    if name == "999":
+        folder.mkdir()
+    tiny.train.steps = 999
+    where = trained / "checkpoints" / name.partition("/")[0]
+    with pytest.raises(checkpoints.CheckpointError, match=f"^{where} is damaged.*move this folder"):
+        loop.train(parse(tiny), trained, store)
+    shutil.rmtree(where)  # as the message says
+    tiny.train.steps = 5
+    assert loop.train(parse(tiny), trained, store).finished
 
 
 def test_a_changed_description_is_noticed(trained, tmp_path):

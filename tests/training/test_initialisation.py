@@ -1,6 +1,8 @@
 """Where a run begins: what it takes from another checkpoint, and what it refuses to go on from."""
 
 import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -61,6 +63,24 @@ def test_a_head_that_the_new_recipe_lacks_is_named(tiny, trained, tmp_path, caps
     first_state(config, prepare_rows(config), tmp_path / "next")
     said = capsys.readouterr().out
     assert "not used: prediction_head/bias" in said and "generator/layers" in said
+
+
+def test_the_vocabulary_is_written_once_and_by_the_first_process(tiny, trained, monkeypatch):
+    tiny.init_from = str(trained)
+    path = Path(initialisation.adopt_vocabulary(parse(tiny)).data.vocabulary)
+    written = path.stat().st_mtime_ns
+    initialisation.adopt_vocabulary(parse(tiny))
+    assert path.stat().st_mtime_ns == written
+    path.write_bytes(b"cut short")
+    waited = []
+    with monkeypatch.context() as second:
+        processes = SimpleNamespace(process_index=lambda: 1, process_count=lambda: 2)
+        second.setattr(initialisation, "jax", processes)  # only there: Orbax asks it too
+        second.setattr(initialisation.multihost_utils, "sync_global_devices", waited.append)
+        initialisation.adopt_vocabulary(parse(tiny))
+    assert path.read_bytes() == b"cut short" and waited == ["vocabulary"]
+    initialisation.adopt_vocabulary(parse(tiny))
+    assert path.read_bytes() != b"cut short"
 
 
 def test_another_size_is_refused(tiny, trained):

@@ -107,13 +107,84 @@ def test_killed_at_any_moment_ends_with_the_same_bits(store, config_file, tmp_pa
     assert steps == sorted(set(steps)) and steps[0] == 0 and steps[-1] == STEPS
 
 
-def test_a_finished_run_is_left_as_it_is(tiny, store, tmp_path):
+def test_a_finished_run_is_left_as_it_is(tiny, store, tmp_path, capsys):
     from xlj.training import loop
 
     loop.train(parse(tiny), tmp_path, store)
-    before = (tmp_path / "metrics.jsonl").read_bytes()
+    before = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")}
+    capsys.readouterr()
     assert loop.train(parse(tiny), tmp_path, store).finished
-    assert (tmp_path / "metrics.jsonl").read_bytes() == before
+    tiny.optimizer.learning_rate = 0.5
+    assert loop.train(parse(tiny), tmp_path, store).finished
+    assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")} == before
+    said = capsys.readouterr().out.splitlines()
+    done = f"{tmp_path}/checkpoints/6 is the last of a finished run: nothing is left to do"
+    changed = "no effect: optimizer.learning_rate was 0.001, is now 0.5"
+    assert said == [done, done, changed]
+
+
+def test_a_resumed_run_tells_what_of_its_config_has_changed(tiny, store, tmp_path, capsys):
+    from xlj.training import loop
+
+    tiny.train.steps = 2
+    loop.train(parse(tiny), tmp_path, store)
+    capsys.readouterr()
+    tiny.train.steps, tiny.optimizer.warmup_steps, tiny.optimizer.b2 = 3, 2, 0.98
+    tiny.optimizer.frozen, tiny.optimizer.schedule = "embeddings", "constant"
+    loop.train(parse(tiny), tmp_path, store)
+    assert capsys.readouterr().out.splitlines() == [
+        "resuming: optimizer.schedule was 'linear', is now 'constant'",
+        "resuming: optimizer.warmup_steps was 0, is now 2",
+        "resuming: optimizer.b2 was 0.999, is now 0.98",
+        "resuming: optimizer.frozen was [], is now ['embeddings']",
+        "resuming: train.steps was 2, is now 3",
+    ]
+
+
+def probe(asked_at=-1):
+    """A measure that takes two batches; in its call `asked_at`, SIGTERM comes before the second."""
+    calls = iter(range(9))
+
+    def measure(state, check):
+        check()
+        if next(calls) == asked_at:
+            os.kill(os.getpid(), signal.SIGTERM)
+        check()
+        mean = np.mean(state.params["embeddings"]["word"])
+        return {"eval/x/mean": float(mean), "eval/x/score": -abs(int(state.progress.step) - 3)}
+
+    return measure
+
+
+@pytest.mark.parametrize("asked_at, step", [(0, 0), (1, 3), (2, 6)])
+def test_an_evaluation_that_is_interrupted_is_done_when_the_run_goes_on(
+    tiny, store, tmp_path, asked_at, step
+):
+    from xlj.training import loop
+
+    tiny.train.log_every, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 3, 2, 1
+    config, best = parse(tiny), "eval/x/score"
+
+    def train(workdir, *probes):
+        return loop.train(config, workdir, store, probes, best)
+
+    train(tmp_path / "whole", probe())
+    stopped = tmp_path / "stopped"
+    outcome = train(stopped, probe(asked_at))
+    assert (outcome.step, outcome.finished) == (step, False)
+    assert checkpoints.steps(stopped)[-1] == step
+    assert [line["step"] for line in lines(stopped)] == list(range(0, step, 3))
+    again = train(stopped, probe(asked_at=0))  # and once more, at the same place
+    assert (again.step, again.finished) == (step, False)
+    assert train(stopped, probe()).finished
+    assert lines(stopped) == lines(tmp_path / "whole")
+    assert digests(stopped)["params"] == digests(tmp_path / "whole")["params"]
+    assert digests(stopped)["optimizer"] == digests(tmp_path / "whole")["optimizer"]
+    if step == 3:  # the best, although it was saved without a score
+        assert 3 in checkpoints.steps(stopped)
+    before = (stopped / "metrics.jsonl").stat().st_mtime_ns
+    assert train(stopped, probe()).finished
+    assert (stopped / "metrics.jsonl").stat().st_mtime_ns == before
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_anew(tiny, store, tmp_path):

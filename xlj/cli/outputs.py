@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from xlj.config import ConfigError
+from xlj.config.paths import local_path
 
 PLOTS = (".png", ".svg", ".pdf")
 """How the name of a plot may end."""
@@ -93,8 +94,9 @@ def draw(path: Path, plot: Callable[[], None]) -> None:
 
 
 def _real(flag: str, path: str | Path) -> Path:
+    path = local_path(f"--{flag}", path)
     try:
-        return Path(path).resolve()
+        return path.resolve()
     except (OSError, RuntimeError):
         raise ConfigError(f"--{flag}={path}: these links lead in a circle") from None
 

@@ -11,6 +11,7 @@ import ml_collections
 
 from xlj.config.fields import ConfigError, lookup, not_read, refuse_idle
 from xlj.config.objectives.options import check_common, import_modules
+from xlj.config.paths import local_path
 from xlj.config.rows import ROW_KINDS
 from xlj.config.schema import FREEZABLE, HELD_OUT, Config, Optimizer, build, keys
 
@@ -30,6 +31,8 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
     modules = tree["objective_modules"]
     import_modules(filter(None, modules.split(",") if isinstance(modules, str) else modules))
     parsed = build(tree)
+    local_path("data.cache", parsed.data.cache)
+    local_path("data.rows", parsed.data.rows)
     if not parsed.data.rows:  # else the rows are checked, when they are opened
         for phase in parsed.schedule:
             _check_text(phase.config)

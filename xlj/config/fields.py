@@ -189,7 +189,9 @@ def _value(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
             raise ConfigError(f"{path} is {','.join(value)!r}; an entry is empty or stands twice")
         return tuple(value)
     if typing.get_origin(hint) is Mapping or hint is types.MappingProxyType:
-        if not all(isinstance(entry, Mapping) for entry in value.values()):
+        if not isinstance(value, Mapping) or not all(
+            isinstance(entry, Mapping) for entry in value.values()
+        ):
             raise ConfigError(f"{path} must map names to sections of keys, not {value!r}")
         return dict(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):

@@ -10,6 +10,7 @@ import ml_collections
 from xlj.config import fields
 from xlj.config.checks import check_optimizer
 from xlj.config.fields import ConfigError, Idle, key, like, only_with, refuse_idle
+from xlj.config.paths import local_path
 from xlj.config.schema import Mesh, Model, Optimizer, Train
 
 METRICS = {
@@ -206,6 +207,7 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
     """
     known = [name for name, _ in keys()]
     parsed: FinetuningConfig = fields.build(FinetuningConfig, config.to_dict(), known)
+    local_path("cache", parsed.cache)
     task, train, optimizer = parsed.task, parsed.train, parsed.optimizer
     refuse_idle(parsed, keys(), explicit)
     if not parsed.init_from:

@@ -254,6 +254,9 @@ class Objectives:
             raise AttributeError(f"there is no objective {name}") from None
 
 
+MOST_STEPS = 2**31 - 1
+"""Steps are counted in int32 on the devices."""
+
 FREEZABLE = {
     "embeddings": ("embeddings",),
     "layers": ("layers", "position_bias", "final_norm"),
@@ -270,7 +273,7 @@ class Optimizer:
         "over decay_steps; the checkpoint before the decay is kept)",
         choices=("linear", "constant", "wsd"),
     )
-    warmup_steps: int = key(0, "steps of linear warm-up", low=0)
+    warmup_steps: int = key(0, "steps of linear warm-up", low=0, high=MOST_STEPS)
     decay_steps: int = key(
         0, "steps of the final decay", low=0, read=only_with("optimizer.schedule", "wsd")
     )
@@ -293,7 +296,7 @@ class Optimizer:
 
 @dataclasses.dataclass(frozen=True)
 class Train:
-    steps: int = key(100_000, "optimizer steps of the run", low=1)
+    steps: int = key(100_000, "optimizer steps of the run", low=1, high=MOST_STEPS)
     seed: int = key(0, "seed of initial weights, batches, masks and dropout", low=0, high=2**32 - 1)
     log_every: int = key(100, "steps between lines of training metrics", low=1)
     eval_every: int = key(5_000, "steps between evaluations on held-out text", low=1)

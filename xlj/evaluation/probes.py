@@ -7,7 +7,7 @@ and `xlj.align` print for the checkpoint of the same step, on the sample that th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,8 @@ from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.sentence_pairs import Pair
 
 Sides = tuple[Ragged, Ragged]
+Check = Callable[..., Any]
+"""Called from batch to batch; it may raise, to stop."""
 
 
 class Files(NamedTuple):
@@ -97,11 +99,14 @@ def retrieval(
     )
     bounds = np.cumsum([len(side.lengths) for side in every])[:-1]
 
-    def measure(params: Params) -> dict[str, float]:
+    def measure(params: Params, check: Check) -> dict[str, float]:
         embedder = Embedder(Pretrained(params, model, vocabulary), [_layer(layer, model)], "mean")
-        vectors = iter(np.split(embedder.embed_ids(sentences)[0], bounds))
-        return {pair: float(np.mean(accuracy(nearest(next(vectors), next(vectors)))))
-                for pair in sides}  # fmt: skip
+        vectors = iter(np.split(embedder.embed_ids(sentences, check)[0], bounds))
+        found = {}
+        for pair in sides:
+            check()
+            found[pair] = float(np.mean(accuracy(nearest(next(vectors), next(vectors)))))
+        return found
 
     return _probe("sentence_retrieval", "accuracy", measure)
 
@@ -118,10 +123,10 @@ def alignment(
     """
     every = [pair for pairs in gold.values() for pair in pairs]
 
-    def measure(params: Params) -> dict[str, float]:
+    def measure(params: Params, check: Check) -> dict[str, float]:
         encoder = Pretrained(params, model, vocabulary)
         aligner = Aligner(encoder, [_layer(layer, model)], "optimal_transport")
-        links = aligner.align(every)
+        links = aligner.align(every, check)
         return {
             name: gold_alignments.score(
                 [next(links)[0] for _ in pairs], [pair.gold for pair in pairs if pair.gold]
@@ -132,9 +137,9 @@ def alignment(
     return _probe("word_alignment", "aer", measure)
 
 
-def _probe(name: str, key: str, measure: Callable[[Params], dict[str, float]]) -> Probe:
-    def probe(state: State) -> dict[str, float]:
-        found = measure(state.params)
+def _probe(name: str, key: str, measure: Callable[[Params, Check], dict[str, float]]) -> Probe:
+    def probe(state: State, check: Check = bool) -> dict[str, float]:
+        found = measure(state.params, check)
         metrics = {f"eval/{name}/{pair}/{key}": value for pair, value in found.items()}
         return metrics | {f"eval/{name}/{key}": float(np.mean(list(found.values())))}
 

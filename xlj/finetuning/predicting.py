@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,12 +33,19 @@ class Predictor:
         self._mesh = mesh
         self._predict = jax.jit(partial(_predicted, kind, model), out_shardings=replicated(mesh))
 
-    def __call__(self, params: Params, tokens: np.ndarray, what: str) -> np.ndarray:
+    def __call__(
+        self,
+        params: Params,
+        tokens: np.ndarray,
+        what: str,
+        progress: Callable[[int], Any] = bool,
+    ) -> np.ndarray:
         """The prediction of the head for each row.
 
         Args:
           tokens: int32 [rows, length], at least one row.
           what: is predicted, for the progress bar.
+          progress: called with numbers of rows as they are predicted.
 
         Returns:
           Of classification, the class, int32 [rows]; of tagging, each token's tag, int32 [rows,
@@ -56,6 +64,7 @@ class Predictor:
                 else:
                     found[members, :width] = made
                 bar.update(len(members))
+                progress(len(members))
         assert found is not None, "there are no rows to predict"
         return found
 

@@ -9,7 +9,9 @@ import dataclasses
 import hashlib
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -25,6 +27,7 @@ from xlj.config import (
     as_tree,
 )
 from xlj.config.finetuning import FinetuningConfig, Task
+from xlj.config.schema import MOST_STEPS
 from xlj.data.labelled import row_store
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -33,7 +36,15 @@ from xlj.finetuning.task_data import TaskData
 from xlj.finetuning.task_scores import SCORE, Evaluator, Scores
 from xlj.io import atomic
 from xlj.models import encoder
-from xlj.training import checkpoints, initialisation, loop, metrics, partitioning, stored_models
+from xlj.training import (
+    checkpoints,
+    initialisation,
+    loop,
+    memory,
+    metrics,
+    partitioning,
+    stored_models,
+)
 from xlj.training.state import State
 from xlj.training.stored_models import Source
 from xlj.training.workdir import RUN, finished_run
@@ -132,7 +143,9 @@ def _plans(
         cache = Path(config.cache).expanduser()
         store = row_store.write(cache, task.objective, rows, vocabulary)
         of_first = _training_config(config, data.labels, store, source)
-        partitioning.check_batches(of_first, partitioning.make_mesh(of_first))
+        mesh = partitioning.make_mesh(of_first)
+        partitioning.check_batches(of_first, mesh)
+        memory.check_fits(of_first, memory.of(store, of_first), mesh)
         for seed in range(config.train.seed, config.train.seed + config.train.seeds):
             train = dataclasses.replace(of_first.train, seed=seed)
             inner = dataclasses.replace(of_first, train=train)
@@ -158,8 +171,8 @@ def _one(plan: _Plan, task: Task) -> Run | None:
     mesh = partitioning.make_mesh(plan.config)
     evaluator = Evaluator(task, plan.config.model, data.labels, mesh)
 
-    def probe(state: State) -> dict[str, float]:
-        _, scores = evaluator.scores(state.params, data.dev, "dev")
+    def probe(state: State, check: Callable[..., Any]) -> dict[str, float]:
+        _, scores = evaluator.scores(state.params, data.dev, "dev", check)
         return task_scores.line_of(scores, task, plan.languages)
 
     probes, best = ([probe], SCORE) if data.dev else ([], "")
@@ -200,6 +213,10 @@ def _training_config(
     given, options = config.train, dataclasses.asdict(config.optimizer)
     rows = sum(task.train.rows for task in store.manifest.tasks)
     steps = max(1, math.ceil(given.epochs * rows / given.batch_rows))
+    if steps > MOST_STEPS:
+        raise ConfigError(
+            f"train.epochs={given.epochs:g} are {steps} steps; there can be {MOST_STEPS}"
+        )
     if options["decay_steps"] > steps:
         raise ConfigError(
             f"optimizer.decay_steps={options['decay_steps']} is more than the {steps} steps of "

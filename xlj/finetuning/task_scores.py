@@ -39,14 +39,22 @@ class Evaluator:
         self._predict = Predictor(task.objective, model, mesh)
 
     def scores(
-        self, params: Params, sets: Mapping[str, Set], split: str
+        self,
+        params: Params,
+        sets: Mapping[str, Set],
+        split: str,
+        progress: Callable[[int], Any] = bool,
     ) -> tuple[dict[str, Any], Scores]:
-        """Predictions by language, and their scores where labels are known."""
+        """Predictions by language, and their scores where labels are known.
+
+        Args:
+          progress: called with numbers of rows as they are predicted.
+        """
         predictions: dict[str, Any] = {}
         found: Scores = {}
         for language, entry in sets.items():
             made, examples = entry.made, entry.examples
-            outputs = self._predict(params, made.tokens, f"{split} {language}")
+            outputs = self._predict(params, made.tokens, f"{split} {language}", progress)
             predicted = self._kind.decode(outputs, made, examples, self._labels, self._task)
             predictions[language] = predicted
             if self._kind.labelled(examples):

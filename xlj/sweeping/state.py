@@ -16,6 +16,7 @@ from xlj.config import ConfigError
 from xlj.config.fields import flat
 from xlj.io import atomic, json_file
 from xlj.sweeping.definition import Run
+from xlj.training import metrics
 
 LOG = "log.txt"
 """A file of a workdir: what the run printed."""
@@ -75,13 +76,19 @@ def _config(run: Run) -> dict[str, Any]:
 
 
 def is_finished(run: Run, config: dict[str, Any]) -> bool:
-    """Whether the last checkpoint is there, or of a command that counts no steps the results.
+    """Whether the last checkpoint is there and measured, or of a command that counts no steps the
+    results.
 
-    Both appear whole, after all else. An exit code says less: a run that was asked to stop has 0.
+    Both appear whole, after all else; but a run that is asked to stop in its last evaluation saves
+    without it. An exit code says less: a run that was asked to stop has 0.
     """
     steps = config.get("train", {}).get("steps")
-    last = f"checkpoints/{steps}" if steps is not None else _RESULTS
-    return (run.workdir / last).exists()
+    if steps is None:
+        return (run.workdir / _RESULTS).exists()
+    lines = metrics.read(run.workdir, damaged=[])
+    return (run.workdir / f"checkpoints/{steps}").exists() and any(
+        line["step"] == steps for line in lines
+    )
 
 
 def begin(run: Run, config: dict[str, Any]) -> None:
@@ -92,8 +99,6 @@ def begin(run: Run, config: dict[str, Any]) -> None:
 
 def measures(workdir: Path) -> str:
     """The results of a run, or its last means on held-out data; nothing if it has neither."""
-    from xlj.training import metrics
-
     results = workdir / _RESULTS
     if results.exists():
         try:

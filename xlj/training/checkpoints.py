@@ -8,10 +8,11 @@ bits in its files, so the digests are of the arrays, and compared after every re
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 from xlj.config import Config, ConfigError, Model, record
 from xlj.data.rows.store import Manifest
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.training import orbax_errors
 from xlj.training.digests import digests
 from xlj.training.partitioning import STORED, named_leaves, shardings
 from xlj.training.state import State
@@ -86,20 +88,29 @@ def find(path: str | Path, key: str = "") -> Checkpoint:
 
 
 def steps(workdir: Path) -> list[int]:
-    """Steps of the finished checkpoints of a workdir, in order."""
+    """Steps of the finished checkpoints of a workdir, in order.
+
+    Raises:
+      CheckpointError: if they cannot be listed.
+    """
     folder = workdir / "checkpoints"
-    if not folder.is_dir():
+    try:
+        entries = list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdecimal())
+    except OSError as error:
+        raise CheckpointError(f"cannot read {folder}: {error.strerror}") from error
+    return sorted(int(entry.name) for entry in entries if entry.name.isdecimal())
 
 
 def _read_meta(folder: Path) -> Checkpoint:
+    orbax_errors.silence()
     try:
         with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as reader:
             meta = reader.restore(folder.absolute() / "meta")
         sealed = meta.pop("seal")
-    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-        raise CheckpointError(f"{folder}: cannot read its description: {error}") from None
+    except Exception as error:  # Orbax raises whatever its parsers do
+        raise _unreadable(folder, "its description (meta)", error) from None
     if _seal(meta) != sealed:
         raise CheckpointError(f"{folder}: its description (meta) is damaged; {_AWAY}")
     if meta["format"] != _FORMAT:
@@ -108,6 +119,11 @@ def _read_meta(folder: Path) -> Checkpoint:
 
 
 _AWAY = "move this folder away to go on from the checkpoint before it"
+
+
+def _unreadable(folder: Path, item: str, error: Exception) -> CheckpointError:
+    reason = orbax_errors.reason(error)
+    return CheckpointError(f"{folder} is damaged: cannot read {item} ({reason}); {_AWAY}")
 
 
 def _seal(meta: dict[str, Any]) -> str:
@@ -141,15 +157,16 @@ class Checkpointer:
                     get_metric_fn=_score, n=1, keep_checkpoints_without_metrics=False
                 )
             )
-        self._manager = ocp.CheckpointManager(
-            (workdir / "checkpoints").absolute(),
-            options=ocp.CheckpointManagerOptions(
-                preservation_policy=preservation_policy.AnyPreservationPolicy(policies),
-                best_fn=_score if keep_best else None,
-                enable_async_checkpointing=True,
-                cleanup_tmp_directories=True,
-            ),
+        orbax_errors.silence()
+        self._folder = (workdir / "checkpoints").absolute()
+        options = ocp.CheckpointManagerOptions(
+            preservation_policy=preservation_policy.AnyPreservationPolicy(policies),
+            best_fn=_score if keep_best else None,
+            enable_async_checkpointing=True,
+            cleanup_tmp_directories=True,
         )
+        with self._writing():
+            self._manager = ocp.CheckpointManager(self._folder, options=options)
 
     def save(
         self,
@@ -158,13 +175,16 @@ class Checkpointer:
         manifest: Manifest,
         vocabulary: Vocabulary,
         score: float | None = None,
+        measured: bool = True,
     ) -> None:
         """Starts to write a checkpoint of `state`; it appears whole, or not at all.
 
         Args:
           score: what the best checkpoint is chosen by; None if it was not evaluated.
+          measured: whether what is to be said of this step is in the run's metrics.
 
-        Raises: whatever went wrong in writing the one before.
+        Raises:
+          ConfigError: if this one or the one before could not be written: the disk is full, say.
         """
         step = int(state.progress.step)
         if step in self._manager.all_steps():
@@ -176,15 +196,30 @@ class Checkpointer:
             task.name: {"sentences": task.train.sentences, "tokens": task.train.tokens}
             for task in manifest.tasks
         }
-        meta = _meta(step, config, vocabulary, manifest.languages, rows, tasks, tensors)
+        meta = _meta(step, config, vocabulary, manifest.languages, rows, tasks, tensors, measured)
         metrics = None if score is None else {"score": score}
-        self._manager.save(step, args=_arguments(meta, items), metrics=metrics)
+        with self._writing():
+            self._manager.save(step, args=_arguments(meta, items), metrics=metrics)
 
     def close(self) -> None:
-        """Waits for what is being written; raises what went wrong."""
-        self._manager.wait_until_finished()
-        self._manager.check_for_errors()
-        self._manager.close()
+        """Waits for what is being written.
+
+        Raises:
+          ConfigError: if it could not be written.
+        """
+        with self._writing():
+            self._manager.wait_until_finished()
+            self._manager.check_for_errors()
+            self._manager.close()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            if reason := orbax_errors.disk_error(error):
+                raise ConfigError(f"cannot write {self._folder}: {reason}") from error
+            raise
 
 
 def _score(metrics: dict[str, float]) -> float:
@@ -249,11 +284,13 @@ def _meta(
     rows: dict[str, str],
     tasks: dict[str, dict[str, int]],
     tensors: dict[str, Any],
+    measured: bool = True,
 ) -> dict[str, Any]:
     """The sealed description of a checkpoint."""
     meta: dict[str, Any] = {
         "format": _FORMAT,
         "step": step,
+        "measured": measured,
         "rows": rows,
         "tasks": tasks,
         "languages": languages,
@@ -288,7 +325,7 @@ def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
     """
     vocabulary = Vocabulary(_restore_item(checkpoint, "vocabulary", None)["model"].tobytes())
     if vocabulary.digest != checkpoint.meta["vocabulary"]:
-        raise CheckpointError(f"{checkpoint.folder}: its vocabulary is damaged")
+        raise CheckpointError(f"{checkpoint.folder} is damaged: its vocabulary changed; {_AWAY}")
     return vocabulary
 
 
@@ -393,8 +430,10 @@ def _restore_item(checkpoint: Checkpoint, item: str, abstract: Any) -> Any:
 def _restored(checkpoint: Checkpoint, item: str, read: Callable[[Path], Any]) -> Any:
     try:
         return read(checkpoint.folder.absolute() / item)
-    except (OSError, ValueError, KeyError) as error:
-        raise CheckpointError(f"{checkpoint.folder}: cannot read {item}: {error}") from error
+    except jax.errors.JaxRuntimeError:  # out of memory, say: the files are not to blame
+        raise
+    except Exception as error:  # Orbax and TensorStore raise many kinds, `Exception` itself too
+        raise _unreadable(checkpoint.folder, item, error) from error
 
 
 def abstract_like(abstract: Any, sharding: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What forbids a run to go on from a checkpoint, or to start from another model."""
+"""What differs between runs: what forbids to go on from a checkpoint, and what may change."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from xlj.config import Config, Model, record
+from xlj.config.fields import flat
 from xlj.data.rows.store import Manifest
 from xlj.training.checkpoints import Checkpoint, row_digests
 
@@ -35,6 +36,17 @@ def config_differences(checkpoint: Checkpoint, config: Config) -> list[str]:
     # What a later phase needs is made when the run starts, so it cannot be added.
     found += _unequal("objectives of all phases", _objectives_in(old), _objectives_in(new))
     return found
+
+
+def changes(checkpoint: Checkpoint, config: Config) -> list[str]:
+    """Keys that differ from the config that wrote a checkpoint: `KEY was OLD, is now NEW`. A key
+    that the checkpoint is older than is left out."""
+    old, new = flat(checkpoint.config()), flat(record(config))
+    return [
+        f"{path} was {old[path]!r}, is now {value!r}"
+        for path, value in new.items()
+        if path in old and old[path] != value
+    ]
 
 
 def _objectives_in(config: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -68,25 +68,31 @@ class Evaluation:
                 sides = np.array(languages, np.int32)
                 self._rows[name] = (Rows(np.concatenate(tokens), sides), owners)
 
-    def __call__(self, state: State) -> dict[str, float]:
+    def __call__(self, state: State, check: Callable[..., Any] = bool) -> dict[str, float]:
         """Metrics eval/LOSS/LANGUAGE/loss and /accuracy; eval/LOSS/loss is their mean.
 
         Losses are nats a prediction, of a token or of a sentence; a language's mean is over its
         predictions, a loss's over languages, so that small languages count. With
         `evaluation.perplexity`, the exp of each loss over the vocabulary is there too, as
         /perplexity; that of the mean is a geometric mean.
+
+        Args:
+          check: called before each batch; it may raise, to stop.
         """
         metrics: dict[str, float] = {}
         for name, (rows, owners) in self._rows.items():
             kept = state.objectives.get(name, {})
-            for loss, sums in self._loss_sums(name, state.params, kept, rows).items():
+            for loss, sums in self._loss_sums(name, state.params, kept, rows, check).items():
                 metrics |= _by_language(loss, sums, owners)
         return metrics | _perplexities(metrics, self._perplexities)
 
-    def _loss_sums(self, name: str, params: Any, kept: Any, rows: Rows) -> dict[str, LossSums]:
-        """Tallies of all rows, as NumPy arrays, batch by batch of a fixed shape."""
+    def _loss_sums(
+        self, name: str, params: Any, kept: Any, rows: Rows, check: Callable[..., Any]
+    ) -> dict[str, LossSums]:
+        """Sums of all rows, as NumPy arrays, batch by batch of a fixed shape."""
         size, parts, count = self._batch[name], [], len(rows.tokens)
         for start in range(0, count, size):
+            check()
             missing = max(0, start + size - count)
             part = Rows(
                 np.pad(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from xlj.config import Config, as_tree
@@ -22,6 +23,7 @@ from xlj.training.checkpoints import CheckpointError
 from xlj.training.differences import FREE_AT_START
 from xlj.training.partitioning import named_leaves
 from xlj.training.state import State
+from xlj.training.workdir import writing
 
 
 def check_resumable(config: Config, workdir: Path) -> None:
@@ -109,8 +111,12 @@ def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
             )
         return config
     path = Path(config.data.cache).expanduser() / "vocabularies" / f"{vocabulary.digest[:16]}.model"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    atomic.write(path, vocabulary.model)
+    if jax.process_index() == 0 and not (path.is_file() and path.read_bytes() == vocabulary.model):
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            atomic.write(path, vocabulary.model)
+    if jax.process_count() > 1:  # the others read it
+        multihost_utils.sync_global_devices("vocabulary")
     return dataclasses.replace(config, data=dataclasses.replace(config.data, vocabulary=str(path)))
 
 
@@ -120,6 +126,16 @@ def pre_decay_steps(config: Config, workdir: Path) -> tuple[int, ...]:
     configs = [checkpoints.find(folder).config() for folder in folders]
     starts = map(_decay_start, [*configs, as_tree(config)])
     return tuple(sorted({start for start in starts if start is not None}))
+
+
+def unmeasured_steps(workdir: Path) -> tuple[int, ...]:
+    """Steps whose checkpoints were saved before what was due there had been measured."""
+    folder = workdir / "checkpoints"
+    return tuple(
+        step
+        for step in checkpoints.steps(workdir)
+        if not checkpoints.find(folder / str(step)).meta["measured"]
+    )
 
 
 def _decay_start(config: dict[str, Any]) -> int | None:

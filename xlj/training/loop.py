@@ -6,7 +6,7 @@ import collections
 import contextlib
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +21,26 @@ from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import atomic
 from xlj.objectives import build, build_all
-from xlj.training import checkpoints, initialisation, metrics, optimizer, partitioning
+from xlj.training import (
+    checkpoints,
+    differences,
+    initialisation,
+    metrics,
+    optimizer,
+    partitioning,
+)
 from xlj.training import state as states
 from xlj.training.evaluation import Evaluation
-from xlj.training.preemption import Preemption
+from xlj.training.preemption import Interrupted, Preemption
 from xlj.training.prefetch import Prefetch
 from xlj.training.state import State
 from xlj.training.step import make_train_step
 from xlj.training.throughput import Throughput
+from xlj.training.workdir import writing
 
-Probe = Callable[[State], Mapping[str, float]]
-"""A measure of a state, as metrics `eval/NAME/LANGUAGE/MEASURE`; it leaves the state as it is."""
+Probe = Callable[[State, Callable[..., Any]], Mapping[str, float]]
+"""A measure of a state, as metrics `eval/NAME/LANGUAGE/MEASURE`; it leaves the state as it is, and
+calls its second argument from batch to batch, which raises `Interrupted` if the run is to stop."""
 
 _IN_FLIGHT = 2  # steps that the host may be ahead of the devices
 
@@ -76,34 +85,43 @@ def train(
     objectives = build_all(config, batches.corpus)
     sharding = states.sharding(config, batches.corpus, mesh)
     initialisation.check_resumable(config, workdir)
+    latest = checkpoints.find(workdir) if checkpoints.steps(workdir) else None
     state = initialisation.first_state(config, workdir, store, sharding, mesh)
     start = int(state.progress.step)
-    resumed = bool(checkpoints.steps(workdir))
+    # What was to be said of the step before is due, if the run was stopped while measuring it.
+    unsaid = latest is None or not latest.meta["measured"]
+    if latest is not None:
+        finished = start == config.train.steps and (
+            not unsaid or any(line["step"] == start for line in metrics.read(workdir))
+        )
+        if main_process:
+            _tell(latest, config, finished)
+        if finished:
+            return Outcome(start, True, workdir, latest.folder)
     pre_decay = initialisation.pre_decay_steps(config, workdir)
+    unscored = initialisation.unmeasured_steps(workdir) if best else ()
     rate = optimizer.learning_rate(config)
     steps = _compiled_steps(config, batches.corpus, mesh, sharding)
     restart_sums = jax.jit(states.restart_sums, out_shardings=sharding.progress)
     evaluations: list[Probe] = [Evaluation(store, config, objectives, mesh), *probes]
 
-    def evaluate(state: State) -> dict[str, float]:
-        return {key: value for measure in evaluations for key, value in measure(state).items()}
-
-    workdir.mkdir(parents=True, exist_ok=True)
-    if main_process:
-        text = json.dumps(record(config), indent=1) + "\n"
-        atomic.write(workdir / "config.json", text.encode())
+    with writing(workdir / "config.json"):
+        workdir.mkdir(parents=True, exist_ok=True)
+        if main_process:
+            text = json.dumps(record(config), indent=1) + "\n"
+            atomic.write(workdir / "config.json", text.encode())
     with contextlib.ExitStack() as stack:
 
         def until_the_end(resource: Any) -> Any:
-            return stack.enter_context(contextlib.closing(resource))
+            return stack.enter_context(_closing(resource))
 
         preemption = until_the_end(Preemption())
         writer = until_the_end(
-            metrics.Metrics(workdir, start if resumed else -1, write=main_process)
+            metrics.Metrics(workdir, start - 1 if unsaid else start, write=main_process)
         )
         checkpointer = until_the_end(
             checkpoints.Checkpointer(
-                workdir, config.train.keep_checkpoints, pre_decay, keep_best=bool(best)
+                workdir, config.train.keep_checkpoints, (*pre_decay, *unscored), bool(best)
             )
         )
         bar = until_the_end(
@@ -120,12 +138,40 @@ def train(
             build(active, config.model, batches.corpus) for active in config.objectives_by_phase
         ]
         clock = Throughput(of_phases, batches, prefetch)
-        done = start
-        if not resumed:
+
+        def say(before: State, done: int) -> tuple[State, dict[str, float], bool]:
+            """Writes the line of metrics that is due after `done` steps, if one is. Returns the
+            state with its sums begun anew, the line, and whether that was all; if the run is to
+            stop meanwhile, nothing is written, and the state is as it was."""
+            state, line = before, dict[str, float]()
+            last = done == config.train.steps
+            if done and (done % config.train.log_every == 0 or last):
+                line = _training_line(state, float(rate(done - 1)), clock)
+                state = dataclasses.replace(state, progress=restart_sums(state.progress))
+                bar.set_postfix_str(_shown(line))
+            if done % config.train.eval_every == 0 or last:
+                try:
+                    with clock.paused():
+                        for measure in evaluations:
+                            line |= measure(state, preemption.check)
+                except Interrupted:
+                    return before, {}, False
+            if line:
+                writer.log(done, line)
+            return state, line, True
+
+        def save(state: State, line: Mapping[str, float], said: bool) -> None:
             with clock.paused():
-                writer.log(0, evaluate(state))
+                score = line.get(best)
+                checkpointer.save(state, config, store.manifest, vocabulary, score, said)
+
+        done, said = start, True
+        if unsaid:
+            state, line, said = say(state, done)
+            if not said:
+                save(state, line, said)
         in_flight: collections.deque[tuple[int, jax.Array]] = collections.deque()
-        for batch, tokens in prefetch:
+        for batch, tokens in prefetch if said else ():
             state, skipped_in_a_row = steps[batches.phase(done)[0]](state, batch)
             clock.count(done, tokens)
             done += 1
@@ -133,27 +179,37 @@ def train(
             if len(in_flight) > _IN_FLIGHT:
                 _check_finite(config, batches, workdir, *in_flight.popleft())
             bar.update()
+            state, line, said = say(state, done)
             last = done == config.train.steps
-            line: dict[str, float] = {}
-            if done % config.train.log_every == 0 or last:
-                line = _training_line(state, float(rate(done - 1)), clock)
-                state = dataclasses.replace(state, progress=restart_sums(state.progress))
-                bar.set_postfix_str(_shown(line))
-            if done % config.train.eval_every == 0 or last:
-                with clock.paused():
-                    line |= evaluate(state)
-            if line:
-                writer.log(done, line)
-            stop = preemption.requested(done)
+            stop = not said or preemption.requested()
             if done % config.train.checkpoint_every == 0 or last or stop or done in pre_decay:
-                with clock.paused():
-                    score = line.get(best)
-                    checkpointer.save(state, config, store.manifest, vocabulary, score)
+                save(state, line, said)
             if stop:
                 break
         for flag in in_flight:
             _check_finite(config, batches, workdir, *flag)
-    return Outcome(done, done == config.train.steps, workdir, workdir / "checkpoints" / str(done))
+    finished = said and done == config.train.steps
+    return Outcome(done, finished, workdir, workdir / "checkpoints" / str(done))
+
+
+@contextlib.contextmanager
+def _closing(resource: Any) -> Iterator[Any]:
+    """As `contextlib.closing`, but an error in closing never hides one that came before."""
+    try:
+        yield resource
+    except BaseException:
+        with contextlib.suppress(Exception):
+            resource.close()
+        raise
+    resource.close()
+
+
+def _tell(latest: checkpoints.Checkpoint, config: Config, finished: bool) -> None:
+    """Says what of the config is no longer what it was, and whether that has an effect."""
+    if finished:
+        print(f"{latest.folder} is the last of a finished run: nothing is left to do")
+    for change in differences.changes(latest, config):
+        print(f"no effect: {change}" if finished else f"resuming: {change}", flush=True)
 
 
 def _compiled_steps(config: Config, corpus: Corpus, mesh: Any, sharding: State) -> list[Any]:
@@ -214,7 +270,8 @@ def _check_finite(
         for name, shape in batches.shapes(step).items()
     }
     path = workdir / f"not_finite_{step}.json"
-    path.write_text(json.dumps({"step": step, "rows": rows}) + "\n", encoding="utf-8")
+    with writing(path):
+        path.write_text(json.dumps({"step": step, "rows": rows}) + "\n", encoding="utf-8")
     raise FloatingPointError(
         f"{skipped_in_a_row} steps in a row, up to step {step}, had a loss or gradient that is not "
         f"finite (train.max_skipped_steps={config.train.max_skipped_steps}); the rows of "

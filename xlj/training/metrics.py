@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from xlj.config import ConfigError
 from xlj.io import json_file
+from xlj.training.workdir import writing
 
 FILE = "metrics.jsonl"
 
@@ -24,34 +26,70 @@ class Metrics:
       workdir: where the file is or will be.
       step: the step the run goes on from.
       write: False in all processes of a run but one.
+
+    Raises:
+      ConfigError: here and in all methods, if nothing can be written: the disk is full, say.
     """
 
     def __init__(self, workdir: Path, step: int, write: bool = True):
         self._write = write
         if not write:
             return
-        from tensorboardX import SummaryWriter
-
-        path = workdir / FILE
-        _cut_back(path, step)
-        self._file = path.open("a", encoding="utf-8")
-        self._events = SummaryWriter(str(workdir / "tensorboard"), purge_step=step + 1)
+        self._path = workdir / FILE
+        with writing(self._path):
+            _cut_back(self._path, step)
+            self._file = self._path.open("a", encoding="utf-8")
+        self._events = _Events(workdir / "tensorboard", step + 1)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Writes one line, safely on disk when this returns."""
         if not self._write:
             return
-        self._file.write(json.dumps({"step": step, **values}) + "\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        for name, value in values.items():
-            self._events.add_scalar(name, value, step)
+        with writing(self._path):
+            self._file.write(json.dumps({"step": step, **values}) + "\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        self._events.log(step, values)
 
     def close(self) -> None:
         """Closes the files."""
         if self._write:
-            self._file.close()
+            with writing(self._path):
+                self._file.close()
             self._events.close()
+
+
+class _Events:
+    """TensorBoard's events, written when they are logged. tensorboardX's own `SummaryWriter` has a
+    thread for it; once that has died of an error, the run waits for ever.
+
+    Args:
+      purge_step: TensorBoard hides events from here on that were written before.
+    """
+
+    def __init__(self, folder: Path, purge_step: int):
+        from tensorboardX import event_file_writer, summary
+        from tensorboardX.proto import event_pb2
+
+        self._event, self._scalar, self._folder = event_pb2.Event, summary.scalar, folder
+        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+        with writing(folder):
+            folder.mkdir(exist_ok=True)
+            self._writer = event_file_writer.EventsWriter(str(folder / "events"))
+            self._write(step=purge_step, session_log=start)
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        with writing(self._folder):
+            for name, value in values.items():
+                self._write(step=step, summary=self._scalar(name, value))
+            self._writer.flush()
+
+    def close(self) -> None:
+        with writing(self._folder):
+            self._writer.close()
+
+    def _write(self, **fields: Any) -> None:
+        self._writer.write_event(self._event(wall_time=time.time(), **fields))
 
 
 def read(workdir: Path, damaged: list[str] | None = None) -> list[dict[str, Any]]:

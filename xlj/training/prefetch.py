@@ -56,6 +56,8 @@ class Prefetch:
     def _fill(self, start: int, stop: int) -> None:
         try:
             for step in range(start, stop):
+                if self._closed.is_set():
+                    return
                 self._put(self._batch(step))
             self._put(None)
         except BaseException as error:  # it is raised where the batch was wanted

@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 
 from xlj.config import Model
 from xlj.config.objectives import supervised_in
+from xlj.config.paths import local_path
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face
 from xlj.interop import importing
@@ -74,7 +75,7 @@ def find(path: str | Path, key: str = "") -> Source:
     Raises:
       ConfigError: if there is none, or it is damaged or of an architecture that xlj does not have.
     """
-    path = Path(path).expanduser()
+    path = local_path(key or "checkpoint", path)
     if hugging_face.is_folder(path):
         return of_folder(path)
     if run := finished_run(path):

@@ -35,14 +35,31 @@ def finished_run(folder: Path) -> dict[str, Any] | None:
 
 
 @contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Errors of the disk inside, where something is written to `path`, as a `ConfigError`."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
 def only_run(workdir: Path) -> Iterator[None]:
     """Keeps other runs out of a workdir, which is made if need be; the lock ends with the process.
 
     Raises:
-      ConfigError: if another run is in it.
+      ConfigError: if it cannot be made or written to, or another run is in it.
     """
-    workdir.mkdir(parents=True, exist_ok=True)
-    with (workdir / "lock").open("w") as file:
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+        lock = (workdir / "lock").open("w")
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigError(
+            f"--workdir={workdir}: no run can be kept there ({reason}); name a folder that can be "
+            "written to"
+        ) from error
+    with lock as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

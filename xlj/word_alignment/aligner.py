@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -56,10 +56,15 @@ class Aligner:
         self._together = together
         self.windowed = 0
 
-    def align(self, pairs: Iterable[Pair]) -> Iterator[list[np.ndarray]]:
+    def align(
+        self, pairs: Iterable[Pair], progress: Callable[[int], Any] = bool
+    ) -> Iterator[list[np.ndarray]]:
         """The links of each pair, in order: for each layer int32 [links, 2], sorted, words from 0.
 
         Two words are linked if any of their pieces are.
+
+        Args:
+          progress: called with numbers of pairs as they are aligned.
 
         Raises:
           ConfigError: if a sentence has more than `MOST_PIECES` pieces.
@@ -70,6 +75,7 @@ class Aligner:
             found = [[_NO_LINKS] * len(self._layers) for _ in chunk]
             for batch, links in self._links(pieces):
                 _collect(found, batch, links, pieces)
+                progress(len(batch.members))
             yield from found
 
     def _pieces(self, chunk: list[Pair]) -> list[tuple[Pieces, Pieces]]:

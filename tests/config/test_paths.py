@@ -1,0 +1,40 @@
+"""URLs are refused by name, before a folder `gs:` is made of one."""
+
+from pathlib import Path
+
+import pytest
+
+from xlj.cli import outputs
+from xlj.config import ConfigError, finetuning, parse
+from xlj.config.paths import local_path
+from xlj.training import stored_models
+
+URLS = ("gs://bucket/run", "abfs://bucket/run", "s3://b", "HDFS+x://b/c")
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_a_url_is_no_path(url):
+    for path in (url, Path(url)):
+        with pytest.raises(ConfigError, match=r"--workdir=.* is a URL; only paths of this machine"):
+            local_path("--workdir", path)
+
+
+def test_other_paths_are_left_as_they_are():
+    for path in ("runs/a:b", "/a//b", "C:/x", "a b/c", ""):
+        assert local_path("x", path) == Path(path)
+    assert local_path("x", "~/runs") == Path.home() / "runs"
+
+
+def test_keys_and_outputs_are_refused_by_name(tiny):
+    with pytest.raises(ConfigError, match=r"--output=s3://b/x\.json is a URL"):
+        outputs.check_output("output", "s3://b/x.json")
+    with pytest.raises(ConfigError, match="init_from=gs://bucket/run is a URL"):
+        stored_models.find("gs://bucket/run", "init_from")
+    tiny.data.cache = "gs://bucket/rows"
+    with pytest.raises(ConfigError, match=r"data\.cache=gs://bucket/rows is a URL"):
+        parse(tiny)
+    config = finetuning.default()
+    config.init_from, config.cache = "x", "gs://bucket/rows"
+    config.task.train = config.task.dev = "{language}.tsv"
+    with pytest.raises(ConfigError, match="cache=gs://bucket/rows is a URL"):
+        finetuning.parse(config)

@@ -1,0 +1,63 @@
+"""What cannot fit is refused before any work, with the numbers and the keys."""
+
+import pytest
+
+from xlj.config import ConfigError, parse
+from xlj.training import memory, partitioning
+
+
+def check(config):
+    config = parse(config)
+    memory.check_fits(config, memory.expected(config), partitioning.make_mesh(config))
+
+
+def test_what_fits_passes_and_rows_are_expected_as_they_are_made(tiny, store):
+    check(tiny)
+    (made, lengths), (expected, expected_lengths) = (
+        memory.of(store, parse(tiny)),
+        memory.expected(parse(tiny)),
+    )
+    assert lengths == expected_lengths == {"text": 32, "pairs": 48}
+    assert made.vocabulary_size == expected.vocabulary_size
+    assert set(made.languages) == set(expected.languages)
+    assert set(made.paired) == set(expected.paired)
+
+
+@pytest.mark.parametrize(
+    "key, value, message",
+    [
+        (
+            "model.hidden",
+            10**9,
+            r"what objectives keep take [\d,.]+ GiB on each device, which has [\d,.]+ GiB; the "
+            r"largest is params/.*Lower model\.hidden=1000000000",
+        ),
+        ("model.layers", 10**9, "model.layers=1000000000"),
+        ("model.positions", 10**12, "model.positions=1000000000000"),
+        ("data.vocabulary_size", 10**12, "a vocabulary of 1000000000000 ids"),
+        (
+            "objectives.tlm.batch_rows",
+            10**11 // 8 * 8,
+            r"token ids of a step take [\d,.]+ GiB.*lower objectives\.tlm\.batch_rows=100000000000",
+        ),
+    ],
+)
+def test_what_cannot_fit_is_refused(tiny, key, value, message):
+    tiny.update_from_flattened_dict({key: value})
+    with pytest.raises(ConfigError, match=message):
+        check(tiny)
+
+
+def test_a_sharded_state_fits_where_a_whole_one_does_not(tiny, monkeypatch):
+    tiny.model.hidden, tiny.model.intermediate = 64, 256
+    sizes = {}
+    for fsdp in (1, 8):
+        tiny.mesh.fsdp = fsdp
+        config = parse(tiny)
+        corpus, mesh = memory.expected(config).corpus, partitioning.make_mesh(config)
+        sizes[fsdp] = sum(memory._state_bytes(config, corpus, mesh).values())
+    monkeypatch.setattr(memory, "_device_memory", lambda mesh: (sizes[1] + sizes[8]) / 2)
+    check(tiny)
+    tiny.mesh.fsdp = 1
+    with pytest.raises(ConfigError, match=r"raise mesh\.fsdp=1"):
+        check(tiny)

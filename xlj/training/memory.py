@@ -1,0 +1,130 @@
+"""Whether a run can fit into memory at all, said before any work."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from xlj.config import ROW_KINDS, Config, ConfigError, lookup
+from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.opening import open_rows
+from xlj.data.rows.store import RowStore
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.training import state as states
+from xlj.training.partitioning import named_leaves
+
+_GIB = 2**30
+
+
+class Sizes(NamedTuple):
+    """What decides a run's memory beside its config."""
+
+    corpus: Corpus
+    lengths: dict[str, int]
+    """Ids in a row of each kind that the run reads."""
+
+
+def of(store: RowStore, config: Config) -> Sizes:
+    """The sizes of finished rows."""
+    kinds = {options.rows for options in config.objectives_on().values()}
+    found = {kind: store.tasks(kind) for kind in kinds}
+    lengths = {kind: tasks[0].length for kind, tasks in found.items() if tasks}
+    return Sizes(Corpus.of(store), lengths)
+
+
+def expected(config: Config) -> Sizes:
+    """The sizes of rows that may not be made yet.
+
+    Raises:
+      ConfigError: if `data.vocabulary` cannot be read.
+    """
+    if config.data.rows:
+        return of(open_rows(config), config)
+    paired = [language for pair in config.data.pairs for language in pair.split("-")]
+    languages = tuple(dict.fromkeys([*config.data.languages, *paired]))
+    given = config.data.vocabulary
+    size = Vocabulary.load(given).size if given else config.data.vocabulary_size
+    corpus = Corpus(size, languages, (1,) * len(languages), tuple(dict.fromkeys(paired)))
+    lengths = {kind: lookup(config, ROW_KINDS[kind].length) for kind in config.row_kinds()}
+    return Sizes(corpus, lengths)
+
+
+def check_fits(config: Config, sizes: Sizes, mesh: Mesh) -> None:
+    """Refuses a run whose state, or a step's token ids, no device can hold: a lower bound, since
+    gradients and activations come on top.
+
+    Raises:
+      ConfigError: it names what would be taken, what there is, and which keys to lower.
+    """
+    limit = _device_memory(mesh)
+    if limit is None:
+        return
+    for batch in _batch_bytes(config, sizes):
+        needed = sum(batch.values()) / mesh.size
+        if needed > limit:
+            largest = max(batch, key=batch.__getitem__)
+            raise _too_large("the token ids of a step", needed, limit, f"lower {largest}")
+    state = _state_bytes(config, sizes.corpus, mesh)
+    needed = sum(state.values())
+    if needed > limit:
+        raise _too_large(
+            "parameters, AdamW's moments and what objectives keep",
+            needed,
+            limit,
+            f"the largest is {max(state, key=state.__getitem__)}. Lower model.hidden="
+            f"{config.model.hidden}, model.layers={config.model.layers} or what else sizes it, or "
+            f"raise mesh.fsdp={config.mesh.fsdp}",
+        )
+
+
+def _too_large(what: str, needed: float, limit: float, mend: str) -> ConfigError:
+    return ConfigError(
+        f"{what} take {needed / _GIB:,.1f} GiB on each device, which has {limit / _GIB:,.1f} GiB; "
+        f"{mend}"
+    )
+
+
+def _batch_bytes(config: Config, sizes: Sizes) -> list[dict[str, int]]:
+    """Bytes of a step's token ids in each phase, as rows are kept, by the key that sizes them."""
+    width = 2 if sizes.corpus.vocabulary_size <= 2**16 else 4
+    return [
+        {
+            f"{options.path(name)}.batch_rows={options.batch_rows}": options.batch_rows
+            * sizes.lengths.get(options.rows, 0)
+            * width
+            for name, options in active.items()
+        }
+        for active in config.objectives_by_phase
+    ]
+
+
+def _state_bytes(config: Config, corpus: Corpus, mesh: Mesh) -> dict[str, int]:
+    """Bytes of the state's arrays on each device, by name and shape."""
+    try:
+        shapes = named_leaves(jax.eval_shape(lambda: states.init(config, corpus)))
+    except OverflowError:
+        raise ConfigError(
+            f"model.positions={config.model.positions}, model.position_buckets="
+            f"{config.model.position_buckets} or a vocabulary of {corpus.vocabulary_size} ids is "
+            "more than any array can hold; lower it"
+        ) from None
+    where = named_leaves(states.sharding(config, corpus, mesh))
+    return {
+        f"{name} {leaf.dtype}{list(leaf.shape)}": np.dtype(leaf.dtype).itemsize
+        * math.prod(where[name].shard_shape(leaf.shape))
+        for name, leaf in shapes.items()
+    }
+
+
+def _device_memory(mesh: Mesh) -> float | None:
+    """Bytes that a device has; a CPU's devices share the memory of their host. None if unknown."""
+    device = mesh.local_devices[0]
+    if device.platform == "cpu":
+        pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return pages / len(mesh.local_devices)
+    return (device.memory_stats() or {}).get("bytes_limit")
