@@ -27,6 +27,8 @@ if "check" in given:
     seed = int(given.get("config.train.seed", 0))
     train = {"seed": seed} if given.get("config.do") == "finetune" else {"seed": seed, "steps": 3}
     config = {"train": train, "recipe": given["config"]}
+    if given.get("config.do") == "rows":
+        config |= {"data": {"rows": "r", "alpha": 0.7, "languages": [], "vocabulary": ""}}
     if given.get("config.do") == "start":
         config |= {"init_from": "x", "data": {"vocabulary": ""}}
     print(json.dumps(config))
@@ -182,6 +184,21 @@ def test_the_vocabulary_of_the_model_that_a_run_starts_from_is_not_another_confi
     begun = {"init_from": "x", "data": {"vocabulary": "v.model"}, "train": {"seed": 0, "steps": 3}}
     (sweep.runs / "a/config.json").write_text(json.dumps(begun))
     assert "finished before" in sweep(runs)[1]
+
+
+def test_the_languages_of_the_rows_that_a_run_starts_from_are_not_another_config(sweep):
+    """A run of the loop notes them in config.json, whatever the config says."""
+    runs = [{"name": "a", "do": "rows"}]
+    assert sweep(runs)[0] == 0
+    (sweep.runs / "a/sweep.json").unlink()
+    noted = {"rows": "r", "alpha": 0.7, "languages": ["en"], "vocabulary": "r/vocabulary.model"}
+    begun = {"data": noted, "train": {"seed": 0, "steps": 3}}
+    (sweep.runs / "a/config.json").write_text(json.dumps(begun))
+    assert "finished before" in sweep(runs)[1]
+    begun["data"] = {**noted, "rows": "other"}
+    (sweep.runs / "a/config.json").write_text(json.dumps(begun))
+    code, _, errors = sweep(runs)
+    assert code == 2 and "data.rows was 'other' and is 'r'" in errors
 
 
 def test_print_has_a_command_for_each_unfinished_run(sweep):

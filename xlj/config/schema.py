@@ -149,7 +149,7 @@ class Data:
         choices=("error", "skip"),
         read=_of_text(),
     )
-    workers: int = key(0, "processes that make rows; 0 means one a core", low=0, read=_of_text())
+    workers: int = key(0, "processes that build rows; 0 means one a core", low=0, read=_of_text())
 
 
 def _for_predicted_languages(config: Config, path: str) -> Idle | None:

@@ -37,6 +37,9 @@ def checked(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
         before, now = flat(_begun(run)), flat(configs[run.name])
         if now.get("init_from") and not now.get("data.vocabulary"):
             before.pop("data.vocabulary", None)  # a run notes that of the model it starts from
+        if now.get("data.rows"):  # a run notes the languages, lengths and so on of its rows
+            own = ("data.rows", "data.alpha")
+            before = {k: v for k, v in before.items() if not k.startswith("data.") or k in own}
         changed = [key for key in before if key in now and before[key] != now[key]]
         if changed:
             key = changed[0]
