@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser("bench", __doc__, schema)
     add = parser.add_argument
     add("--rows", metavar="N", type=at_least(1), default=8, help="rows of a step [8]")
-    add("--length", metavar="N", type=at_least(8), default=128, help="tokens in a row [128]")
+    add("--length", metavar="N", type=at_least(32), default=128, help="tokens in a row [128]")
     add("--what", metavar="A,B", default="peak,step", help=f"of {', '.join(_WHAT)} [peak,step]")
     add(
         "--repeats",
