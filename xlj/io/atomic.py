@@ -88,7 +88,7 @@ def mendable(path: Path) -> Iterator[None]:
 def _part_of(path: Path) -> Path:
     """A name beside `path` that nobody else takes: containers that share a disk may share process
     ids too."""
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex}{PART}")
+    return path.with_name(f"{path.name}.{uuid.uuid4().hex}{PART}")
 
 
 class _Raw(io.FileIO):
