@@ -30,7 +30,7 @@ setup(
         "orbax-checkpoint>=0.12,<0.13",
         "numpy>=2,<3",
         "scipy>=1.14,<2",
-        # Building rows. sentencepiece 0.2.3 brings protobuf code that needs protobuf 7, which Apache
+        # For rows. sentencepiece 0.2.3 brings protobuf code that needs protobuf 7, which Apache
         # Beam forbids: seqio could not be imported beside Beam. Before 0.2.2 no "offset_mapping".
         "seqio>=0.0.20,<0.1",
         "tensorflow>=2.20,<2.22",

@@ -12,7 +12,7 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.vocabulary_matching import match
 from xlj.training import checkpoints, initialisation, loop, partitioning, state, transfer
 from xlj.training.partitioning import named_leaves
-from xlj.training.stored_models import Source
+from xlj.training.stored_models import StoredModel
 
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 
@@ -37,7 +37,7 @@ def params(size, seed, hidden=8):
 
 
 def taken(found, fresh, options, matches=None, **more):
-    source = Source("there", None, (), lambda: None, lambda mesh: found, {}, str)
+    source = StoredModel("there", None, (), lambda: None, lambda mesh: found, {}, str)
     made = transfer.taken(source, found, fresh, ("en",), options, matches, **more)
     return {name: np.asarray(leaf) for name, leaf in named_leaves(made).items()}
 
@@ -78,7 +78,7 @@ def test_rows_follow_their_words_to_another_vocabulary():
 def test_a_tasks_head_is_taken_if_its_outputs_mean_the_same(labels, same, capsys):
     found, fresh = ({**params(7, seed), "tagging_head": params(7, seed)["layers"]["feed_forward"]}
                     for seed in (0, 1))  # fmt: skip
-    source = Source(
+    source = StoredModel(
         "there", None, (), lambda: None, lambda mesh: found, {}, str, labels=("no", "yes")
     )
     made = transfer.taken(source, found, fresh, (), Transfer(), labels=labels)

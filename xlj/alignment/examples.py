@@ -1,4 +1,4 @@
-"""Which tokens may be aligned: the two sides of one example, wherever it stands in a row."""
+"""Tokens that may be aligned: the two sides of one example, wherever it stands in a row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a matrix of similarities, or a transport plan, to links between tokens.
+"""Links between tokens, from similarities or a transport plan (XLM-Align equations 7 to 9).
 
 Matrices are not negative; a similarity of zero, or less, gives no link. Among equals the first
 index wins, where equal means to within TIE: a plan with a side of one token is all equal, up to

@@ -1,4 +1,4 @@
-"""Word alignment as entropy-regularised optimal transport (XLM-Align section 3.1)."""
+"""Word alignment as entropy-regularised optimal transport (XLM-Align equations 1 to 6)."""
 
 from __future__ import annotations
 

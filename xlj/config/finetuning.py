@@ -128,7 +128,7 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class TaskModel:
-    """What of the model may differ from that of `init_from`."""
+    """Keys of the model that may differ from those of `init_from`."""
 
     dropout: float = key(
         0.1, "dropout of embeddings, of every sub-layer's output and of the head", low=0, high=0.9

@@ -261,7 +261,7 @@ FREEZABLE = {
     "embeddings": ("embeddings",),
     "layers": ("layers", "position_bias", "final_norm"),
 }
-"""What `optimizer.frozen` may name, and the parts of the encoder that it means."""
+"""The names that `optimizer.frozen` may have, and the parts of the encoder that they mean."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -381,7 +381,7 @@ class AlignmentEvaluation:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """What is measured every `train.eval_every` steps beside the losses on held-out rows."""
+    """Measures every `train.eval_every` steps beside the losses on held-out rows."""
 
     perplexity: bool = key(
         False, "exp of each held-out loss whose predictions are tokens, by language too"
@@ -400,7 +400,7 @@ class Mesh:
 
 @dataclasses.dataclass(frozen=True)
 class Transfer:
-    """What a run takes from `init_from` (MetaXLM, section 3.2 and Table 5)."""
+    """Parts that a run takes from `init_from` (MetaXLM, section 3.2 and Table 5)."""
 
     parts: tuple[str, ...] = key(
         ("body", "embeddings"),

@@ -7,10 +7,10 @@ import dataclasses
 from xlj.config import SUPERVISED, Config, Model, Objectives, build
 from xlj.interop.architectures import TASKS
 from xlj.models.encoder import FIRST_POSITION, Params
-from xlj.training.stored_models import Source
+from xlj.training.stored_models import StoredModel
 
 
-def config_of(source: Source, params: Params, model: Model) -> Config:
+def config_of(source: StoredModel, params: Params, model: Model) -> Config:
     """The config of converted parameters; with that of their task, if a source has its head."""
     config = build({"init_from": str(source.folder), "model": dataclasses.asdict(model)})
     for head in TASKS.keys() & params.keys():

@@ -11,7 +11,7 @@ from xlj.interop import exporting, model_card
 from xlj.interop.architectures import TASKS, auto_class
 from xlj.io import atomic
 from xlj.training import metrics, stored_models
-from xlj.training.stored_models import Source
+from xlj.training.stored_models import StoredModel
 from xlj.training.workdir import finished_run
 
 
@@ -50,7 +50,7 @@ def export(checkpoint: str, output: Path, layer: int | None, pooling: str) -> No
     print(f"folder: {output}")
 
 
-def _training(source: Source) -> tuple[Any, Any, Any]:
+def _training(source: StoredModel) -> tuple[Any, Any, Any]:
     """The description of a checkpoint, its last evaluation, and its scores in fine-tuning."""
     if source.checkpoint is None:
         return None, None, None

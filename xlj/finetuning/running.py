@@ -46,7 +46,7 @@ from xlj.training import (
     stored_models,
 )
 from xlj.training.state import State
-from xlj.training.stored_models import Source
+from xlj.training.stored_models import StoredModel
 from xlj.training.workdir import RUN, finished_run
 
 IDENTITY = "identity"
@@ -129,7 +129,7 @@ class _Plan:
 def _plans(
     config: FinetuningConfig,
     data: TaskData,
-    source: Source,
+    source: StoredModel,
     vocabulary: Vocabulary,
     workdir: Path,
 ) -> list[_Plan]:
@@ -194,7 +194,7 @@ def _one(plan: _Plan, task: Task) -> Run | None:
     return Run(plan.languages, seed, step, found["dev"], found["test"], folder)
 
 
-def _check_length(config: FinetuningConfig, source: Source) -> None:
+def _check_length(config: FinetuningConfig, source: StoredModel) -> None:
     limit = source.model.positions - encoder.FIRST_POSITION
     if config.task.length > limit:
         raise ConfigError(
@@ -207,7 +207,7 @@ def _training_config(
     config: FinetuningConfig,
     labels: tuple[str, ...],
     store: RowStore,
-    source: Source,
+    source: StoredModel,
 ) -> Config:
     """The config of the first seed's run of the loop."""
     given, options = config.train, dataclasses.asdict(config.optimizer)

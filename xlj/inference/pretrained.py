@@ -9,7 +9,7 @@ from xlj.config import Model
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.models.encoder import Params
 from xlj.training import partitioning, stored_models
-from xlj.training.stored_models import Source
+from xlj.training.stored_models import StoredModel
 
 
 class Pretrained(NamedTuple):
@@ -33,7 +33,7 @@ def load(path: str | Path) -> Pretrained:
     return of(stored_models.find(path))
 
 
-def of(source: Source) -> Pretrained:
+def of(source: StoredModel) -> Pretrained:
     """The encoder of a source, on the first device.
 
     Raises:

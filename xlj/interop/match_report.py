@@ -1,4 +1,4 @@
-"""How much of a new vocabulary, and of each language's text, starts from something."""
+"""Shares of a new vocabulary, and of each language's text, that start from something."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which old rows the rows of a new vocabulary start from."""
+"""The old rows that the rows of a new vocabulary start from."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def stop_with_parent() -> None:
 
 
 def in_child(doing: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function returns that runs in a spawned process of its own, so that TensorFlow never
+    """The result of a function that runs in a spawned process of its own, so that TensorFlow never
     shares this one's memory or accelerator. It stops when this process does.
 
     Args:

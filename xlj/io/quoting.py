@@ -1,4 +1,4 @@
-"""What error messages quote, short however long it is."""
+"""Quotations in error messages, short however long the text is."""
 
 from __future__ import annotations
 

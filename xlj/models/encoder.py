@@ -30,7 +30,7 @@ FIRST_POSITION = 2
 
 
 class Inputs(NamedTuple):
-    """What the encoder reads, each int32 [rows, length]."""
+    """The encoder's inputs, each int32 [rows, length]."""
 
     tokens: jax.Array
     positions: jax.Array

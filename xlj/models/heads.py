@@ -1,4 +1,4 @@
-"""What objectives put on top of the encoder, each with parameters of its own."""
+"""Heads on top of the encoder, each with parameters of its own."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class TokenClassification(nn.Module):
 
 
 class Pointer(nn.Module):
-    """XLM-Align's pointer network (Equation 14): one head, queries and keys with bias."""
+    """XLM-Align's pointer network (Equations 11 to 13): one head, queries and keys with bias."""
 
     model: Model
 
@@ -134,7 +134,7 @@ def init_prediction(rng: jax.Array, model: Model, vocabulary_size: int) -> Param
 def predict(
     params: Params, table: jax.Array, model: Model, hidden: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """What the logits of masked tokens are made of: logits = vectors @ table.T + bias.
+    """The factors of the logits of masked tokens: logits = vectors @ table.T + bias.
 
     Args:
       params: of a `Prediction` head.

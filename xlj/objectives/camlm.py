@@ -41,7 +41,7 @@ def objective(name: str, options: Masking, model: Model, corpus: Corpus) -> Obje
 
 
 def inputs_of(model: Model, masked: Masked) -> encoder.Inputs:
-    """What the encoder reads: CAMLM's pattern, and the languages where they are embedded."""
+    """The encoder's inputs: CAMLM's pattern, and the languages where they are embedded."""
     layout, selected = segments(masked.tokens), masked.selected()
     query_segment_ids, key_segment_ids = pattern(layout, selected)
     languages = None

@@ -1,4 +1,4 @@
-"""Which tokens a masked language model predicts, and what it sees in their place."""
+"""Draws masks: which tokens are predicted, and what stands in their place."""
 
 from __future__ import annotations
 

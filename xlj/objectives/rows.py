@@ -1,4 +1,4 @@
-"""What a batch holds of each row."""
+"""Rows of a batch: token ids and languages."""
 
 from __future__ import annotations
 

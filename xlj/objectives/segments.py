@@ -1,4 +1,4 @@
-"""What a row's tokens say about its layout: examples, sides and positions."""
+"""The layout of a row, from its tokens: examples, sides and positions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def languages_of(layout: Segments, languages: jax.Array) -> jax.Array:
 
 
 def whole_examples(model: Model, tokens: jax.Array, languages: jax.Array) -> encoder.Inputs:
-    """What the encoder reads where a token sees its own example, and nothing else of the row.
+    """The encoder's inputs where a token sees its own example, and nothing else of the row.
 
     Args:
       tokens: int32 [rows, length].

@@ -82,7 +82,7 @@ def logits(
     languages: jax.Array,
     rngs: jax.Array | None = None,
 ) -> jax.Array:
-    """What the head says of rows.
+    """The logits of a head for rows.
 
     Args:
       tokens: int32 [rows, length].

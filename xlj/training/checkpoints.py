@@ -269,7 +269,7 @@ def described(tree: Any) -> dict[str, str]:
 
 
 def row_digests(manifest: Manifest) -> dict[str, str]:
-    """What tells the rows of each task from others, by the task's name."""
+    """Digests of the rows of each task, by its name."""
     return {
         task.name: f"{task.length}:{task.train.sha256}:{task.held_out.sha256}"
         for task in manifest.tasks

@@ -1,4 +1,4 @@
-"""What differs between runs: what forbids to go on from a checkpoint, and what may change."""
+"""Differences between runs: those for which a checkpoint is refused, and those that may be."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xlj.training.checkpoints import Checkpoint, row_digests
 
 
 def config_differences(checkpoint: Checkpoint, config: Config) -> list[str]:
-    """What of a checkpoint forbids to go on from it under this config.
+    """Differences for which a checkpoint is refused under this config.
 
     Tensors are audited one by one in `restore`; this compares the model, and what decides batches,
     masks and learning rates up to the checkpoint's step.
@@ -81,7 +81,7 @@ FREE_AT_START = (*_FREE, "language_embeddings", "generator_layers", "generator_e
 
 
 def model_differences(old: Model, new: Model, free: tuple[str, ...] = _FREE) -> list[str]:
-    """What differs between two models, but for the keys in `free`."""
+    """Differences between two models, but for the keys in `free`."""
     models = (dataclasses.asdict(model) for model in (old, new))
     return _unequal("model", *({k: m[k] for k in m if k not in free} for m in models))
 

@@ -1,4 +1,4 @@
-"""Where a run begins: its own latest checkpoint, another's parameters, or fresh weights."""
+"""The first state of a run: its latest checkpoint, another's parameters, or fresh weights."""
 
 from __future__ import annotations
 

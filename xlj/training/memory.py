@@ -22,7 +22,7 @@ _GIB = 2**30
 
 
 class Sizes(NamedTuple):
-    """What decides a run's memory beside its config."""
+    """The part of a run's memory that its config does not tell."""
 
     corpus: Corpus
     lengths: dict[str, int]

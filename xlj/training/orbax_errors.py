@@ -1,4 +1,4 @@
-"""What Orbax's errors say, in a line; its own accounts of them are kept off the screen."""
+"""Orbax's errors in a line; its own accounts of them are kept off the screen."""
 
 from __future__ import annotations
 

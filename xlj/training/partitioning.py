@@ -1,4 +1,4 @@
-"""Where parameters and rows live: one mesh, one table of rules."""
+"""Sharding: one mesh, and one table of rules for parameters and rows."""
 
 from __future__ import annotations
 

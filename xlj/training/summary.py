@@ -1,4 +1,4 @@
-"""What a run came to: a few lines for the person who started it."""
+"""A summary of a run: a few lines for the person who started it."""
 
 from __future__ import annotations
 

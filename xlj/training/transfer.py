@@ -1,4 +1,4 @@
-"""What the parameters of a run take from another model (MetaXLM, section 3.2 and Table 5)."""
+"""Parameters that a run takes from another model (MetaXLM, section 3.2 and Table 5)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from xlj.interop.vocabulary_matching import match
 from xlj.objectives.supervised import head_of
 from xlj.training.checkpoints import CheckpointError
 from xlj.training.partitioning import named_leaves
-from xlj.training.stored_models import Source
+from xlj.training.stored_models import StoredModel
 
 _BY_WORD = ("embeddings/word", "prediction_head/bias")
 """Parameters with a row a piece of the vocabulary."""
 
 _EMBEDDINGS = ("embeddings/", "prediction_head/bias")
-"""What Table 5's "embeddings" are; the layers, and the head but for its bias, are its "body" (the
+"""Table 5's "embeddings"; the layers, and the head but for its bias, are its "body" (the
 paper says of neither what else belongs to it)."""
 
 _CORE = ("embeddings/word", "embeddings/position", "embeddings/token_type", "embeddings/norm/",
          "layers/", "position_bias/", "final_norm/")  # fmt: skip
-"""What another model must have. Heads and language embeddings belong to objectives."""
+"""Parameters that another model must have. Heads and language embeddings belong to objectives."""
 
 _OF_LABELS = tuple(f"{head_of(kind)}/" for kind in SUPERVISED)
 """Heads whose outputs have names."""
@@ -40,7 +40,7 @@ _ROWS = 2000  # of each language, which the report is over
 
 
 def taken(
-    source: Source,
+    source: StoredModel,
     found: Any,
     fresh: Any,
     languages: Sequence[str],
@@ -101,7 +101,7 @@ def taken(
 def matches_of(
     old: Vocabulary, new: Vocabulary, options: Transfer, languages: Sequence[str]
 ) -> Matches:
-    """What each piece of a run's vocabulary starts from.
+    """The pieces that each piece of a run's vocabulary starts from.
 
     Raises:
       ConfigError: if a dictionary cannot be read, or no language has one.

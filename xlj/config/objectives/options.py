@@ -48,7 +48,7 @@ class Options:
     reads: ClassVar[tuple[str, ...]] = ()
     """Keys of the model that it reads, and that nothing reads where no such objective is on."""
     sampled_by: ClassVar[str] = "tokens"
-    """What languages are weighed by before alpha: `tokens` or `rows`."""
+    """The measure that languages are weighed by before alpha: `tokens` or `rows`."""
 
     batch_rows: int = option(0, "rows a step; 0 turns the objective off", low=0)
     weight: float = option(1.0, "weight of the objective in the loss", low=0)

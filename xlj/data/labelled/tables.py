@@ -15,7 +15,7 @@ from xlj.io import files, json_file
 from xlj.io.quoting import quoted, shortened
 
 UNLABELLED = ("", "-")
-"""What stands for no label."""
+"""Texts that stand for no label."""
 
 _HEADS = ("label", "labels", "gold_label")  # what the column of labels is called in heads
 

@@ -23,7 +23,7 @@ TYDI_QA = {
     "sw": "swahili",
     "te": "telugu",
 }
-"""What the ids of TyDiQA-GoldP begin with."""
+"""The beginnings of TyDiQA-GoldP's ids."""
 
 
 class Name(NamedTuple):

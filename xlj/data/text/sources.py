@@ -1,4 +1,4 @@
-"""Where text comes from: files, the phrasebook, TFDS and seqio.
+"""Sources of text: files, the phrasebook, TFDS and seqio.
 
 A source yields text in blocks of columns: `(lines,)` of monolingual text, where an empty line ends
 a document, or `(first side, second side)` of pairs. TensorFlow, seqio and TFDS are imported only

@@ -1,4 +1,4 @@
-"""What a vocabulary knows how to do, whatever file it comes from."""
+"""Encoding and decoding: the contract of a tokenizer, whatever file it comes from."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def _in_order(ids: Mapping[str, int]) -> list[str]:
 
 
 def _specials(ids: Mapping[str, int], added: set[str]) -> tuple[str, str, str, str, str]:
-    """What stands for `<s>`, `<pad>`, `</s>`, `<unk>`, `<mask>`; an added token goes first, since
+    """The pieces for `<s>`, `<pad>`, `</s>`, `<unk>`, `<mask>`; an added token goes first, since
     one that is not may be an ordinary piece."""
     found = []
     for names in _NAMES:

@@ -83,7 +83,7 @@ class Vocabulary:
 
     @property
     def native_specials(self) -> tuple[str, str, str, str, str]:
-        """What the file calls `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`."""
+        """The file's names of `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`."""
         return self._codec.native_specials
 
     @property

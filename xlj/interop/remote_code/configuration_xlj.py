@@ -4,7 +4,7 @@ from transformers import PretrainedConfig
 
 
 class XljConfig(PretrainedConfig):
-    """What `config.json` says; the keys that XLM-R has too mean what they mean there.
+    """The values of `config.json`; the keys that XLM-R has too mean what they mean there.
 
     position_bias: what attention adds for the distance of two tokens: "none", "t5" (one learned
       number a head and bucket of distances) or "gated" (that, gated by the query).

@@ -116,7 +116,7 @@ class XljSelfAttention(nn.Module):
 
 
 class XljOutput(nn.Module):
-    """What ends both halves of a layer: linear, dropout, residual connection, LayerNorm."""
+    """The end of both halves of a layer: linear, dropout, residual connection, LayerNorm."""
 
     def __init__(self, config, size):
         super().__init__()
@@ -236,7 +236,7 @@ class XljLMHead(nn.Module):
 
 
 class XljTask(XljPreTrainedModel):
-    """What models with one kind of logits share; `logits` and `loss` are their own."""
+    """The common part of models with one kind of logits; `logits` and `loss` are their own."""
 
     output_class: type
 
