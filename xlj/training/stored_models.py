@@ -36,7 +36,7 @@ class Leaf:
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class StoredModel:
     """A model on disk. Weights and vocabulary are read when they are asked for.
 
     Attributes:
@@ -65,7 +65,7 @@ class Source:
     labels: tuple[str, ...] = ()
 
 
-def find(path: str | Path, key: str = "") -> Source:
+def find(path: str | Path, key: str = "") -> StoredModel:
     """The model at `path`: a workdir (its latest checkpoint; of a finished fine-tuning run that
     which was chosen on dev), the folder of one checkpoint, or a Hugging Face folder.
 
@@ -81,7 +81,7 @@ def find(path: str | Path, key: str = "") -> Source:
     if run := finished_run(path):
         path = path / "checkpoints" / str(run["step"])
     checkpoint = checkpoints.find(path, key)
-    return Source(
+    return StoredModel(
         checkpoint.folder,
         checkpoint.model(),
         tuple(checkpoint.meta["languages"]),
@@ -97,7 +97,7 @@ def find(path: str | Path, key: str = "") -> Source:
     )
 
 
-def of_folder(path: Path) -> Source:
+def of_folder(path: Path) -> StoredModel:
     """The model in a Hugging Face folder.
 
     Raises:
@@ -112,7 +112,7 @@ def of_folder(path: Path) -> Source:
         name: Leaf(imported.shapes[name], partial(importing.read, imported, name))
         for name in imported.names
     }
-    return Source(
+    return StoredModel(
         path,
         imported.model,
         (),
