@@ -9,8 +9,9 @@ ROOT = Path(__file__).parents[1]
 FILE = Path(__file__).with_name("architecture.md")
 HEAD = "\n## The listing\n"
 TEXT = """
-Written by `python docs/make_listing.py` from the first sentence of each file. `configs/` has a file a recipe (`configs/finetune/`,
-`configs/sweeps/`), `launch/` scripts for Slurm and TPU pods, and `tests/` mirrors `xlj/`.
+Written by `python docs/make_listing.py` from the first sentence of each file. `configs/` has a file
+a recipe (`configs/finetune/`, `configs/sweeps/`), `launch/` scripts for Slurm and TPU pods, and
+`tests/` mirrors `xlj/`.
 """
 
 
