@@ -85,8 +85,11 @@ def draw(path: Path, plot: Callable[[], None]) -> None:
     Args:
       plot: draws into `path`, which `check_output` has seen.
     """
+    from xlj.io import atomic
+
     try:
-        plot()
+        with atomic.mendable(path):
+            plot()
     except ImportError:
         print("no plot: matplotlib is missing (pip install -e '.[plots]')", file=sys.stderr)
     else:

@@ -54,9 +54,7 @@ def load(
         there = [pair for pair in pairs if filled[pair].is_file()]
         if not there:
             tried = ", ".join(map(str, filled.values())) or "no pairs: name them"
-            raise ConfigError(
-                f"dictionary {template} is there for none of the pairs; tried {tried}"
-            )
+            raise ConfigError(f"dictionary {template} names no file for any pair; tried {tried}")
         for pair in there:
             missing.pop(pair, None)
             found.append(read(filled[pair], pair, known))

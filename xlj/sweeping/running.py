@@ -14,6 +14,7 @@ from typing import Any
 from tqdm import tqdm
 
 from xlj.config import ConfigError
+from xlj.io import atomic
 from xlj.sweeping import state
 from xlj.sweeping.definition import Run
 
@@ -63,9 +64,11 @@ def _call(run: Run, asked: list[int]) -> int:
     quiet = {"TQDM_MININTERVAL": "60", "PYTHONUNBUFFERED": "1"}  # bars: a line a minute
     before = signal.signal(signal.SIGTERM, stop)
     try:
-        with (run.workdir / state.LOG).open("ab") as log:
-            log.write(f"\n$ {shlex.join(run.command())}\n".encode())
-            log.flush()
+        with atomic.mendable(run.workdir / state.LOG):
+            file = (run.workdir / state.LOG).open("ab", buffering=0)
+        with file as log:
+            with atomic.mendable(run.workdir / state.LOG):
+                log.write(f"\n$ {shlex.join(run.command())}\n".encode())
             command = run.command(sys.executable)
             child = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **quiet})
             if asked:  # while it was being started

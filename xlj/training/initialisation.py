@@ -23,7 +23,6 @@ from xlj.training.checkpoints import CheckpointError
 from xlj.training.differences import FREE_AT_START
 from xlj.training.partitioning import named_leaves
 from xlj.training.state import State
-from xlj.training.workdir import writing
 
 
 def check_resumable(config: Config, workdir: Path) -> None:
@@ -112,7 +111,7 @@ def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
         return config
     path = Path(config.data.cache).expanduser() / "vocabularies" / f"{vocabulary.digest[:16]}.model"
     if jax.process_index() == 0 and not (path.is_file() and path.read_bytes() == vocabulary.model):
-        with writing(path):
+        with atomic.mendable(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic.write(path, vocabulary.model)
     if jax.process_count() > 1:  # the others read it

@@ -36,7 +36,6 @@ from xlj.training.prefetch import Prefetch
 from xlj.training.state import State
 from xlj.training.step import make_train_step
 from xlj.training.throughput import Throughput
-from xlj.training.workdir import writing
 
 Probe = Callable[[State, Callable[..., Any]], Mapping[str, float]]
 """A measure of a state, as metrics `eval/NAME/LANGUAGE/MEASURE`; it leaves the state as it is, and
@@ -105,7 +104,7 @@ def train(
     restart_sums = jax.jit(states.restart_sums, out_shardings=sharding.progress)
     evaluations: list[Probe] = [Evaluation(store, config, objectives, mesh), *probes]
 
-    with writing(workdir / "config.json"):
+    with atomic.mendable(workdir / "config.json"):
         workdir.mkdir(parents=True, exist_ok=True)
         if main_process:
             text = json.dumps(record(config), indent=1) + "\n"
@@ -270,8 +269,7 @@ def _check_finite(
         for name, shape in batches.shapes(step).items()
     }
     path = workdir / f"not_finite_{step}.json"
-    with writing(path):
-        path.write_text(json.dumps({"step": step, "rows": rows}) + "\n", encoding="utf-8")
+    atomic.write(path, (json.dumps({"step": step, "rows": rows}) + "\n").encode())
     raise FloatingPointError(
         f"{skipped_in_a_row} steps in a row, up to step {step}, had a loss or gradient that is not "
         f"finite (train.max_skipped_steps={config.train.max_skipped_steps}); the rows of "

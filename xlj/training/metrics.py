@@ -14,7 +14,7 @@ from typing import Any
 
 from xlj.config import ConfigError
 from xlj.io import json_file
-from xlj.training.workdir import writing
+from xlj.io.atomic import mendable
 
 FILE = "metrics.jsonl"
 
@@ -36,7 +36,7 @@ class Metrics:
         if not write:
             return
         self._path = workdir / FILE
-        with writing(self._path):
+        with mendable(self._path):
             _cut_back(self._path, step)
             self._file = self._path.open("a", encoding="utf-8")
         self._events = _Events(workdir / "tensorboard", step + 1)
@@ -45,7 +45,7 @@ class Metrics:
         """Writes one line, safely on disk when this returns."""
         if not self._write:
             return
-        with writing(self._path):
+        with mendable(self._path):
             self._file.write(json.dumps({"step": step, **values}) + "\n")
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -54,7 +54,7 @@ class Metrics:
     def close(self) -> None:
         """Closes the files."""
         if self._write:
-            with writing(self._path):
+            with mendable(self._path):
                 self._file.close()
             self._events.close()
 
@@ -73,19 +73,19 @@ class _Events:
 
         self._event, self._scalar, self._folder = event_pb2.Event, summary.scalar, folder
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-        with writing(folder):
+        with mendable(folder):
             folder.mkdir(exist_ok=True)
             self._writer = event_file_writer.EventsWriter(str(folder / "events"))
             self._write(step=purge_step, session_log=start)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        with writing(self._folder):
+        with mendable(self._folder):
             for name, value in values.items():
                 self._write(step=step, summary=self._scalar(name, value))
             self._writer.flush()
 
     def close(self) -> None:
-        with writing(self._folder):
+        with mendable(self._folder):
             self._writer.close()
 
     def _write(self, **fields: Any) -> None:

@@ -35,15 +35,6 @@ def finished_run(folder: Path) -> dict[str, Any] | None:
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Errors of the disk inside, where something is written to `path`, as a `ConfigError`."""
-    try:
-        yield
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-@contextlib.contextmanager
 def only_run(workdir: Path) -> Iterator[None]:
     """Keeps other runs out of a workdir, which is made if need be; the lock ends with the process.
 

@@ -135,8 +135,10 @@ def _joined_file(recipe: Recipe, plan: Plan) -> Path:
 @contextmanager
 def _only_builder(folder: Path) -> Iterator[None]:
     """Makes the folder if need be; no other process builds anything in it meanwhile."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
+    with atomic.mendable(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("w")
+    with lock as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

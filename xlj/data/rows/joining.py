@@ -27,7 +27,8 @@ def join(plan: Plan, folder: Path) -> TaskRows:
       RuntimeError: if a shard is damaged.
     """
     task, shards = plan.task, plan.shards
-    folder.mkdir(exist_ok=True)
+    with atomic.mendable(folder):
+        folder.mkdir(exist_ok=True)
     end = shards.read_end()
     assert end is not None, f"{task.name} was not read to its end"
     train, aside = Counter[str](), Counter[str]()
