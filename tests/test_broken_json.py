@@ -8,7 +8,7 @@ import pytest
 
 from xlj.config import ConfigError
 from xlj.data.labelled import squad, tables
-from xlj.data.rows import units
+from xlj.data.rows import shards
 from xlj.data.rows.store import RowStore, RowStoreError
 from xlj.evaluation import prediction_files
 from xlj.interop import folder, tokenizer_files
@@ -121,12 +121,16 @@ def test_a_manifest_of_rows(tmp_path, content):
 
 @everywhere
 def test_shards_and_ends_that_are_made_again(tmp_path, content):
-    settings = units.Settings(tmp_path, "text", 16, "<u2", (), tmp_path / "none")
-    units.write_end(settings, "text.en", units.End(3, {}))
-    assert units.read_end(settings, "text.en") == units.End(3, {})
-    write(tmp_path / "text.en.end.json", content)
-    assert units.read_end(settings, "text.en") is None
-    file = units.shard_file(tmp_path, "text.en", 0)
-    write(file, np.zeros(8, np.uint16).tobytes())
-    write(file.with_suffix(".json"), content)
-    assert units.read_shard(settings, "text.en", 0) is None
+    found = shards.Shards(tmp_path / "text.en", 16, "<u2")
+    found.write_end(shards.End(3, {}))
+    assert found.read_end() == shards.End(3, {})
+    (end,) = found.folder.iterdir()
+    write(end, content)
+    assert found.read_end() is None
+    one = shards.SplitCounts(1, 1, 1)
+    none = shards.SplitCounts(0, 0, 0)
+    rows = np.zeros((1, 16), np.uint16)
+    found.write(0, shards.Counts(one, none, 1, 0, {}), rows, rows[:0])
+    assert found.read(0) is not None
+    write(found.file(0).with_suffix(".json"), content)
+    assert found.read(0) is None

@@ -11,7 +11,7 @@ import pytest
 
 from xlj import align, phrasebook, retrieve
 from xlj.config import ConfigError, Mesh, parse
-from xlj.data.text import held_out_pairs
+from xlj.data.rows import held_out_pairs
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation import probes
 from xlj.models import encoder

@@ -111,7 +111,7 @@ def test_a_dictionary_that_is_not_there_is_missed_before_rows_are_made(tiny, tmp
     tiny.transfer.dictionaries = f"{tmp_path}/{{pair}}.tsv"
     found = types.SimpleNamespace(folder=tmp_path, model=parse(tiny).model, vocabulary=None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(initialisation.sources, "find", lambda *_: found)
+        patch.setattr(initialisation.stored_models, "find", lambda *_: found)
         with pytest.raises(ConfigError, match="there is none of en with de, sw"):
             initialisation.adopt_vocabulary(parse(tiny), tmp_path / "run")
 

@@ -1,4 +1,4 @@
-"""Variants of a recipe: `--config=configs/NAME.py:tiny`, or several, `NAME.py:exp3,tiny`."""
+"""Variants of a recipe: `--config=FILE:tiny`, or several, `--config=FILE:exp3,tiny`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sweep files: `configs/sweeps/NAME.py`."""
+"""Sweep files, those of `configs/sweeps/`."""
 
 from __future__ import annotations
 
