@@ -11,10 +11,11 @@ warm-up 10k, clipping at 1.0, decay 0.01, dropout 0.1; alpha = 0.7; Wikipedia in
 XLM-R's vocabulary. Not stated: length (512, as in its meta-pretraining) and mask rate (15 %).
 
 This is the second of its phases, the cross-lingual one. `init_from` is the folder of the English
-encoder (RoBERTa base, from Hugging Face); its word embeddings are matched to XLM-R's vocabulary.
+encoder (RoBERTa base, from Hugging Face); its word embeddings are matched to XLM-R's vocabulary:
+the word, then the normalised word, and no further guess (section 3.2).
 
 - `xlm`: the baseline, from scratch
-- `dict`: MetaXLM+Dict, through MUSE's bilingual dictionaries
+- `dict`: MetaXLM+Dict, through MUSE's bilingual dictionaries, before any other look-up
 - `body`, `embeddings`: only the layers, or only the embeddings, come from the encoder (Table 5)
 - `kd`: XLM+KD (Table 3), from scratch, with the matched encoder as the teacher of English rows:
   the checkpoint of this recipe after one step at `--config.optimizer.learning_rate=0`. The paper
@@ -36,6 +37,7 @@ from xlj.config import variants
 
 def dictionaries(config):
     config.transfer.dictionaries = "data/muse/{pair}.txt"
+    config.transfer.dictionaries_first = True
 
 
 def body(config):
@@ -71,6 +73,8 @@ def get_config(variant=""):
     config = xlm_r_base.get_config()
     config.init_from = "checkpoints/roberta-base"
     config.transfer.vocabulary = "matched"
+    config.transfer.accents = False
+    config.transfer.place = False
 
     config.data.mono = "data/wiki/{language}.txt.gz"
     config.data.vocabulary = "checkpoints/xlm-roberta-base/sentencepiece.bpe.model"

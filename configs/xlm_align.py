@@ -1,15 +1,15 @@
 r"""XLM-Align (Chi et al., 2021): denoising word alignment (DWA) beside MLM and TLM.
 
     python -m xlj.train --config=configs/xlm_align.py --config.init_from=checkpoints/xlm_r_base \
-        --config.data.mono='/data/ccnet/{language}.txt.xz' \
+        --config.data.mono='/data/wiki/{language}.txt.gz,/data/ccnet/{language}.txt.xz' \
         --config.data.parallel='/data/parallel/{pair}.tsv.gz'
 
 Section 4.1 and Table 11: XLM-R base continued for 150k steps of 2,048 sequences, Adam with betas
 (0.9, 0.98) and epsilon 1e-6, peak rate 2e-4, linear, warm-up 10k, clipping at 1.0, decay 0.01;
 labels from layer 10, 2 iterations of Sinkhorn and 2 of filtering with alpha = 0.9, the pointer on
-the last layer. TLM and DWA share a forward pass, so `objectives.dwa` holds both. Not stated:
-length, dropout, mask rate, the loss's denominator (as released: see xlm_r_tlm.py, which also
-tells what is ours). The released command trains 200k steps.
+the last layer; text of Wikipedia and CCNet (Tables 8 and 9). TLM and DWA share a forward pass, so
+`objectives.dwa` holds both. Not stated: length, dropout, mask rate, the loss's denominator (as
+released: see xlm_r_tlm.py, which also tells what is ours). The released command trains 200k steps.
 
 Variants are the ablations of section 5, each 50k steps of batches of 256; other values are assumed
 to be the same:
@@ -78,6 +78,8 @@ VARIANTS = {
 
 def get_config(variant=""):
     config = xlm_r_tlm.get_config()
+
+    config.data.mono = "data/wiki/{language}.txt.gz,data/ccnet/{language}.txt.xz"
 
     config.objectives.tlm.batch_rows = 0
     config.objectives.dwa.batch_rows = 256

@@ -8,7 +8,8 @@ Section 4.1, Appendix A and Table 6: generator of 4 and discriminator of 12 laye
 with 12 heads, from scratch; lambda = 50; 125k steps of about 1M tokens a task (MRTD: 2,048 rows of
 512); Adam with betas (0.9, 0.98) and epsilon 1e-6, peak rate 5e-4, linear, warm-up 10k, clipping at
 2.0, decay 0.01; alpha = 0.7; CC-100, XLM-R's vocabulary; gated relative position bias (section
-3.3). `:without_trtd` is the ablation of section 4.2, on text alone.
+3.3); for the generator every selected token becomes <mask> (sections 2 and 3.1). `:without_trtd` is
+the ablation of section 4.2, on text alone.
 
 Not stated, and ours: the mask rate (ELECTRA base's 15 %), dropout (COCO-LM's 0.1), shared
 embeddings and temperature 1 (ELECTRA's), buckets of the bias and that absolute positions stay
@@ -42,6 +43,8 @@ def get_config(variant=""):
     for objective in (config.objectives.mrtd, config.objectives.trtd):
         objective.batch_rows = 2048
         objective.mask_rate = 0.15
+        objective.mask_share = 1.0
+        objective.random_share = 0.0
         objective.weight = 50.0
         objective.temperature = 1.0
 

@@ -14,6 +14,7 @@ from xlj.config.fields import lookup
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.text.templates import split_pair
+from xlj.data.text.text_tasks import text_tasks
 from xlj.objectives.rows import Rows
 from xlj.training import loop, partitioning, state
 from xlj.training.step import make_train_step
@@ -109,6 +110,30 @@ def test_ablations_of_ernie_m_are_those_of_table_6():
     }
     for name in ("exp1", "exp2"):
         assert parse(load("ernie_m_ablations", name)).model.language_embeddings == "none"
+
+
+def test_xlm_e_masks_all_that_it_selects():
+    """Section 2, and 3.1: "the task is the same"."""
+    for options in parse(load("xlm_e")).objectives.active().values():
+        assert (options.mask_rate, options.mask_share, options.random_share) == (0.15, 1, 0)
+
+
+def test_xlm_align_reads_wikipedia_and_ccnet(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = ("data/wiki/de.txt.gz", "data/ccnet/de.txt.xz", "data/ccnet/sw.txt.xz")
+    for name in text:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).touch()
+    config = load("xlm_align", "mmlm")
+    config.data.languages = "de,sw"
+    german, swahili = text_tasks(parse(config).data)
+    assert [len(task.sources) for task in (german, swahili)] == [2, 1]
+
+
+def test_meta_xlm_matches_as_section_3_2_says():
+    plain, translated = (parse(load("meta_xlm", name)).transfer for name in ("", "dict"))
+    assert not plain.dictionaries and translated.dictionaries_first
+    assert not any((plain.accents, plain.place, translated.accents, translated.place))
 
 
 def test_back_translation_follows_cross_attention():

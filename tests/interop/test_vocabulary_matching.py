@@ -17,10 +17,10 @@ BERT = MarkedPieces(
 )
 
 
-def found(old, pieces, *dictionaries):
+def found(old, pieces, *dictionaries, **options):
     """(rule, old piece) of each new SentencePiece piece."""
     new = MarkedPieces(tuple(pieces))
-    matches = match(old, new, dictionaries)
+    matches = match(old, new, dictionaries, **options)
     assert len(matches.rules) == len(new.pieces) == len(matches.sources.lengths)
     rules = [RULES[rule] for rule in matches.rules]
     none = matches.old_ids == -1
@@ -92,6 +92,38 @@ def test_dictionaries_come_before_guesses():
     other = Dictionary("nl", {"leer": ("the",), "hund": ("cafe",)})
     both = found(BERT, pieces, german, other)
     assert both[2] == ("dictionary", "dog") and both[6] == ("dictionary", "the")
+
+
+def test_the_papers_order_has_dictionaries_first():
+    """Section 3.2: "first searching the word translation in the dictionaries, and then applying the
+    mapping strategy"."""
+    german = Dictionary("de", {"the": ("to",), "fur": ("and",), "dog": ("of", "Paris")})
+    pieces = ("▁the", "▁The", "▁Dog", "ing", "▁café", "▁paris", "▁xyz")
+    own = ["the", "the", "dog", "##ing", "cafe", "paris", None]
+    assert [old for _, old in found(BERT, pieces, german)] == own
+    assert found(BERT, pieces, german, dictionaries_first=True) == [
+        ("dictionary", "to"),
+        ("dictionary", "to"),
+        ("dictionary", "paris"),
+        ("exact", "##ing"),
+        ("accents", "cafe"),
+        ("exact", "paris"),
+        ("none", None),
+    ]
+
+
+@pytest.mark.parametrize("accents", [True, False])
+@pytest.mark.parametrize("place", [True, False])
+def test_guesses_can_be_switched_off(accents, place):
+    pieces = ("▁Café", "▁und", "▁Ing", "▁Íng", "ing", "▁The")
+    assert found(BERT, pieces, accents=accents, place=place) == [
+        ("accents", "cafe") if accents else ("none", None),
+        ("place", "##und") if place else ("none", None),
+        ("place", "##ing") if place else ("none", None),
+        ("place", "##ing") if place and accents else ("none", None),
+        ("exact", "##ing"),
+        ("normalised", "the"),
+    ]
 
 
 def test_scripts_without_spaces_have_whole_words_without_markers():

@@ -77,6 +77,27 @@ def test_the_bias_of_two_places_is_that_of_their_bucket():
     np.testing.assert_array_equal(bias, jnp.moveaxis(expected, -1, 0))
 
 
+def test_gates_read_the_query_with_its_bias():
+    """Equation 6 has no bias; where the layer's input is 0 it is all that the gates see."""
+    heads, length = 4, 5
+    rng = np.random.default_rng(3)
+    attention = Attention(heads, jnp.dtype("float32"), 1.0, 0.0, gated=True)
+    x, ids = jnp.zeros((1, length, 32)), jnp.ones((1, length), jnp.int32)
+    call = (x, ids, ids, None, 1, jnp.ones((heads, length, length)))
+    drawn = attention.init(jax.random.key(0), *call)["params"]
+    drawn = jax.tree.map(lambda p: rng.standard_normal(p.shape, np.float32), drawn)
+    _, kept = attention.apply(
+        {"params": drawn}, *call, capture_intermediates=lambda module, _: module.name == "gates"
+    )
+    found = kept["intermediates"]["gates"]["__call__"][0]
+    query = drawn["query"]["bias"].reshape(heads, -1)
+    update, reset = (1 / (1 + np.exp(-(query @ drawn["gates"]["kernel"])))).T
+    wanted = 1 + update + (1 - update) * drawn["gates"]["scale"] * reset
+    np.testing.assert_allclose(
+        found, np.broadcast_to(wanted[:, None, None], found.shape[1:])[None], rtol=1e-5
+    )
+
+
 @pytest.mark.parity
 def test_attention_equals_wavlms():
     """WavLM's attention is the paper's but for what its gates read: not the query, but the layer's

@@ -97,6 +97,25 @@ def test_placeholders_see_their_sentence_and_not_each_other(model, params_of, ke
     np.testing.assert_array_equal(languages >= 0, placed)
 
 
+def test_placeholders_are_of_the_second_side_in_both_stages(model, params_of, keys_of, monkeypatch):
+    model = dataclasses.replace(model, token_types=2, pair_token_types=True)
+    rows, before, after, objective, params, model = labelled(model, OPTIONS, params_of, keys_of)
+    read, real = [], encoder.apply
+    monkeypatch.setattr(
+        encoder, "apply", lambda *args, **more: (read.append(args[2]), real(*args, **more))[1]
+    )
+    objective.targets(params, {}, before, whole)
+    objective.loss(params, {}, after, None)
+    for inputs in read:
+        types = jnp.take_along_axis(inputs.token_types, before.positions, axis=1)
+        assert (np.asarray(types)[np.asarray(before.used)] == 1).all()
+        assert not np.asarray(inputs.token_types)[np.asarray(rows.tokens) == BOS].any()
+    assert len(read) == 2
+    params["embeddings"]["token_type"] = params["embeddings"]["token_type"].at[1].multiply(-9)
+    other = objective.targets(params, {}, before, whole)
+    assert (np.asarray(other.source) != np.asarray(after.source)).any()
+
+
 def test_target_languages_follow_the_configured_distribution(keys_of):
     rows = rows_of("sentences", count=4000)
     for alpha in (0.0, 1.0):

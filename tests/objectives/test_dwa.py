@@ -31,15 +31,14 @@ def prepared(model, params_of, keys_of, **options):
     return objective, params, rows, before, label(params, before)
 
 
-def links_one_by_one(model, params, rows, filtering=True):
-    """{(row, position): position its label is at} of every labelled token, pair by pair."""
+def every_link(model, params, rows, filtering=True):
+    """(row, position in the first sentence, position in the second) of all links, pair by pair."""
     read = whole_examples(model, rows.tokens, rows.languages)
     layer = encoder.middle_layer(model.layers)
     hidden = np.asarray(jax.jit(lambda p: encoder.apply(p, model, read, layers=layer))(params))
     layout, tokens = jax.tree.map(np.asarray, segments(rows.tokens)), np.asarray(rows.tokens)
     extract = extraction.itermax if filtering else extraction.union
     links_of = jax.jit(lambda similarity, *ids: extract(sinkhorn(similarity, *ids).plan, *ids))
-    found = {}
     for row in range(len(tokens)):
         word = ~np.isin(tokens[row], (0, 1, 2))
         for example in range(1, layout.segment[row].max() + 1):
@@ -48,20 +47,34 @@ def links_one_by_one(model, params, rows, filtering=True):
             similarity = jnp.asarray(hidden[row, first] @ hidden[row, second].T)
             ids = jnp.ones(len(first), jnp.int32), jnp.ones(len(second), jnp.int32)
             links = np.asarray(links_of(similarity, *ids))
-            for i, j in zip(*np.nonzero(links), strict=True):  # in order: the last one wins
-                found[row, first[i]] = max(second[j], found.get((row, first[i]), 0))
-                found[row, second[j]] = max(first[i], found.get((row, second[j]), 0))
+            for i, j in zip(*np.nonzero(links), strict=True):
+                yield row, int(first[i]), int(second[j])
+
+
+def links_one_by_one(model, params, rows, filtering=True):
+    """{(row, position): position its label is at} of every labelled token; the last one wins."""
+    found = {}
+    for row, i, j in every_link(model, params, rows, filtering):
+        found[row, i] = max(j, found.get((row, i), 0))
+        found[row, j] = max(i, found.get((row, j), 0))
     return found
 
 
-def asked(inputs):
-    """{(row, position): label} of the queries."""
-    return {
-        (row, int(at)): int(label)
+def queries(inputs):
+    """((row, position), label) of each query."""
+    return [
+        ((row, int(at)), int(label))
         for row in range(len(inputs.labels))
         for at, label in zip(inputs.positions[row], inputs.labels[row], strict=True)
         if label >= 0
-    }
+    ]
+
+
+def asked(inputs):
+    """{(row, position): label} of queries that have a position each."""
+    found = dict(queries(inputs))
+    assert len(found) == len(queries(inputs))
+    return found
 
 
 @pytest.mark.parametrize("filtering", [True, False])
@@ -79,19 +92,29 @@ def test_other_queries(model, params_of, keys_of):
     links = links_one_by_one(model, params, rows)
     selected, found = np.asarray(after.masked.selected()), asked(after)
     assert found and all(links[at] == label and not selected[at] for at, label in found.items())
-    _, _, _, _, after = prepared(model, params_of, keys_of, queries="aligned")
-    found = asked(after)
-    assert set(found) <= set(links)
-    words = (~np.isin(np.asarray(rows.tokens), (0, 1, 2))).sum()
-    assert 0.2 * words < len(found) < 0.9 * len(links)
-    assert any(selected[at] for at in found) and any(not selected[at] for at in found)
     _, _, _, before, after = prepared(model, params_of, keys_of, queries="none")
     assert not asked(after)
 
 
-@pytest.mark.parametrize("query_layer", [0, 1])
-def test_the_pointers_loss_equals_numpy(query_layer, model, params_of, keys_of):
-    objective, params, rows, _, after = prepared(model, params_of, keys_of, query_layer=query_layer)
+@pytest.mark.parametrize("filtering", [True, False])
+def test_every_link_is_one_query(filtering, model, params_of, keys_of):
+    """Table 7's all-aligned: a token drawn for two links is asked for each."""
+    options = dict(queries="aligned", filtering=filtering)
+    _, params, rows, _, after = prepared(model, params_of, keys_of, **options)
+    links, found = list(every_link(model, params, rows, filtering)), queries(after)
+    assert sorted((row, *sorted((at, label))) for (row, at), label in found) == sorted(links)
+    assert len(dict(found)) < len(found)  # some token is asked twice
+    forwards = sum(at < label for (_, at), label in found)  # a fair coin, within four deviations
+    assert abs(forwards - len(found) / 2) < 2 * len(found) ** 0.5
+    selected = np.asarray(after.masked.selected())
+    assert {bool(selected[at]) for at, _ in found} == {False, True}
+
+
+@pytest.mark.parametrize("query_layer, which", [(0, "masked"), (1, "masked"), (0, "aligned")])
+def test_the_pointers_loss_equals_numpy(query_layer, which, model, params_of, keys_of):
+    objective, params, rows, _, after = prepared(
+        model, params_of, keys_of, query_layer=query_layer, queries=which
+    )
     losses = jax.jit(lambda p, x: objective.loss(p, {}, x, None))(params, after)
     masked = after.masked
     read = whole_examples(model, masked.tokens, masked.languages)
@@ -100,7 +123,7 @@ def test_the_pointers_loss_equals_numpy(query_layer, model, params_of, keys_of):
     head = jax.tree.map(lambda x: np.asarray(x, np.float64), params["pointer_head"])
     layout, tokens = jax.tree.map(np.asarray, segments(rows.tokens)), np.asarray(rows.tokens)
     sums, rights = np.zeros(len(tokens)), np.zeros(len(tokens))
-    for (row, at), label in asked(after).items():
+    for (row, at), label in queries(after):
         other = (layout.segment[row] == layout.segment[row, at]) & (
             layout.side[row] != layout.side[row, at]
         )
@@ -115,7 +138,7 @@ def test_the_pointers_loss_equals_numpy(query_layer, model, params_of, keys_of):
     np.testing.assert_array_equal(losses["dwa_align"].correct, rights)
     for name, count in objective.count(after).items():
         np.testing.assert_array_equal(losses[name].count, count)
-    assert len(asked(after)) > 20
+    assert len(queries(after)) > 20
     # TLM shares the forward pass and is what it is without alignment.
     tlm = losses["dwa_tlm"]
     assert float(tlm.count.sum()) == float(masked.weights.sum())

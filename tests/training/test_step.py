@@ -207,6 +207,8 @@ def test_normalisations():
     together = loss_scales("global", weights, counts)
     assert float(together["a"]) == pytest.approx(1 / 40)
     assert float(together["b"]) == pytest.approx(50 / 40)
+    without = loss_scales("global", {"a": 1.0, "b": 0.0}, counts)  # as released, --no_tlm_loss
+    assert (float(without["a"]), float(without["b"])) == (pytest.approx(1 / 10), 0)
     nothing = loss_scales("per_objective", weights, dict.fromkeys(counts, jnp.float32(0)))
     assert all(np.isfinite(scale) for scale in nothing.values())
 

@@ -1,5 +1,6 @@
 """What a run takes from another model: parts of it, and rows of the same words."""
 
+import dataclasses
 import types
 
 import jax
@@ -104,6 +105,21 @@ def test_dictionaries_of_either_direction_are_found(tmp_path, name):
     assert transfer.matches_of(old, new, options, ("en", "de", "sw")).old_ids[4] == 4
     with pytest.raises(ConfigError, match="there is none of en with sw"):
         transfer.matches_of(old, new, options, ("en", "sw"))
+
+
+@pytest.mark.parametrize(
+    "option, piece", [("dictionaries_first", "▁die"), ("accents", "▁für"), ("place", "▁und")]
+)
+def test_the_config_chooses_the_rules(option, piece, tmp_path):
+    (tmp_path / "de-en.tsv").write_text("die\tthe\n")
+    options = Transfer(vocabulary="matched", dictionaries=(f"{tmp_path}/{{pair}}.tsv",))
+    changed = dataclasses.replace(options, **{option: not getattr(options, option)})
+    old, new = vocabulary("▁die", "▁the", "▁fur", "und"), vocabulary("▁die", "▁für", "▁und")
+    before, after = (
+        transfer.matches_of(old, new, chosen, ("en", "de")).old_ids for chosen in (options, changed)
+    )
+    assert before[4:7].tolist() == [4, 6, 7]
+    assert np.flatnonzero(before != after).tolist() == [new.pieces.index(piece)]
 
 
 def test_a_dictionary_that_is_not_there_is_missed_before_rows_are_made(tiny, tmp_path):

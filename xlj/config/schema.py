@@ -420,6 +420,22 @@ class Transfer:
         "pieces also start from their word's translation (MetaXLM+Dict)",
         read=only_with("transfer.vocabulary", "matched"),
     )
+    dictionaries_first: bool = key(
+        False,
+        "look for a word's translation before the word itself, as MetaXLM+Dict does; else only for "
+        "words that no piece of init_from equals, but for case",
+        read=only_if_set("transfer.dictionaries"),
+    )
+    accents: bool = key(
+        True,
+        "pieces that match nothing also start from the same word without accents",
+        read=only_with("transfer.vocabulary", "matched"),
+    )
+    place: bool = key(
+        True,
+        "and, last, from the same text where only one of the two starts a word",
+        read=only_with("transfer.vocabulary", "matched"),
+    )
     language: str = key(
         "en",
         "the language of init_from, into which the dictionaries translate",

@@ -26,7 +26,15 @@ _SAME, _FOLDED, _UNACCENTED = range(3)
 _Index = tuple[dict[Word, int], ...]  # of each form: old id by the form of its text
 
 
-def match(old: Pieces, new: Pieces, dictionaries: Sequence[Dictionary] = ()) -> Matches:
+def match(
+    old: Pieces,
+    new: Pieces,
+    dictionaries: Sequence[Dictionary] = (),
+    *,
+    dictionaries_first: bool = False,
+    accents: bool = True,
+    place: bool = True,
+) -> Matches:
     """The old id that each id of a new vocabulary starts from, by the first rule that finds one.
 
     The paper looks up the word, then the normalised word, and with dictionaries (+Dict) first
@@ -45,36 +53,60 @@ def match(old: Pieces, new: Pieces, dictionaries: Sequence[Dictionary] = ()) -> 
     The last two are guesses, and come after the dictionaries: "für" is "for" before it is "fur".
     Of several old pieces with one normal form, that which is its own normal form is taken,
     else the lowest id.
+
+    Args:
+      dictionaries_first: look into the dictionaries before 2, as the paper does ("first searching
+        the word translation in the dictionaries, and then applying the mapping strategy").
+      accents, place: whether there is that guess; without `accents`, 6 has accents too.
     """
     index = _index(words(old))
+    look_ups = _look_ups(index, dictionaries, dictionaries_first, accents, place)
     size = len(new.pieces)
     found = np.full(size, -1, np.int32)
     rules = np.full(size, RULES.index("none"), np.int8)
     for new_id, word in enumerate(words(new)):
         if word is not None:
-            for rule, old_id in _candidates(index, word, dictionaries):
-                found[new_id], rules[new_id] = old_id, RULES.index(rule)
-                break
+            for rule, look_up in look_ups:
+                old_id = next(look_up(word), None)
+                if old_id is not None:
+                    found[new_id], rules[new_id] = old_id, RULES.index(rule)
+                    break
     found[specials(size)] = specials(len(old.pieces))
     rules[specials(size)] = RULES.index("special")
     return Matches(Ragged(found[found >= 0], (found >= 0).astype(np.int64)), rules)
 
 
-def _candidates(
-    index: _Index, word: Word, dictionaries: Sequence[Dictionary]
-) -> Iterator[tuple[str, int]]:
-    """(rule, old id) of all that is found, best first."""
-    yield from (("exact", i) for i in _look_up(index, word, _SAME))
-    yield from (("normalised", i) for i in _look_up(index, word, _FOLDED))
-    if dictionaries and (word.starts_word or is_spaceless(word.text)):
-        key = folded(word.text)
-        for dictionary in dictionaries:
-            for translation in dictionary.words.get(key, ()):
-                there = _look_up(index, Word(translation, True), _SAME, _FOLDED)
-                yield from (("dictionary", i) for i in there)
-    yield from (("accents", i) for i in _look_up(index, word, _UNACCENTED))
-    elsewhere = Word(word.text, not word.starts_word)
-    yield from (("place", i) for i in _look_up(index, elsewhere, _SAME, _FOLDED, _UNACCENTED))
+def _look_ups(
+    index: _Index,
+    dictionaries: Sequence[Dictionary],
+    dictionaries_first: bool,
+    accents: bool,
+    place: bool,
+) -> list[tuple[str, Callable[[Word], Iterator[int]]]]:
+    """(rule, the old ids that it finds for a word, best first) of the rules in their order."""
+
+    def translated(word: Word) -> Iterator[int]:
+        if word.starts_word or is_spaceless(word.text):
+            key = folded(word.text)
+            for dictionary in dictionaries:
+                for translation in dictionary.words.get(key, ()):
+                    yield from _look_up(index, Word(translation, True), _SAME, _FOLDED)
+
+    def elsewhere(word: Word) -> Iterator[int]:
+        forms = (_SAME, _FOLDED, _UNACCENTED) if accents else (_SAME, _FOLDED)
+        return _look_up(index, Word(word.text, not word.starts_word), *forms)
+
+    strategy: list[tuple[str, Callable[[Word], Iterator[int]]]] = [
+        ("exact", lambda word: _look_up(index, word, _SAME)),
+        ("normalised", lambda word: _look_up(index, word, _FOLDED)),
+    ]
+    if dictionaries:
+        strategy.insert(0 if dictionaries_first else 2, ("dictionary", translated))
+    if accents:
+        strategy.append(("accents", lambda word: _look_up(index, word, _UNACCENTED)))
+    if place:
+        strategy.append(("place", elsewhere))
+    return strategy
 
 
 def _look_up(index: _Index, word: Word, *forms: int) -> Iterator[int]:

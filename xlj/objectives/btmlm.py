@@ -176,6 +176,7 @@ def fill(params: Params, model: Model, options: BackTranslation, inputs: Corrupt
             layout.segment,
             jnp.where(placed, UNSEEN, layout.segment),
             languages,
+            layout.side,
         ),
     )
     table = params["embeddings"]["word"]

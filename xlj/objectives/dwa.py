@@ -31,7 +31,7 @@ class Corrupted(NamedTuple):
     query_rngs: jax.Array
     """A random key of each row [rows], for the random choice of queries."""
     positions: jax.Array
-    """Of queries, int32 [rows, queries]."""
+    """Of queries, int32 [rows, queries]; with `queries=aligned` one may stand there twice."""
     labels: jax.Array
     """The position that each query should point to, int32 [rows, queries]; -1 where there is no
     query, and everywhere until `targets`."""
@@ -132,15 +132,9 @@ def self_label(
     plan = sinkhorn(similarity, first, second, options.sinkhorn_iterations).plan
     extract = extraction.itermax if options.filtering else extraction.union
     links = extract(plan, first, second)
-    forward, backward = links, links
-    if options.queries == "aligned":  # one of the two tokens of each link, at random (Table 7)
-        coin = jax.vmap(lambda rng: jax.random.bernoulli(rng, shape=links.shape[1:]))(
-            inputs.query_rngs
-        )
-        forward, backward = links & coin, links & ~coin
-    labels = jnp.where(
-        first > 0, extraction.labels(forward), extraction.labels(backward.swapaxes(1, 2))
-    )
+    if options.queries == "aligned":
+        return _one_a_link(inputs, links)
+    labels = jnp.where(first > 0, extraction.labels(links), extraction.labels(links.swapaxes(1, 2)))
     selected = inputs.masked.selected()
     asked = labels >= 0
     if options.queries == "masked":
@@ -151,6 +145,24 @@ def self_label(
     positions = jnp.argsort(~asked, axis=1, stable=True)[:, :size].astype(jnp.int32)
     at = partial(jnp.take_along_axis, indices=positions, axis=1)
     return inputs._replace(positions=positions, labels=jnp.where(at(asked), at(labels), -1))
+
+
+def _one_a_link(inputs: Corrupted, links: jax.Array) -> Corrupted:
+    """A query for each of the links [rows, length, length]: of one of its two tokens, by a coin,
+    with the other for its label (Table 7).
+
+    A token that is drawn for several links is asked for each. All of them have a slot: in each
+    round of filtering a token has one link at most, as in each argmax of the union, so that there
+    are no more links than words.
+    """
+    size = inputs.positions.shape[1]
+    find = jax.vmap(partial(jnp.nonzero, size=size, fill_value=-1))
+    sources, targets = (place.astype(jnp.int32) for place in find(links))
+    coin = jax.vmap(lambda rng: jax.random.bernoulli(rng, shape=(size,)))(inputs.query_rngs)
+    return inputs._replace(
+        positions=jnp.maximum(jnp.where(coin, sources, targets), 0),
+        labels=jnp.where(coin, targets, sources),
+    )
 
 
 def _some_of(candidates: jax.Array, options: WordAlignment, rngs: jax.Array) -> jax.Array:

@@ -106,7 +106,14 @@ def matches_of(
     Raises:
       ConfigError: if a dictionary cannot be read, or no language has one.
     """
-    return match(old, new, dictionaries_of(options, languages))
+    return match(
+        old,
+        new,
+        dictionaries_of(options, languages),
+        dictionaries_first=options.dictionaries_first,
+        accents=options.accents,
+        place=options.place,
+    )
 
 
 def report(matches: Matches, store: RowStore) -> str:

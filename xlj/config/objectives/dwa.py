@@ -51,6 +51,7 @@ class WordAlignment(Masking):
     )
     queries: str = option(
         "masked",
-        "labelled tokens that are pointed from: masked, unmasked, all of them ('aligned'), or none",
+        "what is pointed from: labelled tokens that are masked, or unmasked; a token of each link "
+        "('aligned'); or none",
         choices=("masked", "unmasked", "aligned", "none"),
     )
