@@ -16,7 +16,7 @@ RUN = "run.json"
 
 
 def finished_run(folder: Path) -> dict[str, Any] | None:
-    """The content of a folder's `RUN` (`downstream.finetuning.Run`), if it has one.
+    """The content of a folder's `RUN` (`finetuning.running.Run`), if it has one.
 
     Raises:
       ConfigError: if it is damaged.
