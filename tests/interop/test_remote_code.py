@@ -333,7 +333,7 @@ def test_the_encoder_alone(tmp_path, with_head):
         first, weights = peer(**given, output_attentions=True, return_dict=False)
         assert len(weights) == 2 and weights[0].shape == (3, 4, 40, 40)
         torch.testing.assert_close(weights[0].sum(-1), torch.ones(3, 4, 40))
-        assert (weights[0][1, :, :, 20:] == 0).all()  # padding is nobody's key
+        assert (weights[0][1, :, :, 20:] == 0).all()  # padding is a key of no query
         torch.testing.assert_close(first, expected, rtol=0, atol=0)
 
         # Vectors instead of ids: positions then count from the row's start.

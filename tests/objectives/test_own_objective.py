@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +12,14 @@ import jax
 import numpy as np
 import pytest
 
+from xlj import align, convert, embed
 from xlj import config as schema
 from xlj.config import ConfigError, parse
 from xlj.config.objectives import options
+from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import prepare_rows
 from xlj.inference import pretrained
-from xlj.retrieval.embedder import Embedder
-from xlj.training import checkpoints, loop, partitioning, state
+from xlj.training import checkpoints, initialisation, loop, partitioning, state
 from xlj.training.checkpoints import CheckpointError
 
 ROOT = Path(__file__).parents[2]
@@ -87,6 +89,7 @@ def objective(name, options, model, corpus):
 """
 
 CONFIG = """
+from xlj import align, convert, embed
 from xlj import config as schema
 
 
@@ -143,17 +146,15 @@ def test_it_trains_evaluates_and_resumes_to_the_bit(tiny, module, tmp_path):
     trained = [line["train/mine/loss"] for line in lines if "train/mine/loss" in line]
     assert len(trained) == 2 and all(np.isfinite(trained))
     assert "eval/mine/perplexity" not in lines[-1]
-    # the same in two calls, the second after the module was forgotten and imported again
-    config.train.checkpoint_every = 2
-    train(config, tmp_path / "parts", 4)
-    for later in (3, 4):
-        (tmp_path / "parts/checkpoints" / str(later)).exists() and None
-    first = final(tmp_path / "parts", 2)
+    # from its checkpoint of step 2, after the module was forgotten
     resumed = tmp_path / "resumed"
     (resumed / "checkpoints").mkdir(parents=True)
-    (tmp_path / "parts/checkpoints/2").rename(resumed / "checkpoints/2")
+    shutil.copytree(tmp_path / "whole/checkpoints/2", resumed / "checkpoints/2")
+    first = final(resumed, 2)
     forget("mine", "my_objective")
-    train(chosen(tiny), resumed, 4)
+    again = chosen(tiny)
+    again.train.eval_every = 2
+    train(again, resumed, 4)
     assert final(resumed, 4) == final(tmp_path / "whole", 4) != first
     assert {"objectives", "params"} <= final(resumed, 4).keys()
 
@@ -162,7 +163,7 @@ def test_it_is_sharded_by_its_rules(tiny, module):
     config = chosen(tiny)
     config.mesh.fsdp = 2
     parsed = parse(config)
-    corpus = schema_corpus()
+    corpus = Corpus(400, ("en", "de", "sw"), (3, 2, 1))
     mesh = partitioning.make_mesh(parsed, jax.devices()[:4])
     where = state.sharding(parsed, corpus, mesh)
     assert where.params["mine_head"]["kernel"].spec == partitioning.PartitionSpec("fsdp", None)
@@ -173,24 +174,25 @@ def test_it_is_sharded_by_its_rules(tiny, module):
         state.sharding(parse(chosen(tiny)), corpus, mesh)
 
 
-def schema_corpus():
-    from xlj.data.rows.corpus import Corpus
-
-    return Corpus(400, ("en", "de", "sw"), (3, 2, 1))
-
-
-def test_its_checkpoint_needs_no_module(tiny, module, tmp_path):
-    """The encoder is used, and exported, where nobody has the module."""
-    from xlj import convert
-
-    outcome = train(chosen(tiny), tmp_path / "run", 2)
+def test_its_checkpoint_needs_no_module(tiny, module, tmp_path, call):
+    """Where nobody has the module, its encoder embeds, aligns, is exported, and begins runs."""
+    run, vectors = tmp_path / "run", tmp_path / "a.npy"
+    train(chosen(tiny), run, 2)
     module.unlink()
     forget("mine", "my_objective")
-    found = pretrained.load(tmp_path / "run")
-    assert "mine_head" in found.params
-    vectors = Embedder(found, (1,), "mean").embed(["a b", "c"])
-    assert vectors.shape == (1, 2, 32) and np.isfinite(vectors).all()
-    assert outcome.finished and convert is not None
+    assert "mine_head" in pretrained.load(run).params
+    (tmp_path / "lines").write_text("a b\nc\n", encoding="utf-8")
+    call(embed.main, f"--checkpoint={run}", f"--input={tmp_path}/lines", f"--output={vectors}")
+    assert np.load(vectors).shape == (2, 32) and np.isfinite(np.load(vectors)).all()
+    (tmp_path / "pairs").write_text("a b\tc d\n", encoding="utf-8")
+    found = call(align.main, f"--checkpoint={run}", f"--input={tmp_path}/pairs", "--output=-")
+    assert "-" in found.out
+    told = call(convert.main, "export", f"--checkpoint={run}", f"--output={tmp_path}/hf").out
+    assert "not exported: mine_head/kernel" in told
+    tiny.init_from, tiny.data.parallel, tiny.data.pairs = str(run), "", ""
+    tiny.objectives.tlm.batch_rows = 0
+    parsed = initialisation.adopt_vocabulary(parse(tiny))
+    assert loop.train(parsed, tmp_path / "next", prepare_rows(parsed)).finished
 
 
 def test_other_code_does_not_go_on(tiny, module, tmp_path):
@@ -231,7 +233,12 @@ def test_the_command_line_knows_its_keys(module):
     done = check("--config.objectives.mine.weight=2")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["objectives"]["mine"]["weight"] == 2
-    done = check("--config.objectives.mine.wait=2")
+    (module.parent / "my_config.py").write_text(CONFIG.replace(
+        '(objective_modules="my_objective")', "()").replace(
+        "config.objectives.mine.batch_rows = 16", ""), encoding="utf-8")  # fmt: skip
+    done = check("--config.objective_modules=my_objective", "--config.objectives.mine.batch_rows=8")
+    assert json.loads(done.stdout)["objectives"]["mine"]["batch_rows"] == 8, done.stderr
+    done = check("--config.objective_modules=my_objective", "--config.objectives.mine.wait=2")
     assert done.returncode == 2 and "did you mean objectives.mine.weight" in done.stderr
 
 

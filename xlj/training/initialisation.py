@@ -1,4 +1,4 @@
-"""The first state of a run: its latest checkpoint, another's parameters, or fresh weights."""
+"""The first state of a run, fresh or from a checkpoint; refuses checkpoints of other runs."""
 
 from __future__ import annotations
 
