@@ -147,6 +147,15 @@ def test_a_closed_output_is_no_error(arguments):
     assert (result.returncode, result.stderr) == (141, b"")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has it")
+def test_an_output_on_a_full_disk_is_a_line():
+    command = [sys.executable, "-m", "xlj.train", "--config=configs/quickstart.py", "--check"]
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, timeout=120)
+    said = b"error: cannot write the output: No space left on device\n"
+    assert (result.returncode, result.stderr) == (2, said)
+
+
 @pytest.mark.parametrize(
     "name, recipe, key",
     [("train", "quickstart.py", "train.steps"), ("finetune", "finetune/xnli.py", "train.epochs")],

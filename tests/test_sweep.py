@@ -147,6 +147,13 @@ def test_errors_come_before_any_work(sweep, runs, arguments, message):
     assert errors.startswith("error: ") and message in errors and "Traceback" not in errors
 
 
+def test_a_folder_that_cannot_be_made_is_a_line(sweep):
+    sweep.runs.symlink_to(sweep.runs.parent / "gone/runs")  # nor on a read-only file system
+    code, _, errors = sweep([{"name": "a"}])
+    assert code == 2 and "Traceback" not in errors
+    assert f"error: cannot write {sweep.runs / 'a'}: " in errors
+
+
 def test_a_bug_in_the_file_is_said_with_its_line(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("def get_sweep(folder):\n    a = 1\n    return unknown\n")

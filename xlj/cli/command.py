@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import select
@@ -16,6 +17,7 @@ from xlj.cli.parser import Parser
 from xlj.config import ConfigError, as_tree
 
 _TUNABLES = "GLIBC_TUNABLES"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def run(
@@ -30,9 +32,9 @@ def run(
 
     Returns:
       The exit code: that of the work, or 2 after an error that a user can mend (`ConfigError`,
-      `RowStoreError`), which is printed in a line. Where nobody reads the output any more
-      (`| head`) it is a shell's, 141. Ctrl-C ends the process with 130, if the arguments are its
-      own.
+      `RowStoreError`, a full disk), which is printed in a line. Where nobody reads the output any
+      more (`| head`) it is a shell's, 141. Ctrl-C ends the process with 130, if the arguments are
+      its own.
     """
     try:
         try:
@@ -47,6 +49,13 @@ def run(
         if not _drop_closed_output():
             raise  # it is another pipe that broke
         return 141
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        _drop_full_output()
+        place = error.filename or "the output"
+        print(f"error: cannot write {place}: {error.strerror}", file=sys.stderr)
+        return 2
     except (ConfigError, RuntimeError) as error:
         if not _can_be_mended(error):
             raise
@@ -115,6 +124,14 @@ def _drop_closed_output() -> bool:
     if is_closed:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return is_closed
+
+
+def _drop_full_output() -> None:
+    """Drops what is left to be written to a full disk, which Python would try again as it ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _can_be_mended(error: Exception) -> bool:

@@ -95,7 +95,13 @@ def is_finished(run: Run, config: dict[str, Any]) -> bool:
 
 
 def begin(run: Run, config: dict[str, Any]) -> None:
-    run.workdir.mkdir(parents=True, exist_ok=True)
+    """Makes the workdir of a run, and notes what it is begun with.
+
+    Raises:
+      ConfigError: if it cannot be written.
+    """
+    with atomic.mendable(run.workdir):
+        run.workdir.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"command": run.command(), "config": config}, indent=1) + "\n"
     atomic.write(run.workdir / BEGUN, text.encode())
 
