@@ -214,7 +214,7 @@ def test_normalisations():
 
 @pytest.mark.parametrize("normalisation", ["per_objective", "global"])
 def test_scales_equal_numpys(normalisation):
-    """A loss of weight 0 is no part of the common denominator; one without predictions is finite."""
+    """Losses of weight 0 are no part of the common denominator; no count of 0 divides."""
     rng = np.random.default_rng(0)
     for _ in range(50):
         weights = {name: float(rng.choice([0.0, 1.0, 50.0])) for name in "abcd"}
