@@ -87,16 +87,18 @@ def feed_forward(part, x):
     return dense(part["outer"], gelu(dense(part["inner"], x)))
 
 
-def encode(params, model, tokens, languages, *, sees=None, marked=None):
+def encode(params, model, tokens, languages, *, sees=None, marked=None, shape=None):
     """The output of the embeddings and of each layer, [layers + 1, rows, length, hidden].
 
     Args:
       languages: [rows, 2], embedded everywhere if the model embeds all.
       sees: bool [rows, query, key]; None: a token sees its example.
       marked: the language to embed at each token, -1 for none, in the place of that.
+      shape: tokens whose examples, sides and positions are those of the rows; None: `tokens`.
     """
     tokens = np.asarray(tokens)
-    example, side, position = layout(tokens)
+    shape = tokens if shape is None else shape
+    example, side, position = layout(shape)
     table = params["embeddings"]
     x = table["word"][tokens]
     if model.absolute_positions:
@@ -104,7 +106,7 @@ def encode(params, model, tokens, languages, *, sees=None, marked=None):
     if model.token_types:
         x = x + table["token_type"][side if model.pair_token_types else 0 * side]
     if marked is None and model.language_embeddings == "all":
-        marked = of_sides(tokens, languages)
+        marked = of_sides(shape, languages)
     if marked is not None:
         x = x + np.where((marked >= 0)[..., None], table["language"][np.maximum(marked, 0)], 0)
     if model.norm == "post":

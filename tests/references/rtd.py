@@ -21,9 +21,9 @@ def losses(params, model, original, masked, noise, temperature):
     logits = prediction(generator["head"], generator["embeddings"]["word"], model, hidden)
     samples = (logits / temperature + noise).argmax(-1)
     replaced = np.where(selected(masked), samples, original)
-    scores = detection(
-        params["detection_head"], encode(params, model, replaced, masked.languages)[-1]
-    )
+    # A sample may be a special: it begins no example.
+    hidden = encode(params, model, replaced, masked.languages, shape=original)[-1]
+    scores = detection(params["detection_head"], hidden)
     real, changed = original != PAD, replaced != original
     wrong = softplus(np.where(changed, -scores, scores))
     right = (scores > 0) == changed
