@@ -4,9 +4,9 @@ import itertools
 
 import jax
 import numpy as np
-import plain
 import pytest
 from matrices import links_of, packed, padded, random_matrices
+from references import alignment as plain
 
 from xlj.alignment import extraction
 from xlj.alignment.matching import match

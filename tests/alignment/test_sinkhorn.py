@@ -2,9 +2,9 @@
 
 import jax
 import numpy as np
-import plain
 import pytest
 from matrices import packed, padded, random_matrices
+from references import alignment as plain
 
 from xlj.alignment.sinkhorn import EPSILON, sinkhorn
 

@@ -1,6 +1,9 @@
-"""A small model, and parameters that are not symmetric."""
+"""Small models, parameters that are not symmetric, and what an objective makes of rows."""
+
+import dataclasses
 
 import jax
+import numpy as np
 import pytest
 from random_rows import CORPUS, SIZE
 
@@ -11,6 +14,16 @@ from xlj.models import encoder
 @pytest.fixture
 def model():
     return Model(layers=2, hidden=32, heads=4, intermediate=64, positions=66, init_std=0.3)
+
+
+@pytest.fixture
+def full_model(model):
+    """Every option away from its default, or on."""
+    return dataclasses.replace(
+        model, layers=3, intermediate=48, layer_norm_epsilon=1e-3, token_types=2,
+        pair_token_types=True, position_bias="gated", position_buckets=8, position_distance=12,
+        language_embeddings="all", generator_layers=2, generator_embeddings="separate",
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -36,3 +49,83 @@ def params_of():
 @pytest.fixture
 def keys_of():
     return lambda rows, seed=0: jax.random.split(jax.random.key(seed), len(rows.tokens))
+
+
+@pytest.fixture
+def step_of():
+    """(objective, params, rows, keys) -> inputs before and after `targets`, losses, counts and next
+    state, compiled as one program; `moved` are the parameters after the step."""
+
+    def step_of(objective, params, rows, keys, state=None, moved=None):
+        @jax.jit
+        def step(params, state, moved, rows, keys):
+            before = objective.corrupt(rows, keys)
+            after = objective.targets(
+                params, state, before, lambda function, inputs: function(inputs)
+            )
+            losses = objective.loss(params, state, after, None)
+            following = objective.update(state, moved, after)
+            return before, after, losses, objective.count(after), following
+
+        return step(params, state or {}, moved or params, rows, keys)
+
+    return step_of
+
+
+@pytest.fixture
+def assert_sums():
+    """Holds losses by row against (sums, counts, correct) of a reference, and counts too."""
+
+    def assert_sums(found, counted, wanted):
+        np.testing.assert_allclose(found.sum, wanted[0], rtol=2e-4, atol=2e-4)
+        np.testing.assert_array_equal(found.count, wanted[1])
+        np.testing.assert_array_equal(counted, wanted[1])
+        np.testing.assert_array_equal(found.correct, wanted[2])
+        assert np.sum(wanted[1]) > 20
+
+    return assert_sums
+
+
+@pytest.fixture
+def assert_masked():
+    """Holds corrupted rows against those before, and the shares of `options`."""
+
+    def assert_masked(tokens, masked, options):
+        tokens, first, mask = np.asarray(tokens), 4, SIZE - 1
+        actions = np.zeros(3)
+        for row, ids in enumerate(tokens):
+            positions = np.asarray(masked.positions[row])
+            chosen = positions[np.asarray(masked.weights[row]) > 0]
+            wanted = options.mask_rate * ((ids >= first) & (ids < mask)).sum()
+            assert len(chosen) - wanted < 1 and wanted - len(chosen) < 1
+            assert len(set(positions)) == len(positions)
+            np.testing.assert_array_equal(masked.labels[row], ids[positions])
+            assert ((ids[chosen] >= first) & (ids[chosen] < mask)).all()
+            new = np.asarray(masked.tokens[row])
+            np.testing.assert_array_equal(np.delete(new, chosen), np.delete(ids, chosen))
+            kinds = (new[chosen] == mask, (new[chosen] != ids[chosen]) & (new[chosen] != mask))
+            actions += [kinds[0].sum(), kinds[1].sum(), len(chosen)]
+        shares = actions[:2] / actions[2]
+        np.testing.assert_allclose(shares, [options.mask_share, options.random_share], atol=0.15)
+
+    return assert_masked
+
+
+@pytest.fixture
+def gumbel():
+    """(key of each row, positions [rows, slots]) -> the noise of each token's sample, in the order
+    that xlj draws it, [rows, length, vocabulary]."""
+
+    def gumbel(rngs, positions, length):
+        def of_row(rng):
+            keys = jax.random.split(rng, positions.shape[1])
+            return jax.vmap(lambda key: jax.random.gumbel(jax.random.fold_in(key, 0), (SIZE,)))(
+                keys
+            )
+
+        noise = np.zeros((len(positions), length, SIZE))
+        rows = np.arange(len(positions))[:, None]
+        noise[rows, np.asarray(positions)] = jax.vmap(of_row)(rngs)
+        return noise
+
+    return gumbel

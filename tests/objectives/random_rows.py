@@ -16,10 +16,11 @@ def ragged(rng, count, low, high):
     return packing.Ragged(rng.integers(4, SIZE - 1, lengths.sum()).astype(np.int32), lengths)
 
 
-def rows_of(kind, seed=0, count=24, length=48):
-    """Rows [n, length] of a kind, with every side in a language of its own."""
+def rows_of(kind, seed=0, count=24, length=48, shortest=1):
+    """Rows [n, length] of a kind, with every side in a language of its own, of sentences of at
+    least `shortest` tokens."""
     rng, dtype = np.random.default_rng(seed), np.dtype(np.uint16)
-    first, second = ragged(rng, count, 1, 9), ragged(rng, count, 1, 9)
+    first, second = ragged(rng, count, shortest, 9), ragged(rng, count, shortest, 9)
     if kind == "text":
         packed = packing.text(first, np.arange(count) // 3, length, dtype)
     elif kind == "pairs":

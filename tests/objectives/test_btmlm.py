@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from random_rows import CORPUS, SIZE, rows_of
+from references import btmlm as reference
+from references.encoder import float64
 
 from xlj.config.objectives import BackTranslation
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
@@ -28,6 +30,45 @@ def labelled(model, options, params_of, keys_of, seed=0):
     rows, params = rows_of("sentences", seed=seed, count=60), params_of(model, objective)
     before = jax.jit(objective.corrupt)(rows, keys_of(rows))
     return rows, before, objective.targets(params, {}, before, whole), objective, params, model
+
+
+@pytest.mark.parametrize("generation, embeddings", [("argmax", "predicted"), ("sample", "all")])
+def test_all_of_it_equals_numpy(
+    generation,
+    embeddings,
+    full_model,
+    params_of,
+    keys_of,
+    step_of,
+    assert_sums,
+    assert_masked,
+    gumbel,
+):
+    model = dataclasses.replace(full_model, language_embeddings=embeddings, pair_token_types=False)
+    options = BackTranslation(
+        mask_rate=0.3, mask_share=0.5, random_share=0.35, weight=3.0, pseudo_ratio=0.17,
+        target_alpha=0.5, generation=generation,
+    )  # fmt: skip
+    objective = btmlm.objective("btmlm", options, model, CORPUS)
+    params, rows = params_of(model, objective), rows_of("sentences", count=60, shortest=3)
+    before, after, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
+    plain = float64(params)
+    source, placed = reference.placeholders(rows.tokens, 0.17, MASK)
+    np.testing.assert_array_equal(before.source, source)
+    assert_masked(source, before.masked, options)
+    targets = np.asarray(before.targets)
+    assert (targets != np.asarray(rows.languages[:, :1]))[placed].all()
+    noise = None
+    if generation == "sample":
+        noise = gumbel(before.sample_rngs, before.positions, source.shape[1])
+    filled = reference.pseudo_tokens(plain, model, source, placed, targets, rows.languages, noise)
+    np.testing.assert_array_equal(after.source, filled)
+    of_stage_2 = np.where(placed, filled, before.masked.tokens)
+    np.testing.assert_array_equal(after.masked.tokens, of_stage_2)
+    masked = before.masked._replace(tokens=of_stage_2)
+    wanted = reference.loss(plain, model, masked, placed, targets)
+    assert_sums(losses["btmlm"], counts["btmlm"], wanted)
+    assert objective.losses["btmlm"].weight == 3 and objective.losses["btmlm"].over_vocabulary
 
 
 @pytest.mark.parametrize("ratio", [0.05, 0.1, 0.15, 0.2])

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from random_rows import CORPUS, SIZE, rows_of
+from references.encoder import float64
+from references.mlm import camlm as reference
 
 from xlj.config import Model
 from xlj.config.objectives import CrossAttentionMLM
@@ -17,6 +19,20 @@ from xlj.objectives.mlm import gather
 from xlj.objectives.segments import segments
 
 OPTIONS = CrossAttentionMLM(mask_rate=0.3, mask_share=0.4, random_share=0.3)
+
+
+@pytest.mark.parametrize("embeddings", ["predicted", "all"])
+def test_all_of_it_equals_numpy(
+    embeddings, full_model, params_of, keys_of, step_of, assert_sums, assert_masked
+):
+    model = dataclasses.replace(full_model, language_embeddings=embeddings)
+    options = dataclasses.replace(OPTIONS, weight=3.0)
+    objective = camlm.objective("camlm", options, model, CORPUS)
+    params, rows = params_of(model, objective), rows_of("pairs")
+    _, masked, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
+    assert_masked(rows.tokens, masked, options)
+    assert_sums(losses["camlm"], counts["camlm"], reference(float64(params), model, masked))
+    assert objective.losses["camlm"].weight == 3 and objective.losses["camlm"].over_vocabulary
 
 
 def jacobian(model, params, masked):

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from random_rows import CORPUS, rows_of
+from references import dwa as reference
+from references.encoder import float64
 
 from xlj.alignment import extraction
 from xlj.alignment.sinkhorn import sinkhorn
@@ -29,6 +31,35 @@ def prepared(model, params_of, keys_of, **options):
     before = jax.jit(objective.corrupt)(rows, keys_of(rows))
     label = jax.jit(lambda p, x: objective.targets(p, {}, x, whole))
     return objective, params, rows, before, label(params, before)
+
+
+@pytest.mark.parametrize("queries, filtering", [("masked", True), ("unmasked", False)])
+def test_all_of_it_equals_numpy(
+    queries, filtering, full_model, params_of, keys_of, step_of, assert_sums, assert_masked
+):
+    options = WordAlignment(
+        mask_rate=0.4, mask_share=0.5, random_share=0.35, weight=3.0, alignment_weight=7.0,
+        label_layer=1, query_layer=2, sinkhorn_iterations=3, filtering=filtering, queries=queries,
+    )  # fmt: skip
+    objective = dwa.objective("dwa", options, full_model, CORPUS)
+    params, rows = params_of(full_model, objective), rows_of("pairs", seed=4)
+    _, after, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
+    assert_masked(rows.tokens, after.masked, options)
+    plain, tokens = float64(params), np.asarray(rows.tokens)
+    labels = reference.labels(
+        plain, full_model, tokens, rows.languages, layer=1, iterations=3, filtering=filtering
+    )
+    may_ask = np.asarray(after.masked.selected())
+    if queries == "unmasked":
+        order = jax.vmap(lambda rng: jax.random.uniform(rng, tokens.shape[1:]))(after.query_rngs)
+        may_ask = reference.some_of(~may_ask & reference.is_word(tokens), 0.4, np.asarray(order))
+    wanted = {at: int(label) for at, label in labels.items() if may_ask[at]}
+    assert asked(after) == wanted
+    of_tlm, of_pointer = reference.losses(plain, full_model, tokens, after.masked, wanted, 2)
+    assert_sums(losses["dwa_tlm"], counts["dwa_tlm"], of_tlm)
+    assert_sums(losses["dwa_align"], counts["dwa_align"], of_pointer)
+    weights = {name: loss.weight for name, loss in objective.losses.items()}
+    assert weights == {"dwa_tlm": 3, "dwa_align": 7}
 
 
 def every_link(model, params, rows, filtering=True):

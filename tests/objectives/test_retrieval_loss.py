@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from random_rows import CORPUS, rows_of
+from references import bitext as reference
+from references.encoder import float64
 
 from xlj.config.objectives import Retrieval
 from xlj.models import encoder
@@ -75,6 +77,40 @@ def test_loss_has_negatives_from_all_rows(options, model, params_of, keys_of):
     assert float(found.sum[9]) == float(found.count[9]) == 0 and found.count.sum() == 19
     parts = objective.targets(params, {}, inputs, halves_at_a_time)
     jax.tree.map(partial(np.testing.assert_allclose, atol=1e-5), parts, made)
+
+
+@OF_BOTH
+def test_all_of_it_equals_numpy(options, full_model, params_of, keys_of, step_of):
+    kind = options.negatives
+    options = Retrieval(scale=7.0, negatives=kind, layer=1, weight=3.0)
+    objective = retrieval.objective("retrieval", options, full_model, CORPUS)
+    params, rows = params_of(full_model, objective), rows_of("bitext", count=10)
+    tokens, half = rows.tokens.at[7].set(rows.tokens[3]).at[9].set(1), rows.tokens.shape[1] // 2
+    rows = rows._replace(tokens=tokens.at[5, :half].set(tokens[2, :half]))
+    _, made, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
+    first, second = (
+        reference.averaged(float64(params), full_model, side, layer=1)
+        for side in (made.first, made.second)
+    )
+    sides = np.asarray(rows.tokens[:, :half]), np.asarray(rows.tokens[:, half:])
+    negatives = reference.negatives_of(*sides)
+    sums, correct = reference.compared(first, second, negatives, 7.0, kind)
+    found = losses["retrieval"]
+    np.testing.assert_allclose(found.sum, sums, rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(found.correct, correct)
+    np.testing.assert_array_equal(found.count, [1] * 9 + [0])
+    np.testing.assert_array_equal(counts["retrieval"], [1] * 9 + [0])
+
+    def total(*sides):
+        return reference.compared(*sides, negatives, 7.0, kind)[0].sum()
+
+    pulls = (
+        reference.slopes(lambda x: total(x, second), first),
+        reference.slopes(lambda x: total(first, x), second),
+    )
+    for pull, wanted in zip((made.pull_first, made.pull_second), pulls, strict=True):
+        np.testing.assert_allclose(pull, wanted, rtol=2e-3, atol=2e-3)
+    assert objective.losses["retrieval"].weight == 3
 
 
 @OF_BOTH

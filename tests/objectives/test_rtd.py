@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from random_rows import CORPUS, rows_of
+from references.encoder import float64
+from references.rtd import losses as reference
 
 from xlj.config.objectives import ReplacedTokenDetection
 from xlj.models import encoder, heads
@@ -92,6 +94,26 @@ def test_samples_follow_the_softmax_at_any_temperature():
         jnp.dtype("float32"), block=4,
     )  # fmt: skip
     assert int(best[0]) == int((table @ vector + bias).argmax())
+
+
+def test_all_of_it_equals_numpy(
+    full_model, params_of, keys_of, step_of, assert_sums, assert_masked, gumbel
+):
+    options = ReplacedTokenDetection(
+        mask_rate=0.3, mask_share=0.5, random_share=0.35, weight=7.0, generator_weight=3.0,
+        temperature=0.5,
+    )  # fmt: skip
+    objective = rtd.objective("trtd", options, full_model, CORPUS)
+    params, rows = params_of(full_model, objective), rows_of("pairs")
+    inputs, _, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
+    assert_masked(rows.tokens, inputs.masked, options)
+    noise = gumbel(inputs.sample_rngs, inputs.masked.positions, rows.tokens.shape[1])
+    original = np.asarray(rows.tokens)
+    wanted = reference(float64(params), full_model, original, inputs.masked, noise, 0.5)
+    names = "trtd_generator", "trtd_discriminator"
+    for name, sums, weight in zip(names, wanted, (3, 7), strict=True):
+        assert_sums(losses[name], counts[name], sums)
+        assert objective.losses[name].weight == weight
 
 
 def gradients(model, params_of, keys_of, which, **sizes):

@@ -1,11 +1,15 @@
 """XLCO: partners, the queue, the momentum encoder, and the loss against NumPy."""
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from random_rows import CORPUS, rows_of
+import pytest
+from random_rows import CORPUS, SIZE, rows_of
+from references import bitext as reference
+from references.encoder import float64
 
 from xlj.config.objectives import Contrast
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
@@ -35,23 +39,26 @@ def text(row):
 
 
 def test_each_pair_is_joined_with_another_in_an_order_of_its_own(keys_of):
-    rows = rows_of("bitext", count=200)
+    rows = rows_of("bitext", count=200, shortest=4)  # all different
     first, second = halves(rows)
+    index = {text(row): i for i, row in enumerate(np.asarray(first.tokens))}
+    index2 = {text(row): i for i, row in enumerate(np.asarray(second.tokens))}
+    assert len(index) == len(index2) == 200
     partners = []
     for step in (0, 1):
         one, other = xlco.mix(first, second, keys_of(rows, step))
-        index = {text(row): i for i, row in enumerate(np.asarray(first.tokens))}
-        index2 = {text(row): i for i, row in enumerate(np.asarray(second.tokens))}
         found, turned = [], []
         for i, (a, b) in enumerate(zip(one.tokens, other.tokens, strict=True)):
-            left = [index.get(part) for part in examples(np.asarray(a))]
-            right = [index2.get(part) for part in examples(np.asarray(b))]
-            assert set(left) == set(right) or None in left + right or len(index) < 200
-            assert i in left or len(index) < 200
+            left = [index[part] for part in examples(np.asarray(a))]
+            right = [index2[part] for part in examples(np.asarray(b))]
+            assert set(left) == set(right) and i in left
+            for side, mixed, parts in ((first, one, left), (second, other, right)):
+                wanted = [side.languages[part, 0] for part in parts]
+                np.testing.assert_array_equal(mixed.languages[i], wanted)
             found.append(left[1] if left[0] == i else left[0])
             turned.append((left[0] == i, right[0] == i))
         assert all(partner != i for i, partner in enumerate(found))
-        assert sorted(found) == list(range(200)) or len(index) < 200
+        assert sorted(found) == list(range(200))
         assert {(a, b) for a, b in turned} == {(x, y) for x in (True, False) for y in (True, False)}
         partners.append(found)
     assert sum(a != b for a, b in zip(*partners, strict=True)) > 180
@@ -80,6 +87,59 @@ def test_loss_equals_numpy(model, params_of, keys_of):
     found = objective.loss(params, state, inputs, None)["xlco"]
     np.testing.assert_allclose(found.sum, wanted, rtol=2e-4, atol=1e-5)
     np.testing.assert_array_equal(found.correct, own >= others.max(1))
+
+
+def test_all_of_it_equals_numpy(full_model, params_of, keys_of, step_of):
+    options = Contrast(
+        mask_rate=0.3, mask_share=0.7, random_share=0.3, weight=3.0, layer=1, temperature=0.6,
+        queue=40, momentum=0.8, mixup=True,
+    )  # fmt: skip
+    objective = xlco.objective("xlco", options, full_model, CORPUS)
+    params, other = params_of(full_model, objective), params_of(full_model, objective, seed=5)
+    rows, rng = rows_of("bitext"), np.random.default_rng(0)
+    state = objective.init_state(other)  # a momentum encoder that is not the encoder
+    assert int(state["next"]) == int(state["filled"]) == 0 and state["queue"].shape == (40, 32)
+    queue = rng.normal(size=(40, 32)).astype(np.float32)
+    state |= {"queue": jnp.asarray(queue), "next": jnp.int32(25), "filled": jnp.int32(25)}
+    moved = jax.tree.map(lambda leaf: 1.5 * leaf + 0.1, params)
+    made = step_of(objective, params, rows, keys_of(rows), state, moved)
+    _, inputs, losses, counts, following = made
+    keys = reference.projected(float64(other), full_model, inputs.keys, layer=1)
+    np.testing.assert_allclose(inputs.vectors, keys, rtol=1e-3, atol=1e-3)
+    queries = reference.projected(float64(params), full_model, inputs.queries, layer=1)
+    sums, correct = reference.contrast(queries, keys, queue[:25].astype(float), 0.6)
+    np.testing.assert_allclose(losses["xlco"].sum, sums, rtol=1e-3, atol=1e-3)
+    np.testing.assert_array_equal(losses["xlco"].correct, correct)
+    np.testing.assert_array_equal(losses["xlco"].count, np.ones(len(sums)))
+    np.testing.assert_array_equal(counts["xlco"], np.ones(len(sums)))
+    wanted = reference.contrast_state(state, moved, np.asarray(inputs.vectors), 0.8)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5), following, wanted)
+    assert objective.losses["xlco"].weight == 3
+
+
+@pytest.mark.parametrize("mixup", [True, False])
+def test_both_sides_are_masked_and_either_is_the_query(mixup, model, keys_of):
+    options = Contrast(mask_rate=0.4, mask_share=0.6, random_share=0.3, queue=300, mixup=mixup)
+    rows = rows_of("bitext", count=200, shortest=4)
+    made, plain = (
+        xlco.corrupt(rows, keys_of(rows), options=o, model=model, corpus=CORPUS)
+        for o in (options, dataclasses.replace(options, mask_rate=0.0))
+    )
+    for side in ("queries", "keys"):
+        new, old = (np.asarray(getattr(inputs, side).tokens) for inputs in (made, plain))
+        words = (old > 3).sum()
+        changed = (new != old) & (new != SIZE - 1)
+        np.testing.assert_allclose((new == SIZE - 1).sum() / words, 0.4 * 0.6, atol=0.02)
+        np.testing.assert_allclose(changed.sum() / words, 0.4 * 0.3, atol=0.02)
+        assert (new == old)[old < 4].all()
+    first = np.asarray(rows.tokens[:, : rows.tokens.shape[1] // 2])
+    starts = {text(row)[:2] for row in first} if not mixup else set()
+    if starts:
+        of_first = [text(row)[:2] in starts for row in np.asarray(plain.queries.tokens)]
+        assert 60 < sum(of_first) < 150
+        one, two = (np.asarray(rows.languages[:, i]) for i in (0, 1))
+        wanted = np.where(of_first, one, two)
+        assert (np.asarray(made.queries.languages[:, 0]) == wanted).mean() > 0.95
 
 
 def test_an_empty_queue_gives_no_loss_and_a_finite_gradient(model, params_of, keys_of):

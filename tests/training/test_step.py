@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from references import losses as reference
 
 from xlj import objectives as objectives_room
 from xlj.config import FREEZABLE, Model, parse, registered
@@ -211,6 +212,18 @@ def test_normalisations():
     assert (float(without["a"]), float(without["b"])) == (pytest.approx(1 / 10), 0)
     nothing = loss_scales("per_objective", weights, dict.fromkeys(counts, jnp.float32(0)))
     assert all(np.isfinite(scale) for scale in nothing.values())
+
+
+@pytest.mark.parametrize("normalisation", ["per_objective", "global"])
+def test_scales_equal_numpys(normalisation):
+    """Losses of weight 0 are no part of the common denominator; no count of 0 divides."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        weights = {name: float(rng.choice([0.0, 1.0, 50.0])) for name in "abcd"}
+        counts = {name: float(rng.choice([0, 7, 300])) for name in weights}
+        found = loss_scales(normalisation, weights, jax.tree.map(jnp.float32, counts))
+        wanted = reference.scales(normalisation, weights, counts)
+        assert {name: float(scale) for name, scale in found.items()} == pytest.approx(wanted)
 
 
 def test_a_step_that_is_not_finite_is_skipped_and_counted(tiny, store):

@@ -1,0 +1,47 @@
+"""Distillation against NumPy; the teacher is as it was stored, and sees no dropout."""
+
+import dataclasses
+
+import jax
+import numpy as np
+from random_rows import CORPUS, rows_of
+from references.bitext import distilled
+from references.encoder import float64
+
+from xlj.config.objectives import Distillation
+from xlj.objectives import distillation
+
+OPTIONS = Distillation(language="de", weight=3.0)
+
+
+def test_all_of_it_equals_numpy(full_model, params_of, keys_of, step_of):
+    objective = distillation.objective("distillation", OPTIONS, full_model, CORPUS)
+    params, teacher = params_of(full_model, objective), params_of(full_model, objective, seed=5)
+    rows = rows_of("text", count=60)
+    state = objective.init_state(teacher | {"prediction_head": teacher["layers"]})
+    assert set(state["teacher"]) == {"embeddings", "layers", "position_bias"}
+    made = step_of(objective, params, rows, keys_of(rows), state)
+    _, _, losses, counts, following = made
+    found = losses["distillation"]
+    sums, wanted = distilled(
+        float64(params), float64(teacher), full_model, rows.tokens, rows.languages, language=1
+    )
+    np.testing.assert_allclose(found.sum, sums, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(found.count, wanted)
+    np.testing.assert_array_equal(counts["distillation"], wanted)
+    assert (wanted == 0).any() and (wanted > 0).any() and not np.asarray(found.correct).any()
+    jax.tree.map(np.testing.assert_array_equal, following, state)
+    assert objective.losses["distillation"].weight == 3
+
+
+def test_dropout_is_the_students_alone(model, params_of, keys_of):
+    model = dataclasses.replace(model, dropout=0.3)
+    objective = distillation.objective("distillation", OPTIONS, model, CORPUS)
+    params, rows = params_of(model, objective), rows_of("text", count=60)
+    inputs, state = objective.corrupt(rows, keys_of(rows)), objective.init_state(params)
+    german = np.asarray(rows.languages[:, 0]) == 1
+    for keys, differs in ((None, False), (keys_of(rows), True)):
+        sums = objective.loss(params, state, inputs, keys)["distillation"].sum
+        assert (np.asarray(sums)[german] > 0.1).all() == differs
+        assert (np.asarray(sums)[~german] == 0).all()
+        assert differs or (np.asarray(sums) == 0).all()

@@ -1,0 +1,20 @@
+"""The heads that objectives have on the encoder."""
+
+import math
+
+from references.encoder import dense, gelu, norm
+
+
+def prediction(head, word, model, hidden):
+    """Logits of every token of the vocabulary: RoBERTa's head, tied to the word embeddings."""
+    return norm(head["norm"], model, gelu(dense(head["dense"], hidden))) @ word.T + head["bias"]
+
+
+def detection(head, hidden):
+    """One logit a token: ELECTRA's."""
+    return dense(head["output"], gelu(dense(head["dense"], hidden)))[..., 0]
+
+
+def pointer(head, query, keys):
+    """Scores of keys [n, hidden] for a query [hidden] (XLM-Align Eq. 11 to 13)."""
+    return dense(head["key"], keys) @ dense(head["query"], query) / math.sqrt(len(query))

@@ -1,0 +1,153 @@
+"""Every pretraining recipe has the values of its paper, written out here once more.
+
+Where a paper is silent the value is ours (docs/fidelity.md), and held all the same.
+"""
+
+import importlib
+
+import pytest
+
+from xlj.config import parse
+from xlj.config.fields import lookup
+
+ADAM = {"b1": 0.9, "b2": 0.98, "epsilon": 1e-6, "weight_decay": 0.01, "schedule": "linear"}
+BASE = {"layers": 12, "hidden": 768, "heads": 12, "intermediate": 3072}
+LARGE = {"layers": 24, "hidden": 1024, "heads": 16, "intermediate": 4096}
+
+
+def flat(**sections):
+    """{section.key: value}; a section of a section is written `a__b`."""
+    return {
+        f"{section.replace('__', '.')}.{key}": value
+        for section, values in sections.items()
+        for key, value in values.items()
+    }
+
+
+XLM_R = flat(  # Conneau et al., 2020, Table 8 and section 3; RoBERTa (Liu et al., 2019), Table 9
+    model=BASE | {"dropout": 0.1, "attention_dropout": 0.1, "norm": "post"},
+    data={"alpha": 0.3, "vocabulary_size": 250_002, "length": 512},
+    objectives__mmlm={"batch_rows": 8192, "mask_rate": 0.15, "mask_share": 0.8, "random_share": 0.1}
+    | {"weight": 1.0},
+    optimizer=ADAM | {"learning_rate": 6e-4, "warmup_steps": 24_000, "clip_norm": 0.0},
+    train={"steps": 1_500_000},
+)
+XLM_R_TLM = XLM_R | flat(  # InfoXLM's released command
+    model={"dropout": 0.0, "attention_dropout": 0.0},
+    data={"alpha": 0.7, "pair_length": 512},
+    objectives={"normalisation": "global"},
+    objectives__mmlm={"batch_rows": 2048},
+    objectives__tlm={"batch_rows": 256, "mask_rate": 0.15, "weight": 1.0},
+    optimizer={"learning_rate": 2e-4, "warmup_steps": 10_000, "clip_norm": 1.0},
+    train={"steps": 200_000},
+)
+ERNIE_M = XLM_R | flat(  # Ouyang et al., 2021, section 4
+    model={"language_embeddings": "predicted"},
+    data={"pair_length": 512},
+    objectives__mmlm={"batch_rows": 2048},
+    objectives__tlm={"batch_rows": 256, "mask_rate": 0.15, "weight": 1.0},
+    objectives__camlm={"batch_rows": 256, "mask_rate": 0.15, "weight": 1.0},
+    objectives__btmlm={"pseudo_ratio": 0.2, "target_alpha": 0.0, "generation": "argmax"},
+    optimizer={"learning_rate": 2e-4, "warmup_steps": 10_000, "clip_norm": 1.0},
+    train={"steps": 200_000},
+)
+XLM_ALIGN = XLM_R_TLM | flat(  # Chi et al., 2021, section 4.1 and Table 11
+    objectives__tlm={"batch_rows": 0},
+    objectives__dwa={"batch_rows": 256, "mask_rate": 0.15, "weight": 1.0, "alignment_weight": 1.0}
+    | {"label_layer": 10, "query_layer": 12, "sinkhorn_iterations": 2, "filtering": True}
+    | {"queries": "masked"},
+    train={"steps": 150_000},
+)
+ABLATION = XLM_ALIGN | flat(  # its section 5
+    train={"steps": 50_000},
+    objectives__mmlm={"batch_rows": 256},
+    objectives__dwa={"batch_rows": 32},
+)
+XLM_E = XLM_R | flat(  # Chi et al., 2022, section 4.1, Appendix A and Table 6
+    model={"generator_layers": 4, "generator_embeddings": "shared", "position_bias": "gated"},
+    data={"alpha": 0.7, "pair_length": 512},
+    objectives={"normalisation": "per_objective"},
+    objectives__mmlm={"batch_rows": 0},
+    **{
+        f"objectives__{task}": {"batch_rows": 2048, "mask_rate": 0.15, "weight": 50.0}
+        | {"generator_weight": 1.0, "temperature": 1.0}
+        for task in ("mrtd", "trtd")
+    },
+    optimizer={"learning_rate": 5e-4, "warmup_steps": 10_000, "clip_norm": 2.0},
+    train={"steps": 125_000},
+)
+META_XLM = XLM_R | flat(  # Chi et al., 2021, Appendix A and Table 7
+    data={"alpha": 0.7},
+    objectives__mmlm={"batch_rows": 64},
+    optimizer={"learning_rate": 1e-4, "warmup_steps": 10_000, "clip_norm": 1.0},
+    train={"steps": 200_000},
+)
+XLM = flat(  # Lample and Conneau, 2019, section 5.1, and the released command
+    model={"layers": 12, "hidden": 1024, "heads": 8, "intermediate": 4096, "dropout": 0.1}
+    | {"attention_dropout": 0.1, "language_embeddings": "all"},
+    data={"alpha": 0.7, "vocabulary_alpha": 0.5, "vocabulary_size": 95_000, "length": 256}
+    | {"pair_length": 256, "vocabulary_type": "bpe"},
+    objectives__mmlm={"batch_rows": 64, "mask_rate": 0.15},
+    objectives__tlm={"batch_rows": 16, "mask_rate": 0.15},
+    optimizer=ADAM | {"learning_rate": 1e-4, "warmup_steps": 10_000, "weight_decay": 0.0},
+    train={"steps": 500_000},
+)
+INFOXLM = XLM_R_TLM | flat(  # the released command; weights are 0 while the queue fills
+    objectives__xlco={"batch_rows": 2048, "layer": 8, "queue": 131_072, "momentum": 0.9999}
+    | {"temperature": 0.25, "mixup": True, "mask_rate": 0.15, "weight": 0.0},
+    objectives__mmlm={"weight": 0.0},
+    objectives__tlm={"weight": 0.0},
+)
+
+VALUES = {
+    "xlm_r_base": XLM_R,
+    "xlm_r_large": XLM_R
+    | flat(model=LARGE, optimizer={"learning_rate": 4e-4, "warmup_steps": 30_000}),
+    "xlm_r_tlm": XLM_R_TLM,
+    "xlm": XLM,
+    "infoxlm": INFOXLM,
+    "ernie_m_base": ERNIE_M,
+    "ernie_m_15": ERNIE_M,
+    "ernie_m_ablations": ERNIE_M,
+    "ernie_m_large": ERNIE_M | flat(model=LARGE, optimizer={"learning_rate": 1e-4}),
+    "ernie_m_small": ERNIE_M
+    | flat(model={"layers": 6, "hidden": 384, "heads": 12, "intermediate": 1536}),
+    "xlm_align": XLM_ALIGN,
+    "xlm_align:ablation": ABLATION,
+    "xlm_align:no_tlm": ABLATION | {"objectives.dwa.weight": 0.0},
+    "xlm_align:label_layer_8": ABLATION | {"objectives.dwa.label_layer": 8},
+    "xlm_align:label_layer_12": ABLATION | {"objectives.dwa.label_layer": 12},
+    "xlm_align:query_layer_8": ABLATION | {"objectives.dwa.query_layer": 8},
+    "xlm_align:query_layer_10": ABLATION | {"objectives.dwa.query_layer": 10},
+    "xlm_align:no_filtering": ABLATION | {"objectives.dwa.filtering": False},
+    "xlm_align:unmasked_queries": ABLATION | {"objectives.dwa.queries": "unmasked"},
+    "xlm_align:aligned_queries": ABLATION | {"objectives.dwa.queries": "aligned"},
+    "xlm_align:no_queries": ABLATION | {"objectives.dwa.queries": "none"},
+    "xlm_e": XLM_E,
+    "meta_xlm": META_XLM | {"init_from": "checkpoints/roberta-base"},
+    "meta_xlm:xlm": META_XLM | {"init_from": ""},
+    "meta_xlm:body": META_XLM | {"transfer.parts": ("body",)},
+    "meta_xlm:embeddings": META_XLM | {"transfer.parts": ("embeddings",)},
+    "meta_xlm:freezing": META_XLM | {"optimizer.frozen": ("layers",)},
+}
+
+
+@pytest.mark.parametrize("recipe", VALUES)
+def test_recipes_have_the_papers_values(recipe):
+    name, _, variant = recipe.partition(":")
+    config = parse(importlib.import_module(name).get_config(variant))
+    assert {key: lookup(config, key) for key in VALUES[recipe]} == VALUES[recipe]
+
+
+@pytest.mark.parametrize("name", ["ernie_m_base", "ernie_m_15", "ernie_m_ablations"])
+def test_back_translation_has_its_values(name):
+    (_, first), (start, second) = parse(importlib.import_module(name).get_config()).schedule
+    btmlm = second.objectives.btmlm
+    assert (first.objectives.btmlm.batch_rows, btmlm.batch_rows, start) == (0, 256, 100_000)
+    assert (btmlm.mask_rate, btmlm.pseudo_ratio, btmlm.weight) == (0.15, 0.2, 1.0)
+
+
+def test_infoxlm_trains_with_its_weights():
+    _, (start, phase) = parse(importlib.import_module("infoxlm").get_config()).schedule
+    weights = {name: options.weight for name, options in phase.objectives.active().items()}
+    assert (start, weights) == (64, {"mmlm": 1, "tlm": 1, "xlco": 1})
