@@ -44,7 +44,7 @@ def test_all_of_it_equals_numpy(
     assert_masked,
     gumbel,
 ):
-    model = dataclasses.replace(full_model, language_embeddings=embeddings, pair_token_types=False)
+    model = dataclasses.replace(full_model, language_embeddings=embeddings)
     options = BackTranslation(
         mask_rate=0.3, mask_share=0.5, random_share=0.35, weight=3.0, pseudo_ratio=0.17,
         target_alpha=0.5, generation=generation,
