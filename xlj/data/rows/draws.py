@@ -55,8 +55,8 @@ class Stream:
         self._rows = np.asarray(rows, np.int64)
         self._phases = tuple(phases)
         self._order_key = combine(seed, name_hash("order"), name_hash(name))
-        row_rngs = [combine(seed, name_hash("rows"), name_hash(f"{name}/{t}")) for t in tasks]
-        self._row_keys = np.asarray(row_rngs, np.uint64)
+        row_keys = [combine(seed, name_hash("rows"), name_hash(f"{name}/{t}")) for t in tasks]
+        self._row_keys = np.asarray(row_keys, np.uint64)
         self._block = functools.lru_cache(maxsize=4)(self._make_block)
         before = np.zeros(len(tasks), np.int64)
         self._drawn_before = [before]
