@@ -1,5 +1,7 @@
 """What the tokenizers library raises becomes an error; interrupts stay what they are."""
 
+import os
+
 import pytest
 
 from xlj.config import ConfigError
@@ -14,6 +16,13 @@ class PanicException(BaseException):
 def test_its_errors_are_explained(error):
     with pytest.raises(ConfigError, match=r"^is broken \(a b\)$"), explained("is broken"):
         raise error
+
+
+def test_notes_of_rust_are_not_shown(capfd):
+    with explained("is broken"):
+        os.write(2, b"thread '<unnamed>' panicked")
+    os.write(2, b"after")
+    assert capfd.readouterr().err == "after"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ConfigError("mine")])

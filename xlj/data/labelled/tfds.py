@@ -10,7 +10,7 @@ from xlj.config import ConfigError
 from xlj.data.labelled import squad
 from xlj.data.labelled.examples import Example, Question, Sentences, Words
 from xlj.io.processes import in_child
-from xlj.io.quiet_import import import_quietly
+from xlj.io.quiet import import_quietly
 
 TYDI_QA = {
     "ar": "arabic",

@@ -9,7 +9,7 @@ from xlj.data.rows.store import RowStore
 from xlj.data.text import seqio_tasks
 from xlj.data.text.checking import check_text
 from xlj.data.text.seqio_tasks import seqio_name
-from xlj.io.quiet_import import import_quietly
+from xlj.io.quiet import import_quietly
 
 
 def register(config: Config) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from xlj.data.text.text_tasks import Block, TextTask
-from xlj.io.quiet_import import import_quietly
+from xlj.io.quiet import import_quietly
 
 FEATURES = {1: ("text",), 2: ("source", "target")}
 """The features of tasks by how many columns they have."""

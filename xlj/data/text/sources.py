@@ -22,7 +22,7 @@ from xlj.config import ConfigError, Data
 from xlj.data.text.scans import Scan
 from xlj.data.text.templates import split_pair
 from xlj.io import files
-from xlj.io.quiet_import import import_quietly
+from xlj.io.quiet import import_quietly
 
 BLOCK_LINES = 4096
 

@@ -1,5 +1,5 @@
 """Errors of the `tokenizers` library, which raises no narrower class than `Exception` where it
-refuses a file, and panics on some damaged ones: then it prints a note of Rust's, too."""
+refuses a file, and panics on some damaged ones, with a note of Rust's on stderr."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from xlj.config import ConfigError
+from xlj.io.quiet import quiet
 from xlj.io.quoting import shortened
 
 
 @contextmanager
 def explained(problem: str) -> Iterator[None]:
-    """Turns what the library raises in the block into one line.
+    """Turns what the library raises in the block into one line, and keeps it quiet.
 
     Args:
       problem: what is wrong then; the library's own words follow in brackets.
@@ -21,7 +22,8 @@ def explained(problem: str) -> Iterator[None]:
       ConfigError: for whatever is raised but a `ConfigError`, an interrupt or an exit.
     """
     try:
-        yield
+        with quiet():
+            yield
     except ConfigError:
         raise
     except BaseException as error:
