@@ -31,7 +31,7 @@ from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
 
 LINES = 20_000  # more than one unit of work
-REAL = Path(__file__).parents[2].parent / "shared" / "data"
+REAL = Path(__file__).parents[3].parent / "shared" / "data"
 
 READ = Objectives(
     options={"mmlm": MultilingualMLM(batch_rows=1), "tlm": TranslationLM(batch_rows=1)}
