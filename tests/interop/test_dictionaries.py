@@ -79,8 +79,8 @@ def test_templates(tmp_path):
     "templates, pairs, message",
     [
         (["a.{pair}"], ["de-fr"], "de-fr: it needs en on one side"),
-        (["a.{pair}"], ["en-fr"], "there for none of the pairs; tried .*a.en-fr"),
-        (["a.{pair}"], [], "there for none of the pairs; tried no pairs"),
+        (["a.{pair}"], ["en-fr"], "no file for any pair; tried .*a.en-fr"),
+        (["a.{pair}"], [], "no file for any pair; tried no pairs"),
         (["a.{pair}", "b.{pair}"], ["en-de"], "b.{pair} names no file for any pair"),
         (["a.{pair}"], ["en-de", "en-it", "en-fr"], "en-it, en-fr: in none of .*a.{pair}"),
         (["none.en-de"], [], "none.en-de"),

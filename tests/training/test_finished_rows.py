@@ -31,6 +31,7 @@ def train(config, workdir):
     return meta["step"], meta["digests"], meta["rows"]
 
 
+@pytest.mark.slow
 def test_rows_alone_train_to_the_same_checkpoint_and_resume_either_way(from_text, store, tmp_path):
     alone = from_text.copy_and_resolve_references()
     alone.data.rows, alone.data.cache = str(store.path), "/nowhere"
