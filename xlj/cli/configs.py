@@ -44,9 +44,12 @@ def load(file: str | None, overrides: Sequence[str], schema: Schema) -> Any:
         raise ConfigError(f"--config={file}: there is no such file")
     with _importable(path.parent):  # so that a config can build on its neighbours
         import_modules(_objective_modules(overrides))
-        _read(file, [])  # it may import objectives, which have keys
-        explicit = _overridden(overrides, schema)
-        return schema.parse(_read(file, overrides), explicit)
+        try:
+            config = _read(file, overrides)
+        except ConfigError:
+            _overridden(overrides, schema)  # says which key was meant, if one is unknown
+            raise
+        return schema.parse(config, _overridden(overrides, schema))
 
 
 def _read(file: str, overrides: Sequence[str]) -> Any:
@@ -68,16 +71,10 @@ def _read(file: str, overrides: Sequence[str]) -> Any:
         raise ConfigError(f"--config={file}: {message}") from error
 
 
-def _objective_modules(overrides: Sequence[str]) -> list[str]:
-    """The modules that `--config.objective_modules=...` names."""
-    given = [x.partition("=") for x in overrides]
-    return [
-        module
-        for key, _, value in given
-        if key.endswith("config.objective_modules")
-        for module in value.split(",")
-        if module
-    ]
+def _objective_modules(overrides: Sequence[str]) -> str:
+    """The value of `--config.objective_modules=...`, the last one; empty without one."""
+    values = [x.partition("=") for x in overrides]
+    return next((v for key, _, v in reversed(values) if key.endswith("objective_modules")), "")
 
 
 def name_of(file: str) -> str:

@@ -28,8 +28,7 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
         value, a key that nothing would read, or keys that contradict each other.
     """
     tree = config.to_dict()
-    modules = tree["objective_modules"]
-    import_modules(filter(None, modules.split(",") if isinstance(modules, str) else modules))
+    import_modules(tree["objective_modules"])
     parsed = build(tree)
     local_path("data.cache", parsed.data.cache)
     local_path("data.rows", parsed.data.rows)

@@ -550,7 +550,7 @@ def default(objective_modules: str = "") -> ml_collections.ConfigDict:
     Raises:
       ConfigError: if one cannot be imported.
     """
-    import_modules(filter(None, objective_modules.split(",")))
+    import_modules(objective_modules)
     config = fields.default_of(Config)
     config.objective_modules = objective_modules
     return config

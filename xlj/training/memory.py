@@ -38,7 +38,7 @@ def of(store: RowStore, config: Config) -> Sizes:
 
 
 def expected(config: Config) -> Sizes:
-    """The sizes of rows that may not be made yet.
+    """The sizes of rows that may not be built yet.
 
     Raises:
       ConfigError: if `data.vocabulary` cannot be read.

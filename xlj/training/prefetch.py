@@ -84,12 +84,12 @@ class Prefetch:
                     local[begin] = self._batches.read(name, step, np.arange(begin, end))
                     tokens += self._batches.tokens(name, local[begin][0])
             batch[name] = Rows(
-                tokens=self._spread(shape, {begin: part[0] for begin, part in local.items()}),
-                languages=self._spread((shape[0], 2), {b: part[1] for b, part in local.items()}),
+                tokens=self._sharded(shape, {begin: part[0] for begin, part in local.items()}),
+                languages=self._sharded((shape[0], 2), {b: part[1] for b, part in local.items()}),
             )
         return batch, tokens
 
-    def _spread(self, shape: tuple[int, int], local: Mapping[int, np.ndarray]) -> jax.Array:
+    def _sharded(self, shape: tuple[int, int], local: Mapping[int, np.ndarray]) -> jax.Array:
         """A global array of this process's parts; `local` maps each one's first row to it."""
 
         def part(index: Any) -> np.ndarray:

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import importlib
 import importlib.util
-from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -105,18 +105,18 @@ class Options:
                 values[name] = layer(value)
 
 
-O = TypeVar("O", bound=Options)  # noqa: E741
+Class = TypeVar("Class", bound=type[Options])
 _REGISTERED: dict[str, Options] = {}
 
 
-def register(name: str) -> Callable[[type[O]], type[O]]:
+def register(name: str) -> Callable[[Class], Class]:
     """Makes a class the options of the objective NAME: its keys are `objectives.NAME.*`.
 
     Raises:
       ValueError: if there is one already, or the class names no kind of rows that there is.
     """
 
-    def named(options: type[O]) -> type[O]:
+    def named(options: Class) -> Class:
         before = _REGISTERED.get(name)
         if not name.isidentifier() or name in ("normalisation", "options", "active"):
             raise ValueError(f"{name!r} cannot be the name of an objective")
@@ -167,13 +167,16 @@ def check_common(path: str, options: Options, config: Config) -> None:
             )
 
 
-def import_modules(modules: Iterable[str]) -> None:
+def import_modules(names: str) -> None:
     """Imports modules that register objectives.
+
+    Args:
+      names: of the modules, separated by commas.
 
     Raises:
       ConfigError: if one cannot be imported.
     """
-    for module in modules:
+    for module in filter(None, map(str.strip, names.split(","))):
         try:
             importlib.import_module(module)
         except Exception as error:
