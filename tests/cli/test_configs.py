@@ -18,7 +18,7 @@ def recipe(tmp_path):
         (tmp_path / folder / "neighbour.py").write_text(f"STEPS = {steps}\n")
         file = tmp_path / folder / "mine.py"
         file.write_text(
-            "import neighbour\nfrom configs import quickstart\n\n\n"
+            "import neighbour\nimport quickstart\n\n\n"
             "def get_config(variant=''):\n    config = quickstart.get_config()\n"
             f"    config.train.steps = neighbour.STEPS\n{helper}    return config\n"
         )
