@@ -1,7 +1,5 @@
 """Files of labels and predictions in XTREME's forms: a label, a tag or a pair a line; JSON."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import NamedTuple

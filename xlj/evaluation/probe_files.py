@@ -1,7 +1,5 @@
 """The files that a run's evaluation names: parallel sentences, and gold word alignments."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

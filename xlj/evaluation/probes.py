@@ -4,8 +4,6 @@ A probe reads the parameters where they are, uses no random numbers, and gives w
 and `xlj.align` print for the checkpoint of the same step, on the sample that the config asks for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """XTREME's nine tasks (Hu et al., 2020), scored from folders of labels and predictions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

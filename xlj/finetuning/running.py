@@ -3,8 +3,6 @@
 The training is the loop of pretraining, with one supervised objective.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

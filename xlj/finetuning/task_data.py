@@ -1,7 +1,5 @@
 """The data of a task: its examples by split and language, as rows."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -52,7 +50,7 @@ class TaskData:
     dev: Mapping[str, Set]
     test: Mapping[str, Set]
 
-    def of(self, languages: Sequence[str]) -> TaskData:
+    def of(self, languages: Sequence[str]) -> "TaskData":
         """That of some languages alone."""
         parts = {
             split: {

@@ -1,7 +1,5 @@
 """Results of fine-tuning over seeds and languages: JSON, a table, a plot, XTREME's files."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

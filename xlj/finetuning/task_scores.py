@@ -1,7 +1,5 @@
 """Predictions and scores of a fine-tuned model, and of no model at all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path

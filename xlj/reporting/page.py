@@ -1,7 +1,5 @@
 """The page: runs beside each other by step, language, layer, and what their configs differ in."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Runs, as their workdirs tell of them: config, metrics, results, scores by layer."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Files of sentences, and of which ones translate each other."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple

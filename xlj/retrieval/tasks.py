@@ -1,7 +1,5 @@
 """A task of sentence retrieval: two files of sentences, and which of them translate each other."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Vectors on disk as NumPy's .npy, written row by row without knowing how many there will be."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -4,8 +4,6 @@ A file `configs/sweeps/NAME.py` has `get_sweep(folder)`, which returns a `Sweep`
 its workdirs will be.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re

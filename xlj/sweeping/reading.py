@@ -1,7 +1,5 @@
 """Sweep files, those of `configs/sweeps/`."""
 
-from __future__ import annotations
-
 import runpy
 import traceback
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The state of a sweep's runs, which is that of their workdirs: begun, finished, their scores."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import json
 import os

@@ -1,7 +1,5 @@
 """Runs handed to a cluster, by a program that is called for each."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Word alignment with an encoder: hidden vectors of two sentences to links between their words."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Gold word alignments in the two formats that they come in."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

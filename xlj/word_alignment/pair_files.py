@@ -1,7 +1,5 @@
 """A file of sentence pairs as a whole: its links, and their scores against gold ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple

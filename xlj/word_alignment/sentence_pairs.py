@@ -1,7 +1,5 @@
 """Sentence pairs of a TSV file, as words, with gold alignments if it has them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
