@@ -118,6 +118,12 @@ NOUNS: dict[str, tuple[str, ...]] = {
 }
 """The common nouns by semantic field."""
 
+
+def nouns_of(*fields: str) -> tuple[str, ...]:
+    """The nouns of several fields, in order."""
+    return tuple(noun for field in fields for noun in NOUNS[field])
+
+
 NOUN_FIELD = {noun: field for field, nouns in NOUNS.items() for noun in nouns}
 HUMAN = frozenset(("profession", "people", "kin", "name", "pronoun"))
 MASS = frozenset(("staple", "drink", "music", "language"))
@@ -232,10 +238,9 @@ class Verb:
 
 def _transitive(verb: str, entry: str) -> Verb:
     fields, tenses, flags = (part.split() for part in entry.split(":"))
-    objects = [noun for field in fields for noun in NOUNS.get(field, (field,))]
     return Verb(
         tenses=_ALL if tenses == ["*"] else tuple(tenses),
-        objects=tuple(objects),
+        objects=tuple(noun for field in fields for noun in NOUNS.get(field, (field,))),
         places=_places(verb) if "place" in flags else (),
         modal="modal" in flags,
     )
@@ -256,17 +261,12 @@ MOTION = {
     "arrive": Verb(("past", "future", "habit"), relation="to", modal=False),
     "come": Verb(("now", "past", "habit"), relation="from", modal=False),
 }
-_GIFTS = tuple(noun for field in ("article", "text", "clothes", "fruit") for noun in NOUNS[field])
+_GIFTS = nouns_of("article", "text", "clothes", "fruit")
 DITRANSITIVE = {verb: Verb(_ALL, objects=_GIFTS) for verb in "give send show bring".split()}
+ACTS = TRANSITIVE | INTRANSITIVE | MOTION | DITRANSITIVE
+"""Every verb with its frame."""
 WEATHER = ("rain", "snow", "hot_weather", "cold_weather")
-VERBS = (
-    *TRANSITIVE,
-    *INTRANSITIVE,
-    *MOTION,
-    *DITRANSITIVE,
-    "have",
-    "like",
-)
+VERBS = (*ACTS, "have", "like")
 
 WOMEN = tuple(
     "Anna Maria Sara Fatma Aisha Elena Julia Nina Laura Clara Amina Zawadi Leyla Priya Meera "
@@ -307,7 +307,6 @@ TIMES: dict[str, tuple[str, ...]] = {
 """The times that go with each tense."""
 
 ALL_TIMES = tuple(dict.fromkeys(time for times in TIMES.values() for time in times))
-PRONOUNS = ("i", "you", "he", "she", "we", "they")
 CONCEPTS: dict[str, tuple[str, ...]] = {
     "noun": tuple(NOUN_FIELD),
     "verb": VERBS,

@@ -1,9 +1,11 @@
 """Hindi: verb-final, postpositions with oblique forms, gender agreement, ergative ne."""
 
-from xlj.phrasebook.grammars.grammar import PERSONS, agreement, join, organisation, person_name
-from xlj.phrasebook.grammars.lexicon import forms, phrases, table, time_words
-from xlj.phrasebook.meaning import MEN, SURNAMES, WOMEN, Clause, Participant
-from xlj.phrasebook.sentence import Word, named, word
+from functools import partial
+
+from xlj.phrasebook.grammars.grammar import PERSONS, agreement, is_feminine, join, nameable
+from xlj.phrasebook.grammars.lexicon import forms, names, phrases, table, time_words
+from xlj.phrasebook.meaning import Clause, Participant
+from xlj.phrasebook.sentence import Word, word
 
 # singular, gender ('*': does not decline), feminine or locative postposition (where not में)
 NOUNS = forms(
@@ -56,24 +58,29 @@ ADJECTIVES = phrases(
     tasty: स्वादिष्ट; quiet: शांत; long: लंबा; short: छोटा; interesting: दिलचस्प
     """
 )
-PLACES = phrases(
+NAMES = names(
     """
     paris: पेरिस; london: लंदन; berlin: बर्लिन; madrid: मैड्रिड; rome: रोम; moscow: मॉस्को;
-    istanbul: इस्तांबुल; ankara: अंकारा; delhi: दिल्ली; mumbai: मुंबई; beijing: बीजिंग; shanghai: शंघाई;
-    nairobi: नैरोबी; mombasa: मोम्बासा; dodoma: डोडोमा; lagos: लागोस; tokyo: टोक्यो; new_york: न्यूयॉर्क;
-    lima: लीमा; vienna: वियना; munich: म्यूनिख; hamburg: हैम्बर्ग; lyon: लियोन; geneva: जिनेवा;
-    barcelona: बार्सिलोना; oslo: ओस्लो; athens: एथेंस; lisbon: लिस्बन; warsaw: वारसॉ; prague: प्राग;
-    singapore: सिंगापुर; toronto: टोरंटो; sydney: सिडनी; germany: जर्मनी; france: फ़्रांस; spain: स्पेन;
-    turkey: तुर्की; india: भारत; china: चीन; kenya: केन्या; tanzania: तंज़ानिया; italy: इटली;
-    japan: जापान; brazil: ब्राज़ील; mexico: मेक्सिको; egypt: मिस्र; russia: रूस; canada: कनाडा;
-    portugal: पुर्तगाल
+    istanbul: इस्तांबुल; ankara: अंकारा; delhi: दिल्ली; mumbai: मुंबई; beijing: बीजिंग;
+    shanghai: शंघाई; nairobi: नैरोबी; mombasa: मोम्बासा; dodoma: डोडोमा; lagos: लागोस;
+    tokyo: टोक्यो; new_york: न्यूयॉर्क; lima: लीमा; vienna: वियना; munich: म्यूनिख;
+    hamburg: हैम्बर्ग; lyon: लियोन; geneva: जिनेवा; barcelona: बार्सिलोना; oslo: ओस्लो;
+    athens: एथेंस; lisbon: लिस्बन; warsaw: वारसॉ; prague: प्राग; singapore: सिंगापुर;
+    toronto: टोरंटो; sydney: सिडनी; germany: जर्मनी; france: फ़्रांस; spain: स्पेन; turkey: तुर्की;
+    india: भारत; china: चीन; kenya: केन्या; tanzania: तंज़ानिया; italy: इटली; japan: जापान;
+    brazil: ब्राज़ील; mexico: मेक्सिको; egypt: मिस्र; russia: रूस; canada: कनाडा;
+    portugal: पुर्तगाल; google: गूगल; toyota: टोयोटा; samsung: सैमसंग; amazon: अमेज़न;
+    microsoft: माइक्रोसॉफ़्ट; unicef: यूनिसेफ़; unesco: यूनेस्को; red_cross: रेड क्रॉस;
+    world_bank: विश्व बैंक
+    """,
     """
-)
-ORGANISATIONS = phrases(
-    """
-    google: गूगल; toyota: टोयोटा; samsung: सैमसंग; amazon: अमेज़न; microsoft: माइक्रोसॉफ़्ट;
-    unicef: यूनिसेफ़; unesco: यूनेस्को; red_cross: रेड क्रॉस; world_bank: विश्व बैंक
-    """
+    अन्ना मारिया सारा फ़ातिमा आयशा एलेना जूलिया नीना लौरा क्लारा अमीना ज़वादी लैला प्रिया मीरा
+    मेई लिन सोफ़िया ईवा लूसिया मार्ता ओल्गा नीमा रोज़ा नोरा एम्मा लेना डायना कैमिला सीता ज़ैनब
+    टीना पॉल पीटर अली उमर जुमा अहमद मेहमत रवि अर्जुन वेई टॉम डेविड मार्टिन पेड्रो कार्लोस हमीसी
+    बराका एमरे यान लियो करीम इवान डिएगो फ़ेलिक्स डैनियल सैमुएल विक्टर एडम साइमन हसन यूसुफ़
+    कोफ़ी मिलर श्मिट वेबर ड्यूपॉन्ट गार्सिया लोपेज़ सिल्वा काया देमिर शर्मा कुमार गुप्ता सिंह
+    वांग झांग चेन म्वांगी किमानी मुशी रोस्सी नोवाक पेत्रोव ब्राउन स्मिथ
+    """,
 )
 TIMES = time_words(
     """
@@ -97,19 +104,6 @@ PRONOUNS = table(
     """
 )
 LINKS = {"and": ("और", "CCONJ"), "but": ("लेकिन", "CCONJ"), "because": ("क्योंकि", "SCONJ")}
-_GIVEN = """
-अन्ना मारिया सारा फ़ातिमा आयशा एलेना जूलिया नीना लौरा क्लारा अमीना ज़वादी लैला प्रिया मीरा मेई लिन सोफ़िया ईवा
-लूसिया मार्ता ओल्गा नीमा रोज़ा नोरा एम्मा लेना डायना कैमिला सीता ज़ैनब टीना पॉल पीटर अली उमर जुमा अहमद
-मेहमत रवि अर्जुन वेई टॉम डेविड मार्टिन पेड्रो कार्लोस हमीसी बराका एमरे यान लियो करीम इवान डिएगो फ़ेलिक्स डैनियल
-सैमुएल विक्टर एडम साइमन हसन यूसुफ़ कोफ़ी
-"""
-_FAMILY = """
-मिलर श्मिट वेबर ड्यूपॉन्ट गार्सिया लोपेज़ सिल्वा काया देमिर शर्मा कुमार गुप्ता सिंह वांग झांग चेन म्वांगी किमानी मुशी
-रोस्सी नोवाक पेत्रोव ब्राउन स्मिथ
-"""
-NAMES = dict(zip(WOMEN + MEN, _GIVEN.split(), strict=True)) | dict(
-    zip(SURNAMES, _FAMILY.split(), strict=True)
-)
 _IS = dict(zip(PERSONS, "हूँ हो है हैं हैं".split(), strict=True))
 _FUTURE = dict(zip(PERSONS, "ूँ ो े ें ें".split(), strict=True))
 _FUTURE_VOWEL = dict(zip(PERSONS, "ऊँ ओ ए एँ एँ".split(), strict=True))
@@ -146,10 +140,7 @@ def _agreeing(form: str, gender: str, plural: bool) -> str:
 
 
 def _gender(p: Participant) -> str:
-    if p.kind != "noun":
-        return p.gender
-    gender = NOUNS[p.concept][1][0]
-    return "f" if gender == "f" or (p.human and p.gender == "f") else "m"
+    return "f" if is_feminine(p, NOUNS) else "m"
 
 
 def _plural(p: Participant) -> bool:
@@ -167,17 +158,8 @@ def noun_phrase(
     p: Participant, role: str, oblique: bool = False, subject: Participant | None = None
 ) -> list[Word]:
     """A participant, direct or oblique; an owner that is the `subject` becomes अपना."""
-    noun = role + ".noun"
-    if p.kind == "name":
-        return person_name(p, role, NAMES)
-    if p.kind == "pronoun":
-        return [word(PRONOUNS[p.concept][0], "PRON", noun)]
-    if p.kind == "unknown":
-        return [word("कौन" if p.concept == "person" else "क्या", "PRON", noun)]
-    if p.kind == "place":
-        return named(PLACES[p.concept], noun, "LOC")
-    if p.kind == "organisation":
-        return organisation(ORGANISATIONS[p.concept], role)
+    if p.kind != "noun":
+        return nameable(p, role, NAMES, ("कौन", "क्या"), PRONOUNS)
     entry, gender = NOUNS[p.concept], _gender(p)
     form = entry[0]
     if p.human and p.gender == "f" and len(entry) > 2:
@@ -210,7 +192,7 @@ def noun_phrase(
             word(_agreeing(ADJECTIVES[p.adjective], gender, bent), "ADJ", role + ".adjective")
         )
     upos = "PROPN" if p.field == "language" else "NOUN"
-    return words + [word(part, upos, noun) for part in form.split()]
+    return words + [word(part, upos, role + ".noun") for part in form.split()]
 
 
 def _same(owner: Participant, subject: Participant) -> bool:
@@ -411,6 +393,4 @@ def _participle(form: str, gender: str, plural: bool) -> str:
     return _agreeing(form, gender, plural)
 
 
-def clauses(parts: tuple[Clause, ...], link: str | None) -> list[Word]:
-    """The words of a sentence of one or two clauses, with its punctuation."""
-    return join(parts, link, _clause, LINKS, stop="।", commas=("but",))
+clauses = partial(join, clause=_clause, links=LINKS, commas=("but",), marks="।?,")

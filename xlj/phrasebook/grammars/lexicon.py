@@ -2,7 +2,17 @@
 
 from collections.abc import Callable
 
-from xlj.phrasebook.meaning import HOURS, NOUN_FIELD, WEEKDAYS
+from xlj.phrasebook.meaning import (
+    CITIES,
+    COUNTRIES,
+    HOURS,
+    MEN,
+    NOUN_FIELD,
+    ORGANISATIONS,
+    SURNAMES,
+    WEEKDAYS,
+    WOMEN,
+)
 from xlj.phrasebook.sentence import Word, word
 
 TimeWords = Callable[[str], list[Word]]
@@ -20,6 +30,20 @@ def table(text: str) -> dict[str, tuple[str, ...]]:
         key: tuple(form.replace("_", " ") for form in value.split())
         for key, value in phrases(text).items()
     }
+
+
+def names(text: str, people: str = "") -> dict[str, str]:
+    """The proper names of a language by concept, spelt as in English where nothing else is given.
+
+    Args:
+      text: `phrases` of cities, countries and organisations.
+      people: first names and surnames, in the order of `WOMEN`, `MEN`, `SURNAMES`.
+
+    Raises ValueError unless there are as many people as there.
+    """
+    persons = WOMEN + MEN + SURNAMES
+    spelt = {c: c.replace("_", " ").title() for c in CITIES + COUNTRIES + ORGANISATIONS}
+    return spelt | dict(zip(persons, people.split() or persons, strict=True)) | phrases(text)
 
 
 def forms(text: str) -> dict[str, tuple[str, ...]]:

@@ -1,11 +1,12 @@
 """Turkish: vowel harmony, case and possessive suffixes, verb-final, mI questions."""
 
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 
-from xlj.phrasebook.grammars.grammar import PERSONS, agreement, join, person_name
-from xlj.phrasebook.grammars.lexicon import forms, phrases, table, time_words
+from xlj.phrasebook.grammars.grammar import PERSONS, agreement, join, nameable
+from xlj.phrasebook.grammars.lexicon import forms, names, phrases, table, time_words
 from xlj.phrasebook.meaning import Clause, Participant
-from xlj.phrasebook.sentence import Word, named, word
+from xlj.phrasebook.sentence import Word, word
 
 # The noun; then its stem before a vowel where that softens ('+': a compound, which ends in a
 # possessive suffix; '*': takes front vowels against the rule)
@@ -52,25 +53,17 @@ ADJECTIVES = phrases(
     interesting: ilginç
     """
 )
-PLACES = phrases(
+NAMES = names(
     """
-    paris: Paris; london: Londra; berlin: Berlin; madrid: Madrid; rome: Roma; moscow: Moskova;
-    istanbul: İstanbul; ankara: Ankara; delhi: Delhi; mumbai: Mumbai; beijing: Pekin;
-    shanghai: Şanghay; nairobi: Nairobi; mombasa: Mombasa; dodoma: Dodoma; lagos: Lagos;
-    tokyo: Tokyo; new_york: New York; lima: Lima; vienna: Viyana; munich: Münih;
-    hamburg: Hamburg; lyon: Lyon; geneva: Cenevre; barcelona: Barselona; oslo: Oslo;
+    london: Londra; rome: Roma; moscow: Moskova; istanbul: İstanbul; beijing: Pekin;
+    shanghai: Şanghay; vienna: Viyana; munich: Münih; geneva: Cenevre; barcelona: Barselona;
     athens: Atina; lisbon: Lizbon; warsaw: Varşova; prague: Prag; singapore: Singapur;
-    toronto: Toronto; sydney: Sidney; germany: Almanya; france: Fransa; spain: İspanya;
-    turkey: Türkiye; india: Hindistan; china: Çin; kenya: Kenya; tanzania: Tanzanya;
-    italy: İtalya; japan: Japonya; brazil: Brezilya; mexico: Meksika; egypt: Mısır;
-    russia: Rusya; canada: Kanada; portugal: Portekiz
-    """
-)
-ORGANISATIONS = phrases(
-    """
-    google: Google'da; toyota: Toyota'da; samsung: Samsung'da; amazon: Amazon'da;
-    microsoft: Microsoft'ta; unicef: UNICEF'te; unesco: UNESCO'da; red_cross: Kızılhaç'ta;
-    world_bank: Dünya Bankası'nda
+    sydney: Sidney; germany: Almanya; france: Fransa; spain: İspanya; turkey: Türkiye;
+    india: Hindistan; china: Çin; tanzania: Tanzanya; italy: İtalya; japan: Japonya;
+    brazil: Brezilya; mexico: Meksika; egypt: Mısır; russia: Rusya; canada: Kanada;
+    portugal: Portekiz; google: Google'da; toyota: Toyota'da; samsung: Samsung'da;
+    amazon: Amazon'da; microsoft: Microsoft'ta; unicef: UNICEF'te; unesco: UNESCO'da;
+    red_cross: Kızılhaç'ta; world_bank: Dünya Bankası'nda
     """
 )
 TIMES = time_words(
@@ -132,14 +125,13 @@ def attach(stem: str, suffix: str, soft: str = "", front: bool = False) -> str:
 
 def _noun(p: Participant, case: str, owner: str = "") -> str:
     """A common noun with plural, possessive and case suffixes."""
-    form, *rest = NOUNS[p.concept]
-    soft = rest[0] if rest else ""
+    form, soft = (*NOUNS[p.concept], "")[:2]
     compound, front = soft == "+", soft.endswith("*")
     soft = soft.strip("+*")
     if p.plural and not p.count:
         if compound:
             form = form[:-1]
-        form, soft, front = attach(form, CASES["plural"], "", front), "", front
+        form, soft = attach(form, CASES["plural"], "", front), ""
         if compound:
             form = attach(form, "I")
     if owner:
@@ -156,29 +148,18 @@ def _noun(p: Participant, case: str, owner: str = "") -> str:
 
 def _proper(form: str, case: str) -> str:
     """A proper name with its case after an apostrophe."""
-    if not case:
-        return form
-    return form + "'" + attach(form.lower(), CASES[case])[len(form.lower()) :]
+    lower = form.replace("İ", "i").lower()
+    return form + "'" + attach(lower, CASES[case])[len(lower) :]
 
 
 def noun_phrase(p: Participant, role: str, case: str = "", owner: str = "") -> list[Word]:
     """A participant in a case; `owner` is the person of a possessor outside the phrase."""
-    noun = role + ".noun"
-    if p.kind in ("name", "place"):
-        words = person_name(p, role) if p.kind == 'name' else named(
-            PLACES[p.concept], noun, 'LOC'
-        )  # fmt: skip
-        last = words[-1]
-        form = _proper(last.form.replace("İ", "i"), case) if case else last.form
-        if last.form[0] == "İ":
-            form = "İ" + form[1:]
-        return [*words[:-1], Word(form, last.upos, last.entity, last.slots)]
-    if p.kind == "pronoun":
-        return []
-    if p.kind == "unknown":
-        return [word("kim" if p.concept == "person" else "ne", "PRON", noun)]
-    if p.kind == "organisation":
-        return named(ORGANISATIONS[p.concept], noun, "ORG")
+    if p.kind != "noun":
+        words = nameable(p, role, NAMES, ("kim", "ne"))
+        if case and p.kind in ("name", "place"):
+            last = words[-1]
+            words[-1] = replace(last, form=_proper(last.form, case))
+        return words
     words = []
     one = p.determiner == "a" and not (p.plural or p.mass or p.owner)
     if p.owner:
@@ -196,9 +177,7 @@ def noun_phrase(p: Participant, role: str, case: str = "", owner: str = "") -> l
     if one and not owner:
         words.append(word("bir", "DET", role + ".det"))
     upos = "PROPN" if p.field == "language" else "NOUN"
-    form = _noun(p, case, owner)
-    parts = form.split()
-    return words + [word(part, upos, noun) for part in parts]
+    return words + [word(part, upos, role + ".noun") for part in _noun(p, case, owner).split()]
 
 
 def _object(p: Participant, role: str, clause: Clause) -> list[Word]:
@@ -207,13 +186,11 @@ def _object(p: Participant, role: str, clause: Clause) -> list[Word]:
         return noun_phrase(p, role)
     if clause.predicate == "help":
         return noun_phrase(p, role, "dat")
-    definite = not p.indefinite or p.human or p.determiner == "all"
-    if definite:
+    if not p.indefinite or p.human or p.determiner == "all":
         return noun_phrase(p, role, "acc")
     words = noun_phrase(p, role)
     if p.plural and not p.count:
-        singular = Participant("noun", p.concept, p.gender)
-        words[-1] = word(_noun(singular, ""), "NOUN", role + ".noun")
+        words[-1] = word(_noun(replace(p, plural=False), ""), "NOUN", role + ".noun")
     if clause.negative:  # "did not read a book" is without bir
         words = [item for item in words if item.form != "bir"]
     return words
@@ -232,7 +209,6 @@ def _verb(clause: Clause, n: str) -> list[Word]:
     vowel_stem = (entry[1] if len(entry) > 1 else entry[0]).split()[-1]
     words = [word(form, "NOUN", event) for form in before]
     no = [n + ".negation"] if clause.negative else []
-    asks = clause.question == "polar"
     past, future = clause.tense == "past", clause.tense == "future"
     if clause.modal == "want":
         words.append(word(attach(stem, "mAk"), "VERB", event))
@@ -242,16 +218,13 @@ def _verb(clause: Clause, n: str) -> list[Word]:
     if clause.modal == "can":
         slots.append(n + ".modal")
         buffered = attach(stem, "(y)A", vowel_stem) if stem != "ye" else "yiye"
-        if clause.negative:
-            base = attach(buffered, "mIyor")
-        else:
-            base = buffered + "biliyor"
+        base = attach(buffered, "mIyor") if no else buffered + "biliyor"
     elif past:
         base = attach(stem, "mADI" if no else "DI")
+    elif future and no:
+        base = attach(stem, "mAyAcAk")
     elif future:
-        base = attach(stem, 'mAyAcAk') if no else (
-            'yiyecek' if stem == 'ye' else attach(stem, '(y)AcAk', vowel_stem)
-        )  # fmt: skip
+        base = "yiyecek" if stem == "ye" else attach(stem, "(y)AcAk", vowel_stem)
     elif no:
         base = attach(stem, "mIyor")
     elif stem == "ye":
@@ -266,15 +239,14 @@ def _verb(clause: Clause, n: str) -> list[Word]:
         form = attach(base, _COPULA[person], base[:-1] + "ğ")
     else:
         form = base + _PRESENT[person]
-    if not asks:
+    if clause.question != "polar":
         return [*words, word(form, "VERB", *slots)]
     particle = attach(base, "mI")[len(base) :]
     if past or person == "3p":
         particle = attach(form, "mI")[len(form) :]
         return [*words, word(form, "VERB", *slots), word(particle, "PART", "question")]
     particle = attach(particle, _COPULA[person])
-    particle_slots = ["question", *dropped]
-    return [*words, word(base, "VERB", *slots), word(particle, "PART", *particle_slots)]
+    return [*words, word(base, "VERB", *slots), word(particle, "PART", "question", *dropped)]
 
 
 def _predicate(words: list[Word], clause: Clause, n: str) -> list[Word]:
@@ -382,11 +354,7 @@ def _clause(clause: Clause, n: str) -> list[Word]:
         recipient = noun_phrase(clause.recipient, n + ".recipient", "dat")
     if clause.object:
         thing = _object(clause.object, n + ".object", clause)
-    if predicate == "sing" and clause.object and clause.object.indefinite:
-        pass
     return [*head, *place, *recipient, *thing, *verb]
 
 
-def clauses(parts: tuple[Clause, ...], link: str | None) -> list[Word]:
-    """The words of a sentence of one or two clauses, with its punctuation."""
-    return join(parts, link, _clause, LINKS, commas=("but", "because"))
+clauses = partial(join, clause=_clause, links=LINKS, commas=("but", "because"))
