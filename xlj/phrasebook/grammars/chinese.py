@@ -247,4 +247,6 @@ def _clause(clause: Clause, n: str) -> list[Word]:
     return words
 
 
-clauses = partial(join, clause=_clause, links=LINKS, commas=("but", "because"), marks="。？，")
+clauses = partial(
+    join, clause=_clause, links=LINKS, commas=("but", "because"), marks=("。", "？", "，")
+)

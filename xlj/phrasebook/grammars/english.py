@@ -162,6 +162,7 @@ def _verb(clause: Clause, n: str) -> tuple[list[Word], list[Word]]:
         can, slots = ("cannot", [n + ".negation"]) if no else ("can", [])
         return [word(can, "AUX", n + ".modal", *slots)], [word(entry[0], "VERB", event)]
     third = subject is None or not (subject.plural or subject.concept in ("i", "you"))
+    finite: tuple[str, ...]
     if clause.modal == "want":
         finite, lexical = ("want", "wants"), n + ".modal"
         tail = [word("to", "PART", event), word(entry[0], "VERB", event)]

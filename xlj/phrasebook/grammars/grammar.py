@@ -68,7 +68,7 @@ def join(
     clause: Callable[[Clause, str], list[Word]],
     links: Links,
     commas: tuple[str, ...] = ("and", "but"),
-    marks: str = ".?,",
+    marks: tuple[str, str, str] = (".", "?", ","),
 ) -> list[Word]:
     """One or two clauses as a sentence; a comma stands before the links named in `commas`."""
     stop, question, comma = marks

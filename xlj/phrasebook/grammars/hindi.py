@@ -393,4 +393,4 @@ def _participle(form: str, gender: str, plural: bool) -> str:
     return _agreeing(form, gender, plural)
 
 
-clauses = partial(join, clause=_clause, links=LINKS, commas=("but",), marks="।?,")
+clauses = partial(join, clause=_clause, links=LINKS, commas=("but",), marks=("।", "?", ","))
