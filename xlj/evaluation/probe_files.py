@@ -6,7 +6,7 @@ from pathlib import Path
 from xlj.config import AlignmentEvaluation, Config, ConfigError, RetrievalEvaluation
 from xlj.data.text.templates import fill, split_pair
 from xlj.retrieval import sentence_files
-from xlj.word_alignment import gold_alignments, sentence_pairs
+from xlj.word_alignment import sentence_pairs
 from xlj.word_alignment.sentence_pairs import Pair
 
 
@@ -68,12 +68,12 @@ def _sentences(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
             )
     else:
         rows = [line.split("\t") for line in sentence_files.read(paths[0])]
-        wrong = next((number for number, row in enumerate(rows, 1) if len(row) != 2), 0)
-        if wrong:
-            raise ConfigError(
-                f"{paths[0]}:{wrong}: {len(rows[wrong - 1])} columns; expected two sentences and a "
-                "tab between"
-            )
+        for number, row in enumerate(rows, 1):
+            if len(row) != 2:
+                raise ConfigError(
+                    f"{paths[0]}:{number}: {len(row)} columns; expected two sentences and a tab "
+                    "between"
+                )
         first, second = (list(side) for side in zip(*rows, strict=True))
     if len(first) < 2:
         raise ConfigError(f"{paths[0]}: a sentence alone cannot be told from others")
@@ -81,15 +81,8 @@ def _sentences(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
 
 
 def _with_links(paths: Sequence[Path]) -> list[Pair]:
-    pairs = list(sentence_pairs.read(paths[0], with_gold=len(paths) == 1))
-    if len(paths) == 2:
-        golds = gold_alignments.read(paths[1])
-        if len(golds) != len(pairs):
-            raise ConfigError(
-                f"{paths[1]} has links of {len(golds)} sentence pairs, but {paths[0]} has "
-                f"{len(pairs)} pairs"
-            )
-        pairs = [pair._replace(gold=links) for pair, links in zip(pairs, golds, strict=True)]
+    _, found = sentence_pairs.checked(paths[0], "" if len(paths) == 1 else str(paths[1]))
+    pairs = list(found)
     if not any(pair.gold and pair.gold.sure for pair in pairs):
         raise ConfigError(f"{paths[-1]} has no sure link to score against")
     return pairs

@@ -23,7 +23,6 @@ class Predictor:
 
     Args:
       kind: one of `config.SUPERVISED`.
-      model: of the parameters.
       mesh: where the parameters are.
     """
 

@@ -27,7 +27,6 @@ class Evaluator:
     """Predicts and scores sets of examples.
 
     Args:
-      model: of the parameters.
       labels: of classes or tags, in the order of the head's outputs.
       mesh: where parameters are.
     """
