@@ -46,7 +46,7 @@ def _train(flags: Namespace) -> None:
     from xlj.data.rows.opening import with_rows
     from xlj.data.rows.preparing import finished_rows, prepare_rows
     from xlj.data.rows.report import report
-    from xlj.evaluation import probes
+    from xlj.evaluation import probe_files, probes
     from xlj.training import initialisation, loop, memory, partitioning, summary
     from xlj.training.workdir import only_run
 
@@ -57,7 +57,7 @@ def _train(flags: Namespace) -> None:
     initialisation.check_resumable(config, workdir)
     config = initialisation.adopt_vocabulary(config, workdir)
     memory.check_fits(config, memory.expected(config), mesh)
-    files = probes.read(config)
+    files = probe_files.read(config)
     main_process = jax.process_index() == 0
     try:
         with only_run(workdir) if main_process else contextlib.nullcontext():

@@ -2,32 +2,46 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from xlj.config import AlignmentEvaluation, Config, ConfigError, RetrievalEvaluation
+from xlj.config import HELD_OUT, AlignmentEvaluation, Config, ConfigError, RetrievalEvaluation
+from xlj.data.rows.permutation import sample
 from xlj.data.text.templates import fill, split_pair
 from xlj.retrieval import sentence_files
 from xlj.word_alignment import sentence_pairs
 from xlj.word_alignment.sentence_pairs import Pair
 
 
-def parallel(config: Config) -> dict[str, tuple[list[str], list[str]]]:
-    """The sentences of each pair of `evaluation.retrieval`, both sides, line by line.
+class Files(NamedTuple):
+    """The data on disk that a config's evaluation names, sampled, by language pair."""
+
+    parallel: dict[str, tuple[list[str], list[str]]]
+    """Sentences, line by line."""
+    gold: dict[str, list[Pair]]
+    """Sentence pairs with gold links."""
+
+
+def read(config: Config) -> Files:
+    """Reads all files, before there are rows, so that no error in them comes late.
 
     Raises:
-      ConfigError: if a pair has no file, or it cannot be read or is not parallel.
+      ConfigError: if a pair has no file, or one cannot be read or is not parallel.
     """
-    found = _files(config, config.evaluation.retrieval, "evaluation.retrieval")
-    return {pair: _sentences(paths) for pair, paths in found.items()}
+    retrieval, alignment = config.evaluation.retrieval, config.evaluation.alignment
+    found = Files({}, {})
+    if retrieval.source and HELD_OUT not in retrieval.source:
+        for pair, paths in _files(config, retrieval, "evaluation.retrieval").items():
+            first, second = (_sampled(side, retrieval.sentences) for side in _sentences(paths))
+            found.parallel[pair] = first, second
+    if alignment.source:
+        for pair, paths in _files(config, alignment, "evaluation.alignment").items():
+            found.gold[pair] = _sampled(_with_links(paths), alignment.sentences)
+    return found
 
 
-def gold(config: Config) -> dict[str, list[Pair]]:
-    """The sentence pairs of each pair of `evaluation.alignment`, with their gold links.
-
-    Raises:
-      ConfigError: if a pair has no file, or it cannot be read.
-    """
-    found = _files(config, config.evaluation.alignment, "evaluation.alignment")
-    return {pair: _with_links(paths) for pair, paths in found.items()}
+def _sampled(items: list, count: int) -> list:
+    """The same of them each time, in order."""
+    return [items[place] for place in sorted(sample(count, len(items)))]
 
 
 def _files(

@@ -145,8 +145,6 @@ def _rounded(size: int, least: int) -> int:
 
 
 class _Shape(NamedTuple):
-    """Of a batch."""
-
     rows: int
     length: int
     pairs: int

@@ -146,11 +146,10 @@ def _place(clause: Clause, n: str) -> list[Word]:
 
 def _quality(clause: Clause, n: str) -> list[Word]:
     """An adjective as a predicate: 很 stands where other languages have a copula."""
-    tense, no = n + ".tense", n + ".negation"
-    weather = clause.attribute is None
+    tense, weather = n + ".tense", clause.attribute is None
     form, *kind = VERBS[clause.predicate] if weather else ADJECTIVES[str(clause.attribute)]
     adjective = word(form, "ADJ", n + ".event")
-    words = [word("不", "ADV", no)] if clause.negative else []
+    words = [word("不", "ADV", n + ".negation")] * clause.negative
     if clause.tense == "future":
         words.append(word("会", "AUX", tense))
     if kind == ["是"]:
@@ -165,33 +164,25 @@ def _quality(clause: Clause, n: str) -> list[Word]:
 def _verb(clause: Clause, n: str, place: list[Word], given: list[Word]) -> list[Word]:
     """The verb with what goes before it: negation, aspect, place, recipient; then its aspect."""
     predicate, tense, event = clause.predicate, n + ".tense", n + ".event"
-    no = n + ".negation"
-    front: list[Word] = []
-    after: list[Word] = []
+    no, yet = ([word(form, "ADV", n + ".negation")] * clause.negative for form in "不没")
+    front, after = list[Word](), list[Word]()
     at_place = bool(place) and place[0].form == "在"
     if clause.modal:
         modal = "想" if clause.modal == "want" else "会" if predicate == "speak" else "能"
-        front = [word("不", "ADV", no)] if clause.negative else []
-        front.append(word(modal, "AUX", n + ".modal"))
+        front = [*no, word(modal, "AUX", n + ".modal")]
     elif predicate in ("have", "exist"):
-        front = [word("没", "ADV", no)] if clause.negative else []
+        front = yet
     elif clause.tense == "now":
-        if clause.negative:
-            front = [word("没", "ADV", no)]
-        elif at_place:  # 正 with the preposition 在
-            front = [word("正", "ADV", tense)]
-        if not at_place:
-            front.append(word("在" if clause.negative else "正在", "ADV", tense))
+        # The preposition 在 says half of 正在
+        aspect = "正" * (not clause.negative) + "在" * (not at_place)
+        front = [*yet, *[word(aspect, "ADV", tense)] * bool(aspect)]
     elif clause.tense == "future":
-        front = [word("不", "ADV", no)] if clause.negative else []
-        front.append(word("会", "AUX", tense))
+        front = [*no, word("会", "AUX", tense)]
     elif clause.negative:
-        form = "没" if clause.tense == "past" and predicate != "be" else "不"
-        front = [word(form, "ADV", no)]
+        front = yet if clause.tense == "past" and predicate != "be" else no
     elif clause.tense == "past":
-        if clause.object or clause.relation != "at" or predicate in _OUTBURSTS:
-            after = [word("了", "PART", tense)]
-        elif clause.subject is None:
+        moves = clause.relation != "at"
+        if clause.object or clause.subject is None or moves or predicate in _OUTBURSTS:
             after = [word("了", "PART", tense)]
         elif not clause.time and predicate not in ("be", "live"):
             after = [word("过", "PART", tense)]
@@ -229,7 +220,7 @@ def _clause(clause: Clause, n: str) -> list[Word]:
         if clause.attribute:
             words += _quality(clause, n)
         elif clause.complement:
-            words += [word("不", "ADV", n + ".negation")] if clause.negative else []
+            words += [word("不", "ADV", n + ".negation")] * clause.negative
             words.append(word("是", "AUX", n + ".tense"))
             bare = clause.negative or not clause.complement.adjective
             words += noun_phrase(clause.complement, n + ".complement", bare)

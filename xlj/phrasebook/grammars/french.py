@@ -146,7 +146,6 @@ def _adjective(concept: str, feminine: bool, plural: bool) -> str:
 
 def noun_phrase(p: Participant, role: str, negation: bool = False) -> list[Word]:
     """A participant; `negation` turns its indefinite article into 'de'."""
-    noun, det = role + ".noun", role + ".det"
     if p.kind != "noun":
         return nameable(p, role, NAMES, ("qui", "que"), PRONOUNS)
     entry, feminine = NOUNS[p.concept], is_feminine(p, NOUNS)
@@ -154,7 +153,7 @@ def noun_phrase(p: Participant, role: str, negation: bool = False) -> list[Word]
     if p.plural:
         form = _plural(form)
     upos = "PROPN" if p.field == "language" else "NOUN"
-    phrase = [word(part, "ADP" if part == "de" else upos, noun) for part in form.split()]
+    phrase = [word(part, "ADP" if part == "de" else upos, role + ".noun") for part in form.split()]
     before = False
     if p.adjective:
         spec = ADJECTIVES[p.adjective]
@@ -166,32 +165,30 @@ def noun_phrase(p: Participant, role: str, negation: bool = False) -> list[Word]
         phrase = parts + phrase if before else phrase + parts
     if p.count:
         phrase.insert(0, word(NUMBERS[p.count - 2], "NUM", role + ".count"))
-    vowel = _vowel(phrase[0].form)
-    the = "les" if p.plural else "la" if feminine else "le"
+    vowel, singular = _vowel(phrase[0].form), "la" if feminine else "le"
     if p.owner and p.owner.kind == "pronoun":
         mine = PRONOUNS[p.owner.concept]
         form = mine[3] if p.plural else mine[2] if feminine and not vowel else mine[1]
         return [word(form, "DET", role + ".owner.noun"), *phrase]
+    owner: list[Word] = []
     if p.owner:
-        owner = noun_phrase(p.owner, role + ".owner")
         of = word("de", "ADP", role + ".owner.case")
-        return [word(the, "DET", det), *phrase, of, *owner]
-    if p.determiner in ("the", "all"):
-        return [word(the, "DET", det), *phrase]
-    if p.determiner == "this":
-        this = "ces" if p.plural else "cette" if feminine else "cet" if vowel else "ce"
-        return [word(this, "DET", det), *phrase]
-    if p.count:
-        return phrase
-    if negation:
-        return [word("de", "DET", det), *phrase]
-    if p.plural:
-        return [word("de" if before else "des", "DET", det), *phrase]
-    if p.mass:
-        if vowel or feminine:
-            return [word("de", "DET", det), word("la" if feminine else "le", "DET", det), *phrase]
-        return [word("du", "DET", det), *phrase]
-    return [word("une" if feminine else "un", "DET", det), *phrase]
+        owner = [of, *noun_phrase(p.owner, role + ".owner")]
+    if p.owner or p.determiner in ("the", "all"):
+        article = "les" if p.plural else singular
+    elif p.determiner == "this":
+        article = "ces" if p.plural else "cette" if feminine else "cet" if vowel else "ce"
+    elif p.count:
+        article = ""
+    elif negation:
+        article = "de"
+    elif p.plural:
+        article = "de" if before else "des"
+    elif p.mass:
+        article = "de " + singular if vowel or feminine else "du"
+    else:
+        article = "une" if feminine else "un"
+    return [*(word(form, "DET", role + ".det") for form in article.split()), *phrase, *owner]
 
 
 def _place(clause: Clause, n: str) -> list[Word]:

@@ -131,6 +131,8 @@ def _decline(form: str, gender: str, plural: bool, oblique: bool) -> str:
 
 def _agreeing(form: str, gender: str, plural: bool) -> str:
     """An adjective, participle or possessive in -ā that agrees; others do not change."""
+    if form == "हुआ":
+        return "हुई" if gender == "f" else "हुए" if plural else form
     if not form.endswith("ा") or form == "ताज़ा":
         return form
     stem = form[:-1]
@@ -178,10 +180,7 @@ def noun_phrase(
             of = _agreeing("का", gender, bent)
             words.append(word(of, "ADP", role + ".owner.case"))
     elif p.determiner == "this":
-        if oblique:
-            this = "इन" if p.plural else "इस"
-        else:
-            this = "ये" if p.plural else "यह"
+        this = ("इन" if p.plural else "इस") if oblique else ("ये" if p.plural else "यह")
         words = [word(this, "DET", role + ".det")]
     if p.count:
         words.append(word(NUMBERS[p.count - 2], "NUM", role + ".count"))
@@ -257,10 +256,9 @@ def _copula(clause: Clause, n: str, agrees: Participant | None, weather: str = "
     else:
         form = _IS[_person(agrees)]
     no = [word("नहीं", "PART", n + ".negation")] if clause.negative else []
-    verbs = ("have", "exist")
-    upos = "VERB" if clause.predicate in verbs else "AUX"
-    slots = [n + ".event"] if clause.predicate in verbs else []
-    return [*no, word(form, upos, n + ".tense", *slots)]
+    if clause.predicate in ("have", "exist"):
+        return [*no, word(form, "VERB", n + ".tense", n + ".event")]
+    return [*no, word(form, "AUX", n + ".tense")]
 
 
 def _verb(clause: Clause, n: str, agrees: Participant | None, fixed: str) -> list[Word]:
@@ -272,8 +270,8 @@ def _verb(clause: Clause, n: str, agrees: Participant | None, fixed: str) -> lis
     person = _person(agrees) if agrees and not fixed else "3s"
     no = [word("नहीं", "PART", n + ".negation")] if clause.negative else []
 
-    def present(participle: str, slot: str) -> list[Word]:
-        verb = word(_agreeing(participle, gender, plural), "VERB", slot)
+    def present(participle: str, slot: str, upos: str = "VERB") -> list[Word]:
+        verb = word(_agreeing(participle, gender, plural), upos, slot)
         return [verb, word(_IS[person], "AUX", tense)]
 
     if clause.modal == "want":
@@ -282,9 +280,7 @@ def _verb(clause: Clause, n: str, agrees: Participant | None, fixed: str) -> lis
     if clause.modal == "can":
         return [*no, word(stem, "VERB", event), *present("सकता", n + ".modal")]
     if clause.tense == "now":
-        form = _agreeing("रहा", gender, plural)
-        return [*no, word(stem, 'VERB', event), word(form, 'AUX', tense),
-                word(_IS[person], 'AUX', tense)]  # fmt: skip
+        return [*no, word(stem, "VERB", event), *present("रहा", tense, "AUX")]
     if clause.tense == "habit":
         return [*no, *present(stem + "ता", event)]
     if clause.tense == "future":
@@ -294,20 +290,19 @@ def _verb(clause: Clause, n: str, agrees: Participant | None, fixed: str) -> lis
 
 def _object(clause: Clause, role: str) -> tuple[list[Word], bool]:
     """The object, and whether it is unmarked, so that a perfective verb agrees with it."""
-    thing = clause.object
+    thing, spec = clause.object, VERBS[clause.predicate]
     assert thing
-    if thing.kind == "unknown" and len(VERBS[clause.predicate]) < 4:
-        return noun_phrase(thing, role), True
-    spec = VERBS[clause.predicate]
     marker = spec[3] if len(spec) > 3 else "को" if thing.human else ""
-    if thing.kind == "unknown":
+    if marker and thing.kind == "unknown":
         return [word("किस", "PRON", role + ".noun"), word(marker, "ADP", role + ".case")], False
     if marker:
         return _marked(thing, role, marker, clause.subject), False
     words = noun_phrase(thing, role, False, clause.subject)
-    if clause.negative:  # "did not read a book" is without एक
-        words = [item for item in words if item.form != "एक"]
-    return words, True
+    return _without_one(words) if clause.negative else words, True  # "did not read a book"
+
+
+def _without_one(words: list[Word]) -> list[Word]:
+    return [item for item in words if item.form != "एक"]
 
 
 def _place(clause: Clause, n: str) -> list[Word]:
@@ -338,7 +333,7 @@ def _clause(clause: Clause, n: str) -> list[Word]:
     if predicate == "exist" and subject:
         thing = noun_phrase(subject, role)
         if clause.negative:
-            thing = [item for item in thing if item.form != "एक"]
+            thing = _without_one(thing)
         return [*ask, *time, *place, *thing, *_copula(clause, n, subject)]
     if subject is None:
         weather = predicate.endswith("_weather")
@@ -351,11 +346,11 @@ def _clause(clause: Clause, n: str) -> list[Word]:
         if clause.attribute:
             gender, plural = _gender(subject), _plural(subject)
             parts = ADJECTIVES[clause.attribute].split()
-            words += [word(_participle(part, gender, plural), "ADJ", event) for part in parts]
+            words += [word(_agreeing(part, gender, plural), "ADJ", event) for part in parts]
         if clause.complement:
             words = noun_phrase(clause.complement, n + ".complement")
             if clause.negative or not clause.complement.adjective:
-                words = [item for item in words if item.form != "एक"]
+                words = _without_one(words)
         body, front = words + _copula(clause, n, subject), noun_phrase(subject, role)
     elif predicate in ("have", "like"):
         assert clause.object
@@ -363,7 +358,7 @@ def _clause(clause: Clause, n: str) -> list[Word]:
         front = _marked(subject, role, marker, None)
         thing = noun_phrase(clause.object, n + ".object", False, subject)
         if clause.negative:
-            thing = [item for item in thing if item.form != "एक"]
+            thing = _without_one(thing)
         body = [*thing, *extra, *_copula(clause, n, clause.object)]
     else:
         case = spec[1] if clause.tense == "past" and not clause.modal else "-"
@@ -385,12 +380,6 @@ def _clause(clause: Clause, n: str) -> list[Word]:
         body = [*place, *recipient, *thing, *extra, *_verb(clause, n, agrees, fixed)]
     head = [*time, *front] if clause.time_first else [*front, *time]
     return [*ask, *head, *body]
-
-
-def _participle(form: str, gender: str, plural: bool) -> str:
-    if form == "हुआ":
-        return "हुई" if gender == "f" else "हुए" if plural else form
-    return _agreeing(form, gender, plural)
 
 
 clauses = partial(join, clause=_clause, links=LINKS, commas=("but",), marks=("।", "?", ","))

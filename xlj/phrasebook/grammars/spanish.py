@@ -143,7 +143,6 @@ def _adjective(concept: str, feminine: bool, plural: bool) -> str:
 
 def noun_phrase(p: Participant, role: str) -> list[Word]:
     """A participant; a pronoun is left to the verb."""
-    det = role + ".det"
     if p.kind != "noun":
         return nameable(p, role, NAMES, ("quién", "qué"))
     entry, feminine = NOUNS[p.concept], is_feminine(p, NOUNS)
@@ -165,17 +164,15 @@ def noun_phrase(p: Participant, role: str) -> list[Word]:
             mine = "nuestra"
         return [word(mine + "s" if p.plural else mine, "DET", role + ".owner.noun"), *phrase]
     if p.owner:
-        owner = noun_phrase(p.owner, role + ".owner")
         of = word("de", "ADP", role + ".owner.case")
-        return [word(the, "DET", det), *phrase, of, *owner]
-    if p.determiner in ("the", "all"):
-        return [word(the, "DET", det), *phrase]
-    if p.determiner == "this":
-        this = ("estas" if feminine else "estos") if p.plural else "esta" if feminine else "este"
-        return [word(this, "DET", det), *phrase]
-    if p.plural or p.mass:
+        phrase += [of, *noun_phrase(p.owner, role + ".owner")]
+    elif p.determiner == "this":
+        the = ("estas" if feminine else "estos") if p.plural else "esta" if feminine else "este"
+    elif p.determiner == "a" and (p.plural or p.mass):
         return phrase
-    return [word("una" if feminine else "un", "DET", det), *phrase]
+    elif p.determiner == "a":
+        the = "una" if feminine else "un"
+    return [word(the, "DET", role + ".det"), *phrase]
 
 
 def _place(clause: Clause, n: str) -> list[Word]:

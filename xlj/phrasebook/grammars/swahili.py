@@ -121,7 +121,6 @@ def _concord(p: Participant | None) -> tuple[str, ...]:
 
 
 def _adjective(concept: str, p: Participant | None, slot: str) -> list[Word]:
-    """The words of an adjective that agree with a participant."""
     kind, *spec = ADJECTIVES[concept]
     _, prefix, of, _ = _concord(p)
     if kind == "same":
@@ -224,21 +223,15 @@ def _verb(clause: Clause, n: str) -> list[Word]:
     no = [n + ".negation"] if clause.negative else []
     present = clause.tense in ("now", "habit")
     has = clause.attribute is not None and ADJECTIVES[clause.attribute][0] == "has"
-    if predicate.endswith("_weather") or predicate == "exist":
-        prefix, negated, has = "ku", "haku", True
-        dropped = []
-    if predicate == "have":
-        has = True
-    if has and present:
-        exists = predicate == "exist" or predicate.endswith("_weather")
-        form = ("hakuna" if no else "kuna") if exists else (negated if no else prefix) + "na"
-        return [word(form, "VERB", event, tense, *no, *dropped)]
-    if has:
+    exists = predicate == "exist" or predicate.endswith("_weather")
+    if exists:
+        prefix, negated, dropped = "ku", "haku", []
+    if exists or has or predicate == "have":
+        if present:
+            form = (negated if no else prefix) + "na"
+            return [word(form, "VERB", event, tense, *no, *dropped)]
         form = _inflect("wa", prefix, negated, clause)
-        return [
-            word(form, "VERB", event, tense, *no, *dropped),
-            word("na", "ADP", event),
-        ]
+        return [word(form, "VERB", event, tense, *no, *dropped), word("na", "ADP", event)]
     if predicate == "be" and present:
         if clause.place:
             if prefix == "a":

@@ -252,23 +252,20 @@ def _verb(clause: Clause, n: str) -> list[Word]:
 def _predicate(words: list[Word], clause: Clause, n: str) -> list[Word]:
     """A predicate that is no verb: its last word takes the copula, or değil, or the question."""
     tense, subject = n + ".tense", clause.subject
-    person = agreement(subject)
-    dropped = [n + ".subject.noun"] if subject and subject.kind == "pronoun" else []
-    if not dropped:
-        person = "3s"
-    if clause.predicate in ("have", "exist"):
-        person, dropped = "3s", []
+    there_is = clause.predicate in ("have", "exist")
+    person, dropped = "3s", list[str]()
+    if subject and subject.kind == "pronoun" and not there_is:
+        person, dropped = agreement(subject), [n + ".subject.noun"]
     no = [n + ".negation"] if clause.negative else []
     past = clause.tense == "past"
     if clause.tense == "future":
         base = "olmayacak" if no else "olacak"
+        if clause.question == "polar" and person == "3p":
+            asks = [word("olacaklar", "AUX", tense, *dropped), word("mı", "PART", "question")]
+            return [*words, *asks]
         if clause.question == "polar":
-            particle = attach("mı", _COPULA[person])
-            if person == "3p":
-                return [*words, word('olacaklar', 'AUX', tense, *dropped),
-                        word('mı', 'PART', 'question')]  # fmt: skip
-            return [*words, word(base, 'AUX', tense),
-                    word(particle, 'PART', 'question', *dropped)]  # fmt: skip
+            particle = word(attach("mı", _COPULA[person]), "PART", "question", *dropped)
+            return [*words, word(base, "AUX", tense), particle]
         form = attach(base, _COPULA[person], base[:-1] + "ğ")
         return [*words, word(form, "AUX", tense, *no, *dropped)]
 
@@ -277,22 +274,21 @@ def _predicate(words: list[Word], clause: Clause, n: str) -> list[Word]:
             return attach(attach(host, "(y)DI"), _PAST[person])
         return attach(host, _COPULA[person])
 
-    if no and clause.predicate not in ("have", "exist"):
+    if no and not there_is:
         return [*words, word(copula("değil"), "AUX", tense, *no, *dropped)]
     last = words[-1]
     if clause.question == "polar":
         if person == "3p" and not past:
-            words = [*words[:-1], Word(attach(last.form, 'lAr'), last.upos, last.entity,
-                                       last.slots | set(dropped))]  # fmt: skip
-            form = attach(words[-1].form, "mI")[len(words[-1].form) :]
+            plural = attach(last.form, "lAr")
+            words = [*words[:-1], replace(last, form=plural, slots=last.slots | set(dropped))]
+            form = attach(plural, "mI")[len(plural) :]
         else:
             form = copula(attach(last.form, "mI")[len(last.form) :])
         return [*words, word(form, "PART", "question", tense, *dropped)]
-    proper = last.upos == "PROPN" and "'" not in last.form
     form = copula(last.form)
-    if proper and form != last.form:
+    if last.upos == "PROPN" and "'" not in last.form and form != last.form:
         form = last.form + "'" + form[len(last.form) :]
-    return [*words[:-1], Word(form, last.upos, last.entity, last.slots | {tense, *dropped})]
+    return [*words[:-1], replace(last, form=form, slots=last.slots | {tense, *dropped})]
 
 
 def _place(clause: Clause, n: str) -> list[Word]:
@@ -308,29 +304,24 @@ def _clause(clause: Clause, n: str) -> list[Word]:
     subject, predicate, role = clause.subject, clause.predicate, n + ".subject"
     time = TIMES[clause.time](n) if clause.time else []
     place = _place(clause, n)
+    no = [n + ".negation"] if clause.negative else []
+    there = word("yok" if no else "var", "VERB", n + ".event", *no)
     if predicate == "exist" and subject:
-        plain = subject if not clause.negative else Participant(
-            'noun', subject.concept, determiner='all', adjective=subject.adjective
-        )  # fmt: skip
-        there = word('yok' if clause.negative else 'var', 'VERB', n + '.event',
-                     *([n + '.negation'] if clause.negative else []))  # fmt: skip
-        thing = noun_phrase(plain, role)
-        return [*time, *place, *_predicate([*thing, there], clause, n)]
+        if clause.negative:  # "there is no cat" is without bir
+            subject = replace(subject, plural=False, determiner="all", count=0)
+        return [*time, *place, *_predicate([*noun_phrase(subject, role), there], clause, n)]
     if predicate == "have" and subject and clause.object:
         person = agreement(subject)
         owner = noun_phrase(subject, role, "gen")
         thing = noun_phrase(clause.object, n + ".object", owner="3s" if owner else person)
         if not owner:  # a dropped owner is expressed by the possessive suffix
-            last = thing[-1]
-            form = last.form
+            form = thing[-1].form
             if person == "3p":
-                form = attach(_noun(clause.object, ""), "lArI")
-                if NOUNS[clause.object.concept][-1].endswith("*"):
-                    form = attach(_noun(clause.object, ""), "lArI", "", True)
-            thing[-1] = Word(form, last.upos, last.entity, last.slots | {role + ".noun"})
-        has = word('yok' if clause.negative else 'var', 'VERB', n + '.event',
-                   *([n + '.negation'] if clause.negative else []))  # fmt: skip
-        return [*owner, *_predicate([*thing, has], clause, n)]
+                front = NOUNS[clause.object.concept][-1].endswith("*")
+                form = attach(_noun(clause.object, ""), "lArI", front=front)
+            slots = thing[-1].slots | {role + ".noun"}
+            thing[-1] = replace(thing[-1], form=form, slots=slots)
+        return [*owner, *_predicate([*thing, there], clause, n)]
     if predicate.endswith("_weather"):
         weather = [word('hava', 'NOUN', n + '.expletive'),
                    word(VERBS[predicate][0], 'ADJ', n + '.event')]  # fmt: skip
@@ -339,8 +330,7 @@ def _clause(clause: Clause, n: str) -> list[Word]:
     head = time + front if clause.time_first or subject is None else front + time
     if predicate == "be":
         words = place
-        if clause.very:
-            words.append(word("çok", "ADV", n + ".degree"))
+        words += [word("çok", "ADV", n + ".degree")] * clause.very
         if clause.attribute:
             words.append(word(ADJECTIVES[clause.attribute], "ADJ", n + ".event"))
         if clause.complement:
@@ -348,13 +338,12 @@ def _clause(clause: Clause, n: str) -> list[Word]:
             if clause.negative or not clause.complement.adjective:
                 words = [item for item in words if item.form != "bir"]
         return head + _predicate(words, clause, n)
-    verb = _verb(clause, n)
-    recipient, thing = [], []
+    words = [*head, *place]
     if clause.recipient:
-        recipient = noun_phrase(clause.recipient, n + ".recipient", "dat")
+        words += noun_phrase(clause.recipient, n + ".recipient", "dat")
     if clause.object:
-        thing = _object(clause.object, n + ".object", clause)
-    return [*head, *place, *recipient, *thing, *verb]
+        words += _object(clause.object, n + ".object", clause)
+    return words + _verb(clause, n)
 
 
 clauses = partial(join, clause=_clause, links=LINKS, commas=("but", "because"))
