@@ -54,7 +54,7 @@ class Participant:
 class Clause:
     """One predicate and what goes with it.
 
-    `predicate` is a verb (a key of `VERBS`) or 'be' (with `attribute`, `complement` or `place`),
+    `predicate` is a verb (a key of `ACTS`) or 'be' (with `attribute`, `complement` or `place`),
     'have', 'like', 'exist' or a kind of weather. `relation` says how the place takes part: 'at',
     'to' or 'from'. `tense` is 'now' (progressive), 'habit' (simple present), 'past' or 'future';
     `modal` is 'want' or 'can' (then the tense is 'habit'). `question` is 'polar', or the role it
@@ -160,10 +160,6 @@ ADJECTIVES = {field: tuple(words.split()) for field, words in _ADJECTIVES.items(
 STATES = ("tired", "happy", "sad", "busy", "nervous", "angry")
 """Adjectives that are only said of people, and only as predicates."""
 
-ALL_ADJECTIVES = tuple(
-    sorted({adjective for group in ADJECTIVES.values() for adjective in group} | set(STATES))
-)
-
 # Verb: the fields or nouns its object may be, then its tenses ('*': all), then whether a place
 # or a modal fits.
 _ALL = ("now", "habit", "past", "future")
@@ -266,7 +262,6 @@ DITRANSITIVE = {verb: Verb(_ALL, objects=_GIFTS) for verb in "give send show bri
 ACTS = TRANSITIVE | INTRANSITIVE | MOTION | DITRANSITIVE
 """Every verb with its frame."""
 WEATHER = ("rain", "snow", "hot_weather", "cold_weather")
-VERBS = (*ACTS, "have", "like")
 
 WOMEN = tuple(
     "Anna Maria Sara Fatma Aisha Elena Julia Nina Laura Clara Amina Zawadi Leyla Priya Meera "
@@ -305,17 +300,3 @@ TIMES: dict[str, tuple[str, ...]] = {
     "future": ("tomorrow", "next_week", "next_month", "today", "tonight", *_POINTS),
 }
 """The times that go with each tense."""
-
-ALL_TIMES = tuple(dict.fromkeys(time for times in TIMES.values() for time in times))
-CONCEPTS: dict[str, tuple[str, ...]] = {
-    "noun": tuple(NOUN_FIELD),
-    "verb": VERBS,
-    "weather": WEATHER,
-    "adjective": ALL_ADJECTIVES,
-    "name": WOMEN + MEN,
-    "surname": SURNAMES,
-    "place": CITIES + COUNTRIES,
-    "organisation": ORGANISATIONS,
-    "time": ALL_TIMES,
-}
-"""Everything that a language must have a word for, by kind."""

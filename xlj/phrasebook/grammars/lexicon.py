@@ -15,8 +15,6 @@ from xlj.phrasebook.meaning import (
 )
 from xlj.phrasebook.sentence import Word, word
 
-TimeWords = Callable[[str], list[Word]]
-
 
 def phrases(text: str) -> dict[str, str]:
     """'key: some words; key: ...' as a mapping from key to words, spaces normalised."""
@@ -58,7 +56,7 @@ def forms(text: str) -> dict[str, tuple[str, ...]]:
     }
 
 
-def tagged(text: str) -> Callable[..., list[Word]]:
+def tagged(text: str) -> Callable[[str], list[Word]]:
     """'form/UPOS ...' as a function from a clause number to the words of a time.
 
     Adpositions and determiners express the case and the determiner of the time, numerals its
@@ -80,7 +78,7 @@ def tagged(text: str) -> Callable[..., list[Word]]:
 
 def time_words(
     text: str, weekday: str, weekdays: str, hour: str, hours: str
-) -> dict[str, TimeWords]:
+) -> dict[str, Callable[[str], list[Word]]]:
     """Every time concept: those of `text`, then the weekdays and hours by their templates."""
     entries = phrases(text)
     for concept, form in zip(WEEKDAYS, weekdays.split(), strict=True):

@@ -186,11 +186,6 @@ def _place(clause: Clause, n: str) -> list[Word]:
     return [word("kwenye", "ADP", role + ".case"), *phrase]
 
 
-def _negated(prefix: str) -> str:
-    """The negative concord: 'si' for 'ni' (I), 'hu' for 'u' (you), 'ha' for 'a', else ha-."""
-    return {"ni": "si", "a": "ha"}.get(prefix, "ha" + prefix if prefix != "u" else "hau")
-
-
 def _inflect(stem: str, prefix: str, negated: str, clause: Clause, infix: str = "") -> str:
     """A finite form: concord, tense, object concord and stem, in the clause's polarity."""
     tense = {"past": "li", "future": "ta"}.get(clause.tense, "na")
@@ -219,7 +214,9 @@ def _verb(clause: Clause, n: str) -> list[Word]:
     dropped: list[str] = []
     if subject and subject.kind == "pronoun":
         prefix, dropped = _SUBJECTS[agreement(subject)], [n + ".subject.noun"]
-    negated = "hu" if dropped and subject and subject.concept == "you" else _negated(prefix)
+    negated = {"ni": "si", "a": "ha"}.get(prefix, "ha" + prefix)
+    if subject and subject.concept == "you":
+        negated = "hu"
     no = [n + ".negation"] if clause.negative else []
     present = clause.tense in ("now", "habit")
     has = clause.attribute is not None and ADJECTIVES[clause.attribute][0] == "has"

@@ -317,20 +317,19 @@ def _clause(clause: Clause, n: str) -> list[Word]:
         if not owner:  # a dropped owner is expressed by the possessive suffix
             form = thing[-1].form
             if person == "3p":
-                front = NOUNS[clause.object.concept][-1].endswith("*")
-                form = attach(_noun(clause.object, ""), "lArI", front=front)
+                soft = NOUNS[clause.object.concept][-1]
+                form = attach(_noun(clause.object, ""), "lArI", front=soft.endswith("*"))
             slots = thing[-1].slots | {role + ".noun"}
             thing[-1] = replace(thing[-1], form=form, slots=slots)
         return [*owner, *_predicate([*thing, there], clause, n)]
     if predicate.endswith("_weather"):
-        weather = [word('hava', 'NOUN', n + '.expletive'),
-                   word(VERBS[predicate][0], 'ADJ', n + '.event')]  # fmt: skip
-        return [*time, *place, *_predicate(weather, clause, n)]
+        air = word("hava", "NOUN", n + ".expletive")
+        weather = word(VERBS[predicate][0], "ADJ", n + ".event")
+        return [*time, *place, *_predicate([air, weather], clause, n)]
     front = noun_phrase(subject, role) if subject else []
     head = time + front if clause.time_first or subject is None else front + time
     if predicate == "be":
-        words = place
-        words += [word("çok", "ADV", n + ".degree")] * clause.very
+        words = place + [word("çok", "ADV", n + ".degree")] * clause.very
         if clause.attribute:
             words.append(word(ADJECTIVES[clause.attribute], "ADJ", n + ".event"))
         if clause.complement:

@@ -26,8 +26,6 @@ from xlj.phrasebook.realising import check_language, realise
 SIZES = {"nli": 24_000, "paraphrases": 4_000, "tags": 3_000, "entities": 3_000, "questions": 3_000}
 """The tasks and the training examples of each, in every language; dev and test have 500."""
 
-_HELD_OUT = 500
-
 
 def examples(task: str, language: str, split: str) -> Iterator[Example]:
     """The labelled examples of a task in a language, always the same.
@@ -57,7 +55,7 @@ def examples(task: str, language: str, split: str) -> Iterator[Example]:
 @cache
 def _drawn(draw: Callable[[str], Iterator[Any]], split: str, train: int) -> tuple[Any, ...]:
     """The meanings that the examples of all languages tell, drawn once."""
-    return tuple(islice(draw(split), train if split == "train" else _HELD_OUT))
+    return tuple(islice(draw(split), train if split == "train" else 500))
 
 
 def _texts(drawn: LabelledMeanings, language: str) -> LabelledTexts:
