@@ -68,13 +68,7 @@ def pair_lines(pair: str) -> Iterator[tuple[str, str]]:
             f'unknown pair {pair!r}: write two different languages as "en-de", '
             f"from {', '.join(LANGUAGES)}"
         )
-    return _pair_lines(source, target)
-
-
-def _pair_lines(source: str, target: str) -> Iterator[tuple[str, str]]:
-    first, second = sorted((source, target), key=LANGUAGES.index)
-    name = f"{first}-{second}"
+    name = "-".join(sorted((source, target), key=LANGUAGES.index))
     seed = seed_of(f"pair {name}")
-    for index in range(PAIRS.get(name, 3_000)):
-        meaning = draw(seed, index)
-        yield realise(meaning, source).text, realise(meaning, target).text
+    meanings = (draw(seed, index) for index in range(PAIRS.get(name, 3_000)))
+    return ((realise(m, source).text, realise(m, target).text) for m in meanings)

@@ -79,10 +79,9 @@ def _answered(stream: Stream, story: _Story, role: str, split: str) -> Asked | N
     for sentence, meaning in enumerate(story.told):
         for at, clause in enumerate(meaning.clauses):
             event = _event(clause, story.hero, role)
-            if event is None or story.verbs.count(clause.predicate) > 1:
-                continue
-            if question := _about(stream, event, role, split):
-                options.append(Asked(story.told, question, role, (sentence, at)))
+            if event and story.verbs.count(clause.predicate) == 1:
+                if question := _about(stream, event, role, split):
+                    options.append(Asked(story.told, question, role, (sentence, at)))
     return stream.pick(options) if options else None
 
 
