@@ -19,6 +19,7 @@ from xlj.models.attention import Attention
 from xlj.models.dense import Dense, LayerNorm
 from xlj.models.dropout import dropout
 from xlj.models.position_bias import PositionBias
+from xlj.models.sharding import constrained
 
 Params = dict[str, Any]
 
@@ -173,6 +174,7 @@ def apply(
     word, languages = params["embeddings"]["word"], params["embeddings"].get("language", ())
     embeddings = Embeddings(model, len(word), len(languages))
     x = _run(embeddings, params["embeddings"], inputs, _folded(rngs, 0))
+    x = constrained(x, "hidden")
 
     bias = None
     if model.position_bias != "none":
@@ -190,6 +192,7 @@ def apply(
             layer_rngs,
             bias,
         )
+        y = constrained(y, "hidden")
         return y, y if all_layers else None
 
     if model.remat:

@@ -15,6 +15,7 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.permutation import sample
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.layout import PAD
+from xlj.models.sharding import on
 from xlj.objectives.loss_sums import LossSums
 from xlj.objectives.objective import Objective
 from xlj.objectives.rows import Rows
@@ -47,7 +48,7 @@ class Evaluation:
         microbatches = Microbatches(config.train.accumulation, mesh)
         self._functions = {
             name: jax.jit(
-                partial(_loss_sums, objectives[name], name, microbatches),
+                on(mesh, partial(_loss_sums, objectives[name], name, microbatches)),
                 out_shardings=replicated(mesh),
             )
             for name in objectives

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,21 +10,7 @@ import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from xlj.config import Config, ConfigError
-
-ROWS = PartitionSpec(("replica", "fsdp"))
-"""The leading axis of every batch is split over all devices."""
-
-Rules = tuple[tuple[str, PartitionSpec], ...]
-
-RULES: Rules = (
-    (r".*(bias|scale)|position_bias/table|.*gates/kernel", PartitionSpec()),
-    (r"embeddings/(word|position|token_type|language)", PartitionSpec(None, "fsdp")),
-    (r"layers/.*/kernel", PartitionSpec(None, "fsdp", None)),
-    (r"\w+_head/.*kernel", PartitionSpec("fsdp", None)),
-)
-"""(regular expression over an array's name, its axes); the first that matches holds. A name may
-have any parts before: the generator's layers are named as the encoder's are. An objective adds
-rules of its own."""
+from xlj.models.sharding import AXES, ROWS, RULES, Rules, rule_of
 
 STORED: Rules = (*RULES, (r".*", PartitionSpec()))
 """The rules for the parameters of a stored model: those that no rule names are replicated, since
@@ -73,7 +58,7 @@ def one_device() -> Mesh:
 
 def _mesh(replica: int, fsdp: int, devices: Sequence[jax.Device]) -> Mesh:
     types = (AxisType.Auto,) * 2
-    return jax.make_mesh((replica, fsdp), ("replica", "fsdp"), types, devices=devices)
+    return jax.make_mesh((replica, fsdp), AXES, types, devices=devices)
 
 
 def mesh_of(tree: Any) -> Mesh:
@@ -133,15 +118,3 @@ def shardings(tree: Any, mesh: Mesh, rules: Rules = RULES) -> Any:
         return NamedSharding(mesh, spec)
 
     return jax.tree_util.tree_map_with_path(of_leaf, tree)
-
-
-def rule_of(name: str, rules: Rules = RULES) -> tuple[str, PartitionSpec]:
-    """The rule that names an array.
-
-    Raises:
-      ValueError: if none does.
-    """
-    for rule, spec in rules:
-        if re.fullmatch(rf"(.*/)?({rule})", name):
-            return rule, spec
-    raise ValueError(f"no partitioning rule names the array {name}")

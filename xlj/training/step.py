@@ -13,11 +13,11 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xlj.config import Config
+from xlj.models.sharding import ROWS, on
 from xlj.objectives.loss_sums import LossSums
 from xlj.objectives.objective import Objective
 from xlj.objectives.rows import Rows
 from xlj.training import optimizer
-from xlj.training.partitioning import ROWS
 from xlj.training.randomness import row_rngs
 from xlj.training.state import Progress, State
 
@@ -111,7 +111,7 @@ def make_train_step(
             progress=_advance(state.progress, finite, loss, norm, losses),
         )
 
-    return train_step
+    return on(mesh, train_step)
 
 
 class Microbatches:
