@@ -7,8 +7,6 @@ A line of the input is `source TAB target`, words separated by spaces; a line of
 links of that pair, `i-j` for the words i and j counted from 0. docs/align.md tells more.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from argparse import Namespace

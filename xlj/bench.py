@@ -8,8 +8,6 @@ needs `pip install -e '.[parity]'`. `read` makes the config's rows if they are n
 `objectives` is the cost of each objective beside MMLM's, in time and memory.
 """
 
-from __future__ import annotations
-
 import sys
 from argparse import Namespace
 from collections.abc import Sequence

@@ -7,8 +7,6 @@
 Nothing is written unless all of it can be. docs/convert.md tells more.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from argparse import Namespace

@@ -7,8 +7,6 @@ Row i belongs to line i. The text is read as a stream, and the file appears when
 docs/embed.md tells more.
 """
 
-from __future__ import annotations
-
 import sys
 from argparse import Namespace
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ Both folders hold TASK/test-LANGUAGE.tsv (.json for questions), as XTREME's subm
 the scores as JSON. docs/evaluate.md tells more.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from argparse import Namespace

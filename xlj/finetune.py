@@ -7,8 +7,6 @@ checkpoints, metrics and predictions, and results.json, results.md. The same com
 where it stopped. docs/finetune.md tells more.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from argparse import Namespace

@@ -8,8 +8,6 @@ target`. The threshold can be found on texts whose translations are known: `--go
 one of the best F1 (BUCC's task). docs/retrieve.md tells more.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

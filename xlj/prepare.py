@@ -7,8 +7,6 @@ are left alone. A run that was killed goes on where it stopped. At the end it pr
 that trains from the rows without the text. docs/data.md tells more.
 """
 
-from __future__ import annotations
-
 import shlex
 import sys
 from argparse import Namespace

@@ -6,8 +6,6 @@ WORKDIR is a workdir, NAME=WORKDIR, or a folder of workdirs such as a sweep's. T
 network and no other file. docs/sweep.md tells more.
 """
 
-from __future__ import annotations
-
 import sys
 from argparse import Namespace
 from collections.abc import Sequence

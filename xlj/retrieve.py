@@ -6,8 +6,6 @@ The files hold a sentence a line, translations of each other line by line, or in
 (Tatoeba), with --gold. Prints accuracy@1 in both directions as JSON. docs/retrieve.md tells more.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from argparse import Namespace

@@ -8,8 +8,6 @@ The same command again runs what is not finished. --config.KEY=VALUE changes all
 docs/sweep.md tells more.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import shlex
 import sys

@@ -6,8 +6,6 @@ The same command again goes on from the workdir's latest checkpoint. SIGTERM sav
 exit code 0. docs/getting_started.md tells more.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from argparse import Namespace

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj.config.objectives import MultilingualMLM
+from xlj.config.objectives.mlm import MultilingualMLM
 from xlj.objectives.corruption import mask_tokens, max_predictions
 from xlj.objectives.rows import Rows
 

@@ -1,7 +1,5 @@
 """Tokens that may be aligned: the two sides of one example, wherever it stands in a row."""
 
-from __future__ import annotations
-
 import jax
 
 

@@ -6,8 +6,6 @@ rounding that depends on the shape of the batch. Every rule holds for each examp
 where a row packs several.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

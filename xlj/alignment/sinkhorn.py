@@ -1,7 +1,5 @@
 """Word alignment as entropy-regularised optimal transport (XLM-Align equations 1 to 6)."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax

@@ -1,7 +1,5 @@
 """The rate of large matrix products."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -1,7 +1,5 @@
 """The same model in transformers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from xlj.benchmarking.timing import Size, median_seconds

@@ -1,7 +1,5 @@
 """The speed of reading rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

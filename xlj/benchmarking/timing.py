@@ -1,7 +1,5 @@
 """Median times of repeated calls."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple

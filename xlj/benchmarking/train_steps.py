@@ -1,7 +1,5 @@
 """The speed and the memory of train steps, by type and by objective."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The flags of `xlj.align`, and which of them go together."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A command from its flags to its exit code: an error that a user can mend is one line."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

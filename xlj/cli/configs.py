@@ -1,7 +1,5 @@
 """Config files, `--config=FILE[:VARIANT]`, and their overrides, `--config.KEY=VALUE`."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import textwrap

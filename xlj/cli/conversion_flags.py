@@ -1,7 +1,5 @@
 """The flags of `xlj.convert`, by action."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from xlj.cli.parser import CHECKPOINT, Parser

@@ -1,7 +1,5 @@
 """The flags of `xlj.mine`, and which of them go together."""
 
-from __future__ import annotations
-
 import math
 from argparse import Namespace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where a command may write: seen to before any work is done."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

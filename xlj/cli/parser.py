@@ -1,7 +1,5 @@
 """The flags of a command, and its --help."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import re

@@ -1,7 +1,5 @@
 """The flags of `xlj.retrieve`, which of them go together, and the files of each language."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 from typing import NamedTuple

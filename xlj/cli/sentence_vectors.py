@@ -1,7 +1,5 @@
 """The flags of commands that make sentence vectors, and the vectors that they ask for."""
 
-from __future__ import annotations
-
 import sys
 from argparse import Namespace
 from collections.abc import Sequence

@@ -27,7 +27,7 @@ from xlj.config import (
     as_tree,
 )
 from xlj.config.finetuning import FinetuningConfig, Task
-from xlj.config.schema import MOST_STEPS
+from xlj.config.sections import MOST_STEPS
 from xlj.data.labelled import row_store
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary

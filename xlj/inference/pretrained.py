@@ -1,7 +1,5 @@
 """An encoder that was trained: parameters, sizes and vocabulary."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

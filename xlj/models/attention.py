@@ -1,7 +1,5 @@
 """Self-attention whose pattern is two integer vectors a row: i sees j where their ids agree."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import flax.linen as nn

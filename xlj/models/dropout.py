@@ -1,7 +1,5 @@
 """Dropout from one random key a row, so that sharding and accumulation never change a mask."""
 
-from __future__ import annotations
-
 import math
 
 import jax

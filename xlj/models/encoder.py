@@ -6,8 +6,6 @@ nested dict; those of all layers are stacked on a leading axis, whether the laye
 loop or one by one, so that a checkpoint does not depend on it.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import flax.linen as nn

@@ -1,7 +1,5 @@
 """Heads on top of the encoder, each with parameters of its own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.linen as nn

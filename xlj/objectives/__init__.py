@@ -3,8 +3,6 @@
 `build` is the one place where a config's objectives become functions.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Rows of the kind `bitext`: one pair a row, each sentence alone in its half."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

@@ -1,7 +1,5 @@
 """Back-translation masked language modelling: pseudo-tokens in another language help to predict."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 
@@ -10,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlj.config import Model
-from xlj.config.objectives import BackTranslation
+from xlj.config.objectives.btmlm import BackTranslation
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.rates import rates
 from xlj.data.tokenizer.layout import EOS, PAD, SPECIALS

@@ -1,14 +1,12 @@
 """Cross-attention masked language modelling: each side is predicted from the other alone."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
-from xlj.config.objectives import Masking
+from xlj.config.objectives.mlm import Masking
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
 from xlj.objectives.corruption import Masked, mask_tokens

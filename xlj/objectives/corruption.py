@@ -1,14 +1,12 @@
 """Draws masks: which tokens are predicted, and what stands in their place."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from xlj.config.objectives import Masking
+from xlj.config.objectives.mlm import Masking
 from xlj.data.tokenizer.layout import SPECIALS
 from xlj.objectives.rows import Rows
 

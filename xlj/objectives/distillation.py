@@ -1,14 +1,12 @@
 """Knowledge distillation from a monolingual teacher, MetaXLM's baseline (Table 3)."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
-from xlj.config.objectives import Distillation
+from xlj.config.objectives.distillation import Distillation
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder

@@ -1,7 +1,5 @@
 """XLM-Align: translation language modelling with denoising word alignment (DWA)."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 
@@ -11,7 +9,7 @@ import jax.numpy as jnp
 from xlj.alignment import extraction
 from xlj.alignment.sinkhorn import sinkhorn
 from xlj.config import Model
-from xlj.config.objectives import WordAlignment
+from xlj.config.objectives.dwa import WordAlignment
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder, heads

@@ -1,7 +1,5 @@
 """Sums and counts of a loss, which the step normalises once, over all rows, and globally."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import jax

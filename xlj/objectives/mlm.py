@@ -1,14 +1,12 @@
 """Masked language modelling: MMLM on monolingual rows, TLM on rows of sentence pairs."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
-from xlj.config.objectives import Masking
+from xlj.config.objectives.mlm import Masking
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder, heads
 from xlj.objectives.corruption import Masked, mask_tokens, max_predictions

@@ -1,7 +1,5 @@
 """The contract of an objective: pure functions of rows, parameters, and a state of its own."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,14 +1,12 @@
 """Sentence retrieval: translations told apart from the other sentences of the batch."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
-from xlj.config.objectives import Retrieval
+from xlj.config.objectives.retrieval import Retrieval
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder

@@ -1,7 +1,5 @@
 """Rows of a batch: token ids and languages."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 

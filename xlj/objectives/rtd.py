@@ -1,7 +1,5 @@
 """Replaced token detection: MRTD on monolingual rows, TRTD on rows of sentence pairs (XLM-E)."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import partial
 from typing import NamedTuple
@@ -11,7 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from xlj.config import Model
-from xlj.config.objectives import ReplacedTokenDetection
+from xlj.config.objectives.rtd import ReplacedTokenDetection
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder, heads

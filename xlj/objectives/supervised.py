@@ -9,8 +9,6 @@ question_answering: two numbers, the positions of the answer's first and last to
 that of `<s>`, where the window holds no answer.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 
@@ -18,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
-from xlj.config.objectives import Supervised
+from xlj.config.objectives.supervised import Supervised
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder, heads

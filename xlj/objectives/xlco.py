@@ -1,7 +1,5 @@
 """Cross-lingual contrast (XLCO) with a momentum encoder and a queue, of InfoXLM."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,7 +8,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from xlj.config import Model
-from xlj.config.objectives import Contrast
+from xlj.config.objectives.xlco import Contrast
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder, heads

@@ -6,8 +6,6 @@ digests of the rows, and name, shape, type and digest of every tensor. Orbax doe
 bits in its files, so the digests are of the arrays, and compared after every restore.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

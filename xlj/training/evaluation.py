@@ -1,7 +1,5 @@
 """Losses on held-out rows, per objective and language, always with the same masks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The first state of a run, fresh or from a checkpoint; refuses checkpoints of other runs."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from xlj.config import Config, as_tree
-from xlj.config.objectives import supervised_in
+from xlj.config.objectives.supervised import supervised_in
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary

@@ -1,7 +1,5 @@
 """The train loop, read from top to bottom: rows, mesh, state, steps, evaluation, checkpoints."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """Whether a run can fit into memory at all, said before any work."""
 
-from __future__ import annotations
-
 import math
 import os
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 Everything is a pure function of the run except keys under `time/`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """AdamW as the papers use it: schedules by step, clipping, no decay of biases and norms."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

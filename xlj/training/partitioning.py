@@ -1,7 +1,5 @@
 """Sharding: one mesh, and one table of rules for parameters and rows."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Batches on the devices ahead of time, and how long the run had to wait for them."""
 
-from __future__ import annotations
-
 import queue
 import threading
 import time

@@ -1,7 +1,5 @@
 """All that a run carries from step to step. Batches and random keys follow from `step` alone."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One optimizer step: corrupt, find targets, count, sum gradients over microbatches, update."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """Models on disk to start from: checkpoints of xlj, and Hugging Face folders."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -12,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xlj.config import Model
-from xlj.config.objectives import supervised_in
+from xlj.config.objectives.supervised import supervised_in
 from xlj.config.paths import local_path
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face

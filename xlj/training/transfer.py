@@ -1,7 +1,5 @@
 """Parameters that a run takes from another model (MetaXLM, section 3.2 and Table 5)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

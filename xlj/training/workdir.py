@@ -1,7 +1,5 @@
 """A workdir belongs to one run at a time; a finished fine-tuning run leaves its scores there."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 from collections.abc import Iterator
