@@ -37,9 +37,7 @@ def abstract(tiny, store, devices=1):
     config = parse(tiny)
     corpus = Corpus.of(store)
     mesh = partitioning.make_mesh(config, jax.devices()[:devices])
-    return checkpoints.abstract_like(
-        jax.eval_shape(lambda: state.init(config, corpus)), state.sharding(config, corpus, mesh)
-    )
+    return state.abstract(config, corpus, mesh)
 
 
 def test_restores_onto_another_mesh(tiny, store, trained):

@@ -19,7 +19,7 @@ from xlj.training import checkpoints, differences, stored_models, transfer
 from xlj.training import state as states
 from xlj.training.checkpoints import CheckpointError
 from xlj.training.differences import FREE_AT_START
-from xlj.training.partitioning import named_leaves
+from xlj.training.partitioning import mesh_of, named_leaves
 from xlj.training.state import State
 
 
@@ -49,10 +49,11 @@ def check_resumable(config: Config, workdir: Path) -> None:
         )
 
 
-def first_state(
-    config: Config, workdir: Path, store: RowStore, sharding: State, mesh: Mesh
-) -> State:
+def first_state(config: Config, workdir: Path, store: RowStore, abstract: State) -> State:
     """The latest checkpoint's state, else fresh weights, else those of `init_from`.
+
+    Args:
+      abstract: its shapes, types and shardings.
 
     Raises:
       CheckpointError: if a checkpoint does not fit the config or the rows, or is damaged.
@@ -61,8 +62,8 @@ def first_state(
     if checkpoints.steps(workdir):
         latest = checkpoints.find(workdir)
         _refuse(latest, differences.row_differences(latest, store.manifest))
-        shapes = jax.eval_shape(lambda: states.init(config, corpus))
-        return checkpoints.restore(latest, checkpoints.abstract_like(shapes, sharding))
+        return checkpoints.restore(latest, abstract)
+    mesh, sharding = mesh_of(abstract), jax.tree.map(lambda leaf: leaf.sharding, abstract)
     state = jax.jit(lambda: states.init(config, corpus), out_shardings=sharding)()
     if config.init_from:
         params = _transferred(config, store, corpus, state.params, mesh)

@@ -133,6 +133,15 @@ def shardings(tree: Any, mesh: Mesh, rules: Rules = RULES) -> Any:
     return jax.tree_util.tree_map_with_path(of_leaf, tree)
 
 
+def abstract_like(tree: Any, where: Any) -> Any:
+    """Shapes and types of arrays, with the shardings that they are to have."""
+    return jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+        tree,
+        where,
+    )
+
+
 def rule_of(name: str, rules: Rules = RULES) -> tuple[str, PartitionSpec]:
     """The rule that names an array.
 
