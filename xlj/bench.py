@@ -10,7 +10,6 @@ needs `pip install -e '.[parity]'`. `read` makes the config's rows if they are n
 
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
 
 from xlj import config as schema
 from xlj.cli import command
@@ -20,9 +19,7 @@ from xlj.config import ConfigError
 _WHAT = ("peak", "step", "objectives", "read", "peer")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    parser = Parser("bench", __doc__, schema)
+def _add_flags(parser: Parser) -> None:
     add = parser.add_argument
     add("--rows", metavar="N", type=at_least(1), default=8, help="rows of a step [8]")
     add("--length", metavar="N", type=at_least(32), default=128, help="tokens in a row [128]")
@@ -34,10 +31,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         default=5,
         help="measurements; the median is printed [5]",
     )
-    return command.run(parser, _bench, argv)
 
 
-def _bench(flags: Namespace) -> None:
+@command.entry("bench", __doc__, _add_flags, schema)
+def main(flags: Namespace) -> None:
     """Prints a line for each measurement."""
     wanted = [name.strip() for name in flags.what.split(",")]
     if not set(wanted) <= set(_WHAT):

@@ -10,24 +10,16 @@ where it stopped. docs/finetune.md tells more.
 import contextlib
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from xlj.cli import command, configs, finetuning_flags, outputs
-from xlj.cli.parser import Parser
 from xlj.config import ConfigError, finetuning
 from xlj.config.paths import local_path
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    parser = Parser("finetune", __doc__, finetuning)
-    finetuning_flags.add(parser)
-    return command.run(parser, _finetune, argv)
-
-
-def _finetune(flags: Namespace) -> None:
+@command.entry("finetune", __doc__, finetuning_flags.add, finetuning)
+def main(flags: Namespace) -> None:
     """Fine-tunes to the end, writes the results and prints their table."""
     config, name = flags.config, flags.name or configs.name_of(flags.config_file)
     workdir = local_path("--workdir", flags.workdir or Path("runs") / "finetune" / name)

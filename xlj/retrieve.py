@@ -10,21 +10,13 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from xlj.cli import command, outputs, retrieval_flags, sentence_vectors
-from xlj.cli.parser import Parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    parser = Parser("retrieve", __doc__)
-    retrieval_flags.add(parser)
-    return command.run(parser, _retrieve, argv)
-
-
-def _retrieve(flags: Namespace) -> None:
+@command.entry("retrieve", __doc__, retrieval_flags.add)
+def main(flags: Namespace) -> None:
     """Embeds all files, searches, prints."""
     files = retrieval_flags.check(flags)
     from xlj.retrieval import tasks
@@ -64,7 +56,7 @@ def _draw(flags: Namespace, means: Sequence[Any]) -> None:
 
     names = ("source to target", "target to source")
     curves = dict(zip(names, zip(*means, strict=True), strict=True))
-    title = f"{Path(flags.source).name}: {flags.similarity}, {flags.pooling}"
+    title = f"{flags.source.name}: {flags.similarity}, {flags.pooling}"
     title += ", centred" if flags.centred else ""
     outputs.draw(flags.plot, lambda: layer_report.plot(curves, flags.plot, title, "accuracy@1"))
 

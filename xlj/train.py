@@ -9,29 +9,26 @@ exit code 0. docs/getting_started.md tells more.
 import contextlib
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 
 from xlj import config as schema
 from xlj.cli import command, configs, outputs
-from xlj.cli.parser import DISTRIBUTED, Parser
+from xlj.cli.parser import Parser
 from xlj.config import ConfigError
 from xlj.config.paths import local_path
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    parser = Parser("train", __doc__, schema)
+def _add_flags(parser: Parser) -> None:
     parser.add_argument(
         "--workdir",
         metavar="DIR",
         help="checkpoints and metrics; runs/ and the config's name by itself",
     )
-    parser.add_argument("--distributed", action="store_true", help=DISTRIBUTED)
-    return command.run(parser, _train, argv)
+    parser.add_distributed()
 
 
-def _train(flags: Namespace) -> None:
+@command.entry("train", __doc__, _add_flags, schema)
+def main(flags: Namespace) -> None:
     """Trains to the end, and prints a summary."""
     default = Path("runs") / configs.name_of(flags.config_file)
     workdir = local_path("--workdir", flags.workdir or default)

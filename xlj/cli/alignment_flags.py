@@ -4,16 +4,15 @@ from argparse import Namespace
 from pathlib import Path
 
 from xlj.cli import outputs
-from xlj.cli.parser import CHECKPOINT, Parser
+from xlj.cli.parser import Parser
 from xlj.config import ConfigError
-
-_METHODS = ("optimal_transport", "released", "argmax", "itermax", "match")
+from xlj.config.choices import METHODS
 
 
 def add(parser: Parser) -> None:
     """Adds all flags."""
     add = parser.add_argument
-    add("--checkpoint", metavar="DIR", required=True, help=CHECKPOINT)
+    parser.add_checkpoint()
     add(
         "--input",
         metavar="FILE",
@@ -24,7 +23,7 @@ def add(parser: Parser) -> None:
     add("--output", metavar="FILE", help="where the links go, a line a pair; - prints them")
     add(
         "--method",
-        choices=_METHODS,
+        choices=METHODS,
         default="optimal_transport",
         help="optimal_transport: XLM-Align's paper (the default). released: XLM-Align's released "
         "aligner. argmax, itermax, match: SimAlign's",
@@ -36,13 +35,7 @@ def add(parser: Parser) -> None:
         help="together: a pair as one example, as XLM-Align does (the default). apart: each "
         "sentence alone, as SimAlign does",
     )
-    add(
-        "--layer",
-        metavar="N",
-        type=int,
-        help="whose hidden vectors to compare; 0 is the embeddings. The default is the layer "
-        "nearest to two thirds of the depth: 8 of 12",
-    )
+    parser.add_layer("compare")
     add(
         "--layers",
         choices=("all",),

@@ -12,15 +12,7 @@ from xlj.config import ConfigError
 def add(parser: Parser) -> None:
     """Adds all flags."""
     add = parser.add_argument
-    sentence_vectors.add_flags(parser)
-    for name in ("--source", "--target"):
-        add(
-            name,
-            metavar="FILE",
-            required=True,
-            type=Path,
-            help="a sentence a line, or `id TAB sentence`: text, also .gz, .xz or .zst",
-        )
+    sentence_vectors.add_pair_flags(parser, "a sentence, or `id TAB sentence`,")
     add(
         "--threshold",
         metavar="T",
@@ -36,7 +28,6 @@ def add(parser: Parser) -> None:
     )
     add("--output", metavar="FILE", type=Path, help="where the pairs go, best first")
     add("--scores", action="store_true", help="write the margin as a third column of --output")
-    sentence_vectors.add_centred(parser)
 
 
 def check(flags: Namespace) -> None:

@@ -12,15 +12,6 @@ from typing import Any, NoReturn
 from xlj.cli.configs import Schema, help_of
 from xlj.config import ConfigError
 
-CHECKPOINT = (
-    "a workdir (its latest checkpoint; of a finished fine-tuning run, as seed-0/, that which was "
-    "scored), one checkpoint's folder, or a Hugging Face folder"
-)
-"""Help of a flag --checkpoint."""
-
-DISTRIBUTED = "this is one of several processes (Slurm, a TPU pod, mpirun): join them"
-"""Help of a flag --distributed."""
-
 _OVERRIDE = re.compile(r"--?config\.")
 
 
@@ -57,6 +48,31 @@ class Parser(argparse.ArgumentParser):
                 action="store_true",
                 help="check the config, print it as JSON, and do nothing",
             )
+
+    def add_checkpoint(self) -> None:
+        """Adds --checkpoint."""
+        self.add_argument(
+            "--checkpoint",
+            metavar="DIR",
+            required=True,
+            help="a workdir (its latest checkpoint; of a finished fine-tuning run, as seed-0/, "
+            "that which was scored), one checkpoint's folder, or a Hugging Face folder",
+        )
+
+    def add_layer(self, use: str) -> None:
+        """Adds --layer, whose hidden vectors the command has a use for."""
+        self.add_argument(
+            "--layer",
+            metavar="N",
+            type=int,
+            help=f"whose hidden vectors to {use}; 0 is the embeddings. The default is the layer "
+            "nearest to two thirds of the depth: 8 of 12",
+        )
+
+    def add_distributed(self) -> None:
+        """Adds --distributed."""
+        help = "this is one of several processes (Slurm, a TPU pod, mpirun): join them"
+        self.add_argument("--distributed", action="store_true", help=help)
 
     def read(self, arguments: Sequence[str] | None = None) -> Namespace:
         """The flags; those of the process without `arguments`. `overrides` among them has the

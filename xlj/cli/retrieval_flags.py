@@ -7,6 +7,7 @@ from typing import NamedTuple
 from xlj.cli import outputs, sentence_vectors
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError
+from xlj.config.choices import SIMILARITIES
 
 
 class Files(NamedTuple):
@@ -22,23 +23,18 @@ class Files(NamedTuple):
 def add(parser: Parser) -> None:
     """Adds all flags."""
     add = parser.add_argument
-    sentence_vectors.add_flags(parser)
-    for name in ("--source", "--target"):
-        add(
-            name,
-            metavar="FILE",
-            required=True,
-            help="a sentence a line: text, also .gz, .xz or .zst",
-        )
+    sentence_vectors.add_pair_flags(parser, "a sentence")
     add(
         "--gold",
         metavar="FILE",
+        type=Path,
         help="XTREME's labels: line i says which line of the source, from 0, line i of the target "
         "translates. Without it, the files are translations line by line",
     )
     add(
         "--output",
         metavar="FILE",
+        type=Path,
         help="XTREME's predictions: for each line of the target, its nearest source's, from 0",
     )
     add(
@@ -56,11 +52,10 @@ def add(parser: Parser) -> None:
     )
     add(
         "--similarity",
-        choices=("cosine", "margin"),
+        choices=SIMILARITIES,
         default="cosine",
         help="cosine (the default), or the ratio margin over the nearest neighbours",
     )
-    sentence_vectors.add_centred(parser)
 
 
 def check(flags: Namespace) -> list[Files]:
@@ -76,12 +71,12 @@ def check(flags: Namespace) -> list[Files]:
         raise ConfigError("--layers=all only scores: it takes no --layer and no --output")
     for name in ("source", "target", "gold", "output"):
         path = getattr(flags, name)
-        there = "{language}" in (path or "")
+        there = "{language}" in str(path)
         if there and not flags.languages:
             raise ConfigError(f"--{name}={path}: say which with --languages=A,B")
         if flags.languages and path and not there and name in ("source", "output"):
             raise ConfigError(f"--{name}={path}: with --languages it needs {{language}}")
-        if flags.languages and path and not there and files.is_stream(Path(path)):
+        if flags.languages and path and not there and files.is_stream(path):
             raise ConfigError(f"--{name}={path}: it is read for each language, so must be a file")
     if flags.languages and ("" in languages or len(set(languages)) < len(languages)):
         raise ConfigError(f"--languages={flags.languages}: each language once, A,B")
@@ -99,7 +94,7 @@ def check(flags: Namespace) -> list[Files]:
 
 def _files(flags: Namespace, language: str) -> Files:
     source, target, gold, output = (
-        Path(path.replace("{language}", language)) if path else None
+        Path(str(path).replace("{language}", language)) if path else None
         for path in (flags.source, flags.target, flags.gold, flags.output)
     )
     assert source and target

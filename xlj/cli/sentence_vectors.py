@@ -3,33 +3,39 @@
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from xlj.cli.parser import CHECKPOINT, Parser
+from xlj.cli.parser import Parser
 from xlj.config import ConfigError
+from xlj.config.choices import POOLINGS
 
 
 def add_flags(parser: Parser) -> None:
     """Adds --checkpoint, --layer and --pooling."""
-    parser.add_argument("--checkpoint", metavar="DIR", required=True, help=CHECKPOINT)
-    parser.add_argument(
-        "--layer",
-        metavar="N",
-        type=int,
-        help="whose hidden vectors to pool; 0 is the embeddings. The default is the layer nearest "
-        "to two thirds of the depth: 8 of 12",
-    )
+    parser.add_checkpoint()
+    parser.add_layer("pool")
     parser.add_argument(
         "--pooling",
-        choices=("mean", "text", "first"),
+        choices=POOLINGS,
         default="mean",
         help="mean: over all tokens, <s> and </s> too, as XTREME and sentence-transformers do (the "
         "default). text: over the text's own tokens. first: the vector of <s>",
     )
 
 
-def add_centred(parser: Parser) -> None:
-    """Adds --centred, for commands that compare two texts."""
+def add_pair_flags(parser: Parser, line: str) -> None:
+    """Adds --source and --target, whose lines are each `line`, and --centred, beside those of
+    `add_flags`."""
+    add_flags(parser)
+    for name in ("--source", "--target"):
+        parser.add_argument(
+            name,
+            metavar="FILE",
+            required=True,
+            type=Path,
+            help=f"{line} a line: text, also .gz, .xz or .zst",
+        )
     parser.add_argument(
         "--centred",
         action="store_true",
