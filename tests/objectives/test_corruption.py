@@ -7,7 +7,7 @@ import pytest
 
 from xlj.config.objectives.mlm import MultilingualMLM
 from xlj.objectives.corruption import mask_tokens, max_predictions
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import Rows
 
 SIZE = 300
 MASK = SIZE - 1

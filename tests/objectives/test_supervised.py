@@ -10,7 +10,7 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 from xlj.objectives import supervised
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import Rows
 
 MODEL = Model(layers=2, hidden=16, heads=2, intermediate=32, positions=34, dropout=0.3)
 CORPUS = Corpus(60, ("en",), (1,))

@@ -13,7 +13,7 @@ from xlj.data.rows import packing
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models.encoder import FIRST_POSITION
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import Rows
 from xlj.training import partitioning, state
 from xlj.training.step import make_train_step
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.models.dense import Dense, LayerNorm, matmul, precision_of
-from xlj.models.dropout import dropout
+from xlj.models.dropout import Rngs, dropout
 
 Params = dict[str, Any]
 
@@ -49,7 +49,7 @@ class Classification(nn.Module):
     classes: int
 
     @nn.compact
-    def __call__(self, hidden: jax.Array, rngs: jax.Array | None) -> jax.Array:
+    def __call__(self, hidden: jax.Array, rngs: Rngs) -> jax.Array:
         """[rows, length, hidden] -> float32 [rows, classes]."""
         model, dtype = self.model, jnp.dtype(self.model.dtype)
         site = model.layers + 1  # the encoder's rngs are folded with 0 to its number of layers
@@ -67,7 +67,7 @@ class PairClassification(nn.Module):
     classes: int
 
     @nn.compact
-    def __call__(self, first: jax.Array, second: jax.Array, rngs: jax.Array | None) -> jax.Array:
+    def __call__(self, first: jax.Array, second: jax.Array, rngs: Rngs) -> jax.Array:
         """[rows, hidden] each -> float32 [rows, classes]."""
         model, dtype = self.model, jnp.dtype(self.model.dtype)
         site = model.layers + 1  # as in `Classification`
@@ -87,7 +87,7 @@ class TokenClassification(nn.Module):
     rate: float
 
     @nn.compact
-    def __call__(self, hidden: jax.Array, rngs: jax.Array | None) -> jax.Array:
+    def __call__(self, hidden: jax.Array, rngs: Rngs) -> jax.Array:
         """[rows, length, hidden] -> float32 [rows, length, classes]."""
         model, dtype = self.model, jnp.dtype(self.model.dtype)
         x = dropout(hidden, rngs, model.layers + 1, self.rate)
@@ -161,9 +161,7 @@ def init_classification(rng: jax.Array, model: Model, classes: int) -> Params:
     return Classification(model, classes).init(rng, _vector(model)[None], None)["params"]
 
 
-def classify(
-    params: Params, model: Model, hidden: jax.Array, rngs: jax.Array | None = None
-) -> jax.Array:
+def classify(params: Params, model: Model, hidden: jax.Array, rngs: Rngs = None) -> jax.Array:
     """Logits float32 [rows, classes] of examples, one a row of `hidden` [rows, length, hidden]."""
     classes = params["output"]["bias"].shape[0]
     return _run(Classification(model, classes), params, hidden, rngs)
@@ -180,7 +178,7 @@ def classify_pairs(
     model: Model,
     first: jax.Array,
     second: jax.Array,
-    rngs: jax.Array | None = None,
+    rngs: Rngs = None,
 ) -> jax.Array:
     """Logits float32 [rows, classes] of two sentences by their vectors, [rows, hidden] each."""
     classes = params["output"]["bias"].shape[0]
@@ -193,7 +191,7 @@ def init_token_classification(rng: jax.Array, model: Model, classes: int) -> Par
 
 
 def classify_tokens(
-    params: Params, model: Model, hidden: jax.Array, rate: float, rngs: jax.Array | None = None
+    params: Params, model: Model, hidden: jax.Array, rate: float, rngs: Rngs = None
 ) -> jax.Array:
     """Logits float32 [rows, length, classes] of each token of `hidden` [rows, length, hidden]; with
     dropout at `rate` if there are rngs."""

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import Rows
 
 
 def halves(rows: Rows) -> tuple[Rows, Rows]:

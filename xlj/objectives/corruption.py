@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from xlj.config.objectives.mlm import Masking
 from xlj.data.tokenizer.layout import SPECIALS
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import Rows
 
 
 class Masked(NamedTuple):
@@ -33,6 +33,11 @@ class Masked(NamedTuple):
         """The rows before corruption, int32 [rows, length]."""
         rows = jnp.arange(len(self.tokens))[:, None]
         return self.tokens.at[rows, self.positions].set(self.labels)
+
+
+def split(rngs: jax.Array, parts: int = 2) -> jax.Array:
+    """Random keys [parts, rows] of those of rows [rows]."""
+    return jax.vmap(lambda rng: jax.random.split(rng, parts), out_axes=1)(rngs)
 
 
 def at_positions(positions: jax.Array, values: jax.Array, length: int) -> jax.Array:

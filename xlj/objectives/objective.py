@@ -2,15 +2,40 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax.sharding import PartitionSpec
 
-from xlj.objectives.loss_sums import LossSums
-from xlj.objectives.rows import Rows
+from xlj.models.dropout import Rngs
+from xlj.models.encoder import Params
 
-Params = dict[str, Any]
+
+class Rows(NamedTuple):
+    """Rows of one objective."""
+
+    tokens: Any
+    """Token ids [rows, length], int32 or as on disk."""
+    languages: Any
+    """int32 [rows, 2], of each side, as indices into the corpus's languages; text has one twice."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class LossSums:
+    """A loss by row, float32 [rows] each (or summed over rows): the step normalises once, over all
+    rows, and globally."""
+
+    sum: jax.Array
+    """Sum of the losses of all predictions."""
+    count: jax.Array
+    """Number of predictions."""
+    correct: jax.Array
+    """Number of right predictions."""
+
+
+Losses = dict[str, LossSums]
+"""By the name of the loss."""
 ByMicrobatch = Callable[[Callable[[Any], Any], Any], Any]
 """(function, inputs [rows, ...]) -> its result for all rows, computed a microbatch at a time."""
 
@@ -52,8 +77,8 @@ class Objective:
     """(rows, rngs [rows]) -> inputs: a pytree of arrays [rows, ...]. Uses no parameters."""
     count: Callable[[Any], dict[str, jax.Array]]
     """Inputs with targets -> the number of predictions of each row, by loss, float32 [rows]."""
-    loss: Callable[[Params, Any, Any, jax.Array | None], dict[str, LossSums]]
-    """(params, state, inputs with targets, dropout rngs or None) -> each loss by row."""
+    loss: Callable[[Params, Any, Any, Rngs], Losses]
+    """(params, state, inputs with targets, dropout rngs) -> each loss by row."""
     flops: Callable[[int, int], float]
     """(rows, their length) -> floating-point operations of a step, as `flops` counts them."""
     parts: Mapping[str, Callable[[jax.Array], Params]] = dataclasses.field(default_factory=dict)

@@ -20,11 +20,10 @@ from xlj.config.objectives.supervised import Supervised
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder, heads
+from xlj.models.dropout import Rngs
 from xlj.objectives.bitext import average
 from xlj.objectives.flops import TRAINED, of_layers
-from xlj.objectives.loss_sums import LossSums
-from xlj.objectives.objective import Loss, Objective, Params
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import whole_examples
 
 
@@ -51,9 +50,7 @@ def objective(name: str, options: Supervised, model: Model, corpus: Corpus) -> O
     def count(examples: Examples) -> dict[str, jax.Array]:
         return {name: _weights(kind, examples.labels).sum(1)}
 
-    def loss(
-        params: Params, state: object, examples: Examples, rngs: jax.Array | None
-    ) -> dict[str, LossSums]:
+    def loss(params: Params, state: object, examples: Examples, rngs: Rngs) -> Losses:
         found = logits(kind, params, model, examples.tokens, examples.languages, rngs)
         return {name: _loss_sums(kind, found, examples.labels)}
 
@@ -78,7 +75,7 @@ def logits(
     model: Model,
     tokens: jax.Array,
     languages: jax.Array,
-    rngs: jax.Array | None = None,
+    rngs: Rngs = None,
 ) -> jax.Array:
     """The logits of a head for rows.
 

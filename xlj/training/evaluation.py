@@ -13,9 +13,7 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.permutation import sample
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.layout import PAD
-from xlj.objectives.loss_sums import LossSums
-from xlj.objectives.objective import Objective
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import LossSums, Objective, Rows
 from xlj.training.partitioning import replicated, shard
 from xlj.training.randomness import row_rngs
 from xlj.training.state import State

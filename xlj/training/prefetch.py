@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from xlj.data.rows.batches import Batches
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import Rows
 from xlj.training.partitioning import ROWS
 
 _AHEAD = 3

@@ -13,7 +13,7 @@ from xlj.data.rows.corpus import Corpus
 from xlj.io.hashing import name_hash
 from xlj.models import encoder
 from xlj.objectives import build_all
-from xlj.objectives.loss_sums import LossSums
+from xlj.objectives.objective import LossSums
 from xlj.training import optimizer
 from xlj.training.partitioning import RULES, abstract_like, replicated, shardings
 

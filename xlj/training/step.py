@@ -11,9 +11,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xlj.config import Config
-from xlj.objectives.loss_sums import LossSums
-from xlj.objectives.objective import Objective
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import LossSums, Objective, Rows
 from xlj.training import optimizer
 from xlj.training.partitioning import ROWS
 from xlj.training.randomness import row_rngs
