@@ -39,15 +39,14 @@ def main(flags: Namespace) -> None:
     wanted = [name.strip() for name in flags.what.split(",")]
     if not set(wanted) <= set(_WHAT):
         raise ConfigError(f"--what={flags.what}: there are {', '.join(_WHAT)}")
-    from xlj.benchmarking import matrix_products, peer, reading, train_steps
-    from xlj.benchmarking.timing import Size
+    from xlj.benchmarking import machine, peer, train_steps
 
-    size = Size(flags.rows, flags.length, flags.repeats)
+    size = machine.Size(flags.rows, flags.length, flags.repeats)
     measurements = {
-        "peak": matrix_products.peak,
+        "peak": machine.peak,
         "step": train_steps.step,
         "objectives": train_steps.each_objective,
-        "read": reading.read,
+        "read": machine.read,
         "peer": peer.peer,
     }
     if not {"step", "objectives", "peer"}.isdisjoint(wanted):

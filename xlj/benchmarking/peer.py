@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from xlj.benchmarking.timing import Size, median_seconds
+from xlj.benchmarking.machine import Size, median_seconds
 from xlj.config import Config, ConfigError
 
 

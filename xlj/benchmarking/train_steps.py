@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from xlj import objectives
-from xlj.benchmarking.timing import Size, median_seconds
+from xlj.benchmarking.machine import Size, median_seconds
 from xlj.config import Config, ConfigError, Objectives
 from xlj.data.rows import packing
 from xlj.data.rows.corpus import Corpus

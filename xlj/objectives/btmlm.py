@@ -175,13 +175,12 @@ def fill(params: Params, model: Model, options: BackTranslation, inputs: Corrupt
     table, head = params["embeddings"]["word"], params["prediction_head"]
     vectors, table, bias = heads.predict(head, table, model, gather(hidden, inputs.positions))
     bias = bias.at[: len(SPECIALS)].set(-jnp.inf).at[-1].set(-jnp.inf)
-    rngs = None
-    if options.generation == "sample":
-        rngs = split(inputs.sample_rngs, vectors.shape[1]).T.reshape(-1)
-    flat = vectors.reshape(-1, vectors.shape[-1])
-    pseudo = choose(flat, table, bias, jnp.dtype(model.dtype), rngs)
-    pseudo = pseudo.reshape(inputs.positions.shape)
-    at_row = jnp.arange(len(pseudo))[:, None]
+    rows, places = inputs.positions.shape
+    sampled = options.generation == "sample"
+    rngs = split(inputs.sample_rngs, places).T.reshape(-1) if sampled else None
+    flat = vectors.reshape(rows * places, -1)
+    pseudo = choose(flat, table, bias, jnp.dtype(model.dtype), rngs).reshape(rows, places)
+    at_row = jnp.arange(rows)[:, None]
 
     def filled(tokens: jax.Array) -> jax.Array:
         old = jnp.take_along_axis(tokens, inputs.positions, axis=1)

@@ -56,10 +56,5 @@ def objective(name: str, options: Distillation, model: Model, corpus: Corpus) ->
         count=lambda inputs: {name: inputs.weights.sum(1)},
         loss=loss,
         flops=flops,
-        init_state=lambda params: {"teacher": encoder_of(params)},
+        init_state=lambda params: {"teacher": {n: params[n] for n in encoder.PARTS if n in params}},
     )
-
-
-def encoder_of(params: Params) -> Params:
-    """The encoder's own parameters, without heads."""
-    return {name: part for name, part in params.items() if name in encoder.PARTS}

@@ -122,11 +122,12 @@ def replace(
     """
     masked, table = inputs.masked, generator["embeddings"]["word"]
     vectors, table, bias = heads.predict(head, table, model, gather(hidden, masked.positions))
-    rngs = split(inputs.sample_rngs, vectors.shape[1]).T.reshape(-1)
-    flat = vectors.reshape(-1, vectors.shape[-1])
+    rows, slots = masked.positions.shape
+    rngs = split(inputs.sample_rngs, slots).T.reshape(-1)
+    flat = vectors.reshape(rows * slots, -1)
     samples = choose(flat, table, bias, jnp.dtype(model.dtype), rngs, options.temperature)
-    chosen = jnp.where(masked.weights > 0, samples.reshape(masked.labels.shape), masked.labels)
-    return masked.tokens.at[jnp.arange(len(chosen))[:, None], masked.positions].set(chosen)
+    chosen = jnp.where(masked.weights > 0, samples.reshape(rows, slots), masked.labels)
+    return masked.tokens.at[jnp.arange(rows)[:, None], masked.positions].set(chosen)
 
 
 def detected(logits: jax.Array, replaced: jax.Array, original: jax.Array) -> LossSums:

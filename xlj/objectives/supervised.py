@@ -40,7 +40,6 @@ class Examples(NamedTuple):
 
 def objective(name: str, options: Supervised, model: Model, corpus: Corpus) -> Objective:
     """Cross-entropy of the labels; of an answer, the mean of its first and its last position's."""
-
     kind = options.rows
 
     def corrupt(rows: Rows, rngs: jax.Array) -> Examples:
@@ -92,13 +91,13 @@ def logits(
     hidden = encoder.apply(params, model, inputs, rngs)
     head = params[head_of(kind)]
     if kind == "classification":
-        return heads.classify(head, model, hidden, rngs)
+        return heads.classify(head, model, hidden[:, 0], rngs)
     if kind == "pair_classification":
         first, second = (
             average(hidden, jnp.where(inputs.query_segment_ids == number, tokens, PAD))
             for number in (1, 2)
         )
-        return heads.classify_pairs(head, model, first, second, rngs)
+        return heads.classify(head, model, heads.pair_features(first, second), rngs)
     if kind == "tagging":
         return heads.classify_tokens(head, model, hidden, model.dropout, rngs)
     found = heads.classify_tokens(head, model, hidden, 0.0)
@@ -110,7 +109,7 @@ def init_head(kind: str, model: Model, labels: int, rng: jax.Array) -> Params:
     if kind == "classification":
         return heads.init_classification(rng, model, labels)
     if kind == "pair_classification":
-        return heads.init_pair_classification(rng, model, labels)
+        return heads.init_classification(rng, model, labels, heads.PAIR_FEATURES)
     return heads.init_token_classification(rng, model, labels if kind == "tagging" else 2)
 
 

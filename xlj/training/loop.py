@@ -120,7 +120,10 @@ def train(
             )
         )
         prefetch = until_the_end(Prefetch(batches, mesh, start, config.train.steps))
-        clock = Throughput(config, batches, prefetch)
+        of_phases = [
+            build(active, config.model, batches.corpus) for active in config.objectives_by_phase
+        ]
+        clock = Throughput(of_phases, batches, prefetch)
         restart_sums = jax.jit(states.restart_sums, out_shardings=sharding.progress)
         lines = Lines(config, evaluations, writer, clock, preemption, bar, restart_sums)
 

@@ -2,23 +2,26 @@
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import jax
 
-from xlj.config import Config
 from xlj.data.rows.batches import Batches
-from xlj.objectives import build
+from xlj.objectives.objective import Objective
 from xlj.training.prefetch import Prefetch
 
 
 class Throughput:
-    """Counts steps and time, without the time of evaluations and saves."""
+    """Counts steps and time, without the time of evaluations and saves.
 
-    def __init__(self, config: Config, batches: Batches, prefetch: Prefetch):
-        self._objectives = [
-            build(active, config.model, batches.corpus) for active in config.objectives_by_phase
-        ]
+    Args:
+      objectives: those of each phase, by name.
+    """
+
+    def __init__(
+        self, objectives: Sequence[Mapping[str, Objective]], batches: Batches, prefetch: Prefetch
+    ):
+        self._objectives = objectives
         self._batches, self._prefetch = batches, prefetch
         self._begin = time.perf_counter()
         self._restart()
