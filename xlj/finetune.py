@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from xlj.cli import command, configs, finetuning_flags, outputs
-from xlj.config import ConfigError, finetuning
+from xlj.config import finetuning
 from xlj.config.paths import local_path
 
 
@@ -34,11 +34,8 @@ def main(flags: Namespace) -> None:
 
     finetuning_flags.check(flags, name)
     main_process = jax.process_index() == 0
-    try:
-        with only_run(workdir) if main_process else contextlib.nullcontext():
-            outcome = running.run(config, workdir)
-    except FloatingPointError as error:
-        raise ConfigError(str(error)) from error
+    with only_run(workdir) if main_process else contextlib.nullcontext():
+        outcome = running.run(config, workdir)
     if not main_process:
         return
     if not outcome.finished:

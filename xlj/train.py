@@ -14,7 +14,6 @@ from pathlib import Path
 from xlj import config as schema
 from xlj.cli import command, configs, outputs
 from xlj.cli.parser import Parser
-from xlj.config import ConfigError
 from xlj.config.paths import local_path
 
 
@@ -54,14 +53,11 @@ def main(flags: Namespace) -> None:
     memory.check_fits(config, memory.expected(config), mesh)
     files = probes.read(config)
     main_process = jax.process_index() == 0
-    try:
-        with only_run(workdir) if main_process else contextlib.nullcontext():
-            store = prepare_rows(config) if jax.process_count() == 1 else finished_rows(config)
-            if main_process:
-                print(report(store, config.data.alpha), "\n", flush=True)
-            outcome = loop.train(config, workdir, store, probes.make(config, files, store))
-    except FloatingPointError as error:
-        raise ConfigError(str(error)) from error
+    with only_run(workdir) if main_process else contextlib.nullcontext():
+        store = prepare_rows(config) if jax.process_count() == 1 else finished_rows(config)
+        if main_process:
+            print(report(store, config.data.alpha), "\n", flush=True)
+        outcome = loop.train(config, workdir, store, probes.make(config, files, store))
     if main_process:
         # Without what is this run's own.
         again = command.line("train", flags.arguments, ("workdir", "config.init_from"))

@@ -18,7 +18,7 @@ from xlj.training.partitioning import named_leaves
 def first_state(config, store, workdir):
     mesh = partitioning.make_mesh(config, jax.devices()[:1])
     abstract = state.abstract(config, initialisation.Corpus.of(store), mesh)
-    return initialisation.first_state(config, workdir, store, abstract)
+    return initialisation.first_state(config, checkpoints.latest(workdir), store, abstract)
 
 
 @pytest.fixture

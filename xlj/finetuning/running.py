@@ -95,8 +95,8 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
       workdir: has a folder a run, `seed-0` and so on.
 
     Raises:
-      ConfigError: before any training, if data, labels, model or mesh do not fit the config.
-      FloatingPointError: as `loop.train` does.
+      ConfigError: before any training, if data, labels, model or mesh do not fit the config; later,
+        as `loop.train`.
     """
     task = config.task
     source = stored_models.find(config.init_from, "init_from")

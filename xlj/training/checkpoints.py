@@ -103,6 +103,20 @@ def steps(workdir: Path) -> list[int]:
     return sorted(int(entry.name) for entry in entries if entry.name.isdecimal())
 
 
+def every(workdir: Path) -> list[Checkpoint]:
+    """The finished checkpoints of a workdir, in order.
+
+    Raises:
+      CheckpointError: if a description is damaged.
+    """
+    return [_read_meta(workdir / "checkpoints" / str(step)) for step in steps(workdir)]
+
+
+def latest(workdir: Path) -> Checkpoint | None:
+    """The last finished checkpoint of a workdir, if it has any, with the same error."""
+    return find(workdir) if steps(workdir) else None
+
+
 def _read_meta(folder: Path) -> Checkpoint:
     orbax_errors.silence()
     try:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from xlj.config import Config, record
+from xlj.config import Config, ConfigError, record
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
@@ -44,11 +44,7 @@ class Outcome:
 
 
 def train(
-    config: Config,
-    workdir: Path,
-    store: RowStore,
-    probes: Sequence[Probe] = (),
-    best: str = "",
+    config: Config, workdir: Path, store: RowStore, probes: Sequence[Probe] = (), best: str = ""
 ) -> Outcome:
     """Trains from finished rows, from the workdir's latest checkpoint if there is one.
 
@@ -61,8 +57,8 @@ def train(
         stays. Empty for none.
 
     Raises:
-      ConfigError: before any work, if mesh, rows, vocabulary or checkpoint do not fit the config.
-      FloatingPointError: if more than `train.max_skipped_steps` steps in a row were not finite.
+      ConfigError: before any work, if mesh, rows, vocabulary or checkpoint do not fit the config;
+        later, if more than `train.max_skipped_steps` steps in a row were not finite.
     """
     main_process = jax.process_index() == 0
     mesh = partitioning.make_mesh(config)
@@ -72,9 +68,8 @@ def train(
     objectives = build_all(config, batches.corpus)
     abstract = states.abstract(config, batches.corpus, mesh)
     sharding = jax.tree.map(lambda leaf: leaf.sharding, abstract)
-    initialisation.check_resumable(config, workdir)
-    latest = checkpoints.find(workdir) if checkpoints.steps(workdir) else None
-    state = initialisation.first_state(config, workdir, store, abstract)
+    latest = initialisation.check_resumable(config, workdir)
+    state = initialisation.first_state(config, latest, store, abstract)
     start = int(state.progress.step)
     # What was to be said of the step before is due, if the run was stopped while measuring it.
     unsaid = latest is None or not latest.meta["measured"]
@@ -213,7 +208,7 @@ def _check_finite(
     }
     path = workdir / f"not_finite_{step}.json"
     atomic.write(path, (json.dumps({"step": step, "rows": rows}) + "\n").encode())
-    raise FloatingPointError(
+    raise ConfigError(
         f"{skipped_in_a_row} steps in a row, up to step {step}, had a loss or gradient that is not "
         f"finite (train.max_skipped_steps={config.train.max_skipped_steps}); the rows of "
         f"that step are in {path}. A lower optimizer.learning_rate or optimizer.clip_norm may help"
