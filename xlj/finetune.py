@@ -11,7 +11,6 @@ import contextlib
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
 
 from xlj.cli import command, configs, finetuning_flags, outputs
 from xlj.config import finetuning
@@ -29,6 +28,7 @@ def main(flags: Namespace) -> None:
     if flags.distributed:
         jax.distributed.initialize()
 
+    from xlj.evaluation import language_report
     from xlj.finetuning import running, task_results
     from xlj.training.workdir import only_run
 
@@ -49,18 +49,11 @@ def main(flags: Namespace) -> None:
         print(folder)
         for file in others:
             print(f"{file} was there before, and is not of this run", file=sys.stderr)
-    if flags.plot:
-        _draw(Path(flags.plot), outcome)
-
-
-def _draw(path: Path, outcome: Any) -> None:
-    from xlj.evaluation import language_report
-    from xlj.finetuning import task_results
-
     panels = task_results.panels(outcome)
-    if panels:
+    if flags.plot and panels:
+        path = Path(flags.plot)
         outputs.draw(path, lambda: language_report.plot(panels, path))
-    else:
+    elif flags.plot:
         print("no plot: no labels are known", file=sys.stderr)
 
 

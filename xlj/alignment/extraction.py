@@ -9,8 +9,7 @@ where a row packs several.
 import jax
 import jax.numpy as jnp
 
-from xlj.alignment.examples import same_example
-from xlj.alignment.sinkhorn import Transport
+from xlj.alignment.sinkhorn import Transport, same_example
 
 TIE = 1e-5
 """The relative difference below which two values are the same (ours)."""

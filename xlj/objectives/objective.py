@@ -50,14 +50,6 @@ class Loss:
     """Whether it is a cross-entropy of tokens, so that its exp is a perplexity."""
 
 
-def _no_targets(params: Params, state: Any, inputs: Any, by_microbatch: ByMicrobatch) -> Any:
-    return inputs
-
-
-def _stateless(params: Params) -> Any:
-    return {}
-
-
 def _unchanged(state: Any, params: Params, inputs: Any) -> Any:
     return state
 
@@ -86,10 +78,12 @@ class Objective:
     rules: tuple[tuple[str, PartitionSpec], ...] = ()
     """How its own parameters and arrays of its state are sharded: (regular expression over a name,
     axes), after the rules in `training/partitioning.py`. Heads, `NAME_head/...`, need none."""
-    targets: Callable[[Params, Any, Any, ByMicrobatch], Any] = _no_targets
+    targets: Callable[[Params, Any, Any, ByMicrobatch], Any] = dataclasses.field(
+        default=lambda params, state, inputs, by_microbatch: inputs
+    )
     """(params, state, inputs, by_microbatch) -> inputs, with the targets that the current
     parameters give them."""
-    init_state: Callable[[Params], Any] = _stateless
+    init_state: Callable[[Params], Any] = dataclasses.field(default=lambda params: {})
     """(initial params) -> its state; an empty dict for most."""
     update: Callable[[Any, Params, Any], Any] = _unchanged
     """(state, the step's new params, inputs of all rows with targets) -> the next state."""

@@ -61,7 +61,7 @@ def make_train_step(
         scales = loss_scales(config.objectives.normalisation, weights, counts)
 
         def loss_of(params: Any, part: Any) -> tuple[jax.Array, dict[str, LossSums]]:
-            params = optimizer.freeze(params, frozen)
+            params = optimizer.change_frozen(params, frozen, jax.lax.stop_gradient)
             losses: dict[str, LossSums] = {}
             for name, (found, dropout_rngs) in part.items():
                 kept = state.objectives.get(name, {})
@@ -81,7 +81,7 @@ def make_train_step(
                 state.params,
             )
             updates = optimizer.by_layer(updates, config.optimizer.layer_decay)
-            updates = optimizer.thaw_only(updates, frozen)
+            updates = optimizer.change_frozen(updates, frozen, jnp.zeros_like)
             new_params = jax.tree.map(lambda p, u: p - rate(step) * u, state.params, updates)
             finite = jnp.isfinite(loss) & jnp.isfinite(norm)
             finite &= jnp.isfinite(optax.tree.norm(updates))

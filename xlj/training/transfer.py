@@ -81,7 +81,8 @@ def taken(
     wrong = [name for name in missing + unused if name.startswith(_CORE)]
     if wrong:
         raise CheckpointError(f"{source.folder} is of another model: {', '.join(wrong[:4])} differ")
-    left = {name for name in fits if _part(name) not in options.parts}
+    parts = {n: "embeddings" if n.startswith(_EMBEDDINGS) else "body" for n in fits}
+    left = {name for name, part in parts.items() if part not in options.parts}
     for names, what in (
         (missing, "initialised anew"),
         (unused, "not used"),
@@ -123,10 +124,6 @@ def report(matches: Matches, store: RowStore) -> str:
             task.languages[0], np.bincount(rows.ravel(), minlength=len(matches.rules))
         )
     return match_report.table(match_report.report(matches, counts))
-
-
-def _part(name: str) -> str:
-    return "embeddings" if name.startswith(_EMBEDDINGS) else "body"
 
 
 def _matched(
