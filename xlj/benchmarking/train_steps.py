@@ -19,11 +19,8 @@ from xlj.training.step import make_train_step
 
 
 def check_length(config: Config, size: Size) -> None:
-    """Refuses rows beyond the model's positions: their embeddings would be read out of bounds.
-
-    Raises:
-      ConfigError: if so.
-    """
+    """Refuses rows beyond the model's positions: their embeddings would be read out of bounds
+    (`ConfigError`)."""
     longest = config.model.positions - FIRST_POSITION
     if size.length > longest:
         raise ConfigError(

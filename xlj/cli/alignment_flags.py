@@ -60,11 +60,7 @@ def add(parser: Parser) -> None:
 
 
 def check(flags: Namespace) -> None:
-    """Refuses flags that do not go together, and outputs that cannot be written.
-
-    Raises:
-      ConfigError: if so.
-    """
+    """Refuses flags that do not go together, and outputs that cannot be written (`ConfigError`)."""
     if flags.layers and (flags.gold is None or flags.output or flags.layer is not None):
         raise ConfigError("--layers=all only scores: it needs --gold, and no --output or --layer")
     if not flags.output and flags.gold is None:

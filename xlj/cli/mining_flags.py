@@ -31,11 +31,8 @@ def add(parser: Parser) -> None:
 
 
 def check(flags: Namespace) -> None:
-    """Refuses flags that do not go together, and an output that cannot be written.
-
-    Raises:
-      ConfigError: if so.
-    """
+    """Refuses flags that do not go together, and an output that cannot be written
+    (`ConfigError`)."""
     if flags.threshold is None and flags.gold is None:
         raise ConfigError(
             "say how alike the sentences of a pair must be with --threshold=T (1.06, say; 0 keeps "

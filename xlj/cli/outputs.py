@@ -44,11 +44,8 @@ def check_output(
 
 
 def check_other(flag: str, path: str | Path, inputs: Inputs) -> None:
-    """Refuses an output that is an input of the same command, links followed.
-
-    Raises:
-      ConfigError: if so; it names both.
-    """
+    """Refuses an output that is an input of the same command, links followed (`ConfigError`, naming
+    both)."""
     real = _real(flag, path)
     for name, given in inputs:
         if given and _is_part(real, Path(given).expanduser()):
@@ -57,11 +54,8 @@ def check_other(flag: str, path: str | Path, inputs: Inputs) -> None:
 
 
 def check_folder(flag: str, path: str | Path) -> None:
-    """Refuses a folder that cannot be made, since a file has its name, or that of one above.
-
-    Raises:
-      ConfigError: if so.
-    """
+    """Refuses a folder that cannot be made, since a file has its name, or that of one above
+    (`ConfigError`)."""
     real = _real(flag, path)
     there = next(folder for folder in (real, *real.parents) if folder.exists())
     if not there.is_dir():

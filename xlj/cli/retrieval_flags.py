@@ -59,11 +59,8 @@ def add(parser: Parser) -> None:
 
 
 def check(flags: Namespace) -> list[Files]:
-    """The files of each language, or of the one without a name.
-
-    Raises:
-      ConfigError: if flags do not go together, or an output cannot be written.
-    """
+    """The files of each language, or of the one without a name; raises a `ConfigError` if flags do
+    not go together, or an output cannot be written."""
     from xlj.io import files
 
     languages = [name.strip() for name in flags.languages.split(",")] if flags.languages else [""]

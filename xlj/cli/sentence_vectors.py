@@ -64,11 +64,8 @@ def embed(flags: Namespace, made: Any, *texts: Sequence[str]) -> list[Any]:
 
 
 def embedder(flags: Namespace, all_layers: bool = False) -> Any:
-    """The `Embedder` of --checkpoint, pooled as the flags say, at one layer or at all.
-
-    Raises:
-      ConfigError: if there is no such model or layer.
-    """
+    """The `Embedder` of --checkpoint, pooled as the flags say, at one layer or at all; raises a
+    `ConfigError` if there is no such model or layer."""
     from xlj.inference import pretrained
     from xlj.models.encoder import middle_layer
     from xlj.retrieval.embedder import Embedder

@@ -144,11 +144,8 @@ def merge(tree: dict, changes: Mapping, path: str) -> dict:
 
 
 def build(schema: type, tree: Mapping) -> Any:
-    """The dataclass `schema` of a nested dict of values.
-
-    Raises:
-      ConfigError: on an unknown key (the nearest is offered), a wrong type or an impossible value.
-    """
+    """The dataclass `schema` of a nested dict of values; raises a `ConfigError` on an unknown key
+    (the nearest is offered), a wrong type or an impossible value."""
     return _section(schema, tree, [path for path, _ in keys_of(schema)], "")
 
 

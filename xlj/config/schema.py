@@ -161,11 +161,8 @@ def keys() -> Iterator[tuple[str, dataclasses.Field]]:
 
 
 def build(tree: Mapping[str, Any]) -> Config:
-    """The `Config` of nested dicts; its types are checked, what its values mean together is not.
-
-    Raises:
-      ConfigError: on an unknown key, a wrong type or a value out of its range.
-    """
+    """The `Config` of nested dicts; its types are checked, what its values mean together is not;
+    raises a `ConfigError` on an unknown key, a wrong type or a value out of its range."""
     return fields.build(Config, tree)
 
 

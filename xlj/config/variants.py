@@ -40,11 +40,8 @@ def apply(
 def choose(
     config: ml_collections.ConfigDict, variant: str, known: Mapping[str, Variant]
 ) -> ml_collections.ConfigDict:
-    """The recipe with variants of it applied in the order given.
-
-    Raises:
-      ConfigError: if there is no such variant.
-    """
+    """The recipe with variants of it applied in the order given; raises a `ConfigError` if there is
+    no such variant."""
     for name in variant.split(",") if variant else []:
         if name not in known:
             raise ConfigError(f"there is no variant {name!r}; there are: {', '.join(known)}")

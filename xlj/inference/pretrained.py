@@ -32,10 +32,6 @@ def load(path: str | Path) -> Pretrained:
 
 
 def of(source: StoredModel) -> Pretrained:
-    """The encoder of a source, on the first device.
-
-    Raises:
-      ConfigError: if it is damaged.
-    """
+    """The encoder of a source, on the first device; raises a `ConfigError` if it is damaged."""
     params = source.params(partitioning.one_device())
     return Pretrained(params, source.model, source.vocabulary())

@@ -88,11 +88,8 @@ def find(path: str | Path, key: str = "") -> Checkpoint:
 
 
 def steps(workdir: Path) -> list[int]:
-    """Steps of the finished checkpoints of a workdir, in order.
-
-    Raises:
-      CheckpointError: if they cannot be listed.
-    """
+    """Steps of the finished checkpoints of a workdir, in order; raises a `CheckpointError` if they
+    cannot be listed."""
     folder = workdir / "checkpoints"
     try:
         entries = list(folder.iterdir())
@@ -104,11 +101,8 @@ def steps(workdir: Path) -> list[int]:
 
 
 def every(workdir: Path) -> list[Checkpoint]:
-    """The finished checkpoints of a workdir, in order.
-
-    Raises:
-      CheckpointError: if a description is damaged.
-    """
+    """The finished checkpoints of a workdir, in order; raises a `CheckpointError` if a description
+    is damaged."""
     return [_read_meta(workdir / "checkpoints" / str(step)) for step in steps(workdir)]
 
 
@@ -217,11 +211,7 @@ class Checkpointer:
             self._manager.save(step, args=_composite(meta, vocabulary, **saved), metrics=metrics)
 
     def close(self) -> None:
-        """Waits for what is being written.
-
-        Raises:
-          ConfigError: if it could not be written.
-        """
+        """Waits for what is being written; raises a `ConfigError` if it could not be written."""
         with self._writing():
             self._manager.wait_until_finished()
             self._manager.check_for_errors()
@@ -240,11 +230,8 @@ class Checkpointer:
 def write_params(
     folder: Path, params: Any, config: Config, vocabulary: Vocabulary, languages: list[str]
 ) -> None:
-    """Writes a checkpoint of parameters alone, at step 0, from which a run can start.
-
-    Raises:
-      CheckpointError: if there is something at `folder` already.
-    """
+    """Writes a checkpoint of parameters alone, at step 0, from which a run can start; raises a
+    `CheckpointError` if there is something at `folder` already."""
     if folder.exists():
         raise CheckpointError(f"{folder} is there already; name a new folder")
     meta = _description({"params": params}, config, vocabulary, languages)
@@ -321,11 +308,7 @@ def _parts(state: State) -> dict[str, Any]:
 
 
 def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
-    """The vocabulary inside a checkpoint.
-
-    Raises:
-      CheckpointError: if it is damaged.
-    """
+    """The vocabulary inside a checkpoint; raises a `CheckpointError` if it is damaged."""
     vocabulary = Vocabulary(_restore_item(checkpoint, "vocabulary", None)["model"].tobytes())
     if vocabulary.digest != checkpoint.meta["vocabulary"]:
         raise CheckpointError(f"{checkpoint.folder} is damaged: its vocabulary changed; {_AWAY}")
@@ -333,11 +316,8 @@ def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
 
 
 def restore(checkpoint: Checkpoint, abstract: State) -> State:
-    """The whole state, on the devices that `abstract`'s shardings name.
-
-    Raises:
-      CheckpointError: if a tensor is missing, left over, of another shape or type, or damaged.
-    """
+    """The whole state, on the devices that `abstract`'s shardings name; raises a `CheckpointError`
+    if a tensor is missing, left over, of another shape or type, or damaged."""
     return State(
         **{
             name: _restore_verified(checkpoint, name, part) if jax.tree.leaves(part) else part
@@ -347,11 +327,8 @@ def restore(checkpoint: Checkpoint, abstract: State) -> State:
 
 
 def restore_params(checkpoint: Checkpoint, mesh: Mesh) -> Any:
-    """All parameters in a checkpoint, a nested dict, sharded over a mesh.
-
-    Raises:
-      CheckpointError: if one is damaged.
-    """
+    """All parameters in a checkpoint, a nested dict, sharded over a mesh; raises a
+    `CheckpointError` if one is damaged."""
     tree = _nested(abstract_params(checkpoint))
     return _restore_verified(
         checkpoint, "params", abstract_like(tree, shardings(tree, mesh, STORED))
@@ -368,11 +345,8 @@ def abstract_params(checkpoint: Checkpoint) -> dict[str, jax.ShapeDtypeStruct]:
 
 
 def restore_leaf(checkpoint: Checkpoint, name: str) -> np.ndarray:
-    """One of the parameters in a checkpoint, on the host, by its name.
-
-    Raises:
-      CheckpointError: if it is damaged.
-    """
+    """One of the parameters in a checkpoint, on the host, by its name; raises a `CheckpointError`
+    if it is damaged."""
     wanted = ocp.args.PyTreeRestore(
         _nested({name: abstract_params(checkpoint)[name]}),
         restore_args=_nested({name: ocp.RestoreArgs(restore_type=np.ndarray)}),

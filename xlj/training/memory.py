@@ -34,11 +34,8 @@ def of(store: RowStore, config: Config) -> Sizes:
 
 
 def expected(config: Config) -> Sizes:
-    """The sizes of rows that may not be built yet.
-
-    Raises:
-      ConfigError: if `data.vocabulary` cannot be read.
-    """
+    """The sizes of rows that may not be built yet; raises a `ConfigError` if `data.vocabulary`
+    cannot be read."""
     if config.data.rows:
         return of(open_rows(config), config)
     paired = [language for pair in config.data.pairs for language in pair.split("-")]

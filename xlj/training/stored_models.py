@@ -96,11 +96,7 @@ def find(path: str | Path, key: str = "") -> StoredModel:
 
 
 def of_folder(path: Path) -> StoredModel:
-    """The model in a Hugging Face folder.
-
-    Raises:
-      ConfigError: as `importing.inspect` does.
-    """
+    """The model in a Hugging Face folder; raises a `ConfigError` as `importing.inspect` does."""
     imported = importing.inspect(path)
 
     def params(mesh: Mesh) -> Any:

@@ -100,11 +100,8 @@ def taken(
 def matches_of(
     old: Vocabulary, new: Vocabulary, options: Transfer, languages: Sequence[str]
 ) -> Matches:
-    """The pieces that each piece of a run's vocabulary starts from.
-
-    Raises:
-      ConfigError: if a dictionary cannot be read, or no language has one.
-    """
+    """The pieces that each piece of a run's vocabulary starts from; raises a `ConfigError` if a
+    dictionary cannot be read, or no language has one."""
     return match(
         old,
         new,
@@ -141,11 +138,8 @@ def _matched(
 
 
 def dictionaries_of(options: Transfer, languages: Sequence[str]) -> tuple[Dictionary, ...]:
-    """The dictionaries of the languages that have one, in either direction.
-
-    Raises:
-      ConfigError: if one cannot be read, or no language has one.
-    """
+    """The dictionaries of the languages that have one, in either direction; raises a `ConfigError`
+    if one cannot be read, or no language has one."""
     known, others = options.language, [name for name in languages if name != options.language]
     pairs = [
         pair

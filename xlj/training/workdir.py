@@ -14,11 +14,8 @@ RUN = "run.json"
 
 
 def finished_run(folder: Path) -> dict[str, Any] | None:
-    """The content of a folder's `RUN` (`finetuning.running.Run`), if it has one.
-
-    Raises:
-      ConfigError: if it is damaged.
-    """
+    """The content of a folder's `RUN` (`finetuning.running.Run`), if it has one; raises a
+    `ConfigError` if it is damaged."""
     file = folder / RUN
     if not file.is_file():
         return None
