@@ -20,14 +20,12 @@ from xlj.config.choices import VECTOR_TYPES
 def _add_flags(parser: Parser) -> None:
     add = parser.add_argument
     sentence_vectors.add_flags(parser)
-    add(
+    parser.add_file(
         "--input",
-        metavar="FILE",
-        type=Path,
+        "a sentence a line: text, also .gz, .xz or .zst; the default is standard input",
         default=Path("-"),
-        help="a sentence a line: text, also .gz, .xz or .zst; the default is standard input",
     )
-    add("--output", metavar="FILE", type=Path, required=True, help="where the vectors go (.npy)")
+    parser.add_file("--output", "where the vectors go (.npy)", required=True)
     add("--dtype", choices=VECTOR_TYPES, default="float32", help="of the file [float32]")
 
 

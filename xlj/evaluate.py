@@ -19,13 +19,8 @@ def _add_flags(parser: Parser) -> None:
     add = parser.add_argument
     add("--xtreme_labels", metavar="DIR", required=True, type=Path, help="what is right")
     add("--xtreme_predictions", metavar="DIR", required=True, type=Path, help="what was predicted")
-    add(
-        "--output",
-        metavar="FILE",
-        type=Path,
-        help="where the scores go too: .json, or .md for tables by language",
-    )
-    add("--plot", metavar="FILE", type=Path, help="where to draw them (.png, .svg, .pdf)")
+    parser.add_file("--output", "where the scores go too: .json, or .md for tables by language")
+    parser.add_file("--plot", "where to draw them (.png, .svg, .pdf)")
 
 
 @command.entry("evaluate", __doc__, _add_flags)

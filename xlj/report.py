@@ -17,13 +17,7 @@ from xlj.cli.parser import Parser
 def _add_flags(parser: Parser) -> None:
     add = parser.add_argument
     add("workdirs", metavar="WORKDIR", nargs="+", help="what to report on, in this order")
-    add(
-        "--output",
-        metavar="FILE",
-        type=Path,
-        default=Path("report.html"),
-        help="where the page goes [report.html]",
-    )
+    parser.add_file("--output", "where the page goes [report.html]", default=Path("report.html"))
     add("--title", default="xlj report", help="what stands above [xlj report]")
 
 

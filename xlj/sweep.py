@@ -22,7 +22,7 @@ from xlj.config.paths import local_path
 
 def _add_flags(parser: Parser) -> None:
     add = parser.add_argument
-    add("--config", metavar="FILE", required=True, type=Path, help="the sweep (configs/sweeps/)")
+    parser.add_file("--config", "the sweep (configs/sweeps/)", required=True)
     add(
         "--folder",
         metavar="DIR",

@@ -13,12 +13,10 @@ def add(parser: Parser) -> None:
     """Adds all flags."""
     add = parser.add_argument
     parser.add_checkpoint()
-    add(
+    parser.add_file(
         "--input",
-        metavar="FILE",
+        "sentence pairs: TSV, also .gz, .xz or .zst; a first line `src TAB tgt` is a header",
         required=True,
-        type=Path,
-        help="sentence pairs: TSV, also .gz, .xz or .zst; a first line `src TAB tgt` is a header",
     )
     add("--output", metavar="FILE", help="where the links go, a line a pair; - prints them")
     add(
@@ -49,12 +47,10 @@ def add(parser: Parser) -> None:
         help="score against gold links: the third column of the input, or FILE. Links are `i-j` "
         "(sure) and `ipj` (possible), from 0; or FILE has lines `id source target [S|P]`, from 1",
     )
-    add(
+    parser.add_file(
         "--plot",
-        metavar="FILE",
-        type=Path,
+        "where --layers=all draws (.png, .svg, .pdf) [aer_by_layer.png]",
         default=Path("aer_by_layer.png"),
-        help="where --layers=all draws (.png, .svg, .pdf) [aer_by_layer.png]",
     )
     add("--scores", metavar="FILE", help="where --layers=all writes a line of JSON a layer")
 

@@ -2,7 +2,6 @@
 
 import math
 from argparse import Namespace
-from pathlib import Path
 
 from xlj.cli import outputs, sentence_vectors
 from xlj.cli.parser import Parser
@@ -12,7 +11,7 @@ from xlj.config import ConfigError
 def add(parser: Parser) -> None:
     """Adds all flags."""
     add = parser.add_argument
-    sentence_vectors.add_pair_flags(parser, "a sentence, or `id TAB sentence`,")
+    sentence_vectors.add_pair_flags(parser, "a sentence a line, or `id TAB sentence`")
     add(
         "--threshold",
         metavar="T",
@@ -20,13 +19,10 @@ def add(parser: Parser) -> None:
         help="the least margin of a pair: its cosine over the mean cosine of both sentences with "
         "their nearest neighbours. Default: the one of the best F1 on --gold",
     )
-    add(
-        "--gold",
-        metavar="FILE",
-        type=Path,
-        help="the true pairs, lines `source id TAB target id`; prints precision, recall and F1",
+    parser.add_file(
+        "--gold", "the true pairs, lines `source id TAB target id`; prints precision, recall and F1"
     )
-    add("--output", metavar="FILE", type=Path, help="where the pairs go, best first")
+    parser.add_file("--output", "where the pairs go, best first")
     add("--scores", action="store_true", help="write the margin as a third column of --output")
 
 

@@ -7,6 +7,7 @@ import sys
 import textwrap
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from xlj.cli.configs import Schema, help_of
@@ -43,11 +44,12 @@ class Parser(argparse.ArgumentParser):
                 metavar="FILE",
                 help="config file; NAME.py:VARIANT for a variant, e.g. xlm_r_base.py:tiny",
             )
-            self.add_argument(
-                "--check",
-                action="store_true",
-                help="check the config, print it as JSON, and do nothing",
-            )
+            help = "check the config, print it as JSON, and do nothing"
+            self.add_argument("--check", action="store_true", help=help)
+
+    def add_file(self, name: str, help: str, **more: Any) -> None:
+        """Adds a flag that names a file; `more` is what `add_argument` takes."""
+        self.add_argument(name, metavar="FILE", type=Path, help=help, **more)
 
     def add_checkpoint(self) -> None:
         """Adds --checkpoint."""

@@ -23,19 +23,15 @@ class Files(NamedTuple):
 def add(parser: Parser) -> None:
     """Adds all flags."""
     add = parser.add_argument
-    sentence_vectors.add_pair_flags(parser, "a sentence")
-    add(
+    sentence_vectors.add_pair_flags(parser, "a sentence a line")
+    parser.add_file(
         "--gold",
-        metavar="FILE",
-        type=Path,
-        help="XTREME's labels: line i says which line of the source, from 0, line i of the target "
+        "XTREME's labels: line i says which line of the source, from 0, line i of the target "
         "translates. Without it, the files are translations line by line",
     )
-    add(
+    parser.add_file(
         "--output",
-        metavar="FILE",
-        type=Path,
-        help="XTREME's predictions: for each line of the target, its nearest source's, from 0",
+        "XTREME's predictions: for each line of the target, its nearest source's, from 0",
     )
     add(
         "--languages",
@@ -43,12 +39,10 @@ def add(parser: Parser) -> None:
         help="goes through them, in place of {language} in the files' names; and their average",
     )
     add("--layers", choices=("all",), help="accuracy at every layer, and a plot (XLM-E Figure 3)")
-    add(
+    parser.add_file(
         "--plot",
-        metavar="FILE",
-        type=Path,
+        "where --layers=all draws (.png, .svg, .pdf) [accuracy_by_layer.png]",
         default=Path("accuracy_by_layer.png"),
-        help="where --layers=all draws (.png, .svg, .pdf) [accuracy_by_layer.png]",
     )
     add(
         "--similarity",

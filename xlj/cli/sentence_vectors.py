@@ -3,7 +3,6 @@
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from xlj.cli.parser import Parser
@@ -24,18 +23,12 @@ def add_flags(parser: Parser) -> None:
     )
 
 
-def add_pair_flags(parser: Parser, line: str) -> None:
-    """Adds --source and --target, whose lines are each `line`, and --centred, beside those of
+def add_pair_flags(parser: Parser, lines: str) -> None:
+    """Adds --source and --target, which have such lines, and --centred, beside those of
     `add_flags`."""
     add_flags(parser)
     for name in ("--source", "--target"):
-        parser.add_argument(
-            name,
-            metavar="FILE",
-            required=True,
-            type=Path,
-            help=f"{line} a line: text, also .gz, .xz or .zst",
-        )
+        parser.add_file(name, f"{lines}: text, also .gz, .xz or .zst", required=True)
     parser.add_argument(
         "--centred",
         action="store_true",
