@@ -28,10 +28,8 @@ def main(flags: Namespace) -> None:
     """Scores, prints, writes, draws."""
     names = ("xtreme_labels", "xtreme_predictions")
     inputs = [(name, file) for name in names for file in getattr(flags, name).glob("*/test-*")]
-    if flags.output:
-        outputs.check_output("output", flags.output, inputs, (".json", ".md"))
-    if flags.plot:
-        outputs.check_output("plot", flags.plot, inputs, outputs.PLOTS)
+    outputs.check_output("output", flags.output, inputs, (".json", ".md"))
+    outputs.check_output("plot", flags.plot, inputs, outputs.PLOTS)
     from xlj.evaluation import language_report, xtreme
     from xlj.io import atomic
 

@@ -64,9 +64,8 @@ def check(flags: Namespace) -> None:
     if flags.scores and not flags.layers:
         raise ConfigError(f"--scores={flags.scores} needs --layers=all")
     inputs = [(name, getattr(flags, name)) for name in ("checkpoint", "input", "gold")]
-    if flags.output and flags.output != "-":
+    if flags.output != "-":
         outputs.check_output("output", flags.output, inputs)
-    if flags.scores:
-        outputs.check_output("scores", flags.scores, inputs)
+    outputs.check_output("scores", flags.scores, inputs)
     if flags.layers:
         outputs.check_output("plot", flags.plot, [*inputs, ("scores", flags.scores)], outputs.PLOTS)

@@ -41,8 +41,7 @@ def check(flags: Namespace, name: str) -> None:
     inputs = [("config", flags.config_file.partition(":")[0])]
     inputs += [("config.init_from", flags.config.init_from)]
     inputs += [(f"config.task.{split}", source) for split, _, source in task_data.sources(task)]
-    if flags.plot:
-        outputs.check_output("plot", flags.plot, inputs, outputs.PLOTS)
+    outputs.check_output("plot", flags.plot, inputs, outputs.PLOTS)
     if flags.submission:
         folder = Path(flags.submission).expanduser() / name
         outputs.check_folder("submission", folder)

@@ -40,7 +40,5 @@ def check(flags: Namespace) -> None:
         raise ConfigError("say where the pairs go with --output=FILE, or score them with --gold")
     if flags.scores and flags.output is None:
         raise ConfigError("--scores is a column of --output, which is missing")
-    if flags.output:
-        names = ("checkpoint", "source", "target", "gold")
-        inputs = [(name, getattr(flags, name)) for name in names]
-        outputs.check_output("output", flags.output, inputs)
+    names = ("checkpoint", "source", "target", "gold")
+    outputs.check_output("output", flags.output, [(name, getattr(flags, name)) for name in names])

@@ -18,17 +18,20 @@ Inputs = Iterable[tuple[str, str | Path | None]]
 
 
 def check_output(
-    flag: str, path: str | Path, inputs: Inputs = (), endings: Sequence[str] = ()
+    flag: str, path: str | Path | None, inputs: Inputs = (), endings: Sequence[str] = ()
 ) -> None:
     """Refuses a file that cannot be written, or would replace an input of the same command.
 
     Args:
+      path: what the flag names; without any, nothing is to be written.
       inputs: also the other outputs, which must be other files.
       endings: its name must have one of them.
 
     Raises:
       ConfigError: if so.
     """
+    if not path:
+        return
     shown, real = f"--{flag}={path}", _real(flag, path)
     if not real.parent.is_dir():
         raise ConfigError(f"{shown}: there is no such folder")

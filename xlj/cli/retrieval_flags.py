@@ -76,8 +76,7 @@ def check(flags: Namespace) -> list[Files]:
     for name in ("source", "target", "gold"):
         inputs += [(name, getattr(of_language, name)) for of_language in found]
     for of_language in found:
-        if of_language.output:
-            outputs.check_output("output", of_language.output, inputs)
+        outputs.check_output("output", of_language.output, inputs)
     if flags.layers:
         outputs.check_output("plot", flags.plot, inputs, outputs.PLOTS)
     return found

@@ -105,16 +105,10 @@ def train(
                 workdir, config.train.keep_checkpoints, (*pre_decay, *unscored), bool(best)
             )
         )
-        bar = until_the_end(
-            tqdm(
-                total=config.train.steps,
-                initial=start,
-                unit="step",
-                dynamic_ncols=True,
-                disable=not main_process,
-            )
-        )
-        prefetch = until_the_end(Prefetch(batches, mesh, start, config.train.steps))
+        total, silent = config.train.steps, not main_process
+        bar = tqdm(total=total, initial=start, unit="step", dynamic_ncols=True, disable=silent)
+        until_the_end(bar)
+        prefetch = until_the_end(Prefetch(batches, mesh, start, total))
         of_phases = [
             build(active, config.model, batches.corpus) for active in config.objectives_by_phase
         ]
