@@ -15,7 +15,7 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.text.templates import split_pair
 from xlj.data.text.text_tasks import text_tasks
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import Rows
 from xlj.training import loop, partitioning, state
 from xlj.training.step import make_train_step
 

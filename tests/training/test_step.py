@@ -14,7 +14,7 @@ from xlj.data.rows.batches import Batches
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import prepare_rows
 from xlj.models import encoder
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import Rows
 from xlj.training import partitioning, state
 from xlj.training.step import Microbatches, loss_scales, make_train_step, with_targets
 

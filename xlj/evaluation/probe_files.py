@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from xlj.config import AlignmentEvaluation, Config, ConfigError, RetrievalEvaluation
+from xlj.config import Config, ConfigError
+from xlj.config.sections import AlignmentEvaluation, RetrievalEvaluation
 from xlj.data.text.templates import fill, split_pair
 from xlj.retrieval import sentence_files
 from xlj.word_alignment import gold_alignments, sentence_pairs

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from xlj.config import Model
-from xlj.config.objectives import supervised_in
+from xlj.config.objectives.supervised import supervised_in
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import task_card
 from xlj.interop.architectures import TASKS, XLJ, XLM_R, auto_class

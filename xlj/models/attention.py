@@ -1,7 +1,5 @@
 """Self-attention whose pattern is two integer vectors a row: i sees j where their ids agree."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import flax.linen as nn
@@ -9,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.models.dense import Dense, precision_of
-from xlj.models.dropout import dropout
+from xlj.models.dropout import Rngs, dropout
 from xlj.models.position_bias import Gates
 
 
@@ -28,7 +26,7 @@ class Attention(nn.Module):
         x: jax.Array,
         query_segment_ids: jax.Array,
         key_segment_ids: jax.Array,
-        rngs: jax.Array | None,
+        rngs: Rngs,
         site: int,
         bias: jax.Array | None = None,
     ) -> jax.Array:

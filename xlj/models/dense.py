@@ -1,7 +1,5 @@
 """Matrix products in the form that the backend runs fast, and the linear layer made of them."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

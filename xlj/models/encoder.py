@@ -6,8 +6,6 @@ nested dict; those of all layers are stacked on a leading axis, whether the laye
 loop or one by one, so that a checkpoint does not depend on it.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -17,7 +15,7 @@ import jax.numpy as jnp
 from xlj.config import Model
 from xlj.models.attention import Attention
 from xlj.models.dense import Dense, LayerNorm
-from xlj.models.dropout import dropout
+from xlj.models.dropout import Rngs, dropout
 from xlj.models.position_bias import PositionBias
 from xlj.models.sharding import constrained
 
@@ -53,7 +51,7 @@ class Embeddings(nn.Module):
     languages: int
 
     @nn.compact
-    def __call__(self, inputs: Inputs, rngs: jax.Array | None) -> jax.Array:
+    def __call__(self, inputs: Inputs, rngs: Rngs) -> jax.Array:
         """Inputs [rows, length] -> float32 [rows, length, hidden]."""
         model, normal = self.model, nn.initializers.normal(self.model.init_std)
         x = self.param("word", normal, (self.vocabulary_size, model.hidden))[inputs.tokens]
@@ -100,7 +98,7 @@ class Layer(nn.Module):
         x: jax.Array,
         query_segment_ids: jax.Array,
         key_segment_ids: jax.Array,
-        rngs: jax.Array | None,
+        rngs: Rngs,
         bias: jax.Array | None = None,
     ) -> jax.Array:
         """float32 [rows, length, hidden] -> the same; `rngs` as in `dropout`, `bias` as in
@@ -150,7 +148,7 @@ def apply(
     params: Params,
     model: Model,
     inputs: Inputs,
-    rngs: jax.Array | None = None,
+    rngs: Rngs = None,
     *,
     layers: int | None = None,
     all_layers: bool = False,
@@ -223,7 +221,7 @@ def _run(module: nn.Module, params: Params, *arguments: Any) -> Any:
     return module.apply({"params": params}, *arguments)
 
 
-def _folded(rngs: jax.Array | None, data: int | jax.Array) -> jax.Array | None:
+def _folded(rngs: Rngs, data: int | jax.Array) -> jax.Array | None:
     if rngs is None:
         return None
     return jax.vmap(jax.random.fold_in, (0, None))(rngs, data)

@@ -1,7 +1,5 @@
 """The token that a softmax over a large vocabulary yields: the likeliest, or a sample."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

@@ -1,7 +1,5 @@
 """Cross-entropy over a large vocabulary, block by block, without ever holding all the logits."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,13 +1,9 @@
 """Whether a run can fit into memory at all, said before any work."""
 
-from __future__ import annotations
-
 import math
 import os
 from typing import NamedTuple
 
-import jax
-import numpy as np
 from jax.sharding import Mesh
 
 from xlj.config import ROW_KINDS, Config, ConfigError, lookup
@@ -38,11 +34,8 @@ def of(store: RowStore, config: Config) -> Sizes:
 
 
 def expected(config: Config) -> Sizes:
-    """The sizes of rows that may not be built yet.
-
-    Raises:
-      ConfigError: if `data.vocabulary` cannot be read.
-    """
+    """The sizes of rows that may not be built yet; raises a `ConfigError` if `data.vocabulary`
+    cannot be read."""
     if config.data.rows:
         return of(open_rows(config), config)
     paired = [language for pair in config.data.pairs for language in pair.split("-")]
@@ -104,20 +97,18 @@ def _batch_bytes(config: Config, sizes: Sizes) -> list[dict[str, int]]:
 
 
 def _state_bytes(config: Config, corpus: Corpus, mesh: Mesh) -> dict[str, int]:
-    """Bytes of the state's arrays on each device, by name and shape."""
     try:
-        shapes = named_leaves(jax.eval_shape(lambda: states.init(config, corpus)))
+        leaves = named_leaves(states.abstract(config, corpus, mesh))
     except OverflowError:
         raise ConfigError(
             f"model.positions={config.model.positions}, model.position_buckets="
             f"{config.model.position_buckets} or a vocabulary of {corpus.vocabulary_size} ids is "
             "more than any array can hold; lower it"
         ) from None
-    where = named_leaves(states.sharding(config, corpus, mesh))
     return {
-        f"{name} {leaf.dtype}{list(leaf.shape)}": np.dtype(leaf.dtype).itemsize
-        * math.prod(where[name].shard_shape(leaf.shape))
-        for name, leaf in shapes.items()
+        f"{name} {leaf.dtype}{list(leaf.shape)}": leaf.dtype.itemsize
+        * math.prod(leaf.sharding.shard_shape(leaf.shape))
+        for name, leaf in leaves.items()
     }
 
 

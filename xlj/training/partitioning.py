@@ -1,12 +1,12 @@
-"""Sharding: one mesh, and one table of rules for parameters and rows."""
-
-from __future__ import annotations
+"""Meshes of devices, and the trees that lie on them by the rules of `models/sharding.py`."""
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import jax
+import numpy as np
+from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from xlj.config import Config, ConfigError
@@ -31,7 +31,7 @@ def make_mesh(config: Config, devices: Sequence[jax.Device] = ()) -> Mesh:
             f"mesh.replica={config.mesh.replica or 'rest'} x mesh.fsdp={fsdp} does not use the "
             f"{count} devices of this run"
         )
-    return _mesh(replica, fsdp, devices)
+    return _mesh(fsdp, devices)
 
 
 def check_batches(config: Config, mesh: Mesh) -> None:
@@ -53,12 +53,31 @@ def check_batches(config: Config, mesh: Mesh) -> None:
 
 def one_device() -> Mesh:
     """A mesh of the first device alone."""
-    return _mesh(1, 1, jax.local_devices()[:1])
+    return _mesh(1, jax.local_devices()[:1])
 
 
-def _mesh(replica: int, fsdp: int, devices: Sequence[jax.Device]) -> Mesh:
-    types = (AxisType.Auto,) * 2
-    return jax.make_mesh((replica, fsdp), AXES, types, devices=devices)
+def _mesh(fsdp: int, devices: Sequence[jax.Device]) -> Mesh:
+    return Mesh(_laid_out(fsdp, devices), AXES, axis_types=(AxisType.Auto,) * 2)
+
+
+def _laid_out(fsdp: int, devices: Sequence[jax.Device]) -> np.ndarray:
+    """The devices [all / fsdp, fsdp], so that parameters are gathered over fast links where they can
+    be: within a slice of TPUs, or a host of others."""
+    fast: dict[int, list[jax.Device]] = {}
+    for device in devices:
+        of_slice = getattr(device, "slice_index", 0 if device.platform == "tpu" else None)
+        fast.setdefault(device.process_index if of_slice is None else of_slice, []).append(device)
+    groups = list(fast.values())
+    if any(len(group) % fsdp for group in groups):
+        groups = [sum(groups, [])]
+    return np.concatenate(
+        [
+            mesh_utils.create_device_mesh(
+                (len(group) // fsdp, fsdp), group, allow_split_physical_axes=True
+            )
+            for group in groups
+        ]
+    )
 
 
 def mesh_of(tree: Any) -> Mesh:
@@ -118,3 +137,12 @@ def shardings(tree: Any, mesh: Mesh, rules: Rules = RULES) -> Any:
         return NamedSharding(mesh, spec)
 
     return jax.tree_util.tree_map_with_path(of_leaf, tree)
+
+
+def abstract_like(tree: Any, where: Any) -> Any:
+    """Shapes and types of arrays, with the shardings that they are to have."""
+    return jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+        tree,
+        where,
+    )

@@ -1,7 +1,5 @@
 """A summary of a run: a few lines for the person who started it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from xlj.training import metrics

@@ -1,7 +1,5 @@
 """Tokens and model operations a second between two lines of metrics."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence

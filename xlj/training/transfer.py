@@ -1,7 +1,5 @@
 """Parameters that a run takes from another model (MetaXLM, section 3.2 and Table 5)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -83,7 +81,8 @@ def taken(
     wrong = [name for name in missing + unused if name.startswith(_CORE)]
     if wrong:
         raise CheckpointError(f"{source.folder} is of another model: {', '.join(wrong[:4])} differ")
-    left = {name for name in fits if _part(name) not in options.parts}
+    parts = {n: "embeddings" if n.startswith(_EMBEDDINGS) else "body" for n in fits}
+    left = {name for name, part in parts.items() if part not in options.parts}
     for names, what in (
         (missing, "initialised anew"),
         (unused, "not used"),
@@ -101,11 +100,8 @@ def taken(
 def matches_of(
     old: Vocabulary, new: Vocabulary, options: Transfer, languages: Sequence[str]
 ) -> Matches:
-    """The pieces that each piece of a run's vocabulary starts from.
-
-    Raises:
-      ConfigError: if a dictionary cannot be read, or no language has one.
-    """
+    """The pieces that each piece of a run's vocabulary starts from; raises a `ConfigError` if a
+    dictionary cannot be read, or no language has one."""
     return match(
         old,
         new,
@@ -127,10 +123,6 @@ def report(matches: Matches, store: RowStore) -> str:
     return match_report.table(match_report.report(matches, counts))
 
 
-def _part(name: str) -> str:
-    return "embeddings" if name.startswith(_EMBEDDINGS) else "body"
-
-
 def _matched(
     old: jax.Array, new: jax.Array, matches: Matches, options: Transfer, seed: int, init_std: float
 ) -> jax.Array:
@@ -146,11 +138,8 @@ def _matched(
 
 
 def dictionaries_of(options: Transfer, languages: Sequence[str]) -> tuple[Dictionary, ...]:
-    """The dictionaries of the languages that have one, in either direction.
-
-    Raises:
-      ConfigError: if one cannot be read, or no language has one.
-    """
+    """The dictionaries of the languages that have one, in either direction; raises a `ConfigError`
+    if one cannot be read, or no language has one."""
     known, others = options.language, [name for name in languages if name != options.language]
     pairs = [
         pair

@@ -1,7 +1,5 @@
 """BTMLM, of ERNIE-M."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -39,7 +37,7 @@ class BackTranslation(Masking):
         choices=("argmax", "sample"),
     )
 
-    def check(self, path: str, config: Config) -> None:
+    def check(self, path: str, config: "Config") -> None:
         """Refuses languages without embeddings."""
         super().check(path, config)
         if config.model.language_embeddings == "none":

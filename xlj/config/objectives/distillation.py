@@ -1,7 +1,5 @@
 """Distillation from a monolingual teacher, MetaXLM's baseline."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -25,7 +23,7 @@ class Distillation(Options):
     teacher: str = option("", "checkpoint, or workdir, of the teacher: same sizes, same vocabulary")
     language: str = option("en", "the teacher's language; rows of others are left out")
 
-    def check(self, path: str, config: Config) -> None:
+    def check(self, path: str, config: "Config") -> None:
         """Refuses no teacher."""
         if not self.teacher:
             raise ConfigError(f"{path} is on; name a checkpoint with {path}.teacher")

@@ -1,7 +1,5 @@
 """DWA with TLM, of XLM-Align."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import TYPE_CHECKING
 
@@ -13,7 +11,7 @@ if TYPE_CHECKING:
     from xlj.config.schema import Config
 
 
-def _while_pointing(config: Config, path: str) -> Idle | None:
+def _while_pointing(config: "Config", path: str) -> Idle | None:
     """Says that a key is read while the objective is on and has queries."""
     queries = f"{path.rpartition('.')[0]}.queries"
     if lookup(config, queries) == "none":

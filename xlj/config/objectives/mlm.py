@@ -1,7 +1,5 @@
 """MMLM, TLM and CAMLM; and what the objectives that mask tokens have in common."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import TYPE_CHECKING
 
@@ -22,7 +20,7 @@ class Masking(Options):
         0.1, "share of predicted tokens replaced by a random one", low=0, high=1
     )
 
-    def check(self, path: str, config: Config) -> None:
+    def check(self, path: str, config: "Config") -> None:
         """Refuses shares of more than all."""
         if self.mask_share + self.random_share > 1:
             raise ConfigError(f"{path}.mask_share and {path}.random_share add up to more than 1")

@@ -1,7 +1,5 @@
 """The options of an objective: its keys in a config, and all that is known of it without JAX."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import importlib
@@ -11,13 +9,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from xlj.config.fields import ConfigError, Idle, Reading, key
-from xlj.config.rows import ROW_KINDS
 
 if TYPE_CHECKING:
     from xlj.config.schema import Config
 
 
-def while_on(config: Config, path: str) -> Idle | None:
+@dataclasses.dataclass(frozen=True)
+class RowKind:
+    """A kind of rows: the key that names its text, and the key of its length."""
+
+    source: str
+    length: str
+
+
+ROW_KINDS = {
+    "text": RowKind("data.mono", "data.length"),
+    "sentences": RowKind("data.mono", "data.length"),
+    "pairs": RowKind("data.parallel", "data.pair_length"),
+    "bitext": RowKind("data.parallel", "data.pair_length"),
+}
+"""Kinds of rows (docs/data.md): running text; single sentences with room for pseudo-tokens;
+sentence pairs read together; sentence pairs read apart."""
+
+
+def while_on(config: "Config", path: str) -> Idle | None:
     """Says that an objective's key is read while the objective is on, in any phase."""
     section, _, name = path.rpartition(".")
     if name == "batch_rows" or section.rpartition(".")[2] in config.objectives_on():
@@ -53,7 +68,7 @@ class Options:
     batch_rows: int = option(0, "rows a step; 0 turns the objective off", low=0)
     weight: float = option(1.0, "weight of the objective in the loss", low=0)
 
-    def check(self, path: str, config: Config) -> None:
+    def check(self, path: str, config: "Config") -> None:
         """Refuses values that contradict each other or the rest of a phase's config.
 
         Args:
@@ -138,7 +153,7 @@ def registered() -> Mapping[str, Options]:
     return _REGISTERED
 
 
-def read_by_objectives(config: Config, path: str) -> Idle | None:
+def read_by_objectives(config: "Config", path: str) -> Idle | None:
     """Says that a key of the model is read by objectives whose `reads` name it."""
     readers = [name for name, options in registered().items() if path in options.reads]
     if set(readers) & set(config.objectives_on()):
@@ -146,7 +161,7 @@ def read_by_objectives(config: Config, path: str) -> Idle | None:
     return Idle(f"{' and '.join(readers)} are off")
 
 
-def check_common(path: str, options: Options, config: Config) -> None:
+def check_common(path: str, options: Options, config: "Config") -> None:
     """Refuses values that no objective can have together with the rest of a phase's config.
 
     Raises:

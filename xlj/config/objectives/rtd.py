@@ -1,7 +1,5 @@
 """MRTD and TRTD, of XLM-E."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from xlj.config.objectives.mlm import Masking

@@ -1,8 +1,6 @@
 """The objectives of fine-tuning. They are no part of a pretraining config: a fine-tuning run has
 one of them in the place of the others."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """XLCO, of InfoXLM."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
@@ -31,7 +29,7 @@ class Contrast(Masking):
     momentum: float = option(0.9999, "momentum of the key encoder", low=0, high=1)
     mixup: bool = option(True, "join each pair with another pair of the batch (mixup contrast)")
 
-    def check(self, path: str, config: Config) -> None:
+    def check(self, path: str, config: "Config") -> None:
         """Refuses a queue that does not hold the keys of a step."""
         super().check(path, config)
         if self.queue < self.batch_rows:
