@@ -61,8 +61,8 @@ def _mesh(fsdp: int, devices: Sequence[jax.Device]) -> Mesh:
 
 
 def _laid_out(fsdp: int, devices: Sequence[jax.Device]) -> np.ndarray:
-    """The devices [all / fsdp, fsdp], so that parameters are gathered over fast links where they can
-    be: within a slice of TPUs, or a host of others."""
+    """The devices [all / fsdp, fsdp]: parameters are gathered over fast links where they can be,
+    within a slice of TPUs, or a host of others."""
     fast: dict[int, list[jax.Device]] = {}
     for device in devices:
         of_slice = getattr(device, "slice_index", 0 if device.platform == "tpu" else None)
