@@ -24,13 +24,7 @@ def _add_flags(parser: Parser) -> None:
     add("--rows", metavar="N", type=at_least(1), default=8, help="rows of a step [8]")
     add("--length", metavar="N", type=at_least(32), default=128, help="tokens in a row [128]")
     add("--what", metavar="A,B", default="peak,step", help=f"of {', '.join(_WHAT)} [peak,step]")
-    add(
-        "--repeats",
-        metavar="N",
-        type=at_least(1),
-        default=5,
-        help="measurements; the median is printed [5]",
-    )
+    add("--repeats", metavar="N", type=at_least(1), default=5, help="times each is measured [5]")
 
 
 @command.entry("bench", __doc__, _add_flags, schema)
