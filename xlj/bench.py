@@ -2,9 +2,10 @@
 
     python -m xlj.bench --config=configs/xlm_r_base.py [--rows=8] [--length=128] [--what=peak,step]
 
-Everything is measured in one run, so that ratios hold even on a busy machine. `peer` is XLM-R's
-masked language model as transformers ships it, of the same sizes and with the same optimizer; it
-needs `pip install -e '.[parity]'`. `read` makes the config's rows if they are not there.
+Everything is measured in one run, so that ratios hold even on a busy machine; times are medians.
+`peer` is XLM-R's masked language model as transformers ships it, of the same sizes and with the
+same optimizer; it needs `pip install -e '.[parity]'`. `read` makes the config's rows if they are
+not there.
 `objectives` is the cost of each objective beside MMLM's, in time and memory.
 """
 
