@@ -1,13 +1,9 @@
 """MMLM, TLM and CAMLM; and what the objectives that mask tokens have in common."""
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 from xlj.config.fields import ConfigError
-from xlj.config.objectives.options import Options, option, register
-
-if TYPE_CHECKING:
-    from xlj.config.schema import Config
+from xlj.config.objectives.options import Config, Options, option, register
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +16,7 @@ class Masking(Options):
         0.1, "share of predicted tokens replaced by a random one", low=0, high=1
     )
 
-    def check(self, path: str, config: "Config") -> None:
+    def check(self, path: str, config: Config) -> None:
         """Refuses shares of more than all."""
         if self.mask_share + self.random_share > 1:
             raise ConfigError(f"{path}.mask_share and {path}.random_share add up to more than 1")
