@@ -9,7 +9,6 @@ not there.
 `objectives` is the cost of each objective beside MMLM's, in time and memory.
 """
 
-import sys
 from argparse import Namespace
 
 from xlj import config as schema
@@ -51,4 +50,4 @@ def main(flags: Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -23,7 +23,6 @@ class Masking(Options):
 
 
 @register("mmlm")
-@dataclasses.dataclass(frozen=True)
 class MultilingualMLM(Masking):
     """MMLM."""
 
@@ -32,7 +31,6 @@ class MultilingualMLM(Masking):
 
 
 @register("tlm")
-@dataclasses.dataclass(frozen=True)
 class TranslationLM(Masking):
     """TLM."""
 
@@ -41,7 +39,6 @@ class TranslationLM(Masking):
 
 
 @register("camlm")
-@dataclasses.dataclass(frozen=True)
 class CrossAttentionMLM(Masking):
     """CAMLM."""
 
