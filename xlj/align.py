@@ -62,4 +62,4 @@ def _report_layers(flags: Namespace, scores: list) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

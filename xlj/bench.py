@@ -2,13 +2,13 @@
 
     python -m xlj.bench --config=configs/xlm_r_base.py [--rows=8] [--length=128] [--what=peak,step]
 
-Everything is measured in one run, so that ratios hold even on a busy machine. `peer` is XLM-R's
-masked language model as transformers ships it, of the same sizes and with the same optimizer; it
-needs `pip install -e '.[parity]'`. `read` makes the config's rows if they are not there.
+Everything is measured in one run, so that ratios hold even on a busy machine; times are medians.
+`peer` is XLM-R's masked language model as transformers ships it, of the same sizes and with the
+same optimizer; it needs `pip install -e '.[parity]'`. `read` makes the config's rows if they are
+not there.
 `objectives` is the cost of each objective beside MMLM's, in time and memory.
 """
 
-import sys
 from argparse import Namespace
 
 from xlj import config as schema
@@ -24,13 +24,7 @@ def _add_flags(parser: Parser) -> None:
     add("--rows", metavar="N", type=at_least(1), default=8, help="rows of a step [8]")
     add("--length", metavar="N", type=at_least(32), default=128, help="tokens in a row [128]")
     add("--what", metavar="A,B", default="peak,step", help=f"of {', '.join(_WHAT)} [peak,step]")
-    add(
-        "--repeats",
-        metavar="N",
-        type=at_least(1),
-        default=5,
-        help="measurements; the median is printed [5]",
-    )
+    add("--repeats", metavar="N", type=at_least(1), default=5, help="times each is measured [5]")
 
 
 @command.entry("bench", __doc__, _add_flags, schema)
@@ -56,4 +50,4 @@ def main(flags: Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

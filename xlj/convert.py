@@ -8,7 +8,6 @@ Nothing is written unless all of it can be. docs/convert.md tells more.
 """
 
 import os
-import sys
 from argparse import Namespace
 
 from xlj.cli import command, conversion_flags
@@ -43,4 +42,4 @@ def main(flags: Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

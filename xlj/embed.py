@@ -7,7 +7,6 @@ Row i belongs to line i. The text is read as a stream, and the file appears when
 docs/embed.md tells more.
 """
 
-import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -58,4 +57,4 @@ def main(flags: Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

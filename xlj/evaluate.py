@@ -47,4 +47,4 @@ def main(flags: Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

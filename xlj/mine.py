@@ -10,7 +10,6 @@ one of the best F1 (BUCC's task). docs/retrieve.md tells more.
 
 import json
 import math
-import sys
 from argparse import Namespace
 from typing import Any
 
@@ -62,4 +61,4 @@ def _gold(flags: Namespace, source: Any, target: Any) -> set[tuple[str, str]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

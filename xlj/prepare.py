@@ -8,7 +8,6 @@ that trains from the rows without the text. docs/data.md tells more.
 """
 
 import shlex
-import sys
 from argparse import Namespace
 
 from xlj import config as schema
@@ -54,4 +53,4 @@ def main(flags: Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -6,7 +6,6 @@ WORKDIR is a workdir, NAME=WORKDIR, or a folder of workdirs such as a sweep's. T
 network and no other file. docs/sweep.md tells more.
 """
 
-import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -37,4 +36,4 @@ def main(flags: Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

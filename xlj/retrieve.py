@@ -7,7 +7,6 @@ The files hold a sentence a line, translations of each other line by line, or in
 """
 
 import json
-import sys
 from argparse import Namespace
 from typing import Any
 
@@ -58,4 +57,4 @@ def _print(first: dict, found: Any, sentences: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

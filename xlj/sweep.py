@@ -10,7 +10,6 @@ docs/sweep.md tells more.
 
 import fnmatch
 import shlex
-import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -68,4 +67,4 @@ def main(flags: Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

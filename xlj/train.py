@@ -7,7 +7,6 @@ exit code 0. docs/getting_started.md tells more.
 """
 
 import contextlib
-import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -65,4 +64,4 @@ def main(flags: Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

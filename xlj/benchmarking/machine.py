@@ -1,6 +1,7 @@
 """How times are taken; the rate of large matrix products, and the speed of reading rows."""
 
-import time
+import statistics
+import timeit
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,12 +28,8 @@ class Size(NamedTuple):
 def median_seconds(call: Callable[[], Any], repeats: int) -> float:
     """The median of the times that a call takes, after one that is not counted."""
     call()
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        jax.block_until_ready(call())
-        times.append(time.perf_counter() - begin)
-    return sorted(times)[len(times) // 2]
+    times = timeit.repeat(lambda: jax.block_until_ready(call()), number=1, repeat=repeats)
+    return statistics.median_high(times)
 
 
 def peak(config: Config, size: Size) -> None:

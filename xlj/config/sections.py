@@ -2,19 +2,15 @@
 
 import dataclasses
 from functools import partial
-from typing import TYPE_CHECKING
 
 from xlj.config.fields import Idle, Reading, key, only_if_set, only_with
-from xlj.config.objectives.options import ROW_KINDS, read_by_objectives
-
-if TYPE_CHECKING:
-    from xlj.config.schema import Config
+from xlj.config.objectives.options import ROW_KINDS, Config, read_by_objectives
 
 
 def _of_text(read: Reading | None = None) -> Reading:
     """Says that a key is read where text is, and by itself as `read` says."""
 
-    def of_text(config: "Config", path: str) -> Idle | None:
+    def of_text(config: Config, path: str) -> Idle | None:
         if config.data.rows:
             return Idle("data.rows names finished rows, so no text is read", recipes_may=True)
         return read(config, path) if read else None
@@ -25,11 +21,11 @@ def _of_text(read: Reading | None = None) -> Reading:
 _NO_VOCABULARY_IS_TRAINED = "data.vocabulary names a vocabulary, so none is trained"
 
 
-def _for_training_a_vocabulary(config: "Config", path: str) -> Idle | None:
+def _for_training_a_vocabulary(config: Config, path: str) -> Idle | None:
     return Idle(_NO_VOCABULARY_IS_TRAINED, recipes_may=True) if config.data.vocabulary else None
 
 
-def _for_text(config: "Config", path: str) -> Idle | None:
+def _for_text(config: Config, path: str) -> Idle | None:
     """Says that a source of text is read for rows, or for a vocabulary."""
     if not config.data.vocabulary or path in {ROW_KINDS[k].source for k in config.row_kinds()}:
         return None
@@ -37,13 +33,13 @@ def _for_text(config: "Config", path: str) -> Idle | None:
     return Idle(reason, recipes_may=True)
 
 
-def _for_rows(config: "Config", path: str) -> Idle | None:
+def _for_rows(config: Config, path: str) -> Idle | None:
     if path in {ROW_KINDS[kind].length for kind in config.row_kinds()}:
         return None
     return Idle(f"no objective that is on reads rows of {path}", recipes_may=True)
 
 
-def _for_seqio(config: "Config", path: str) -> Idle | None:
+def _for_seqio(config: Config, path: str) -> Idle | None:
     if any(text.startswith("seqio:") for text in config.data.mono + config.data.parallel):
         return None
     return Idle("data.mono and data.parallel name no seqio: source")
@@ -121,7 +117,7 @@ class Data:
     workers: int = _text_key(0, "processes that build rows; 0 means one a core", low=0)
 
 
-def _for_predicted_languages(config: "Config", path: str) -> Idle | None:
+def _for_predicted_languages(config: Config, path: str) -> Idle | None:
     """Says that "predicted" is read by the objectives that predict tokens of a language."""
     if config.model.language_embeddings != "predicted":
         return None
@@ -253,7 +249,7 @@ HELD_OUT = "held_out"
 """As a source of retrieval: the run's own held-out sentence pairs."""
 
 
-def _for_retrieval(config: "Config", path: str) -> Idle | None:
+def _for_retrieval(config: Config, path: str) -> Idle | None:
     """Says that a key is read where a source is named, and there are pairs to hold out."""
     source = config.evaluation.retrieval.source
     if not source:

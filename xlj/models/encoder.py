@@ -104,22 +104,15 @@ class Layer(nn.Module):
         """float32 [rows, length, hidden] -> the same; `rngs` as in `dropout`, `bias` as in
         `Attention`."""
         model = self.model
-        attention = Attention(
-            model.heads,
-            jnp.dtype(model.dtype),
-            model.init_std,
-            model.attention_dropout,
-            model.position_bias == "gated",
-            name="attention",
-        )
+        attention = Attention(model, name="attention")
         attention_norm = LayerNorm(model.layer_norm_epsilon, name="attention_norm")
         feed_forward = FeedForward(model, name="feed_forward")
         feed_forward_norm = LayerNorm(model.layer_norm_epsilon, name="feed_forward_norm")
         if model.norm == "pre":
-            update = attention(attention_norm(x), query_segment_ids, key_segment_ids, rngs, 1, bias)
+            update = attention(attention_norm(x), query_segment_ids, key_segment_ids, rngs, bias)
             x = x + dropout(update, rngs, 2, model.dropout)
             return x + dropout(feed_forward(feed_forward_norm(x)), rngs, 3, model.dropout)
-        update = attention(x, query_segment_ids, key_segment_ids, rngs, 1, bias)
+        update = attention(x, query_segment_ids, key_segment_ids, rngs, bias)
         x = attention_norm(x + dropout(update, rngs, 2, model.dropout))
         return feed_forward_norm(x + dropout(feed_forward(x), rngs, 3, model.dropout))
 

@@ -10,7 +10,6 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from xlj.config import Config, as_tree
-from xlj.config.objectives.supervised import supervised_in
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -162,17 +161,7 @@ def _transferred(config: Config, store: RowStore, corpus: Corpus, fresh: Any, me
         if matches is not None:
             print("init_from: pieces, and tokens of the text, by what they start from\n")
             print(f"{transfer.report(matches, store)}\n")
-    return transfer.taken(
-        source,
-        source.params(mesh),
-        fresh,
-        corpus.languages,
-        config.transfer,
-        matches,
-        config.train.seed,
-        config.model.init_std,
-        supervised_in(as_tree(config)).get("labels", ()),
-    )
+    return transfer.taken(config, source, source.params(mesh), fresh, corpus.languages, matches)
 
 
 def _models(config: Config) -> dict[tuple[str, str], str]:

@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from jax.sharding import Mesh
@@ -58,28 +59,25 @@ def check_fits(config: Config, sizes: Sizes, mesh: Mesh) -> None:
     if limit is None:
         return
     for batch in _batch_bytes(config, sizes):
-        needed = sum(batch.values()) / mesh.size
-        if needed > limit:
-            largest = max(batch, key=batch.__getitem__)
-            raise _too_large("the token ids of a step", needed, limit, f"lower {largest}")
-    state = _state_bytes(config, sizes.corpus, mesh)
-    needed = sum(state.values())
-    if needed > limit:
-        raise _too_large(
-            "parameters, AdamW's moments and what objectives keep",
-            needed,
-            limit,
-            f"the largest is {max(state, key=state.__getitem__)}. Lower model.hidden="
-            f"{config.model.hidden}, model.layers={config.model.layers} or what else sizes it, or "
-            f"raise mesh.fsdp={config.mesh.fsdp}",
-        )
-
-
-def _too_large(what: str, needed: float, limit: float, mend: str) -> ConfigError:
-    return ConfigError(
-        f"{what} take {needed / _GIB:,.1f} GiB on each device, which has {limit / _GIB:,.1f} GiB; "
-        f"{mend}"
+        share = {key: size / mesh.size for key, size in batch.items()}
+        _refuse_above(limit, share, "the token ids of a step", "lower {}")
+    _refuse_above(
+        limit,
+        _state_bytes(config, sizes.corpus, mesh),
+        "parameters, AdamW's moments and what objectives keep",
+        f"the largest is {{}}. Lower model.hidden={config.model.hidden}, model.layers="
+        f"{config.model.layers} or what else sizes it, or raise mesh.fsdp={config.mesh.fsdp}",
     )
+
+
+def _refuse_above(limit: float, parts: Mapping[str, float], what: str, mend: str) -> None:
+    needed = sum(parts.values())
+    if needed > limit:
+        largest = max(parts, key=parts.__getitem__)
+        raise ConfigError(
+            f"{what} take {needed / _GIB:,.1f} GiB on each device, which has "
+            f"{limit / _GIB:,.1f} GiB; {mend.format(largest)}"
+        )
 
 
 def _batch_bytes(config: Config, sizes: Sizes) -> list[dict[str, int]]:

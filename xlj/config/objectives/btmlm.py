@@ -2,14 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from xlj.config.fields import ConfigError
 from xlj.config.objectives.mlm import Masking
-from xlj.config.objectives.options import option, register
-
-if TYPE_CHECKING:
-    from xlj.config.schema import Config
+from xlj.config.objectives.options import Config, option, register
 
 
 @register("btmlm")
@@ -37,7 +33,7 @@ class BackTranslation(Masking):
         choices=("argmax", "sample"),
     )
 
-    def check(self, path: str, config: "Config") -> None:
+    def check(self, path: str, config: Config) -> None:
         """Refuses languages without embeddings."""
         super().check(path, config)
         if config.model.language_embeddings == "none":

@@ -1,17 +1,13 @@
 """DWA with TLM, of XLM-Align."""
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 from xlj.config.fields import Idle, lookup
 from xlj.config.objectives.mlm import Masking
-from xlj.config.objectives.options import option, register, while_on
-
-if TYPE_CHECKING:
-    from xlj.config.schema import Config
+from xlj.config.objectives.options import Config, option, register, while_on
 
 
-def _while_pointing(config: "Config", path: str) -> Idle | None:
+def _while_pointing(config: Config, path: str) -> Idle | None:
     """Says that a key is read while the objective is on and has queries."""
     queries = f"{path.rpartition('.')[0]}.queries"
     if lookup(config, queries) == "none":

@@ -1,13 +1,9 @@
 """MMLM, TLM and CAMLM; and what the objectives that mask tokens have in common."""
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 from xlj.config.fields import ConfigError
-from xlj.config.objectives.options import Options, option, register
-
-if TYPE_CHECKING:
-    from xlj.config.schema import Config
+from xlj.config.objectives.options import Config, Options, option, register
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,14 +16,13 @@ class Masking(Options):
         0.1, "share of predicted tokens replaced by a random one", low=0, high=1
     )
 
-    def check(self, path: str, config: "Config") -> None:
+    def check(self, path: str, config: Config) -> None:
         """Refuses shares of more than all."""
         if self.mask_share + self.random_share > 1:
             raise ConfigError(f"{path}.mask_share and {path}.random_share add up to more than 1")
 
 
 @register("mmlm")
-@dataclasses.dataclass(frozen=True)
 class MultilingualMLM(Masking):
     """MMLM."""
 
@@ -36,7 +31,6 @@ class MultilingualMLM(Masking):
 
 
 @register("tlm")
-@dataclasses.dataclass(frozen=True)
 class TranslationLM(Masking):
     """TLM."""
 
@@ -45,7 +39,6 @@ class TranslationLM(Masking):
 
 
 @register("camlm")
-@dataclasses.dataclass(frozen=True)
 class CrossAttentionMLM(Masking):
     """CAMLM."""
 

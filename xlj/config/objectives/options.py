@@ -12,6 +12,8 @@ from xlj.config.fields import ConfigError, Idle, Reading, key
 
 if TYPE_CHECKING:
     from xlj.config.schema import Config
+else:
+    Config = Any  # the schema is made of these options, so it cannot be imported here
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +34,7 @@ ROW_KINDS = {
 sentence pairs read together; sentence pairs read apart."""
 
 
-def while_on(config: "Config", path: str) -> Idle | None:
+def while_on(config: Config, path: str) -> Idle | None:
     """Says that an objective's key is read while the objective is on, in any phase."""
     section, _, name = path.rpartition(".")
     if name == "batch_rows" or section.rpartition(".")[2] in config.objectives_on():
@@ -68,7 +70,7 @@ class Options:
     batch_rows: int = option(0, "rows a step; 0 turns the objective off", low=0)
     weight: float = option(1.0, "weight of the objective in the loss", low=0)
 
-    def check(self, path: str, config: "Config") -> None:
+    def check(self, path: str, config: Config) -> None:
         """Refuses values that contradict each other or the rest of a phase's config.
 
         Args:
@@ -153,7 +155,7 @@ def registered() -> Mapping[str, Options]:
     return _REGISTERED
 
 
-def read_by_objectives(config: "Config", path: str) -> Idle | None:
+def read_by_objectives(config: Config, path: str) -> Idle | None:
     """Says that a key of the model is read by objectives whose `reads` name it."""
     readers = [name for name, options in registered().items() if path in options.reads]
     if set(readers) & set(config.objectives_on()):
@@ -161,7 +163,7 @@ def read_by_objectives(config: "Config", path: str) -> Idle | None:
     return Idle(f"{' and '.join(readers)} are off")
 
 
-def check_common(path: str, options: Options, config: "Config") -> None:
+def check_common(path: str, options: Options, config: Config) -> None:
     """Refuses values that no objective can have together with the rest of a phase's config.
 
     Raises:

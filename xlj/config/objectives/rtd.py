@@ -19,7 +19,6 @@ class ReplacedTokenDetection(Masking):
 
 
 @register("mrtd")
-@dataclasses.dataclass(frozen=True)
 class MultilingualRTD(ReplacedTokenDetection):
     """MRTD."""
 
@@ -27,7 +26,6 @@ class MultilingualRTD(ReplacedTokenDetection):
 
 
 @register("trtd")
-@dataclasses.dataclass(frozen=True)
 class TranslationRTD(ReplacedTokenDetection):
     """TRTD."""
 

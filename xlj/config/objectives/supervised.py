@@ -32,28 +32,24 @@ class Supervised(Options):
         return self.length
 
 
-@dataclasses.dataclass(frozen=True)
 class Classification(Supervised):
     """A class of a sentence, or of two that are read together."""
 
     rows = "classification"
 
 
-@dataclasses.dataclass(frozen=True)
 class PairClassification(Supervised):
     """A class of two sentences that are read apart."""
 
     rows = "pair_classification"
 
 
-@dataclasses.dataclass(frozen=True)
 class Tagging(Supervised):
     """A tag of each word."""
 
     rows = "tagging"
 
 
-@dataclasses.dataclass(frozen=True)
 class QuestionAnswering(Supervised):
     """The first and the last token of an answer."""
 

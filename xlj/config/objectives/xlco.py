@@ -2,14 +2,11 @@
 
 import dataclasses
 from collections.abc import Callable, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xlj.config.fields import ConfigError
 from xlj.config.objectives.mlm import Masking
-from xlj.config.objectives.options import option, register
-
-if TYPE_CHECKING:
-    from xlj.config.schema import Config
+from xlj.config.objectives.options import Config, option, register
 
 
 @register("xlco")
@@ -29,7 +26,7 @@ class Contrast(Masking):
     momentum: float = option(0.9999, "momentum of the key encoder", low=0, high=1)
     mixup: bool = option(True, "join each pair with another pair of the batch (mixup contrast)")
 
-    def check(self, path: str, config: "Config") -> None:
+    def check(self, path: str, config: Config) -> None:
         """Refuses a queue that does not hold the keys of a step."""
         super().check(path, config)
         if self.queue < self.batch_rows:
