@@ -1,7 +1,5 @@
 """The config in a checkpoint that was converted, not trained."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from xlj.config import SUPERVISED, Config, Model, Objectives, build

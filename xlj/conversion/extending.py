@@ -1,7 +1,5 @@
 """A checkpoint with more pieces in its vocabulary, for languages that it cuts to bits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

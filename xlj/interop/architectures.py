@@ -4,8 +4,6 @@ One table serves both ways. A parameter of ours is one tensor of theirs, or, in 
 layer, stacked; kernels are transposed, embeddings of words and positions have their rows elsewhere.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence

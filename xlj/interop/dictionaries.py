@@ -1,7 +1,5 @@
 """Bilingual dictionaries: TSV files, and those of MUSE (Lample et al., 2018)."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path

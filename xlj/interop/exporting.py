@@ -1,7 +1,5 @@
 """An encoder of ours as a Hugging Face folder that transformers loads as its own."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json
@@ -191,7 +189,7 @@ _MODULES = "sentence_transformers.models"
 
 def _tensors(
     exported: Exported, params: Mapping[str, Any], model: Model, vocabulary: Vocabulary
-) -> Iterator[_Theirs]:
+) -> Iterator["_Theirs"]:
     """All tensors to write, those of a parameter one after the other."""
     architecture = exported.architecture
     order = np.argsort(vocabulary.native_ids)

@@ -1,7 +1,5 @@
 """A Hugging Face folder on disk: config.json, and tensors that are read one by one."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A Hugging Face folder as an encoder of ours: every tensor accounted for, read in place."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

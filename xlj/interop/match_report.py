@@ -1,7 +1,5 @@
 """Shares of a new vocabulary, and of each language's text, that start from something."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """The old rows that the rows of a new vocabulary start from."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

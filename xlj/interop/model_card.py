@@ -1,7 +1,5 @@
 """The README.md of an exported model: what it is, what it was trained on, how to load it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A SentencePiece model as a Hugging Face tokenizer.json that gives the same ids."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 ERNIE-M's own tokenizer does more than SentencePiece, which is not done here: docs/tokenizers.md.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

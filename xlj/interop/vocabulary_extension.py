@@ -1,7 +1,5 @@
 """New pieces for new languages, added to a SentencePiece unigram model (ours)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

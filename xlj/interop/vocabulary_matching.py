@@ -1,8 +1,6 @@
 """MetaXLM's vocabulary matching (Chi et al., 2021, section 3.2): a new piece's row starts from that
 of the same word in the old vocabulary, or of its translation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np

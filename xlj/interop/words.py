@@ -1,7 +1,5 @@
 """The meaning of a vocabulary's pieces: text, whether a word starts there, forms to compare."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from typing import NamedTuple, Protocol

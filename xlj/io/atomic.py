@@ -1,7 +1,5 @@
 """Files and folders that are either whole or absent, whenever the machine stops."""
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Compressed data, decompressed in pieces of bounded size, however much a few bytes stand for."""
 
-from __future__ import annotations
-
 import lzma
 import zlib
 from collections.abc import Generator, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Text files, plain or compressed: their lines."""
 
-from __future__ import annotations
-
 import codecs
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tagging: a word and its tag a line, a blank line after each sentence."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path

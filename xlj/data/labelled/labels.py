@@ -1,7 +1,5 @@
 """The labels of a task: those given or those that training has, and examples that do not fit."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Labelled sources: found by the templates of a config, and read into examples."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A row store of labelled rows, kept under a hash of the rows themselves."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Classification: sentences or pairs and their labels, in tables of tabs or in JSON lines."""
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import itertools

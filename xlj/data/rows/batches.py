@@ -1,7 +1,5 @@
 """The rows of every step: a run's streams over a row store."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from xlj.config import Config, ConfigError

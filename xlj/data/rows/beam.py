@@ -3,8 +3,6 @@
 Every worker must see the inputs and the store at the paths of the config (a shared file system).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from xlj.config import ConfigError

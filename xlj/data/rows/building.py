@@ -1,7 +1,5 @@
 """Builds the rows of a recipe: once, by all cores, going on where a killed run stopped."""
 
-from __future__ import annotations
-
 import dataclasses
 import fcntl
 import json

@@ -6,8 +6,6 @@ where e = k div rows counts the epochs of that task. So every row of a task is s
 is seen twice, whatever the rates do from phase to phase.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Sequence

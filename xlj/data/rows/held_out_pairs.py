@@ -1,7 +1,5 @@
 """The sentence pairs in held-out rows, apart again."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from xlj.data.rows.packing import Ragged

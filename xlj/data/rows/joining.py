@@ -1,7 +1,5 @@
 """Joins the shards of a task into its files of the row store."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from collections import Counter

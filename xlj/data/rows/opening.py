@@ -1,7 +1,5 @@
 """Finished rows that a config names, `data.rows`: neither their text nor the cache is needed."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

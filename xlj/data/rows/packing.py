@@ -4,8 +4,6 @@ Pure functions on arrays. Sentences come as `Ragged`: the ids of all of them end
 each one starts. Rows are `[rows, length]` of uint16 or uint32, padded with `<pad>`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 
@@ -34,7 +32,7 @@ class Ragged:
         """Where each sequence starts in `ids`, int64 [sequences]."""
         return np.cumsum(self.lengths) - self.lengths
 
-    def select(self, keep: np.ndarray) -> Ragged:
+    def select(self, keep: np.ndarray) -> "Ragged":
         """The sequences at which `keep`, bool [sequences], is true."""
         return Ragged(self.ids[np.repeat(keep, self.lengths)], self.lengths[keep])
 

@@ -1,7 +1,5 @@
 """The rows of a config: opened, or built from its text first."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from xlj.config import Config, ConfigError

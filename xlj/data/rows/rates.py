@@ -1,7 +1,5 @@
 """Language sampling rates, and their exact quantisation into blocks of draws."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 BLOCK = 65_536

@@ -1,7 +1,5 @@
 """The rows that a config asks for, and the hashes that they are kept under."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """A table of what became of the text, from a store's manifest."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from xlj.config import ROW_KINDS

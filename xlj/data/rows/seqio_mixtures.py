@@ -1,7 +1,5 @@
 """The seqio Mixtures `xlj.text` and `xlj.pairs`: a config's Tasks at the rates of training."""
 
-from __future__ import annotations
-
 from xlj.config import ROW_KINDS, Config
 from xlj.data.rows.rates import rates
 from xlj.data.rows.recipe import recipe_of

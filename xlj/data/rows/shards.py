@@ -4,8 +4,6 @@ A shard is `<folder>/<unit>.shard` (training rows, their CRC32s, held-out rows, 
 `<unit>.json` beside it, written after it, with its counts and sha256.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

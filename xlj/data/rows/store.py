@@ -7,8 +7,6 @@ text.en/train.crc        CRC32 of each row, little-endian uint32, [rows]
 text.en/held_out.rows, held_out.crc
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

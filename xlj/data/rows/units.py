@@ -4,8 +4,6 @@ What a unit yields depends on its lines only, not on who builds it or when, so a
 where it stopped.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """Facts about the whole text that each unit of work depends on: its size, what is held out, the
 vocabulary. They are kept, so that they are found once."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """The text of a config, checked: every input file is read once before any work."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path

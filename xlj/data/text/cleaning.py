@@ -1,7 +1,5 @@
 """Cleans every line before it is encoded, and hashes its text."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Sequence
 from hashlib import blake2b

@@ -10,8 +10,6 @@ too; a pair that is not held out but has a low side or a companion is dropped: h
 well would make a companion of its other side, and so on.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Scans: one reading of each input file before any work, and what it found."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

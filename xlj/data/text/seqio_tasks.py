@@ -4,8 +4,6 @@ A language is the Task `xlj.text.en` with the feature `text` (an empty text ends
 is `xlj.pairs.en_de` with `source` and `target`; all are strings, cleaned, and not shuffled.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,7 +20,7 @@ def seqio_name(task: str) -> str:
     return f"xlj.{task.replace('-', '_')}"
 
 
-def register(task: TextTask, skipped: Counter[str] | None = None) -> _Reading:
+def register(task: TextTask, skipped: Counter[str] | None = None) -> "_Reading":
     """Registers the seqio Task of one language or pair; an earlier one of its name is replaced.
 
     Args:

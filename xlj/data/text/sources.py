@@ -5,8 +5,6 @@ a document, or `(first side, second side)` of pairs. TensorFlow, seqio and TFDS 
 when a source of theirs is read.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib

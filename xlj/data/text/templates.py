@@ -1,7 +1,5 @@
 """Templates of the config, such as `text/{language}.txt`, and names of pairs, such as `en-de`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

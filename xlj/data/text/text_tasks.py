@@ -1,7 +1,5 @@
 """The text of a config: all sources of each language and pair, read one after another."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator
@@ -61,7 +59,7 @@ class TextTask:
             if len(self.languages) == 1:
                 yield ([""],)
 
-    def of_kind(self, kind: str) -> TextTask:
+    def of_kind(self, kind: str) -> "TextTask":
         """The same text as rows of another kind."""
         return dataclasses.replace(self, name=f"{kind}.{self.name.partition('.')[2]}", kind=kind)
 

@@ -1,7 +1,5 @@
 """Encoding and decoding: the contract of a tokenizer, whatever file it comes from."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Literal

@@ -1,8 +1,6 @@
 """Errors of the `tokenizers` library, which raises no narrower class than `Exception` where it
 refuses a file, and panics on some damaged ones, with a note of Rust's on stderr."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """A SentencePiece model file, in XLM-R's layout."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 

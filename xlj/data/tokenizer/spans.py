@@ -1,7 +1,5 @@
 """The characters of a line that each of its pieces stands for."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

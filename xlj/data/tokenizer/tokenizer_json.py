@@ -1,7 +1,5 @@
 """A Hugging Face `tokenizer.json`, its ids permuted into xlj's layout."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A vocabulary in xlj's layout of ids: text to ids and back."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -29,7 +27,7 @@ class Vocabulary:
     model: bytes = dataclasses.field(repr=False)
 
     @classmethod
-    def load(cls, path: str | Path) -> Vocabulary:
+    def load(cls, path: str | Path) -> "Vocabulary":
         """The vocabulary of a SentencePiece `.model` file or a Hugging Face tokenizer.json; a
         leading `~` is the home folder.
 

@@ -1,7 +1,5 @@
 """A vocabulary of one's own: a balanced sample of all text, and SentencePiece's training."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys
