@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlj.config import ConfigError
-from xlj.conversion.checkpoint_config import config_of
+from xlj.conversion.importing import config_of
 from xlj.data.text.cleaning import clean
 from xlj.data.tokenizer.layout import UNK
 from xlj.inference import pretrained

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlj.config import ConfigError
-from xlj.data.tokenizer.library_errors import explained
+from xlj.data.tokenizer.tokenizer_json import explained
 from xlj.interop import nfkc
 from xlj.io.quoting import quoted
 

@@ -5,7 +5,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -37,7 +37,8 @@ def writing(path: Path) -> Iterator[BinaryIO]:
             part.replace(target)
             _sync(target.parent)
     finally:
-        _remove(part)
+        with suppress(OSError):  # there is no such folder, or it takes no changes
+            part.unlink(missing_ok=True)
 
 
 def write(path: Path, content: bytes) -> None:
@@ -99,13 +100,6 @@ class _Raw(io.FileIO):
     def write(self, content: Any, /) -> int:
         with mendable(self._path):
             return super().write(content)
-
-
-def _remove(part: Path) -> None:
-    try:
-        part.unlink(missing_ok=True)
-    except OSError:  # there is no such folder, or it takes no changes: nothing was written
-        pass
 
 
 def _sync(folder: Path) -> None:

@@ -117,10 +117,11 @@ def _decode(block: bytes) -> list[str | None]:
     try:
         return list(block.decode().split("\n"))
     except UnicodeDecodeError:
-        return [_decode_line(line) for line in block.split(b"\n")]
+        return [decoded(line) for line in block.split(b"\n")]
 
 
-def _decode_line(line: bytes) -> str | None:
+def decoded(line: bytes) -> str | None:
+    """The text of bytes; None if they are not UTF-8."""
     try:
         return line.decode()
     except UnicodeDecodeError:

@@ -45,10 +45,6 @@ class Stream:
         rows: Sequence[int],
         phases: Sequence[Phase],
     ):
-        if not phases or phases[0].start_step:
-            raise ValueError(f"stream {name}: the first phase must start at step 0")
-        if any(sum(phase.counts) != BLOCK or len(phase.counts) != len(tasks) for phase in phases):
-            raise ValueError(f"stream {name}: a phase's counts must sum to {BLOCK}, one for a task")
         self.tasks = tuple(tasks)
         self._rows = np.asarray(rows, np.int64)
         self._phases = tuple(phases)
@@ -82,7 +78,10 @@ class Stream:
             tasks[chosen] = order[within[chosen]]
             earlier = self._drawn_before[index] + block * np.asarray(phase.counts, np.int64)
             ordinals[chosen] = earlier[tasks[chosen]] + rank[within[chosen]]
-        return tasks, self._rows_at(tasks, ordinals)
+        sizes = self._rows[tasks]
+        epochs, indices = np.divmod(ordinals, sizes)
+        keys = hash64(epochs.astype(np.uint64), self._row_keys[tasks])
+        return tasks, permute(indices, sizes, keys)
 
     def _drawn(self, phase: int, draws: int) -> np.ndarray:
         """Draws of each task among the first `draws` of a phase, int64 [tasks]."""
@@ -102,9 +101,3 @@ class Stream:
         rank = np.empty(BLOCK, np.int64)
         rank[by_task] = np.arange(BLOCK) - starts
         return order, rank
-
-    def _rows_at(self, tasks: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
-        sizes = self._rows[tasks]
-        epochs, indices = np.divmod(ordinals, sizes)
-        keys = hash64(epochs.astype(np.uint64), self._row_keys[tasks])
-        return permute(indices, sizes, keys)

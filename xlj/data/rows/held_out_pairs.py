@@ -1,5 +1,7 @@
 """The sentence pairs in held-out rows, apart again."""
 
+from collections import Counter
+
 import numpy as np
 
 from xlj.data.rows.packing import Ragged
@@ -51,7 +53,5 @@ def _once(sentences: Ragged) -> np.ndarray:
     ends = sentences.starts + sentences.lengths
     spans = zip(sentences.starts.tolist(), ends.tolist(), strict=True)
     texts = [sentences.ids[start:end].tobytes() for start, end in spans]
-    counts: dict[bytes, int] = {}
-    for text in texts:
-        counts[text] = counts.get(text, 0) + 1
+    counts = Counter(texts)
     return np.array([counts[text] == 1 for text in texts], bool)

@@ -20,7 +20,6 @@ def with_rows(config: Config) -> Config:
     if not config.data.rows:
         return config
     store = _open(config)
-    _check(store, config)
     tasks = store.manifest.tasks
     known: dict[str, Any] = {
         ROW_KINDS[task.kind].length.removeprefix("data."): task.length for task in tasks
@@ -38,20 +37,16 @@ def open_rows(config: Config) -> RowStore:
     Raises:
       ConfigError: if they do not serve the config; it names the folder and the key.
     """
-    store = _open(config)
-    _check(store, config)
-    return RowStore(store.path, config.row_kinds())
+    return RowStore(_open(config).path, config.row_kinds())
 
 
 def _open(config: Config) -> RowStore:
-    try:
-        return RowStore(Path(config.data.rows).expanduser())
-    except RowStoreError as error:
-        raise ConfigError(f"data.rows={config.data.rows}: {error}") from error
-
-
-def _check(store: RowStore, config: Config) -> None:
+    """The rows, if they serve the config."""
     data, allowed = config.data, config.model.positions - 2
+    try:
+        store = RowStore(Path(data.rows).expanduser())
+    except RowStoreError as error:
+        raise ConfigError(f"data.rows={data.rows}: {error}") from error
     there = ", ".join(dict.fromkeys(task.kind for task in store.manifest.tasks))
     for name, options in config.objectives_on().items():
         kind = options.rows
@@ -72,6 +67,7 @@ def _check(store: RowStore, config: Config) -> None:
                 f"data.rows={data.rows} was built with another vocabulary than data.vocabulary="
                 f"{data.vocabulary}; leave that key empty to take the rows' own"
             )
+    return store
 
 
 def _names(tasks: tuple[TaskRows, ...], sides: int) -> tuple[str, ...]:

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from xlj.config import ConfigError, Data
 from xlj.data.text.cleaning import CLEANING
 from xlj.data.text.scans import Scan, ScanCache
 from xlj.data.text.text_tasks import TextTask, text_tasks
 
-Size = tuple[list[int], list[int]]
+Size = list[list[int]]
 """Sentences and characters in each column of a task."""
 
 
@@ -76,18 +78,13 @@ def refuse_empty(task: TextTask, size: Size) -> None:
 
 
 def _size(task: TextTask, sources: Sequence[Sequence[tuple[Path, Scan]]]) -> Size:
-    sentences, characters = [0] * len(task.languages), [0] * len(task.languages)
+    size = np.zeros((2, len(task.languages)), np.int64)
     for parts in sources:
-        columns = [(n, c) for _, scan in parts
-                   for n, c in zip(scan.sentences, scan.characters, strict=True)]  # fmt: skip
-        for column, (number, length) in enumerate(columns):
-            sentences[column] += number
-            characters[column] += length
-    return sentences, characters
+        size += np.hstack([(scan.sentences, scan.characters) for _, scan in parts])
+    return size.tolist()
 
 
 def _check_scans(parts: Sequence[tuple[Path, Scan]], invalid_utf8: str) -> None:
-    """Refuses what is wrong with the files of a source."""
     for path, scan in parts:
         if scan.first_invalid and invalid_utf8 == "error":
             raise ConfigError(

@@ -70,16 +70,8 @@ def scan(path: Path, columns: int, progress: Callable[[int], Any] = bool) -> Sca
                     sentences[column] += 1
                     characters[column] += len(side)
         lines += len(block)
-    return Scan(
-        digest.hexdigest(),
-        lines,
-        invalid,
-        first_invalid,
-        odd_line,
-        odd_tabs,
-        tuple(sentences),
-        tuple(characters),
-    )
+    counts = tuple(sentences), tuple(characters)
+    return Scan(digest.hexdigest(), lines, invalid, first_invalid, odd_line, odd_tabs, *counts)
 
 
 class ScanCache:
