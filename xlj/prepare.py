@@ -40,8 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _prepare(flags: Namespace) -> None:
     """Builds the rows, and prints the report and the command that trains from them."""
-    from xlj.data.rows.opening import with_rows
-    from xlj.data.rows.preparing import prepare_rows
+    from xlj.data.rows.preparing import prepare_rows, with_rows
     from xlj.data.rows.report import report
 
     config = with_rows(flags.config)

@@ -43,8 +43,7 @@ def _train(flags: Namespace) -> None:
     if flags.distributed:
         jax.distributed.initialize()
 
-    from xlj.data.rows.opening import with_rows
-    from xlj.data.rows.preparing import prepare_rows
+    from xlj.data.rows.preparing import prepare_rows, with_rows
     from xlj.data.rows.report import report
     from xlj.evaluation import probes
     from xlj.training import initialisation, loop, memory, partitioning, summary

@@ -9,8 +9,7 @@ import numpy as np
 from xlj.benchmarking.timing import Size, median_seconds
 from xlj.config import Config
 from xlj.data.rows.batches import Batches
-from xlj.data.rows.opening import with_rows
-from xlj.data.rows.preparing import prepare_rows
+from xlj.data.rows.preparing import prepare_rows, with_rows
 
 
 def read(config: Config, size: Size) -> None:

@@ -61,8 +61,7 @@ def read(path: Path, pair: str = "", known: str = "en") -> Dictionary:
       known: the language to translate into.
 
     Raises:
-      ConfigError: if nothing tells the pair, the file cannot be read, or a line is malformed; it
-        names the file and the line.
+      ConfigError: if nothing tells the pair, or a line is malformed; it names file and line.
     """
     candidates = [pair] if pair else path.name.split(".")
     orders = [first for part in candidates if (first := _known_first(part, known)) is not None]

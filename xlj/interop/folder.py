@@ -26,10 +26,8 @@ class Folder:
     """The content of a folder; nothing of the tensors is in memory.
 
     Attributes:
-      path: the folder.
       config: the content of config.json.
-      files: the file that each tensor is in, by the tensor's name.
-      shapes: of each tensor.
+      files, shapes: of each tensor, by its name.
     """
 
     path: Path

@@ -33,8 +33,7 @@ def resolve(task: Task, split: str, languages: Sequence[str]) -> dict[str, list[
         no language has sources.
 
     Raises:
-      ConfigError: if a template cannot be read as one, or with all that `templates.match` finds
-        wrong.
+      ConfigError: with all that `templates.match` finds wrong.
     """
     found, problems = match(
         getattr(task, split),

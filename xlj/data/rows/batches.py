@@ -11,11 +11,8 @@ from xlj.data.tokenizer.layout import PAD
 
 
 class Batches:
-    """Batches of each objective, as a pure function of the step.
-
-    Args:
-      store: finished rows.
-      config: the run's; its phases say which batch sizes and alpha hold when.
+    """Batches of each objective, as a pure function of the step: the phases of the run's config
+    say which batch sizes and alpha hold when.
 
     Raises:
       ConfigError: if an objective finds no rows of its kind.

@@ -33,8 +33,7 @@ def build_rows(recipe: Recipe, runner: str = "", arguments: Sequence[str] = ()) 
     ones; returns their folder. Finished rows are left as they are.
 
     Args:
-      runner: an Apache Beam runner that builds the units; empty for processes on this machine.
-      arguments: further pipeline options for Beam.
+      runner, arguments: as `preparing.prepare_rows` takes them.
 
     Raises:
       ConfigError: if the text cannot be read, or yields no vocabulary or no rows.

@@ -30,10 +30,8 @@ class Stream:
     """The rows of one objective, step by step.
 
     Args:
-      name: tells the streams of a run apart.
-      seed: the run's seed.
-      tasks: names of the tasks that are drawn from.
-      rows: how many rows each task has.
+      name, seed: of the objective and of the run; they decide the order.
+      tasks, rows: names of the tasks that are drawn from, and how many rows each has.
       phases: in order of steps; the first starts at step 0.
     """
 

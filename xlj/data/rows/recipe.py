@@ -25,9 +25,7 @@ class Recipe:
     whoever has the vocabulary, trained here or given.
 
     Attributes:
-      data: the config's section.
       kinds: of rows that are built.
-      text: that they are built from.
       vocabulary: None while it is yet to be trained.
     """
 

@@ -11,11 +11,8 @@ from xlj.io.quiet import import_quietly
 
 
 def register(config: Config) -> list[str]:
-    """Registers a config's Tasks, and its Mixtures once its rows are there; earlier ones of the
-    same names are replaced.
-
-    Returns:
-      The names registered.
+    """Registers a config's Tasks, and its Mixtures once its rows are there; returns their names;
+    earlier ones of the same names are replaced.
 
     Raises:
       ConfigError: if the text or the vocabulary cannot be used.

@@ -30,8 +30,6 @@ class Plan:
     """How the rows of a task are built; small, so that workers can be sent it.
 
     Attributes:
-      task: its text, and the kind of its rows.
-      shards: where they go.
       rules: what is held out, of each column's language.
       vocabulary: its file.
     """

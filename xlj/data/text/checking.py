@@ -9,7 +9,7 @@ import numpy as np
 
 from xlj.config import ConfigError, Data
 from xlj.data.text.cleaning import CLEANING
-from xlj.data.text.scans import Scan, ScanCache
+from xlj.data.text.scans import Scan, scan_all
 from xlj.data.text.text_tasks import TextTask, text_tasks
 
 Size = list[list[int]]
@@ -46,7 +46,7 @@ def check_text(data: Data) -> CheckedText:
     except OSError as error:
         raise ConfigError(f"data.cache={data.cache} cannot be made: {error}") from error
     inputs = [item for task in tasks for source in task.sources for item in source.inputs()]
-    scans = ScanCache(cache / "inputs.json").scan_all(inputs)
+    scans = scan_all(inputs, cache / "inputs.json")
     sizes = {}
     for task in tasks:
         found = [[(path, scans[path, columns]) for path, columns in source.inputs()]
