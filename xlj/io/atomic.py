@@ -35,7 +35,11 @@ def writing(path: Path) -> Iterator[BinaryIO]:
                 os.fsync(file.fileno())
         with mendable(path):
             part.replace(target)
-            _sync(target.parent)
+            folder = os.open(target.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
     finally:
         with suppress(OSError):  # there is no such folder, or it takes no changes
             part.unlink(missing_ok=True)
@@ -100,11 +104,3 @@ class _Raw(io.FileIO):
     def write(self, content: Any, /) -> int:
         with mendable(self._path):
             return super().write(content)
-
-
-def _sync(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

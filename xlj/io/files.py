@@ -1,6 +1,7 @@
 """Text files, plain or compressed: their lines."""
 
 import codecs
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -104,13 +105,10 @@ def lines(path: Path) -> Iterator[str]:
     Raises:
       ConfigError: as `blocks` does, or if a line is not UTF-8; it names file and line.
     """
-    number = 0
-    for block in blocks(path):
-        for line in block:
-            number += 1
-            if line is None:
-                raise ConfigError(f"{path}:{number}: the line is not UTF-8")
-            yield line
+    for number, line in enumerate(itertools.chain.from_iterable(blocks(path)), 1):
+        if line is None:
+            raise ConfigError(f"{path}:{number}: the line is not UTF-8")
+        yield line
 
 
 def _decode(block: bytes) -> list[str | None]:

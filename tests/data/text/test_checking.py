@@ -72,4 +72,4 @@ def test_sizes_are_known_of_files(config, write):
             parallel=("@{pair}.tsv", "phrasebook:{pair}"),
         ).data
     )
-    assert text.sizes == {"text.en": ([3], [16])}  # the pairs are not all of files
+    assert text.sizes == {"text.en": [[3], [16]]}  # the pairs are not all of files

@@ -76,10 +76,10 @@ def read(task: TextTask, lines: int, skipped: Counter[str] | None = None) -> Ite
 
     provider = import_quietly("seqio").get_mixture_or_task(seqio_name(task.name))
     dataset = provider.get_dataset(sequence_length=None, split="train", shuffle=False)
+    features = FEATURES[len(task.languages)]
     try:
         for batch in dataset.batch(lines).as_numpy_iterator():
-            names = FEATURES[len(task.languages)]
-            yield tuple([text.decode() for text in batch[name]] for name in names)
+            yield tuple([text.decode() for text in batch[name]] for name in features)
     except tf.errors.OpError:
         if errors:
             raise errors[0] from None

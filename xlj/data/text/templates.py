@@ -1,4 +1,4 @@
-"""Templates of the config, such as `text/{language}.txt`, and names of pairs, such as `en-de`."""
+"""Templates of the config, such as `text/{language}.txt`, the sources that they match, and pairs."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
