@@ -1,4 +1,4 @@
-"""Templates of the config, such as `text/{language}.txt`, the sources that they match, and pairs."""
+"""Templates such as `text/{language}.txt`, the sources they match, and pairs such as `en-de`."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
