@@ -20,12 +20,8 @@ def read(store: RowStore, pair: str, count: int) -> tuple[Ragged, Ragged]:
       pair: as `data.pairs` names it.
       count: the most to return; there may be none.
     """
-    name = next(
-        task.name
-        for kind in ("pairs", "bitext")
-        for task in store.tasks(kind)
-        if task.name == f"{kind}.{pair}"
-    )
+    names = {task.name for task in store.manifest.tasks}
+    name = next(name for name in (f"pairs.{pair}", f"bitext.{pair}") if name in names)
     rows = store.task(name).held_out.rows
     first, second = split(store.read(name, "held_out", np.arange(rows)))
     distinct = np.flatnonzero(_once(first) & _once(second))

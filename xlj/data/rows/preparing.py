@@ -49,8 +49,7 @@ def prepare_rows(
     config: Config, runner: str = "", arguments: Sequence[str] = (), processes: int = 1
 ) -> RowStore:
     """The row store of a config. If `data.rows` names none, the text is read and checked; if there
-    are no rows of it yet, they are built in a process of its own, so that TensorFlow never shares
-    this one's memory or accelerator. It stops when this one does.
+    are no rows of it yet, they are built (`processes.in_child`).
 
     Args:
       runner: an Apache Beam runner that builds the rows; empty for processes on this machine.
