@@ -34,8 +34,7 @@ def _add_flags(parser: Parser) -> None:
 @command.entry("prepare", __doc__, _add_flags, schema)
 def main(flags: Namespace) -> None:
     """Builds the rows, and prints the report and the command that trains from them."""
-    from xlj.data.rows.opening import with_rows
-    from xlj.data.rows.preparing import prepare_rows
+    from xlj.data.rows.preparing import prepare_rows, with_rows
     from xlj.data.rows.report import report
 
     config = with_rows(flags.config)

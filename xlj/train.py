@@ -36,8 +36,7 @@ def main(flags: Namespace) -> None:
     if flags.distributed:
         jax.distributed.initialize()
 
-    from xlj.data.rows.opening import with_rows
-    from xlj.data.rows.preparing import finished_rows, prepare_rows
+    from xlj.data.rows.preparing import prepare_rows, with_rows
     from xlj.data.rows.report import report
     from xlj.evaluation import probes
     from xlj.training import initialisation, loop, memory, partitioning, summary
@@ -53,7 +52,7 @@ def main(flags: Namespace) -> None:
     files = probes.read(config)
     main_process = jax.process_index() == 0
     with only_run(workdir) if main_process else contextlib.nullcontext():
-        store = prepare_rows(config) if jax.process_count() == 1 else finished_rows(config)
+        store = prepare_rows(config, processes=jax.process_count())
         if main_process:
             print(report(store, config.data.alpha), "\n", flush=True)
         outcome = loop.train(config, workdir, store, probes.make(config, files, store))

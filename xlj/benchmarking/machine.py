@@ -12,8 +12,7 @@ import numpy as np
 
 from xlj.config import Config
 from xlj.data.rows.batches import Batches
-from xlj.data.rows.opening import with_rows
-from xlj.data.rows.preparing import prepare_rows
+from xlj.data.rows.preparing import prepare_rows, with_rows
 from xlj.models.dense import product
 
 

@@ -1,7 +1,5 @@
 """The part of a model card about a fine-tuned task: its labels, data and scores, how to use it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

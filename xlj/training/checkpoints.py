@@ -309,10 +309,10 @@ def _parts(state: State) -> dict[str, Any]:
 
 def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
     """The vocabulary inside a checkpoint; raises a `CheckpointError` if it is damaged."""
-    vocabulary = Vocabulary(_restore_item(checkpoint, "vocabulary", None)["model"].tobytes())
-    if vocabulary.digest != checkpoint.meta["vocabulary"]:
+    model = _restore_item(checkpoint, "vocabulary", None)["model"].tobytes()
+    if hashlib.sha256(model).hexdigest() != checkpoint.meta["vocabulary"]:
         raise CheckpointError(f"{checkpoint.folder} is damaged: its vocabulary changed; {_AWAY}")
-    return vocabulary
+    return Vocabulary(model)
 
 
 def restore(checkpoint: Checkpoint, abstract: State) -> State:

@@ -9,7 +9,7 @@ from jax.sharding import Mesh
 
 from xlj.config import ROW_KINDS, Config, ConfigError, lookup
 from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.opening import open_rows
+from xlj.data.rows.preparing import open_rows
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.training import state as states

@@ -12,9 +12,9 @@ from xlj.config import SUPERVISED, Config, ConfigError, Transfer, as_tree
 from xlj.config.objectives.supervised import supervised_in
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop import dictionaries, match_report, matched_rows
+from xlj.interop import dictionaries, matched_rows
 from xlj.interop.dictionaries import Dictionary
-from xlj.interop.matches import Matches
+from xlj.interop.matches import Matches, table
 from xlj.interop.vocabulary_matching import match
 from xlj.objectives.supervised import head_of
 from xlj.training.checkpoints import CheckpointError
@@ -117,7 +117,7 @@ def report(matches: Matches, store: RowStore) -> str:
         counts.setdefault(
             task.languages[0], np.bincount(rows.ravel(), minlength=len(matches.rules))
         )
-    return match_report.table(match_report.report(matches, counts))
+    return table(matches, counts)
 
 
 def _matched(old: jax.Array, new: jax.Array, matches: Matches, config: Config) -> jax.Array:
@@ -125,11 +125,11 @@ def _matched(old: jax.Array, new: jax.Array, matches: Matches, config: Config) -
     unmatched, init_std, seed = config.transfer.unmatched, config.model.init_std, config.train.seed
     assert isinstance(new.sharding, NamedSharding)
     everywhere = NamedSharding(new.sharding.mesh, PartitionSpec())  # each host needs all of it
-    table = np.asarray(jax.jit(lambda x: x, out_shardings=everywhere)(old))
-    if table.ndim == 1:
-        made = matched_rows.match_bias(table, matches)
+    rows = np.asarray(jax.jit(lambda x: x, out_shardings=everywhere)(old))
+    if rows.ndim == 1:
+        made = matched_rows.match_bias(rows, matches)
     else:
-        made = matched_rows.embeddings(table, matches, unmatched, init_std, seed)
+        made = matched_rows.embeddings(rows, matches, unmatched, init_std, seed)
     return jax.make_array_from_callback(new.shape, new.sharding, lambda index: made[index])
 
 
