@@ -22,10 +22,10 @@ def main(flags: Namespace) -> None:
     alignment_flags.check(flags)
     from xlj.inference import pretrained
     from xlj.models.encoder import middle_layer
-    from xlj.word_alignment import pair_files
+    from xlj.word_alignment import pair_files, sentence_pairs
     from xlj.word_alignment.aligner import Aligner
 
-    found = pair_files.read(flags.input, flags.gold)
+    size, pairs = sentence_pairs.checked(flags.input, flags.gold)
     encoder = pretrained.load(flags.checkpoint)
     depth = encoder.model.layers
     layer = middle_layer(depth) if flags.layer is None else flags.layer
@@ -34,10 +34,10 @@ def main(flags: Namespace) -> None:
     layers = list(range(depth + 1)) if flags.layers else [layer]
     aligner = Aligner(encoder, layers, flags.method, flags.encode == "together")
     with outputs.opened(flags.output) as file:
-        scores = pair_files.align(aligner, found, file, scored=flags.gold is not None)
+        scores = pair_files.align(aligner, size, pairs, file, scored=flags.gold is not None)
     if aligner.windowed:
         print(
-            f"{aligner.windowed} of {found.size} pairs were too long for the model, and were "
+            f"{aligner.windowed} of {size} pairs were too long for the model, and were "
             "encoded in overlapping windows",
             file=sys.stderr,
         )
@@ -46,7 +46,7 @@ def main(flags: Namespace) -> None:
     elif scores:
         chosen = {"method": flags.method, "encode": flags.encode, "layer": layer}
         rounded = {name: round(value, 6) for name, value in scores[0]._asdict().items()}
-        print(json.dumps({**chosen, "pairs": found.size, **rounded}))
+        print(json.dumps({**chosen, "pairs": size, **rounded}))
 
 
 def _report_layers(flags: Namespace, scores: list) -> None:

@@ -18,11 +18,11 @@ def main(flags: Namespace) -> None:
     """Embeds all files, searches, prints."""
     files = retrieval_flags.check(flags)
     from xlj.evaluation import layer_report
-    from xlj.retrieval import tasks
+    from xlj.retrieval import sentence_files
     from xlj.retrieval.nearest import Accuracy, accuracy, nearest
 
     # Reads everything before any work, so that no error in it comes late.
-    read = [tasks.read(of.source, of.target, of.gold) for of in files]
+    read = [sentence_files.read_task(of.source, of.target, of.gold) for of in files]
     for of, task in zip(files, read, strict=True):
         sentence_vectors.check_centred(flags, of.source, task.source)
         sentence_vectors.check_centred(flags, of.target, task.target)
@@ -33,7 +33,7 @@ def main(flags: Namespace) -> None:
         for layer, scores, source, target in zip(embedder.layers, layers, *vectors, strict=True):
             found = nearest(source, target, flags.similarity)
             if of.output:
-                tasks.write(of.output, found.sources.indices[:, 0])
+                sentence_files.write_places(of.output, found.sources.indices[:, 0])
             scores.append(accuracy(found, task.translations))
             named = {"language": of.language} if of.language else {}
             _print({**named, "layer": layer}, scores[-1], len(task.target))

@@ -41,12 +41,12 @@ def _add_flags(parser: Parser) -> None:
 @command.entry("sweep", __doc__, _add_flags)
 def main(flags: Namespace) -> int:
     """Runs, prints or submits; returns 1 if a run failed."""
-    from xlj.sweeping import definition, reading, running, state, submitting
+    from xlj.sweeping import definition, running, state, submitting
 
     if flags.submit is not None:
         submitting.check_template(flags.submit)
     folder = local_path("--folder", flags.folder or Path("runs") / flags.config.stem)
-    every = definition.runs(reading.read(flags.config, folder), folder, flags.overrides)
+    every = definition.runs(definition.read(flags.config, folder), folder, flags.overrides)
     chosen = [run for run in every if fnmatch.fnmatchcase(run.name, flags.only)]
     if not chosen:
         names = ", ".join(run.name for run in every)

@@ -38,7 +38,7 @@ def main(flags: Namespace) -> None:
 
     from xlj.data.rows.preparing import prepare_rows, with_rows
     from xlj.data.rows.report import report
-    from xlj.evaluation import probes
+    from xlj.evaluation import probe_files, probes
     from xlj.training import initialisation, loop, memory, partitioning, summary
     from xlj.training.workdir import only_run
 
@@ -49,7 +49,7 @@ def main(flags: Namespace) -> None:
     initialisation.check_resumable(config, workdir)
     config = initialisation.adopt_vocabulary(config, workdir)
     memory.check_fits(config, memory.expected(config), mesh)
-    files = probes.read(config)
+    files = probe_files.read(config)
     main_process = jax.process_index() == 0
     with only_run(workdir) if main_process else contextlib.nullcontext():
         store = prepare_rows(config, processes=jax.process_count())

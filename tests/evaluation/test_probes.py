@@ -13,7 +13,7 @@ from xlj import align, phrasebook, retrieve
 from xlj.config import ConfigError, Mesh, parse
 from xlj.data.rows import held_out_pairs
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.evaluation import probes
+from xlj.evaluation import probe_files, probes
 from xlj.models import encoder
 from xlj.models.encoder import middle_layer
 from xlj.training import checkpoints, loop, metrics, partitioning
@@ -56,7 +56,7 @@ def probed(tiny, files):
 
 
 def train(config, workdir, store, with_probes=True):
-    made = probes.make(config, probes.read(config), store) if with_probes else ()
+    made = probes.make(config, probe_files.read(config), store) if with_probes else ()
     return loop.train(config, workdir, store, made)
 
 
@@ -76,7 +76,7 @@ def test_a_run_with_probes_is_the_run_without_and_they_say_what_the_commands_say
     with_probes = without_clock(metrics.read(tmp_path / "with"))
     probed.evaluation = type(probed.evaluation)()
     config = parse(probed)
-    assert not probes.make(config, probes.read(config), store)
+    assert not probes.make(config, probe_files.read(config), store)
     train(config, tmp_path / "without", store, with_probes=False)
     plain = without_clock(metrics.read(tmp_path / "without"))
 
@@ -121,7 +121,7 @@ def test_held_out_pairs_are_found_by_their_copies(tiny, store):
     first, second = held_out_pairs.read(store, "en-de", 200)
     count = len(first.lengths)
     assert count > 20
-    made = probes.make(config, probes.read(config), store)
+    made = probes.make(config, probe_files.read(config), store)
     state = random_state(config)
     found = made[0](state)
     assert len(made) == 1 and set(found) == {
@@ -156,7 +156,7 @@ def test_a_probe_reads_the_parameters_where_they_are_and_keeps_them(probed, stor
     config = parse(probed)
     state = random_state(config)
     before = jax.tree.map(np.array, state.params)
-    measures = probes.make(config, probes.read(config), store)
+    measures = probes.make(config, probe_files.read(config), store)
     first, again = ([measure(state) for measure in measures] for _ in range(2))
     assert first == again
     jax.tree.map(np.testing.assert_array_equal, state.params, before)
@@ -173,7 +173,8 @@ def test_a_probe_can_be_interrupted_between_batches_and_pairs(probed, store):
     probed.evaluation.alignment.sentences = 8
     config = parse(probed)
     state = random_state(config)
-    for measure, least in zip(probes.make(config, probes.read(config), store), (3, 1), strict=True):
+    made = probes.make(config, probe_files.read(config), store)
+    for measure, least in zip(made, (3, 1), strict=True):
         asked = []
         measure(state, lambda *_, asked=asked: asked.append(1))
         assert len(asked) >= least
@@ -193,7 +194,7 @@ def test_the_layer_is_two_thirds_of_the_depth_unless_said(probed, store):
     def measured(layer):
         probed.evaluation.retrieval.layer = probed.evaluation.alignment.layer = layer
         config = parse(probed)
-        made = probes.make(config, probes.read(config), store)
+        made = probes.make(config, probe_files.read(config), store)
         return [measure(state) for measure in made]
 
     assert measured(0) == measured(middle_layer(2)) != measured(2)
@@ -201,7 +202,7 @@ def test_the_layer_is_two_thirds_of_the_depth_unless_said(probed, store):
 
 def test_a_sample_is_fixed_and_in_order(probed, files):
     probed.evaluation.retrieval.sentences = probed.evaluation.alignment.sentences = 7
-    found, again = probes.read(parse(probed)), probes.read(parse(probed))
+    found, again = probe_files.read(parse(probed)), probe_files.read(parse(probed))
     assert found == again
     first, second = found.parallel["en-de"]
     lines = [(files / f"en-de.{side}").read_text("utf-8").splitlines() for side in ("en", "de")]
@@ -213,7 +214,7 @@ def test_a_sample_is_fixed_and_in_order(probed, files):
 
 
 def test_a_tsv_and_separate_links_are_the_same(probed, files, tmp_path):
-    wanted = probes.read(parse(probed))
+    wanted = probe_files.read(parse(probed))
     for pair in ("en-de", "en-sw"):
         lines = [
             (files / f"{pair}.{side}").read_text("utf-8").splitlines() for side in pair.split("-")
@@ -224,13 +225,13 @@ def test_a_tsv_and_separate_links_are_the_same(probed, files, tmp_path):
         (tmp_path / f"{pair}.links").write_text("".join(f"{row[2]}\n" for row in rows))
     probed.evaluation.retrieval.source = f"{tmp_path}/{{pair}}.tsv"
     probed.evaluation.alignment.source = f"{files}/{{pair}}.tsv|{tmp_path}/{{pair}}.links"
-    assert probes.read(parse(probed)) == wanted
+    assert probe_files.read(parse(probed)) == wanted
 
 
 def test_bad_files_are_named(probed, files, tmp_path):
     def refused(message):
         with pytest.raises(ConfigError, match=message):
-            probes.read(parse(probed))
+            probe_files.read(parse(probed))
 
     alignment, retrieval = probed.evaluation.alignment, probed.evaluation.retrieval
     alignment.source = f"{files}/en-de.tsv"

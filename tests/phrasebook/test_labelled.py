@@ -84,10 +84,10 @@ def test_the_languages_are_parallel(task):
 def test_every_event_of_an_example_is_of_its_split(split, drawn):
     """So none of dev or test is told in training: a clause has one split, whatever the task."""
     for made in drawn[split]:
-        parts = made.premise.clauses + made.hypothesis.clauses
+        parts = made.first.clauses + made.second.clauses
         assert {split_of(clause) for clause in parts} == {split}
     for pair in pairs(split):
-        assert {split_of(c) for c in pair.one.clauses + pair.other.clauses} == {split}
+        assert {split_of(c) for c in pair.first.clauses + pair.second.clauses} == {split}
     for meaning in islice(sentences(split), 200):
         assert {split_of(clause) for clause in meaning.clauses} == {split}
     for asked in asked_in(split):
@@ -166,13 +166,13 @@ def judge(told, claimed):
 def test_the_labels_follow_from_the_meanings(drawn):
     kinds = Counter()
     for made in (made for split in SPLITS for made in drawn[split]):
-        (claimed,) = made.hypothesis.clauses
-        verdicts = {judge(told, claimed) for told in made.premise.clauses} - {"neutral"}
+        (claimed,) = made.second.clauses
+        verdicts = {judge(told, claimed) for told in made.first.clauses} - {"neutral"}
         assert verdicts <= {made.label}
         assert verdicts or made.label == "neutral", (
-            realise(made.premise, "en").text, realise(made.hypothesis, "en").text
+            realise(made.first, "en").text, realise(made.second, "en").text
         )  # fmt: skip
-        kinds[made.label, claimed.negative, len(made.premise.clauses)] += 1
+        kinds[made.label, claimed.negative, len(made.first.clauses)] += 1
     assert len(kinds) == 12 and min(kinds.values()) > 20
 
 
@@ -182,7 +182,7 @@ def test_a_hypothesis_alone_tells_little(drawn):
     assert set(Counter(one.label for one in made).values()) == {len(made) // len(LABELS)}
     riches = []
     for label in LABELS:
-        claims = [one.hypothesis.clauses[0] for one in made if one.label == label]
+        claims = [one.second.clauses[0] for one in made if one.label == label]
         assert sum(claim.negative for claim in claims) == len(claims) // 2
         riches.append(sum(len(said_of(claim)) for claim in claims) / len(claims))
     assert max(riches) - min(riches) < 0.35
@@ -190,8 +190,8 @@ def test_a_hypothesis_alone_tells_little(drawn):
 
 def test_now_is_no_news_of_what_is_going_on(drawn):
     for made in (made for split in SPLITS for made in drawn[split] if made.label == "neutral"):
-        (claimed,) = made.hypothesis.clauses
-        for told in made.premise.clauses:
+        (claimed,) = made.second.clauses
+        for told in made.first.clauses:
             if bare(told) == bare(claimed) and claimed.tense == "now":
                 assert said_of(claimed) - said_of(told) - {("time", "now")}
 
@@ -206,12 +206,12 @@ def events(meaning):
 def test_paraphrases_say_the_same_in_another_order_and_the_others_do_not():
     exchanged = 0
     for pair in pairs("dev"):
-        assert (events(pair.one) == events(pair.other)) == pair.same
-        assert pair.one.link == pair.other.link
+        assert (events(pair.first) == events(pair.second)) == (pair.label == "1")
+        assert pair.first.link == pair.second.link
         words = [Counter(word.form.lower() for word in realise(m, "en").words)
-                 for m in (pair.one, pair.other)]  # fmt: skip
-        exchanged += not pair.same and words[0] == words[1]
-    assert sum(pair.same for pair in pairs("dev")) == 100
+                 for m in (pair.first, pair.second)]  # fmt: skip
+        exchanged += pair.label == "0" and words[0] == words[1]
+    assert sum(pair.label == "1" for pair in pairs("dev")) == 100
     assert exchanged > 35, "many that differ have the very same words"
 
 
@@ -224,7 +224,7 @@ def test_no_language_says_paraphrases_alike_or_others_the_same(language):
     for example in dev("paraphrases", language):
         assert example.texts[0] != example.texts[1]
     for pair in pairs("dev"):
-        assert (parts(pair.one) == parts(pair.other)) == pair.same
+        assert (parts(pair.first) == parts(pair.second)) == (pair.label == "1")
 
 
 # Words

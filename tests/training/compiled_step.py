@@ -29,7 +29,8 @@ def compiled(devices, names):
     model = config.model
     model.layers, model.hidden, model.heads, model.intermediate = 2, 128, 2, 512
     model.positions, model.remat = 66, True
-    model.generator_layers = int("mrtd" in names)
+    if "mrtd" in names:
+        model.generator_layers = 1
     if "btmlm" in names:
         model.language_embeddings = "predicted"
     model.position_bias = "gated"

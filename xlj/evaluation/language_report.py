@@ -1,7 +1,5 @@
 """Scores by language: their average, the transfer gap, a Markdown table, a plot."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path

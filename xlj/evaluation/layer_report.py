@@ -1,8 +1,6 @@
 """Scores by layer: a table of alignment error rates, and plots (XLM-Align Figure 2, XLM-E Figures 3
 and 4)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Files of labels and predictions in XTREME's forms: a label, a tag or a pair a line; JSON."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -48,10 +46,7 @@ def tags(gold: Path, predicted: Path, form: Form) -> tuple[list[list[str]], list
     Raises:
       ConfigError: as `labels`, and if sentences do not end in the same lines.
     """
-    or_blank = Form(f"(?:{form.pattern})?", form.words)
-    sides = _equally_long(
-        gold, _tag_lines(gold, or_blank), predicted, _tag_lines(predicted, or_blank)
-    )
+    sides = _equally_long(gold, _tag_lines(gold, form), predicted, _tag_lines(predicted, form))
     for number, (truth, guess) in enumerate(zip(*sides, strict=True), 1):
         if bool(truth) != bool(guess):
             ends, goes_on = (gold, predicted) if guess else (predicted, gold)
@@ -124,7 +119,7 @@ def _equally_long(
 
 def _tag_lines(path: Path, form: Form) -> list[str]:
     """Tags, and blank lines between sentences, none at the end."""
-    found = lines(path, form)
+    found = lines(path, Form(f"(?:{form.pattern})?", form.words))
     while found and not found[-1]:
         found.pop()
     return found

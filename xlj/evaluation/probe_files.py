@@ -1,36 +1,48 @@
 """The files that a run's evaluation names: parallel sentences, and gold word alignments."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from xlj.config import Config, ConfigError
+from xlj.config import HELD_OUT, Config, ConfigError
 from xlj.config.sections import AlignmentEvaluation, RetrievalEvaluation
+from xlj.data.rows.permutation import sample
 from xlj.data.text.templates import fill, split_pair
 from xlj.retrieval import sentence_files
-from xlj.word_alignment import gold_alignments, sentence_pairs
+from xlj.word_alignment import sentence_pairs
 from xlj.word_alignment.sentence_pairs import Pair
 
 
-def parallel(config: Config) -> dict[str, tuple[list[str], list[str]]]:
-    """The sentences of each pair of `evaluation.retrieval`, both sides, line by line.
+class Files(NamedTuple):
+    """The data on disk that a config's evaluation names, sampled, by language pair."""
+
+    parallel: dict[str, tuple[list[str], list[str]]]
+    """Sentences, line by line."""
+    gold: dict[str, list[Pair]]
+    """Sentence pairs with gold links."""
+
+
+def read(config: Config) -> Files:
+    """Reads all files, before there are rows, so that no error in them comes late.
 
     Raises:
-      ConfigError: if a pair has no file, or it cannot be read or is not parallel.
+      ConfigError: if a pair has no file, or one cannot be read or is not parallel.
     """
-    found = _files(config, config.evaluation.retrieval, "evaluation.retrieval")
-    return {pair: _sentences(paths) for pair, paths in found.items()}
+    retrieval, alignment = config.evaluation.retrieval, config.evaluation.alignment
+    found = Files({}, {})
+    if retrieval.source and HELD_OUT not in retrieval.source:
+        for pair, paths in _files(config, retrieval, "evaluation.retrieval").items():
+            first, second = (_sampled(side, retrieval.sentences) for side in _sentences(paths))
+            found.parallel[pair] = first, second
+    if alignment.source:
+        for pair, paths in _files(config, alignment, "evaluation.alignment").items():
+            found.gold[pair] = _sampled(_with_links(paths), alignment.sentences)
+    return found
 
 
-def gold(config: Config) -> dict[str, list[Pair]]:
-    """The sentence pairs of each pair of `evaluation.alignment`, with their gold links.
-
-    Raises:
-      ConfigError: if a pair has no file, or it cannot be read.
-    """
-    found = _files(config, config.evaluation.alignment, "evaluation.alignment")
-    return {pair: _with_links(paths) for pair, paths in found.items()}
+def _sampled(items: list, count: int) -> list:
+    """The same of them each time, in order."""
+    return [items[place] for place in sorted(sample(count, len(items)))]
 
 
 def _files(
@@ -71,12 +83,12 @@ def _sentences(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
             )
     else:
         rows = [line.split("\t") for line in sentence_files.read(paths[0])]
-        wrong = next((number for number, row in enumerate(rows, 1) if len(row) != 2), 0)
-        if wrong:
-            raise ConfigError(
-                f"{paths[0]}:{wrong}: {len(rows[wrong - 1])} columns; expected two sentences and a "
-                "tab between"
-            )
+        for number, row in enumerate(rows, 1):
+            if len(row) != 2:
+                raise ConfigError(
+                    f"{paths[0]}:{number}: {len(row)} columns; expected two sentences and a tab "
+                    "between"
+                )
         first, second = (list(side) for side in zip(*rows, strict=True))
     if len(first) < 2:
         raise ConfigError(f"{paths[0]}: a sentence alone cannot be told from others")
@@ -84,15 +96,8 @@ def _sentences(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
 
 
 def _with_links(paths: Sequence[Path]) -> list[Pair]:
-    pairs = list(sentence_pairs.read(paths[0], with_gold=len(paths) == 1))
-    if len(paths) == 2:
-        golds = gold_alignments.read(paths[1])
-        if len(golds) != len(pairs):
-            raise ConfigError(
-                f"{paths[1]} has links of {len(golds)} sentence pairs, but {paths[0]} has "
-                f"{len(pairs)} pairs"
-            )
-        pairs = [pair._replace(gold=links) for pair, links in zip(pairs, golds, strict=True)]
+    _, found = sentence_pairs.checked(paths[0], "" if len(paths) == 1 else str(paths[1]))
+    pairs = list(found)
     if not any(pair.gold and pair.gold.sure for pair in pairs):
         raise ConfigError(f"{paths[-1]} has no sure link to score against")
     return pairs

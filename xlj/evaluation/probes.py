@@ -4,20 +4,17 @@ A probe reads the parameters where they are, uses no random numbers, and gives w
 and `xlj.align` print for the checkpoint of the same step, on the sample that the config asks for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from xlj.config import HELD_OUT, Config, Model
 from xlj.data.rows import held_out_pairs
 from xlj.data.rows.packing import Ragged
-from xlj.data.rows.permutation import sample
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.evaluation import probe_files
+from xlj.evaluation.probe_files import Files
 from xlj.inference.pretrained import Pretrained
 from xlj.models.encoder import Params, middle_layer
 from xlj.retrieval.embedder import Embedder
@@ -31,34 +28,6 @@ from xlj.word_alignment.sentence_pairs import Pair
 Sides = tuple[Ragged, Ragged]
 Check = Callable[..., Any]
 """Called from batch to batch; it may raise, to stop."""
-
-
-class Files(NamedTuple):
-    """The data on disk that a config's evaluation names, sampled, by language pair."""
-
-    parallel: dict[str, tuple[list[str], list[str]]]
-    """Sentences, line by line."""
-    gold: dict[str, list[Pair]]
-    """Sentence pairs with gold links."""
-
-
-def read(config: Config) -> Files:
-    """Reads all files, before there are rows, so that no error in them comes late.
-
-    Raises:
-      ConfigError: if a pair has no file, or one cannot be read.
-    """
-    retrieval, alignment = config.evaluation.retrieval, config.evaluation.alignment
-    parallel = {}
-    if retrieval.source and HELD_OUT not in retrieval.source:
-        parallel = {
-            pair: (_sampled(first, retrieval.sentences), _sampled(second, retrieval.sentences))
-            for pair, (first, second) in probe_files.parallel(config).items()
-        }
-    gold = probe_files.gold(config) if alignment.source else {}
-    return Files(
-        parallel, {pair: _sampled(pairs, alignment.sentences) for pair, pairs in gold.items()}
-    )
 
 
 def make(config: Config, files: Files, store: RowStore) -> list[Probe]:
@@ -154,11 +123,6 @@ def _held_out(config: Config, store: RowStore) -> dict[str, Sides]:
     pairs = options.pairs or config.data.pairs
     read = {pair: held_out_pairs.read(store, pair, options.sentences) for pair in pairs}
     return {pair: sides for pair, sides in read.items() if len(sides[0].lengths) > 1}
-
-
-def _sampled(items: list, count: int) -> list:
-    """The same of them each time, in order."""
-    return [items[place] for place in sorted(sample(count, len(items)))]
 
 
 def _layer(layer: int, model: Model) -> int:

@@ -1,7 +1,5 @@
 """XTREME's nine tasks (Hu et al., 2020), scored from folders of labels and predictions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -34,7 +32,6 @@ class Task:
     Attributes:
       name: of its folder.
       group: the column that XTREME averages it into.
-      languages: those of XTREME.
       metrics: those whose mean is the task's score.
       score: computes them, and perhaps others, for one language.
       ending: of its files, `test-LANGUAGE.ENDING`.
@@ -42,10 +39,14 @@ class Task:
 
     name: str
     group: str
-    languages: frozenset[str]
     metrics: tuple[str, ...]
     score: Score
     ending: str = "tsv"
+
+    @property
+    def languages(self) -> set[str]:
+        """Those of XTREME."""
+        return set(_LANGUAGES[self.name].split())
 
 
 @dataclass(frozen=True)
@@ -105,80 +106,34 @@ def _answers(gold: Path, predicted: Path, language: str, by_language: bool) -> d
     return answers.score(given, questions, normalise)._asdict()
 
 
-def _task(
-    name: str, group: str, languages: str, metrics: str, score: Score, ending: str = "tsv"
-) -> Task:
-    return Task(name, group, frozenset(languages.split()), tuple(metrics.split()), score, ending)
-
-
+_LANGUAGES = {
+    "xnli": "ar bg de el en es fr hi ru sw th tr ur vi zh",
+    "pawsx": "de en es fr ja ko zh",
+    "udpos": "af ar bg de el en es et eu fa fi fr he hi hu id it ja kk ko mr nl pt ru ta te th tl "
+    "tr ur vi yo zh",
+    "panx": "af ar bg bn de el en es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr ms my nl "
+    "pt ru sw ta te th tl tr ur vi yo zh",
+    "xquad": "ar de el en es hi ru th tr vi zh",
+    "mlqa": "ar de en es hi vi zh",
+    "tydiqa": "ar bn en fi id ko ru sw te",
+    "bucc2018": "de fr ru zh",
+    "tatoeba": "af ar bg bn de el es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr nl pt ru "
+    "sw ta te th tl tr ur vi zh",
+}
+_SQUAD, _MLQA = partial(_answers, by_language=False), partial(_answers, by_language=True)
+_EXACT_AND_F1 = ("exact_match", "f1")
 TASKS = (
-    _task(
-        "xnli",
-        "classification",
-        "ar bg de el en es fr hi ru sw th tr ur vi zh",
-        "accuracy",
-        partial(_labels, form=_NLI),
-    ),
-    _task(
-        "pawsx",
-        "classification",
-        "de en es fr ja ko zh",
-        "accuracy",
-        partial(_labels, form=_PARAPHRASE),
-    ),
-    _task(
-        "udpos",
-        "tagging",
-        "af ar bg de el en es et eu fa fi fr he hi hu id it ja kk ko mr nl pt ru ta te th tl tr ur "
-        "vi yo zh",
-        "f1",
-        partial(_tags, form=_WORD_CLASS, raw=True),
-    ),
-    _task(
-        "panx",
-        "tagging",
-        "af ar bg bn de el en es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr ms my nl pt ru "
-        "sw ta te th tl tr ur vi yo zh",
-        "f1",
-        partial(_tags, form=_ENTITY, raw=False),
-    ),
-    _task(
-        "xquad",
-        "qa",
-        "ar de el en es hi ru th tr vi zh",
-        "exact_match f1",
-        partial(_answers, by_language=False),
-        "json",
-    ),
-    _task(
-        "mlqa",
-        "qa",
-        "ar de en es hi vi zh",
-        "exact_match f1",
-        partial(_answers, by_language=True),
-        "json",
-    ),
-    _task(
-        "tydiqa",
-        "qa",
-        "ar bn en fi id ko ru sw te",
-        "exact_match f1",
-        partial(_answers, by_language=False),
-        "json",
-    ),
-    _task("bucc2018", "retrieval", "de fr ru zh", "f1", _pairs),
-    _task(
-        "tatoeba",
-        "retrieval",
-        "af ar bg bn de el es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr nl pt ru sw ta te "
-        "th tl tr ur vi zh",
-        "accuracy",
-        partial(_labels, form=_INDEX),
-    ),
+    Task("xnli", "classification", ("accuracy",), partial(_labels, form=_NLI)),
+    Task("pawsx", "classification", ("accuracy",), partial(_labels, form=_PARAPHRASE)),
+    Task("udpos", "tagging", ("f1",), partial(_tags, form=_WORD_CLASS, raw=True)),
+    Task("panx", "tagging", ("f1",), partial(_tags, form=_ENTITY, raw=False)),
+    Task("xquad", "qa", _EXACT_AND_F1, _SQUAD, "json"),
+    Task("mlqa", "qa", _EXACT_AND_F1, _MLQA, "json"),
+    Task("tydiqa", "qa", _EXACT_AND_F1, _SQUAD, "json"),
+    Task("bucc2018", "retrieval", ("f1",), _pairs),
+    Task("tatoeba", "retrieval", ("accuracy",), partial(_labels, form=_INDEX)),
 )
 """In the order of the papers' tables."""
-
-_NAMES = tuple(task.name for task in TASKS)
 
 
 def score(labels: Path, predictions: Path) -> tuple[list[Result], list[str]]:
@@ -203,11 +158,11 @@ def score(labels: Path, predictions: Path) -> tuple[list[Result], list[str]]:
         missing = [side for side in sides if not side.is_dir()]
         if missing:
             notes.append(f"{task.name} is left out: there is no folder {missing[0]}")
-            continue
-        results.append(_score(task, *sides, notes))
+        else:
+            results.append(_score(task, *sides, notes))
     others = {folder.name for folder in predictions.iterdir() if folder.is_dir()}
-    for name in sorted(others - set(_NAMES)):
-        notes.append(f"{name} is left out: it is none of XTREME's tasks {', '.join(_NAMES)}")
+    for name in sorted(others - _LANGUAGES.keys()):
+        notes.append(f"{name} is left out: it is none of XTREME's tasks {', '.join(_LANGUAGES)}")
     if not results:
         raise ConfigError(
             f"{labels} and {predictions} have no task in common; expected folders such as xnli/"
@@ -218,11 +173,9 @@ def score(labels: Path, predictions: Path) -> tuple[list[Result], list[str]]:
 def _score(task: Task, labels: Path, predictions: Path, notes: list[str]) -> Result:
     metrics: dict[str, dict[str, float]] = {}
     missing = []
-    names = {
-        language: f"test-{language}.{task.ending}"
-        for language in language_report.in_order(task.languages)
-    }
-    for language, name in names.items():
+    languages = language_report.in_order(task.languages)
+    names = [f"test-{language}.{task.ending}" for language in languages]
+    for language, name in zip(languages, names, strict=True):
         files = labels / name, predictions / name
         absent = [file for file in files if not file.is_file()]
         if len(absent) == 2:
@@ -236,7 +189,7 @@ def _score(task: Task, labels: Path, predictions: Path, notes: list[str]) -> Res
         raise ConfigError(f"{labels} has no file test-LANGUAGE.{task.ending} of XTREME's languages")
     if missing:
         notes.append(f"{task.name}: there are no files of {', '.join(missing)}")
-    for other in sorted({file.name for file in predictions.iterdir()} - set(names.values())):
+    for other in sorted({file.name for file in predictions.iterdir()} - set(names)):
         notes.append(f"{predictions / other} is left out: XTREME has no such language")
     return Result(task, metrics)
 

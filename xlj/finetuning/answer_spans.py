@@ -1,7 +1,5 @@
 """Answers to questions, from the logits of their first and last tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Classification of sentences and of pairs: rows, predictions, scores, files."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """The predictions of a fine-tuned model for rows, batch by batch, on the devices of its run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -25,7 +23,6 @@ class Predictor:
 
     Args:
       kind: one of `config.SUPERVISED`.
-      model: of the parameters.
       mesh: where the parameters are.
     """
 

@@ -1,7 +1,5 @@
 """Extractive question answering: rows, predictions, scores, files."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 The training is the loop of pretraining, with one supervised objective.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -100,7 +98,12 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
     """
     task = config.task
     source = stored_models.find(config.init_from, "init_from")
-    _check_length(config, source)
+    limit = source.model.positions - encoder.FIRST_POSITION
+    if task.length > limit:
+        raise ConfigError(
+            f"task.length={task.length} is beyond the model's positions: {source.folder} allows "
+            f"{limit} tokens a row"
+        )
     vocabulary = source.vocabulary()
     data = task_data.load(task, vocabulary)
     if jax.process_index() == 0:
@@ -194,55 +197,39 @@ def _one(plan: _Plan, task: Task) -> Run | None:
     return Run(plan.languages, seed, step, found["dev"], found["test"], folder)
 
 
-def _check_length(config: FinetuningConfig, source: StoredModel) -> None:
-    limit = source.model.positions - encoder.FIRST_POSITION
-    if config.task.length > limit:
-        raise ConfigError(
-            f"task.length={config.task.length} is beyond the model's positions: {source.folder} "
-            f"allows {limit} tokens a row"
-        )
-
-
 def _training_config(
-    config: FinetuningConfig,
-    labels: tuple[str, ...],
-    store: RowStore,
-    source: StoredModel,
+    config: FinetuningConfig, labels: tuple[str, ...], store: RowStore, source: StoredModel
 ) -> Config:
     """The config of the first seed's run of the loop."""
-    given, options = config.train, dataclasses.asdict(config.optimizer)
+    task, given, options = config.task, config.train, dataclasses.asdict(config.optimizer)
     rows = sum(task.train.rows for task in store.manifest.tasks)
     steps = max(1, math.ceil(given.epochs * rows / given.batch_rows))
+    whole = f"the {steps} steps of train.epochs={given.epochs:g}"
     if steps > MOST_STEPS:
         raise ConfigError(
             f"train.epochs={given.epochs:g} are {steps} steps; there can be {MOST_STEPS}"
         )
-    if options["decay_steps"] > steps:
-        raise ConfigError(
-            f"optimizer.decay_steps={options['decay_steps']} is more than the {steps} steps of "
-            f"train.epochs={given.epochs:g}"
-        )
-    share = options.pop("warmup_share")
-    if options["warmup_steps"] > steps:
-        line = (
-            f"optimizer.warmup_steps={options['warmup_steps']} is more than the {steps} steps of "
-            f"train.epochs={given.epochs:g}; {share:.0%} of them warm up (optimizer.warmup_share)"
-        )
+    warmup, decay, share = (options.pop(k) for k in ("warmup_steps", "decay_steps", "warmup_share"))
+    if decay > steps:
+        raise ConfigError(f"optimizer.decay_steps={decay} is more than {whole}")
+    if warmup > steps:
         if jax.process_index() == 0:
-            print(line, flush=True)
-        options["warmup_steps"] = 0
-    options["warmup_steps"] = options["warmup_steps"] or round(share * steps)
-    if options["schedule"] == "wsd" and options["warmup_steps"] + options["decay_steps"] > steps:
+            print(
+                f"optimizer.warmup_steps={warmup} is more than {whole}; {share:.0%} of them warm "
+                "up (optimizer.warmup_share)",
+                flush=True,
+            )
+        warmup = 0
+    warmup = warmup or round(share * steps)
+    if options["schedule"] == "wsd" and warmup + decay > steps:
         raise ConfigError(
-            f"{options['warmup_steps']} steps of warm-up and optimizer.decay_steps="
-            f"{options['decay_steps']} are more than the {steps} steps of train.epochs="
-            f"{given.epochs:g}: the learning rate would never be reached"
+            f"{warmup} steps of warm-up and optimizer.decay_steps={decay} are more than {whole}: "
+            "the learning rate would never be reached"
         )
     every = math.ceil(steps / given.evaluations)
     model = dataclasses.replace(
         source.model, language_embeddings="none", **dataclasses.asdict(config.model)
     )
-    task = config.task
     options_of_task = SUPERVISED[task.objective](
         batch_rows=given.batch_rows, length=task.length, labels=labels
     )
@@ -252,7 +239,7 @@ def _training_config(
         data=Data(alpha=task.alpha),
         model=model,
         objectives=Objectives(options={task.objective: options_of_task}),
-        optimizer=Optimizer(**options),
+        optimizer=Optimizer(**options, warmup_steps=warmup, decay_steps=decay),
         train=Train(
             steps=steps,
             seed=given.seed,

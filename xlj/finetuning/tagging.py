@@ -1,7 +1,5 @@
 """Tagging of words: rows, predictions, scores, files."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections import Counter

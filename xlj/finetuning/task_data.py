@@ -1,7 +1,5 @@
 """The data of a task: its examples by split and language, as rows."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -52,15 +50,13 @@ class TaskData:
     dev: Mapping[str, Set]
     test: Mapping[str, Set]
 
-    def of(self, languages: Sequence[str]) -> TaskData:
+    def of(self, languages: Sequence[str]) -> "TaskData":
         """That of some languages alone."""
-        parts = {
-            split: {
-                name: found for name, found in getattr(self, split).items() if name in languages
-            }
-            for split in SPLITS
-        }
-        return TaskData(self.labels, **parts)
+
+        def chosen(sets: Mapping[str, Set]) -> dict[str, Set]:
+            return {name: found for name, found in sets.items() if name in languages}
+
+        return TaskData(self.labels, *map(chosen, (self.train, self.dev, self.test)))
 
     def counts(self) -> str:
         """A line a split and language: examples, rows, what was cut, and what is not there."""
@@ -87,16 +83,15 @@ def load(task: Task, vocabulary: Vocabulary) -> TaskData:
       ConfigError: if a source is missing or damaged, or labels do not fit; with file and line.
     """
     examples = _read(task)
-    labels = _labels(task, examples)
-    kind = KINDS[task.kind]
-    made = {
+    labels, kind = _labels(task, examples), KINDS[task.kind]
+    sets = {
         split: {
             language: Set(found, kind.rows(found, vocabulary, labels, task))
             for language, found in by_language.items()
         }
         for split, by_language in examples.items()
     }
-    return TaskData(labels, **made)
+    return TaskData(labels, **sets)
 
 
 def sources(task: Task) -> list[tuple[str, str, str]]:
@@ -114,20 +109,16 @@ def sources(task: Task) -> list[tuple[str, str, str]]:
 
 
 def _read(task: Task) -> dict[str, Examples]:
-    """The examples of each split, by language."""
     found: dict[str, Examples] = {split: {} for split in SPLITS}
     with tqdm(sources(task), desc="reading", unit="source", disable=None, leave=False) as bar:
         for split, language, source in bar:
             examples = reading.read(source, language, task)
             found[split].setdefault(language, []).extend(examples)
     for by_language in found.values():
-        for examples in by_language.values():
-            alike(examples)
-    if task.kind == "question_answering":  # several sources may have the same ids
-        found = {
-            split: {name: squad.unique(examples) for name, examples in by_language.items()}
-            for split, by_language in found.items()
-        }
+        for language, of_language in by_language.items():
+            alike(of_language)
+            if task.kind == "question_answering":  # several sources may have the same ids
+                by_language[language] = squad.unique(of_language)
     return found
 
 

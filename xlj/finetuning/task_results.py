@@ -1,7 +1,5 @@
 """Results of fine-tuning over seeds and languages: JSON, a table, a plot, XTREME's files."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil
@@ -34,9 +32,9 @@ def as_json(name: str, config: FinetuningConfig, outcome: Outcome) -> dict[str, 
     (there is no gap unless English alone was trained on); `deviations` are over seeds (of a sample;
     of one seed there are none).
     """
-    split, metric = split_of(outcome), _first(outcome)
+    split = split_of(outcome)
     seeds = by_seed(outcome, split)
-    of_metric = [scores[metric] for scores in seeds]
+    metric = next(iter(seeds[0])) if seeds else ""
     return {
         "task": name,
         "config": dataclasses.asdict(config),
@@ -47,7 +45,7 @@ def as_json(name: str, config: FinetuningConfig, outcome: Outcome) -> dict[str, 
         "fresh": config.fresh,
         "select": config.task.select,
         "seeds": sorted({run.seed for run in outcome.runs}),
-        **(_summary(of_metric, config) if seeds else {}),
+        **(_summary([scores[metric] for scores in seeds], config) if seeds else {}),
         "metrics": {
             name: _summary([scores[name] for scores in seeds], config)
             for name in (seeds or [{}])[0]
@@ -73,24 +71,18 @@ def as_markdown(name: str, config: FinetuningConfig, outcome: Outcome) -> str:
     seeds = by_seed(outcome, split)
     if not seeds:
         return f"# {name}\n\nNo labels are known: there are predictions, but no scores.\n"
-    languages = language_report.in_order(seeds[0][_first(outcome)])
-    gap = _gap(seeds[0][_first(outcome)], config) is not None
+    first = next(iter(seeds[0].values()))
+    languages, gap = language_report.in_order(first), _gap(first, config) is not None
     cells = [["", *languages, "average", *["gap"] * gap]]
     for metric in seeds[0]:
         values = [scores[metric] for scores in seeds]
-        cells.append(
-            [
-                metric,
-                *(_cell([found[language] for found in values]) for language in languages),
-                _cell([average(found) for found in values]),
-                *[_cell([transfer_gap(found) or 0.0 for found in values])] * gap,
-            ]
-        )
+        row = [_cell([found[language] for found in values]) for language in languages]
+        gaps = [_cell([transfer_gap(found) or 0.0 for found in values])] * gap
+        cells.append([metric, *row, _cell([average(found) for found in values]), *gaps])
     for metric, found in outcome.baseline.items():
-        gaps = [language_report.cell(transfer_gap(found))] * gap
-        shown = [language_report.cell(found.get(language)) for language in languages]
-        row = [f"most frequent: {metric}", *shown, language_report.cell(average(found)), *gaps]
-        cells.append(row)
+        summary = [average(found), *[transfer_gap(found)] * gap]
+        row = [language_report.cell(x) for x in (*map(found.get, languages), *summary)]
+        cells.append([f"most frequent: {metric}", *row])
     return f"# {name}\n\n{_how(config, split, len(seeds))}\n\n{language_report.markdown(cells)}\n"
 
 
@@ -173,12 +165,6 @@ def submit(
 
 def _on_dev(run: Run, task: Task) -> float:
     return on_dev(run.dev, task, run.languages) if run.dev else 0.0
-
-
-def _first(outcome: Outcome) -> str:
-    """The task's own metric, the first of those that were scored."""
-    split = split_of(outcome)
-    return next((name for run in outcome.runs for name in getattr(run, split)), "")
 
 
 def _gap(scores: Mapping[str, float], config: FinetuningConfig) -> float | None:

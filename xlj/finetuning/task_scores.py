@@ -1,7 +1,5 @@
 """Predictions and scores of a fine-tuned model, and of no model at all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -29,7 +27,6 @@ class Evaluator:
     """Predicts and scores sets of examples.
 
     Args:
-      model: of the parameters.
       labels: of classes or tags, in the order of the head's outputs.
       mesh: where parameters are.
     """

@@ -7,19 +7,21 @@ from xlj.phrasebook.meaning import (
     CITIES,
     COUNTRIES,
     GENDER,
+    HUMAN,
+    MASS,
     MEN,
     NOUN_FIELD,
     NOUNS,
     SURNAMES,
     WOMEN,
     Participant,
+    nouns_of,
 )
 from xlj.phrasebook.stream import Stream
 
-_COUNTABLE = frozenset(
-    NOUNS['animal'] + NOUNS['fruit'] + NOUNS['food'] + NOUNS['text'] + NOUNS['furniture']
-    + NOUNS['article'] + NOUNS['clothes'] + NOUNS['vehicle'] + NOUNS['profession']
-)  # fmt: skip
+_COUNTABLE = nouns_of(
+    "animal", "fruit", "food", "text", "furniture", "article", "clothes", "vehicle"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +107,12 @@ def a_thing(stream: Stream, noun: str, negative: bool = False) -> Participant:
     if field == "kin":
         return Participant('noun', noun, GENDER.get(noun) or stream.pick('fm'),
                            owner=an_owner(stream))  # fmt: skip
-    mass = field in ("staple", "drink", "music")
+    mass = field in MASS
     human = field in ("profession", "people")
     adjective = an_adjective(stream, noun, 35)
     plural = not mass and stream.chance(25)
-    gender = GENDER.get(noun, 'm') if plural or not human else (
-        GENDER.get(noun) or stream.pick('fm')
-    )  # fmt: skip
+    free = human and not plural and noun not in GENDER
+    gender = stream.pick("fm") if free else GENDER.get(noun, "m")
     thing = Participant("noun", noun, gender, plural, "the", adjective)
     roll = stream.below(100)
     if roll < 40:
@@ -148,17 +149,17 @@ def a_region(stream: Stream) -> Participant:
 
 def a_known(stream: Stream, noun: str) -> Participant:
     """A noun as a subject: definite, pointed at or owned."""
-    human = NOUN_FIELD[noun] in ("profession", "people", "kin")
-    mass = NOUN_FIELD[noun] in ("staple", "drink", "music")
+    field = NOUN_FIELD[noun]
+    human, mass = field in HUMAN, field in MASS
     gender = GENDER.get(noun) or (stream.pick("fm") if human else "m")
-    if NOUN_FIELD[noun] == "kin":
+    if field == "kin":
         return Participant("noun", noun, gender, owner=an_owner(stream))
     plural = not mass and stream.chance(25)
     subject = Participant("noun", noun, GENDER.get(noun, "m") if plural else gender, plural)
     roll = stream.below(100)
     if roll < 55 or mass:
         return subject
-    if roll < 75 or human or NOUN_FIELD[noun] in ("place", "structure"):
+    if roll < 75 or human or field in ("place", "structure"):
         return replace(subject, determiner="this")
     return replace(subject, owner=an_owner(stream))
 

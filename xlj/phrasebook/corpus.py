@@ -33,8 +33,6 @@ PAIRS = {
 }
 """The number of sentence pairs by pair of languages, in either order; others have 3,000."""
 
-_OTHER_PAIRS = 3_000
-
 
 def text_lines(language: str) -> Iterator[str]:
     """The text of a language: a sentence a line, an empty line between documents.
@@ -77,6 +75,6 @@ def _pair_lines(source: str, target: str) -> Iterator[tuple[str, str]]:
     first, second = sorted((source, target), key=LANGUAGES.index)
     name = f"{first}-{second}"
     seed = seed_of(f"pair {name}")
-    for index in range(PAIRS.get(name, _OTHER_PAIRS)):
+    for index in range(PAIRS.get(name, 3_000)):
         meaning = draw(seed, index)
         yield realise(meaning, source).text, realise(meaning, target).text

@@ -18,9 +18,11 @@ from xlj.phrasebook.casting import (
     pronoun_for,
 )
 from xlj.phrasebook.meaning import (
+    ACTS,
     ADJECTIVES,
     DITRANSITIVE,
     INTRANSITIVE,
+    MASS,
     MOTION,
     NOUN_FIELD,
     NOUNS,
@@ -32,20 +34,17 @@ from xlj.phrasebook.meaning import (
     Clause,
     Meaning,
     Participant,
+    nouns_of,
 )
 from xlj.phrasebook.stream import Stream
 
 _DOCUMENTS = 1  # keeps the stream of documents apart from that of single meanings
 COLOURS = frozenset("red white black green blue yellow".split())
 STATIVE = frozenset(("love", "know", "speak", "live", "be"))
-_LIKED = tuple(NOUNS["drink"] + NOUNS["fruit"] + NOUNS["music"] + ("cheese", "fish", "rice"))
-_OWNED = tuple(
-    NOUNS["animal"] + NOUNS["article"] + NOUNS["furniture"] + NOUNS["vehicle"] + NOUNS["clothes"]
-)
+_LIKED = (*NOUNS["drink"], *NOUNS["fruit"], *NOUNS["music"], "cheese", "fish", "rice")
+_OWNED = nouns_of("animal", "article", "furniture", "vehicle", "clothes")
 _INDOORS = tuple("school house office kitchen library restaurant hotel museum shop theatre".split())
-_FOUND_INDOORS = tuple(
-    NOUNS["article"] + NOUNS["furniture"] + NOUNS["clothes"] + NOUNS["text"] + ("cat", "dog")
-)
+_FOUND_INDOORS = (*nouns_of("article", "furniture", "clothes", "text"), "cat", "dog")
 _DESCRIBED = tuple(noun for noun in NOUN_FIELD if NOUN_FIELD[noun] in ADJECTIVES)
 _DESTINATIONS = tuple(noun for noun in NOUNS["place"] if noun != "kitchen")
 
@@ -80,12 +79,13 @@ def _scene(stream: Stream) -> Scene:
 
 def _meaning(stream: Stream, scene: Scene | None) -> Meaning:
     roll = stream.below(100)
-    for frame, weight in _FRAMES.items():
+    for frame, (weight, draw_frame) in _FRAMES.items():
         roll -= weight
         if roll < 0:
-            return _SPECIAL[frame](stream, scene) if frame in _SPECIAL else Meaning(
-                frame, (_ask(stream, scene, _CLAUSES[frame](stream, scene)),)
-            )  # fmt: skip
+            drawn = draw_frame(stream, scene)
+            if isinstance(drawn, Meaning):
+                return drawn
+            return Meaning(frame, (_ask(stream, scene, drawn),))
     raise AssertionError("the weights of the frames sum to 100")
 
 
@@ -222,10 +222,9 @@ def _possession(stream: Stream, scene: Scene | None) -> Clause:
 def _liking(stream: Stream, scene: Scene | None) -> Clause:
     if stream.chance(50):
         noun = stream.pick(_LIKED)
-        mass = NOUN_FIELD[noun] in ("staple", "drink", "music")
-        thing = Participant("noun", noun, plural=not mass, determiner="all")
+        thing = Participant("noun", noun, plural=NOUN_FIELD[noun] not in MASS, determiner="all")
     else:
-        noun = stream.pick(NOUNS["text"] + NOUNS["clothes"] + NOUNS["show"] + NOUNS["article"])
+        noun = stream.pick(nouns_of("text", "clothes", "show", "article"))
         thing = Participant(
             'noun', noun, plural=stream.chance(30), determiner=stream.pick(('the', 'this')),
             adjective=an_adjective(stream, noun, 50),
@@ -282,16 +281,13 @@ def _reason(stream: Stream, scene: Scene | None) -> Meaning:
     assert first.subject
     if first.tense != "past" and stream.chance(25):
         weather = stream.pick(WEATHER)
-        return Meaning("reason", (first, Clause(weather, tense=_echo(first))), "because")
+        tense = "now" if first.tense == "habit" else first.tense
+        return Meaning("reason", (first, Clause(weather, tense=tense)), "because")
     second = Clause(
         'be', pronoun_for(first.subject), attribute=stream.pick(STATES),
         tense='past' if first.tense == 'past' else 'habit', very=stream.chance(25),
     )  # fmt: skip
     return Meaning("reason", (first, second), "because")
-
-
-def _echo(first: Clause) -> str:
-    return "now" if first.tense == "habit" else first.tense
 
 
 def _contrast(stream: Stream, scene: Scene | None) -> Meaning:
@@ -313,7 +309,7 @@ def _contrast(stream: Stream, scene: Scene | None) -> Meaning:
     first = replace(draw_clause(stream, scene), time_first=False, modal=None, negative=False)
     second = draw_clause(stream, None)
     for _ in range(20):
-        if first.tense in _tenses_of(second):
+        if first.tense in ACTS[second.predicate].tenses:
             break
         second = draw_clause(stream, None)
     else:
@@ -330,44 +326,19 @@ def _contrast(stream: Stream, scene: Scene | None) -> Meaning:
     return Meaning("contrast", (first, second), stream.pick(("and", "but")))
 
 
-def _tenses_of(clause: Clause) -> tuple[str, ...]:
-    for verbs in (TRANSITIVE, INTRANSITIVE, MOTION):
-        if clause.predicate in verbs:
-            return verbs[clause.predicate].tenses
-    raise AssertionError(clause.predicate)
-
-
-_Drawer = Callable[[Stream, Scene | None], Clause]
-_CLAUSES: dict[str, _Drawer] = {
-    "transitive": _transitive,
-    "intransitive": _intransitive,
-    "motion": _motion,
-    "ditransitive": _ditransitive,
-    "description": _description,
-    "location": _location,
-    "profession": _profession,
-    "possession": _possession,
-    "liking": _liking,
-    "existence": _existence,
-    "weather": _weather,
+_FRAMES: dict[str, tuple[int, Callable[[Stream, Scene | None], Clause | Meaning]]] = {
+    "transitive": (27, _transitive),
+    "intransitive": (11, _intransitive),
+    "motion": (9, _motion),
+    "ditransitive": (11, _ditransitive),
+    "description": (9, _description),
+    "location": (5, _location),
+    "profession": (3, _profession),
+    "possession": (5, _possession),
+    "liking": (4, _liking),
+    "existence": (3, _existence),
+    "weather": (2, _weather),
+    "reason": (5, _reason),
+    "contrast": (6, _contrast),
 }
-_SPECIAL: dict[str, Callable[[Stream, Scene | None], Meaning]] = {
-    "reason": _reason,
-    "contrast": _contrast,
-}
-_FRAMES = {
-    "transitive": 27,
-    "intransitive": 11,
-    "motion": 9,
-    "ditransitive": 11,
-    "description": 9,
-    "location": 5,
-    "profession": 3,
-    "possession": 5,
-    "liking": 4,
-    "existence": 3,
-    "weather": 2,
-    "reason": 5,
-    "contrast": 6,
-}
-"""The frames and how many of a hundred meanings each makes."""
+"""How many of a hundred meanings are of each frame, and what draws them."""

@@ -54,7 +54,7 @@ class Participant:
 class Clause:
     """One predicate and what goes with it.
 
-    `predicate` is a verb (a key of `VERBS`) or 'be' (with `attribute`, `complement` or `place`),
+    `predicate` is a verb (a key of `ACTS`) or 'be' (with `attribute`, `complement` or `place`),
     'have', 'like', 'exist' or a kind of weather. `relation` says how the place takes part: 'at',
     'to' or 'from'. `tense` is 'now' (progressive), 'habit' (simple present), 'past' or 'future';
     `modal` is 'want' or 'can' (then the tense is 'habit'). `question` is 'polar', or the role it
@@ -118,6 +118,12 @@ NOUNS: dict[str, tuple[str, ...]] = {
 }
 """The common nouns by semantic field."""
 
+
+def nouns_of(*fields: str) -> tuple[str, ...]:
+    """The nouns of several fields, in order."""
+    return tuple(noun for field in fields for noun in NOUNS[field])
+
+
 NOUN_FIELD = {noun: field for field, nouns in NOUNS.items() for noun in nouns}
 HUMAN = frozenset(("profession", "people", "kin", "name", "pronoun"))
 MASS = frozenset(("staple", "drink", "music", "language"))
@@ -153,10 +159,6 @@ ADJECTIVES = {field: tuple(words.split()) for field, words in _ADJECTIVES.items(
 
 STATES = ("tired", "happy", "sad", "busy", "nervous", "angry")
 """Adjectives that are only said of people, and only as predicates."""
-
-ALL_ADJECTIVES = tuple(
-    sorted({adjective for group in ADJECTIVES.values() for adjective in group} | set(STATES))
-)
 
 # Verb: the fields or nouns its object may be, then its tenses ('*': all), then whether a place
 # or a modal fits.
@@ -232,10 +234,9 @@ class Verb:
 
 def _transitive(verb: str, entry: str) -> Verb:
     fields, tenses, flags = (part.split() for part in entry.split(":"))
-    objects = [noun for field in fields for noun in NOUNS.get(field, (field,))]
     return Verb(
         tenses=_ALL if tenses == ["*"] else tuple(tenses),
-        objects=tuple(objects),
+        objects=tuple(noun for field in fields for noun in NOUNS.get(field, (field,))),
         places=_places(verb) if "place" in flags else (),
         modal="modal" in flags,
     )
@@ -256,17 +257,11 @@ MOTION = {
     "arrive": Verb(("past", "future", "habit"), relation="to", modal=False),
     "come": Verb(("now", "past", "habit"), relation="from", modal=False),
 }
-_GIFTS = tuple(noun for field in ("article", "text", "clothes", "fruit") for noun in NOUNS[field])
+_GIFTS = nouns_of("article", "text", "clothes", "fruit")
 DITRANSITIVE = {verb: Verb(_ALL, objects=_GIFTS) for verb in "give send show bring".split()}
+ACTS = TRANSITIVE | INTRANSITIVE | MOTION | DITRANSITIVE
+"""Every verb with its frame."""
 WEATHER = ("rain", "snow", "hot_weather", "cold_weather")
-VERBS = (
-    *TRANSITIVE,
-    *INTRANSITIVE,
-    *MOTION,
-    *DITRANSITIVE,
-    "have",
-    "like",
-)
 
 WOMEN = tuple(
     "Anna Maria Sara Fatma Aisha Elena Julia Nina Laura Clara Amina Zawadi Leyla Priya Meera "
@@ -305,18 +300,3 @@ TIMES: dict[str, tuple[str, ...]] = {
     "future": ("tomorrow", "next_week", "next_month", "today", "tonight", *_POINTS),
 }
 """The times that go with each tense."""
-
-ALL_TIMES = tuple(dict.fromkeys(time for times in TIMES.values() for time in times))
-PRONOUNS = ("i", "you", "he", "she", "we", "they")
-CONCEPTS: dict[str, tuple[str, ...]] = {
-    "noun": tuple(NOUN_FIELD),
-    "verb": VERBS,
-    "weather": WEATHER,
-    "adjective": ALL_ADJECTIVES,
-    "name": WOMEN + MEN,
-    "surname": SURNAMES,
-    "place": CITIES + COUNTRIES,
-    "organisation": ORGANISATIONS,
-    "time": ALL_TIMES,
-}
-"""Everything that a language must have a word for, by kind."""

@@ -20,7 +20,7 @@ _HEADS = {
     "expletive": _PREDICATE,
 }
 _OPENERS = frozenset("¿(")
-_CLOSERS = frozenset(".,?!。，？।")
+_CLOSERS = frozenset((*".,?!。，？।", "'s", "'"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +58,17 @@ class Sentence:
         text, spans, glue = "", [], True
         for item in self.words:
             form = item.form
-            if not text or text == "¿":
-                form = _capital(form, self.language)
-            if not (glue or self.language == "zh" or self._clings(form)):
+            if text in ("", "¿"):
+                first = "İ" if self.language == "tr" and form[0] == "i" else form[0].upper()
+                form = first + form[1:]
+            # French sets a space before a question mark
+            clings = form in _CLOSERS and (self.language, form) != ("fr", "?")
+            if not (glue or self.language == "zh" or clings):
                 text += " "
             spans.append((len(text), len(text) + len(form)))
             text += form
             glue = form in _OPENERS or (form.endswith("'") and self.language == "fr")
         return text, tuple(spans)
-
-    def _clings(self, form: str) -> bool:
-        """Whether a form attaches to the word before it."""
-        if form == "?" and self.language == "fr":  # French sets a space before it
-            return False
-        return form in _CLOSERS or form in ("'s", "'")
 
     @property
     def text(self) -> str:
@@ -82,11 +79,6 @@ class Sentence:
     def spans(self) -> tuple[tuple[int, int], ...]:
         """The (start, end) of each word in `text`, in characters."""
         return self._written[1]
-
-
-def _capital(form: str, language: str) -> str:
-    first = "İ" if language == "tr" and form[0] == "i" else form[0].upper()
-    return first + form[1:]
 
 
 @dataclass(frozen=True)

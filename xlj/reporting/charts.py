@@ -1,7 +1,5 @@
 """Charts as inline SVG: curves and bars. Colours come from the page's style, by class."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence

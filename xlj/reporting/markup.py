@@ -1,7 +1,5 @@
 """HTML and SVG as trees: what is text stays text, whatever stands in it."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as etree
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The page: runs beside each other by step, language, layer, and what their configs differ in."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -60,11 +58,9 @@ def _mark(place: int, name: str) -> Element:
 def _steps(run: Run) -> str:
     if not run.lines:
         return _NONE
-    planned = run.config.get("train.steps")
-    done = run.lines[-1]["step"]
-    return f"{done:,}" + (
-        f" of {planned:,}" if isinstance(planned, int) and planned != done else ""
-    )
+    done, planned = run.lines[-1]["step"], run.config.get("train.steps")
+    goes_on = isinstance(planned, int) and planned != done
+    return f"{done:,} of {planned:,}" if goes_on else f"{done:,}"
 
 
 def _time(run: Run) -> str:
@@ -219,7 +215,6 @@ def _task_row(name: str, results: Mapping[str, Any], languages: Sequence[str]) -
 
 
 def _scores(found: Any) -> dict[str, float]:
-    """The numbers of an object."""
     return {name: value for name, value in _dict(found).items() if _is_number(value)}
 
 
@@ -253,19 +248,12 @@ def _setting(value: Any) -> str:
 
 def _charts(titled: Iterable[tuple[str, Element | None]]) -> Element:
     """Figures in a grid; those of which there is nothing to draw are left out."""
-    return node(
-        "div",
-        *(
-            node("figure", node("h3", title), chart, class_="broad" if _is_broad(chart) else "")
-            for title, chart in titled
-            if chart is not None
-        ),
-        class_="charts",
-    )
-
-
-def _is_broad(chart: Element) -> bool:
-    return any("style" in element.attrib for element in chart)
+    figures = []
+    for title, chart in titled:
+        if chart is not None:
+            kind = "broad" if any("style" in element.attrib for element in chart) else ""
+            figures.append(node("figure", node("h3", title), chart, class_=kind))
+    return node("div", *figures, class_="charts")
 
 
 def _series(runs: Sequence[Run], key: str, faint: bool = False) -> list[Series]:

@@ -1,7 +1,5 @@
 """Runs, as their workdirs tell of them: config, metrics, results, scores by layer."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
@@ -106,26 +104,22 @@ def read(workdir: Path, name: str) -> Run:
 
 def files(workdir: Path) -> list[Path]:
     """The files of a workdir that are read, if they are there."""
-    return [
-        *(workdir / name for name in (_CONFIG, _RESULTS, _SWEEP)),
-        *sorted(workdir.glob("*.jsonl")),
-    ]
+    fixed = [workdir / name for name in (_CONFIG, _RESULTS, _SWEEP)]
+    return fixed + sorted(workdir.glob("*.jsonl"))
 
 
 def _object(path: Path, notes: list[str]) -> dict[str, Any]:
     try:
         found = json_file.parse(path.read_bytes(), path.name, not_finite=True)
+        if isinstance(found, dict):
+            return found
+        notes.append(f"{path.name} is damaged: it holds no JSON object")
     except FileNotFoundError:
-        return {}
+        pass
     except OSError as error:
         notes.append(f"{path.name} cannot be read: {error.strerror}")
-        return {}
     except ConfigError as error:
         notes.append(f"{path.name} is damaged: {error}")
-        return {}
-    if isinstance(found, dict):
-        return found
-    notes.append(f"{path.name} is damaged: it holds no JSON object")
     return {}
 
 
@@ -157,10 +151,8 @@ def _by_layer(file: Path, notes: list[str]) -> dict[str, dict[int, float]]:
                 scores = found.setdefault(f"{file.stem} {measure}", {})
                 scores.setdefault(layer, []).append(value)
     if bad:
-        notes.append(
-            f"{file.name}:{bad[0]} has no scores of a layer"
-            + (f", nor have {len(bad) - 1} lines more" if bad[1:] else "")
-        )
+        more = f", nor have {len(bad) - 1} lines more" if bad[1:] else ""
+        notes.append(f"{file.name}:{bad[0]} has no scores of a layer{more}")
     elif not found:
         notes.append(f"{file.name} has no scores by layer")
     return {

@@ -1,7 +1,5 @@
 """The style of a report. It names no font and no file that a browser would have to fetch."""
 
-from __future__ import annotations
-
 _COLOURS = "#3b82c4 #e8742c #2f9e61 #c9423f #8b63c9 #b0850f #12969e #d6539c #7a8b2a #7f7f8c".split()
 """Readable on white and on black."""
 _DASHES = ("none", "6 3", "2 2", "8 3 2 3")

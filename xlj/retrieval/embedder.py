@@ -1,7 +1,5 @@
 """One vector a sentence: the pooled hidden vectors of a layer."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial

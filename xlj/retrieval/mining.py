@@ -5,8 +5,6 @@ Artetxe and Schwenk (2019), "Margin-based parallel corpus mining", with the rati
 strategy that they call max. score.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple

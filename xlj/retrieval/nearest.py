@@ -1,7 +1,5 @@
 """Sentence retrieval: whose translation is whose, by nearest neighbours in both directions."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Exact search for nearest neighbours: every cosine is computed, a block at a time."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 

@@ -1,7 +1,6 @@
 """Files of sentences, and of which ones translate each other."""
 
-from __future__ import annotations
-
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xlj.config import ConfigError
-from xlj.io import files
+from xlj.io import atomic, files
 from xlj.io.quoting import quoted, shortened
 
 
@@ -18,6 +17,15 @@ class Sentences(NamedTuple):
 
     texts: list[str]
     ids: list[str] | None
+
+
+class Task(NamedTuple):
+    """Sentences to find among others."""
+
+    source: list[str]
+    target: list[str]
+    translations: np.ndarray | None
+    """The source that each target translates, int64 [targets]; None if that of its line."""
 
 
 def lines(path: Path) -> Iterator[str]:
@@ -75,6 +83,33 @@ def read_with_ids(path: Path) -> Sentences:
     return Sentences([text for _, text in rows], list(ids))
 
 
+def read_task(source: Path, target: Path, gold: Path | None) -> Task:
+    """The task of two files, and of XTREME's labels if there are some.
+
+    Raises:
+      ConfigError: if a file cannot be read, or they do not fit each other.
+    """
+    sides = read(source), read(target)
+    sizes = len(sides[0]), len(sides[1])
+    if not gold and sizes[0] != sizes[1]:
+        raise ConfigError(
+            f"{source} has {sizes[0]} lines but {target} has {sizes[1]}; line i of one must be the "
+            "translation of line i of the other, or --gold must say which is whose"
+        )
+    if sizes == (1, 1):
+        raise ConfigError(f"{source} has one sentence, and so has {target}: there are no others")
+    if gold:
+        return Task(*sides, read_places(gold, *sizes))
+    for path, side, other in ((source, *sides), (target, *sides[::-1])):
+        if len(side) >= 10 and side == sorted(side) and other != sorted(other):
+            print(
+                f"{path} is sorted, as the English side of XTREME's Tatoeba is; if the lines do "
+                "not translate each other one by one, give --gold",
+                file=sys.stderr,
+            )
+    return Task(*sides, None)
+
+
 def read_places(path: Path, sources: int, targets: int) -> np.ndarray:
     """XTREME's labels of Tatoeba: which source each target translates, int64 [targets].
 
@@ -94,6 +129,11 @@ def read_places(path: Path, sources: int, targets: int) -> np.ndarray:
     if len(found) != targets:
         raise ConfigError(f"{path} has {len(found)} lines, but the target has {targets}")
     return np.array(found)
+
+
+def write_places(path: Path, places: np.ndarray) -> None:
+    """XTREME's predictions: the nearest source of each target, int [targets], a line each."""
+    atomic.write(path, "".join(f"{place}\n" for place in places).encode())
 
 
 def read_pairs(path: Path, source_ids: list[str], target_ids: list[str]) -> set[tuple[str, str]]:

@@ -4,11 +4,11 @@ A file `configs/sweeps/NAME.py` has `get_sweep(folder)`, which returns a `Sweep`
 its workdirs will be.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re
+import runpy
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -56,6 +56,31 @@ def grid(values: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
     return [
         dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())
     ]
+
+
+def read(file: Path, folder: Path) -> Sweep:
+    """The sweep of a file; whatever goes wrong in it is said with its line.
+
+    Args:
+      folder: where the workdirs will be; the file may name those of other runs.
+
+    Raises:
+      ConfigError: if there is none.
+    """
+    if not file.is_file():
+        raise ConfigError(f"--config={file}: there is no such file")
+    try:
+        sweep = runpy.run_path(str(file))["get_sweep"](folder)
+    except ConfigError:
+        raise
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == str(file)]
+        where = f"{file}:{lines[-1]}" if lines else str(file)
+        raise ConfigError(f"{where}: {type(error).__name__}: {error}") from error
+    if not isinstance(sweep, Sweep):
+        raise ConfigError(f"{file}: get_sweep must return a Sweep, not {shortened(repr(sweep))}")
+    return sweep
 
 
 def runs(sweep: Sweep, folder: Path, overrides: Sequence[str] = ()) -> list[Run]:

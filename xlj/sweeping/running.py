@@ -1,7 +1,5 @@
 """Runs one after another on this machine."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """The state of a sweep's runs, which is that of their workdirs: begun, finished, their scores."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import json
 import os
@@ -58,12 +56,12 @@ def _begun(run: Run) -> dict[str, Any]:
     there = {path.name for path in run.workdir.glob("*")}
     if there <= {BEGUN, LOG, "lock"}:
         return {}
-    for file, key in ((BEGUN, "config"), (_CONFIG, ""), (_RESULTS, "config")):
+    for file in (BEGUN, _CONFIG, _RESULTS):
         if file in there:
             found = json_file.read_object(run.workdir / file, not_finite=True)
-            config = found.get(key, {}) if key else found
+            config = found if file == _CONFIG else found.get("config", {})
             if not isinstance(config, dict):
-                raise ConfigError(f"{run.workdir / file} is damaged: {key} is no JSON object")
+                raise ConfigError(f"{run.workdir / file} is damaged: config is no JSON object")
             return config
     return {}
 
@@ -88,10 +86,8 @@ def is_finished(run: Run, config: dict[str, Any]) -> bool:
     steps = config.get("train", {}).get("steps")
     if steps is None:
         return (run.workdir / _RESULTS).exists()
-    lines = metrics.read(run.workdir, damaged=[])
-    return (run.workdir / f"checkpoints/{steps}").exists() and any(
-        line["step"] == steps for line in lines
-    )
+    measured = any(line["step"] == steps for line in metrics.read(run.workdir, damaged=[]))
+    return measured and (run.workdir / f"checkpoints/{steps}").exists()
 
 
 def begin(run: Run, config: dict[str, Any]) -> None:

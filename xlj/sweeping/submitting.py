@@ -1,7 +1,5 @@
 """Runs handed to a cluster, by a program that is called for each."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil
@@ -40,11 +38,7 @@ def submit(run: Run, config: dict[str, Any], template: str) -> bool:
 
 def _submission(run: Run, template: str) -> list[str]:
     """The words of a template with a run in it; what stands alone becomes several words."""
-    inside = {
-        "{command}": run.command(),
-        "{arguments}": list(run.arguments),
-        "{name}": [run.name],
-    }
+    inside = {"{command}": run.command(), "{arguments}": run.arguments, "{name}": [run.name]}
 
     def quoted(place: re.Match[str]) -> str:  # in a word such as --wrap={command}
         return shlex.join(inside[place[0]])

@@ -1,7 +1,5 @@
 """Word alignment with an encoder: hidden vectors of two sentences to links between their words."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -48,9 +46,7 @@ class Aligner:
     ):
         self._pretrained, self._mesh = pretrained, mesh_of(pretrained.params)
         self._limit = pretrained.model.positions - encoder.FIRST_POSITION
-        self._layers = tuple(layers)
-        self._method = method
-        self._together = together
+        self._layers, self._method, self._together = tuple(layers), method, together
         self.windowed = 0
 
     def align(
@@ -100,17 +96,15 @@ class Aligner:
     def _started(self, pieces: list[tuple[Pieces, Pieces]]) -> Iterator[tuple[Batch, jax.Array]]:
         for batch in batches(pieces, self._limit, self._together, self._mesh.size):
             self.windowed += len(batch.members) * batch.windowed
-            yield batch, self._run(batch)
-
-    def _run(self, batch: Batch) -> jax.Array:
-        return _align(
-            self._pretrained.params,
-            shard(batch.rows, self._mesh),
-            mesh=self._mesh,
-            model=self._pretrained.model,
-            layers=self._layers,
-            method=self._method,
-        )
+            links = _align(
+                self._pretrained.params,
+                shard(batch.rows, self._mesh),
+                mesh=self._mesh,
+                model=self._pretrained.model,
+                layers=self._layers,
+                method=self._method,
+            )
+            yield batch, links
 
 
 _NO_LINKS = np.zeros((0, 2), np.int32)

@@ -1,7 +1,5 @@
 """Gold word alignments in the two formats that they come in."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,17 +29,15 @@ def parse(text: str, where: str) -> Gold:
     Raises:
       ConfigError: if a link is written otherwise; the message begins with `where`.
     """
-    sure: set[Link] = set()
-    possible: set[Link] = set()
+    links: dict[str, set[Link]] = {"-": set(), "p": set()}
     for item in text.split():
         found = re.fullmatch(r"(-?\d{1,9})([-p])(-?\d{1,9})", item)
         if not found:
             raise ConfigError(
                 f"{where}: {quoted(item)} is no link; write i-j (sure) or ipj (possible)"
             )
-        link = int(found[1]), int(found[3])
-        (sure if found[2] == "-" else possible).add(link)
-    return Gold(frozenset(sure), frozenset(possible))
+        links[found[2]].add((int(found[1]), int(found[3])))
+    return Gold(*map(frozenset, links.values()))
 
 
 def read(path: Path) -> list[Gold]:
@@ -55,12 +51,7 @@ def read(path: Path) -> list[Gold]:
     Raises:
       ConfigError: if the file cannot be read or a line is malformed.
     """
-    lines: list[str] = []
-    for block in files.blocks(path):
-        for line in block:
-            if line is None:
-                raise ConfigError(f"{path}:{len(lines) + 1}: the line is not UTF-8")
-            lines.append(line)
+    lines = list(files.lines(path))
     first = next((line for line in lines if line.strip()), "")
     if not first or re.match(r"\s*-?\d+[-p]", first):
         return [parse(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]

@@ -7,8 +7,6 @@ part is encoded with as much of its surroundings as fits, and the vectors of the
 as one sentence. Nothing is cut off.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -147,8 +145,6 @@ def _rounded(size: int, least: int) -> int:
 
 
 class _Shape(NamedTuple):
-    """Of a batch."""
-
     rows: int
     length: int
     pairs: int

@@ -1,7 +1,5 @@
 """Sentence pairs of a TSV file, as words, with gold alignments if it has them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -10,8 +8,6 @@ from xlj.config import ConfigError
 from xlj.io import files
 from xlj.word_alignment import gold_alignments
 from xlj.word_alignment.gold_alignments import Gold
-
-_HEADERS = ("src\ttgt", "src\ttgt\tgold")
 
 
 class Pair(NamedTuple):
@@ -23,17 +19,30 @@ class Pair(NamedTuple):
     gold: Gold | None = None
 
 
-def counted(path: Path, with_gold: bool = False) -> tuple[int, Iterator[Pair]]:
+def checked(path: Path, gold: str | None) -> tuple[int, Iterator[Pair]]:
     """The number of pairs, after reading all of them, so that no error in one comes late; and the
     pairs. Those of a pipe, which cannot be read again, are kept.
 
+    Args:
+      gold: a file of gold links; empty where the third column has them, None where nothing has.
+
     Raises:
-      ConfigError: as `read` does.
+      ConfigError: as `read` and `gold_alignments.read` do, or if the gold is of other pairs.
     """
+    pairs = read(path, with_gold=gold == "")
     if files.is_stream(path):
-        kept = list(read(path, with_gold))
-        return len(kept), iter(kept)
-    return sum(1 for _ in read(path, with_gold)), read(path, with_gold)
+        kept = list(pairs)
+        count, pairs = len(kept), iter(kept)
+    else:
+        count, pairs = sum(1 for _ in pairs), read(path, with_gold=gold == "")
+    if not gold:
+        return count, pairs
+    golds = gold_alignments.read(Path(gold))
+    if len(golds) != count:
+        raise ConfigError(
+            f"{gold} has links of {len(golds)} sentence pairs, but {path} has {count} pairs"
+        )
+    return count, (pair._replace(gold=links) for pair, links in zip(pairs, golds, strict=True))
 
 
 def read(path: Path, with_gold: bool = False) -> Iterator[Pair]:
@@ -46,23 +55,15 @@ def read(path: Path, with_gold: bool = False) -> Iterator[Pair]:
     Raises:
       ConfigError: if a line is not UTF-8, lacks a column, or has malformed gold.
     """
-    number = 0
-    for block in files.blocks(path):
-        for line in block:
-            number += 1
-            where = f"{path}:{number}"
-            if line is None:
-                raise ConfigError(f"{where}: the line is not UTF-8")
-            line = line.removesuffix("\r")
-            if number == 1 and line in _HEADERS:
-                continue
-            columns = line.split("\t")
-            if not line.strip():
-                columns = ["", "", ""]
-            if len(columns) < 2 + with_gold:
-                wanted = "source, target and gold links" if with_gold else "source and target"
-                raise ConfigError(
-                    f"{where}: {len(columns)} columns; expected {wanted}, with tabs between"
-                )
-            gold = gold_alignments.parse(columns[2], where) if with_gold else None
-            yield Pair(where, columns[0].split(), columns[1].split(), gold)
+    for number, line in enumerate(files.lines(path), 1):
+        where, line = f"{path}:{number}", line.removesuffix("\r")
+        if number == 1 and line in ("src\ttgt", "src\ttgt\tgold"):
+            continue
+        columns = line.split("\t") if line.strip() else ["", "", ""]
+        if len(columns) < 2 + with_gold:
+            wanted = "source, target and gold links" if with_gold else "source and target"
+            raise ConfigError(
+                f"{where}: {len(columns)} columns; expected {wanted}, with tabs between"
+            )
+        gold = gold_alignments.parse(columns[2], where) if with_gold else None
+        yield Pair(where, columns[0].split(), columns[1].split(), gold)

@@ -1,7 +1,5 @@
 """Exact match and F1 of answers to questions: SQuAD 1.1's, and MLQA's."""
 
-from __future__ import annotations
-
 import re
 import string
 import unicodedata

@@ -1,7 +1,5 @@
 """F1, precision and recall from counts."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

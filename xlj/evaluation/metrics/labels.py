@@ -1,7 +1,5 @@
 """Accuracy of labels; of indices that were found, it is accuracy@1."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

@@ -1,7 +1,5 @@
 """F1 of mined sentence pairs, and the threshold that makes it best on a development set (BUCC)."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Chunks of tagged words, and their F1: CoNLL's definition, leniently, as seqeval has it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

@@ -1,9 +1,11 @@
 """Chinese: no inflection, classifiers, aspect words, time and place before the verb."""
 
-from xlj.phrasebook.grammars.grammar import join, organisation, person_name
-from xlj.phrasebook.grammars.lexicon import forms, phrases, table, time_words
-from xlj.phrasebook.meaning import MEN, SURNAMES, WOMEN, Clause, Participant
-from xlj.phrasebook.sentence import Word, named, word
+from functools import partial
+
+from xlj.phrasebook.grammars.grammar import join, nameable
+from xlj.phrasebook.grammars.lexicon import forms, names, table, time_words
+from xlj.phrasebook.meaning import Clause, Participant
+from xlj.phrasebook.sentence import Word, word
 
 # noun, classifier, and 里 for the places that take it
 NOUNS = forms(
@@ -49,7 +51,7 @@ ADJECTIVES = table(
     interesting: 有趣 的
     """
 )
-PLACES = phrases(
+NAMES = names(
     """
     paris: 巴黎; london: 伦敦; berlin: 柏林; madrid: 马德里; rome: 罗马; moscow: 莫斯科;
     istanbul: 伊斯坦布尔; ankara: 安卡拉; delhi: 德里; mumbai: 孟买; beijing: 北京; shanghai: 上海;
@@ -59,14 +61,17 @@ PLACES = phrases(
     singapore: 新加坡; toronto: 多伦多; sydney: 悉尼; germany: 德国; france: 法国; spain: 西班牙;
     turkey: 土耳其; india: 印度; china: 中国; kenya: 肯尼亚; tanzania: 坦桑尼亚; italy: 意大利;
     japan: 日本; brazil: 巴西; mexico: 墨西哥; egypt: 埃及; russia: 俄罗斯; canada: 加拿大;
-    portugal: 葡萄牙
-    """
-)
-ORGANISATIONS = phrases(
-    """
-    google: 谷歌; toyota: 丰田; samsung: 三星; amazon: 亚马逊; microsoft: 微软;
+    portugal: 葡萄牙; google: 谷歌; toyota: 丰田; samsung: 三星; amazon: 亚马逊; microsoft: 微软;
     unicef: 联合国儿童基金会; unesco: 联合国教科文组织; red_cross: 红十字会; world_bank: 世界 银行
+    """,
     """
+    安娜 玛丽亚 萨拉 法特玛 艾莎 埃琳娜 朱莉娅 妮娜 劳拉 克拉拉 阿米娜 扎瓦迪 莱拉 普丽娅 米拉 梅 琳
+    索菲娅 伊娃 露西娅 玛尔塔 奥尔加 尼玛 罗莎 诺拉 艾玛 莱娜 黛安娜 卡米拉 西塔 泽内普 蒂娜 保罗
+    彼得 阿里 奥马尔 朱马 艾哈迈德 穆罕默德 拉维 阿琼 伟 汤姆 大卫 马丁 佩德罗 卡洛斯 哈米西 巴拉卡
+    埃姆雷 扬 利奥 卡里姆 伊万 迭戈 费利克斯 丹尼尔 塞缪尔 维克多 亚当 西蒙 哈桑 优素福 科菲
+    米勒 施密特 韦伯 杜邦 加西亚 洛佩斯 席尔瓦 卡亚 德米尔 夏尔马 库马尔 古普塔 辛格 王 张 陈 姆旺吉
+    基马尼 穆希 罗西 诺瓦克 彼得罗夫 布朗 史密斯
+    """,
 )
 TIMES = time_words(
     """
@@ -81,39 +86,18 @@ TIMES = time_words(
     "一 两 三 四 五 六 七 八 九 十 十一 十二",
 )
 NUMBERS = "两 三 四 五 六 七 八 九 十".split()
-PRONOUNS = {"i": "我", "you": "你", "he": "他", "she": "她", "we": "我们", "they": "他们"}
+PRONOUNS = table("i: 我; you: 你; he: 他; she: 她; we: 我们; they: 他们")
 LINKS = {"and": ("，", "PUNCT"), "but": ("但是", "CCONJ"), "because": ("因为", "SCONJ")}
-_GIVEN = """
-安娜 玛丽亚 萨拉 法特玛 艾莎 埃琳娜 朱莉娅 妮娜 劳拉 克拉拉 阿米娜 扎瓦迪 莱拉 普丽娅 米拉 梅 琳
-索菲娅 伊娃 露西娅 玛尔塔 奥尔加 尼玛 罗莎 诺拉 艾玛 莱娜 黛安娜 卡米拉 西塔 泽内普 蒂娜 保罗
-彼得 阿里 奥马尔 朱马 艾哈迈德 穆罕默德 拉维 阿琼 伟 汤姆 大卫 马丁 佩德罗 卡洛斯 哈米西 巴拉卡
-埃姆雷 扬 利奥 卡里姆 伊万 迭戈 费利克斯 丹尼尔 塞缪尔 维克多 亚当 西蒙 哈桑 优素福 科菲
-"""
-_FAMILY = """
-米勒 施密特 韦伯 杜邦 加西亚 洛佩斯 席尔瓦 卡亚 德米尔 夏尔马 库马尔 古普塔 辛格 王 张 陈 姆旺吉
-基马尼 穆希 罗西 诺瓦克 彼得罗夫 布朗 史密斯
-"""
-NAMES = dict(zip(WOMEN + MEN, _GIVEN.split(), strict=True)) | dict(
-    zip(SURNAMES, _FAMILY.split(), strict=True)
-)
 
 
 def noun_phrase(p: Participant, role: str, bare: bool = False) -> list[Word]:
     """A participant; `bare` leaves out the determiner that an unmodified noun can do without."""
     noun, det = role + ".noun", role + ".det"
-    if p.kind == "name":
-        name = person_name(p, role, NAMES)
+    if p.kind != "noun":
+        name = nameable(p, role, NAMES, ("谁", "什么"), PRONOUNS)
         if p.surname:
             name.insert(1, word("·", "PUNCT", role + ".dot", entity="I-PER"))
         return name
-    if p.kind == "pronoun":
-        return [word(PRONOUNS[p.concept], "PRON", noun)]
-    if p.kind == "unknown":
-        return [word("谁" if p.concept == "person" else "什么", "PRON", noun)]
-    if p.kind == "place":
-        return named(PLACES[p.concept], noun, "LOC")
-    if p.kind == "organisation":
-        return organisation(ORGANISATIONS[p.concept], role)
     form, classifier = NOUNS[p.concept][:2]
     if p.field == "language":
         return [word(form, "PROPN", noun)]
@@ -162,11 +146,10 @@ def _place(clause: Clause, n: str) -> list[Word]:
 
 def _quality(clause: Clause, n: str) -> list[Word]:
     """An adjective as a predicate: 很 stands where other languages have a copula."""
-    tense, no = n + ".tense", n + ".negation"
-    weather = clause.attribute is None
+    tense, weather = n + ".tense", clause.attribute is None
     form, *kind = VERBS[clause.predicate] if weather else ADJECTIVES[str(clause.attribute)]
     adjective = word(form, "ADJ", n + ".event")
-    words = [word("不", "ADV", no)] if clause.negative else []
+    words = [word("不", "ADV", n + ".negation")] * clause.negative
     if clause.tense == "future":
         words.append(word("会", "AUX", tense))
     if kind == ["是"]:
@@ -181,33 +164,25 @@ def _quality(clause: Clause, n: str) -> list[Word]:
 def _verb(clause: Clause, n: str, place: list[Word], given: list[Word]) -> list[Word]:
     """The verb with what goes before it: negation, aspect, place, recipient; then its aspect."""
     predicate, tense, event = clause.predicate, n + ".tense", n + ".event"
-    no = n + ".negation"
-    front: list[Word] = []
-    after: list[Word] = []
+    no, yet = ([word(form, "ADV", n + ".negation")] * clause.negative for form in "不没")
+    front, after = list[Word](), list[Word]()
     at_place = bool(place) and place[0].form == "在"
     if clause.modal:
         modal = "想" if clause.modal == "want" else "会" if predicate == "speak" else "能"
-        front = [word("不", "ADV", no)] if clause.negative else []
-        front.append(word(modal, "AUX", n + ".modal"))
+        front = [*no, word(modal, "AUX", n + ".modal")]
     elif predicate in ("have", "exist"):
-        front = [word("没", "ADV", no)] if clause.negative else []
+        front = yet
     elif clause.tense == "now":
-        if clause.negative:
-            front = [word("没", "ADV", no)]
-        elif at_place:  # 正 with the preposition 在
-            front = [word("正", "ADV", tense)]
-        if not at_place:
-            front.append(word("在" if clause.negative else "正在", "ADV", tense))
+        # The preposition 在 says half of 正在
+        aspect = "正" * (not clause.negative) + "在" * (not at_place)
+        front = [*yet, *[word(aspect, "ADV", tense)] * bool(aspect)]
     elif clause.tense == "future":
-        front = [word("不", "ADV", no)] if clause.negative else []
-        front.append(word("会", "AUX", tense))
+        front = [*no, word("会", "AUX", tense)]
     elif clause.negative:
-        form = "没" if clause.tense == "past" and predicate != "be" else "不"
-        front = [word(form, "ADV", no)]
+        front = yet if clause.tense == "past" and predicate != "be" else no
     elif clause.tense == "past":
-        if clause.object or clause.relation != "at" or predicate in _OUTBURSTS:
-            after = [word("了", "PART", tense)]
-        elif clause.subject is None:
+        moves = clause.relation != "at"
+        if clause.object or clause.subject is None or moves or predicate in _OUTBURSTS:
             after = [word("了", "PART", tense)]
         elif not clause.time and predicate not in ("be", "live"):
             after = [word("过", "PART", tense)]
@@ -245,11 +220,10 @@ def _clause(clause: Clause, n: str) -> list[Word]:
         if clause.attribute:
             words += _quality(clause, n)
         elif clause.complement:
-            words += [word("不", "ADV", n + ".negation")] if clause.negative else []
+            words += [word("不", "ADV", n + ".negation")] * clause.negative
             words.append(word("是", "AUX", n + ".tense"))
             bare = clause.negative or not clause.complement.adjective
-            phrase = noun_phrase(clause.complement, n + ".complement", bare)
-            words += phrase
+            words += noun_phrase(clause.complement, n + ".complement", bare)
         else:
             given: list[Word] = []
             if clause.recipient:
@@ -264,8 +238,6 @@ def _clause(clause: Clause, n: str) -> list[Word]:
     return words
 
 
-def clauses(parts: tuple[Clause, ...], link: str | None) -> list[Word]:
-    """The words of a sentence of one or two clauses, with its punctuation."""
-    return join(
-        parts, link, _clause, LINKS, '。', '？', commas=('but', 'because'), comma='，'
-    )  # fmt: skip
+clauses = partial(
+    join, clause=_clause, links=LINKS, commas=("but", "because"), marks=("。", "？", "，")
+)

@@ -1,9 +1,11 @@
 """English: SVO, articles, do-support, the progressive."""
 
-from xlj.phrasebook.grammars.grammar import join, organisation, person_name
-from xlj.phrasebook.grammars.lexicon import forms, phrases, table, time_words
+from functools import partial
+
+from xlj.phrasebook.grammars.grammar import join, nameable
+from xlj.phrasebook.grammars.lexicon import forms, names, table, time_words
 from xlj.phrasebook.meaning import Clause, Participant
-from xlj.phrasebook.sentence import Word, named, word
+from xlj.phrasebook.sentence import Word, word
 
 NOUNS = forms(
     """
@@ -33,7 +35,7 @@ NOUNS = forms(
 )
 AT = frozenset("station farm airport university market bank theatre factory".split())
 
-# base, third person, past, participle in -ing; then a preposition
+# base, third person, past, participle in -ing; then a preposition; of some weather an adjective
 VERBS = table(
     """
     eat: eat eats ate eating; cook: cook cooks cooked cooking; drink: drink drinks drank drinking;
@@ -56,33 +58,14 @@ VERBS = table(
     cry: cry cries cried crying; go: go goes went going; return: return returns returned returning;
     arrive: arrive arrives arrived arriving; come: come comes came coming;
     give: give gives gave giving; send: send sends sent sending; show: show shows showed showing;
-    bring: bring brings brought bringing; have: have has had having; like: like likes liked liking
-    """
-)
-WEATHER = table(
-    """
+    bring: bring brings brought bringing; have: have has had having; like: like likes liked liking;
     rain: rain rains rained raining; snow: snow snows snowed snowing; hot_weather: hot;
     cold_weather: cold
     """
 )
-ADJECTIVES = table("tasty: delicious")
-PLACES = phrases(
+ADJECTIVES = {"tasty": "delicious"}
+NAMES = names(
     """
-    paris: Paris; london: London; berlin: Berlin; madrid: Madrid; rome: Rome; moscow: Moscow;
-    istanbul: Istanbul; ankara: Ankara; delhi: Delhi; mumbai: Mumbai; beijing: Beijing;
-    shanghai: Shanghai; nairobi: Nairobi; mombasa: Mombasa; dodoma: Dodoma; lagos: Lagos;
-    tokyo: Tokyo; new_york: New York; lima: Lima; vienna: Vienna; munich: Munich;
-    hamburg: Hamburg; lyon: Lyon; geneva: Geneva; barcelona: Barcelona; oslo: Oslo;
-    athens: Athens; lisbon: Lisbon; warsaw: Warsaw; prague: Prague; singapore: Singapore;
-    toronto: Toronto; sydney: Sydney; germany: Germany; france: France; spain: Spain;
-    turkey: Turkey; india: India; china: China; kenya: Kenya; tanzania: Tanzania; italy: Italy;
-    japan: Japan; brazil: Brazil; mexico: Mexico; egypt: Egypt; russia: Russia; canada: Canada;
-    portugal: Portugal
-    """
-)
-ORGANISATIONS = phrases(
-    """
-    google: Google; toyota: Toyota; samsung: Samsung; amazon: Amazon; microsoft: Microsoft;
     unicef: UNICEF; unesco: UNESCO; red_cross: the Red Cross; world_bank: the World Bank
     """
 )
@@ -111,25 +94,16 @@ def _article(following: str) -> str:
 
 
 def noun_phrase(p: Participant, role: str) -> list[Word]:
-    """The phrase of a participant: determiner, numeral, adjective, noun."""
-    noun = role + ".noun"
-    if p.kind == "name":
-        return person_name(p, role)
-    if p.kind == "pronoun":
-        return [word(PRONOUNS[p.concept][0], "PRON", noun)]
-    if p.kind == "unknown":
-        return [word("who" if p.concept == "person" else "what", "PRON", noun)]
-    if p.kind == "place":
-        return named(PLACES[p.concept], noun, "LOC")
-    if p.kind == "organisation":
-        return organisation(ORGANISATIONS[p.concept], role)
+    """A participant: determiner, numeral, adjective, noun."""
+    if p.kind != "noun":
+        return nameable(p, role, NAMES, ("who", "what"), PRONOUNS)
     rest = [word(NUMBERS[p.count - 2], "NUM", role + ".count")] if p.count else []
     if p.adjective:
-        adjective = ADJECTIVES.get(p.adjective, (p.adjective,))[0]
+        adjective = ADJECTIVES.get(p.adjective, p.adjective)
         rest.append(word(adjective, "ADJ", role + ".adjective"))
     entry = NOUNS[p.concept]
     upos = "PROPN" if p.field == "language" else "NOUN"
-    rest.append(word(entry[1] if p.plural else entry[0], upos, noun))
+    rest.append(word(entry[p.plural], upos, role + ".noun"))
     det = role + ".det"
     if p.owner:
         if p.owner.kind == "pronoun":
@@ -177,21 +151,16 @@ def _verb(clause: Clause, n: str) -> tuple[list[Word], list[Word]]:
     no = [word("not", "PART", n + ".negation")] if clause.negative else []
     past = clause.tense == "past"
     copular = clause.predicate in ("be", "exist") or clause.predicate.endswith("_weather")
-    inner: list[Word] = []
-    if copular:
-        inner = [word("be", "AUX", tense)]
-    else:
-        entry = (WEATHER if clause.predicate in WEATHER else VERBS)[clause.predicate]
-    if clause.tense == "future":
-        return [word("will", "AUX", tense), *no], inner or [word(entry[0], "VERB", event)]
+    if copular and clause.tense == "future":
+        return [word("will", "AUX", tense), *no], [word("be", "AUX", tense)]
     if copular:
         return [word(_be(subject, past), "AUX", tense), *no], []
+    entry = VERBS[clause.predicate]
+    if clause.tense == "future":
+        return [word("will", "AUX", tense), *no], [word(entry[0], "VERB", event)]
     if clause.modal == "can":
-        if no:
-            can = word("cannot", "AUX", n + ".modal", n + ".negation")
-        else:
-            can = word("can", "AUX", n + ".modal")
-        return [can], [word(entry[0], "VERB", event)]
+        can, slots = ("cannot", [n + ".negation"]) if no else ("can", [])
+        return [word(can, "AUX", n + ".modal", *slots)], [word(entry[0], "VERB", event)]
     third = subject is None or not (subject.plural or subject.concept in ("i", "you"))
     finite: tuple[str, ...]
     if clause.modal == "want":
@@ -205,7 +174,7 @@ def _verb(clause: Clause, n: str) -> tuple[list[Word], list[Word]]:
     if clause.negative or asks:
         do = "did" if past else "does" if third else "do"
         return [word(do, "AUX", tense), *no], [word(finite[0], "VERB", lexical), *tail]
-    form = finite[2] if past else finite[1] if third else finite[0]
+    form = finite[2 if past else third]
     return [], [word(form, "VERB", lexical, tense), *tail]
 
 
@@ -222,37 +191,32 @@ def _clause(clause: Clause, n: str) -> list[Word]:
     if not clause.subject:
         subject = [word("it", "PRON", n + ".expletive")]
     if clause.predicate.endswith("_weather"):
-        rest = [word(WEATHER[clause.predicate][0], "ADJ", n + ".event")]
-    if clause.very:
-        rest.append(word("very", "ADV", n + ".degree"))
+        rest = [word(VERBS[clause.predicate][0], "ADJ", n + ".event")]
+    rest += [word("very", "ADV", n + ".degree")] * clause.very
     if clause.attribute:
-        adjective = ADJECTIVES.get(clause.attribute, (clause.attribute,))[0]
+        adjective = ADJECTIVES.get(clause.attribute, clause.attribute)
         rest.append(word(adjective, "ADJ", n + ".event"))
     if clause.complement:
         rest += noun_phrase(clause.complement, n + ".complement")
     if clause.recipient:
         rest += noun_phrase(clause.recipient, n + ".recipient")
-    asked = clause.question == "object"
-    if clause.object and not asked:
-        preposition = VERBS[clause.predicate][4:]
-        rest += [word(form, "ADP", n + ".event") for form in preposition]
-        rest += noun_phrase(clause.object, n + ".object")
-    elif asked and clause.object:
+    front = []
+    if clause.object:
         rest += [word(form, "ADP", n + ".event") for form in VERBS[clause.predicate][4:]]
+        thing = noun_phrase(clause.object, n + ".object")
+        if clause.question == "object":
+            front = thing
+        else:
+            rest += thing
     rest += _place(clause, n)
     time = TIMES[clause.time](n) if clause.time else []
     if clause.time_first:
         return time + subject + auxiliary + verb + rest
     if clause.question in (None, "subject"):
         return subject + auxiliary + verb + rest + time
-    front = []
-    if asked and clause.object:
-        front = noun_phrase(clause.object, n + ".object")
-    elif clause.question == "place":
+    if clause.question == "place":
         front = [word("where", "ADV", n + ".place.noun")]
     return front + auxiliary + subject + verb + rest + time
 
 
-def clauses(parts: tuple[Clause, ...], link: str | None) -> list[Word]:
-    """The words of a sentence of one or two clauses, with its punctuation."""
-    return join(parts, link, _clause, LINKS)
+clauses = partial(join, clause=_clause, links=LINKS)

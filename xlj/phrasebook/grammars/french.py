@@ -1,16 +1,9 @@
 """French: gender and number, elision and contraction, two-part negation, est-ce que."""
 
-from xlj.phrasebook.grammars.grammar import (
-    PERSONS,
-    agreement,
-    fuse,
-    join,
-    organisation,
-    person_name,
-)
-from xlj.phrasebook.grammars.lexicon import forms, phrases, table, time_words
-from xlj.phrasebook.meaning import Clause, Participant
-from xlj.phrasebook.sentence import Word, named, word
+from xlj.phrasebook.grammars.grammar import PERSONS, agreement, fuse, is_feminine, join, nameable
+from xlj.phrasebook.grammars.lexicon import forms, names, table, time_words
+from xlj.phrasebook.meaning import COUNTRIES, Clause, Participant
+from xlj.phrasebook.sentence import Word, word
 
 # singular, gender, feminine or preposition
 NOUNS = forms(
@@ -88,27 +81,17 @@ ADJECTIVES = table(
     interesting: intéressant intéressante
     """
 )
-PLACES = table(
+NAMES = names(
     """
-    paris: Paris; london: Londres; berlin: Berlin; madrid: Madrid; rome: Rome; moscow: Moscou;
-    istanbul: Istanbul; ankara: Ankara; delhi: Delhi; mumbai: Mumbai; beijing: Pékin;
-    shanghai: Shanghai; nairobi: Nairobi; mombasa: Mombasa; dodoma: Dodoma; lagos: Lagos;
-    tokyo: Tokyo; new_york: New_York; lima: Lima; vienna: Vienne; munich: Munich;
-    hamburg: Hambourg; lyon: Lyon; geneva: Genève; barcelona: Barcelone; oslo: Oslo;
-    athens: Athènes; lisbon: Lisbonne; warsaw: Varsovie; prague: Prague; singapore: Singapour;
-    toronto: Toronto; sydney: Sydney; germany: Allemagne f; france: France f; spain: Espagne f;
-    turkey: Turquie f; india: Inde f; china: Chine f; kenya: Kenya m; tanzania: Tanzanie f;
-    italy: Italie f; japan: Japon m; brazil: Brésil m; mexico: Mexique m; egypt: Égypte f;
-    russia: Russie f; canada: Canada m; portugal: Portugal m
-    """
-)
-ORGANISATIONS = phrases(
-    """
-    google: Google; toyota: Toyota; samsung: Samsung; amazon: Amazon; microsoft: Microsoft;
-    unicef: l' UNICEF; unesco: l' UNESCO; red_cross: la Croix-Rouge;
+    london: Londres; moscow: Moscou; beijing: Pékin; vienna: Vienne; hamburg: Hambourg;
+    geneva: Genève; barcelona: Barcelone; athens: Athènes; lisbon: Lisbonne; warsaw: Varsovie;
+    singapore: Singapour; germany: Allemagne; spain: Espagne; turkey: Turquie; india: Inde;
+    china: Chine; tanzania: Tanzanie; italy: Italie; japan: Japon; brazil: Brésil; mexico: Mexique;
+    egypt: Égypte; russia: Russie; unicef: l' UNICEF; unesco: l' UNESCO; red_cross: la Croix-Rouge;
     world_bank: la Banque mondiale
     """
 )
+MASCULINE = frozenset("kenya japan brazil mexico canada portugal".split())
 TIMES = time_words(
     """
     now: maintenant/ADV; today: aujourd'hui/ADV; every_day: tous/ADJ les/DET jours/NOUN;
@@ -161,31 +144,16 @@ def _adjective(concept: str, feminine: bool, plural: bool) -> str:
     return _plural(form) if plural else form
 
 
-def _feminine(p: Participant) -> bool:
-    if p.kind != "noun":
-        return p.gender == "f"
-    entry = NOUNS[p.concept]
-    return entry[1] == "f" or (p.human and p.gender == "f")
-
-
 def noun_phrase(p: Participant, role: str, negation: bool = False) -> list[Word]:
     """A participant; `negation` turns its indefinite article into 'de'."""
-    noun, det = role + ".noun", role + ".det"
-    if p.kind == "name":
-        return person_name(p, role)
-    if p.kind == "pronoun":
-        form = PRONOUNS[p.concept][0]
-        return [word(form, "PRON", noun)]
-    if p.kind == "place":
-        return named(PLACES[p.concept][0], noun, "LOC")
-    if p.kind == "organisation":
-        return organisation(ORGANISATIONS[p.concept], role)
-    entry, feminine = NOUNS[p.concept], _feminine(p)
+    if p.kind != "noun":
+        return nameable(p, role, NAMES, ("qui", "que"), PRONOUNS)
+    entry, feminine = NOUNS[p.concept], is_feminine(p, NOUNS)
     form = entry[2] if p.human and p.gender == "f" and len(entry) > 2 else entry[0]
     if p.plural:
         form = _plural(form)
     upos = "PROPN" if p.field == "language" else "NOUN"
-    phrase = [word(part, "ADP" if part == "de" else upos, noun) for part in form.split()]
+    phrase = [word(part, "ADP" if part == "de" else upos, role + ".noun") for part in form.split()]
     before = False
     if p.adjective:
         spec = ADJECTIVES[p.adjective]
@@ -197,32 +165,30 @@ def noun_phrase(p: Participant, role: str, negation: bool = False) -> list[Word]
         phrase = parts + phrase if before else phrase + parts
     if p.count:
         phrase.insert(0, word(NUMBERS[p.count - 2], "NUM", role + ".count"))
-    vowel = _vowel(phrase[0].form)
-    the = "les" if p.plural else "la" if feminine else "le"
+    vowel, singular = _vowel(phrase[0].form), "la" if feminine else "le"
     if p.owner and p.owner.kind == "pronoun":
         mine = PRONOUNS[p.owner.concept]
         form = mine[3] if p.plural else mine[2] if feminine and not vowel else mine[1]
         return [word(form, "DET", role + ".owner.noun"), *phrase]
+    owner: list[Word] = []
     if p.owner:
-        owner = noun_phrase(p.owner, role + ".owner")
         of = word("de", "ADP", role + ".owner.case")
-        return [word(the, "DET", det), *phrase, of, *owner]
-    if p.determiner in ("the", "all"):
-        return [word(the, "DET", det), *phrase]
-    if p.determiner == "this":
-        this = "ces" if p.plural else "cette" if feminine else "cet" if vowel else "ce"
-        return [word(this, "DET", det), *phrase]
-    if p.count:
-        return phrase
-    if negation:
-        return [word("de", "DET", det), *phrase]
-    if p.plural:
-        return [word("de" if before else "des", "DET", det), *phrase]
-    if p.mass:
-        if vowel or feminine:
-            return [word("de", "DET", det), word("la" if feminine else "le", "DET", det), *phrase]
-        return [word("du", "DET", det), *phrase]
-    return [word("une" if feminine else "un", "DET", det), *phrase]
+        owner = [of, *noun_phrase(p.owner, role + ".owner")]
+    if p.owner or p.determiner in ("the", "all"):
+        article = "les" if p.plural else singular
+    elif p.determiner == "this":
+        article = "ces" if p.plural else "cette" if feminine else "cet" if vowel else "ce"
+    elif p.count:
+        article = ""
+    elif negation:
+        article = "de"
+    elif p.plural:
+        article = "de" if before else "des"
+    elif p.mass:
+        article = "de " + singular if vowel or feminine else "du"
+    else:
+        article = "une" if feminine else "un"
+    return [*(word(form, "DET", role + ".det") for form in article.split()), *phrase, *owner]
 
 
 def _place(clause: Clause, n: str) -> list[Word]:
@@ -232,10 +198,9 @@ def _place(clause: Clause, n: str) -> list[Word]:
     phrase, away = noun_phrase(place, role), clause.relation == "from"
     preposition = "de" if away else "à"
     if place.kind == "place":
-        gender = PLACES[place.concept][1:]
-        if gender == ("m",):
+        if place.concept in MASCULINE:
             phrase.insert(0, word("le", "DET", role + ".det"))
-        elif gender and not away:
+        elif place.concept in COUNTRIES and not away:
             preposition = "en"
     elif place.kind == "organisation":
         preposition = "à" if phrase[0].upos == "DET" else "chez"
@@ -279,9 +244,7 @@ def _verb(clause: Clause, n: str) -> tuple[Word, list[Word]]:
     auxiliary = "have"
     if predicate in WITH_ETRE and subject:
         auxiliary = "be"
-        participle += "e" if _feminine(subject) and not subject.plural else ""
-        if subject.plural:
-            participle += "es" if _feminine(subject) else "s"
+        participle += "e" * is_feminine(subject, NOUNS) + "s" * subject.plural
     return word(_conjugated(auxiliary, person), "AUX", tense), [word(participle, "VERB", event)]
 
 
@@ -299,8 +262,6 @@ def _clause(clause: Clause, n: str) -> list[Word]:
         front = [word("il", "PRON", expletive)]
         if subject:
             core.insert(1 if negative else 0, word("y", "PRON", n + ".event"))
-    elif subject.kind == "unknown":
-        front = [word("qui", "PRON", n + ".subject.noun")]
     else:
         front = noun_phrase(subject, n + ".subject")
     if clause.question == "place":
@@ -316,10 +277,9 @@ def _clause(clause: Clause, n: str) -> list[Word]:
     elif clause.time_first and clause.time:
         front = [*TIMES[clause.time](n), word(",", "PUNCT", "comma"), *front]
     words = [*front, *core, *rest]
-    if clause.very:
-        words.append(word("très", "ADV", n + ".degree"))
+    words += [word("très", "ADV", n + ".degree")] * clause.very
     if clause.attribute and subject:
-        form = _adjective(clause.attribute, _feminine(subject), subject.plural)
+        form = _adjective(clause.attribute, is_feminine(subject, NOUNS), subject.plural)
         words += [word(part, "ADJ", n + ".event") for part in form.split()]
     if clause.complement:  # a profession takes no article unless it is qualified
         phrase = noun_phrase(clause.complement, n + ".complement")

@@ -1,16 +1,9 @@
 """German: verb-second, three genders and cases, weak and strong adjectives, split verbs."""
 
-from xlj.phrasebook.grammars.grammar import (
-    PERSONS,
-    agreement,
-    fuse,
-    join,
-    organisation,
-    person_name,
-)
-from xlj.phrasebook.grammars.lexicon import forms, phrases, table, time_words
+from xlj.phrasebook.grammars.grammar import PERSONS, agreement, fuse, join, nameable
+from xlj.phrasebook.grammars.lexicon import forms, names, phrases, table, time_words
 from xlj.phrasebook.meaning import Clause, Participant
-from xlj.phrasebook.sentence import Word, named, word
+from xlj.phrasebook.sentence import Word, word
 
 # singular, gender ('*': weak masculine, -n in the oblique), plural, feminine or preposition
 NOUNS = forms(
@@ -93,25 +86,14 @@ ADJECTIVES = phrases(
     interesting: interessant
     """
 )
-STEMS = {"teuer": "teur", "sauber": "sauber", "lecker": "lecker"}
-PLACES = phrases(
+NAMES = names(
     """
-    paris: Paris; london: London; berlin: Berlin; madrid: Madrid; rome: Rom; moscow: Moskau;
-    istanbul: Istanbul; ankara: Ankara; delhi: Delhi; mumbai: Mumbai; beijing: Peking;
-    shanghai: Shanghai; nairobi: Nairobi; mombasa: Mombasa; dodoma: Dodoma; lagos: Lagos;
-    tokyo: Tokio; new_york: New York; lima: Lima; vienna: Wien; munich: München;
-    hamburg: Hamburg; lyon: Lyon; geneva: Genf; barcelona: Barcelona; oslo: Oslo;
-    athens: Athen; lisbon: Lissabon; warsaw: Warschau; prague: Prag; singapore: Singapur;
-    toronto: Toronto; sydney: Sydney; germany: Deutschland; france: Frankreich; spain: Spanien;
-    turkey: Türkei; india: Indien; china: China; kenya: Kenia; tanzania: Tansania;
-    italy: Italien; japan: Japan; brazil: Brasilien; mexico: Mexiko; egypt: Ägypten;
-    russia: Russland; canada: Kanada; portugal: Portugal
-    """
-)
-ORGANISATIONS = phrases(
-    """
-    google: Google; toyota: Toyota; samsung: Samsung; amazon: Amazon; microsoft: Microsoft;
-    unicef: UNICEF; unesco: der UNESCO; red_cross: dem Roten Kreuz; world_bank: der Weltbank
+    rome: Rom; moscow: Moskau; beijing: Peking; tokyo: Tokio; vienna: Wien; munich: München;
+    geneva: Genf; athens: Athen; lisbon: Lissabon; warsaw: Warschau; prague: Prag;
+    singapore: Singapur; germany: Deutschland; france: Frankreich; spain: Spanien; turkey: Türkei;
+    india: Indien; kenya: Kenia; tanzania: Tansania; italy: Italien; brazil: Brasilien;
+    mexico: Mexiko; egypt: Ägypten; russia: Russland; canada: Kanada; unicef: UNICEF;
+    unesco: der UNESCO; red_cross: dem Roten Kreuz; world_bank: der Weltbank
     """
 )
 TIMES = time_words(
@@ -164,18 +146,10 @@ _FINITE = {
 
 def noun_phrase(p: Participant, role: str, case: str, negated: str = "") -> list[Word]:
     """A participant in a case; `negated` is the slot of a negation that 'kein' expresses."""
-    noun, det = role + ".noun", role + ".det"
-    if p.kind == "name":
-        return person_name(p, role)
-    if p.kind == "pronoun":
-        return [word(PRONOUNS[p.concept][0], "PRON", noun)]
-    if p.kind == "unknown":
-        return [word("wer" if p.concept == "person" else "was", "PRON", noun)]
-    if p.kind == "place":
-        name = named(PLACES[p.concept], noun, "LOC")
+    det = role + ".det"
+    if p.kind != "noun":
+        name = nameable(p, role, NAMES, ("wer", "was"), PRONOUNS)
         return [word(THE[case + "f"], "DET", det), *name] if p.concept == "turkey" else name
-    if p.kind == "organisation":
-        return organisation(ORGANISATIONS[p.concept], role)
     entry = NOUNS[p.concept]
     form, gender = entry[0], entry[1][0]
     if p.plural:
@@ -205,10 +179,9 @@ def noun_phrase(p: Participant, role: str, case: str, negated: str = "") -> list
     if p.count:
         article.append(word(NUMBERS[p.count - 2], "NUM", role + ".count"))
     if p.adjective:
-        stem = ADJECTIVES[p.adjective]
-        adjective = STEMS.get(stem, stem) + endings[key]
+        adjective = ADJECTIVES[p.adjective].replace("teuer", "teur") + endings[key]
         article.append(word(adjective, "ADJ", role + ".adjective"))
-    return [*article, word(form, "PROPN" if p.field == "language" else "NOUN", noun)]
+    return [*article, word(form, "PROPN" if p.field == "language" else "NOUN", role + ".noun")]
 
 
 def _place(clause: Clause, n: str) -> list[Word]:
@@ -274,8 +247,7 @@ def _clause(clause: Clause, n: str, subordinate: bool = False) -> list[Word]:
     kein = slot if none else ""
     time = TIMES[clause.time](n) if clause.time else []
     place = _place(clause, n)
-    before: list[Word] = []
-    after: list[Word] = []
+    before, after = list[Word](), list[Word]()
     if clause.recipient:
         before += noun_phrase(clause.recipient, n + ".recipient", "dat")
     if thing and thing.kind != "unknown":
@@ -291,13 +263,12 @@ def _clause(clause: Clause, n: str, subordinate: bool = False) -> list[Word]:
         # A profession takes no article unless it is qualified or denied
         after += phrase if kein or clause.complement.adjective else phrase[1:]
         none = False
-    if clause.very:
-        after.append(word("sehr", "ADV", n + ".degree"))
+    after += [word("sehr", "ADV", n + ".degree")] * clause.very
     if clause.attribute:
         after.append(word(ADJECTIVES[clause.attribute], "ADJ", n + ".event"))
     if WEATHER.get(clause.predicate):
         after.append(word(WEATHER[clause.predicate], "ADJ", n + ".event"))
-    nicht = [word("nicht", "PART", slot)] if none else []
+    nicht = [word("nicht", "PART", slot)] * none
     if clause.predicate == "exist":
         first = [word("es", "PRON", n + ".event")]
     elif subject is None:
@@ -325,10 +296,8 @@ def _clause(clause: Clause, n: str, subordinate: bool = False) -> list[Word]:
 
 def clauses(parts: tuple[Clause, ...], link: str | None) -> list[Word]:
     """The words of a sentence of one or two clauses, with its punctuation."""
-    return join(
-        parts,
-        link,
-        lambda clause, n: _clause(clause, n, subordinate=link == "because" and n == "1"),
-        LINKS,
-        commas=("and", "but", "because"),
-    )
+
+    def clause(clause: Clause, n: str) -> list[Word]:
+        return _clause(clause, n, subordinate=link == "because" and n == "1")
+
+    return join(parts, link, clause, LINKS, commas=("and", "but", "because"))

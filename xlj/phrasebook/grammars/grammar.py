@@ -9,22 +9,44 @@ Links = Mapping[str, tuple[str, str]]
 """The word that joins two clauses and its part of speech, by kind of link."""
 
 
-def person_name(p: Participant, role: str, spelling: Mapping[str, str] | None = None) -> list[Word]:
-    """A first name, perhaps with a surname; `spelling` transliterates both."""
-    spell = spelling or {}
-    names = named(spell.get(p.concept, p.concept), role + ".noun", "PER")
+def nameable(
+    p: Participant,
+    role: str,
+    names: Mapping[str, str],
+    asked: tuple[str, str],
+    pronouns: Mapping[str, tuple[str, ...]] | None = None,
+) -> list[Word]:
+    """A participant that is no common noun.
+
+    Args:
+      names: as `lexicon.names` makes them; the article of an organisation is in lower case.
+      asked: "who" and "what".
+      pronouns: the first form of each stands alone; None where the verb expresses them.
+    """
+    noun = role + ".noun"
+    if p.kind == "pronoun":
+        return [word(pronouns[p.concept][0], "PRON", noun)] if pronouns else []
+    if p.kind == "unknown":
+        return [word(asked[p.concept != "person"], "PRON", noun)]
+    name = names[p.concept]
+    if p.kind == "place":
+        return named(name, noun, "LOC")
+    if p.kind == "organisation":
+        article, _, rest = name.partition(" ")
+        if article[0].islower():
+            return [word(article, "DET", role + ".det"), *named(rest, noun, "ORG")]
+        return named(name, noun, "ORG")
+    words = named(name, noun, "PER")
     if p.surname:
-        surname = spell.get(p.surname, p.surname)
-        names.append(word(surname, "PROPN", role + ".surname", entity="I-PER"))
-    return names
+        words.append(word(names[p.surname], "PROPN", role + ".surname", entity="I-PER"))
+    return words
 
 
-def organisation(name: str, role: str) -> list[Word]:
-    """An organisation; a first word in lower case is its article."""
-    first, _, rest = name.partition(" ")
-    if first[0].islower():
-        return [word(first, "DET", role + ".det"), *named(rest, role + ".noun", "ORG")]
-    return named(name, role + ".noun", "ORG")
+def is_feminine(p: Participant, nouns: Mapping[str, tuple[str, ...]]) -> bool:
+    """Whether words that agree with a participant are feminine; a noun's entry has its gender."""
+    if p.kind != "noun":
+        return p.gender == "f"
+    return nouns[p.concept][1] == "f" or (p.human and p.gender == "f")
 
 
 def fuse(words: list[Word], contractions: Mapping[tuple[str, str], str]) -> list[Word]:
@@ -45,12 +67,11 @@ def join(
     link: str | None,
     clause: Callable[[Clause, str], list[Word]],
     links: Links,
-    stop: str = ".",
-    question: str = "?",
     commas: tuple[str, ...] = ("and", "but"),
-    comma: str = ",",
+    marks: tuple[str, str, str] = (".", "?", ","),
 ) -> list[Word]:
     """One or two clauses as a sentence; a comma stands before the links named in `commas`."""
+    stop, question, comma = marks
     words = clause(parts[0], "0")
     if link:
         if link in commas:

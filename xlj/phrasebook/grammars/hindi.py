@@ -1,9 +1,11 @@
 """Hindi: verb-final, postpositions with oblique forms, gender agreement, ergative ne."""
 
-from xlj.phrasebook.grammars.grammar import PERSONS, agreement, join, organisation, person_name
-from xlj.phrasebook.grammars.lexicon import forms, phrases, table, time_words
-from xlj.phrasebook.meaning import MEN, SURNAMES, WOMEN, Clause, Participant
-from xlj.phrasebook.sentence import Word, named, word
+from functools import partial
+
+from xlj.phrasebook.grammars.grammar import PERSONS, agreement, is_feminine, join, nameable
+from xlj.phrasebook.grammars.lexicon import forms, names, phrases, table, time_words
+from xlj.phrasebook.meaning import Clause, Participant
+from xlj.phrasebook.sentence import Word, word
 
 # singular, gender ('*': does not decline), feminine or locative postposition (where not में)
 NOUNS = forms(
@@ -56,24 +58,29 @@ ADJECTIVES = phrases(
     tasty: स्वादिष्ट; quiet: शांत; long: लंबा; short: छोटा; interesting: दिलचस्प
     """
 )
-PLACES = phrases(
+NAMES = names(
     """
     paris: पेरिस; london: लंदन; berlin: बर्लिन; madrid: मैड्रिड; rome: रोम; moscow: मॉस्को;
-    istanbul: इस्तांबुल; ankara: अंकारा; delhi: दिल्ली; mumbai: मुंबई; beijing: बीजिंग; shanghai: शंघाई;
-    nairobi: नैरोबी; mombasa: मोम्बासा; dodoma: डोडोमा; lagos: लागोस; tokyo: टोक्यो; new_york: न्यूयॉर्क;
-    lima: लीमा; vienna: वियना; munich: म्यूनिख; hamburg: हैम्बर्ग; lyon: लियोन; geneva: जिनेवा;
-    barcelona: बार्सिलोना; oslo: ओस्लो; athens: एथेंस; lisbon: लिस्बन; warsaw: वारसॉ; prague: प्राग;
-    singapore: सिंगापुर; toronto: टोरंटो; sydney: सिडनी; germany: जर्मनी; france: फ़्रांस; spain: स्पेन;
-    turkey: तुर्की; india: भारत; china: चीन; kenya: केन्या; tanzania: तंज़ानिया; italy: इटली;
-    japan: जापान; brazil: ब्राज़ील; mexico: मेक्सिको; egypt: मिस्र; russia: रूस; canada: कनाडा;
-    portugal: पुर्तगाल
+    istanbul: इस्तांबुल; ankara: अंकारा; delhi: दिल्ली; mumbai: मुंबई; beijing: बीजिंग;
+    shanghai: शंघाई; nairobi: नैरोबी; mombasa: मोम्बासा; dodoma: डोडोमा; lagos: लागोस;
+    tokyo: टोक्यो; new_york: न्यूयॉर्क; lima: लीमा; vienna: वियना; munich: म्यूनिख;
+    hamburg: हैम्बर्ग; lyon: लियोन; geneva: जिनेवा; barcelona: बार्सिलोना; oslo: ओस्लो;
+    athens: एथेंस; lisbon: लिस्बन; warsaw: वारसॉ; prague: प्राग; singapore: सिंगापुर;
+    toronto: टोरंटो; sydney: सिडनी; germany: जर्मनी; france: फ़्रांस; spain: स्पेन; turkey: तुर्की;
+    india: भारत; china: चीन; kenya: केन्या; tanzania: तंज़ानिया; italy: इटली; japan: जापान;
+    brazil: ब्राज़ील; mexico: मेक्सिको; egypt: मिस्र; russia: रूस; canada: कनाडा;
+    portugal: पुर्तगाल; google: गूगल; toyota: टोयोटा; samsung: सैमसंग; amazon: अमेज़न;
+    microsoft: माइक्रोसॉफ़्ट; unicef: यूनिसेफ़; unesco: यूनेस्को; red_cross: रेड क्रॉस;
+    world_bank: विश्व बैंक
+    """,
     """
-)
-ORGANISATIONS = phrases(
-    """
-    google: गूगल; toyota: टोयोटा; samsung: सैमसंग; amazon: अमेज़न; microsoft: माइक्रोसॉफ़्ट;
-    unicef: यूनिसेफ़; unesco: यूनेस्को; red_cross: रेड क्रॉस; world_bank: विश्व बैंक
-    """
+    अन्ना मारिया सारा फ़ातिमा आयशा एलेना जूलिया नीना लौरा क्लारा अमीना ज़वादी लैला प्रिया मीरा
+    मेई लिन सोफ़िया ईवा लूसिया मार्ता ओल्गा नीमा रोज़ा नोरा एम्मा लेना डायना कैमिला सीता ज़ैनब
+    टीना पॉल पीटर अली उमर जुमा अहमद मेहमत रवि अर्जुन वेई टॉम डेविड मार्टिन पेड्रो कार्लोस हमीसी
+    बराका एमरे यान लियो करीम इवान डिएगो फ़ेलिक्स डैनियल सैमुएल विक्टर एडम साइमन हसन यूसुफ़
+    कोफ़ी मिलर श्मिट वेबर ड्यूपॉन्ट गार्सिया लोपेज़ सिल्वा काया देमिर शर्मा कुमार गुप्ता सिंह
+    वांग झांग चेन म्वांगी किमानी मुशी रोस्सी नोवाक पेत्रोव ब्राउन स्मिथ
+    """,
 )
 TIMES = time_words(
     """
@@ -97,19 +104,6 @@ PRONOUNS = table(
     """
 )
 LINKS = {"and": ("और", "CCONJ"), "but": ("लेकिन", "CCONJ"), "because": ("क्योंकि", "SCONJ")}
-_GIVEN = """
-अन्ना मारिया सारा फ़ातिमा आयशा एलेना जूलिया नीना लौरा क्लारा अमीना ज़वादी लैला प्रिया मीरा मेई लिन सोफ़िया ईवा
-लूसिया मार्ता ओल्गा नीमा रोज़ा नोरा एम्मा लेना डायना कैमिला सीता ज़ैनब टीना पॉल पीटर अली उमर जुमा अहमद
-मेहमत रवि अर्जुन वेई टॉम डेविड मार्टिन पेड्रो कार्लोस हमीसी बराका एमरे यान लियो करीम इवान डिएगो फ़ेलिक्स डैनियल
-सैमुएल विक्टर एडम साइमन हसन यूसुफ़ कोफ़ी
-"""
-_FAMILY = """
-मिलर श्मिट वेबर ड्यूपॉन्ट गार्सिया लोपेज़ सिल्वा काया देमिर शर्मा कुमार गुप्ता सिंह वांग झांग चेन म्वांगी किमानी मुशी
-रोस्सी नोवाक पेत्रोव ब्राउन स्मिथ
-"""
-NAMES = dict(zip(WOMEN + MEN, _GIVEN.split(), strict=True)) | dict(
-    zip(SURNAMES, _FAMILY.split(), strict=True)
-)
 _IS = dict(zip(PERSONS, "हूँ हो है हैं हैं".split(), strict=True))
 _FUTURE = dict(zip(PERSONS, "ूँ ो े ें ें".split(), strict=True))
 _FUTURE_VOWEL = dict(zip(PERSONS, "ऊँ ओ ए एँ एँ".split(), strict=True))
@@ -137,6 +131,8 @@ def _decline(form: str, gender: str, plural: bool, oblique: bool) -> str:
 
 def _agreeing(form: str, gender: str, plural: bool) -> str:
     """An adjective, participle or possessive in -ā that agrees; others do not change."""
+    if form == "हुआ":
+        return "हुई" if gender == "f" else "हुए" if plural else form
     if not form.endswith("ा") or form == "ताज़ा":
         return form
     stem = form[:-1]
@@ -146,10 +142,7 @@ def _agreeing(form: str, gender: str, plural: bool) -> str:
 
 
 def _gender(p: Participant) -> str:
-    if p.kind != "noun":
-        return p.gender
-    gender = NOUNS[p.concept][1][0]
-    return "f" if gender == "f" or (p.human and p.gender == "f") else "m"
+    return "f" if is_feminine(p, NOUNS) else "m"
 
 
 def _plural(p: Participant) -> bool:
@@ -167,17 +160,8 @@ def noun_phrase(
     p: Participant, role: str, oblique: bool = False, subject: Participant | None = None
 ) -> list[Word]:
     """A participant, direct or oblique; an owner that is the `subject` becomes अपना."""
-    noun = role + ".noun"
-    if p.kind == "name":
-        return person_name(p, role, NAMES)
-    if p.kind == "pronoun":
-        return [word(PRONOUNS[p.concept][0], "PRON", noun)]
-    if p.kind == "unknown":
-        return [word("कौन" if p.concept == "person" else "क्या", "PRON", noun)]
-    if p.kind == "place":
-        return named(PLACES[p.concept], noun, "LOC")
-    if p.kind == "organisation":
-        return organisation(ORGANISATIONS[p.concept], role)
+    if p.kind != "noun":
+        return nameable(p, role, NAMES, ("कौन", "क्या"), PRONOUNS)
     entry, gender = NOUNS[p.concept], _gender(p)
     form = entry[0]
     if p.human and p.gender == "f" and len(entry) > 2:
@@ -196,10 +180,7 @@ def noun_phrase(
             of = _agreeing("का", gender, bent)
             words.append(word(of, "ADP", role + ".owner.case"))
     elif p.determiner == "this":
-        if oblique:
-            this = "इन" if p.plural else "इस"
-        else:
-            this = "ये" if p.plural else "यह"
+        this = ("इन" if p.plural else "इस") if oblique else ("ये" if p.plural else "यह")
         words = [word(this, "DET", role + ".det")]
     if p.count:
         words.append(word(NUMBERS[p.count - 2], "NUM", role + ".count"))
@@ -210,7 +191,7 @@ def noun_phrase(
             word(_agreeing(ADJECTIVES[p.adjective], gender, bent), "ADJ", role + ".adjective")
         )
     upos = "PROPN" if p.field == "language" else "NOUN"
-    return words + [word(part, upos, noun) for part in form.split()]
+    return words + [word(part, upos, role + ".noun") for part in form.split()]
 
 
 def _same(owner: Participant, subject: Participant) -> bool:
@@ -275,10 +256,9 @@ def _copula(clause: Clause, n: str, agrees: Participant | None, weather: str = "
     else:
         form = _IS[_person(agrees)]
     no = [word("नहीं", "PART", n + ".negation")] if clause.negative else []
-    verbs = ("have", "exist")
-    upos = "VERB" if clause.predicate in verbs else "AUX"
-    slots = [n + ".event"] if clause.predicate in verbs else []
-    return [*no, word(form, upos, n + ".tense", *slots)]
+    if clause.predicate in ("have", "exist"):
+        return [*no, word(form, "VERB", n + ".tense", n + ".event")]
+    return [*no, word(form, "AUX", n + ".tense")]
 
 
 def _verb(clause: Clause, n: str, agrees: Participant | None, fixed: str) -> list[Word]:
@@ -290,8 +270,8 @@ def _verb(clause: Clause, n: str, agrees: Participant | None, fixed: str) -> lis
     person = _person(agrees) if agrees and not fixed else "3s"
     no = [word("नहीं", "PART", n + ".negation")] if clause.negative else []
 
-    def present(participle: str, slot: str) -> list[Word]:
-        verb = word(_agreeing(participle, gender, plural), "VERB", slot)
+    def present(participle: str, slot: str, upos: str = "VERB") -> list[Word]:
+        verb = word(_agreeing(participle, gender, plural), upos, slot)
         return [verb, word(_IS[person], "AUX", tense)]
 
     if clause.modal == "want":
@@ -300,9 +280,7 @@ def _verb(clause: Clause, n: str, agrees: Participant | None, fixed: str) -> lis
     if clause.modal == "can":
         return [*no, word(stem, "VERB", event), *present("सकता", n + ".modal")]
     if clause.tense == "now":
-        form = _agreeing("रहा", gender, plural)
-        return [*no, word(stem, 'VERB', event), word(form, 'AUX', tense),
-                word(_IS[person], 'AUX', tense)]  # fmt: skip
+        return [*no, word(stem, "VERB", event), *present("रहा", tense, "AUX")]
     if clause.tense == "habit":
         return [*no, *present(stem + "ता", event)]
     if clause.tense == "future":
@@ -312,20 +290,19 @@ def _verb(clause: Clause, n: str, agrees: Participant | None, fixed: str) -> lis
 
 def _object(clause: Clause, role: str) -> tuple[list[Word], bool]:
     """The object, and whether it is unmarked, so that a perfective verb agrees with it."""
-    thing = clause.object
+    thing, spec = clause.object, VERBS[clause.predicate]
     assert thing
-    if thing.kind == "unknown" and len(VERBS[clause.predicate]) < 4:
-        return noun_phrase(thing, role), True
-    spec = VERBS[clause.predicate]
     marker = spec[3] if len(spec) > 3 else "को" if thing.human else ""
-    if thing.kind == "unknown":
+    if marker and thing.kind == "unknown":
         return [word("किस", "PRON", role + ".noun"), word(marker, "ADP", role + ".case")], False
     if marker:
         return _marked(thing, role, marker, clause.subject), False
     words = noun_phrase(thing, role, False, clause.subject)
-    if clause.negative:  # "did not read a book" is without एक
-        words = [item for item in words if item.form != "एक"]
-    return words, True
+    return _without_one(words) if clause.negative else words, True  # "did not read a book"
+
+
+def _without_one(words: list[Word]) -> list[Word]:
+    return [item for item in words if item.form != "एक"]
 
 
 def _place(clause: Clause, n: str) -> list[Word]:
@@ -356,7 +333,7 @@ def _clause(clause: Clause, n: str) -> list[Word]:
     if predicate == "exist" and subject:
         thing = noun_phrase(subject, role)
         if clause.negative:
-            thing = [item for item in thing if item.form != "एक"]
+            thing = _without_one(thing)
         return [*ask, *time, *place, *thing, *_copula(clause, n, subject)]
     if subject is None:
         weather = predicate.endswith("_weather")
@@ -369,11 +346,11 @@ def _clause(clause: Clause, n: str) -> list[Word]:
         if clause.attribute:
             gender, plural = _gender(subject), _plural(subject)
             parts = ADJECTIVES[clause.attribute].split()
-            words += [word(_participle(part, gender, plural), "ADJ", event) for part in parts]
+            words += [word(_agreeing(part, gender, plural), "ADJ", event) for part in parts]
         if clause.complement:
             words = noun_phrase(clause.complement, n + ".complement")
             if clause.negative or not clause.complement.adjective:
-                words = [item for item in words if item.form != "एक"]
+                words = _without_one(words)
         body, front = words + _copula(clause, n, subject), noun_phrase(subject, role)
     elif predicate in ("have", "like"):
         assert clause.object
@@ -381,7 +358,7 @@ def _clause(clause: Clause, n: str) -> list[Word]:
         front = _marked(subject, role, marker, None)
         thing = noun_phrase(clause.object, n + ".object", False, subject)
         if clause.negative:
-            thing = [item for item in thing if item.form != "एक"]
+            thing = _without_one(thing)
         body = [*thing, *extra, *_copula(clause, n, clause.object)]
     else:
         case = spec[1] if clause.tense == "past" and not clause.modal else "-"
@@ -405,12 +382,4 @@ def _clause(clause: Clause, n: str) -> list[Word]:
     return [*ask, *head, *body]
 
 
-def _participle(form: str, gender: str, plural: bool) -> str:
-    if form == "हुआ":
-        return "हुई" if gender == "f" else "हुए" if plural else form
-    return _agreeing(form, gender, plural)
-
-
-def clauses(parts: tuple[Clause, ...], link: str | None) -> list[Word]:
-    """The words of a sentence of one or two clauses, with its punctuation."""
-    return join(parts, link, _clause, LINKS, stop="।", commas=("but",))
+clauses = partial(join, clause=_clause, links=LINKS, commas=("but",), marks=("।", "?", ","))

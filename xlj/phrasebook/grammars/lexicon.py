@@ -2,10 +2,18 @@
 
 from collections.abc import Callable
 
-from xlj.phrasebook.meaning import HOURS, NOUN_FIELD, WEEKDAYS
+from xlj.phrasebook.meaning import (
+    CITIES,
+    COUNTRIES,
+    HOURS,
+    MEN,
+    NOUN_FIELD,
+    ORGANISATIONS,
+    SURNAMES,
+    WEEKDAYS,
+    WOMEN,
+)
 from xlj.phrasebook.sentence import Word, word
-
-TimeWords = Callable[[str], list[Word]]
 
 
 def phrases(text: str) -> dict[str, str]:
@@ -22,6 +30,20 @@ def table(text: str) -> dict[str, tuple[str, ...]]:
     }
 
 
+def names(text: str, people: str = "") -> dict[str, str]:
+    """The proper names of a language by concept, spelt as in English where nothing else is given.
+
+    Args:
+      text: `phrases` of cities, countries and organisations.
+      people: first names and surnames, in the order of `WOMEN`, `MEN`, `SURNAMES`.
+
+    Raises ValueError unless there are as many people as there.
+    """
+    persons = WOMEN + MEN + SURNAMES
+    spelt = {c: c.replace("_", " ").title() for c in CITIES + COUNTRIES + ORGANISATIONS}
+    return spelt | dict(zip(persons, people.split() or persons, strict=True)) | phrases(text)
+
+
 def forms(text: str) -> dict[str, tuple[str, ...]]:
     """'singular plural; ...' for every noun concept in the order of `NOUN_FIELD`.
 
@@ -34,7 +56,7 @@ def forms(text: str) -> dict[str, tuple[str, ...]]:
     }
 
 
-def tagged(text: str) -> Callable[..., list[Word]]:
+def tagged(text: str) -> Callable[[str], list[Word]]:
     """'form/UPOS ...' as a function from a clause number to the words of a time.
 
     Adpositions and determiners express the case and the determiner of the time, numerals its
@@ -56,7 +78,7 @@ def tagged(text: str) -> Callable[..., list[Word]]:
 
 def time_words(
     text: str, weekday: str, weekdays: str, hour: str, hours: str
-) -> dict[str, TimeWords]:
+) -> dict[str, Callable[[str], list[Word]]]:
     """Every time concept: those of `text`, then the weekdays and hours by their templates."""
     entries = phrases(text)
     for concept, form in zip(WEEKDAYS, weekdays.split(), strict=True):

@@ -1,16 +1,9 @@
 """Spanish: pro-drop, ser and estar, preterite, personal a, gustar."""
 
-from xlj.phrasebook.grammars.grammar import (
-    PERSONS,
-    agreement,
-    fuse,
-    join,
-    organisation,
-    person_name,
-)
-from xlj.phrasebook.grammars.lexicon import forms, phrases, table, time_words
+from xlj.phrasebook.grammars.grammar import PERSONS, agreement, fuse, is_feminine, join, nameable
+from xlj.phrasebook.grammars.lexicon import forms, names, phrases, table, time_words
 from xlj.phrasebook.meaning import STATES, Clause, Participant
-from xlj.phrasebook.sentence import Word, named, word
+from xlj.phrasebook.sentence import Word, word
 
 # singular, gender, feminine
 NOUNS = forms(
@@ -97,23 +90,14 @@ ADJECTIVES = phrases(
     long: largo; short: corto; interesting: interesante
     """
 )
-PLACES = phrases(
+NAMES = names(
     """
-    paris: París; london: Londres; berlin: Berlín; madrid: Madrid; rome: Roma; moscow: Moscú;
-    istanbul: Estambul; ankara: Ankara; delhi: Delhi; mumbai: Bombay; beijing: Pekín;
-    shanghai: Shanghái; nairobi: Nairobi; mombasa: Mombasa; dodoma: Dodoma; lagos: Lagos;
-    tokyo: Tokio; new_york: Nueva York; lima: Lima; vienna: Viena; munich: Múnich;
-    hamburg: Hamburgo; lyon: Lyon; geneva: Ginebra; barcelona: Barcelona; oslo: Oslo;
-    athens: Atenas; lisbon: Lisboa; warsaw: Varsovia; prague: Praga; singapore: Singapur;
-    toronto: Toronto; sydney: Sídney; germany: Alemania; france: Francia; spain: España;
-    turkey: Turquía; india: India; china: China; kenya: Kenia; tanzania: Tanzania; italy: Italia;
+    paris: París; london: Londres; berlin: Berlín; rome: Roma; moscow: Moscú; istanbul: Estambul;
+    mumbai: Bombay; beijing: Pekín; shanghai: Shanghái; tokyo: Tokio; new_york: Nueva York;
+    vienna: Viena; munich: Múnich; hamburg: Hamburgo; geneva: Ginebra; athens: Atenas;
+    lisbon: Lisboa; warsaw: Varsovia; prague: Praga; singapore: Singapur; sydney: Sídney;
+    germany: Alemania; france: Francia; spain: España; turkey: Turquía; kenya: Kenia; italy: Italia;
     japan: Japón; brazil: Brasil; mexico: México; egypt: Egipto; russia: Rusia; canada: Canadá;
-    portugal: Portugal
-    """
-)
-ORGANISATIONS = phrases(
-    """
-    google: Google; toyota: Toyota; samsung: Samsung; amazon: Amazon; microsoft: Microsoft;
     unicef: UNICEF; unesco: la UNESCO; red_cross: la Cruz Roja; world_bank: el Banco Mundial
     """
 )
@@ -157,30 +141,15 @@ def _adjective(concept: str, feminine: bool, plural: bool) -> str:
     return _plural(form) if plural else form
 
 
-def _feminine(p: Participant) -> bool:
-    if p.kind != "noun":
-        return p.gender == "f"
-    return NOUNS[p.concept][1] == "f" or (p.human and p.gender == "f")
-
-
 def noun_phrase(p: Participant, role: str) -> list[Word]:
     """A participant; a pronoun is left to the verb."""
-    noun, det = role + ".noun", role + ".det"
-    if p.kind == "name":
-        return person_name(p, role)
-    if p.kind == "pronoun":
-        return []
-    if p.kind == "unknown":
-        return [word("quién" if p.concept == "person" else "qué", "PRON", noun)]
-    if p.kind == "place":
-        return named(PLACES[p.concept], noun, "LOC")
-    if p.kind == "organisation":
-        return organisation(ORGANISATIONS[p.concept], role)
-    entry, feminine = NOUNS[p.concept], _feminine(p)
+    if p.kind != "noun":
+        return nameable(p, role, NAMES, ("quién", "qué"))
+    entry, feminine = NOUNS[p.concept], is_feminine(p, NOUNS)
     form = entry[2] if p.human and p.gender == "f" and len(entry) > 2 else entry[0]
     if p.plural:
         form = _plural(form)
-    phrase = [word(form, "PROPN" if p.field == "language" else "NOUN", noun)]
+    phrase = [word(form, "PROPN" if p.field == "language" else "NOUN", role + ".noun")]
     if p.count:
         phrase.insert(0, word(NUMBERS[p.count - 2], "NUM", role + ".count"))
     if p.adjective:
@@ -195,17 +164,15 @@ def noun_phrase(p: Participant, role: str) -> list[Word]:
             mine = "nuestra"
         return [word(mine + "s" if p.plural else mine, "DET", role + ".owner.noun"), *phrase]
     if p.owner:
-        owner = noun_phrase(p.owner, role + ".owner")
         of = word("de", "ADP", role + ".owner.case")
-        return [word(the, "DET", det), *phrase, of, *owner]
-    if p.determiner in ("the", "all"):
-        return [word(the, "DET", det), *phrase]
-    if p.determiner == "this":
-        this = ("estas" if feminine else "estos") if p.plural else "esta" if feminine else "este"
-        return [word(this, "DET", det), *phrase]
-    if p.plural or p.mass:
+        phrase += [of, *noun_phrase(p.owner, role + ".owner")]
+    elif p.determiner == "this":
+        the = ("estas" if feminine else "estos") if p.plural else "esta" if feminine else "este"
+    elif p.determiner == "a" and (p.plural or p.mass):
         return phrase
-    return [word("una" if feminine else "un", "DET", det), *phrase]
+    elif p.determiner == "a":
+        the = "una" if feminine else "un"
+    return [word(the, "DET", role + ".det"), *phrase]
 
 
 def _place(clause: Clause, n: str) -> list[Word]:
@@ -290,10 +257,9 @@ def _clause(clause: Clause, n: str) -> list[Word]:
         words = [*TIMES[clause.time](n), *front, *verb]
     else:
         words = [*front, *verb]
-    if clause.very:
-        words.append(word("muy", "ADV", n + ".degree"))
+    words += [word("muy", "ADV", n + ".degree")] * clause.very
     if clause.attribute and subject:
-        form = _adjective(clause.attribute, _feminine(subject), subject.plural)
+        form = _adjective(clause.attribute, is_feminine(subject, NOUNS), subject.plural)
         words.append(word(form, "ADJ", n + ".event"))
     if clause.complement:  # a profession takes no article unless it is qualified
         phrase = noun_phrase(clause.complement, n + ".complement")

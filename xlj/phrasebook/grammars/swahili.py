@@ -1,9 +1,11 @@
 """Swahili: noun classes with concord on verbs, adjectives, numerals and possessives."""
 
-from xlj.phrasebook.grammars.grammar import PERSONS, agreement, join, organisation, person_name
-from xlj.phrasebook.grammars.lexicon import forms, phrases, table, time_words
+from functools import partial
+
+from xlj.phrasebook.grammars.grammar import PERSONS, agreement, join, nameable
+from xlj.phrasebook.grammars.lexicon import forms, names, table, time_words
 from xlj.phrasebook.meaning import Clause, Participant
-from xlj.phrasebook.sentence import Word, named, word
+from xlj.phrasebook.sentence import Word, word
 
 # singular, plural, class of the singular (1 also for animates of other shapes; k: kin)
 NOUNS = forms(
@@ -80,24 +82,12 @@ VERBS = table(
     """
 )
 _MONOSYLLABIC = frozenset(("la", "nywa", "wa"))
-PLACES = phrases(
+NAMES = names(
     """
-    paris: Paris; london: London; berlin: Berlin; madrid: Madrid; rome: Roma; moscow: Moscow;
-    istanbul: Istanbul; ankara: Ankara; delhi: Delhi; mumbai: Mumbai; beijing: Beijing;
-    shanghai: Shanghai; nairobi: Nairobi; mombasa: Mombasa; dodoma: Dodoma; lagos: Lagos;
-    tokyo: Tokyo; new_york: New York; lima: Lima; vienna: Vienna; munich: Munich;
-    hamburg: Hamburg; lyon: Lyon; geneva: Geneva; barcelona: Barcelona; oslo: Oslo;
-    athens: Athens; lisbon: Lisbon; warsaw: Warsaw; prague: Prague; singapore: Singapore;
-    toronto: Toronto; sydney: Sydney; germany: Ujerumani; france: Ufaransa; spain: Uhispania;
-    turkey: Uturuki; india: India; china: China; kenya: Kenya; tanzania: Tanzania; italy: Italia;
-    japan: Japani; brazil: Brazili; mexico: Meksiko; egypt: Misri; russia: Urusi; canada: Kanada;
-    portugal: Ureno
-    """
-)
-ORGANISATIONS = phrases(
-    """
-    google: Google; toyota: Toyota; samsung: Samsung; amazon: Amazon; microsoft: Microsoft;
-    unicef: UNICEF; unesco: UNESCO; red_cross: Msalaba Mwekundu; world_bank: Benki ya Dunia
+    rome: Roma; germany: Ujerumani; france: Ufaransa; spain: Uhispania; turkey: Uturuki;
+    italy: Italia; japan: Japani; brazil: Brazili; mexico: Meksiko; egypt: Misri; russia: Urusi;
+    canada: Kanada; portugal: Ureno; unicef: UNICEF; unesco: UNESCO; red_cross: Msalaba Mwekundu;
+    world_bank: Benki ya Dunia
     """
 )
 TIMES = time_words(
@@ -131,7 +121,6 @@ def _concord(p: Participant | None) -> tuple[str, ...]:
 
 
 def _adjective(concept: str, p: Participant | None, slot: str) -> list[Word]:
-    """The words of an adjective that agree with a participant."""
     kind, *spec = ADJECTIVES[concept]
     _, prefix, of, _ = _concord(p)
     if kind == "same":
@@ -158,21 +147,11 @@ def _prefixed(prefix: str, stem: str) -> str:
 
 def noun_phrase(p: Participant, role: str) -> list[Word]:
     """Noun, possessive or demonstrative, adjective, numeral; a pronoun is left to the verb."""
-    noun = role + ".noun"
-    if p.kind == "name":
-        return person_name(p, role)
-    if p.kind == "pronoun":
-        return []
-    if p.kind == "unknown":
-        return [word("nani" if p.concept == "person" else "nini", "PRON", noun)]
-    if p.kind == "place":
-        return named(PLACES[p.concept], noun, "LOC")
-    if p.kind == "organisation":
-        return organisation(ORGANISATIONS[p.concept], role)
+    if p.kind != "noun":
+        return nameable(p, role, NAMES, ("nani", "nini"))
     entry, (_, prefix, of, this) = NOUNS[p.concept], _concord(p)
-    form = entry[1] if p.plural else entry[0]
     upos = "PROPN" if p.field == "language" else "NOUN"
-    phrase = [word(part, upos, noun) for part in form.split()]
+    phrase = [word(part, upos, role + ".noun") for part in entry[p.plural].split()]
     if p.owner and p.owner.kind == "pronoun":
         mine = PRONOUNS[p.owner.concept][1]
         phrase.append(word(of + mine, "DET", role + ".owner.noun"))
@@ -207,11 +186,6 @@ def _place(clause: Clause, n: str) -> list[Word]:
     return [word("kwenye", "ADP", role + ".case"), *phrase]
 
 
-def _negated(prefix: str) -> str:
-    """The negative concord: 'si' for 'ni' (I), 'hu' for 'u' (you), 'ha' for 'a', else ha-."""
-    return {"ni": "si", "a": "ha"}.get(prefix, "ha" + prefix if prefix != "u" else "hau")
-
-
 def _inflect(stem: str, prefix: str, negated: str, clause: Clause, infix: str = "") -> str:
     """A finite form: concord, tense, object concord and stem, in the clause's polarity."""
     tense = {"past": "li", "future": "ta"}.get(clause.tense, "na")
@@ -240,25 +214,21 @@ def _verb(clause: Clause, n: str) -> list[Word]:
     dropped: list[str] = []
     if subject and subject.kind == "pronoun":
         prefix, dropped = _SUBJECTS[agreement(subject)], [n + ".subject.noun"]
-    negated = "hu" if dropped and subject and subject.concept == "you" else _negated(prefix)
+    negated = {"ni": "si", "a": "ha"}.get(prefix, "ha" + prefix)
+    if subject and subject.concept == "you":
+        negated = "hu"
     no = [n + ".negation"] if clause.negative else []
     present = clause.tense in ("now", "habit")
     has = clause.attribute is not None and ADJECTIVES[clause.attribute][0] == "has"
-    if predicate.endswith("_weather") or predicate == "exist":
-        prefix, negated, has = "ku", "haku", True
-        dropped = []
-    if predicate == "have":
-        has = True
-    if has and present:
-        exists = predicate == "exist" or predicate.endswith("_weather")
-        form = ("hakuna" if no else "kuna") if exists else (negated if no else prefix) + "na"
-        return [word(form, "VERB", event, tense, *no, *dropped)]
-    if has:
+    exists = predicate == "exist" or predicate.endswith("_weather")
+    if exists:
+        prefix, negated, dropped = "ku", "haku", []
+    if exists or has or predicate == "have":
+        if present:
+            form = (negated if no else prefix) + "na"
+            return [word(form, "VERB", event, tense, *no, *dropped)]
         form = _inflect("wa", prefix, negated, clause)
-        return [
-            word(form, "VERB", event, tense, *no, *dropped),
-            word("na", "ADP", event),
-        ]
+        return [word(form, "VERB", event, tense, *no, *dropped), word("na", "ADP", event)]
     if predicate == "be" and present:
         if clause.place:
             if prefix == "a":
@@ -313,8 +283,7 @@ def _clause(clause: Clause, n: str) -> list[Word]:
             words.append(word(kind[1], "NOUN", n + ".event"))
         else:
             words += _adjective(clause.attribute, subject, n + ".event")
-    if clause.very:
-        words.append(word("sana", "ADV", n + ".degree"))
+    words += [word("sana", "ADV", n + ".degree")] * clause.very
     if clause.complement:
         words += noun_phrase(clause.complement, n + ".complement")
     if predicate == "exist" and subject:
@@ -327,6 +296,4 @@ def _clause(clause: Clause, n: str) -> list[Word]:
     return words if clause.time_first else words + time
 
 
-def clauses(parts: tuple[Clause, ...], link: str | None) -> list[Word]:
-    """The words of a sentence of one or two clauses, with its punctuation."""
-    return join(parts, link, _clause, LINKS, commas=("but",))
+clauses = partial(join, clause=_clause, links=LINKS, commas=("but",))

@@ -1,11 +1,12 @@
 """Turkish: vowel harmony, case and possessive suffixes, verb-final, mI questions."""
 
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 
-from xlj.phrasebook.grammars.grammar import PERSONS, agreement, join, person_name
-from xlj.phrasebook.grammars.lexicon import forms, phrases, table, time_words
+from xlj.phrasebook.grammars.grammar import PERSONS, agreement, join, nameable
+from xlj.phrasebook.grammars.lexicon import forms, names, phrases, table, time_words
 from xlj.phrasebook.meaning import Clause, Participant
-from xlj.phrasebook.sentence import Word, named, word
+from xlj.phrasebook.sentence import Word, word
 
 # The noun; then its stem before a vowel where that softens ('+': a compound, which ends in a
 # possessive suffix; '*': takes front vowels against the rule)
@@ -52,25 +53,17 @@ ADJECTIVES = phrases(
     interesting: ilginç
     """
 )
-PLACES = phrases(
+NAMES = names(
     """
-    paris: Paris; london: Londra; berlin: Berlin; madrid: Madrid; rome: Roma; moscow: Moskova;
-    istanbul: İstanbul; ankara: Ankara; delhi: Delhi; mumbai: Mumbai; beijing: Pekin;
-    shanghai: Şanghay; nairobi: Nairobi; mombasa: Mombasa; dodoma: Dodoma; lagos: Lagos;
-    tokyo: Tokyo; new_york: New York; lima: Lima; vienna: Viyana; munich: Münih;
-    hamburg: Hamburg; lyon: Lyon; geneva: Cenevre; barcelona: Barselona; oslo: Oslo;
+    london: Londra; rome: Roma; moscow: Moskova; istanbul: İstanbul; beijing: Pekin;
+    shanghai: Şanghay; vienna: Viyana; munich: Münih; geneva: Cenevre; barcelona: Barselona;
     athens: Atina; lisbon: Lizbon; warsaw: Varşova; prague: Prag; singapore: Singapur;
-    toronto: Toronto; sydney: Sidney; germany: Almanya; france: Fransa; spain: İspanya;
-    turkey: Türkiye; india: Hindistan; china: Çin; kenya: Kenya; tanzania: Tanzanya;
-    italy: İtalya; japan: Japonya; brazil: Brezilya; mexico: Meksika; egypt: Mısır;
-    russia: Rusya; canada: Kanada; portugal: Portekiz
-    """
-)
-ORGANISATIONS = phrases(
-    """
-    google: Google'da; toyota: Toyota'da; samsung: Samsung'da; amazon: Amazon'da;
-    microsoft: Microsoft'ta; unicef: UNICEF'te; unesco: UNESCO'da; red_cross: Kızılhaç'ta;
-    world_bank: Dünya Bankası'nda
+    sydney: Sidney; germany: Almanya; france: Fransa; spain: İspanya; turkey: Türkiye;
+    india: Hindistan; china: Çin; tanzania: Tanzanya; italy: İtalya; japan: Japonya;
+    brazil: Brezilya; mexico: Meksika; egypt: Mısır; russia: Rusya; canada: Kanada;
+    portugal: Portekiz; google: Google'da; toyota: Toyota'da; samsung: Samsung'da;
+    amazon: Amazon'da; microsoft: Microsoft'ta; unicef: UNICEF'te; unesco: UNESCO'da;
+    red_cross: Kızılhaç'ta; world_bank: Dünya Bankası'nda
     """
 )
 TIMES = time_words(
@@ -132,14 +125,13 @@ def attach(stem: str, suffix: str, soft: str = "", front: bool = False) -> str:
 
 def _noun(p: Participant, case: str, owner: str = "") -> str:
     """A common noun with plural, possessive and case suffixes."""
-    form, *rest = NOUNS[p.concept]
-    soft = rest[0] if rest else ""
+    form, soft = (*NOUNS[p.concept], "")[:2]
     compound, front = soft == "+", soft.endswith("*")
     soft = soft.strip("+*")
     if p.plural and not p.count:
         if compound:
             form = form[:-1]
-        form, soft, front = attach(form, CASES["plural"], "", front), "", front
+        form, soft = attach(form, CASES["plural"], "", front), ""
         if compound:
             form = attach(form, "I")
     if owner:
@@ -156,29 +148,18 @@ def _noun(p: Participant, case: str, owner: str = "") -> str:
 
 def _proper(form: str, case: str) -> str:
     """A proper name with its case after an apostrophe."""
-    if not case:
-        return form
-    return form + "'" + attach(form.lower(), CASES[case])[len(form.lower()) :]
+    lower = form.replace("İ", "i").lower()
+    return form + "'" + attach(lower, CASES[case])[len(lower) :]
 
 
 def noun_phrase(p: Participant, role: str, case: str = "", owner: str = "") -> list[Word]:
     """A participant in a case; `owner` is the person of a possessor outside the phrase."""
-    noun = role + ".noun"
-    if p.kind in ("name", "place"):
-        words = person_name(p, role) if p.kind == 'name' else named(
-            PLACES[p.concept], noun, 'LOC'
-        )  # fmt: skip
-        last = words[-1]
-        form = _proper(last.form.replace("İ", "i"), case) if case else last.form
-        if last.form[0] == "İ":
-            form = "İ" + form[1:]
-        return [*words[:-1], Word(form, last.upos, last.entity, last.slots)]
-    if p.kind == "pronoun":
-        return []
-    if p.kind == "unknown":
-        return [word("kim" if p.concept == "person" else "ne", "PRON", noun)]
-    if p.kind == "organisation":
-        return named(ORGANISATIONS[p.concept], noun, "ORG")
+    if p.kind != "noun":
+        words = nameable(p, role, NAMES, ("kim", "ne"))
+        if case and p.kind in ("name", "place"):
+            last = words[-1]
+            words[-1] = replace(last, form=_proper(last.form, case))
+        return words
     words = []
     one = p.determiner == "a" and not (p.plural or p.mass or p.owner)
     if p.owner:
@@ -196,9 +177,7 @@ def noun_phrase(p: Participant, role: str, case: str = "", owner: str = "") -> l
     if one and not owner:
         words.append(word("bir", "DET", role + ".det"))
     upos = "PROPN" if p.field == "language" else "NOUN"
-    form = _noun(p, case, owner)
-    parts = form.split()
-    return words + [word(part, upos, noun) for part in parts]
+    return words + [word(part, upos, role + ".noun") for part in _noun(p, case, owner).split()]
 
 
 def _object(p: Participant, role: str, clause: Clause) -> list[Word]:
@@ -207,13 +186,11 @@ def _object(p: Participant, role: str, clause: Clause) -> list[Word]:
         return noun_phrase(p, role)
     if clause.predicate == "help":
         return noun_phrase(p, role, "dat")
-    definite = not p.indefinite or p.human or p.determiner == "all"
-    if definite:
+    if not p.indefinite or p.human or p.determiner == "all":
         return noun_phrase(p, role, "acc")
     words = noun_phrase(p, role)
     if p.plural and not p.count:
-        singular = Participant("noun", p.concept, p.gender)
-        words[-1] = word(_noun(singular, ""), "NOUN", role + ".noun")
+        words[-1] = word(_noun(replace(p, plural=False), ""), "NOUN", role + ".noun")
     if clause.negative:  # "did not read a book" is without bir
         words = [item for item in words if item.form != "bir"]
     return words
@@ -232,7 +209,6 @@ def _verb(clause: Clause, n: str) -> list[Word]:
     vowel_stem = (entry[1] if len(entry) > 1 else entry[0]).split()[-1]
     words = [word(form, "NOUN", event) for form in before]
     no = [n + ".negation"] if clause.negative else []
-    asks = clause.question == "polar"
     past, future = clause.tense == "past", clause.tense == "future"
     if clause.modal == "want":
         words.append(word(attach(stem, "mAk"), "VERB", event))
@@ -242,16 +218,13 @@ def _verb(clause: Clause, n: str) -> list[Word]:
     if clause.modal == "can":
         slots.append(n + ".modal")
         buffered = attach(stem, "(y)A", vowel_stem) if stem != "ye" else "yiye"
-        if clause.negative:
-            base = attach(buffered, "mIyor")
-        else:
-            base = buffered + "biliyor"
+        base = attach(buffered, "mIyor") if no else buffered + "biliyor"
     elif past:
         base = attach(stem, "mADI" if no else "DI")
+    elif future and no:
+        base = attach(stem, "mAyAcAk")
     elif future:
-        base = attach(stem, 'mAyAcAk') if no else (
-            'yiyecek' if stem == 'ye' else attach(stem, '(y)AcAk', vowel_stem)
-        )  # fmt: skip
+        base = "yiyecek" if stem == "ye" else attach(stem, "(y)AcAk", vowel_stem)
     elif no:
         base = attach(stem, "mIyor")
     elif stem == "ye":
@@ -266,37 +239,33 @@ def _verb(clause: Clause, n: str) -> list[Word]:
         form = attach(base, _COPULA[person], base[:-1] + "ğ")
     else:
         form = base + _PRESENT[person]
-    if not asks:
+    if clause.question != "polar":
         return [*words, word(form, "VERB", *slots)]
     particle = attach(base, "mI")[len(base) :]
     if past or person == "3p":
         particle = attach(form, "mI")[len(form) :]
         return [*words, word(form, "VERB", *slots), word(particle, "PART", "question")]
     particle = attach(particle, _COPULA[person])
-    particle_slots = ["question", *dropped]
-    return [*words, word(base, "VERB", *slots), word(particle, "PART", *particle_slots)]
+    return [*words, word(base, "VERB", *slots), word(particle, "PART", "question", *dropped)]
 
 
 def _predicate(words: list[Word], clause: Clause, n: str) -> list[Word]:
     """A predicate that is no verb: its last word takes the copula, or değil, or the question."""
     tense, subject = n + ".tense", clause.subject
-    person = agreement(subject)
-    dropped = [n + ".subject.noun"] if subject and subject.kind == "pronoun" else []
-    if not dropped:
-        person = "3s"
-    if clause.predicate in ("have", "exist"):
-        person, dropped = "3s", []
+    there_is = clause.predicate in ("have", "exist")
+    person, dropped = "3s", list[str]()
+    if subject and subject.kind == "pronoun" and not there_is:
+        person, dropped = agreement(subject), [n + ".subject.noun"]
     no = [n + ".negation"] if clause.negative else []
     past = clause.tense == "past"
     if clause.tense == "future":
         base = "olmayacak" if no else "olacak"
+        if clause.question == "polar" and person == "3p":
+            asks = [word("olacaklar", "AUX", tense, *dropped), word("mı", "PART", "question")]
+            return [*words, *asks]
         if clause.question == "polar":
-            particle = attach("mı", _COPULA[person])
-            if person == "3p":
-                return [*words, word('olacaklar', 'AUX', tense, *dropped),
-                        word('mı', 'PART', 'question')]  # fmt: skip
-            return [*words, word(base, 'AUX', tense),
-                    word(particle, 'PART', 'question', *dropped)]  # fmt: skip
+            particle = word(attach("mı", _COPULA[person]), "PART", "question", *dropped)
+            return [*words, word(base, "AUX", tense), particle]
         form = attach(base, _COPULA[person], base[:-1] + "ğ")
         return [*words, word(form, "AUX", tense, *no, *dropped)]
 
@@ -305,22 +274,21 @@ def _predicate(words: list[Word], clause: Clause, n: str) -> list[Word]:
             return attach(attach(host, "(y)DI"), _PAST[person])
         return attach(host, _COPULA[person])
 
-    if no and clause.predicate not in ("have", "exist"):
+    if no and not there_is:
         return [*words, word(copula("değil"), "AUX", tense, *no, *dropped)]
     last = words[-1]
     if clause.question == "polar":
         if person == "3p" and not past:
-            words = [*words[:-1], Word(attach(last.form, 'lAr'), last.upos, last.entity,
-                                       last.slots | set(dropped))]  # fmt: skip
-            form = attach(words[-1].form, "mI")[len(words[-1].form) :]
+            plural = attach(last.form, "lAr")
+            words = [*words[:-1], replace(last, form=plural, slots=last.slots | set(dropped))]
+            form = attach(plural, "mI")[len(plural) :]
         else:
             form = copula(attach(last.form, "mI")[len(last.form) :])
         return [*words, word(form, "PART", "question", tense, *dropped)]
-    proper = last.upos == "PROPN" and "'" not in last.form
     form = copula(last.form)
-    if proper and form != last.form:
+    if last.upos == "PROPN" and "'" not in last.form and form != last.form:
         form = last.form + "'" + form[len(last.form) :]
-    return [*words[:-1], Word(form, last.upos, last.entity, last.slots | {tense, *dropped})]
+    return [*words[:-1], replace(last, form=form, slots=last.slots | {tense, *dropped})]
 
 
 def _place(clause: Clause, n: str) -> list[Word]:
@@ -336,39 +304,32 @@ def _clause(clause: Clause, n: str) -> list[Word]:
     subject, predicate, role = clause.subject, clause.predicate, n + ".subject"
     time = TIMES[clause.time](n) if clause.time else []
     place = _place(clause, n)
+    no = [n + ".negation"] if clause.negative else []
+    there = word("yok" if no else "var", "VERB", n + ".event", *no)
     if predicate == "exist" and subject:
-        plain = subject if not clause.negative else Participant(
-            'noun', subject.concept, determiner='all', adjective=subject.adjective
-        )  # fmt: skip
-        there = word('yok' if clause.negative else 'var', 'VERB', n + '.event',
-                     *([n + '.negation'] if clause.negative else []))  # fmt: skip
-        thing = noun_phrase(plain, role)
-        return [*time, *place, *_predicate([*thing, there], clause, n)]
+        if clause.negative:  # "there is no cat" is without bir
+            subject = replace(subject, plural=False, determiner="all", count=0)
+        return [*time, *place, *_predicate([*noun_phrase(subject, role), there], clause, n)]
     if predicate == "have" and subject and clause.object:
         person = agreement(subject)
         owner = noun_phrase(subject, role, "gen")
         thing = noun_phrase(clause.object, n + ".object", owner="3s" if owner else person)
         if not owner:  # a dropped owner is expressed by the possessive suffix
-            last = thing[-1]
-            form = last.form
+            form = thing[-1].form
             if person == "3p":
-                form = attach(_noun(clause.object, ""), "lArI")
-                if NOUNS[clause.object.concept][-1].endswith("*"):
-                    form = attach(_noun(clause.object, ""), "lArI", "", True)
-            thing[-1] = Word(form, last.upos, last.entity, last.slots | {role + ".noun"})
-        has = word('yok' if clause.negative else 'var', 'VERB', n + '.event',
-                   *([n + '.negation'] if clause.negative else []))  # fmt: skip
-        return [*owner, *_predicate([*thing, has], clause, n)]
+                soft = NOUNS[clause.object.concept][-1]
+                form = attach(_noun(clause.object, ""), "lArI", front=soft.endswith("*"))
+            slots = thing[-1].slots | {role + ".noun"}
+            thing[-1] = replace(thing[-1], form=form, slots=slots)
+        return [*owner, *_predicate([*thing, there], clause, n)]
     if predicate.endswith("_weather"):
-        weather = [word('hava', 'NOUN', n + '.expletive'),
-                   word(VERBS[predicate][0], 'ADJ', n + '.event')]  # fmt: skip
-        return [*time, *place, *_predicate(weather, clause, n)]
+        air = word("hava", "NOUN", n + ".expletive")
+        weather = word(VERBS[predicate][0], "ADJ", n + ".event")
+        return [*time, *place, *_predicate([air, weather], clause, n)]
     front = noun_phrase(subject, role) if subject else []
     head = time + front if clause.time_first or subject is None else front + time
     if predicate == "be":
-        words = place
-        if clause.very:
-            words.append(word("çok", "ADV", n + ".degree"))
+        words = place + [word("çok", "ADV", n + ".degree")] * clause.very
         if clause.attribute:
             words.append(word(ADJECTIVES[clause.attribute], "ADJ", n + ".event"))
         if clause.complement:
@@ -376,17 +337,12 @@ def _clause(clause: Clause, n: str) -> list[Word]:
             if clause.negative or not clause.complement.adjective:
                 words = [item for item in words if item.form != "bir"]
         return head + _predicate(words, clause, n)
-    verb = _verb(clause, n)
-    recipient, thing = [], []
+    words = [*head, *place]
     if clause.recipient:
-        recipient = noun_phrase(clause.recipient, n + ".recipient", "dat")
+        words += noun_phrase(clause.recipient, n + ".recipient", "dat")
     if clause.object:
-        thing = _object(clause.object, n + ".object", clause)
-    if predicate == "sing" and clause.object and clause.object.indefinite:
-        pass
-    return [*head, *place, *recipient, *thing, *verb]
+        words += _object(clause.object, n + ".object", clause)
+    return words + _verb(clause, n)
 
 
-def clauses(parts: tuple[Clause, ...], link: str | None) -> list[Word]:
-    """The words of a sentence of one or two clauses, with its punctuation."""
-    return join(parts, link, _clause, LINKS, commas=("but", "because"))
+clauses = partial(join, clause=_clause, links=LINKS, commas=("but", "because"))

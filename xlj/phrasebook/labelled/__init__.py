@@ -5,18 +5,19 @@ dev or test is told in train (`splits`).
 """
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from typing import Any
 
 from xlj.phrasebook.labelled.examples import (
     AnsweredQuestion,
     Example,
+    LabelledMeanings,
     LabelledTexts,
     TaggedWords,
 )
-from xlj.phrasebook.labelled.inference import Inference, inferences
-from xlj.phrasebook.labelled.paraphrases import Paraphrase, paraphrases
+from xlj.phrasebook.labelled.inference import inferences
+from xlj.phrasebook.labelled.paraphrases import paraphrases
 from xlj.phrasebook.labelled.questions import Asked, questions, span_of
 from xlj.phrasebook.labelled.splits import SPLITS, sentences
 from xlj.phrasebook.meaning import Meaning
@@ -24,8 +25,6 @@ from xlj.phrasebook.realising import check_language, realise
 
 SIZES = {"nli": 24_000, "paraphrases": 4_000, "tags": 3_000, "entities": 3_000, "questions": 3_000}
 """The tasks and the training examples of each, in every language; dev and test have 500."""
-
-_HELD_OUT = 500
 
 
 def examples(task: str, language: str, split: str) -> Iterator[Example]:
@@ -49,45 +48,27 @@ def examples(task: str, language: str, split: str) -> Iterator[Example]:
     for what, given, known in (("task", task, tuple(SIZES)), ("split", split, SPLITS)):
         if given not in known:
             raise ValueError(f"unknown {what} {given!r}: choose from {', '.join(known)}")
-    return _examples(task, language, split)
-
-
-def _examples(task: str, language: str, split: str) -> Iterator[Example]:
     draw, write = _TASKS[task]
-    for drawn in _drawn(draw, split, SIZES[task]):
-        yield write(drawn, language)
+    return (write(drawn, language) for drawn in _drawn(draw, split, SIZES[task]))
 
 
 @cache
 def _drawn(draw: Callable[[str], Iterator[Any]], split: str, train: int) -> tuple[Any, ...]:
     """The meanings that the examples of all languages tell, drawn once."""
-    return tuple(islice(draw(split), train if split == "train" else _HELD_OUT))
+    return tuple(islice(draw(split), train if split == "train" else 500))
 
 
-def _inference(drawn: Inference, language: str) -> LabelledTexts:
-    premise, hypothesis = realise(drawn.premise, language), realise(drawn.hypothesis, language)
-    return LabelledTexts((premise.text, hypothesis.text), drawn.label)
+def _texts(drawn: LabelledMeanings, language: str) -> LabelledTexts:
+    first, second = realise(drawn.first, language), realise(drawn.second, language)
+    return LabelledTexts((first.text, second.text), drawn.label)
 
 
-def _paraphrase(drawn: Paraphrase, language: str) -> LabelledTexts:
-    one, other = realise(drawn.one, language), realise(drawn.other, language)
-    return LabelledTexts((one.text, other.text), "1" if drawn.same else "0")
-
-
-def _words(meaning: Meaning, language: str, entities: bool) -> TaggedWords:
+def _words(meaning: Meaning, language: str, tag: str) -> TaggedWords:
     sentence = realise(meaning, language)
     return TaggedWords(
         tuple(sentence.text[start:end] for start, end in sentence.spans),
-        tuple(word.entity if entities else word.upos for word in sentence.words),
+        tuple(getattr(word, tag) for word in sentence.words),
     )
-
-
-def _tags(meaning: Meaning, language: str) -> TaggedWords:
-    return _words(meaning, language, entities=False)
-
-
-def _entities(meaning: Meaning, language: str) -> TaggedWords:
-    return _words(meaning, language, entities=True)
 
 
 def _question(asked: Asked, language: str) -> AnsweredQuestion:
@@ -104,9 +85,9 @@ def _question(asked: Asked, language: str) -> AnsweredQuestion:
 
 
 _TASKS: dict[str, tuple[Callable[[str], Iterator[Any]], Callable[[Any, str], Example]]] = {
-    "nli": (inferences, _inference),
-    "paraphrases": (paraphrases, _paraphrase),
-    "tags": (sentences, _tags),
-    "entities": (sentences, _entities),
+    "nli": (inferences, _texts),
+    "paraphrases": (paraphrases, _texts),
+    "tags": (sentences, partial(_words, tag="upos")),
+    "entities": (sentences, partial(_words, tag="entity")),
     "questions": (questions, _question),
 }

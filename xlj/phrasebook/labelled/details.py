@@ -2,20 +2,12 @@
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 from xlj.phrasebook.casting import a_place, an_adjective
 from xlj.phrasebook.drawing import COLOURS, STATIVE
 from xlj.phrasebook.labelled.splits import place_is_free
-from xlj.phrasebook.meaning import (
-    ADJECTIVES,
-    DITRANSITIVE,
-    INTRANSITIVE,
-    MOTION,
-    TIMES,
-    TRANSITIVE,
-    Clause,
-    Participant,
-)
+from xlj.phrasebook.meaning import ACTS, ADJECTIVES, TIMES, Clause, Participant
 from xlj.phrasebook.stream import Stream
 
 _ROLES = ("subject", "object", "complement")
@@ -48,31 +40,25 @@ def with_only(clause: Clause, kept: Collection[str]) -> Clause:
             clause = replace(clause, very=False)
         else:
             role = detail.partition(".")[0]
-            bare = replace(getattr(clause, role), adjective=None)
-            clause = _with_role(clause, role, bare)
+            clause = _with_adjective(clause, role, None)
     return clause
 
 
 def enriched(stream: Stream, clause: Clause) -> Clause:
     """The clause with every detail that it has room for."""
-    acts = clause.predicate in TRANSITIVE | INTRANSITIVE | MOTION | DITRANSITIVE
-    if acts and not (clause.time or clause.modal or clause.predicate in STATIVE):
+    timeless = clause.modal or clause.predicate in STATIVE
+    if clause.predicate in ACTS and not (clause.time or timeless):
         time = stream.pick(TIMES[clause.tense])
-        if clause.tense == "now":
-            time = "now"
-        clause = replace(clause, time=time)
+        clause = replace(clause, time="now" if clause.tense == "now" else time)
     if place_is_free(clause) and not clause.place:
-        places = (TRANSITIVE | INTRANSITIVE)[clause.predicate].places
-        if places:
+        if places := ACTS[clause.predicate].places:
             clause = replace(clause, place=a_place(stream, places))
     if clause.attribute and clause.attribute not in COLOURS:
         clause = replace(clause, very=True)
     for role in _ROLES:
         p = getattr(clause, role)
         if p and _takes_adjective(p) and not (role == "subject" and clause.attribute):
-            clause = _with_role(
-                clause, role, replace(p, adjective=an_adjective(stream, p.concept, 100))
-            )
+            clause = _with_adjective(clause, role, an_adjective(stream, p.concept, 100))
     return clause
 
 
@@ -83,10 +69,9 @@ def _takes_adjective(p: Participant) -> bool:
     )  # fmt: skip
 
 
-def _with_role(clause: Clause, role: str, p: Participant) -> Clause:
-    if role == "subject":
-        return replace(clause, subject=p)
-    return replace(clause, object=p) if role == "object" else replace(clause, complement=p)
+def _with_adjective(clause: Clause, role: str, adjective: str | None) -> Clause:
+    changed: dict[str, Any] = {role: replace(getattr(clause, role), adjective=adjective)}
+    return replace(clause, **changed)
 
 
 def uncounted(clause: Clause) -> Clause:

@@ -2,6 +2,17 @@
 
 from dataclasses import dataclass
 
+from xlj.phrasebook.meaning import Meaning
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledMeanings:
+    """Two meanings that are made to be judged together, before a language tells them."""
+
+    first: Meaning
+    second: Meaning
+    label: str
+
 
 @dataclass(frozen=True, slots=True)
 class LabelledTexts:

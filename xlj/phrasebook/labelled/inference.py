@@ -5,12 +5,13 @@ whatever the label, so that a hypothesis alone says little about it.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 
 from xlj.phrasebook.casting import a_person, pronoun_for
 from xlj.phrasebook.drawing import COLOURS
 from xlj.phrasebook.labelled.details import denied, details, enriched, uncounted, with_only
+from xlj.phrasebook.labelled.examples import LabelledMeanings
 from xlj.phrasebook.labelled.splits import all_within, drawn_clauses
 from xlj.phrasebook.meaning import (
     ADJECTIVES,
@@ -40,31 +41,22 @@ _FAR_APART = tuple("school hospital church museum farm airport station library t
 """Places none of which is in another."""
 
 
-@dataclass(frozen=True, slots=True)
-class Inference:
-    """A premise, a hypothesis, and whether it follows: a label of `LABELS`."""
-
-    premise: Meaning
-    hypothesis: Meaning
-    label: str
-
-
-def inferences(split: str) -> Iterator[Inference]:
-    """Endless inferences of a split, the labels taking turns."""
+def inferences(split: str) -> Iterator[LabelledMeanings]:
+    """Endless premises and hypotheses of a split, `LABELS` taking turns."""
     clauses, seed = drawn_clauses("nli", split), seed_of(f"nli choices {split}")
     for position in count():
         stream = Stream(seed, position)
         label, negated = LABELS[position % 3], position // 3 % 2 == 1
         while True:
             made = _inference(stream, clauses, label, negated)
-            if made and all_within(split, made.premise.clauses + made.hypothesis.clauses):
+            if made and all_within(split, made.first.clauses + made.second.clauses):
                 yield made
                 break
 
 
 def _inference(
     stream: Stream, clauses: Iterator[Clause], label: str, negated: bool
-) -> Inference | None:
+) -> LabelledMeanings | None:
     """An inference about the next clause; `negated` says whether its hypothesis is; or None."""
     clause = next(clauses)
     if label == "neutral":
@@ -82,10 +74,8 @@ def _inference(
         if len(order) < 2 or not new:
             return None
         rest = [name for name in order if name != new[0]]
-        told, hypothesis = (
-            with_only(clause, rest[: 1 + stream.below(2)]),
-            with_only(clause, new[:1]),
-        )
+        told = with_only(clause, rest[: 1 + stream.below(2)])
+        hypothesis = with_only(clause, new[:1])
     else:
         few = int(stream.chance(30 if label == "neutral" else 65))
         told = with_only(clause, order[: few if denies else few + 1])
@@ -103,24 +93,21 @@ def _inference(
 
 def _told(
     stream: Stream, clauses: Iterator[Clause], told: Clause, hypothesis: Clause, label: str
-) -> Inference:
+) -> LabelledMeanings:
     """The inference, perhaps with something else told beside the clause."""
     first = bool(hypothesis.time) and stream.chance(50)
     same = uncounted(replace(told, negative=hypothesis.negative)) == uncounted(hypothesis)
-    hypothesis = replace(hypothesis, time_first=first)
+    claimed = Meaning("claimed", (replace(hypothesis, time_first=first),))
     # One clause alone is neither repeated to the letter nor, without a time to move, denied
     if stream.chance(50) and (told.time or not (same or told.negative)):
         told = replace(told, time_first=bool(told.time) and not first)
-        return Inference(Meaning("told", (told,)), Meaning("claimed", (hypothesis,)), label)
+        return LabelledMeanings(Meaning("told", (told,)), claimed, label)
     reason = _reason(stream, told)
     if reason and stream.chance(25):
-        return Inference(
-            Meaning("told", (told, reason), "because"), Meaning("claimed", (hypothesis,)), label
-        )
+        return LabelledMeanings(Meaning("told", (told, reason), "because"), claimed, label)
     aside = _aside(stream, clauses, told, hypothesis)
     parts = (told, aside) if stream.chance(50) else (aside, told)
-    link = stream.pick(("and", "but"))
-    return Inference(Meaning("told", parts, link), Meaning("claimed", (hypothesis,)), label)
+    return LabelledMeanings(Meaning("told", parts, stream.pick(("and", "but"))), claimed, label)
 
 
 def _reason(stream: Stream, told: Clause) -> Clause | None:
@@ -134,13 +121,15 @@ def _reason(stream: Stream, told: Clause) -> Clause | None:
 
 def _aside(stream: Stream, clauses: Iterator[Clause], told: Clause, hypothesis: Clause) -> Clause:
     """Something else, about somebody else."""
-    while True:
-        aside = next(clauses)
-        same = _who(aside) & (_who(told) | _who(hypothesis))
-        if same or aside.tense != told.tense:
-            continue
-        if aside.predicate not in (told.predicate, hypothesis.predicate):
-            return denied(aside) if stream.chance(35) else aside
+    people, known = _who(told) | _who(hypothesis), (told.predicate, hypothesis.predicate)
+    aside = next(
+        clause
+        for clause in clauses
+        if clause.tense == told.tense
+        and clause.predicate not in known
+        and not _who(clause) & people
+    )
+    return denied(aside) if stream.chance(35) else aside
 
 
 def _who(clause: Clause) -> set[str]:
@@ -158,8 +147,7 @@ def _excluded(stream: Stream, clause: Clause) -> Clause | None:
     if clause.attribute in OPPOSITE:
         return replace(clause, attribute=OPPOSITE[clause.attribute], very=False)
     if clause.attribute in COLOURS:
-        others = sorted(COLOURS - {clause.attribute})
-        return replace(clause, attribute=stream.pick(others))
+        return replace(clause, attribute=stream.pick(sorted(COLOURS - {clause.attribute})))
     if clause.place:
         for group in (CITIES, COUNTRIES, _FAR_APART):
             if clause.place.concept in group:
@@ -185,9 +173,7 @@ def _another(stream: Stream, clauses: Iterator[Clause], clause: Clause) -> Claus
         return Clause("be", replace(subject, adjective=None), attribute=stream.pick(fitting))
     if stream.chance(40):
         return _of_someone_else(stream, clause, subject)
-    event = next(clauses)
-    while not _fits(event, subject, clause):
-        event = next(clauses)
+    event = next(event for event in clauses if _fits(event, subject, clause))
     return replace(with_only(event, details(event)[: stream.below(2)]), subject=subject)
 
 
@@ -208,8 +194,6 @@ def _fits(event: Clause, subject: Participant, told: Clause) -> bool:
     return event.predicate != told.predicate and not _who(event) & {subject.concept}
 
 
-def _shuffled(stream: Stream, names: tuple[str, ...]) -> tuple[str, ...]:
-    left, order = list(names), []
-    while left:
-        order.append(left.pop(stream.below(len(left))))
-    return tuple(order)
+def _shuffled(stream: Stream, names: tuple[str, ...]) -> list[str]:
+    left = list(names)
+    return [left.pop(stream.below(len(left))) for _ in names]

@@ -6,21 +6,19 @@ and half replace one.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 
 from xlj.phrasebook.casting import a_name
+from xlj.phrasebook.labelled.examples import LabelledMeanings
 from xlj.phrasebook.labelled.splits import all_within, drawn_clauses
 from xlj.phrasebook.meaning import (
+    ACTS,
     ADJECTIVES,
     CITIES,
     COUNTRIES,
-    DITRANSITIVE,
-    INTRANSITIVE,
-    MOTION,
     NOUN_FIELD,
     TIMES,
-    TRANSITIVE,
     Clause,
     Meaning,
     Participant,
@@ -28,21 +26,11 @@ from xlj.phrasebook.meaning import (
 )
 from xlj.phrasebook.stream import Stream, seed_of
 
-_ACTS = TRANSITIVE | INTRANSITIVE | MOTION | DITRANSITIVE
 _Parts = tuple[Clause, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Paraphrase:
-    """Two meanings, and whether they are the same."""
-
-    one: Meaning
-    other: Meaning
-    same: bool
-
-
-def paraphrases(split: str) -> Iterator[Paraphrase]:
-    """Endless pairs of a split, paraphrases and others taking turns."""
+def paraphrases(split: str) -> Iterator[LabelledMeanings]:
+    """Endless pairs of a split, labelled "1" if they mean the same, else "0", in turns."""
     clauses, seed = drawn_clauses("paraphrases", split), seed_of(f"paraphrases choices {split}")
     for position in count():
         stream = Stream(seed, position)
@@ -56,8 +44,9 @@ def paraphrases(split: str) -> Iterator[Paraphrase]:
         said = stream.pick(options)
         link = stream.pick(("and", "but")) if len(parts) > 1 else None
         one, other = _orders(stream, parts, said)
-        yield Paraphrase(
-            Meaning("said", one, link), Meaning("said again", other, link), change is None
+        label = "1" if change is None else "0"
+        yield LabelledMeanings(
+            Meaning("said", one, link), Meaning("said again", other, link), label
         )
 
 
@@ -118,7 +107,7 @@ def exchanges(stream: Stream, parts: _Parts) -> list[_Parts]:
 
 def _within(clause: Clause) -> list[_Parts]:
     subject, thing, found = clause.subject, clause.object, list[_Parts]()
-    if subject is None or clause.predicate not in _ACTS:
+    if subject is None or clause.predicate not in ACTS:
         return found
     if thing and thing.human and clause.predicate != "know":  # they know each other
         found.append((replace(clause, subject=thing, object=subject),))
@@ -138,40 +127,41 @@ def _between(first: Clause, second: Clause) -> list[_Parts]:
         found.append((replace(first, subject=other), replace(second, subject=one)))
     if first.time and second.time and first.time != second.time:
         found.append((replace(first, time=second.time), replace(second, time=first.time)))
-    if _may_be_at(first, second.place) and _may_be_at(second, first.place):
-        if _concept(first.place) != _concept(second.place):
-            found.append((replace(first, place=second.place), replace(second, place=first.place)))
+    here, there = first.place, second.place
+    if here and there and here.concept != there.concept:
+        if there.concept in _verb(first).places and here.concept in _verb(second).places:
+            found.append((replace(first, place=there), replace(second, place=here)))
     thing, other_thing = first.object, second.object
     if thing and other_thing:
         fit = _takes(first, other_thing) and _takes(second, thing)
         if fit and thing.concept != other_thing.concept:
             found.append((replace(first, object=other_thing), replace(second, object=thing)))
-        if _may_be(thing, other_thing.adjective) and _may_be(other_thing, thing.adjective):
-            a, b = thing.adjective, other_thing.adjective
-            if a != b:
-                found.append((
-                    replace(first, object=replace(thing, adjective=b)),
-                    replace(second, object=replace(other_thing, adjective=a)),
-                ))  # fmt: skip
+        a, b = thing.adjective, other_thing.adjective
+        if a != b and _may_be(thing, b) and _may_be(other_thing, a):
+            found.append((
+                replace(first, object=replace(thing, adjective=b)),
+                replace(second, object=replace(other_thing, adjective=a)),
+            ))  # fmt: skip
     return found
 
 
 def replacements(stream: Stream, parts: _Parts) -> list[_Parts]:
     """One word is another: each way to replace a name, a thing, a place or a time."""
-    found: list[_Parts] = []
-    for at, clause in enumerate(parts):
-        for changed in _changed(stream, clause, set().union(*map(_people, parts))):
-            found.append((*parts[:at], changed, *parts[at + 1 :]))
-    return found
+    people = set().union(*map(_people, parts))
+    return [
+        (*parts[:at], changed, *parts[at + 1 :])
+        for at, clause in enumerate(parts)
+        for changed in _changed(stream, clause, people)
+    ]
 
 
 def _changed(stream: Stream, clause: Clause, people: set[str]) -> Iterator[Clause]:
     subject, thing, place = clause.subject, clause.object, clause.place
     if subject and subject.kind == "name":
         yield replace(clause, subject=_someone_else(stream, subject, people))
-    if thing and thing.kind == "noun" and not thing.human and clause.predicate in _ACTS:
-        alike = [noun for noun in _ACTS[clause.predicate].objects
-                 if noun in NOUN_FIELD and NOUN_FIELD[noun] == thing.field]  # fmt: skip
+    if thing and thing.kind == "noun" and not thing.human and clause.predicate in ACTS:
+        options = ACTS[clause.predicate].objects
+        alike = [noun for noun in options if NOUN_FIELD.get(noun) == thing.field]
         if changed := _other(stream, alike, thing.concept):
             yield replace(clause, object=replace(thing, concept=changed))
     for cities in (CITIES, COUNTRIES):
@@ -194,10 +184,6 @@ def _other(stream: Stream, options: tuple[str, ...] | list[str], taken: str) -> 
     return stream.pick(left) if left else None
 
 
-def _concept(p: Participant | None) -> str | None:
-    return p.concept if p else None
-
-
 def _may_act(p: Participant, clause: Clause) -> bool:
     """Whether somebody can take the place of the subject of a clause."""
     return p.human and clause.subject is not None and clause.subject.human and (
@@ -206,18 +192,11 @@ def _may_act(p: Participant, clause: Clause) -> bool:
 
 
 def _verb(clause: Clause) -> Verb:
-    return _ACTS.get(clause.predicate, Verb(()))
+    return ACTS.get(clause.predicate, Verb(()))
 
 
 def _takes(clause: Clause, thing: Participant) -> bool:
     return (thing.kind if thing.kind == "name" else thing.concept) in _verb(clause).objects
-
-
-def _may_be_at(clause: Clause, place: Participant | None) -> bool:
-    """Whether the place of another clause would do for the one that a clause has."""
-    if place is None or clause.place is None:
-        return False
-    return place.concept in _verb(clause).places
 
 
 def _may_be(thing: Participant, adjective: str | None) -> bool:

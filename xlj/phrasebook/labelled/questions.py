@@ -8,9 +8,9 @@ from xlj.phrasebook.casting import pronoun_for
 from xlj.phrasebook.drawing import document, hero
 from xlj.phrasebook.labelled.splits import all_within
 from xlj.phrasebook.meaning import (
+    ACTS,
     DITRANSITIVE,
     INTRANSITIVE,
-    MOTION,
     TRANSITIVE,
     Clause,
     Meaning,
@@ -20,7 +20,6 @@ from xlj.phrasebook.sentence import Sentence
 from xlj.phrasebook.stream import Stream, seed_of
 
 ROLES = ("subject", "object", "place")
-_ACTS = TRANSITIVE | INTRANSITIVE | MOTION | DITRANSITIVE
 _TAKING = TRANSITIVE | DITRANSITIVE
 _PLACED = TRANSITIVE | INTRANSITIVE
 _UNANSWERED = 10
@@ -119,7 +118,7 @@ def _event(clause: Clause, about: Participant, role: str) -> Clause | None:
     if answer is None or clause.negative or clause.modal:
         return None
     if role == "subject":
-        if clause.predicate not in _ACTS or not answer.human or answer.kind == "pronoun":
+        if clause.predicate not in ACTS or not answer.human or answer.kind == "pronoun":
             return None
     elif role == "object":
         spoken = clause.predicate in ("speak", "learn")  # asked for with "which language"
