@@ -43,11 +43,13 @@ def _train(flags: Namespace) -> None:
     if flags.distributed:
         jax.distributed.initialize()
 
+    from xlj.data.rows.batches import Batches
     from xlj.data.rows.opening import with_rows
     from xlj.data.rows.preparing import finished_rows, prepare_rows
     from xlj.data.rows.report import report
     from xlj.evaluation import probes
     from xlj.training import initialisation, loop, memory, partitioning, summary
+    from xlj.training.run_flops import RunFlops
     from xlj.training.workdir import only_run
 
     # All of these refuse what does not fit before any rows are built.
@@ -62,15 +64,18 @@ def _train(flags: Namespace) -> None:
     try:
         with only_run(workdir) if main_process else contextlib.nullcontext():
             store = prepare_rows(config) if jax.process_count() == 1 else finished_rows(config)
+            batches = Batches(store, config)
+            flops = RunFlops(config, batches.corpus, batches.shapes)
             if main_process:
-                print(report(store, config.data.alpha), "\n", flush=True)
+                print(report(store, config.data.alpha), "\n")
+                print(f"operations of the run: {flops.until(config.train.steps)}\n", flush=True)
             outcome = loop.train(config, workdir, store, probes.make(config, files, store))
     except FloatingPointError as error:
         raise ConfigError(str(error)) from error
     if main_process:
         # Without what is this run's own.
         again = command.line("train", flags.arguments, ("workdir", "config.init_from"))
-        print(summary.summary(outcome, again))
+        print(summary.summary(outcome, again, flops.until(outcome.step)))
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from xlj.training import state as states
 from xlj.training.evaluation import Evaluation
 from xlj.training.preemption import Interrupted, Preemption
 from xlj.training.prefetch import Prefetch
+from xlj.training.run_flops import RunFlops
 from xlj.training.state import State
 from xlj.training.step import make_train_step
 from xlj.training.throughput import Throughput
@@ -100,6 +101,7 @@ def train(
     pre_decay = initialisation.pre_decay_steps(config, workdir)
     unscored = initialisation.unmeasured_steps(workdir) if best else ()
     rate = optimizer.learning_rate(config)
+    flops = RunFlops(config, batches.corpus, batches.shapes)
     steps = _compiled_steps(config, batches.corpus, mesh, sharding)
     restart_sums = jax.jit(states.restart_sums, out_shardings=sharding.progress)
     evaluations: list[Probe] = [Evaluation(store, config, objectives, mesh), *probes]
@@ -133,10 +135,7 @@ def train(
             )
         )
         prefetch = until_the_end(Prefetch(batches, mesh, start, config.train.steps))
-        of_phases = [
-            build(active, config.model, batches.corpus) for active in config.objectives_by_phase
-        ]
-        clock = Throughput(of_phases, batches, prefetch)
+        clock = Throughput(flops, prefetch)
 
         def say(before: State, done: int) -> tuple[State, dict[str, float], bool]:
             """Writes the line of metrics that is due after `done` steps, if one is. Returns the
@@ -156,7 +155,7 @@ def train(
                 except Interrupted:
                     return before, {}, False
             if line:
-                writer.log(done, line)
+                writer.log(done, line | {"flops": flops.until(done).xlj})
             return state, line, True
 
         def save(state: State, line: Mapping[str, float], said: bool) -> None:
