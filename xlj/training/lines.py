@@ -11,6 +11,7 @@ from xlj.config import Config
 from xlj.training.metrics import Metrics
 from xlj.training.optimizer import learning_rate
 from xlj.training.preemption import Interrupted, Preemption
+from xlj.training.run_flops import RunFlops
 from xlj.training.state import Progress, State
 from xlj.training.throughput import Throughput
 
@@ -25,6 +26,7 @@ class Lines:
 
     config: Config
     evaluations: Sequence[Probe]
+    flops: RunFlops
     writer: Metrics
     clock: Throughput
     preemption: Preemption
@@ -48,7 +50,7 @@ class Lines:
             except Interrupted:
                 return before, {}, False
         if line:
-            self.writer.log(done, line)
+            self.writer.log(done, line | {"flops": self.flops.until(done).xlj})
         return state, line, True
 
     def _of_training(self, progress: Progress, done: int) -> dict[str, float]:

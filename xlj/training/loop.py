@@ -25,6 +25,7 @@ from xlj.training.evaluation import Evaluation
 from xlj.training.lines import Lines, Probe
 from xlj.training.preemption import Preemption
 from xlj.training.prefetch import Prefetch
+from xlj.training.run_flops import RunFlops
 from xlj.training.state import State
 from xlj.training.step import make_train_step
 from xlj.training.throughput import Throughput
@@ -83,6 +84,7 @@ def train(
             return Outcome(start, True, workdir, latest.folder)
     pre_decay = initialisation.pre_decay_steps(config, workdir)
     unscored = initialisation.unmeasured_steps(workdir) if best else ()
+    flops = RunFlops(config, batches.corpus, batches.shapes)
     steps = _compiled_steps(config, batches.corpus, mesh, sharding)
     evaluations: list[Probe] = [Evaluation(store, config, objectives, mesh), *probes]
 
@@ -109,12 +111,9 @@ def train(
         bar = tqdm(total=total, initial=start, unit="step", dynamic_ncols=True, disable=silent)
         until_the_end(bar)
         prefetch = until_the_end(Prefetch(batches, mesh, start, total))
-        of_phases = [
-            build(active, config.model, batches.corpus) for active in config.objectives_by_phase
-        ]
-        clock = Throughput(of_phases, batches, prefetch)
+        clock = Throughput(flops, prefetch)
         restart_sums = jax.jit(states.restart_sums, out_shardings=sharding.progress)
-        lines = Lines(config, evaluations, writer, clock, preemption, bar, restart_sums)
+        lines = Lines(config, evaluations, flops, writer, clock, preemption, bar, restart_sums)
 
         def save(state: State, line: Mapping[str, float], said: bool) -> None:
             with clock.paused():
