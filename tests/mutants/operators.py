@@ -41,6 +41,7 @@ OTHER_ARITHMETIC = {
     ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.BitAnd: "|", ast.BitOr: "&",
     ast.FloorDiv: "*", ast.Mod: "//", ast.RShift: "<<",
 }  # fmt: skip
+ORDERINGS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 ONE_SIDED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.RShift, ast.LShift)
 
 
@@ -188,7 +189,7 @@ def other_parameter(place: Place, names: Names) -> Iterator[str]:
 
 
 def reversed_order(place: Place, names: Names) -> Iterator[str]:
-    """Members of a tuple or a list, rows of an array, turns of a loop from the last to the first."""
+    """Members of a tuple or a list, rows of an array, turns of a loop: the last one first."""
     node = place.node
     if isinstance(node, (ast.Tuple, ast.List)) and isinstance(node.ctx, ast.Load):
         if len(node.elts) > 1:

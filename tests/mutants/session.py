@@ -112,7 +112,7 @@ class Session:
             setattr(builtins, REACHED, reached.add)
             for source in self._sources:
                 source.instrument(REACHED, self._living)
-            self._failed = lambda report: write(f"{report.nodeid}\n{report.longreprtext}")
+            self._failed = lambda report: write(f"{report.nodeid}\n")
             for number, item in enumerate(new):
                 began = time.monotonic()
                 self._test(item, new[number + 1 : number + 2])
@@ -124,19 +124,17 @@ class Session:
         written = ""
         with tqdm(total=len(new), unit=" tests", desc="without a mutant") as bar:
             for part in _forked(run, 3600):
-                written += part
-                bar.update(part.count("\n#") + part.startswith("#"))
-        for line in written.splitlines():
-            if not line.startswith("#"):
-                self.error = f"a test fails without any mutant:\n{written[written.index(line) :]}"
-                return found
-            name, *measured = json.loads(line[1:])
-            found[name] = measured
-        known = _kept(kept)
-        for item in new:
-            known[item.nodeid] = [digests[item.path], *found[item.nodeid]]
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps(known), "utf-8")
+                *lines, written = (written + part).split("\n")
+                for line in lines:
+                    if not line.startswith("#"):
+                        self.error = f"a test fails without any mutant: {line}"
+                        return found
+                    name, *measured = json.loads(line[1:])
+                    found[name] = measured
+                    known[name] = [digests[self._items[name].path], *measured]
+                    bar.update()
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                kept.write_text(json.dumps(_kept(kept) | known), "utf-8")
         return found
 
     def _digest(self, test: Path) -> str:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 COMPOUND = (ast.FunctionDef, ast.For, ast.While, ast.If, ast.With, ast.Try)
+UNCHANGED = (ast.FunctionDef, ast.ClassDef, ast.Raise, ast.Assert, ast.JoinedStr, ast.Pass)
 UNREAD = {"annotation", "returns", "decorator_list", "ctx", "op", "ops", "type_params"}
 
 
