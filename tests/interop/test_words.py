@@ -38,8 +38,22 @@ def test_blanks_and_other_bytes():
 
 
 def test_wordpieces_that_stand_alone():
-    assert read("wordpiece", ",", "##,", "中", "##中", "##", "###", "...", "##°", "°", "か", "$", "##$",
-                "##x") == [
+    assert read(
+        "wordpiece",
+        ",",
+        "##,",
+        "中",
+        "##中",
+        "##",
+        "###",
+        "...",
+        "##°",
+        "°",
+        "か",
+        "$",
+        "##$",
+        "##x",
+    ) == [
         Word(",", False),
         None,  # never trained
         Word("中", False),

@@ -115,7 +115,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, help="how many mutants, the named ones among them")
     parser.add_argument("--only", default="", help="a part of FILE:FUNCTION")
     parser.add_argument("--list", action="store_true", help="list the mutants, run nothing")
-    parser.add_argument("--most", type=float, default=60, help="seconds of tests a mutant")
+    parser.add_argument("--limit", type=float, default=1800, help="seconds for a mutant's tests")
     flags = parser.parse_args()
 
     tests = {
@@ -153,7 +153,7 @@ def main() -> int:
     began = time.monotonic()
     used = {mutant.source.file for mutant in mutants}
     paths = sorted({path for file in used for path in tests[file]})
-    session = Session(ROOT, mutants, [sources[file] for file in sorted(used)], tests, flags.most)
+    session = Session(mutants, tests, flags.limit)
     options = ["-q", "-s", "-n0", "-p", "no:cacheprovider", "--no-header", "--rootdir", str(ROOT)]
     pytest.main([*options, *paths], [session])
     if session.error:

@@ -106,16 +106,6 @@ class Source:
                 values = _values([default for _, default in given], found)
                 found.__kwdefaults__ = dict(zip([n for n, _ in given], values, strict=True)) or None
 
-    def instrument(self, reached: str, living: Living) -> None:
-        """Every function tells the built-in function `reached` that it runs."""
-        tree = ast.parse(self.path.read_text("utf-8"))
-        for function in _functions(tree.body):
-            call = ast.parse(f"{reached}({f'{self.file}:{function.name}'!r})").body[0]
-            function.defs[-1].body.insert(0, call)
-        for name, code in _codes(compile(ast.fix_missing_locations(tree), self.path, "exec")):
-            for found in living.find(self.path, name):
-                found.__code__ = code
-
     def _code(self) -> dict[str, types.CodeType]:
         tree = ast.fix_missing_locations(self.tree)
         return dict(_codes(compile(tree, self.path, "exec", dont_inherit=True)))
