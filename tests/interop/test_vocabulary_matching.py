@@ -144,6 +144,22 @@ def test_translations_start_words():
     ]
 
 
+def test_no_text_is_found_as_it_is_alone():
+    old = MarkedPieces(("▁a", "▁", "▁a\u0301"))
+    assert found(old, ("▁", "▁\u0301", "\u0301")) == [("exact", "▁")] + [("none", None)] * 2
+
+
+def test_the_nearest_form_comes_first():
+    old = MarkedPieces(("##cafe", "##café", "the", "##Zoé", "##zoe", "##zoé"), "wordpiece")
+    pieces = ("▁café", "▁CAFÉ", "▁Zoé", "▁ZOÉ", "▁zoë")
+    wanted = ["##café", "##café", "##Zoé", "##zoé", "##zoe"]
+    assert [old for _, old in found(old, pieces)] == wanted
+    assert [old for _, old in found(old, pieces, accents=False)] == [*wanted[:4], None]
+    old = MarkedPieces(("Ġdog", "ĠDog"), "byte_bpe")
+    german = Dictionary("de", {"hund": ("Dog",), "dogge": ("DOG",)})
+    assert [old for _, old in found(old, ("▁Hund", "▁Dogge"), german)] == ["ĠDog", "Ġdog"]
+
+
 def test_one_normal_form_of_several_old_pieces():
     old = MarkedPieces(("ĠTHE", "ĠThe", "ĠÃ©", "Ġthe", "ĠE", "Ġe"), "byte_bpe")
     assert found(old, ("▁tHe", "▁È")) == [("normalised", "Ġthe"), ("accents", "Ġe")]
