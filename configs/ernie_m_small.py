@@ -6,12 +6,16 @@ r"""ERNIE-M small (Ouyang et al., 2021, Table 8): ERNIE-M's recipe from scratch,
 
 The paper says "small-sized" and "from scratch", and nothing else. Ours: 6 layers, 384 wide, 12
 heads, and base's schedule and batches (ernie_m_base.py). A vocabulary of 250,002 is trained, unless
-data.vocabulary names XLM-R's. `:tiny` trains on the embedded corpus.
+data.vocabulary names XLM-R's. `:xlm_r` is XLM-R small, the same run with MMLM alone. `:tiny` trains
+on the embedded corpus.
 """
 
+import ernie_m_ablations
 import ernie_m_base
 
 from xlj.config import variants
+
+VARIANTS = {"xlm_r": ernie_m_ablations.VARIANTS["exp1"]}
 
 
 def get_config(variant=""):
@@ -22,4 +26,4 @@ def get_config(variant=""):
     config.model.hidden = 384
     config.model.heads = 12
     config.model.intermediate = 1536
-    return variants.apply(config, variant)
+    return variants.apply(config, variant, VARIANTS)

@@ -17,8 +17,8 @@ RECIPES = Path(__file__).parents[1] / "configs"
 HEAD = """\
 # Config keys
 
-This page is written by `python docs/make_configs.py` from `xlj/config/schema.py` and
-`xlj/config/finetuning.py`. Do not edit it.
+This page is written by `python docs/make_configs.py` from the schema in
+`xlj/config/`. Do not edit it.
 
 A recipe is a file `configs/NAME.py` whose `get_config(variant="")` starts from
 `xlj.config.default()`, sets keys, and returns the config. Any key can also be set on the command
@@ -140,7 +140,7 @@ def _values(path: str, field: typing.Any) -> str:
     if metadata.get("choices"):
         values = ", ".join(f"`{choice}`" for choice in metadata["choices"] if choice)
     else:
-        kind = str(field.type).partition("[")[0]
+        kind = (typing.get_origin(field.type) or field.type).__name__
         names = {"tuple": "list", "str": "text", "Mapping": "sections", "bool": "true or false"}
         values = names.get(kind, kind)
         low, high = metadata.get("low"), metadata.get("high")

@@ -127,8 +127,8 @@ def test_shards_and_ends_that_are_made_again(tmp_path, content):
     (end,) = found.folder.iterdir()
     write(end, content)
     assert found.read_end() is None
-    one = shards.SplitCounts(1, 1, 1)
-    none = shards.SplitCounts(0, 0, 0)
+    one = {"rows": 1, "examples": 1, "sentences": 1}
+    none = {"rows": 0, "examples": 0, "sentences": 0}
     rows = np.zeros((1, 16), np.uint16)
     found.write(0, shards.Counts(one, none, 1, 0, {}), rows, rows[:0])
     assert found.read(0) is not None

@@ -43,3 +43,31 @@ def test_the_papers_settings(monkeypatch):
     for name, (rows, epochs) in wanted.items():
         train = recipe(name, monkeypatch).get_config().train
         assert (train.batch_rows, train.epochs) == (rows, epochs)
+
+
+@pytest.mark.parametrize(
+    "name, variant, values",
+    [
+        ("udpos", "meta_xlm", (32, 1e-5, 0.1, 0, 0.0, 10)),
+        ("panx", "", (8, 7e-6, 0.1, 0, 0.0, 10)),
+        ("xquad", "", (32, 3e-5, 0.1, 0, 0.0, 4)),
+        ("mlqa", "", (32, 3e-5, 0.1, 0, 0.0, 4)),
+        ("tydiqa", "meta_xlm", (32, 4e-5, 0.1, 0, 0.0, 40)),
+        ("xnli", "meta_xlm", (32, 1e-5, 0.1, 0, 0.01, 6)),
+        ("pawsx", "meta_xlm", (32, 2e-5, 0.1, 0, 0.01, 10)),
+        ("amazon_reviews", "", (32, 2e-5, 0.1, 0, 0.01, 5)),
+    ],
+)
+def test_meta_xlms_settings(name, variant, values, monkeypatch):
+    """MetaXLM, Table 8: batch, rate, warm-up, weight decay, epochs."""
+    config = recipe(name, monkeypatch).get_config(variant)
+    optimizer, train = config.optimizer, config.train
+    assert optimizer.schedule == "linear"
+    assert values == (
+        train.batch_rows,
+        optimizer.learning_rate,
+        optimizer.warmup_share,
+        optimizer.warmup_steps,  # 0: that share
+        optimizer.weight_decay,
+        train.epochs,
+    )

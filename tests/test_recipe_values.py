@@ -99,6 +99,8 @@ INFOXLM = XLM_R_TLM | flat(  # the released command; weights are 0 while the que
     objectives__tlm={"weight": 0.0},
 )
 
+SMALL = flat(model={"layers": 6, "hidden": 384, "heads": 12, "intermediate": 1536})
+
 VALUES = {
     "xlm_r_base": XLM_R,
     "xlm_r_large": XLM_R
@@ -110,8 +112,16 @@ VALUES = {
     "ernie_m_15": ERNIE_M,
     "ernie_m_ablations": ERNIE_M,
     "ernie_m_large": ERNIE_M | flat(model=LARGE, optimizer={"learning_rate": 1e-4}),
-    "ernie_m_small": ERNIE_M
-    | flat(model={"layers": 6, "hidden": 384, "heads": 12, "intermediate": 1536}),
+    "ernie_m_small": ERNIE_M | {"init_from": ""} | SMALL,
+    "ernie_m_small:xlm_r": ERNIE_M  # Table 8
+    | {"init_from": "", "objectives.tlm.batch_rows": 0, "objectives.camlm.batch_rows": 0}
+    | {"objectives.btmlm.pseudo_ratio": 0.1, "model.language_embeddings": "none", "phases": {}}
+    | SMALL,
+    "ernie_m_retrieval": XLM_R  # ours but for the model and the objective
+    | flat(model=LARGE | {"language_embeddings": "none"}, data={"pair_length": 128})
+    | flat(objectives__mmlm={"batch_rows": 0}, optimizer={"learning_rate": 1e-5})
+    | flat(objectives__retrieval={"batch_rows": 256, "layer": 16, "negatives": "hardest"})
+    | flat(optimizer={"warmup_steps": 1_000, "clip_norm": 1.0}, train={"steps": 10_000}),
     "xlm_align": XLM_ALIGN,
     "xlm_align:ablation": ABLATION,
     "xlm_align:no_tlm": ABLATION | {"objectives.dwa.weight": 0.0},
@@ -124,6 +134,13 @@ VALUES = {
     "xlm_align:aligned_queries": ABLATION | {"objectives.dwa.queries": "aligned"},
     "xlm_align:no_queries": ABLATION | {"objectives.dwa.queries": "none"},
     "xlm_e": XLM_E,
+    "xlm_e:without_trtd": XLM_E | flat(objectives__trtd={"batch_rows": 0}),
+    "xlm_e:mmlm_tlm": XLM_R  # Figure 1
+    | flat(data={"alpha": 0.7, "pair_length": 512}, model={"position_bias": "none"})
+    | flat(objectives__mmlm={"batch_rows": 2048}, objectives__tlm={"batch_rows": 2048})
+    | flat(objectives__mrtd={"batch_rows": 0}, objectives__trtd={"batch_rows": 0})
+    | {"optimizer.learning_rate": 5e-4, "optimizer.warmup_steps": 10_000}
+    | {"optimizer.clip_norm": 2.0, "train.steps": 125_000},
     "meta_xlm": META_XLM | {"init_from": "checkpoints/roberta-base"},
     "meta_xlm:xlm": META_XLM | {"init_from": ""},
     "meta_xlm:body": META_XLM | {"transfer.parts": ("body",)},

@@ -6,6 +6,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import pytest
+from test_papers import recipes_of_papers
 
 from xlj import config as schema
 from xlj import objectives
@@ -15,7 +16,7 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.text.templates import split_pair
 from xlj.data.text.text_tasks import text_tasks
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import Rows
 from xlj.training import loop, partitioning, state
 from xlj.training.step import make_train_step
 
@@ -199,11 +200,11 @@ def test_base_and_large_have_the_papers_sizes():
 
 
 def few_steps(config, rows_folder):
-    """A config of one step in each phase."""
+    """A config of a step in each phase, and one more."""
     config.data.cache = str(rows_folder)
     for step, phase in enumerate(config.phases.values(), start=1):
         phase.start_step = step
-    config.train.steps = len(config.phases) + 1
+    config.train.steps = len(config.phases) + 2
     config.optimizer.warmup_steps = 0
     return config
 
@@ -217,9 +218,9 @@ def teacher(tmp_path_factory, rows_folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name, variant", [*((n, "tiny") for n in RECIPES), ("meta_xlm", "kd,tiny")]
+    "name, variant", dict.fromkeys([*((n, "tiny") for n in RECIPES), *recipes_of_papers()])
 )
-def test_tiny_variants_take_a_step_in_each_phase(name, variant, tmp_path, rows_folder, teacher):
+def test_tiny_variants_take_steps_in_each_phase(name, variant, tmp_path, rows_folder, teacher):
     config = few_steps(load(name, variant), rows_folder)
     if "kd" in variant:
         config.objectives.distillation.teacher = str(teacher)

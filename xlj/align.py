@@ -7,27 +7,17 @@ A line of the input is `source TAB target`, words separated by spaces; a line of
 links of that pair, `i-j` for the words i and j counted from 0. docs/align.md tells more.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 
 from xlj.cli import alignment_flags, command, outputs
-from xlj.cli.parser import Parser
 from xlj.config import ConfigError
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    parser = Parser("align", __doc__)
-    alignment_flags.add(parser)
-    return command.run(parser, _align, argv)
-
-
-def _align(flags: Namespace) -> None:
+@command.entry("align", __doc__, alignment_flags.add)
+def main(flags: Namespace) -> None:
     """Aligns, writes links, prints scores."""
     alignment_flags.check(flags)
     from xlj.inference import pretrained
@@ -72,4 +62,4 @@ def _report_layers(flags: Namespace, scores: list) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -2,17 +2,14 @@
 
     python -m xlj.bench --config=configs/xlm_r_base.py [--rows=8] [--length=128] [--what=peak,step]
 
-Everything is measured in one run, so that ratios hold even on a busy machine. `peer` is XLM-R's
-masked language model as transformers ships it, of the same sizes and with the same optimizer; it
-needs `pip install -e '.[parity]'`. `read` makes the config's rows if they are not there.
+Everything is measured in one run, so that ratios hold even on a busy machine; times are medians.
+`peer` is XLM-R's masked language model as transformers ships it, of the same sizes and with the
+same optimizer; it needs `pip install -e '.[parity]'`. `read` makes the config's rows if they are
+not there.
 `objectives` is the cost of each objective beside MMLM's, in time and memory.
 """
 
-from __future__ import annotations
-
-import sys
 from argparse import Namespace
-from collections.abc import Sequence
 
 from xlj import config as schema
 from xlj.cli import command
@@ -22,37 +19,28 @@ from xlj.config import ConfigError
 _WHAT = ("peak", "step", "objectives", "read", "peer")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    parser = Parser("bench", __doc__, schema)
+def _add_flags(parser: Parser) -> None:
     add = parser.add_argument
     add("--rows", metavar="N", type=at_least(1), default=8, help="rows of a step [8]")
     add("--length", metavar="N", type=at_least(32), default=128, help="tokens in a row [128]")
     add("--what", metavar="A,B", default="peak,step", help=f"of {', '.join(_WHAT)} [peak,step]")
-    add(
-        "--repeats",
-        metavar="N",
-        type=at_least(1),
-        default=5,
-        help="measurements; the median is printed [5]",
-    )
-    return command.run(parser, _bench, argv)
+    add("--repeats", metavar="N", type=at_least(1), default=5, help="times each is measured [5]")
 
 
-def _bench(flags: Namespace) -> None:
+@command.entry("bench", __doc__, _add_flags, schema)
+def main(flags: Namespace) -> None:
     """Prints a line for each measurement."""
     wanted = [name.strip() for name in flags.what.split(",")]
     if not set(wanted) <= set(_WHAT):
         raise ConfigError(f"--what={flags.what}: there are {', '.join(_WHAT)}")
-    from xlj.benchmarking import matrix_products, peer, reading, train_steps
-    from xlj.benchmarking.timing import Size
+    from xlj.benchmarking import machine, peer, train_steps
 
-    size = Size(flags.rows, flags.length, flags.repeats)
+    size = machine.Size(flags.rows, flags.length, flags.repeats)
     measurements = {
-        "peak": matrix_products.peak,
+        "peak": machine.peak,
         "step": train_steps.step,
         "objectives": train_steps.each_objective,
-        "read": reading.read,
+        "read": machine.read,
         "peer": peer.peer,
     }
     if not {"step", "objectives", "peer"}.isdisjoint(wanted):
@@ -62,4 +50,4 @@ def _bench(flags: Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -7,27 +7,16 @@
 Nothing is written unless all of it can be. docs/convert.md tells more.
 """
 
-from __future__ import annotations
-
 import os
-import sys
 from argparse import Namespace
-from collections.abc import Sequence
 
 from xlj.cli import command, conversion_flags
-from xlj.cli.parser import Parser
 from xlj.config import ConfigError
 from xlj.config.paths import local_path
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    parser = Parser("convert", __doc__)
-    conversion_flags.add(parser)
-    return command.run(parser, _convert, argv)
-
-
-def _convert(flags: Namespace) -> None:
+@command.entry("convert", __doc__, conversion_flags.add)
+def main(flags: Namespace) -> None:
     """Converts into a folder that is not there yet."""
     output = local_path("--output", flags.output).absolute()
     if os.path.lexists(output):
@@ -53,4 +42,4 @@ def _convert(flags: Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -7,36 +7,29 @@ Row i belongs to line i. The text is read as a stream, and the file appears when
 docs/embed.md tells more.
 """
 
-from __future__ import annotations
-
-import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 
 from xlj.cli import command, outputs, sentence_vectors
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError
+from xlj.config.choices import VECTOR_TYPES
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    parser = Parser("embed", __doc__)
+def _add_flags(parser: Parser) -> None:
     add = parser.add_argument
     sentence_vectors.add_flags(parser)
-    add(
+    parser.add_file(
         "--input",
-        metavar="FILE",
-        type=Path,
+        "a sentence a line: text, also .gz, .xz or .zst; the default is standard input",
         default=Path("-"),
-        help="a sentence a line: text, also .gz, .xz or .zst; the default is standard input",
     )
-    add("--output", metavar="FILE", type=Path, required=True, help="where the vectors go (.npy)")
-    add("--dtype", choices=("float32", "float16"), default="float32", help="of the file [float32]")
-    return command.run(parser, _embed, argv)
+    parser.add_file("--output", "where the vectors go (.npy)", required=True)
+    add("--dtype", choices=VECTOR_TYPES, default="float32", help="of the file [float32]")
 
 
-def _embed(flags: Namespace) -> None:
+@command.entry("embed", __doc__, _add_flags)
+def main(flags: Namespace) -> None:
     """Reads, embeds and writes, some thousand sentences at a time."""
     inputs = [("checkpoint", flags.checkpoint), ("input", flags.input)]
     outputs.check_output("output", flags.output, inputs)
@@ -64,4 +57,4 @@ def _embed(flags: Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -6,42 +6,30 @@ Both folders hold TASK/test-LANGUAGE.tsv (.json for questions), as XTREME's subm
 the scores as JSON. docs/evaluate.md tells more.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 
 from xlj.cli import command, outputs
 from xlj.cli.parser import Parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    parser = Parser("evaluate", __doc__)
+def _add_flags(parser: Parser) -> None:
     add = parser.add_argument
     add("--xtreme_labels", metavar="DIR", required=True, type=Path, help="what is right")
     add("--xtreme_predictions", metavar="DIR", required=True, type=Path, help="what was predicted")
-    add(
-        "--output",
-        metavar="FILE",
-        type=Path,
-        help="where the scores go too: .json, or .md for tables by language",
-    )
-    add("--plot", metavar="FILE", type=Path, help="where to draw them (.png, .svg, .pdf)")
-    return command.run(parser, _evaluate, argv)
+    parser.add_file("--output", "where the scores go too: .json, or .md for tables by language")
+    parser.add_file("--plot", "where to draw them (.png, .svg, .pdf)")
 
 
-def _evaluate(flags: Namespace) -> None:
+@command.entry("evaluate", __doc__, _add_flags)
+def main(flags: Namespace) -> None:
     """Scores, prints, writes, draws."""
     names = ("xtreme_labels", "xtreme_predictions")
     inputs = [(name, file) for name in names for file in getattr(flags, name).glob("*/test-*")]
-    if flags.output:
-        outputs.check_output("output", flags.output, inputs, (".json", ".md"))
-    if flags.plot:
-        outputs.check_output("plot", flags.plot, inputs, outputs.PLOTS)
+    outputs.check_output("output", flags.output, inputs, (".json", ".md"))
+    outputs.check_output("plot", flags.plot, inputs, outputs.PLOTS)
     from xlj.evaluation import language_report, xtreme
     from xlj.io import atomic
 
@@ -59,4 +47,4 @@ def _evaluate(flags: Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -7,29 +7,18 @@ checkpoints, metrics and predictions, and results.json, results.md. The same com
 where it stopped. docs/finetune.md tells more.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from xlj.cli import command, configs, finetuning_flags, outputs
-from xlj.cli.parser import Parser
-from xlj.config import ConfigError, finetuning
+from xlj.config import finetuning
 from xlj.config.paths import local_path
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    parser = Parser("finetune", __doc__, finetuning)
-    finetuning_flags.add(parser)
-    return command.run(parser, _finetune, argv)
-
-
-def _finetune(flags: Namespace) -> None:
+@command.entry("finetune", __doc__, finetuning_flags.add, finetuning)
+def main(flags: Namespace) -> None:
     """Fine-tunes to the end, writes the results and prints their table."""
     config, name = flags.config, flags.name or configs.name_of(flags.config_file)
     workdir = local_path("--workdir", flags.workdir or Path("runs") / "finetune" / name)
@@ -39,16 +28,14 @@ def _finetune(flags: Namespace) -> None:
     if flags.distributed:
         jax.distributed.initialize()
 
+    from xlj.evaluation import language_report
     from xlj.finetuning import running, task_results
     from xlj.training.workdir import only_run
 
     finetuning_flags.check(flags, name)
     main_process = jax.process_index() == 0
-    try:
-        with only_run(workdir) if main_process else contextlib.nullcontext():
-            outcome = running.run(config, workdir)
-    except FloatingPointError as error:
-        raise ConfigError(str(error)) from error
+    with only_run(workdir) if main_process else contextlib.nullcontext():
+        outcome = running.run(config, workdir)
     if not main_process:
         return
     if not outcome.finished:
@@ -62,20 +49,13 @@ def _finetune(flags: Namespace) -> None:
         print(folder)
         for file in others:
             print(f"{file} was there before, and is not of this run", file=sys.stderr)
-    if flags.plot:
-        _draw(Path(flags.plot), outcome)
-
-
-def _draw(path: Path, outcome: Any) -> None:
-    from xlj.evaluation import language_report
-    from xlj.finetuning import task_results
-
     panels = task_results.panels(outcome)
-    if panels:
+    if flags.plot and panels:
+        path = Path(flags.plot)
         outputs.draw(path, lambda: language_report.plot(panels, path))
-    else:
+    elif flags.plot:
         print("no plot: no labels are known", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -8,28 +8,17 @@ target`. The threshold can be found on texts whose translations are known: `--go
 one of the best F1 (BUCC's task). docs/retrieve.md tells more.
 """
 
-from __future__ import annotations
-
 import json
 import math
-import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from typing import Any
 
 from xlj.cli import command, mining_flags, sentence_vectors
-from xlj.cli.parser import Parser
 from xlj.config import ConfigError
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    parser = Parser("mine", __doc__)
-    mining_flags.add(parser)
-    return command.run(parser, _mine, argv)
-
-
-def _mine(flags: Namespace) -> None:
+@command.entry("mine", __doc__, mining_flags.add)
+def main(flags: Namespace) -> None:
     """Embeds both texts, mines, writes, prints."""
     mining_flags.check(flags)
     import numpy as np
@@ -72,4 +61,4 @@ def _gold(flags: Namespace, source: Any, target: Any) -> set[tuple[str, str]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

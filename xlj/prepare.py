@@ -7,21 +7,15 @@ are left alone. A run that was killed goes on where it stopped. At the end it pr
 that trains from the rows without the text. docs/data.md tells more.
 """
 
-from __future__ import annotations
-
 import shlex
-import sys
 from argparse import Namespace
-from collections.abc import Sequence
 
 from xlj import config as schema
 from xlj.cli import command
 from xlj.cli.parser import Parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    parser = Parser("prepare", __doc__, schema)
+def _add_flags(parser: Parser) -> None:
     parser.add_argument(
         "--runner",
         metavar="NAME",
@@ -35,13 +29,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         default=[],
         help="an option for Beam, e.g. --pipeline=--direct_num_workers=4; may be repeated",
     )
-    return command.run(parser, _prepare, argv)
 
 
-def _prepare(flags: Namespace) -> None:
+@command.entry("prepare", __doc__, _add_flags, schema)
+def main(flags: Namespace) -> None:
     """Builds the rows, and prints the report and the command that trains from them."""
-    from xlj.data.rows.opening import with_rows
-    from xlj.data.rows.preparing import prepare_rows
+    from xlj.data.rows.preparing import prepare_rows, with_rows
     from xlj.data.rows.report import report
 
     config = with_rows(flags.config)
@@ -59,4 +52,4 @@ def _prepare(flags: Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

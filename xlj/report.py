@@ -6,34 +6,22 @@ WORKDIR is a workdir, NAME=WORKDIR, or a folder of workdirs such as a sweep's. T
 network and no other file. docs/sweep.md tells more.
 """
 
-from __future__ import annotations
-
-import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 
 from xlj.cli import command, outputs
 from xlj.cli.parser import Parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    parser = Parser("report", __doc__)
+def _add_flags(parser: Parser) -> None:
     add = parser.add_argument
     add("workdirs", metavar="WORKDIR", nargs="+", help="what to report on, in this order")
-    add(
-        "--output",
-        metavar="FILE",
-        type=Path,
-        default=Path("report.html"),
-        help="where the page goes [report.html]",
-    )
+    parser.add_file("--output", "where the page goes [report.html]", default=Path("report.html"))
     add("--title", default="xlj report", help="what stands above [xlj report]")
-    return command.run(parser, _report, argv)
 
 
-def _report(flags: Namespace) -> None:
+@command.entry("report", __doc__, _add_flags)
+def main(flags: Namespace) -> None:
     """Reads the workdirs, writes the page."""
     outputs.check_output("output", flags.output)
     from xlj.io import atomic
@@ -48,4 +36,4 @@ def _report(flags: Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -6,29 +6,18 @@ The files hold a sentence a line, translations of each other line by line, or in
 (Tatoeba), with --gold. Prints accuracy@1 in both directions as JSON. docs/retrieve.md tells more.
 """
 
-from __future__ import annotations
-
 import json
-import sys
 from argparse import Namespace
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from xlj.cli import command, outputs, retrieval_flags, sentence_vectors
-from xlj.cli.parser import Parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    parser = Parser("retrieve", __doc__)
-    retrieval_flags.add(parser)
-    return command.run(parser, _retrieve, argv)
-
-
-def _retrieve(flags: Namespace) -> None:
+@command.entry("retrieve", __doc__, retrieval_flags.add)
+def main(flags: Namespace) -> None:
     """Embeds all files, searches, prints."""
     files = retrieval_flags.check(flags)
+    from xlj.evaluation import layer_report
     from xlj.retrieval import sentence_files
     from xlj.retrieval.nearest import Accuracy, accuracy, nearest
 
@@ -54,22 +43,18 @@ def _retrieve(flags: Namespace) -> None:
         for layer, mean in zip(embedder.layers, means, strict=True):
             _print({"language": "average", "layer": layer}, mean, sum(len(t.target) for t in read))
     if flags.layers:
-        _draw(flags, means)
+        curves = {
+            "source to target": [mean.source_to_target for mean in means],
+            "target to source": [mean.target_to_source for mean in means],
+        }
+        title = f"{flags.source.name}: {flags.similarity}, {flags.pooling}"
+        title += ", centred" if flags.centred else ""
+        outputs.draw(flags.plot, lambda: layer_report.plot(curves, flags.plot, title, "accuracy@1"))
 
 
 def _print(first: dict, found: Any, sentences: int) -> None:
     print(json.dumps({**first, **found._asdict(), "sentences": sentences}), flush=True)
 
 
-def _draw(flags: Namespace, means: Sequence[Any]) -> None:
-    from xlj.evaluation import layer_report
-
-    names = ("source to target", "target to source")
-    curves = dict(zip(names, zip(*means, strict=True), strict=True))
-    title = f"{Path(flags.source).name}: {flags.similarity}, {flags.pooling}"
-    title += ", centred" if flags.centred else ""
-    outputs.draw(flags.plot, lambda: layer_report.plot(curves, flags.plot, title, "accuracy@1"))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -8,13 +8,9 @@ The same command again runs what is not finished. --config.KEY=VALUE changes all
 docs/sweep.md tells more.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import shlex
-import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 
 from xlj.cli import command, outputs
@@ -23,11 +19,9 @@ from xlj.config import ConfigError
 from xlj.config.paths import local_path
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    parser = Parser("sweep", __doc__)
+def _add_flags(parser: Parser) -> None:
     add = parser.add_argument
-    add("--config", metavar="FILE", required=True, type=Path, help="the sweep (configs/sweeps/)")
+    parser.add_file("--config", "the sweep (configs/sweeps/)", required=True)
     add(
         "--folder",
         metavar="DIR",
@@ -42,10 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="call this for each unfinished run, and end. {command} in it becomes the run's "
         "command, {arguments} what follows its `python -m xlj.train`, {name} the run's name",
     )
-    return command.run(parser, _sweep, argv)
 
 
-def _sweep(flags: Namespace) -> int:
+@command.entry("sweep", __doc__, _add_flags)
+def main(flags: Namespace) -> int:
     """Runs, prints or submits; returns 1 if a run failed."""
     from xlj.sweeping import definition, running, state, submitting
 
@@ -73,4 +67,4 @@ def _sweep(flags: Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

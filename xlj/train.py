@@ -6,34 +6,27 @@ The same command again goes on from the workdir's latest checkpoint. SIGTERM sav
 exit code 0. docs/getting_started.md tells more.
 """
 
-from __future__ import annotations
-
 import contextlib
-import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 
 from xlj import config as schema
 from xlj.cli import command, configs, outputs
-from xlj.cli.parser import DISTRIBUTED, Parser
-from xlj.config import ConfigError
+from xlj.cli.parser import Parser
 from xlj.config.paths import local_path
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit code."""
-    parser = Parser("train", __doc__, schema)
+def _add_flags(parser: Parser) -> None:
     parser.add_argument(
         "--workdir",
         metavar="DIR",
         help="checkpoints and metrics; runs/ and the config's name by itself",
     )
-    parser.add_argument("--distributed", action="store_true", help=DISTRIBUTED)
-    return command.run(parser, _train, argv)
+    parser.add_distributed()
 
 
-def _train(flags: Namespace) -> None:
+@command.entry("train", __doc__, _add_flags, schema)
+def main(flags: Namespace) -> None:
     """Trains to the end, and prints a summary."""
     default = Path("runs") / configs.name_of(flags.config_file)
     workdir = local_path("--workdir", flags.workdir or default)
@@ -43,11 +36,12 @@ def _train(flags: Namespace) -> None:
     if flags.distributed:
         jax.distributed.initialize()
 
-    from xlj.data.rows.opening import with_rows
-    from xlj.data.rows.preparing import finished_rows, prepare_rows
+    from xlj.data.rows.batches import Batches
+    from xlj.data.rows.preparing import prepare_rows, with_rows
     from xlj.data.rows.report import report
     from xlj.evaluation import probe_files, probes
     from xlj.training import initialisation, loop, memory, partitioning, summary
+    from xlj.training.run_flops import RunFlops
     from xlj.training.workdir import only_run
 
     # All of these refuse what does not fit before any rows are built.
@@ -59,19 +53,19 @@ def _train(flags: Namespace) -> None:
     memory.check_fits(config, memory.expected(config), mesh)
     files = probe_files.read(config)
     main_process = jax.process_index() == 0
-    try:
-        with only_run(workdir) if main_process else contextlib.nullcontext():
-            store = prepare_rows(config) if jax.process_count() == 1 else finished_rows(config)
-            if main_process:
-                print(report(store, config.data.alpha), "\n", flush=True)
-            outcome = loop.train(config, workdir, store, probes.make(config, files, store))
-    except FloatingPointError as error:
-        raise ConfigError(str(error)) from error
+    with only_run(workdir) if main_process else contextlib.nullcontext():
+        store = prepare_rows(config, processes=jax.process_count())
+        batches = Batches(store, config)
+        flops = RunFlops(config, batches.corpus, batches.shapes)
+        if main_process:
+            print(report(store, config.data.alpha), "\n")
+            print(f"operations of the run: {flops.until(config.train.steps)}\n", flush=True)
+        outcome = loop.train(config, workdir, store, probes.make(config, files, store))
     if main_process:
         # Without what is this run's own.
         again = command.line("train", flags.arguments, ("workdir", "config.init_from"))
-        print(summary.summary(outcome, again))
+        print(summary.summary(outcome, again, flops.until(outcome.step)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

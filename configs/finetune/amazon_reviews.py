@@ -2,12 +2,23 @@
 
 Source: MetaXLM, Table 8: 5 epochs, 32 reviews a step, 2e-5, 10 % of warm-up, weight decay 0.01.
 
-Data: a table of review and label a line for each language and split, all domains together (the
-paper averages over books, dvd and music: one run with task.train and task.test of each).
+Data: a table of review and label a line for each language and split, all domains together, or of
+one domain (configs/sweeps/finetune_amazon_domains.py). Variant: per_language (a model each, on its
+own training data: section 4.3).
 """
 
 from xlj.config.finetuning import default
 from xlj.config.variants import choose
+
+LANGUAGES = "en,de,fr,ja"
+
+
+def per_language(config):
+    config.task.languages = LANGUAGES
+    config.task.per_language = True
+
+
+VARIANTS = {"per_language": per_language}
 
 
 def get_config(variant=""):
@@ -17,8 +28,8 @@ def get_config(variant=""):
     task.train = "data/amazon/{language}.train.tsv"
     task.dev = "data/amazon/{language}.dev.tsv"
     task.test = "data/amazon/{language}.test.tsv"
-    task.test_languages = "en,de,fr,ja"
+    task.test_languages = LANGUAGES
     task.length = 256
     optimizer.learning_rate, optimizer.weight_decay = 2e-5, 0.01
     train.epochs, train.batch_rows = 5, 32
-    return choose(config, variant, {})
+    return choose(config, variant, VARIANTS)

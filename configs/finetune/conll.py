@@ -1,6 +1,6 @@
 """Named entities of CoNLL 2002 and 2003: en, de, es, nl.
 
-Source: ERNIE-M, section 4 and Table 3: trained on English, on each language (variant per_language),
+Source: ERNIE-M, section 4 and Table 2: trained on English, on each language (variant per_language),
 or on all (variant all), five seeds. Its Tables 12 and 13 with the hyperparameters are not in the
 text we have; these are PAN-X's, with ERNIE-M's layer-wise decay (ours).
 

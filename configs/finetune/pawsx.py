@@ -1,9 +1,10 @@
 """PAWS-X (Yang et al., 2019): do two sentences with much the same words mean the same?
 
 Source: XLM-E, Table 7: 10 epochs, 32 pairs a step, learning rate from {8, 9, 10, 20}e-6 (XLM-Align,
-Table 12: {1, 2}e-5), 10 % of warm-up. MetaXLM, Table 8: 2e-5, weight decay 0.01.
+Table 12: {1, 2}e-5), 10 % of warm-up. MetaXLM, Table 8: 2e-5, weight decay 0.01
+(variant meta_xlm).
 
-Data: XTREME's files. Variants: translate_train, tfds (TensorFlow Datasets), phrasebook.
+Data: XTREME's files. Variants: translate_train, meta_xlm, tfds (TensorFlow Datasets), phrasebook.
 """
 
 from xlj.config.finetuning import default
@@ -16,6 +17,10 @@ def translate_train(config):
     config.task.languages = LANGUAGES
 
 
+def meta_xlm(config):
+    config.optimizer.learning_rate, config.optimizer.weight_decay = 2e-5, 0.01
+
+
 def tfds(config):
     config.task.train = "tfds:paws_x_wiki/{language}#train"
     config.task.dev = "tfds:paws_x_wiki/{language}#validation"
@@ -25,6 +30,7 @@ def tfds(config):
 
 VARIANTS = {
     "translate_train": translate_train,
+    "meta_xlm": meta_xlm,
     "tfds": tfds,
     "phrasebook": embedded("paraphrases", epochs=10, length=64),
 }

@@ -2,7 +2,7 @@
 
 Source: XLM-E, Table 7: trained on the English part, {10, 20, 40} epochs, 32 windows a step,
 learning rate from {2, 3, 4}e-5, 10 % of warm-up (XLM-Align, Table 12: {5, 10, 15, 20} epochs,
-{2, 3}e-5; MetaXLM, Table 8: 40 epochs, 4e-5).
+{2, 3}e-5; MetaXLM, Table 8: 40 epochs, 4e-5, variant meta_xlm).
 
 XTREME scores its dev sets, so there are no others to choose on: the last checkpoint is scored.
 """
@@ -10,6 +10,13 @@ XTREME scores its dev sets, so there are no others to choose on: the last checkp
 from xquad import get_config as of_xquad
 
 from xlj.config.variants import choose
+
+
+def meta_xlm(config):
+    config.train.epochs, config.optimizer.learning_rate = 40, 4e-5
+
+
+VARIANTS = {"meta_xlm": meta_xlm}
 
 
 def get_config(variant=""):
@@ -20,4 +27,4 @@ def get_config(variant=""):
     config.task.test = "data/xtreme/tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{language}.dev.json"
     config.task.test_languages = "ar,bn,en,fi,id,ko,ru,sw,te"
     config.train.epochs = 20
-    return choose(config, variant, {})
+    return choose(config, variant, VARIANTS)

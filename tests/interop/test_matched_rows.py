@@ -59,6 +59,8 @@ def test_drawn_rows_depend_on_seed_and_id_only(table, unmatched):
     assert (rows(SOURCES) == first).all()
     assert not (rows(SOURCES, seed=8)[4] == first[4]).any()
     assert not (first[1] == first[4]).any()
+    narrow = embeddings(table[:, :7], matches_of(SOURCES), unmatched, 0.02, 7)
+    np.testing.assert_array_equal(narrow, first[:, :7])
     many = rows([[]] * 5000)  # several blocks
     assert (many[[1, 4, 6]] == first[[1, 4, 6]]).all() and len(np.unique(many, axis=0)) == 5000
 
@@ -75,6 +77,17 @@ def test_drawn_rows_are_normal():
     np.testing.assert_allclose((random**4).mean(0), 3, atol=0.25)
     wide = embeddings(np.zeros((1, 5000)), matches_of([[]] * 4), "random", 1.0, 0)
     assert abs(np.corrcoef(wide)[np.triu_indices(4, 1)]).max() < 0.06
+
+
+def test_drawn_rows_stay_what_they_are():
+    found = embeddings(np.zeros((1, 3)), matches_of([[], [0], []]), "random", 1.0, 7)
+    wanted = [[0.6000129, 0.6189254, 0.7030998], [0, 0, 0], [0.8598661, -0.5559390, 1.3236812]]
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_sums_are_in_the_order_of_the_sources():
+    table = np.array([[1e8], [-1e8], [1]], np.float32)
+    assert embeddings(table, matches_of([[0, 1, 2]]), "mean", 0.02, 7) == np.float32(1) / 3
 
 
 def test_other_rules_are_refused(table):

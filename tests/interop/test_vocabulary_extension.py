@@ -14,6 +14,7 @@ from xlj.data.tokenizer.layout import UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.matched_rows import embeddings
 from xlj.interop.matches import RULES
+from xlj.interop.sentencepiece_json import from_sentencepiece
 from xlj.interop.vocabulary_extension import extend, initial_rows
 
 
@@ -142,6 +143,8 @@ def test_other_vocabularies_are_refused():
         sentence_iterator=iter(text("en", 0, 500)), model_writer=model, vocab_size=200,
         model_type="bpe", minloglevel=2,
     )  # fmt: skip
-    for other in (model.getvalue(), b'{"version": "1.0"}', b""):
+    bpe = Vocabulary(model.getvalue())
+    whole = Vocabulary(from_sentencepiece(bpe.model, bpe.pieces, bpe.native_specials))
+    for other in (bpe, whole):
         with pytest.raises(ConfigError, match="only a SentencePiece unigram"):
-            extend(Vocabulary(other), ["a b"], 1)
+            extend(other, ["a b"], 1)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from marked_pieces import MarkedPieces
 
-from xlj.interop.dictionaries import Dictionary
 from xlj.interop.matches import RULES
 from xlj.interop.vocabulary_matching import match
 
@@ -66,10 +65,10 @@ def test_rules_in_their_order():
 
 
 def test_dictionaries_come_before_guesses():
-    german = Dictionary("de", {
+    german = {
         "für": ("because of", "for", "to"), "und": ("and",), "hund": ("DOG", "the"), "the": ("to",),
         "ing": ("dog",), "leer": ("nothing",),
-    })  # fmt: skip
+    }  # fmt: skip
     pieces = ("▁für", "▁und", "▁Hund", "▁The", "ing", "und", "▁leer")
     assert found(BERT, pieces) == [
         ("accents", "fur"),
@@ -89,7 +88,7 @@ def test_dictionaries_come_before_guesses():
         ("exact", "##und"),
         ("none", None),
     ]
-    other = Dictionary("nl", {"leer": ("the",), "hund": ("cafe",)})
+    other = {"leer": ("the",), "hund": ("cafe",)}
     both = found(BERT, pieces, german, other)
     assert both[2] == ("dictionary", "dog") and both[6] == ("dictionary", "the")
 
@@ -97,7 +96,7 @@ def test_dictionaries_come_before_guesses():
 def test_the_papers_order_has_dictionaries_first():
     """Section 3.2: "first searching the word translation in the dictionaries, and then applying the
     mapping strategy"."""
-    german = Dictionary("de", {"the": ("to",), "fur": ("and",), "dog": ("of", "Paris")})
+    german = {"the": ("to",), "fur": ("and",), "dog": ("of", "Paris")}
     pieces = ("▁the", "▁The", "▁Dog", "ing", "▁café", "▁paris", "▁xyz")
     own = ["the", "the", "dog", "##ing", "cafe", "paris", None]
     assert [old for _, old in found(BERT, pieces, german)] == own
@@ -127,7 +126,7 @@ def test_guesses_can_be_switched_off(accents, place):
 
 
 def test_scripts_without_spaces_have_whole_words_without_markers():
-    words = Dictionary("xx", {"狗": ("dog",), "หมา": ("dog",), "개": ("dog",)})
+    words = {"狗": ("dog",), "หมา": ("dog",), "개": ("dog",)}
     assert found(BERT, ("狗", "หมา", "개", "▁개"), words) == [
         ("dictionary", "dog"),
         ("dictionary", "dog"),
@@ -138,11 +137,27 @@ def test_scripts_without_spaces_have_whole_words_without_markers():
 
 def test_translations_start_words():
     old = MarkedPieces(("dog", "ĠDog", "Ġcat", "cat"), "byte_bpe")
-    german = Dictionary("de", {"hund": ("dog",), "katze": ("cat",)})
+    german = {"hund": ("dog",), "katze": ("cat",)}
     assert found(old, ("▁Hund", "▁Katze"), german) == [
         ("dictionary", "ĠDog"),
         ("dictionary", "Ġcat"),
     ]
+
+
+def test_no_text_is_found_as_it_is_alone():
+    old = MarkedPieces(("▁a", "▁", "▁a\u0301"))
+    assert found(old, ("▁", "▁\u0301", "\u0301")) == [("exact", "▁")] + [("none", None)] * 2
+
+
+def test_the_nearest_form_comes_first():
+    old = MarkedPieces(("##cafe", "##café", "the", "##Zoé", "##zoe", "##zoé"), "wordpiece")
+    pieces = ("▁café", "▁CAFÉ", "▁Zoé", "▁ZOÉ", "▁zoë")
+    wanted = ["##café", "##café", "##Zoé", "##zoé", "##zoe"]
+    assert [old for _, old in found(old, pieces)] == wanted
+    assert [old for _, old in found(old, pieces, accents=False)] == [*wanted[:4], None]
+    old = MarkedPieces(("Ġdog", "ĠDog"), "byte_bpe")
+    german = Dictionary("de", {"hund": ("Dog",), "dogge": ("DOG",)})
+    assert [old for _, old in found(old, ("▁Hund", "▁Dogge"), german)] == ["ĠDog", "Ġdog"]
 
 
 def test_one_normal_form_of_several_old_pieces():

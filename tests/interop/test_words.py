@@ -6,13 +6,17 @@ import unicodedata
 import pytest
 from marked_pieces import MarkedPieces
 
-from xlj.interop.words import Word, folded, is_spaceless, unaccented, words
+from xlj.interop.words import Word, folded, is_spaceless, specials, unaccented, words
 
 
 def read(markers, *pieces):
     found = words(MarkedPieces(pieces, markers))
     assert found[:4] == [None] * 4 and found[-1] is None
     return found[4:-1]
+
+
+def test_specials_are_first_but_for_the_mask():
+    assert specials(9) == [0, 1, 2, 3, 8]
 
 
 def test_three_conventions():
@@ -34,7 +38,22 @@ def test_blanks_and_other_bytes():
 
 
 def test_wordpieces_that_stand_alone():
-    assert read("wordpiece", ",", "##,", "中", "##中", "##", "###", "...", "##°", "°", "か") == [
+    assert read(
+        "wordpiece",
+        ",",
+        "##,",
+        "中",
+        "##中",
+        "##",
+        "###",
+        "...",
+        "##°",
+        "°",
+        "か",
+        "$",
+        "##$",
+        "##x",
+    ) == [
         Word(",", False),
         None,  # never trained
         Word("中", False),
@@ -45,6 +64,9 @@ def test_wordpieces_that_stand_alone():
         Word("°", False),  # a symbol, which BERT leaves where it is
         Word("°", True),
         Word("か", True),
+        Word("$", False),  # ASCII, though no punctuation in Unicode
+        None,
+        Word("x", False),
     ]
 
 

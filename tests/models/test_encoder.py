@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from references import encoder as reference
 
 from xlj.config import Model
 from xlj.models import encoder
@@ -190,6 +191,40 @@ def test_dropout_depends_on_the_rows_key_alone():
     np.testing.assert_array_equal(dropout(x[2:5], keys[2:5], 1, 0.3), whole[2:5])
     assert (dropout(x, keys, 2, 0.3) != whole).any() and (whole[0] != whole[1]).any()
     np.testing.assert_array_equal(dropout(x, None, 1, 0.3), x)
+
+
+def test_dropout_equals_numpy():
+    """An element is kept where its 16 bits, low halves of all words first, are not below the
+    rate's."""
+    keys, x = (
+        jax.random.split(jax.random.key(0), 3),
+        np.random.default_rng(0).normal(size=(3, 7, 9)),
+    )
+    found = dropout(jnp.asarray(x, jnp.float32), keys, 5, 0.3)
+    for row, key in enumerate(keys):
+        words = np.asarray(jax.random.bits(jax.random.fold_in(key, 5), (32,), jnp.uint32))
+        bits = np.concatenate([words % 65_536, words // 65_536])[:63].reshape(7, 9)
+        wanted = np.where(bits >= 19_661, x[row] * 65_536 / (65_536 - 19_661), 0)
+        np.testing.assert_allclose(found[row], wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("norm, scan", [("pre", True), ("post", False)])
+def test_dropout_is_at_every_site_with_its_rate(norm, scan):
+    model = dataclasses.replace(
+        TINY, norm=norm, scan_layers=scan, dropout=0.3, attention_dropout=0.6, init_std=0.3
+    )
+    keys = jax.random.split(jax.random.key(0), 2)
+
+    def dropped(x, layer, site, rate):
+        own = jax.vmap(jax.random.fold_in, (0, None))(keys, layer)
+        return np.asarray(dropout(jnp.asarray(x, jnp.float32), own, site, rate), np.float64)
+
+    rng = np.random.default_rng(0)
+    tokens = np.stack([padded([example(rng, 9), example(rng, 5)], 16) for _ in range(2)])
+    weights = params(model)
+    found = apply(weights, model, inputs(tokens), keys, all_layers=True)
+    wanted = reference.encode(reference.float64(weights), model, tokens, None, dropped=dropped)
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
 
 
 def test_dropout_keeps_the_mean():

@@ -81,9 +81,9 @@ def test_gates_read_the_query_with_its_bias():
     """Equation 6 has no bias; where the layer's input is 0 it is all that the gates see."""
     heads, length = 4, 5
     rng = np.random.default_rng(3)
-    attention = Attention(heads, jnp.dtype("float32"), 1.0, 0.0, gated=True)
+    attention = Attention(TINY)
     x, ids = jnp.zeros((1, length, 32)), jnp.ones((1, length), jnp.int32)
-    call = (x, ids, ids, None, 1, jnp.ones((heads, length, length)))
+    call = (x, ids, ids, None, jnp.ones((heads, length, length)))
     drawn = attention.init(jax.random.key(0), *call)["params"]
     drawn = jax.tree.map(lambda p: rng.standard_normal(p.shape, np.float32), drawn)
     _, kept = attention.apply(
@@ -149,12 +149,12 @@ def test_attention_equals_wavlms():
         expected = peer(torch.tensor(x), torch.tensor(seen).long())[0].numpy()
 
     bias = PositionBias(TINY).apply({"params": {"table": table}}, length)
-    attention = Attention(heads, jnp.dtype("float32"), 0.02, 0.0, gated=True)
+    attention = Attention(TINY)
     query_segment_ids, key_segment_ids = np.zeros((rows, length)), np.where(seen, 0, 1)
-    found = attention.apply({"params": ours}, x, query_segment_ids, key_segment_ids, None, 1, bias)
+    found = attention.apply({"params": ours}, x, query_segment_ids, key_segment_ids, None, bias)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     without = attention.apply(
-        {"params": ours}, x, query_segment_ids, key_segment_ids, None, 1, 0 * bias
+        {"params": ours}, x, query_segment_ids, key_segment_ids, None, 0 * bias
     )
     assert np.abs(found - without).max() > 0.1
 

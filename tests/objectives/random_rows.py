@@ -5,7 +5,7 @@ import numpy as np
 
 from xlj.data.rows import packing
 from xlj.data.rows.corpus import Corpus
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import Rows
 
 SIZE = 60
 CORPUS = Corpus(SIZE, ("en", "de", "sw"), (100, 50, 20))

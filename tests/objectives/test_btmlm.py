@@ -10,7 +10,7 @@ from random_rows import CORPUS, SIZE, rows_of
 from references import btmlm as reference
 from references.encoder import float64
 
-from xlj.config.objectives import BackTranslation
+from xlj.config.objectives.btmlm import BackTranslation
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 from xlj.objectives import btmlm

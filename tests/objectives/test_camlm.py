@@ -11,7 +11,7 @@ from references.encoder import float64
 from references.mlm import camlm as reference
 
 from xlj.config import Model
-from xlj.config.objectives import CrossAttentionMLM
+from xlj.config.objectives.mlm import CrossAttentionMLM
 from xlj.data.tokenizer.layout import SPECIALS
 from xlj.models import encoder, heads
 from xlj.objectives import camlm

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj.config.objectives import MultilingualMLM
+from xlj.config.objectives.mlm import MultilingualMLM
 from xlj.objectives.corruption import mask_tokens, max_predictions
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import Rows
 
 SIZE = 300
 MASK = SIZE - 1

@@ -8,7 +8,7 @@ from random_rows import CORPUS, rows_of
 from references.bitext import distilled
 from references.encoder import float64
 
-from xlj.config.objectives import Distillation
+from xlj.config.objectives.distillation import Distillation
 from xlj.objectives import distillation
 
 OPTIONS = Distillation(language="de", weight=3.0)

@@ -12,7 +12,7 @@ from references.encoder import float64
 
 from xlj.alignment import extraction
 from xlj.alignment.sinkhorn import sinkhorn
-from xlj.config.objectives import WordAlignment
+from xlj.config.objectives.dwa import WordAlignment
 from xlj.models import encoder
 from xlj.objectives import dwa
 from xlj.objectives.segments import segments, whole_examples

@@ -7,9 +7,23 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax.extend.core import jaxprs_in_params
+from random_rows import CORPUS, SIZE
+from references import flops as reference
 
-from xlj.config import Model
+from xlj.config import SUPERVISED, Model
+from xlj.config import objectives as options_of
 from xlj.models import encoder
+from xlj.objectives import (
+    btmlm,
+    camlm,
+    distillation,
+    dwa,
+    mlm,
+    retrieval,
+    rtd,
+    supervised,
+    xlco,
+)
 from xlj.objectives.flops import of_layers
 
 TINY = Model(layers=3, hidden=32, heads=4, intermediate=48, positions=66)
@@ -37,3 +51,51 @@ def test_the_count_is_that_of_the_layers_products(bias):
     inputs = encoder.Inputs(ids, ids, ids, ids)
     traced = jax.make_jaxpr(lambda p: encoder.apply(p, model, inputs))(params)
     assert products(traced.jaxpr) == of_layers(model, model.layers, 2, 20)
+
+
+def test_steps_count_what_each_pass_does(full_model):
+    rows, length, rate = 6, 46, 0.3
+
+    def found(module, options):
+        return module.objective("distillation", options, full_model, CORPUS).flops(rows, length)
+
+    masked = {"mask_rate": rate}
+    of_tokens = (full_model, SIZE, rows, length, rate)
+    wanted = reference.mlm(*of_tokens)
+    assert found(mlm, options_of.Masking(**masked)) == wanted
+    assert found(camlm, options_of.Masking(**masked)) == wanted
+    options = options_of.BackTranslation(**masked)
+    assert found(btmlm, options) == reference.btmlm(*of_tokens)
+    options = options_of.ReplacedTokenDetection(**masked)
+    assert found(rtd, options) == reference.rtd(*of_tokens)
+    for which, queries in (("masked", reference.slots(rate, length)), ("aligned", length)):
+        options = options_of.WordAlignment(queries=which, label_layer=1, **masked)
+        assert found(dwa, options) == reference.dwa(*of_tokens, 1, queries)
+    for mixup, read in ((True, length), (False, length // 2)):
+        options = options_of.Contrast(layer=1, queue=40, mixup=mixup)
+        assert found(xlco, options) == reference.xlco(full_model, rows, read, 1, 40)
+    options = options_of.Retrieval(layer=1)
+    assert found(retrieval, options) == reference.retrieval(full_model, rows, length, 1)
+    options = options_of.Distillation(language="de")
+    assert found(distillation, options) == reference.distillation(full_model, rows, length)
+    options = SUPERVISED["tagging"](batch_rows=rows, length=20, labels=("a", "b"))
+    assert found(supervised, options) == reference.supervised(full_model, rows, 20)
+
+
+def test_layers_that_are_not_given_are_at_two_thirds(full_model):
+    model = dataclasses.replace(full_model, layers=6)
+    for module, options in (
+        (dwa, options_of.WordAlignment()),
+        (xlco, options_of.Contrast()),
+        (retrieval, options_of.Retrieval()),
+    ):
+        default, fourth, other = (
+            module.objective("x", dataclasses.replace(options, **layer), model, CORPUS).flops(4, 32)
+            for layer in layers_of(options)
+        )
+        assert default == fourth != other
+
+
+def layers_of(options):
+    name = "label_layer" if hasattr(options, "label_layer") else "layer"
+    return {}, {name: 4}, {name: 5}

@@ -8,7 +8,7 @@ from random_rows import CORPUS, rows_of
 from references.encoder import float64
 from references.mlm import mlm as reference
 
-from xlj.config.objectives import Masking
+from xlj.config.objectives.mlm import Masking
 from xlj.objectives import mlm
 
 OPTIONS = Masking(mask_rate=0.3, mask_share=0.5, random_share=0.35, weight=3.0)

@@ -34,8 +34,7 @@ from xlj.config import ConfigError, Options, option, register
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
 from xlj.objectives.flops import TRAINED, of_layers
-from xlj.objectives.loss_sums import LossSums
-from xlj.objectives.objective import Loss, Objective
+from xlj.objectives.objective import Loss, LossSums, Objective
 from xlj.objectives.segments import whole_examples
 
 

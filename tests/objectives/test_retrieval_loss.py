@@ -10,7 +10,7 @@ from random_rows import CORPUS, rows_of
 from references import bitext as reference
 from references.encoder import float64
 
-from xlj.config.objectives import Retrieval
+from xlj.config.objectives.retrieval import Retrieval
 from xlj.models import encoder
 from xlj.objectives import retrieval
 from xlj.objectives.bitext import average

@@ -10,7 +10,7 @@ from random_rows import CORPUS, rows_of
 from references.encoder import float64
 from references.rtd import losses as reference
 
-from xlj.config.objectives import ReplacedTokenDetection
+from xlj.config.objectives.rtd import ReplacedTokenDetection
 from xlj.models import encoder, heads
 from xlj.objectives import rtd
 from xlj.objectives.choosing import choose

@@ -8,9 +8,9 @@ import pytest
 from xlj.config import SUPERVISED, Model
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
-from xlj.models import encoder
+from xlj.models import encoder, heads
 from xlj.objectives import supervised
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import Rows
 
 MODEL = Model(layers=2, hidden=16, heads=2, intermediate=32, positions=34, dropout=0.3)
 CORPUS = Corpus(60, ("en",), (1,))
@@ -140,16 +140,11 @@ def test_heads_have_dropout_of_their_own(kind):
     hidden = jnp.ones((5, LENGTH, MODEL.hidden))
     keys = jax.random.split(jax.random.key(1), 5)
     head = params[f"{kind}_head"]
-    if kind == "classification":
-        plain, dropped = (supervised.heads.classify(head, still, hidden, k) for k in (None, keys))
-    elif kind == "pair_classification":
-        plain, dropped = (
-            supervised.heads.classify_pairs(head, still, hidden[:, 0], hidden[:, 1], k)
-            for k in (None, keys)
-        )
+    first, second = hidden[:, 0], hidden[:, 1]
+    if kind in CLASSIFIED:
+        vectors = first if kind == "classification" else heads.pair_features(first, second)
+        plain, dropped = (heads.classify(head, still, vectors, k) for k in (None, keys))
     else:
-        plain, dropped = (
-            supervised.heads.classify_tokens(head, still, hidden, 0.3, k) for k in (None, keys)
-        )
+        plain, dropped = (heads.classify_tokens(head, still, hidden, 0.3, k) for k in (None, keys))
     assert np.abs(plain - dropped).max() > 1e-3
     assert np.abs(dropped[0] - dropped[1]).max() > 1e-3  # each row its own

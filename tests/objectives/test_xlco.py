@@ -11,7 +11,7 @@ from random_rows import CORPUS, SIZE, rows_of
 from references import bitext as reference
 from references.encoder import float64
 
-from xlj.config.objectives import Contrast
+from xlj.config.objectives.xlco import Contrast
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 from xlj.objectives import xlco

@@ -57,7 +57,12 @@ def position_bias(table, model, length):
     return table[np.array(places)].transpose(2, 0, 1)
 
 
-def attention(part, model, x, sees, bias):
+def kept(x, layer, site, rate):
+    """No dropout."""
+    return x
+
+
+def attention(part, model, x, sees, bias, dropped=kept, number=0):
     """`sees` bool [rows, query, key]; a query that sees no key gets zeros."""
     size = model.hidden // model.heads
 
@@ -79,6 +84,7 @@ def attention(part, model, x, sees, bias):
         scores = scores + gated
     sees = np.broadcast_to(sees[:, None], scores.shape)
     weights = np.where(sees, softmax(np.where(sees, scores, -1e30)), 0)
+    weights = dropped(weights, number, 1, model.attention_dropout)
     mixed = (weights @ value).swapaxes(1, 2).reshape(x.shape)
     return dense(part["output"], mixed)
 
@@ -87,7 +93,7 @@ def feed_forward(part, x):
     return dense(part["outer"], gelu(dense(part["inner"], x)))
 
 
-def encode(params, model, tokens, languages, *, sees=None, marked=None, shape=None):
+def encode(params, model, tokens, languages, *, sees=None, marked=None, shape=None, dropped=kept):
     """The output of the embeddings and of each layer, [layers + 1, rows, length, hidden].
 
     Args:
@@ -95,6 +101,7 @@ def encode(params, model, tokens, languages, *, sees=None, marked=None, shape=No
       sees: bool [rows, query, key]; None: a token sees its example.
       marked: the language to embed at each token, -1 for none, in the place of that.
       shape: tokens whose examples, sides and positions are those of the rows; None: `tokens`.
+      dropped: (x, layer, from 1, 0 for the embeddings; site in the layer; rate) -> x after dropout.
     """
     tokens = np.asarray(tokens)
     shape = tokens if shape is None else shape
@@ -111,6 +118,7 @@ def encode(params, model, tokens, languages, *, sees=None, marked=None, shape=No
         x = x + np.where((marked >= 0)[..., None], table["language"][np.maximum(marked, 0)], 0)
     if model.norm == "post":
         x = norm(table["norm"], model, x)
+    x = dropped(x, 0, 0, model.dropout)
     if sees is None:
         sees = example[:, :, None] == example[:, None, :]
     bias = None
@@ -118,17 +126,16 @@ def encode(params, model, tokens, languages, *, sees=None, marked=None, shape=No
         bias = position_bias(params["position_bias"]["table"], model, tokens.shape[1])
     count = len(params["layers"]["attention_norm"]["scale"])
     every = [x]
-    for number in range(count):
-        part = _layer(params["layers"], number)
-        if model.norm == "pre":
-            inner = norm(part["attention_norm"], model, x)
-            x = x + attention(part["attention"], model, inner, sees, bias)
-            x = x + feed_forward(part["feed_forward"], norm(part["feed_forward_norm"], model, x))
-        else:
-            x = x + attention(part["attention"], model, x, sees, bias)
-            x = norm(part["attention_norm"], model, x)
-            x = x + feed_forward(part["feed_forward"], x)
-            x = norm(part["feed_forward_norm"], model, x)
+    for number in range(1, count + 1):
+        part = _layer(params["layers"], number - 1)
+        before = model.norm == "pre"
+        inner = norm(part["attention_norm"], model, x) if before else x
+        update = attention(part["attention"], model, inner, sees, bias, dropped, number)
+        x = x + dropped(update, number, 2, model.dropout)
+        x = x if before else norm(part["attention_norm"], model, x)
+        inner = norm(part["feed_forward_norm"], model, x) if before else x
+        x = x + dropped(feed_forward(part["feed_forward"], inner), number, 3, model.dropout)
+        x = x if before else norm(part["feed_forward_norm"], model, x)
         every.append(x)
     if model.norm == "pre":
         every[-1] = norm(params["final_norm"], model, every[-1])

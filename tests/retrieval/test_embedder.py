@@ -6,6 +6,7 @@ import pytest
 
 from xlj import phrasebook
 from xlj.config import ConfigError
+from xlj.config.choices import POOLINGS
 from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.inference import pretrained, row_batches
 from xlj.models import encoder
@@ -24,7 +25,7 @@ def pooled(hidden, pooling):
     return hidden[1:-1].mean(0) if len(hidden) > 2 else jnp.zeros(hidden.shape[1])
 
 
-@pytest.mark.parametrize("pooling", embedder.POOLINGS)
+@pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("layers", [(0, 2), (3,)], ids=str)
 def test_vectors_equal_the_encoders_of_each_sentence_alone(pooling, layers, random_encoder):
     embedder = Embedder(random_encoder, layers, pooling)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from xlj.config.choices import SIMILARITIES
 from xlj.retrieval import nearest
 
 
@@ -10,7 +11,7 @@ def vectors(seed, count, width=8):
     return np.random.default_rng(seed).normal(size=(count, width)).astype(np.float32)
 
 
-@pytest.mark.parametrize("similarity", nearest.SIMILARITIES)
+@pytest.mark.parametrize("similarity", SIMILARITIES)
 @pytest.mark.parametrize("targets", [17, 3])
 def test_nearest_equals_a_plain_search(similarity, targets):
     source, target = vectors(0, 23) + 1, vectors(1, targets) + 1
@@ -30,7 +31,7 @@ def test_margin_looks_past_a_sentence_that_is_near_to_all():
     """A hub is the nearest to both sources by cosine; by margin each has its own."""
     source = np.eye(3)[:2] + [0.0, 0.0, 0.8]
     target = np.array([[1, 0, -0.2], [0, 1, -0.2], [0.5, 0.5, 1]])
-    by = {name: nearest.nearest(source, target, name) for name in nearest.SIMILARITIES}
+    by = {name: nearest.nearest(source, target, name) for name in SIMILARITIES}
     np.testing.assert_array_equal(by["cosine"].targets.indices[:, 0], [2, 2])
     np.testing.assert_array_equal(by["margin"].targets.indices[:, 0], [0, 1])
 

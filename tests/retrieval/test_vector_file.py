@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from xlj.config import ConfigError
+from xlj.config.choices import VECTOR_TYPES
 from xlj.retrieval import vector_file
 
 
-@pytest.mark.parametrize("dtype", vector_file.DTYPES)
+@pytest.mark.parametrize("dtype", VECTOR_TYPES)
 @pytest.mark.parametrize("parts", [(), (3,), (2, 0, 1), (1,) * 12])
 def test_numpy_reads_what_was_written(tmp_path, dtype, parts):
     file = tmp_path / "vectors.npy"

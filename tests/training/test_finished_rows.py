@@ -5,8 +5,7 @@ import shutil
 import pytest
 
 from xlj.config import parse
-from xlj.data.rows.opening import with_rows
-from xlj.data.rows.preparing import prepare_rows
+from xlj.data.rows.preparing import prepare_rows, with_rows
 from xlj.training import checkpoints, initialisation, loop
 from xlj.training.checkpoints import CheckpointError
 

@@ -17,8 +17,8 @@ from xlj.training.partitioning import named_leaves
 
 def first_state(config, store, workdir):
     mesh = partitioning.make_mesh(config, jax.devices()[:1])
-    sharding = state.sharding(config, initialisation.Corpus.of(store), mesh)
-    return initialisation.first_state(config, workdir, store, sharding, mesh)
+    abstract = state.abstract(config, initialisation.Corpus.of(store), mesh)
+    return initialisation.first_state(config, checkpoints.latest(workdir), store, abstract)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from xlj.data.rows.batches import Batches
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import prepare_rows
 from xlj.models import encoder
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import Rows
 from xlj.training import partitioning, state
 from xlj.training.step import Microbatches, loss_scales, make_train_step, with_targets
 
@@ -58,9 +58,11 @@ def masks(config, store, devices):
     made = jax.jit(
         lambda batch: with_targets(objectives, config.train.seed, microbatches, current, batch)
     )(batch(7))
-    return jax.tree.map(
-        lambda x: np.asarray(jax.random.key_data(x) if x.dtype == KEYS else x), made
-    )
+    return jax.tree.map(lambda x: np.asarray(jax.random.key_data(x) if is_key(x) else x), made)
+
+
+def is_key(x):
+    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
 def constant(token):
@@ -70,9 +72,6 @@ def constant(token):
         name: Rows(jnp.full((16, length), token), languages)
         for name, length in (("mmlm", 32), ("tlm", 48))
     }
-
-
-KEYS = jax.random.key(0).dtype
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ import json
 
 from xlj.training import metrics
 from xlj.training.loop import Outcome
+from xlj.training.run_flops import Counts
 from xlj.training.summary import summary
 
 
 def shown(workdir, *lines):
     (workdir / metrics.FILE).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return summary(Outcome(9, True, workdir, workdir / "checkpoints/9"), "train").split("\n")
+    outcome = Outcome(9, True, workdir, workdir / "checkpoints/9")
+    return summary(outcome, "train", Counts(1e9, 2e9, 3e9)).split("\n")
 
 
 def test_losses_stand_with_their_accuracy_and_other_measures_below(tmp_path):
@@ -37,3 +39,4 @@ def test_a_run_without_losses_has_measures_all_the_same(tmp_path):
     lines = shown(tmp_path, {"step": 0, "eval/dev/en/f1": 0.1}, {"step": 9, "eval/dev/en/f1": 0.5})
     assert any(line.split() == ["dev", "en", "0.100", "->", "0.500", "f1"] for line in lines)
     assert not any(line.startswith("held-out loss") for line in lines)
+    assert "operations: 1e+09 in matrix products (ELECTRA's count 2e+09, 6ND 3e+09)" in lines

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from xlj.config import ConfigError, Transfer, parse
+from xlj.config import SUPERVISED, Config, ConfigError, Model, Objectives, Transfer, parse
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.vocabulary_matching import match
@@ -37,9 +37,10 @@ def params(size, seed, hidden=8):
     return jax.device_put(tree, partitioning.shardings(tree, mesh))
 
 
-def taken(found, fresh, options, matches=None, **more):
+def taken(found, fresh, options, matches=None, init_std=0.02):
+    config = Config(transfer=options, model=Model(init_std=init_std))
     source = StoredModel("there", None, (), lambda: None, lambda mesh: found, {}, str)
-    made = transfer.taken(source, found, fresh, ("en",), options, matches, **more)
+    made = transfer.taken(config, source, found, fresh, ("en",), matches)
     return {name: np.asarray(leaf) for name, leaf in named_leaves(made).items()}
 
 
@@ -82,7 +83,10 @@ def test_a_tasks_head_is_taken_if_its_outputs_mean_the_same(labels, same, capsys
     source = StoredModel(
         "there", None, (), lambda: None, lambda mesh: found, {}, str, labels=("no", "yes")
     )
-    made = transfer.taken(source, found, fresh, (), Transfer(), labels=labels)
+    config = Config(
+        objectives=Objectives(options={"tagging": SUPERVISED["tagging"](labels=labels)})
+    )
+    made = transfer.taken(config, source, found, fresh, ())
     origin = found if same else fresh
     kernel = "tagging_head/inner/kernel"
     np.testing.assert_array_equal(named_leaves(made)[kernel], named_leaves(origin)[kernel])
@@ -175,9 +179,9 @@ def test_the_state_of_a_matched_start_lies_as_any_other(tiny, store, tmp_path):
     tiny.mesh.fsdp = 4
     config = parse(tiny)
     mesh = partitioning.make_mesh(config)
-    sharding = state.sharding(config, initialisation.Corpus.of(store), mesh)
-    first = initialisation.first_state(config, tmp_path / "next", store, sharding, mesh)
-    for leaf, where in zip(
-        jax.tree.leaves(first.params), jax.tree.leaves(sharding.params), strict=True
+    abstract = state.abstract(config, initialisation.Corpus.of(store), mesh)
+    first = initialisation.first_state(config, None, store, abstract)
+    for leaf, wanted in zip(
+        jax.tree.leaves(first.params), jax.tree.leaves(abstract.params), strict=True
     ):
-        assert leaf.sharding.is_equivalent_to(where, leaf.ndim)
+        assert leaf.sharding.is_equivalent_to(wanted.sharding, leaf.ndim)

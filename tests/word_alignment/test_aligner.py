@@ -8,10 +8,11 @@ from xlj.alignment import extraction
 from xlj.alignment.matching import match
 from xlj.alignment.sinkhorn import sinkhorn
 from xlj.config import ConfigError
+from xlj.config.choices import METHODS
 from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.models import encoder
 from xlj.word_alignment import aligner, pair_batches
-from xlj.word_alignment.aligner import METHODS, Aligner
+from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.sentence_pairs import Pair
 
 both_ways = pytest.mark.parametrize("together", [True, False])

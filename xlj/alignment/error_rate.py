@@ -1,7 +1,5 @@
 """Alignment error rate, precision, recall and F1 of links against a gold standard."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

@@ -6,13 +6,10 @@ rounding that depends on the shape of the batch. Every rule holds for each examp
 where a row packs several.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 
-from xlj.alignment.examples import same_example
-from xlj.alignment.sinkhorn import Transport
+from xlj.alignment.sinkhorn import Transport, same_example
 
 TIE = 1e-5
 """The relative difference below which two values are the same (ours)."""

@@ -1,7 +1,5 @@
 """SimAlign's Match: the one-to-one alignment of the greatest total similarity. On the host."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 

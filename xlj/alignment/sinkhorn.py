@@ -1,16 +1,29 @@
 """Word alignment as entropy-regularised optimal transport (XLM-Align equations 1 to 6)."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from xlj.alignment.examples import same_example
-
 EPSILON = 1e-6
 """The smallest similarity of two tokens (XLM-Align Eq. 1; the value is the released code's)."""
+
+
+def same_example(source_ids: jax.Array, target_ids: jax.Array) -> jax.Array:
+    """Which source and target tokens belong to the same example.
+
+    Every function of this room takes the same two id arrays, so that one matrix may hold one pair
+    or all the pairs of a packed row.
+
+    Args:
+      source_ids: int32 [..., m], the example of each token, from 1; 0 is not a token of the source.
+      target_ids: int32 [..., n], likewise.
+
+    Returns:
+      bool [..., m, n].
+    """
+    source, target = source_ids[..., :, None], target_ids[..., None, :]
+    return (source == target) & (source != 0)
 
 
 class Transport(NamedTuple):

@@ -1,1 +1,1 @@
-"""Speeds of this machine, each in a file of its own; all print a line for each measurement."""
+"""Speeds of this machine; all print a line for each measurement."""

@@ -1,10 +1,8 @@
 """The same model in transformers."""
 
-from __future__ import annotations
-
 from typing import Any
 
-from xlj.benchmarking.timing import Size, median_seconds
+from xlj.benchmarking.machine import Size, median_seconds
 from xlj.config import Config, ConfigError
 
 

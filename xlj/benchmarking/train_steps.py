@@ -1,7 +1,5 @@
 """The speed and the memory of train steps, by type and by objective."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -9,23 +7,20 @@ import jax
 import numpy as np
 
 from xlj import objectives
-from xlj.benchmarking.timing import Size, median_seconds
+from xlj.benchmarking.machine import Size, median_seconds
 from xlj.config import Config, ConfigError, Objectives
 from xlj.data.rows import packing
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models.encoder import FIRST_POSITION
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import Rows
 from xlj.training import partitioning, state
 from xlj.training.step import make_train_step
 
 
 def check_length(config: Config, size: Size) -> None:
-    """Refuses rows beyond the model's positions: their embeddings would be read out of bounds.
-
-    Raises:
-      ConfigError: if so.
-    """
+    """Refuses rows beyond the model's positions: their embeddings would be read out of bounds
+    (`ConfigError`)."""
     longest = config.model.positions - FIRST_POSITION
     if size.length > longest:
         raise ConfigError(

@@ -1,32 +1,27 @@
 """The flags of `xlj.align`, and which of them go together."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 
 from xlj.cli import outputs
-from xlj.cli.parser import CHECKPOINT, Parser
+from xlj.cli.parser import Parser
 from xlj.config import ConfigError
-
-_METHODS = ("optimal_transport", "released", "argmax", "itermax", "match")
+from xlj.config.choices import METHODS
 
 
 def add(parser: Parser) -> None:
     """Adds all flags."""
     add = parser.add_argument
-    add("--checkpoint", metavar="DIR", required=True, help=CHECKPOINT)
-    add(
+    parser.add_checkpoint()
+    parser.add_file(
         "--input",
-        metavar="FILE",
+        "sentence pairs: TSV, also .gz, .xz or .zst; a first line `src TAB tgt` is a header",
         required=True,
-        type=Path,
-        help="sentence pairs: TSV, also .gz, .xz or .zst; a first line `src TAB tgt` is a header",
     )
     add("--output", metavar="FILE", help="where the links go, a line a pair; - prints them")
     add(
         "--method",
-        choices=_METHODS,
+        choices=METHODS,
         default="optimal_transport",
         help="optimal_transport: XLM-Align's paper (the default). released: XLM-Align's released "
         "aligner. argmax, itermax, match: SimAlign's",
@@ -38,13 +33,7 @@ def add(parser: Parser) -> None:
         help="together: a pair as one example, as XLM-Align does (the default). apart: each "
         "sentence alone, as SimAlign does",
     )
-    add(
-        "--layer",
-        metavar="N",
-        type=int,
-        help="whose hidden vectors to compare; 0 is the embeddings. The default is the layer "
-        "nearest to two thirds of the depth: 8 of 12",
-    )
+    parser.add_layer("compare")
     add(
         "--layers",
         choices=("all",),
@@ -58,22 +47,16 @@ def add(parser: Parser) -> None:
         help="score against gold links: the third column of the input, or FILE. Links are `i-j` "
         "(sure) and `ipj` (possible), from 0; or FILE has lines `id source target [S|P]`, from 1",
     )
-    add(
+    parser.add_file(
         "--plot",
-        metavar="FILE",
-        type=Path,
+        "where --layers=all draws (.png, .svg, .pdf) [aer_by_layer.png]",
         default=Path("aer_by_layer.png"),
-        help="where --layers=all draws (.png, .svg, .pdf) [aer_by_layer.png]",
     )
     add("--scores", metavar="FILE", help="where --layers=all writes a line of JSON a layer")
 
 
 def check(flags: Namespace) -> None:
-    """Refuses flags that do not go together, and outputs that cannot be written.
-
-    Raises:
-      ConfigError: if so.
-    """
+    """Refuses flags that do not go together, and outputs that cannot be written (`ConfigError`)."""
     if flags.layers and (flags.gold is None or flags.output or flags.layer is not None):
         raise ConfigError("--layers=all only scores: it needs --gold, and no --output or --layer")
     if not flags.output and flags.gold is None:
@@ -81,9 +64,8 @@ def check(flags: Namespace) -> None:
     if flags.scores and not flags.layers:
         raise ConfigError(f"--scores={flags.scores} needs --layers=all")
     inputs = [(name, getattr(flags, name)) for name in ("checkpoint", "input", "gold")]
-    if flags.output and flags.output != "-":
+    if flags.output != "-":
         outputs.check_output("output", flags.output, inputs)
-    if flags.scores:
-        outputs.check_output("scores", flags.scores, inputs)
+    outputs.check_output("scores", flags.scores, inputs)
     if flags.layers:
         outputs.check_output("plot", flags.plot, [*inputs, ("scores", flags.scores)], outputs.PLOTS)

@@ -1,7 +1,5 @@
 """A command from its flags to its exit code: an error that a user can mend is one line."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json
@@ -13,16 +11,37 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 
 from xlj.cli import configs
+from xlj.cli.configs import Schema
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError, as_tree
 
+Work = Callable[[Namespace], int | None]
 _TUNABLES = "GLIBC_TUNABLES"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def run(
-    parser: Parser, work: Callable[[Namespace], int | None], argv: Sequence[str] | None = None
-) -> int:
+def entry(
+    name: str, doc: str | None, add_flags: Callable[[Parser], None], schema: Schema | None = None
+) -> Callable[[Work], Callable[..., int]]:
+    """Makes `main(argv=None) -> exit code` of a function of a command's flags, as `run` does.
+
+    Args:
+      name, doc, schema: as of `Parser`.
+      add_flags: adds the flags beside those of the config.
+    """
+
+    def main_of(work: Work) -> Callable[..., int]:
+        def main(argv: Sequence[str] | None = None) -> int:
+            parser = Parser(name, doc, schema)
+            add_flags(parser)
+            return run(parser, work, argv)
+
+        return main
+
+    return main_of
+
+
+def run(parser: Parser, work: Work, argv: Sequence[str] | None = None) -> int:
     """Reads the flags of a command, and does its work.
 
     Args:
@@ -71,9 +90,7 @@ def run(
         os._exit(130)  # Python's own end crashes now and then while XLA is still computing
 
 
-def _done(
-    parser: Parser, work: Callable[[Namespace], int | None], argv: Sequence[str] | None
-) -> int:
+def _done(parser: Parser, work: Work, argv: Sequence[str] | None) -> int:
     flags = parser.read(argv)
     if parser.schema:
         if argv is None:

@@ -1,7 +1,5 @@
 """Config files, `--config=FILE[:VARIANT]`, and their overrides, `--config.KEY=VALUE`."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import textwrap
@@ -121,11 +119,7 @@ def _importable(folder: Path) -> Iterator[None]:
 
 
 def _overridden(overrides: Sequence[str], schema: Schema) -> list[str]:
-    """Paths of the keys that are overridden.
-
-    Raises:
-      ConfigError: if one is no key.
-    """
+    """Paths of the keys that are overridden; raises a `ConfigError` if one is no key."""
     known = [name for name, _ in schema.keys()]
     names = [argument.partition("=")[0].partition(".")[2] for argument in overrides]
     paths = [name for name in names if not name.startswith("phases.")]  # which the file adds

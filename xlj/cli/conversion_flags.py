@@ -1,10 +1,8 @@
 """The flags of `xlj.convert`, by action."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
-from xlj.cli.parser import CHECKPOINT, Parser
+from xlj.cli.parser import Parser
 
 
 def add(parser: Parser) -> None:
@@ -18,13 +16,14 @@ def add(parser: Parser) -> None:
     add("--source", metavar="DIR", required=True, type=Path, help="the Hugging Face folder")
     add("--output", metavar="DIR", required=True, type=Path, help="a new folder")
     add("--seed", metavar="N", type=int, default=0, help="of a head that is not there [0]")
-    add = actions.add_parser(
+    exporting = actions.add_parser(
         "export",
         doc="Writes a folder that transformers' AutoModelForMaskedLM, AutoModel and AutoTokenizer "
         "load;\nof a fine-tuned model AutoModelForSequenceClassification, TokenClassification or\n"
         "QuestionAnswering.",
-    ).add_argument
-    add("--checkpoint", metavar="DIR", required=True, help=CHECKPOINT)
+    )
+    exporting.add_checkpoint()
+    add = exporting.add_argument
     add("--output", metavar="DIR", required=True, type=Path, help="a new folder")
     add(
         "--pooling",
@@ -38,12 +37,13 @@ def add(parser: Parser) -> None:
         type=int,
         help="end after this layer, for sentence vectors, without the head if it is not the last",
     )
-    add = actions.add_parser(
+    extending = actions.add_parser(
         "extend",
         doc="Makes a checkpoint whose vocabulary has more pieces, for languages that it cuts to\n"
         "bits. A new piece starts from the mean of those that it was cut into.",
-    ).add_argument
-    add("--checkpoint", metavar="DIR", required=True, help=CHECKPOINT)
+    )
+    extending.add_checkpoint()
+    add = extending.add_argument
     add(
         "--text",
         metavar="FILE",

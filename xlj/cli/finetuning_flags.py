@@ -1,12 +1,10 @@
 """The flags of `xlj.finetune`, and which of them go together."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 
 from xlj.cli import outputs
-from xlj.cli.parser import DISTRIBUTED, Parser
+from xlj.cli.parser import Parser
 from xlj.config import ConfigError
 
 
@@ -21,7 +19,7 @@ def add(parser: Parser) -> None:
     )
     add("--name", help="the task's name in results; the config's by itself")
     add("--plot", metavar="FILE", help="draw the scores by language into this .png, .svg or .pdf")
-    add("--distributed", action="store_true", help=DISTRIBUTED)
+    parser.add_distributed()
 
 
 def check(flags: Namespace, name: str) -> None:
@@ -43,8 +41,7 @@ def check(flags: Namespace, name: str) -> None:
     inputs = [("config", flags.config_file.partition(":")[0])]
     inputs += [("config.init_from", flags.config.init_from)]
     inputs += [(f"config.task.{split}", source) for split, _, source in task_data.sources(task)]
-    if flags.plot:
-        outputs.check_output("plot", flags.plot, inputs, outputs.PLOTS)
+    outputs.check_output("plot", flags.plot, inputs, outputs.PLOTS)
     if flags.submission:
         folder = Path(flags.submission).expanduser() / name
         outputs.check_folder("submission", folder)

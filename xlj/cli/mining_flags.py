@@ -1,10 +1,7 @@
 """The flags of `xlj.mine`, and which of them go together."""
 
-from __future__ import annotations
-
 import math
 from argparse import Namespace
-from pathlib import Path
 
 from xlj.cli import outputs, sentence_vectors
 from xlj.cli.parser import Parser
@@ -14,15 +11,7 @@ from xlj.config import ConfigError
 def add(parser: Parser) -> None:
     """Adds all flags."""
     add = parser.add_argument
-    sentence_vectors.add_flags(parser)
-    for name in ("--source", "--target"):
-        add(
-            name,
-            metavar="FILE",
-            required=True,
-            type=Path,
-            help="a sentence a line, or `id TAB sentence`: text, also .gz, .xz or .zst",
-        )
+    sentence_vectors.add_pair_flags(parser, "a sentence a line, or `id TAB sentence`")
     add(
         "--threshold",
         metavar="T",
@@ -30,23 +19,16 @@ def add(parser: Parser) -> None:
         help="the least margin of a pair: its cosine over the mean cosine of both sentences with "
         "their nearest neighbours. Default: the one of the best F1 on --gold",
     )
-    add(
-        "--gold",
-        metavar="FILE",
-        type=Path,
-        help="the true pairs, lines `source id TAB target id`; prints precision, recall and F1",
+    parser.add_file(
+        "--gold", "the true pairs, lines `source id TAB target id`; prints precision, recall and F1"
     )
-    add("--output", metavar="FILE", type=Path, help="where the pairs go, best first")
+    parser.add_file("--output", "where the pairs go, best first")
     add("--scores", action="store_true", help="write the margin as a third column of --output")
-    sentence_vectors.add_centred(parser)
 
 
 def check(flags: Namespace) -> None:
-    """Refuses flags that do not go together, and an output that cannot be written.
-
-    Raises:
-      ConfigError: if so.
-    """
+    """Refuses flags that do not go together, and an output that cannot be written
+    (`ConfigError`)."""
     if flags.threshold is None and flags.gold is None:
         raise ConfigError(
             "say how alike the sentences of a pair must be with --threshold=T (1.06, say; 0 keeps "
@@ -58,7 +40,5 @@ def check(flags: Namespace) -> None:
         raise ConfigError("say where the pairs go with --output=FILE, or score them with --gold")
     if flags.scores and flags.output is None:
         raise ConfigError("--scores is a column of --output, which is missing")
-    if flags.output:
-        names = ("checkpoint", "source", "target", "gold")
-        inputs = [(name, getattr(flags, name)) for name in names]
-        outputs.check_output("output", flags.output, inputs)
+    names = ("checkpoint", "source", "target", "gold")
+    outputs.check_output("output", flags.output, [(name, getattr(flags, name)) for name in names])

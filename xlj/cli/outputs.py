@@ -1,7 +1,5 @@
 """Where a command may write: seen to before any work is done."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys
@@ -20,17 +18,20 @@ Inputs = Iterable[tuple[str, str | Path | None]]
 
 
 def check_output(
-    flag: str, path: str | Path, inputs: Inputs = (), endings: Sequence[str] = ()
+    flag: str, path: str | Path | None, inputs: Inputs = (), endings: Sequence[str] = ()
 ) -> None:
     """Refuses a file that cannot be written, or would replace an input of the same command.
 
     Args:
+      path: what the flag names; without any, nothing is to be written.
       inputs: also the other outputs, which must be other files.
       endings: its name must have one of them.
 
     Raises:
       ConfigError: if so.
     """
+    if not path:
+        return
     shown, real = f"--{flag}={path}", _real(flag, path)
     if not real.parent.is_dir():
         raise ConfigError(f"{shown}: there is no such folder")
@@ -46,11 +47,8 @@ def check_output(
 
 
 def check_other(flag: str, path: str | Path, inputs: Inputs) -> None:
-    """Refuses an output that is an input of the same command, links followed.
-
-    Raises:
-      ConfigError: if so; it names both.
-    """
+    """Refuses an output that is an input of the same command, links followed (`ConfigError`, naming
+    both)."""
     real = _real(flag, path)
     for name, given in inputs:
         if given and _is_part(real, Path(given).expanduser()):
@@ -59,11 +57,8 @@ def check_other(flag: str, path: str | Path, inputs: Inputs) -> None:
 
 
 def check_folder(flag: str, path: str | Path) -> None:
-    """Refuses a folder that cannot be made, since a file has its name, or that of one above.
-
-    Raises:
-      ConfigError: if so.
-    """
+    """Refuses a folder that cannot be made, since a file has its name, or that of one above
+    (`ConfigError`)."""
     real = _real(flag, path)
     there = next(folder for folder in (real, *real.parents) if folder.exists())
     if not there.is_dir():

@@ -1,7 +1,5 @@
 """The flags of a command, and its --help."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import re
@@ -9,19 +7,11 @@ import sys
 import textwrap
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from xlj.cli.configs import Schema, help_of
 from xlj.config import ConfigError
-
-CHECKPOINT = (
-    "a workdir (its latest checkpoint; of a finished fine-tuning run, as seed-0/, that which was "
-    "scored), one checkpoint's folder, or a Hugging Face folder"
-)
-"""Help of a flag --checkpoint."""
-
-DISTRIBUTED = "this is one of several processes (Slurm, a TPU pod, mpirun): join them"
-"""Help of a flag --distributed."""
 
 _OVERRIDE = re.compile(r"--?config\.")
 
@@ -54,11 +44,37 @@ class Parser(argparse.ArgumentParser):
                 metavar="FILE",
                 help="config file; NAME.py:VARIANT for a variant, e.g. xlm_r_base.py:tiny",
             )
-            self.add_argument(
-                "--check",
-                action="store_true",
-                help="check the config, print it as JSON, and do nothing",
-            )
+            help = "check the config, print it as JSON, and do nothing"
+            self.add_argument("--check", action="store_true", help=help)
+
+    def add_file(self, name: str, help: str, **more: Any) -> None:
+        """Adds a flag that names a file; `more` is what `add_argument` takes."""
+        self.add_argument(name, metavar="FILE", type=Path, help=help, **more)
+
+    def add_checkpoint(self) -> None:
+        """Adds --checkpoint."""
+        self.add_argument(
+            "--checkpoint",
+            metavar="DIR",
+            required=True,
+            help="a workdir (its latest checkpoint; of a finished fine-tuning run, as seed-0/, "
+            "that which was scored), one checkpoint's folder, or a Hugging Face folder",
+        )
+
+    def add_layer(self, use: str) -> None:
+        """Adds --layer, whose hidden vectors the command has a use for."""
+        self.add_argument(
+            "--layer",
+            metavar="N",
+            type=int,
+            help=f"whose hidden vectors to {use}; 0 is the embeddings. The default is the layer "
+            "nearest to two thirds of the depth: 8 of 12",
+        )
+
+    def add_distributed(self) -> None:
+        """Adds --distributed."""
+        help = "this is one of several processes (Slurm, a TPU pod, mpirun): join them"
+        self.add_argument("--distributed", action="store_true", help=help)
 
     def read(self, arguments: Sequence[str] | None = None) -> Namespace:
         """The flags; those of the process without `arguments`. `overrides` among them has the

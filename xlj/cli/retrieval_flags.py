@@ -1,7 +1,5 @@
 """The flags of `xlj.retrieve`, which of them go together, and the files of each language."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 from typing import NamedTuple
@@ -9,6 +7,7 @@ from typing import NamedTuple
 from xlj.cli import outputs, sentence_vectors
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError
+from xlj.config.choices import SIMILARITIES
 
 
 class Files(NamedTuple):
@@ -24,24 +23,15 @@ class Files(NamedTuple):
 def add(parser: Parser) -> None:
     """Adds all flags."""
     add = parser.add_argument
-    sentence_vectors.add_flags(parser)
-    for name in ("--source", "--target"):
-        add(
-            name,
-            metavar="FILE",
-            required=True,
-            help="a sentence a line: text, also .gz, .xz or .zst",
-        )
-    add(
+    sentence_vectors.add_pair_flags(parser, "a sentence a line")
+    parser.add_file(
         "--gold",
-        metavar="FILE",
-        help="XTREME's labels: line i says which line of the source, from 0, line i of the target "
+        "XTREME's labels: line i says which line of the source, from 0, line i of the target "
         "translates. Without it, the files are translations line by line",
     )
-    add(
+    parser.add_file(
         "--output",
-        metavar="FILE",
-        help="XTREME's predictions: for each line of the target, its nearest source's, from 0",
+        "XTREME's predictions: for each line of the target, its nearest source's, from 0",
     )
     add(
         "--languages",
@@ -49,28 +39,22 @@ def add(parser: Parser) -> None:
         help="goes through them, in place of {language} in the files' names; and their average",
     )
     add("--layers", choices=("all",), help="accuracy at every layer, and a plot (XLM-E Figure 3)")
-    add(
+    parser.add_file(
         "--plot",
-        metavar="FILE",
-        type=Path,
+        "where --layers=all draws (.png, .svg, .pdf) [accuracy_by_layer.png]",
         default=Path("accuracy_by_layer.png"),
-        help="where --layers=all draws (.png, .svg, .pdf) [accuracy_by_layer.png]",
     )
     add(
         "--similarity",
-        choices=("cosine", "margin"),
+        choices=SIMILARITIES,
         default="cosine",
         help="cosine (the default), or the ratio margin over the nearest neighbours",
     )
-    sentence_vectors.add_centred(parser)
 
 
 def check(flags: Namespace) -> list[Files]:
-    """The files of each language, or of the one without a name.
-
-    Raises:
-      ConfigError: if flags do not go together, or an output cannot be written.
-    """
+    """The files of each language, or of the one without a name; raises a `ConfigError` if flags do
+    not go together, or an output cannot be written."""
     from xlj.io import files
 
     languages = [name.strip() for name in flags.languages.split(",")] if flags.languages else [""]
@@ -78,12 +62,12 @@ def check(flags: Namespace) -> list[Files]:
         raise ConfigError("--layers=all only scores: it takes no --layer and no --output")
     for name in ("source", "target", "gold", "output"):
         path = getattr(flags, name)
-        there = "{language}" in (path or "")
+        there = "{language}" in str(path)
         if there and not flags.languages:
             raise ConfigError(f"--{name}={path}: say which with --languages=A,B")
         if flags.languages and path and not there and name in ("source", "output"):
             raise ConfigError(f"--{name}={path}: with --languages it needs {{language}}")
-        if flags.languages and path and not there and files.is_stream(Path(path)):
+        if flags.languages and path and not there and files.is_stream(path):
             raise ConfigError(f"--{name}={path}: it is read for each language, so must be a file")
     if flags.languages and ("" in languages or len(set(languages)) < len(languages)):
         raise ConfigError(f"--languages={flags.languages}: each language once, A,B")
@@ -92,8 +76,7 @@ def check(flags: Namespace) -> list[Files]:
     for name in ("source", "target", "gold"):
         inputs += [(name, getattr(of_language, name)) for of_language in found]
     for of_language in found:
-        if of_language.output:
-            outputs.check_output("output", of_language.output, inputs)
+        outputs.check_output("output", of_language.output, inputs)
     if flags.layers:
         outputs.check_output("plot", flags.plot, inputs, outputs.PLOTS)
     return found
@@ -101,7 +84,7 @@ def check(flags: Namespace) -> list[Files]:
 
 def _files(flags: Namespace, language: str) -> Files:
     source, target, gold, output = (
-        Path(path.replace("{language}", language)) if path else None
+        Path(str(path).replace("{language}", language)) if path else None
         for path in (flags.source, flags.target, flags.gold, flags.output)
     )
     assert source and target

@@ -1,37 +1,34 @@
 """The flags of commands that make sentence vectors, and the vectors that they ask for."""
 
-from __future__ import annotations
-
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
-from xlj.cli.parser import CHECKPOINT, Parser
+from xlj.cli.parser import Parser
 from xlj.config import ConfigError
+from xlj.config.choices import POOLINGS
 
 
 def add_flags(parser: Parser) -> None:
     """Adds --checkpoint, --layer and --pooling."""
-    parser.add_argument("--checkpoint", metavar="DIR", required=True, help=CHECKPOINT)
-    parser.add_argument(
-        "--layer",
-        metavar="N",
-        type=int,
-        help="whose hidden vectors to pool; 0 is the embeddings. The default is the layer nearest "
-        "to two thirds of the depth: 8 of 12",
-    )
+    parser.add_checkpoint()
+    parser.add_layer("pool")
     parser.add_argument(
         "--pooling",
-        choices=("mean", "text", "first"),
+        choices=POOLINGS,
         default="mean",
         help="mean: over all tokens, <s> and </s> too, as XTREME and sentence-transformers do (the "
         "default). text: over the text's own tokens. first: the vector of <s>",
     )
 
 
-def add_centred(parser: Parser) -> None:
-    """Adds --centred, for commands that compare two texts."""
+def add_pair_flags(parser: Parser, lines: str) -> None:
+    """Adds --source and --target, which have such lines, and --centred, beside those of
+    `add_flags`."""
+    add_flags(parser)
+    for name in ("--source", "--target"):
+        parser.add_file(name, f"{lines}: text, also .gz, .xz or .zst", required=True)
     parser.add_argument(
         "--centred",
         action="store_true",
@@ -60,11 +57,8 @@ def embed(flags: Namespace, made: Any, *texts: Sequence[str]) -> list[Any]:
 
 
 def embedder(flags: Namespace, all_layers: bool = False) -> Any:
-    """The `Embedder` of --checkpoint, pooled as the flags say, at one layer or at all.
-
-    Raises:
-      ConfigError: if there is no such model or layer.
-    """
+    """The `Embedder` of --checkpoint, pooled as the flags say, at one layer or at all; raises a
+    `ConfigError` if there is no such model or layer."""
     from xlj.inference import pretrained
     from xlj.models.encoder import middle_layer
     from xlj.retrieval.embedder import Embedder

@@ -3,17 +3,15 @@
 That is unknown keys, wrong types, impossible values, keys that contradict each other, dead keys.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import ml_collections
 
 from xlj.config.fields import ConfigError, lookup, not_read, refuse_idle
-from xlj.config.objectives.options import check_common, import_modules
+from xlj.config.objectives.options import ROW_KINDS, check_common, import_modules
 from xlj.config.paths import local_path
-from xlj.config.rows import ROW_KINDS
-from xlj.config.schema import FREEZABLE, HELD_OUT, Config, Optimizer, build, keys
+from xlj.config.schema import Config, build
+from xlj.config.sections import FREEZABLE, HELD_OUT, Optimizer
 
 
 def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> Config:
@@ -40,7 +38,7 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
         _check_together(phase.config)
     _check_kept(parsed)
     _check_evaluation(parsed)
-    refuse_idle(parsed, keys(), explicit)
+    refuse_idle(parsed, explicit)
     _check_phases_read(parsed)
     return parsed
 

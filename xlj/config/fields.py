@@ -1,14 +1,11 @@
 """Keys of a config: how a schema of frozen dataclasses declares, lists and checks them.
 
-Nothing here knows what the keys are; `config/schema.py` does.
+Nothing here knows what the keys are; `config/sections.py` does.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import difflib
 import math
-import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -146,16 +143,13 @@ def merge(tree: dict, changes: Mapping, path: str) -> dict:
     return merged
 
 
-def build(schema: type, tree: Mapping, known: Iterable[str], prefix: str = "") -> Any:
-    """The dataclass `schema` of a nested dict of values.
+def build(schema: type, tree: Mapping) -> Any:
+    """The dataclass `schema` of a nested dict of values; raises a `ConfigError` on an unknown key
+    (the nearest is offered), a wrong type or an impossible value."""
+    return _section(schema, tree, [path for path, _ in keys_of(schema)], "")
 
-    Args:
-      known: paths of all keys, to offer the nearest one of.
-      prefix: the path of this section, with a dot at its end.
 
-    Raises:
-      ConfigError: on an unknown key, a wrong type or an impossible value.
-    """
+def _section(schema: type, tree: Mapping, known: Iterable[str], prefix: str) -> Any:
     parts = {name: (default, field) for name, default, field in _parts(schema)}
     hints = typing.get_type_hints(schema)
     for name in tree:
@@ -171,7 +165,7 @@ def build(schema: type, tree: Mapping, known: Iterable[str], prefix: str = "") -
             continue
         if not isinstance(value, Mapping):
             raise ConfigError(f"{path} is {value!r}; it must be a section of keys")
-        section = build(type(default), value, known, path + ".")
+        section = _section(type(default), value, known, path + ".")
         if "sections" in field.metadata:
             values.setdefault(field.name, dict(field.metadata["sections"]()))[name] = section
         else:
@@ -188,7 +182,7 @@ def _value(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
         if any(not part for part in value) or len(set(value)) < len(value):
             raise ConfigError(f"{path} is {','.join(value)!r}; an entry is empty or stands twice")
         return tuple(value)
-    if typing.get_origin(hint) is Mapping or hint is types.MappingProxyType:
+    if typing.get_origin(hint) is Mapping:
         if not isinstance(value, Mapping) or not all(
             isinstance(entry, Mapping) for entry in value.values()
         ):
@@ -231,19 +225,16 @@ def flat(tree: Mapping, prefix: str = "") -> dict[str, Any]:
     return values
 
 
-def refuse_idle(
-    config: Any, keys: Iterable[tuple[str, dataclasses.Field]], explicit: Collection[str]
-) -> None:
+def refuse_idle(config: Any, explicit: Collection[str]) -> None:
     """Refuses keys that were set although nothing would read them.
 
     Args:
-      keys: (full path, field) of every key of the config's schema.
       explicit: paths of the keys that the user set by hand, on top of the recipe.
 
     Raises:
       ConfigError: it names the key, and why nothing reads it.
     """
-    for path, field in keys:
+    for path, field in keys_of(type(config)):
         idle = field.metadata.get("read") and field.metadata["read"](config, path)
         if not idle:
             continue

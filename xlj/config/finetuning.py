@@ -1,9 +1,8 @@
 """The schema of a fine-tuning config: a task, and how an encoder is trained on it."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Iterator
+from functools import partial
 
 import ml_collections
 
@@ -11,7 +10,7 @@ from xlj.config import fields
 from xlj.config.checks import check_optimizer
 from xlj.config.fields import ConfigError, Idle, key, like, only_with, refuse_idle
 from xlj.config.paths import local_path
-from xlj.config.schema import Mesh, Model, Optimizer, Train
+from xlj.config.sections import Mesh, Model, Optimizer, Train
 
 METRICS = {
     "classification": ("accuracy",),
@@ -21,16 +20,19 @@ METRICS = {
 """The metrics of each kind of task; the first is the usual one."""
 
 
-def _for_dev(config: FinetuningConfig, path: str) -> Idle | None:
-    """Says that languages of the dev sets are read where there are such."""
+def _for_dev(config: "FinetuningConfig", path: str) -> Idle | None:
     return None if config.task.dev else Idle("task.dev is empty", recipes_may=True)
 
 
-def _for_test(config: FinetuningConfig, path: str) -> Idle | None:
+def _for_test(config: "FinetuningConfig", path: str) -> Idle | None:
     """Says that languages of the test sets are read for them, or for the dev sets."""
     if config.task.test or not config.task.dev_languages:
         return None
     return Idle("task.test is empty", recipes_may=True)
+
+
+_labelled_key = partial(key, read=only_with("task.kind", "classification", "tagging"))
+_question_key = partial(key, read=only_with("task.kind", "question_answering"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,29 +56,22 @@ class Task:
         ("en",), "languages trained on: en for transfer, all for translate-train-all"
     )
     test_languages: tuple[str, ...] = key(
-        (),
-        "languages of the test sets; empty means those trained on",
-        read=_for_test,
+        (), "languages of the test sets; empty means those trained on", read=_for_test
     )
     dev_languages: tuple[str, ...] = key(
-        (),
-        "languages of the dev sets; empty means those of the test sets",
-        read=_for_dev,
+        (), "languages of the dev sets; empty means those of the test sets", read=_for_dev
     )
     per_language: bool = key(
         False, "train a model for each language, on its own training data, not one for all"
     )
-    columns: tuple[str, ...] = key(
+    columns: tuple[str, ...] = _labelled_key(
         (),
         "what is read of a table: the names in its head (or JSON keys), of premise|sentence1 that "
         "which a file has; or numbers from 1 of a file without a head; texts first, the label "
         "last; empty means all columns, no head",
-        read=only_with("task.kind", "classification", "tagging"),
     )
-    labels: tuple[str, ...] = key(
-        (),
-        "labels or tags; empty means those in the training data",
-        read=only_with("task.kind", "classification", "tagging"),
+    labels: tuple[str, ...] = _labelled_key(
+        (), "labels or tags; empty means those in the training data"
     )
     metric: str = key(
         "",
@@ -91,28 +86,17 @@ class Task:
         choices=("all", "trained", "last"),
     )
     length: int = key(128, "tokens in a row", low=16)
-    stride: int = key(
-        128,
-        "tokens that two windows of a long context have in common",
-        low=0,
-        read=only_with("task.kind", "question_answering"),
+    stride: int = _question_key(
+        128, "tokens that two windows of a long context have in common", low=0
     )
-    question_length: int = key(
-        64, "most tokens of a question", low=1, read=only_with("task.kind", "question_answering")
-    )
-    answer_length: int = key(
-        30, "most tokens of an answer", low=1, read=only_with("task.kind", "question_answering")
-    )
-    no_answer: bool = key(
+    question_length: int = _question_key(64, "most tokens of a question", low=1)
+    answer_length: int = _question_key(30, "most tokens of an answer", low=1)
+    no_answer: bool = _question_key(
         False,
         "questions may have no answer (SQuAD 2.0): then nothing is answered where <s> scores best",
-        read=only_with("task.kind", "question_answering"),
     )
     alpha: float = key(
-        1.0,
-        "exponent of language sampling, p_j = n_j^a / sum n_k^a with n_j rows",
-        low=0,
-        high=1,
+        1.0, "exponent of language sampling, p_j = n_j^a / sum n_k^a with n_j rows", low=0, high=1
     )
 
     @property
@@ -192,7 +176,7 @@ def default() -> ml_collections.ConfigDict:
 
 def keys() -> Iterator[tuple[str, dataclasses.Field]]:
     """(full path, field) of every key of the schema, in order."""
-    yield from fields.keys_of(FinetuningConfig)
+    return fields.keys_of(FinetuningConfig)
 
 
 def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> FinetuningConfig:
@@ -205,11 +189,10 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
       ConfigError: on an unknown key, a wrong type, an impossible value, a key that nothing would
         read, or keys that contradict each other.
     """
-    known = [name for name, _ in keys()]
-    parsed: FinetuningConfig = fields.build(FinetuningConfig, config.to_dict(), known)
+    parsed: FinetuningConfig = fields.build(FinetuningConfig, config.to_dict())
     local_path("cache", parsed.cache)
     task, train, optimizer = parsed.task, parsed.train, parsed.optimizer
-    refuse_idle(parsed, keys(), explicit)
+    refuse_idle(parsed, explicit)
     if not parsed.init_from:
         raise ConfigError(
             "init_from is empty; name a workdir, a checkpoint or a Hugging Face folder with "

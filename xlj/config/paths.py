@@ -1,7 +1,5 @@
 """Paths that flags and keys name: on this machine, since nothing reads or writes URLs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,15 +1,13 @@
 """Variants of a recipe: `--config=FILE:tiny`, or several, `--config=FILE:exp3,tiny`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import ml_collections
 
 from xlj.config.fields import ConfigError
-from xlj.config.objectives import registered
-from xlj.config.rows import ROW_KINDS
-from xlj.config.schema import HELD_OUT, default
+from xlj.config.objectives.options import ROW_KINDS, registered
+from xlj.config.schema import default
+from xlj.config.sections import HELD_OUT
 
 Variant = Callable[[ml_collections.ConfigDict], object]
 """Changes some keys of a config in place."""
@@ -42,11 +40,8 @@ def apply(
 def choose(
     config: ml_collections.ConfigDict, variant: str, known: Mapping[str, Variant]
 ) -> ml_collections.ConfigDict:
-    """The recipe with variants of it applied in the order given.
-
-    Raises:
-      ConfigError: if there is no such variant.
-    """
+    """The recipe with variants of it applied in the order given; raises a `ConfigError` if there is
+    no such variant."""
     for name in variant.split(",") if variant else []:
         if name not in known:
             raise ConfigError(f"there is no variant {name!r}; there are: {', '.join(known)}")

@@ -1,7 +1,5 @@
 """A Hugging Face folder of a checkpoint, with a model card."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

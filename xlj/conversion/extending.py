@@ -1,7 +1,5 @@
 """A checkpoint with more pieces in its vocabulary, for languages that it cuts to bits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlj.config import ConfigError
-from xlj.conversion.checkpoint_config import config_of
+from xlj.conversion.importing import store
 from xlj.data.text.cleaning import clean
 from xlj.data.tokenizer.layout import UNK
 from xlj.inference import pretrained
 from xlj.interop import matched_rows
 from xlj.interop.vocabulary_extension import extend, initial_rows
 from xlj.io import files
-from xlj.training import checkpoints, partitioning, stored_models
+from xlj.training import partitioning, stored_models
 
 
 def extend_checkpoint(
@@ -50,15 +48,13 @@ def extend_checkpoint(
         return leaf
 
     params = jax.tree_util.tree_map_with_path(extended, params)
-    config = config_of(source, params, model)
-    checkpoints.write_params(output, params, config, new, list(source.languages))
     words = sum(len(line.split()) for line in lines)
     print(f"{old.size:,} -> {new.size:,} ids")
     for name, vocabulary in (("before", old), ("after", new)):
         ids = vocabulary.encode(lines).ids
         unknown = 100 * np.mean(ids == UNK)
         print(f"{name}: {len(ids) / words:.2f} pieces a word, {unknown:.2f} % <unk>")
-    print(f"checkpoint: {output}\nnext: --config.init_from={output}, or --checkpoint={output}")
+    store(output, source, params, model, new)
 
 
 def _lines(path: Path) -> list[str]:

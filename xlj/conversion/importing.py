@@ -1,15 +1,17 @@
-"""A checkpoint of a Hugging Face folder."""
+"""A checkpoint of a Hugging Face folder, or of other converted parameters."""
 
-from __future__ import annotations
-
+import dataclasses
 from pathlib import Path
 
 import jax
 
-from xlj.conversion.checkpoint_config import config_of
+from xlj.config import SUPERVISED, Model, Objectives, build
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.architectures import TASKS
 from xlj.models import heads
+from xlj.models.encoder import FIRST_POSITION, Params
 from xlj.training import checkpoints, partitioning, stored_models
+from xlj.training.stored_models import StoredModel
 
 
 def import_folder(source: Path, output: Path, seed: int) -> None:
@@ -30,6 +32,19 @@ def import_folder(source: Path, output: Path, seed: int) -> None:
         params["prediction_head"] = heads.init_prediction(
             jax.random.key(seed), found.model, vocabulary.size
         )
-    config = config_of(found, params, found.model)
-    checkpoints.write_params(output, params, config, vocabulary, [])
-    print(f"\ncheckpoint: {output}\nnext: --config.init_from={output}, or --checkpoint={output}")
+    store(output, found, params, found.model, vocabulary)
+
+
+def store(
+    output: Path, source: StoredModel, params: Params, model: Model, vocabulary: Vocabulary
+) -> None:
+    """Writes a checkpoint of converted parameters, and tells where it is. Its config has that of
+    their task, if the source has its head."""
+    config = build({"init_from": str(source.folder), "model": dataclasses.asdict(model)})
+    for head in TASKS.keys() & params.keys():
+        length = model.positions - FIRST_POSITION
+        task = SUPERVISED[TASKS[head]](length=length, labels=source.labels)
+        objectives = Objectives(options={TASKS[head]: task})
+        config = dataclasses.replace(config, objectives=objectives)
+    checkpoints.write_params(output, params, config, vocabulary, list(source.languages))
+    print(f"checkpoint: {output}\nnext: --config.init_from={output}, or --checkpoint={output}")

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from xlj.config import HELD_OUT, AlignmentEvaluation, Config, ConfigError, RetrievalEvaluation
+from xlj.config import HELD_OUT, Config, ConfigError
+from xlj.config.sections import AlignmentEvaluation, RetrievalEvaluation
 from xlj.data.rows.permutation import sample
 from xlj.data.text.templates import fill, split_pair
 from xlj.retrieval import sentence_files

@@ -19,7 +19,7 @@ from xlj.inference.pretrained import Pretrained
 from xlj.models.encoder import Params, middle_layer
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.nearest import accuracy, nearest
-from xlj.training.loop import Probe
+from xlj.training.lines import Probe
 from xlj.training.state import State
 from xlj.word_alignment import gold_alignments
 from xlj.word_alignment.aligner import Aligner

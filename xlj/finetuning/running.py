@@ -25,7 +25,7 @@ from xlj.config import (
     as_tree,
 )
 from xlj.config.finetuning import FinetuningConfig, Task
-from xlj.config.schema import MOST_STEPS
+from xlj.config.sections import MOST_STEPS
 from xlj.data.labelled import row_store
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -93,8 +93,8 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
       workdir: has a folder a run, `seed-0` and so on.
 
     Raises:
-      ConfigError: before any training, if data, labels, model or mesh do not fit the config.
-      FloatingPointError: as `loop.train` does.
+      ConfigError: before any training, if data, labels, model or mesh do not fit the config; later,
+        as `loop.train`.
     """
     task = config.task
     source = stored_models.find(config.init_from, "init_from")

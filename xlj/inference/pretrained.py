@@ -1,7 +1,5 @@
 """An encoder that was trained: parameters, sizes and vocabulary."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,10 +32,6 @@ def load(path: str | Path) -> Pretrained:
 
 
 def of(source: StoredModel) -> Pretrained:
-    """The encoder of a source, on the first device.
-
-    Raises:
-      ConfigError: if it is damaged.
-    """
+    """The encoder of a source, on the first device; raises a `ConfigError` if it is damaged."""
     params = source.params(partitioning.one_device())
     return Pretrained(params, source.model, source.vocabulary())

@@ -1,7 +1,5 @@
 """Rows of similar length in batches of few shapes, and some batches on the devices at a time."""
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Iterator
 from typing import TypeVar

@@ -4,10 +4,7 @@ One table serves both ways. A parameter of ours is one tensor of theirs, or, in 
 layer, stacked; kernels are transposed, embeddings of words and positions have their rows elsewhere.
 """
 
-from __future__ import annotations
-
 import dataclasses
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -78,73 +75,61 @@ class Architecture:
     pre_norm: bool = False
 
 
-def _dense(ours: str, theirs: str) -> Iterator[Tensor]:
-    yield Tensor(f"{ours}/kernel", f"{theirs}.weight")
-    yield Tensor(f"{ours}/bias", f"{theirs}.bias")
-
-
-def _norm(ours: str, theirs: str) -> Iterator[Tensor]:
-    yield Tensor(f"{ours}/scale", f"{theirs}.weight")
-    yield Tensor(f"{ours}/bias", f"{theirs}.bias")
+def _module(ours: str, theirs: str) -> tuple[Tensor, Tensor]:
+    first = "scale" if ours.endswith("norm") else "kernel"
+    return Tensor(f"{ours}/{first}", f"{theirs}.weight"), Tensor(f"{ours}/bias", f"{theirs}.bias")
 
 
 TOKEN_TYPE = Tensor("embeddings/token_type", "embeddings.token_type_embeddings.weight")
 
+_EMBEDDINGS = (
+    Tensor("embeddings/word", "embeddings.word_embeddings.weight"),
+    Tensor("embeddings/position", "embeddings.position_embeddings.weight"),
+)
+_LAYER = {
+    "attention/query": ("attention.self.query", "self_attn.self_attn.q_proj"),
+    "attention/key": ("attention.self.key", "self_attn.self_attn.k_proj"),
+    "attention/value": ("attention.self.value", "self_attn.self_attn.v_proj"),
+    "attention/output": ("attention.output.dense", "self_attn.out_proj"),
+    "attention_norm": ("attention.output.LayerNorm", "norm1"),
+    "feed_forward/inner": ("intermediate.dense", "linear1"),
+    "feed_forward/outer": ("output.dense", "linear2"),
+    "feed_forward_norm": ("output.LayerNorm", "norm2"),
+}
+"""Modules of a layer of ours: BERT's and XLM-R's names of them, and ERNIE-M's."""
 
-def _embeddings(norm: str = "", typed: bool = True) -> Iterator[Tensor]:
-    yield Tensor("embeddings/word", "embeddings.word_embeddings.weight")
-    yield Tensor("embeddings/position", "embeddings.position_embeddings.weight")
-    if typed:
-        yield TOKEN_TYPE
-    if norm:
-        yield from _norm("embeddings/norm", f"embeddings.{norm}")
-
-
-def _bert_layers(
-    attention_norm: str = "attention.output.LayerNorm", feed_forward_norm: str = "output.LayerNorm"
-) -> Iterator[Tensor]:
-    layer = "encoder.layer.{layer}"
-    for name in ("query", "key", "value"):
-        yield from _dense(f"layers/attention/{name}", f"{layer}.attention.self.{name}")
-    yield from _dense("layers/attention/output", f"{layer}.attention.output.dense")
-    yield from _norm("layers/attention_norm", f"{layer}.{attention_norm}")
-    yield from _dense("layers/feed_forward/inner", f"{layer}.intermediate.dense")
-    yield from _dense("layers/feed_forward/outer", f"{layer}.output.dense")
-    yield from _norm("layers/feed_forward_norm", f"{layer}.{feed_forward_norm}")
-
-
-def _position_bias() -> Iterator[Tensor]:
-    """Those of xlj's own models with a relative position bias (`remote_code`)."""
-    layer = "encoder.layer.{layer}.attention.self"
-    yield Tensor("position_bias/table", "position_bias.weight")
-    yield Tensor("layers/attention/gates/kernel", f"{layer}.gates.weight")
-    yield Tensor("layers/attention/gates/scale", f"{layer}.gate_scale")
-
-
-def _ernie_m_layers() -> Iterator[Tensor]:
-    layer = "encoder.layers.{layer}"
-    for name in ("query", "key", "value"):
-        theirs = f"{layer}.self_attn.self_attn.{name[0]}_proj"
-        yield from _dense(f"layers/attention/{name}", theirs)
-    yield from _dense("layers/attention/output", f"{layer}.self_attn.out_proj")
-    yield from _norm("layers/attention_norm", f"{layer}.norm1")
-    yield from _dense("layers/feed_forward/inner", f"{layer}.linear1")
-    yield from _dense("layers/feed_forward/outer", f"{layer}.linear2")
-    yield from _norm("layers/feed_forward_norm", f"{layer}.norm2")
+_BERT_LAYER = {ours: bert for ours, (bert, _) in _LAYER.items()}
+_ERNIE_M_LAYER = {ours: ernie_m for ours, (_, ernie_m) in _LAYER.items()}
+_XLM_R_XL_NORMS = {
+    "attention_norm": "attention.self_attn_layer_norm",
+    "feed_forward_norm": "LayerNorm",
+}
+_ATTENTION = "encoder.layer.{layer}.attention.self"
+_POSITION_BIAS = (
+    Tensor("position_bias/table", "position_bias.weight"),
+    Tensor("layers/attention/gates/kernel", f"{_ATTENTION}.gates.weight"),
+    Tensor("layers/attention/gates/scale", f"{_ATTENTION}.gate_scale"),
+)
+"""Those of xlj's own models with a relative position bias (`remote_code`)."""
 
 
-def _head(dense: str, norm: str, bias: str) -> Iterator[Tensor]:
-    yield from _dense("prediction_head/dense", dense)
-    yield from _norm("prediction_head/norm", norm)
-    yield Tensor("prediction_head/bias", bias)
+def _layers(modules: Mapping[str, str], folder: str = "encoder.layer") -> Iterator[Tensor]:
+    for ours, theirs in modules.items():
+        yield from _module(f"layers/{ours}", f"{folder}.{{layer}}.{theirs}")
 
 
-def _task_heads(dense: str, output: str) -> Iterator[Tensor]:
-    """Heads of fine-tuned tasks; only that of classification differs."""
-    yield from _dense("classification_head/dense", dense)
-    yield from _dense("classification_head/output", output)
-    yield from _dense("tagging_head/output", "classifier")
-    yield from _dense("question_answering_head/output", "qa_outputs")
+def _heads(masked: str, norm: str, bias: str, dense: str, output: str) -> tuple[Tensor, ...]:
+    """Of masked tokens (its linear layer, norm and bias), and of fine-tuned tasks, of which only
+    that of classification differs."""
+    return (
+        *_module("prediction_head/dense", masked),
+        *_module("prediction_head/norm", norm),
+        Tensor("prediction_head/bias", bias),
+        *_module("classification_head/dense", dense),
+        *_module("classification_head/output", output),
+        *_module("tagging_head/output", "classifier"),
+        *_module("question_answering_head/output", "qa_outputs"),
+    )
 
 
 _CLASSES = {
@@ -168,31 +153,40 @@ def _classes(family: str) -> dict[str, str]:
     return {head: family + (ending or "Model") for head, ending in _CLASSES.items()}
 
 
-_ROBERTA_HEADS = (
-    *_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
-    *_task_heads("classifier.dense", "classifier.out_proj"),
+_ROBERTA_HEADS = _heads(
+    "lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "classifier.dense", "classifier.out_proj"
 )
-_ROBERTA = (*_embeddings("LayerNorm"), *_bert_layers(), *_ROBERTA_HEADS)
+_NORM = _module("embeddings/norm", "embeddings.LayerNorm")
+_ROBERTA = (*_EMBEDDINGS, TOKEN_TYPE, *_NORM, *_layers(_BERT_LAYER), *_ROBERTA_HEADS)
 _XLM_R_XL = (
-    *_embeddings(),
-    *_bert_layers("attention.self_attn_layer_norm", "LayerNorm"),
-    *_norm("final_norm", "encoder.LayerNorm"),
+    *_EMBEDDINGS,
+    TOKEN_TYPE,
+    *_layers(_BERT_LAYER | _XLM_R_XL_NORMS),
+    *_module("final_norm", "encoder.LayerNorm"),
     *_ROBERTA_HEADS,
 )
 _ROBERTA_COPIES = {"lm_head.decoder.weight": "embeddings/word",
                    "lm_head.decoder.bias": "prediction_head/bias"}  # fmt: skip
 _BERT = (
-    *_embeddings("LayerNorm"),
-    *_bert_layers(),
-    *_head(
+    *_EMBEDDINGS,
+    TOKEN_TYPE,
+    *_NORM,
+    *_layers(_BERT_LAYER),
+    *_heads(
         "cls.predictions.transform.dense",
         "cls.predictions.transform.LayerNorm",
         "cls.predictions.bias",
+        "bert.pooler.dense",
+        "classifier",
     ),
-    *_task_heads("bert.pooler.dense", "classifier"),
 )
 _BERT_COPIES = {"cls.predictions.decoder.weight": "embeddings/word",
                 "cls.predictions.decoder.bias": "prediction_head/bias"}  # fmt: skip
+_ERNIE_M = (
+    *_EMBEDDINGS,
+    *_module("embeddings/norm", "embeddings.layer_norm"),
+    *_layers(_ERNIE_M_LAYER, "encoder.layers"),
+)
 
 XLM_R = Architecture(
     "xlm-roberta", "roberta", _ROBERTA, _classes("XLMRoberta"), _ROBERTA_COPIES, FIRST_POSITION
@@ -203,13 +197,13 @@ XLM_R_XL = Architecture(
 )  # fmt: skip
 ROBERTA = dataclasses.replace(XLM_R, model_type="roberta", classes=_classes("Roberta"))
 XLJ = dataclasses.replace(
-    XLM_R, model_type="xlj", tensors=(*_ROBERTA, *_position_bias()), classes=_classes("Xlj")
+    XLM_R, model_type="xlj", tensors=(*_ROBERTA, *_POSITION_BIAS), classes=_classes("Xlj")
 )
 BERT = Architecture("bert", "bert", _BERT, _classes("Bert"), _BERT_COPIES, 0, pair_token_types=True)
-ERNIE_M = Architecture(
-    "ernie_m", "ernie_m", (*_embeddings("layer_norm", typed=False), *_ernie_m_layers()),
-    {"": "ErnieMModel"}, {}, FIRST_POSITION,
-)  # fmt: skip
+ERNIE_M = Architecture("ernie_m", "ernie_m", _ERNIE_M, {"": "ErnieMModel"}, {}, FIRST_POSITION)
+
+OF_MARKERS = {"sentencepiece": XLM_R, "byte_bpe": ROBERTA, "wordpiece": BERT}
+"""Those that are written, by how the vocabulary marks words, if nothing else decides."""
 
 
 def with_pad(architecture: Architecture, pad: int) -> Architecture:
@@ -392,8 +386,3 @@ def shifted(table: np.ndarray, rows: int) -> np.ndarray:
 def token_types(architecture: Architecture, model: Model) -> int:
     """Rows of the table of token types that is written: as many as the tokenizer's ids need."""
     return max(model.token_types, 2 if architecture.pair_token_types else 1)
-
-
-def why_ignored(name: str) -> str:
-    """Why a tensor of theirs is not read; nothing if no rule says so."""
-    return next((reason for rule, reason in IGNORED if re.fullmatch(rule, name)), "")

@@ -1,8 +1,5 @@
 """Bilingual dictionaries: TSV files, and those of MUSE (Lample et al., 2018)."""
 
-from __future__ import annotations
-
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,19 +8,9 @@ from xlj.interop.words import folded
 from xlj.io import files
 from xlj.io.quoting import quoted
 
-
-@dataclasses.dataclass(frozen=True)
-class Dictionary:
-    """Translations of one language's words into the language that a model knows.
-
-    Attributes:
-      language: of the words.
-      words: of each word in its `folded` form, its translations as they are written, in the order
-        of the file.
-    """
-
-    language: str
-    words: Mapping[str, tuple[str, ...]] = dataclasses.field(repr=False)
+Dictionary = Mapping[str, tuple[str, ...]]
+"""Of each word of a language in its `folded` form, its translations into the language that a model
+knows, as they are written, in the order of the file."""
 
 
 def load(
@@ -42,7 +29,7 @@ def load(
         the templates with `{pair}`, or a file cannot be read.
     """
     for pair in pairs:
-        if _other(pair, known) is None:
+        if _known_first(pair, known) is None:
             raise ConfigError(f"dictionary {pair}: it needs {known} on one side, as in {known}-de")
     found: list[Dictionary] = []
     missing = dict.fromkeys(pairs) if any("{pair}" in template for template in templates) else {}
@@ -74,16 +61,14 @@ def read(path: Path, pair: str = "", known: str = "en") -> Dictionary:
       known: the language to translate into.
 
     Raises:
-      ConfigError: if nothing tells the pair, the file cannot be read, or a line is malformed; it
-        names the file and the line.
+      ConfigError: if nothing tells the pair, or a line is malformed; it names file and line.
     """
     candidates = [pair] if pair else path.name.split(".")
-    others = [other for part in candidates if (other := _other(part, known))]
-    if len(others) != 1:
+    orders = [first for part in candidates if (first := _known_first(part, known)) is not None]
+    if len(orders) != 1:
         raise ConfigError(
             f"dictionary {path}: a part of its name must be a pair such as {known}-de or de-{known}"
         )
-    (language, known_first) = others[0]
     found: dict[str, dict[str, None]] = {}
     for number, line in enumerate(files.lines(path), 1):
         if not line.strip():
@@ -95,15 +80,14 @@ def read(path: Path, pair: str = "", known: str = "en") -> Dictionary:
                 f"{path}:{number}: {quoted(line)} must be a word, a tab or a blank, and its "
                 "translation; phrases need a tab"
             )
-        translation, word = sides if known_first else reversed(sides)
+        translation, word = sides if orders[0] else reversed(sides)
         found.setdefault(folded(word), {})[translation] = None
-    return Dictionary(language, {word: tuple(every) for word, every in found.items()})
+    return {word: tuple(every) for word, every in found.items()}
 
 
-def _other(pair: str, known: str) -> tuple[str, bool] | None:
-    """The other language of a pair, and whether `known` comes first; None if it is not one."""
-    if len(pair) > len(known) + 1 and pair.startswith(f"{known}-"):
-        return pair[len(known) + 1 :], True
-    if len(pair) > len(known) + 1 and pair.endswith(f"-{known}"):
-        return pair[: -len(known) - 1], False
-    return None
+def _known_first(pair: str, known: str) -> bool | None:
+    """Whether `known` comes first in a pair with another language; None if it is not one."""
+    longer = len(pair) > len(known) + 1
+    if longer and pair.startswith(f"{known}-"):
+        return True
+    return False if longer and pair.endswith(f"-{known}") else None

@@ -1,7 +1,5 @@
 """An encoder of ours as a Hugging Face folder that transformers loads as its own."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json
@@ -17,16 +15,7 @@ from xlj.config import ConfigError, Model
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import architectures, tokenizer_files
-from xlj.interop.architectures import (
-    BERT,
-    ROBERTA,
-    TASKS,
-    XLJ,
-    XLM_R,
-    XLM_R_XL,
-    Architecture,
-    Tensor,
-)
+from xlj.interop.architectures import BERT, TASKS, TOKEN_TYPE, XLJ, XLM_R, Architecture, Tensor
 from xlj.interop.folder import CONFIG, INDEX, WEIGHTS
 from xlj.io import atomic
 from xlj.models.encoder import FIRST_POSITION, PARTS
@@ -39,8 +28,6 @@ _AUTO_MAP = {"AutoConfig": "configuration_xlj.XljConfig"} | {
     architectures.auto_class(head): f"modeling_xlj.{name}" for head, name in XLJ.classes.items()
 }
 """Which classes of `remote_code` transformers' classes stand for."""
-
-_OF_MARKERS = {"sentencepiece": XLM_R, "byte_bpe": ROBERTA, "wordpiece": BERT}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,14 +72,14 @@ def plan(
             "no architecture of transformers does, so it cannot be exported"
         )
     plain = model.position_bias == "none" and model.absolute_positions
-    architecture = _OF_MARKERS[vocabulary.markers] if plain else XLJ
+    architecture = architectures.OF_MARKERS[vocabulary.markers] if plain else XLJ
     if model.norm == "pre":
         if architecture is not XLM_R or headless:
             raise ConfigError(
                 "the model's norms stand before its sub-layers (model.norm=pre): it can be "
                 "exported whole only, with a SentencePiece vocabulary and without a position bias"
             )
-        architecture = XLM_R_XL
+        architecture = architectures.XLM_R_XL
     architecture = architectures.with_pad(architecture, int(vocabulary.native_ids[PAD]))
     parts = {name.partition("/")[0] for name in params}
     there = [head for head in architecture.classes if head in parts]
@@ -164,51 +151,43 @@ def write_pooling(folder: Path, model: Model, pooling: str) -> None:
       pooling: `mean` of all tokens, specials too, or the vector of the `first`, as in
         `retrieval.embedder`.
     """
-    _write_json(
-        folder / "modules.json",
-        [
-            {"idx": 0, "name": "0", "path": "", "type": f"{_MODULES}.Transformer"},
-            {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{_MODULES}.Pooling"},
+    modules = "sentence_transformers.models"
+    contents = {
+        "modules.json": [
+            {"idx": 0, "name": "0", "path": "", "type": f"{modules}.Transformer"},
+            {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{modules}.Pooling"},
         ],
-    )
-    _write_json(
-        folder / "sentence_bert_config.json",
-        {"max_seq_length": model.positions - FIRST_POSITION, "do_lower_case": False},
-    )
-    (folder / "1_Pooling").mkdir()
-    _write_json(
-        folder / "1_Pooling" / CONFIG,
-        {
+        "sentence_bert_config.json": {
+            "max_seq_length": model.positions - FIRST_POSITION,
+            "do_lower_case": False,
+        },
+        f"1_Pooling/{CONFIG}": {
             "word_embedding_dimension": model.hidden,
             "pooling_mode_cls_token": pooling == "first",
             "pooling_mode_mean_tokens": pooling == "mean",
         },
-    )
-
-
-_MODULES = "sentence_transformers.models"
+    }
+    (folder / "1_Pooling").mkdir()
+    for name, content in contents.items():
+        _write_json(folder / name, content)
 
 
 def _tensors(
     exported: Exported, params: Mapping[str, Any], model: Model, vocabulary: Vocabulary
-) -> Iterator[_Theirs]:
+) -> Iterator["_Theirs"]:
     """All tensors to write, those of a parameter one after the other."""
     architecture = exported.architecture
     order = np.argsort(vocabulary.native_ids)
+    params = {TOKEN_TYPE.ours: np.zeros((1, model.hidden), np.float32), **params}
+    types = params[TOKEN_TYPE.ours].shape[0]
+    more_rows = {
+        "embeddings/position": architecture.first_position - FIRST_POSITION,
+        TOKEN_TYPE.ours: architectures.token_types(architecture, model) - types,
+    }
     for tensor in architecture.tensors:
-        rows = 0
-        if tensor.ours in exported.left_out:
+        if tensor.ours in exported.left_out or tensor.ours not in params:
             continue
-        if tensor.ours in params:
-            ours = params[tensor.ours]
-        elif tensor.ours == "embeddings/token_type":
-            ours = np.zeros((1, model.hidden), np.float32)
-        else:
-            continue
-        if tensor.ours == "embeddings/token_type":
-            rows = architectures.token_types(architecture, model) - ours.shape[0]
-        if tensor.ours == "embeddings/position":
-            rows = architecture.first_position - FIRST_POSITION
+        ours, rows = params[tensor.ours], more_rows.get(tensor.ours, 0)
         for layer in range(model.layers if tensor.stacked else 1):
             name = tensor.theirs.format(layer=layer)
             if exported.head and not tensor.head:
@@ -281,9 +260,8 @@ def _write_shard(path: Path, tensors: list[_Theirs]) -> None:
     end = 0
     for tensor in tensors:
         start, end = end, end + tensor.bytes()
-        header[tensor.name] = {
-            "dtype": "F32", "shape": tensor.shape(), "data_offsets": (start, end)
-        }  # fmt: skip
+        offsets = {"data_offsets": (start, end)}
+        header[tensor.name] = {"dtype": "F32", "shape": tensor.shape(), **offsets}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with atomic.writing(path) as file:

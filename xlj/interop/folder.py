@@ -1,7 +1,5 @@
 """A Hugging Face folder on disk: config.json, and tensors that are read one by one."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from collections.abc import Mapping
@@ -28,10 +26,8 @@ class Folder:
     """The content of a folder; nothing of the tensors is in memory.
 
     Attributes:
-      path: the folder.
       config: the content of config.json.
-      files: the file that each tensor is in, by the tensor's name.
-      shapes: of each tensor.
+      files, shapes: of each tensor, by its name.
     """
 
     path: Path

@@ -1,10 +1,9 @@
 """A Hugging Face folder as an encoder of ours: every tensor accounted for, read in place."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 from xlj.config import ConfigError, Model
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import architectures, tokenizer_files
-from xlj.interop.architectures import TASKS, TOKEN_TYPE, Architecture, Tensor
+from xlj.interop.architectures import IGNORED, TASKS, TOKEN_TYPE, Architecture, Tensor
 from xlj.interop.folder import CONFIG, Folder, open_folder
 from xlj.models import encoder, heads
 from xlj.models.encoder import FIRST_POSITION
@@ -84,9 +83,7 @@ def inspect(path: Path) -> Imported:
         )
     # Old checkpoints call the parts of a norm gamma and beta.
     found = {
-        name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
-            "LayerNorm.beta", "LayerNorm.bias"
-        ): name
+        name.replace("Norm.gamma", "Norm.weight").replace("Norm.beta", "Norm.bias"): name
         for name in folder.shapes
     }
     if len(found) < len(folder.shapes):
@@ -111,17 +108,9 @@ def inspect(path: Path) -> Imported:
             f"{path}: {len(unknown)} tensors are not those of an encoder of {model.layers} layers: "
             f"{', '.join(unknown[:4])}"
         )
+    names = {ours: tuple(found[name] for name in group) for ours, group in names.items()}
     imported = Imported(
-        folder,
-        architecture,
-        model,
-        vocabulary,
-        {ours: tuple(found[name] for name in group) for ours, group in names.items()},
-        expected,
-        missing,
-        ignored,
-        head,
-        labels,
+        folder, architecture, model, vocabulary, names, expected, missing, ignored, head, labels
     )
     _check_shapes(imported)
     _check_copies(imported, found)
@@ -161,8 +150,8 @@ def read(imported: Imported, name: str) -> np.ndarray:
     Raises:
       ConfigError: if it cannot be read, or is not finite.
     """
-    tensors = {tensor.ours: tensor for tensor in imported.architecture.tensors}
-    return _part(imported, tensors[name], (slice(None),) * len(imported.shapes[name]))
+    tensor = next(tensor for tensor in imported.architecture.tensors if tensor.ours == name)
+    return _part(imported, tensor, (slice(None),) * len(imported.shapes[name]))
 
 
 def _assigned(
@@ -172,8 +161,7 @@ def _assigned(
     expected: Collection[str],
     found: Mapping[str, str],
 ) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
-    """Names of theirs by parameter of ours; and those of the head for masked tokens that are not
-    there."""
+    """Names of theirs by parameter of ours, and what the head for masked tokens lacks."""
     names: dict[str, tuple[str, ...]] = {}
     missing: list[str] = []
     for tensor in architecture.tensors:
@@ -206,12 +194,13 @@ def _theirs(
 
 
 def _reason(architecture: Architecture, name: str) -> str:
+    """Why a tensor of theirs is not read; nothing if no rule says so."""
     bare = name.removeprefix(f"{architecture.prefix}.")
     if name in architecture.copies:
         return f"tied to {architecture.copies[name]}"
     if bare == TOKEN_TYPE.theirs and TOKEN_TYPE in architecture.tensors:
         return "a single token type, all zero"
-    return architectures.why_ignored(name)
+    return next((reason for rule, reason in IGNORED if re.fullmatch(rule, name)), "")
 
 
 def _without_zero_types(
@@ -228,8 +217,7 @@ def _without_zero_types(
 def _expected(
     model: Model, vocabulary_size: int, head: str, labels: int
 ) -> dict[str, tuple[int, ...]]:
-    """Shapes of the parameters of the encoder, its head for masked tokens, and that of a task, by
-    name."""
+    """Shapes, by name, of the encoder's parameters and those of both heads."""
     key = jax.random.key(0)
 
     def init() -> Any:
@@ -260,7 +248,6 @@ def _check_shapes(imported: Imported) -> None:
 
 
 def _check_copies(imported: Imported, found: Mapping[str, str]) -> None:
-    """Refuses a head whose matrix is not the word embeddings."""
     for copy, ours in imported.architecture.copies.items():
         if copy not in found or ours not in imported.names:
             continue

@@ -1,7 +1,5 @@
 """The arrays of a new vocabulary, made from those of the old one."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from xlj.interop.matches import Matches

@@ -1,12 +1,10 @@
 """The README.md of an exported model: what it is, what it was trained on, how to load it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
 from xlj.config import Model
-from xlj.config.objectives import supervised_in
+from xlj.config.objectives.supervised import supervised_in
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import task_card
 from xlj.interop.architectures import TASKS, XLJ, XLM_R, auto_class
@@ -44,7 +42,7 @@ def card(
     ]
     if exported.head in TASKS:
         sections += task_card.sections(exported, trained, run)
-    elif not _fine_tuned(trained):
+    elif not (trained and supervised_in(trained["config"])):
         if trained and trained["step"]:
             sections.append(_objectives(trained["config"]))
         if trained and trained.get("tasks"):  # older checkpoints do not say
@@ -58,10 +56,6 @@ def card(
         listed = [f"- {reason}: {', '.join(names)}" for reason, names in parts.items()]
         sections.append("## Not exported\n\n" + "\n".join(listed))
     return "\n\n".join(sections) + "\n"
-
-
-def _fine_tuned(trained: Mapping[str, Any] | None) -> bool:
-    return bool(trained and supervised_in(trained["config"]))
 
 
 def _front_matter(
@@ -110,14 +104,12 @@ def _summary(
 
 
 def _usage(name: str, exported: Exported, pooling: str) -> str:
-    remote = (
-        ", trust_remote_code=True" if exported.architecture.model_type == XLJ.model_type else ""
-    )
+    is_ours = exported.architecture.model_type == XLJ.model_type
+    remote = ", trust_remote_code=True" if is_ours else ""
     if pooling:
-        arguments = f'"{name}"{remote}'
         return (
             "from sentence_transformers import SentenceTransformer\n\n"
-            f"vectors = SentenceTransformer({arguments}).encode(sentences)"
+            f'vectors = SentenceTransformer("{name}"{remote}).encode(sentences)'
         )
     if exported.head in TASKS:
         return task_card.usage(name, exported, remote)

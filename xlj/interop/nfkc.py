@@ -10,8 +10,6 @@ single characters only, and guards keep NFKC from composing and reordering more 
 (ours). docs/tokenizers.md tells what still differs.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator

@@ -1,13 +1,11 @@
 """A SentencePiece model as a Hugging Face tokenizer.json that gives the same ids."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlj.config import ConfigError
-from xlj.data.tokenizer.library_errors import explained
+from xlj.data.tokenizer.tokenizer_json import explained
 from xlj.interop import nfkc
 from xlj.io.quoting import quoted
 

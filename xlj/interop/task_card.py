@@ -1,11 +1,9 @@
 """The part of a model card about a fine-tuned task: its labels, data and scores, how to use it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
-from xlj.config.objectives import supervised_in
+from xlj.config.objectives.supervised import supervised_in
 from xlj.interop.architectures import TASKS, auto_class
 from xlj.interop.exporting import Exported
 

@@ -3,8 +3,6 @@
 ERNIE-M's own tokenizer does more than SentencePiece, which is not done here: docs/tokenizers.md.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,24 +12,19 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.data.tokenizer.layout import MASK, SPECIALS
-from xlj.data.tokenizer.library_errors import explained
-from xlj.data.tokenizer.tokenizer_json import is_tokenizer_json
+from xlj.data.tokenizer.tokenizer_json import BERT_SPECIALS, explained, is_tokenizer_json
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.folder import inside
 from xlj.interop.sentencepiece_json import from_sentencepiece
 from xlj.io import atomic, json_file
 from xlj.io.quoting import quoted
 
-_BERT = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
 _ROBERTA = (*SPECIALS, MASK)
 
 SENTENCEPIECE, JSON = "sentencepiece.bpe.model", "tokenizer.json"
 WORDS, BYTE_WORDS, MERGES = "vocab.txt", "vocab.json", "merges.txt"
-CONFIG, SPECIALS_MAP, ADDED = (
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-)
+CONFIG, SPECIALS_MAP = "tokenizer_config.json", "special_tokens_map.json"
+ADDED = "added_tokens.json"
 
 
 def read(folder: Path) -> Vocabulary:
@@ -157,7 +150,6 @@ def _dump(content: Mapping[str, Any]) -> bytes:
 
 
 def _find(folder: Path, name: str) -> Path | None:
-    """The file of this name, if there is one."""
     return inside(folder, name) if (folder / name).is_file() else None
 
 
@@ -168,18 +160,15 @@ def _json(folder: Path, name: str) -> Mapping[str, Any]:
 
 
 def _built(path: Path, build: Callable[..., Any], *arguments: Any) -> Vocabulary:
-    """The vocabulary of a tokenizer that is built from these arguments; errors name `path`."""
+    """The vocabulary of the tokenizer that is built; errors name `path`."""
     try:
         with explained("is not one that the tokenizers library reads"):
-            vocabulary = Vocabulary(build(*arguments).to_str().encode())
-        _ = vocabulary.pieces  # read now, so that the error names the file
+            return Vocabulary(build(*arguments).to_str().encode())
     except ConfigError as error:
         raise ConfigError(f"vocabulary {path} {error}") from None
-    return vocabulary
 
 
 def _refuse_added(folder: Path, vocabulary: Vocabulary) -> None:
-    """Refuses tokens that were added beside the vocabulary's own files."""
     decoder = _json(folder, CONFIG).get("added_tokens_decoder", {})
     try:
         added = {*_json(folder, ADDED), *(token["content"] for token in decoder.values())}
@@ -204,7 +193,6 @@ def _ernie_m(vocabulary: Vocabulary, words: Path) -> Vocabulary:
     Where they are XLM-R's, as in the released ones, the SentencePiece model is all there is to it;
     else it becomes a tokenizer.json.
     """
-    pieces: list[str] = []
     try:
         numbered = [
             (int(written) if tab else number, piece)
@@ -215,17 +203,18 @@ def _ernie_m(vocabulary: Vocabulary, words: Path) -> Vocabulary:
         raise ConfigError(
             f"{words}: a line is a piece, or a piece, a tab and its id ({error})"
         ) from None
-    for i, (number, piece) in enumerate(sorted(numbered)):
+    numbered.sort()
+    for i, (number, _) in enumerate(numbered):
         if number != i:
             raise ConfigError(f"{words}: id {min(i, number)} is missing or there twice")
-        pieces.append(piece)
-    if missing := [name for name in _BERT if name not in pieces]:
+    pieces = [piece for _, piece in numbered]
+    if missing := [name for name in BERT_SPECIALS if name not in pieces]:
         raise ConfigError(f"{words} has no {', '.join(missing)}")
-    ours = dict(zip(_BERT, _ROBERTA, strict=True))
+    ours = dict(zip(BERT_SPECIALS, _ROBERTA, strict=True))
     if tuple(ours.get(piece, piece) for piece in pieces) == vocabulary.pieces:
         return vocabulary
     try:
-        return Vocabulary(from_sentencepiece(vocabulary.model, pieces, _BERT))
+        return Vocabulary(from_sentencepiece(vocabulary.model, pieces, BERT_SPECIALS))
     except ConfigError as error:
         raise ConfigError(f"{words}: {error}") from None
 
@@ -242,7 +231,7 @@ def _bert(words: Path, config: Mapping[str, Any]) -> Any:
     )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece("##")
-    return _framed(tokenizer, _BERT, "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1")
+    return _framed(tokenizer, BERT_SPECIALS, "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1")
 
 
 def _roberta(words: Path, merges: Path, config: Mapping[str, Any]) -> Any:

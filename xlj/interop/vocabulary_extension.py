@@ -1,7 +1,5 @@
 """New pieces for new languages, added to a SentencePiece unigram model (ours)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -22,13 +20,11 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.matches import RULES, Matches
 from xlj.interop.words import specials
 
+_COVERAGE = 0.9995  # of the text's characters, which become pieces
+
 
 def extend(
-    vocabulary: Vocabulary,
-    lines: Sequence[str],
-    new_pieces: int,
-    share: float = 0.01,
-    coverage: float = 0.9995,
+    vocabulary: Vocabulary, lines: Sequence[str], new_pieces: int, share: float = 0.01
 ) -> Vocabulary:
     """The vocabulary with `new_pieces` more, behind its own and before `<mask>`.
 
@@ -42,14 +38,13 @@ def extend(
     Args:
       lines: of all new languages, balanced, without what is held out.
       share: above 0, at most 1.
-      coverage: share of the text's characters that become pieces.
 
     Raises:
       ConfigError: if the vocabulary is not a unigram model, or the text yields fewer new pieces, or
         more new characters.
     """
     model = _parse(vocabulary)
-    found = _lacking(vocabulary, lines, new_pieces, coverage)
+    found = _lacking(vocabulary, lines, new_pieces)
     ranked = sorted(found, key=lambda piece: (len(piece.piece) > 1, -piece.score))
     for piece in ranked[:new_pieces]:
         model.pieces.add(
@@ -80,12 +75,10 @@ def initial_rows(old: Vocabulary, new: Vocabulary) -> Matches:
             rules.append("none" if UNK in ids else "pieces")
     for special in specials(new.size):
         rules[special] = "special"
-    lengths = np.array([len(ids) for ids in sources], np.int64)
-    flat = np.array([old_id for ids in sources for old_id in ids], np.int32)
-    return Matches(Ragged(flat, lengths), np.array([RULES.index(rule) for rule in rules], np.int8))
+    return Matches(Ragged.of(sources), np.array([RULES.index(rule) for rule in rules], np.int8))
 
 
-def _lacking(vocabulary: Vocabulary, lines: Sequence[str], wanted: int, coverage: float) -> list:
+def _lacking(vocabulary: Vocabulary, lines: Sequence[str], wanted: int) -> list:
     """The pieces of a model of the lines that the vocabulary lacks, at least as many as wanted."""
     known = set(vocabulary.pieces)
     processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
@@ -94,7 +87,7 @@ def _lacking(vocabulary: Vocabulary, lines: Sequence[str], wanted: int, coverage
     size = wanted + 5 + len(known.intersection("\u2581".join(text)))
     while True:
         try:
-            trained = vocabulary_training.train({"new": text}, {"new": 1}, size, coverage)
+            trained = vocabulary_training.train({"new": text}, {"new": 1}, size, _COVERAGE)
         except ConfigError as error:
             raise ConfigError(
                 f"{wanted:,} new pieces cannot be had of this text: bring more of it, or ask for "

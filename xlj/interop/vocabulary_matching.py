@@ -1,34 +1,23 @@
 """MetaXLM's vocabulary matching (Chi et al., 2021, section 3.2): a new piece's row starts from that
 of the same word in the old vocabulary, or of its translation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from xlj.data.rows.packing import Ragged
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.dictionaries import Dictionary
 from xlj.interop.matches import RULES, Matches
-from xlj.interop.words import (
-    Pieces,
-    Word,
-    folded,
-    is_spaceless,
-    specials,
-    unaccented,
-    words,
-)
+from xlj.interop.words import Word, folded, is_spaceless, specials, unaccented, words
 
-_FORMS: tuple[Callable[[str], str], ...] = (str, folded, unaccented)
-_SAME, _FOLDED, _UNACCENTED = range(3)
-
-_Index = tuple[dict[Word, int], ...]  # of each form: old id by the form of its text
+_Form = Callable[[str], str]
+_Index = dict[_Form, dict[Word, int]]  # of each form: old id by the form of its text
 
 
 def match(
-    old: Pieces,
-    new: Pieces,
+    old: Vocabulary,
+    new: Vocabulary,
     dictionaries: Sequence[Dictionary] = (),
     *,
     dictionaries_first: bool = False,
@@ -60,7 +49,29 @@ def match(
       accents, place: whether there is that guess; without `accents`, 6 has accents too.
     """
     index = _index(words(old))
-    look_ups = _look_ups(index, dictionaries, dictionaries_first, accents, place)
+
+    def translated(word: Word) -> Iterator[int]:
+        if word.starts_word or is_spaceless(word.text):
+            key = folded(word.text)
+            for dictionary in dictionaries:
+                for translation in dictionary.get(key, ()):
+                    yield from _look_up(index, Word(translation, True), str, folded)
+
+    def elsewhere(word: Word) -> Iterator[int]:
+        forms = (str, folded, unaccented) if accents else (str, folded)
+        return _look_up(index, Word(word.text, not word.starts_word), *forms)
+
+    look_ups: list[tuple[str, Callable[[Word], Iterator[int]]]] = [
+        ("exact", lambda word: _look_up(index, word, str)),
+        ("normalised", lambda word: _look_up(index, word, folded)),
+    ]
+    if dictionaries:
+        look_ups.insert(0 if dictionaries_first else 2, ("dictionary", translated))
+    if accents:
+        look_ups.append(("accents", lambda word: _look_up(index, word, unaccented)))
+    if place:
+        look_ups.append(("place", elsewhere))
+
     size = len(new.pieces)
     found = np.full(size, -1, np.int32)
     rules = np.full(size, RULES.index("none"), np.int8)
@@ -76,58 +87,20 @@ def match(
     return Matches(Ragged(found[found >= 0], (found >= 0).astype(np.int64)), rules)
 
 
-def _look_ups(
-    index: _Index,
-    dictionaries: Sequence[Dictionary],
-    dictionaries_first: bool,
-    accents: bool,
-    place: bool,
-) -> list[tuple[str, Callable[[Word], Iterator[int]]]]:
-    """(rule, the old ids that it finds for a word, best first) of the rules in their order."""
-
-    def translated(word: Word) -> Iterator[int]:
-        if word.starts_word or is_spaceless(word.text):
-            key = folded(word.text)
-            for dictionary in dictionaries:
-                for translation in dictionary.words.get(key, ()):
-                    yield from _look_up(index, Word(translation, True), _SAME, _FOLDED)
-
-    def elsewhere(word: Word) -> Iterator[int]:
-        forms = (_SAME, _FOLDED, _UNACCENTED) if accents else (_SAME, _FOLDED)
-        return _look_up(index, Word(word.text, not word.starts_word), *forms)
-
-    strategy: list[tuple[str, Callable[[Word], Iterator[int]]]] = [
-        ("exact", lambda word: _look_up(index, word, _SAME)),
-        ("normalised", lambda word: _look_up(index, word, _FOLDED)),
-    ]
-    if dictionaries:
-        strategy.insert(0 if dictionaries_first else 2, ("dictionary", translated))
-    if accents:
-        strategy.append(("accents", lambda word: _look_up(index, word, _UNACCENTED)))
-    if place:
-        strategy.append(("place", elsewhere))
-    return strategy
-
-
-def _look_up(index: _Index, word: Word, *forms: int) -> Iterator[int]:
+def _look_up(index: _Index, word: Word, *forms: _Form) -> Iterator[int]:
     for form in forms:
-        text = _FORMS[form](word.text)
+        text = form(word.text)
         found = index[form].get(Word(text, word.starts_word))
-        if found is not None and (text or not form):  # a mark without its letter is nothing
+        if found is not None and (text or form is str):  # a mark without its letter is nothing
             yield found
 
 
 def _index(old: Sequence[Word | None]) -> _Index:
-    index: _Index = tuple({} for _ in _FORMS)
-    for form, ids in zip(_FORMS, index, strict=True):
-        late = []
-        for old_id, word in enumerate(old):
-            if word is not None:
-                key = Word(form(word.text), word.starts_word)
-                if key == word:
-                    ids.setdefault(key, old_id)
-                else:
-                    late.append((key, old_id))
-        for key, old_id in late:
+    index: _Index = {str: {}, folded: {}, unaccented: {}}
+    known = [(old_id, word) for old_id, word in enumerate(old) if word is not None]
+    for form, ids in index.items():
+        keyed = [(Word(form(word.text), word.starts_word), word, old_id) for old_id, word in known]
+        keyed.sort(key=lambda item: item[0] != item[1])  # what is its own normal form comes first
+        for key, _, old_id in keyed:
             ids.setdefault(key, old_id)
     return index

@@ -1,12 +1,11 @@
 """The meaning of a vocabulary's pieces: text, whether a word starts there, forms to compare."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from xlj.data.tokenizer.layout import SPECIALS
+from xlj.data.tokenizer.vocabulary import Vocabulary
 
 
 class Word(NamedTuple):
@@ -16,27 +15,12 @@ class Word(NamedTuple):
     starts_word: bool
 
 
-class Pieces(Protocol):
-    """A vocabulary, as far as its pieces go.
-
-    Attributes:
-      pieces: the piece of every id; `<s>`, `<pad>`, `</s>`, `<unk>` first, `<mask>` last.
-      markers: how they tell where a word starts: `sentencepiece`, `byte_bpe`, `wordpiece`.
-    """
-
-    @property
-    def pieces(self) -> tuple[str, ...]: ...
-
-    @property
-    def markers(self) -> str: ...
-
-
 def specials(size: int) -> list[int]:
     """The ids of `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>` among `size` ids."""
     return [*range(len(SPECIALS)), size - 1]
 
 
-def words(vocabulary: Pieces) -> list[Word | None]:
+def words(vocabulary: Vocabulary) -> list[Word | None]:
     """The word of every id; None for specials and for pieces that are no text."""
     read = _READERS[vocabulary.markers]
     found = [read(piece) for piece in vocabulary.pieces]

@@ -1,13 +1,11 @@
 """Files and folders that are either whole or absent, whenever the machine stops."""
 
-from __future__ import annotations
-
 import io
 import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -37,9 +35,14 @@ def writing(path: Path) -> Iterator[BinaryIO]:
                 os.fsync(file.fileno())
         with mendable(path):
             part.replace(target)
-            _sync(target.parent)
+            folder = os.open(target.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
     finally:
-        _remove(part)
+        with suppress(OSError):  # there is no such folder, or it takes no changes
+            part.unlink(missing_ok=True)
 
 
 def write(path: Path, content: bytes) -> None:
@@ -101,18 +104,3 @@ class _Raw(io.FileIO):
     def write(self, content: Any, /) -> int:
         with mendable(self._path):
             return super().write(content)
-
-
-def _remove(part: Path) -> None:
-    try:
-        part.unlink(missing_ok=True)
-    except OSError:  # there is no such folder, or it takes no changes: nothing was written
-        pass
-
-
-def _sync(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -1,11 +1,11 @@
 """Compressed data, decompressed in pieces of bounded size, however much a few bytes stand for."""
 
-from __future__ import annotations
-
 import lzma
 import zlib
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any
+
+import zstandard
 
 ENDINGS = (".gz", ".xz", ".zst")
 """Of the files that can be read; each may hold several members, streams or frames."""
@@ -57,7 +57,7 @@ def _parts(raw: Iterable[bytes], ending: str) -> Iterator[bytes]:
                 member = new()
             try:
                 data = yield from read(member, data)
-            except (zlib.error, lzma.LZMAError, _zstd_error()) as error:
+            except (zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
                 raise OSError(str(error)) from None
             if member.eof:
                 member = None
@@ -88,20 +88,8 @@ def _unzstd(member: Any, data: bytes) -> _Rest:
     return b""
 
 
-def _new_zstd() -> Any:
-    import zstandard
-
-    return zstandard.ZstdDecompressor().decompressobj()
-
-
-def _zstd_error() -> type[Exception]:
-    import zstandard
-
-    return zstandard.ZstdError
-
-
 _FORMATS = {
     ".gz": (lambda: zlib.decompressobj(wbits=31), _gunzip),
     ".xz": (lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY), _unxz),
-    ".zst": (_new_zstd, _unzstd),
+    ".zst": (lambda: zstandard.ZstdDecompressor().decompressobj(), _unzstd),
 }

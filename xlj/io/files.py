@@ -1,8 +1,7 @@
 """Text files, plain or compressed: their lines."""
 
-from __future__ import annotations
-
 import codecs
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -106,23 +105,21 @@ def lines(path: Path) -> Iterator[str]:
     Raises:
       ConfigError: as `blocks` does, or if a line is not UTF-8; it names file and line.
     """
-    number = 0
-    for block in blocks(path):
-        for line in block:
-            number += 1
-            if line is None:
-                raise ConfigError(f"{path}:{number}: the line is not UTF-8")
-            yield line
+    for number, line in enumerate(itertools.chain.from_iterable(blocks(path)), 1):
+        if line is None:
+            raise ConfigError(f"{path}:{number}: the line is not UTF-8")
+        yield line
 
 
 def _decode(block: bytes) -> list[str | None]:
     try:
         return list(block.decode().split("\n"))
     except UnicodeDecodeError:
-        return [_decode_line(line) for line in block.split(b"\n")]
+        return [decoded(line) for line in block.split(b"\n")]
 
 
-def _decode_line(line: bytes) -> str | None:
+def decoded(line: bytes) -> str | None:
+    """The text of bytes; None if they are not UTF-8."""
     try:
         return line.decode()
     except UnicodeDecodeError:

@@ -1,7 +1,5 @@
 """A hash of our own for batches, so that they never change with a library's version."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

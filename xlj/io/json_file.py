@@ -1,7 +1,5 @@
 """JSON, and values in it that must be there: what is wrong is said with its place."""
 
-from __future__ import annotations
-
 import codecs
 import json
 import math

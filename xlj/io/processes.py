@@ -1,7 +1,5 @@
 """Processes that stop when the one that started them does, however it ends."""
 
-from __future__ import annotations
-
 import ctypes
 import multiprocessing
 import os

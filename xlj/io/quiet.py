@@ -1,7 +1,5 @@
 """Libraries that write to stderr whatever is set, kept quiet; TensorFlow is imported that way."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """Quotations in error messages, short however long the text is."""
 
-from __future__ import annotations
-
 import reprlib
 from typing import Any
 

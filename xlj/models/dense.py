@@ -1,13 +1,14 @@
 """Matrix products in the form that the backend runs fast, and the linear layer made of them."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+
+from xlj.models import sharding
+from xlj.models.sharding import KERNEL, ROWS
 
 
 def product(left: jax.Array, right: jax.Array, dtype: jnp.dtype, right_axis: int = 0) -> jax.Array:
@@ -52,25 +53,34 @@ def matmul(x: jax.Array, kernel: jax.Array, dtype: jnp.dtype) -> jax.Array:
 
     The gradients are float32 too, so that bfloat16 rounds each factor once and nothing else.
     """
-    return product(x, kernel, dtype)
+    return _forward(x, kernel, dtype)[0]
 
 
 def _forward(
     x: jax.Array, kernel: jax.Array, dtype: jnp.dtype
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    def of_rows(x: jax.Array, kernel: jax.Array) -> jax.Array:
+        return product(x, sharding.whole(kernel.astype(dtype), 0), dtype)
+
+    y = sharding.by_device(of_rows, x, (ROWS, KERNEL), ROWS)(x, kernel)
     # In bfloat16 half as much is kept for the backward pass.
-    return product(x, kernel, dtype), (x.astype(dtype), kernel)
+    return y, (x.astype(dtype), kernel)
 
 
 def _backward(
     dtype: jnp.dtype, saved: tuple[jax.Array, jax.Array], gradient: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
+    def of_rows(
+        x: jax.Array, kernel: jax.Array, gradient: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        of_x = product(gradient, sharding.whole(kernel.astype(dtype), 0), dtype, right_axis=1)
+        tokens = transposed(x.reshape(-1, x.shape[-1]))
+        of_kernel = product(tokens, gradient.reshape(-1, gradient.shape[-1]), dtype)
+        return of_x, sharding.summed(of_kernel, 0)
+
     x, kernel = saved
-    gradient = gradient.astype(dtype)
-    of_x = product(gradient, kernel, dtype, right_axis=1)
-    tokens = transposed(x.reshape(-1, x.shape[-1]))
-    of_kernel = product(tokens, gradient.reshape(-1, gradient.shape[-1]), dtype)
-    return of_x, of_kernel
+    by_device = sharding.by_device(of_rows, x, (ROWS, KERNEL, ROWS), (ROWS, KERNEL))
+    return by_device(x, kernel, gradient.astype(dtype))
 
 
 matmul.defvjp(_forward, _backward)

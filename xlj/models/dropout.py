@@ -1,19 +1,19 @@
 """Dropout from one random key a row, so that sharding and accumulation never change a mask."""
 
-from __future__ import annotations
-
 import math
 
 import jax
 import jax.numpy as jnp
 
+Rngs = jax.Array | None
+"""A threefry key of each row [rows]; None means no dropout (evaluation)."""
 
-def dropout(x: jax.Array, rngs: jax.Array | None, site: int, rate: float) -> jax.Array:
+
+def dropout(x: jax.Array, rngs: Rngs, site: int, rate: float) -> jax.Array:
     """Zeroes elements of x with probability `rate` and scales the others up.
 
     Args:
       x: [rows, ...].
-      rngs: a threefry key of each row [rows]; None means no dropout (evaluation).
       site: a number that tells this place in the layer from the others.
       rate: is rounded to a multiple of 1 / 65,536, since 16 random bits an element are drawn.
     """

@@ -6,8 +6,6 @@ nested dict; those of all layers are stacked on a leading axis, whether the laye
 loop or one by one, so that a checkpoint does not depend on it.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -17,8 +15,9 @@ import jax.numpy as jnp
 from xlj.config import Model
 from xlj.models.attention import Attention
 from xlj.models.dense import Dense, LayerNorm
-from xlj.models.dropout import dropout
+from xlj.models.dropout import Rngs, dropout
 from xlj.models.position_bias import PositionBias
+from xlj.models.sharding import constrained
 
 Params = dict[str, Any]
 
@@ -52,7 +51,7 @@ class Embeddings(nn.Module):
     languages: int
 
     @nn.compact
-    def __call__(self, inputs: Inputs, rngs: jax.Array | None) -> jax.Array:
+    def __call__(self, inputs: Inputs, rngs: Rngs) -> jax.Array:
         """Inputs [rows, length] -> float32 [rows, length, hidden]."""
         model, normal = self.model, nn.initializers.normal(self.model.init_std)
         x = self.param("word", normal, (self.vocabulary_size, model.hidden))[inputs.tokens]
@@ -99,28 +98,21 @@ class Layer(nn.Module):
         x: jax.Array,
         query_segment_ids: jax.Array,
         key_segment_ids: jax.Array,
-        rngs: jax.Array | None,
+        rngs: Rngs,
         bias: jax.Array | None = None,
     ) -> jax.Array:
         """float32 [rows, length, hidden] -> the same; `rngs` as in `dropout`, `bias` as in
         `Attention`."""
         model = self.model
-        attention = Attention(
-            model.heads,
-            jnp.dtype(model.dtype),
-            model.init_std,
-            model.attention_dropout,
-            model.position_bias == "gated",
-            name="attention",
-        )
+        attention = Attention(model, name="attention")
         attention_norm = LayerNorm(model.layer_norm_epsilon, name="attention_norm")
         feed_forward = FeedForward(model, name="feed_forward")
         feed_forward_norm = LayerNorm(model.layer_norm_epsilon, name="feed_forward_norm")
         if model.norm == "pre":
-            update = attention(attention_norm(x), query_segment_ids, key_segment_ids, rngs, 1, bias)
+            update = attention(attention_norm(x), query_segment_ids, key_segment_ids, rngs, bias)
             x = x + dropout(update, rngs, 2, model.dropout)
             return x + dropout(feed_forward(feed_forward_norm(x)), rngs, 3, model.dropout)
-        update = attention(x, query_segment_ids, key_segment_ids, rngs, 1, bias)
+        update = attention(x, query_segment_ids, key_segment_ids, rngs, bias)
         x = attention_norm(x + dropout(update, rngs, 2, model.dropout))
         return feed_forward_norm(x + dropout(feed_forward(x), rngs, 3, model.dropout))
 
@@ -149,7 +141,7 @@ def apply(
     params: Params,
     model: Model,
     inputs: Inputs,
-    rngs: jax.Array | None = None,
+    rngs: Rngs = None,
     *,
     layers: int | None = None,
     all_layers: bool = False,
@@ -173,6 +165,7 @@ def apply(
     word, languages = params["embeddings"]["word"], params["embeddings"].get("language", ())
     embeddings = Embeddings(model, len(word), len(languages))
     x = _run(embeddings, params["embeddings"], inputs, _folded(rngs, 0))
+    x = constrained(x, "hidden")
 
     bias = None
     if model.position_bias != "none":
@@ -190,6 +183,7 @@ def apply(
             layer_rngs,
             bias,
         )
+        y = constrained(y, "hidden")
         return y, y if all_layers else None
 
     if model.remat:
@@ -220,7 +214,7 @@ def _run(module: nn.Module, params: Params, *arguments: Any) -> Any:
     return module.apply({"params": params}, *arguments)
 
 
-def _folded(rngs: jax.Array | None, data: int | jax.Array) -> jax.Array | None:
+def _folded(rngs: Rngs, data: int | jax.Array) -> jax.Array | None:
     if rngs is None:
         return None
     return jax.vmap(jax.random.fold_in, (0, None))(rngs, data)

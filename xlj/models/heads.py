@@ -1,7 +1,5 @@
 """Heads on top of the encoder, each with parameters of its own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.linen as nn
@@ -10,9 +8,8 @@ import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.models.dense import Dense, LayerNorm, matmul, precision_of
-from xlj.models.dropout import dropout
-
-Params = dict[str, Any]
+from xlj.models.dropout import Rngs, dropout
+from xlj.models.encoder import Params
 
 
 class Prediction(nn.Module):
@@ -45,36 +42,17 @@ class Detection(nn.Module):
 
 
 class Classification(nn.Module):
-    """RoBERTa's head of classification: of the first vector, with dropout around a dense layer."""
+    """RoBERTa's head of classification, with dropout around a dense layer."""
 
     model: Model
     classes: int
 
     @nn.compact
-    def __call__(self, hidden: jax.Array, rngs: jax.Array | None) -> jax.Array:
-        """[rows, length, hidden] -> float32 [rows, classes]."""
+    def __call__(self, vectors: jax.Array, rngs: Rngs) -> jax.Array:
+        """[rows, n] -> float32 [rows, classes]."""
         model, dtype = self.model, jnp.dtype(self.model.dtype)
         site = model.layers + 1  # the encoder's rngs are folded with 0 to its number of layers
-        x = dropout(hidden[:, 0], rngs, site, model.dropout)
-        x = jnp.tanh(Dense(model.hidden, dtype, model.init_std, name="dense")(x))
-        x = dropout(x, rngs, site + 1, model.dropout)
-        return Dense(self.classes, dtype, model.init_std, name="output")(x)
-
-
-class PairClassification(nn.Module):
-    """InferSent's classifier of two sentences (Conneau et al., 2017; XNLI's baselines): a dense
-    layer over both vectors, their distance and their product, with dropout around it."""
-
-    model: Model
-    classes: int
-
-    @nn.compact
-    def __call__(self, first: jax.Array, second: jax.Array, rngs: jax.Array | None) -> jax.Array:
-        """[rows, hidden] each -> float32 [rows, classes]."""
-        model, dtype = self.model, jnp.dtype(self.model.dtype)
-        site = model.layers + 1  # as in `Classification`
-        x = jnp.concatenate([first, second, jnp.abs(first - second), first * second], axis=-1)
-        x = dropout(x, rngs, site, model.dropout)
+        x = dropout(vectors, rngs, site, model.dropout)
         x = jnp.tanh(Dense(model.hidden, dtype, model.init_std, name="dense")(x))
         x = dropout(x, rngs, site + 1, model.dropout)
         return Dense(self.classes, dtype, model.init_std, name="output")(x)
@@ -89,7 +67,7 @@ class TokenClassification(nn.Module):
     rate: float
 
     @nn.compact
-    def __call__(self, hidden: jax.Array, rngs: jax.Array | None) -> jax.Array:
+    def __call__(self, hidden: jax.Array, rngs: Rngs) -> jax.Array:
         """[rows, length, hidden] -> float32 [rows, length, classes]."""
         model, dtype = self.model, jnp.dtype(self.model.dtype)
         x = dropout(hidden, rngs, model.layers + 1, self.rate)
@@ -158,35 +136,26 @@ def detect(params: Params, model: Model, hidden: jax.Array) -> jax.Array:
     return _run(Detection(model), params, hidden)
 
 
-def init_classification(rng: jax.Array, model: Model, classes: int) -> Params:
-    """Parameters of a `Classification` head."""
-    return Classification(model, classes).init(rng, _vector(model)[None], None)["params"]
+def init_classification(rng: jax.Array, model: Model, classes: int, vectors: int = 1) -> Params:
+    """Parameters of a `Classification` head of so many vectors side by side."""
+    x = jnp.zeros((1, vectors * model.hidden))
+    return Classification(model, classes).init(rng, x, None)["params"]
 
 
-def classify(
-    params: Params, model: Model, hidden: jax.Array, rngs: jax.Array | None = None
-) -> jax.Array:
-    """Logits float32 [rows, classes] of examples, one a row of `hidden` [rows, length, hidden]."""
+def classify(params: Params, model: Model, vectors: jax.Array, rngs: Rngs = None) -> jax.Array:
+    """Logits float32 [rows, classes] of examples by their vectors [rows, n]."""
     classes = params["output"]["bias"].shape[0]
-    return _run(Classification(model, classes), params, hidden, rngs)
+    return _run(Classification(model, classes), params, vectors, rngs)
 
 
-def init_pair_classification(rng: jax.Array, model: Model, classes: int) -> Params:
-    """Parameters of a `PairClassification` head."""
-    vector = _vector(model)
-    return PairClassification(model, classes).init(rng, vector, vector, None)["params"]
+PAIR_FEATURES = 4
+"""Vectors that `pair_features` puts side by side."""
 
 
-def classify_pairs(
-    params: Params,
-    model: Model,
-    first: jax.Array,
-    second: jax.Array,
-    rngs: jax.Array | None = None,
-) -> jax.Array:
-    """Logits float32 [rows, classes] of two sentences by their vectors, [rows, hidden] each."""
-    classes = params["output"]["bias"].shape[0]
-    return _run(PairClassification(model, classes), params, first, second, rngs)
+def pair_features(first: jax.Array, second: jax.Array) -> jax.Array:
+    """InferSent's features of two sentences, for `classify` (Conneau et al., 2017; XNLI's
+    baselines): both vectors, their distance and their product, [rows, n] each -> [rows, 4 n]."""
+    return jnp.concatenate([first, second, jnp.abs(first - second), first * second], axis=-1)
 
 
 def init_token_classification(rng: jax.Array, model: Model, classes: int) -> Params:
@@ -195,7 +164,7 @@ def init_token_classification(rng: jax.Array, model: Model, classes: int) -> Par
 
 
 def classify_tokens(
-    params: Params, model: Model, hidden: jax.Array, rate: float, rngs: jax.Array | None = None
+    params: Params, model: Model, hidden: jax.Array, rate: float, rngs: Rngs = None
 ) -> jax.Array:
     """Logits float32 [rows, length, classes] of each token of `hidden` [rows, length, hidden]; with
     dropout at `rate` if there are rngs."""

@@ -5,8 +5,6 @@ of distances, shared by all layers. XLM-E (Chi et al., 2021, section 3.3) lets e
 the query's content.
 """
 
-from __future__ import annotations
-
 import math
 
 import flax.linen as nn

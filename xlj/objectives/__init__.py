@@ -3,8 +3,6 @@
 `build` is the one place where a config's objectives become functions.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Mapping
 
@@ -15,14 +13,13 @@ from xlj.objectives.objective import Objective
 
 def build(options: Mapping[str, Options], model: Model, corpus: Corpus) -> dict[str, Objective]:
     """The objectives of these options, by name."""
-    return {name: _build(name, found, model, corpus) for name, found in options.items()}
+    built = {}
+    for name, found in options.items():
+        module, _, function = found.implementation.partition(":")
+        built[name] = getattr(importlib.import_module(module), function)(name, found, model, corpus)
+    return built
 
 
 def build_all(config: Config, corpus: Corpus) -> dict[str, Objective]:
     """The objectives that are on in any phase of a run, each as in the first phase that has it."""
     return build(config.objectives_on(), config.model, corpus)
-
-
-def _build(name: str, options: Options, model: Model, corpus: Corpus) -> Objective:
-    module, _, function = options.implementation.partition(":")
-    return getattr(importlib.import_module(module), function)(name, options, model, corpus)

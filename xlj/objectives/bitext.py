@@ -1,12 +1,10 @@
 """Rows of the kind `bitext`: one pair a row, each sentence alone in its half."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import Rows
 
 
 def halves(rows: Rows) -> tuple[Rows, Rows]:

@@ -1,7 +1,5 @@
 """Back-translation masked language modelling: pseudo-tokens in another language help to predict."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 
@@ -10,19 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlj.config import Model
-from xlj.config.objectives import BackTranslation
+from xlj.config.objectives.btmlm import BackTranslation
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.rates import rates
 from xlj.data.tokenizer.layout import EOS, PAD, SPECIALS
 from xlj.models import encoder, heads
+from xlj.models.dropout import Rngs
 from xlj.objectives.camlm import UNSEEN
 from xlj.objectives.choosing import choose
-from xlj.objectives.corruption import Masked, at_positions, mask_tokens
+from xlj.objectives.corruption import Masked, at_positions, mask_tokens, split
 from xlj.objectives.flops import of_layers, of_predictions
-from xlj.objectives.loss_sums import LossSums
 from xlj.objectives.mlm import flops, gather, predicted, prediction_part
-from xlj.objectives.objective import ByMicrobatch, Loss, Objective, Params
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import ByMicrobatch, Loss, Losses, Objective, Params, Rows
 from xlj.objectives.segments import languages_of, segments, whole_examples
 
 
@@ -57,9 +54,7 @@ def objective(name: str, options: BackTranslation, model: Model, corpus: Corpus)
     ) -> Corrupted:
         return by_microbatch(partial(fill, params, model, options), inputs)
 
-    def loss(
-        params: Params, state: object, inputs: Corrupted, rngs: jax.Array | None
-    ) -> dict[str, LossSums]:
+    def loss(params: Params, state: object, inputs: Corrupted, rngs: Rngs) -> Losses:
         masked = inputs.masked
         whole = whole_examples(model, masked.tokens, masked.languages)
         if whole.languages is not None:
@@ -126,9 +121,7 @@ def corrupt(
     Args:
       rows: of the kind `sentences`: slots for the largest ratio stand behind each `</s>`.
     """
-    mask_rngs, target_rngs, sample_rngs = jax.vmap(
-        lambda rng: jax.random.split(rng, 3), out_axes=1
-    )(rngs)
+    mask_rngs, target_rngs, sample_rngs = split(rngs, 3)
     tokens = rows.tokens.astype(jnp.int32)
     layout = segments(tokens)
     indices = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
@@ -179,14 +172,12 @@ def fill(params: Params, model: Model, options: BackTranslation, inputs: Corrupt
             layout.side,
         ),
     )
-    table = params["embeddings"]["word"]
-    head = params["prediction_head"]
+    table, head = params["embeddings"]["word"], params["prediction_head"]
     vectors, table, bias = heads.predict(head, table, model, gather(hidden, inputs.positions))
     bias = bias.at[: len(SPECIALS)].set(-jnp.inf).at[-1].set(-jnp.inf)
     rows, places = inputs.positions.shape
-    rngs = None
-    if options.generation == "sample":
-        rngs = jax.vmap(lambda rng: jax.random.split(rng, places))(inputs.sample_rngs).reshape(-1)
+    sampled = options.generation == "sample"
+    rngs = split(inputs.sample_rngs, places).T.reshape(-1) if sampled else None
     flat = vectors.reshape(rows * places, -1)
     pseudo = choose(flat, table, bias, jnp.dtype(model.dtype), rngs).reshape(rows, places)
     at_row = jnp.arange(rows)[:, None]

@@ -1,20 +1,15 @@
 """Cross-attention masked language modelling: each side is predicted from the other alone."""
 
-from __future__ import annotations
-
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
-from xlj.config.objectives import Masking
+from xlj.config.objectives.mlm import Masking
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
-from xlj.objectives.corruption import Masked, mask_tokens
-from xlj.objectives.loss_sums import LossSums
-from xlj.objectives.mlm import flops, predicted, prediction_part
-from xlj.objectives.objective import Loss, Objective, Params
+from xlj.objectives import mlm
+from xlj.objectives.corruption import Masked
+from xlj.objectives.objective import Objective
 from xlj.objectives.segments import Segments, languages_of, segments
 
 UNSEEN = -1
@@ -23,21 +18,7 @@ UNSEEN = -1
 
 def objective(name: str, options: Masking, model: Model, corpus: Corpus) -> Objective:
     """CAMLM (ERNIE-M section 3.2, by the formula: nothing of the predicted token's own side)."""
-
-    def loss(
-        params: Params, state: object, masked: Masked, rngs: jax.Array | None
-    ) -> dict[str, LossSums]:
-        hidden = encoder.apply(params, model, inputs_of(model, masked), rngs)
-        return {name: predicted(params, params["prediction_head"], model, hidden, masked)}
-
-    return Objective(
-        losses={name: Loss(options.weight, over_vocabulary=True)},
-        corrupt=partial(mask_tokens, options=options, vocabulary_size=corpus.vocabulary_size),
-        count=lambda masked: {name: masked.weights.sum(1)},
-        loss=loss,
-        flops=partial(flops, options=options, model=model, corpus=corpus),
-        parts=prediction_part(model, corpus),
-    )
+    return mlm.objective(name, options, model, corpus, inputs_of)
 
 
 def inputs_of(model: Model, masked: Masked) -> encoder.Inputs:

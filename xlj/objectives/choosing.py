@@ -1,10 +1,10 @@
 """The token that a softmax over a large vocabulary yields: the likeliest, or a sample."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 
+from xlj.models import sharding
+from xlj.models.sharding import COPIED, ROWS, TABLE
 from xlj.objectives.cross_entropy import BLOCK, block_logits, block_starts
 
 
@@ -33,19 +33,25 @@ def choose(
       int32 [n].
     """
     vectors, table, bias = jax.lax.stop_gradient((vectors, table, bias))
-    size, starts = block_starts(table, block)
 
-    def body(carry: tuple[jax.Array, jax.Array], start: jax.Array) -> tuple:
-        largest, best = carry
-        logits, true_start, _ = block_logits(vectors, table, bias, start, size, dtype)
-        if rngs is not None:
-            here = jax.vmap(jax.random.fold_in, (0, None))(rngs, start)
-            logits /= temperature
-            logits += jax.vmap(lambda rng: jax.random.gumbel(rng, (size,)))(here)
-        top = logits.max(1)
-        best = jnp.where(top > largest, logits.argmax(1).astype(jnp.int32) + true_start, best)
-        return (jnp.maximum(largest, top), best), None
+    def of_rows(
+        vectors: jax.Array, table: jax.Array, bias: jax.Array, rngs: jax.Array | None
+    ) -> jax.Array:
+        size, starts = block_starts(table, block)
 
-    initial = (jnp.full(len(vectors), -jnp.inf), jnp.zeros(len(vectors), jnp.int32))
-    (_, best), _ = jax.lax.scan(body, initial, starts)
-    return best
+        def body(carry: tuple[jax.Array, jax.Array], start: jax.Array) -> tuple:
+            largest, best = carry
+            logits, true_start, _ = block_logits(vectors, table, bias, start, size, dtype)
+            if rngs is not None:
+                here = jax.vmap(jax.random.fold_in, (0, None))(rngs, start)
+                logits /= temperature
+                logits += jax.vmap(lambda rng: jax.random.gumbel(rng, (size,)))(here)
+            top = logits.max(1)
+            best = jnp.where(top > largest, logits.argmax(1).astype(jnp.int32) + true_start, best)
+            return (jnp.maximum(largest, top), best), None
+
+        initial = (jnp.full(len(vectors), -jnp.inf), jnp.zeros(len(vectors), jnp.int32))
+        return jax.lax.scan(body, initial, starts)[0][1]
+
+    by_device = sharding.by_device(of_rows, vectors, (ROWS, TABLE, COPIED, ROWS), ROWS)
+    return by_device(vectors, table, bias, rngs)

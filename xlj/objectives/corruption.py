@@ -1,16 +1,14 @@
 """Draws masks: which tokens are predicted, and what stands in their place."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from xlj.config.objectives import Masking
+from xlj.config.objectives.mlm import Masking
 from xlj.data.tokenizer.layout import SPECIALS
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import Rows
 
 
 class Masked(NamedTuple):
@@ -35,6 +33,11 @@ class Masked(NamedTuple):
         """The rows before corruption, int32 [rows, length]."""
         rows = jnp.arange(len(self.tokens))[:, None]
         return self.tokens.at[rows, self.positions].set(self.labels)
+
+
+def split(rngs: jax.Array, parts: int = 2) -> jax.Array:
+    """Random keys [parts, rows] of those of rows [rows]."""
+    return jax.vmap(lambda rng: jax.random.split(rng, parts), out_axes=1)(rngs)
 
 
 def at_positions(positions: jax.Array, values: jax.Array, length: int) -> jax.Array:

@@ -1,14 +1,14 @@
 """Cross-entropy over a large vocabulary, block by block, without ever holding all the logits."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from xlj.models import sharding
 from xlj.models.dense import product, transposed
+from xlj.models.sharding import COPIED, ROWS, TABLE
 
 BLOCK = 16_384
 """Vocabulary entries whose logits are held at a time."""
@@ -54,6 +54,7 @@ def block_logits(
     """
     true_start = jnp.minimum(start, table.shape[0] - size)
     weights = jax.lax.dynamic_slice_in_dim(table, true_start, size)
+    weights = sharding.whole(weights.astype(dtype), 1)
     logits = product(vectors, weights, dtype, right_axis=1)
     logits = logits + jax.lax.dynamic_slice_in_dim(bias, true_start, size)
     new = jnp.arange(size) >= start - true_start
@@ -69,57 +70,73 @@ def _forward(
     block: int,
 ) -> tuple[tuple[jax.Array, jax.Array], Any]:
     size, starts = block_starts(table, block)
-    count = vectors.shape[0]
 
-    def body(carry: Any, start: jax.Array) -> tuple[Any, None]:
-        largest, best, total, of_label = carry
-        logits, true_start, _ = block_logits(vectors, table, bias, start, size, dtype)
-        here = logits.max(1)
-        best = jnp.where(here > largest, logits.argmax(1) + true_start, best)
-        new_largest = jnp.maximum(largest, here)
-        total = total * jnp.exp(largest - new_largest)
-        total = total + jnp.exp(logits - new_largest[:, None]).sum(1)
-        within = labels - true_start
-        owned = (labels >= start) & (within < size)
-        picked = jnp.take_along_axis(logits, jnp.clip(within, 0, size - 1)[:, None], 1)[:, 0]
-        return (new_largest, best, total, jnp.where(owned, picked, of_label)), None
+    def of_rows(
+        vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        def body(carry: Any, start: jax.Array) -> tuple[Any, None]:
+            largest, best, total, of_label = carry
+            logits, true_start, _ = block_logits(vectors, table, bias, start, size, dtype)
+            here = logits.max(1)
+            best = jnp.where(here > largest, logits.argmax(1) + true_start, best)
+            new_largest = jnp.maximum(largest, here)
+            total = total * jnp.exp(largest - new_largest)
+            total = total + jnp.exp(logits - new_largest[:, None]).sum(1)
+            within = labels - true_start
+            owned = (labels >= start) & (within < size)
+            picked = jnp.take_along_axis(logits, jnp.clip(within, 0, size - 1)[:, None], 1)[:, 0]
+            return (new_largest, best, total, jnp.where(owned, picked, of_label)), None
 
-    zeros = jnp.zeros(count)
-    initial = (jnp.full(count, -jnp.inf), jnp.zeros(count, jnp.int32), zeros, zeros)
-    (largest, best, total, of_label), _ = jax.lax.scan(body, initial, starts)
-    normaliser = largest + jnp.log(total)
-    outputs = (normaliser - of_label, (best == labels).astype(jnp.float32))
-    return outputs, (vectors, table, bias, labels, normaliser)
+        count = len(vectors)
+        zeros = jnp.zeros(count)
+        initial = (jnp.full(count, -jnp.inf), jnp.zeros(count, jnp.int32), zeros, zeros)
+        (largest, best, total, of_label), _ = jax.lax.scan(body, initial, starts)
+        normaliser = largest + jnp.log(total)
+        return normaliser - of_label, (best == labels).astype(jnp.float32), normaliser
+
+    by_device = sharding.by_device(of_rows, vectors, (ROWS, TABLE, COPIED, ROWS), ROWS)
+    losses, correct, normaliser = by_device(vectors, table, bias, labels)
+    return (losses, correct), (vectors, table, bias, labels, normaliser)
 
 
 def _backward(dtype: jnp.dtype, block: int, saved: Any, gradients: Any) -> tuple[Any, ...]:
-    vectors, table, bias, labels, normaliser = saved
-    of_loss = gradients[0]
-    size, starts = block_starts(table, block)
-    by_dimension = transposed(vectors.astype(dtype))
+    def of_rows(
+        vectors: jax.Array,
+        table: jax.Array,
+        bias: jax.Array,
+        labels: jax.Array,
+        normaliser: jax.Array,
+        of_loss: jax.Array,
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        size, starts = block_starts(table, block)
+        by_dimension = transposed(vectors.astype(dtype))
 
-    def body(carry: Any, start: jax.Array) -> tuple[Any, None]:
-        of_vectors, of_table, of_bias = carry
-        logits, true_start, weights = block_logits(vectors, table, bias, start, size, dtype)
-        probabilities = jnp.exp(logits - normaliser[:, None])
-        ids = true_start + jnp.arange(size)
-        is_label = (ids == labels[:, None]) & (ids >= start)
-        of_logits = (probabilities - is_label) * of_loss[:, None]
-        more_of_vectors = product(of_logits, weights, dtype)
-        of_weights = product(by_dimension, of_logits, dtype)
-        before = jax.lax.dynamic_slice_in_dim(of_table, true_start, size)
-        of_table = jax.lax.dynamic_update_slice_in_dim(
-            of_table, before + of_weights.T, true_start, 0
-        )
-        before = jax.lax.dynamic_slice_in_dim(of_bias, true_start, size)
-        of_bias = jax.lax.dynamic_update_slice_in_dim(
-            of_bias, before + of_logits.sum(0), true_start, 0
-        )
-        return (of_vectors + more_of_vectors, of_table, of_bias), None
+        def body(carry: Any, start: jax.Array) -> tuple[Any, None]:
+            of_vectors, of_table, of_bias = carry
+            logits, true_start, weights = block_logits(vectors, table, bias, start, size, dtype)
+            probabilities = jnp.exp(logits - normaliser[:, None])
+            ids = true_start + jnp.arange(size)
+            is_label = (ids == labels[:, None]) & (ids >= start)
+            of_logits = (probabilities - is_label) * of_loss[:, None]
+            more_of_vectors = product(of_logits, weights, dtype)
+            of_weights = sharding.summed(product(by_dimension, of_logits, dtype), 0)
+            before = jax.lax.dynamic_slice_in_dim(of_table, true_start, size)
+            of_table = jax.lax.dynamic_update_slice_in_dim(
+                of_table, before + of_weights.T, true_start, 0
+            )
+            before = jax.lax.dynamic_slice_in_dim(of_bias, true_start, size)
+            of_bias = jax.lax.dynamic_update_slice_in_dim(
+                of_bias, before + of_logits.sum(0), true_start, 0
+            )
+            return (of_vectors + more_of_vectors, of_table, of_bias), None
 
-    initial = (jnp.zeros_like(vectors), jnp.zeros_like(table), jnp.zeros_like(bias))
-    (of_vectors, of_table, of_bias), _ = jax.lax.scan(body, initial, starts)
-    return of_vectors, of_table, of_bias, None
+        initial = (jnp.zeros_like(vectors), jnp.zeros_like(table), jnp.zeros_like(bias))
+        (of_vectors, of_table, of_bias), _ = jax.lax.scan(body, initial, starts)
+        return of_vectors, of_table, sharding.summed(of_bias)
+
+    inputs = (ROWS, TABLE, COPIED, ROWS, ROWS, ROWS)
+    by_device = sharding.by_device(of_rows, saved[0], inputs, (ROWS, TABLE, COPIED))
+    return *by_device(*saved, gradients[0]), None
 
 
 cross_entropy.defvjp(_forward, _backward)

@@ -1,21 +1,18 @@
 """Knowledge distillation from a monolingual teacher, MetaXLM's baseline (Table 3)."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
-from xlj.config.objectives import Distillation
+from xlj.config.objectives.distillation import Distillation
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
+from xlj.models.dropout import Rngs
 from xlj.objectives.flops import TRAINED, of_layers
-from xlj.objectives.loss_sums import LossSums
-from xlj.objectives.objective import Loss, Objective, Params
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import whole_examples
 
 
@@ -40,13 +37,11 @@ def objective(name: str, options: Distillation, model: Model, corpus: Corpus) ->
         mine = (tokens != PAD) & (rows.languages[:, :1] == language)
         return Taught(rows._replace(tokens=tokens), mine.astype(jnp.float32))
 
-    def vectors(params: Params, inputs: Taught, rngs: jax.Array | None) -> jax.Array:
+    def vectors(params: Params, inputs: Taught, rngs: Rngs) -> jax.Array:
         tokens, languages = inputs.rows
         return encoder.apply(params, model, whole_examples(model, tokens, languages), rngs)
 
-    def loss(
-        params: Params, state: Any, inputs: Taught, rngs: jax.Array | None
-    ) -> dict[str, LossSums]:
+    def loss(params: Params, state: Any, inputs: Taught, rngs: Rngs) -> Losses:
         taught = jax.lax.stop_gradient(vectors(state["teacher"], inputs, None))
         errors = jnp.square(vectors(params, inputs, rngs) - taught).mean(-1)
         count = inputs.weights.sum(1)
@@ -61,10 +56,5 @@ def objective(name: str, options: Distillation, model: Model, corpus: Corpus) ->
         count=lambda inputs: {name: inputs.weights.sum(1)},
         loss=loss,
         flops=flops,
-        init_state=lambda params: {"teacher": encoder_of(params)},
+        init_state=lambda params: {"teacher": {n: params[n] for n in encoder.PARTS if n in params}},
     )
-
-
-def encoder_of(params: Params) -> Params:
-    """The encoder's own parameters, without heads."""
-    return {name: part for name, part in params.items() if name in encoder.PARTS}

@@ -1,7 +1,5 @@
 """XLM-Align: translation language modelling with denoising word alignment (DWA)."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 
@@ -11,16 +9,15 @@ import jax.numpy as jnp
 from xlj.alignment import extraction
 from xlj.alignment.sinkhorn import sinkhorn
 from xlj.config import Model
-from xlj.config.objectives import WordAlignment
+from xlj.config.objectives.dwa import WordAlignment
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder, heads
+from xlj.models.dropout import Rngs
 from xlj.objectives import mlm
-from xlj.objectives.corruption import Masked, mask_tokens, max_predictions
+from xlj.objectives.corruption import Masked, mask_tokens, max_predictions, split
 from xlj.objectives.flops import TRAINED, of_layers
-from xlj.objectives.loss_sums import LossSums
-from xlj.objectives.objective import ByMicrobatch, Loss, Objective, Params
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import segments, whole_examples
 
 
@@ -47,7 +44,7 @@ def objective(name: str, options: WordAlignment, model: Model, corpus: Corpus) -
     query_layer = options.query_layer or model.layers
 
     def corrupt(rows: Rows, rngs: jax.Array) -> Corrupted:
-        mask_rngs, query_rngs = jax.vmap(jax.random.split, out_axes=1)(rngs)
+        mask_rngs, query_rngs = split(rngs)
         masked = mask_tokens(rows, mask_rngs, options, corpus.vocabulary_size)
         count = max_queries(options, masked.tokens.shape[1])
         nothing = jnp.zeros((len(masked.tokens), count), jnp.int32)
@@ -60,9 +57,7 @@ def objective(name: str, options: WordAlignment, model: Model, corpus: Corpus) -
             return inputs
         return by_microbatch(partial(self_label, params, model, options, label_layer), inputs)
 
-    def loss(
-        params: Params, state: object, inputs: Corrupted, rngs: jax.Array | None
-    ) -> dict[str, LossSums]:
+    def loss(params: Params, state: object, inputs: Corrupted, rngs: Rngs) -> Losses:
         masked = inputs.masked
         read = whole_examples(model, masked.tokens, masked.languages)
         if query_layer == model.layers:

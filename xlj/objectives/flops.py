@@ -5,8 +5,6 @@ the optimizer count nothing (ours; ELECTRA's counter differs, see docs/benchmark
 is trained counts three times, once forward and twice backward.
 """
 
-from __future__ import annotations
-
 from xlj.config import Model
 
 TRAINED = 3

@@ -1,35 +1,40 @@
 """Masked language modelling: MMLM on monolingual rows, TLM on rows of sentence pairs."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
-from xlj.config.objectives import Masking
+from xlj.config.objectives.mlm import Masking
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder, heads
+from xlj.models.dropout import Rngs
 from xlj.objectives.corruption import Masked, mask_tokens, max_predictions
 from xlj.objectives.cross_entropy import cross_entropy
 from xlj.objectives.flops import TRAINED, of_layers, of_predictions
-from xlj.objectives.loss_sums import LossSums
-from xlj.objectives.objective import Loss, Objective, Params
+from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params
 from xlj.objectives.segments import whole_examples
 
 
-def objective(name: str, options: Masking, model: Model, corpus: Corpus) -> Objective:
-    """Cross-entropy of the selected tokens (XLM sections 3.2 and 3.3; ERNIE-M section 3.2).
+def whole(model: Model, masked: Masked) -> encoder.Inputs:
+    """The encoder's inputs: a token sees its own example, and nothing else of the row; in a pair it
+    sees both sentences."""
+    return whole_examples(model, masked.tokens, masked.languages)
 
-    A token sees its own example, and nothing else of the row; in a pair it sees both sentences.
-    """
 
-    def loss(
-        params: Params, state: object, masked: Masked, rngs: jax.Array | None
-    ) -> dict[str, LossSums]:
-        inputs = whole_examples(model, masked.tokens, masked.languages)
-        hidden = encoder.apply(params, model, inputs, rngs)
+def objective(
+    name: str,
+    options: Masking,
+    model: Model,
+    corpus: Corpus,
+    inputs_of: Callable[[Model, Masked], encoder.Inputs] = whole,
+) -> Objective:
+    """Cross-entropy of the selected tokens (XLM sections 3.2 and 3.3; ERNIE-M section 3.2)."""
+
+    def loss(params: Params, state: object, masked: Masked, rngs: Rngs) -> Losses:
+        hidden = encoder.apply(params, model, inputs_of(model, masked), rngs)
         return {name: predicted(params, params["prediction_head"], model, hidden, masked)}
 
     return Objective(

@@ -1,18 +1,41 @@
 """The contract of an objective: pure functions of rows, parameters, and a state of its own."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax.sharding import PartitionSpec
 
-from xlj.objectives.loss_sums import LossSums
-from xlj.objectives.rows import Rows
+from xlj.models.dropout import Rngs
+from xlj.models.encoder import Params
 
-Params = dict[str, Any]
+
+class Rows(NamedTuple):
+    """Rows of one objective."""
+
+    tokens: Any
+    """Token ids [rows, length], int32 or as on disk."""
+    languages: Any
+    """int32 [rows, 2], of each side, as indices into the corpus's languages; text has one twice."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class LossSums:
+    """A loss by row, float32 [rows] each (or summed over rows): the step normalises once, over all
+    rows, and globally."""
+
+    sum: jax.Array
+    """Sum of the losses of all predictions."""
+    count: jax.Array
+    """Number of predictions."""
+    correct: jax.Array
+    """Number of right predictions."""
+
+
+Losses = dict[str, LossSums]
+"""By the name of the loss."""
 ByMicrobatch = Callable[[Callable[[Any], Any], Any], Any]
 """(function, inputs [rows, ...]) -> its result for all rows, computed a microbatch at a time."""
 
@@ -25,14 +48,6 @@ class Loss:
     """Its weight in the loss of a step."""
     over_vocabulary: bool = False
     """Whether it is a cross-entropy of tokens, so that its exp is a perplexity."""
-
-
-def _no_targets(params: Params, state: Any, inputs: Any, by_microbatch: ByMicrobatch) -> Any:
-    return inputs
-
-
-def _stateless(params: Params) -> Any:
-    return {}
 
 
 def _unchanged(state: Any, params: Params, inputs: Any) -> Any:
@@ -54,19 +69,21 @@ class Objective:
     """(rows, rngs [rows]) -> inputs: a pytree of arrays [rows, ...]. Uses no parameters."""
     count: Callable[[Any], dict[str, jax.Array]]
     """Inputs with targets -> the number of predictions of each row, by loss, float32 [rows]."""
-    loss: Callable[[Params, Any, Any, jax.Array | None], dict[str, LossSums]]
-    """(params, state, inputs with targets, dropout rngs or None) -> each loss by row."""
+    loss: Callable[[Params, Any, Any, Rngs], Losses]
+    """(params, state, inputs with targets, dropout rngs) -> each loss by row."""
     flops: Callable[[int, int], float]
     """(rows, their length) -> floating-point operations of a step, as `flops` counts them."""
     parts: Mapping[str, Callable[[jax.Array], Params]] = dataclasses.field(default_factory=dict)
     """The parameters that it needs beside the encoder's, by name: (rng) -> their initial values."""
     rules: tuple[tuple[str, PartitionSpec], ...] = ()
     """How its own parameters and arrays of its state are sharded: (regular expression over a name,
-    axes), after the rules in `training/partitioning.py`. Heads, `NAME_head/...`, need none."""
-    targets: Callable[[Params, Any, Any, ByMicrobatch], Any] = _no_targets
+    axes), after the rules in `models/sharding.py`. Heads, `NAME_head/...`, need none."""
+    targets: Callable[[Params, Any, Any, ByMicrobatch], Any] = dataclasses.field(
+        default=lambda params, state, inputs, by_microbatch: inputs
+    )
     """(params, state, inputs, by_microbatch) -> inputs, with the targets that the current
     parameters give them."""
-    init_state: Callable[[Params], Any] = _stateless
+    init_state: Callable[[Params], Any] = dataclasses.field(default=lambda params: {})
     """(initial params) -> its state; an empty dict for most."""
     update: Callable[[Any, Params, Any], Any] = _unchanged
     """(state, the step's new params, inputs of all rows with targets) -> the next state."""

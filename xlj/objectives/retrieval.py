@@ -1,22 +1,20 @@
 """Sentence retrieval: translations told apart from the other sentences of the batch."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
-from xlj.config.objectives import Retrieval
+from xlj.config.objectives.retrieval import Retrieval
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
+from xlj.models.dropout import Rngs
 from xlj.objectives.bitext import average, halves
+from xlj.objectives.corruption import split
 from xlj.objectives.flops import TRAINED, of_layers
-from xlj.objectives.loss_sums import LossSums
-from xlj.objectives.objective import ByMicrobatch, Loss, Objective, Params
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import whole_examples
 
 _NEVER = -1e9  # a logit that is never taken, and has a gradient, where -inf has none
@@ -52,7 +50,7 @@ def objective(name: str, options: Retrieval, model: Model, corpus: Corpus) -> Ob
     against = {"hardest": against_hardest, "all": against_all}[options.negatives]
     layer = options.layer or encoder.middle_layer(model.layers)
 
-    def vectors(params: Params, rows: Rows, rngs: jax.Array | None) -> jax.Array:
+    def vectors(params: Params, rows: Rows, rngs: Rngs) -> jax.Array:
         inputs = whole_examples(model, rows.tokens, rows.languages)
         hidden = encoder.apply(params, model, inputs, rngs, layers=layer)
         mean = average(hidden, rows.tokens)
@@ -85,10 +83,8 @@ def objective(name: str, options: Retrieval, model: Model, corpus: Corpus) -> Ob
         pulls, (losses, correct) = jax.grad(of_batch, argnums=(0, 1), has_aux=True)(first, second)
         return Compared(inputs.first, inputs.second, pulls[0], pulls[1], losses, correct, found)
 
-    def loss(
-        params: Params, state: object, inputs: Compared, rngs: jax.Array | None
-    ) -> dict[str, LossSums]:
-        of_side = [None] * 2 if rngs is None else jax.vmap(jax.random.split, out_axes=1)(rngs)
+    def loss(params: Params, state: object, inputs: Compared, rngs: Rngs) -> Losses:
+        of_side = [None] * 2 if rngs is None else split(rngs)
         first, second = (
             vectors(params, rows, own)
             for rows, own in zip((inputs.first, inputs.second), of_side, strict=True)

@@ -1,7 +1,5 @@
 """Replaced token detection: MRTD on monolingual rows, TRTD on rows of sentence pairs (XLM-E)."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import partial
 from typing import NamedTuple
@@ -11,17 +9,16 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from xlj.config import Model
-from xlj.config.objectives import ReplacedTokenDetection
+from xlj.config.objectives.rtd import ReplacedTokenDetection
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder, heads
+from xlj.models.dropout import Rngs
 from xlj.objectives.choosing import choose
-from xlj.objectives.corruption import Masked, mask_tokens, max_predictions
+from xlj.objectives.corruption import Masked, mask_tokens, max_predictions, split
 from xlj.objectives.flops import TRAINED, of_layers, of_predictions
-from xlj.objectives.loss_sums import LossSums
 from xlj.objectives.mlm import gather, predicted
-from xlj.objectives.objective import Loss, Objective, Params
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import whole_examples
 
 
@@ -45,7 +42,7 @@ def objective(
     generator_loss, discriminator_loss = f"{name}_generator", f"{name}_discriminator"
 
     def corrupt(rows: Rows, rngs: jax.Array) -> Corrupted:
-        mask_rngs, sample_rngs = jax.vmap(jax.random.split, out_axes=1)(rngs)
+        mask_rngs, sample_rngs = split(rngs)
         return Corrupted(mask_tokens(rows, mask_rngs, options, corpus.vocabulary_size), sample_rngs)
 
     def count(inputs: Corrupted) -> dict[str, jax.Array]:
@@ -53,13 +50,9 @@ def objective(
         real = (masked.tokens != PAD).sum(1).astype(jnp.float32)
         return {generator_loss: masked.weights.sum(1), discriminator_loss: real}
 
-    def loss(
-        params: Params, state: object, inputs: Corrupted, rngs: jax.Array | None
-    ) -> dict[str, LossSums]:
+    def loss(params: Params, state: object, inputs: Corrupted, rngs: Rngs) -> Losses:
         generator, main = _models(params, model)
-        masked, both = inputs.masked, (None, None)
-        if rngs is not None:
-            both = tuple(jax.vmap(jax.random.split, out_axes=1)(rngs))
+        masked, both = inputs.masked, [None] * 2 if rngs is None else split(rngs)
         read = whole_examples(model, masked.tokens, masked.languages)
         hidden = encoder.apply(generator, model, read, both[0])
         of_generator = predicted(generator, params["generator"]["head"], model, hidden, masked)
@@ -127,15 +120,12 @@ def replace(
     Args:
       hidden: the generator's last vectors, float32 [rows, length, hidden].
     """
-    masked = inputs.masked
-    table = generator["embeddings"]["word"]
+    masked, table = inputs.masked, generator["embeddings"]["word"]
     vectors, table, bias = heads.predict(head, table, model, gather(hidden, masked.positions))
     rows, slots = masked.positions.shape
-    rngs = jax.vmap(lambda rng: jax.random.split(rng, slots))(inputs.sample_rngs)
+    rngs = split(inputs.sample_rngs, slots).T.reshape(-1)
     flat = vectors.reshape(rows * slots, -1)
-    samples = choose(
-        flat, table, bias, jnp.dtype(model.dtype), rngs.reshape(-1), options.temperature
-    )
+    samples = choose(flat, table, bias, jnp.dtype(model.dtype), rngs, options.temperature)
     chosen = jnp.where(masked.weights > 0, samples.reshape(rows, slots), masked.labels)
     return masked.tokens.at[jnp.arange(rows)[:, None], masked.positions].set(chosen)
 

@@ -1,7 +1,5 @@
 """The layout of a row, from its tokens: examples, sides and positions."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax

@@ -9,8 +9,6 @@ question_answering: two numbers, the positions of the answer's first and last to
 that of `<s>`, where the window holds no answer.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 
@@ -18,15 +16,14 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
-from xlj.config.objectives import Supervised
+from xlj.config.objectives.supervised import Supervised
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder, heads
+from xlj.models.dropout import Rngs
 from xlj.objectives.bitext import average
 from xlj.objectives.flops import TRAINED, of_layers
-from xlj.objectives.loss_sums import LossSums
-from xlj.objectives.objective import Loss, Objective, Params
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import whole_examples
 
 
@@ -43,7 +40,6 @@ class Examples(NamedTuple):
 
 def objective(name: str, options: Supervised, model: Model, corpus: Corpus) -> Objective:
     """Cross-entropy of the labels; of an answer, the mean of its first and its last position's."""
-
     kind = options.rows
 
     def corrupt(rows: Rows, rngs: jax.Array) -> Examples:
@@ -53,9 +49,7 @@ def objective(name: str, options: Supervised, model: Model, corpus: Corpus) -> O
     def count(examples: Examples) -> dict[str, jax.Array]:
         return {name: _weights(kind, examples.labels).sum(1)}
 
-    def loss(
-        params: Params, state: object, examples: Examples, rngs: jax.Array | None
-    ) -> dict[str, LossSums]:
+    def loss(params: Params, state: object, examples: Examples, rngs: Rngs) -> Losses:
         found = logits(kind, params, model, examples.tokens, examples.languages, rngs)
         return {name: _loss_sums(kind, found, examples.labels)}
 
@@ -80,7 +74,7 @@ def logits(
     model: Model,
     tokens: jax.Array,
     languages: jax.Array,
-    rngs: jax.Array | None = None,
+    rngs: Rngs = None,
 ) -> jax.Array:
     """The logits of a head for rows.
 
@@ -97,13 +91,13 @@ def logits(
     hidden = encoder.apply(params, model, inputs, rngs)
     head = params[head_of(kind)]
     if kind == "classification":
-        return heads.classify(head, model, hidden, rngs)
+        return heads.classify(head, model, hidden[:, 0], rngs)
     if kind == "pair_classification":
         first, second = (
             average(hidden, jnp.where(inputs.query_segment_ids == number, tokens, PAD))
             for number in (1, 2)
         )
-        return heads.classify_pairs(head, model, first, second, rngs)
+        return heads.classify(head, model, heads.pair_features(first, second), rngs)
     if kind == "tagging":
         return heads.classify_tokens(head, model, hidden, model.dropout, rngs)
     found = heads.classify_tokens(head, model, hidden, 0.0)
@@ -115,7 +109,7 @@ def init_head(kind: str, model: Model, labels: int, rng: jax.Array) -> Params:
     if kind == "classification":
         return heads.init_classification(rng, model, labels)
     if kind == "pair_classification":
-        return heads.init_pair_classification(rng, model, labels)
+        return heads.init_classification(rng, model, labels, heads.PAIR_FEATURES)
     return heads.init_token_classification(rng, model, labels if kind == "tagging" else 2)
 
 

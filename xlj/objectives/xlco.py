@@ -1,7 +1,5 @@
 """Cross-lingual contrast (XLCO) with a momentum encoder and a queue, of InfoXLM."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,16 +8,15 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from xlj.config import Model
-from xlj.config.objectives import Contrast
+from xlj.config.objectives.xlco import Contrast
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder, heads
+from xlj.models.dropout import Rngs
 from xlj.objectives.bitext import halves
-from xlj.objectives.corruption import mask_tokens
+from xlj.objectives.corruption import mask_tokens, split
 from xlj.objectives.flops import TRAINED, of_layers
-from xlj.objectives.loss_sums import LossSums
-from xlj.objectives.objective import ByMicrobatch, Loss, Objective, Params
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import whole_examples
 
 
@@ -41,7 +38,7 @@ def objective(name: str, options: Contrast, model: Model, corpus: Corpus) -> Obj
     """
     layer = options.layer or encoder.middle_layer(model.layers)
 
-    def vectors(params: Params, rows: Rows, rngs: jax.Array | None) -> jax.Array:
+    def vectors(params: Params, rows: Rows, rngs: Rngs) -> jax.Array:
         inputs = whole_examples(model, rows.tokens, rows.languages)
         hidden = encoder.apply(params, model, inputs, rngs, layers=layer)
         return heads.project(params["contrast_head"], model, hidden[:, 0])
@@ -52,9 +49,7 @@ def objective(name: str, options: Contrast, model: Model, corpus: Corpus) -> Obj
         of_keys = by_microbatch(lambda keys: vectors(state["momentum"], keys, None), inputs.keys)
         return inputs._replace(vectors=of_keys)
 
-    def loss(
-        params: Params, state: Any, inputs: Contrasted, rngs: jax.Array | None
-    ) -> dict[str, LossSums]:
+    def loss(params: Params, state: Any, inputs: Contrasted, rngs: Rngs) -> Losses:
         queries = vectors(params, inputs.queries, rngs)
         return {name: contrast(queries, inputs.vectors, state, options.temperature, inputs.queries)}
 
@@ -115,9 +110,7 @@ def corrupt(
     rows: Rows, rngs: jax.Array, *, options: Contrast, model: Model, corpus: Corpus
 ) -> Contrasted:
     """Joins pairs, masks both sides, and draws which side is the query, anew in every step."""
-    first_rngs, second_rngs, order_rngs, swap_rngs = jax.vmap(
-        lambda rng: jax.random.split(rng, 4), out_axes=1
-    )(rngs)
+    first_rngs, second_rngs, order_rngs, swap_rngs = split(rngs, 4)
     first, second = halves(rows)
     if options.mixup:
         first, second = mix(first, second, order_rngs)
@@ -126,12 +119,18 @@ def corrupt(
         for side, side_rngs in ((first, first_rngs), (second, second_rngs))
     ]
     one, other = (Rows(side.tokens, side.languages) for side in masked)
-    swapped = jax.vmap(jax.random.bernoulli)(swap_rngs)[:, None]
-    queries, contrasted = (
-        jax.tree.map(lambda a, b: jnp.where(swapped, a, b), *sides)
-        for sides in ((other, one), (one, other))
-    )
-    return Contrasted(queries, contrasted, jnp.zeros((len(one.tokens), model.hidden)))
+    queries, keys = _swapped(swap_rngs, one, other)
+    return Contrasted(queries, keys, jnp.zeros((len(one.tokens), model.hidden)))
+
+
+def _swapped(rngs: jax.Array, first: Rows, second: Rows) -> tuple[Rows, Rows]:
+    """The two, each row in an order drawn by its random key."""
+    swap = jax.vmap(jax.random.bernoulli)(rngs)[:, None]
+
+    def where(one: Rows, other: Rows) -> Rows:
+        return jax.tree.map(lambda a, b: jnp.where(swap, a, b), one, other)
+
+    return where(second, first), where(first, second)
 
 
 def mix(first: Rows, second: Rows, rngs: jax.Array) -> tuple[Rows, Rows]:
@@ -141,7 +140,7 @@ def mix(first: Rows, second: Rows, rngs: jax.Array) -> tuple[Rows, Rows]:
     Partners form one random cycle through the batch, drawn from the rows' rngs: no pair is its own
     partner, and none has the same partner in every step. Rows of padding are their own.
     """
-    partner_rngs, *side_rngs = jax.vmap(lambda rng: jax.random.split(rng, 3), out_axes=1)(rngs)
+    partner_rngs, *side_rngs = split(rngs, 3)
     drawn = jax.vmap(lambda rng: jax.random.bits(rng, (), jnp.uint32))(partner_rngs) >> 1
     is_pair = _real(first) > 0
     order = jnp.argsort(jnp.where(is_pair, drawn, jnp.uint32(0xFFFFFFFF)))  # pairs come first
@@ -150,12 +149,7 @@ def mix(first: Rows, second: Rows, rngs: jax.Array) -> tuple[Rows, Rows]:
     partner = jnp.zeros_like(order).at[order].set(jnp.where(rank < count, following, order))
 
     def mixed(side: Rows, own_rngs: jax.Array) -> Rows:
-        other = jax.tree.map(lambda leaf: leaf[partner], side)
-        turned = jax.vmap(jax.random.bernoulli)(own_rngs)[:, None]
-        one, two = (
-            jax.tree.map(lambda a, b: jnp.where(turned, a, b), *sides)
-            for sides in ((other, side), (side, other))
-        )
+        one, two = _swapped(own_rngs, side, jax.tree.map(lambda leaf: leaf[partner], side))
         languages = jnp.stack([one.languages[:, 0], two.languages[:, 0]], axis=1)
         return Rows(join(one.tokens, two.tokens), languages)
 

@@ -20,11 +20,6 @@ from xlj.models import encoder
 from xlj.objectives.bitext import average
 from xlj.training.partitioning import mesh_of, replicated, shard
 
-POOLINGS = ("mean", "text", "first")
-"""The mean over all of a sentence's tokens, `<s>` and `</s>` too (XTREME's script,
-sentence-transformers); over the text's own (what XLCO and fine-tuning for retrieval compare); or
-the vector of `<s>`."""
-
 _CHUNK = 8192  # sentences encoded at a time
 
 
@@ -34,7 +29,7 @@ class Embedder:
     Args:
       pretrained: the encoder, on any mesh; each process then embeds the same sentences.
       layers: whose hidden vectors to pool, each from 0 (embeddings) to the model's last.
-      pooling: one of POOLINGS.
+      pooling: one of `choices.POOLINGS`.
 
     Attributes:
       layers: as given.

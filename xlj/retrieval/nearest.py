@@ -6,10 +6,6 @@ import numpy as np
 
 from xlj.retrieval.search import Neighbours, neighbours
 
-SIMILARITIES = ("cosine", "margin")
-"""Cosine; or the ratio margin of Artetxe and Schwenk (2019): cosine over the mean cosine of both
-sentences with their nearest neighbours."""
-
 NEIGHBOURS = 4
 """Nearest neighbours of the margin."""
 
@@ -45,7 +41,7 @@ def nearest(source: np.ndarray, target: np.ndarray, similarity: str = "cosine") 
 
     Args:
       source, target: float [n, hidden] and [m, hidden].
-      similarity: one of SIMILARITIES.
+      similarity: one of `choices.SIMILARITIES`.
     """
     if similarity == "cosine":
         return Nearest(neighbours(source, target), neighbours(target, source))

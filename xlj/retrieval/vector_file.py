@@ -9,8 +9,6 @@ import numpy as np
 from xlj.config import ConfigError
 from xlj.io import atomic
 
-DTYPES = ("float32", "float16")
-
 
 @contextmanager
 def writing(path: Path, width: int, dtype: str) -> Iterator[Callable[[np.ndarray], None]]:
@@ -18,7 +16,7 @@ def writing(path: Path, width: int, dtype: str) -> Iterator[Callable[[np.ndarray
     `path`, complete, when the block ends well, else not at all.
 
     Args:
-      dtype: one of DTYPES, stored little-endian.
+      dtype: one of `choices.VECTOR_TYPES`, stored little-endian.
 
     Raises:
       ConfigError: (the function) if a number is not finite, or not in that type.

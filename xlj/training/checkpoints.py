@@ -6,13 +6,12 @@ digests of the rows, and name, shape, type and digest of every tensor. Orbax doe
 bits in its files, so the digests are of the arrays, and compared after every restore.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +27,12 @@ from xlj.data.rows.store import Manifest
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.training import orbax_errors
 from xlj.training.digests import digests
-from xlj.training.partitioning import STORED, named_leaves, shardings
+from xlj.training.partitioning import STORED, abstract_like, named_leaves, shardings
 from xlj.training.state import State
 
 _FORMAT = 1
 _PIECE = 64 << 20
+_AWAY = "move this folder away to go on from the checkpoint before it"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,11 +88,8 @@ def find(path: str | Path, key: str = "") -> Checkpoint:
 
 
 def steps(workdir: Path) -> list[int]:
-    """Steps of the finished checkpoints of a workdir, in order.
-
-    Raises:
-      CheckpointError: if they cannot be listed.
-    """
+    """Steps of the finished checkpoints of a workdir, in order; raises a `CheckpointError` if they
+    cannot be listed."""
     folder = workdir / "checkpoints"
     try:
         entries = list(folder.iterdir())
@@ -101,6 +98,17 @@ def steps(workdir: Path) -> list[int]:
     except OSError as error:
         raise CheckpointError(f"cannot read {folder}: {error.strerror}") from error
     return sorted(int(entry.name) for entry in entries if entry.name.isdecimal())
+
+
+def every(workdir: Path) -> list[Checkpoint]:
+    """The finished checkpoints of a workdir, in order; raises a `CheckpointError` if a description
+    is damaged."""
+    return [_read_meta(workdir / "checkpoints" / str(step)) for step in steps(workdir)]
+
+
+def latest(workdir: Path) -> Checkpoint | None:
+    """The last finished checkpoint of a workdir, if it has any, with the same error."""
+    return find(workdir) if steps(workdir) else None
 
 
 def _read_meta(folder: Path) -> Checkpoint:
@@ -116,9 +124,6 @@ def _read_meta(folder: Path) -> Checkpoint:
     if meta["format"] != _FORMAT:
         raise CheckpointError(f"{folder} has format {meta['format']}; this xlj reads {_FORMAT}")
     return Checkpoint(folder, meta["step"], meta)
-
-
-_AWAY = "move this folder away to go on from the checkpoint before it"
 
 
 def _unreadable(folder: Path, item: str, error: Exception) -> CheckpointError:
@@ -141,27 +146,23 @@ class Checkpointer:
     """
 
     def __init__(
-        self,
-        workdir: Path,
-        keep: int,
-        keep_steps: tuple[int, ...] = (),
-        keep_best: bool = False,
+        self, workdir: Path, keep: int, keep_steps: tuple[int, ...] = (), keep_best: bool = False
     ):
+        score = operator.itemgetter("score")
         policies = [
             preservation_policy.LatestN(keep),
             preservation_policy.CustomSteps(list(keep_steps)),
         ]
         if keep_best:
-            policies.append(
-                preservation_policy.BestN(
-                    get_metric_fn=_score, n=1, keep_checkpoints_without_metrics=False
-                )
+            best = preservation_policy.BestN(
+                get_metric_fn=score, n=1, keep_checkpoints_without_metrics=False
             )
+            policies.append(best)
         orbax_errors.silence()
         self._folder = (workdir / "checkpoints").absolute()
         options = ocp.CheckpointManagerOptions(
             preservation_policy=preservation_policy.AnyPreservationPolicy(policies),
-            best_fn=_score if keep_best else None,
+            best_fn=score if keep_best else None,
             enable_async_checkpointing=True,
             cleanup_tmp_directories=True,
         )
@@ -189,24 +190,28 @@ class Checkpointer:
         step = int(state.progress.step)
         if step in self._manager.all_steps():
             return
-        items = _items(state, vocabulary)
-        tensors = {name: item for name, item in items.items() if name != "vocabulary"}
-        rows = row_digests(manifest)
+        parts = {name: part for name, part in _parts(state).items() if jax.tree.leaves(part)}
         tasks = {
             task.name: {"sentences": task.train.sentences, "tokens": task.train.tokens}
             for task in manifest.tasks
         }
-        meta = _meta(step, config, vocabulary, manifest.languages, rows, tasks, tensors, measured)
+        meta = _description(
+            parts,
+            config,
+            vocabulary,
+            manifest.languages,
+            step=step,
+            measured=measured,
+            rows=row_digests(manifest),
+            tasks=tasks,
+        )
         metrics = None if score is None else {"score": score}
+        saved = {name: ocp.args.StandardSave(part) for name, part in parts.items()}
         with self._writing():
-            self._manager.save(step, args=_arguments(meta, items), metrics=metrics)
+            self._manager.save(step, args=_composite(meta, vocabulary, **saved), metrics=metrics)
 
     def close(self) -> None:
-        """Waits for what is being written.
-
-        Raises:
-          ConfigError: if it could not be written.
-        """
+        """Waits for what is being written; raises a `ConfigError` if it could not be written."""
         with self._writing():
             self._manager.wait_until_finished()
             self._manager.check_for_errors()
@@ -222,22 +227,14 @@ class Checkpointer:
             raise
 
 
-def _score(metrics: dict[str, float]) -> float:
-    return metrics["score"]
-
-
 def write_params(
     folder: Path, params: Any, config: Config, vocabulary: Vocabulary, languages: list[str]
 ) -> None:
-    """Writes a checkpoint of parameters alone, at step 0, from which a run can start.
-
-    Raises:
-      CheckpointError: if there is something at `folder` already.
-    """
+    """Writes a checkpoint of parameters alone, at step 0, from which a run can start; raises a
+    `CheckpointError` if there is something at `folder` already."""
     if folder.exists():
         raise CheckpointError(f"{folder} is there already; name a new folder")
-    meta = _meta(0, config, vocabulary, languages, {}, {}, {"params": params})
-    items = _arguments(meta, {"vocabulary": _vocabulary_item(vocabulary)})
+    meta = _description({"params": params}, config, vocabulary, languages)
     # Uncompressed, Orbax writes from the arrays' own memory; else it holds all that it has
     # compressed, which saves 8 % of weights.
     handler = ocp.CompositeCheckpointHandler(
@@ -247,7 +244,7 @@ def write_params(
     )
     with ocp.Checkpointer(handler) as writer:
         saved = ocp.args.PyTreeSave(params, save_args=jax.tree.map(_pieces, params))
-        writer.save(folder.absolute(), ocp.args.Composite(params=saved, **items))
+        writer.save(folder.absolute(), _composite(meta, vocabulary, params=saved))
 
 
 def _pieces(leaf: jax.Array) -> ocp.SaveArgs:
@@ -276,80 +273,62 @@ def row_digests(manifest: Manifest) -> dict[str, str]:
     }
 
 
-def _meta(
-    step: int,
+def _description(
+    parts: Mapping[str, Any],
     config: Config,
     vocabulary: Vocabulary,
     languages: list[str],
-    rows: dict[str, str],
-    tasks: dict[str, dict[str, int]],
-    tensors: dict[str, Any],
-    measured: bool = True,
+    **of_run: Any,
 ) -> dict[str, Any]:
-    """The sealed description of a checkpoint."""
+    """The sealed description of a checkpoint; without a run, nothing was trained."""
     meta: dict[str, Any] = {
         "format": _FORMAT,
-        "step": step,
-        "measured": measured,
-        "rows": rows,
-        "tasks": tasks,
+        "step": 0,
+        "measured": True,
+        "rows": {},
+        "tasks": {},
         "languages": languages,
         "vocabulary": vocabulary.digest,
         "config": record(config),
-        "tensors": {name: described(tree) for name, tree in tensors.items()},
-        "digests": {name: digests(tree) for name, tree in tensors.items()},
-    }
+        "tensors": {name: described(tree) for name, tree in parts.items()},
+        "digests": {name: digests(tree) for name, tree in parts.items()},
+    } | of_run
     return meta | {"seal": _seal(meta)}
 
 
-def _arguments(meta: dict[str, Any], items: dict[str, Any]) -> ocp.args.Composite:
-    saved = {name: ocp.args.StandardSave(item) for name, item in items.items()}
-    return ocp.args.Composite(meta=ocp.args.JsonSave(meta), **saved)
+def _composite(meta: dict[str, Any], vocabulary: Vocabulary, **parts: Any) -> ocp.args.Composite:
+    model = {"model": np.frombuffer(vocabulary.model, np.uint8)}
+    return ocp.args.Composite(
+        meta=ocp.args.JsonSave(meta), vocabulary=ocp.args.StandardSave(model), **parts
+    )
 
 
-def _vocabulary_item(vocabulary: Vocabulary) -> dict[str, np.ndarray]:
-    return {"model": np.frombuffer(vocabulary.model, np.uint8)}
-
-
-def _items(state: State, vocabulary: Vocabulary) -> dict[str, Any]:
-    items = {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
-    items["vocabulary"] = _vocabulary_item(vocabulary)
-    return {name: item for name, item in items.items() if jax.tree.leaves(item)}
+def _parts(state: State) -> dict[str, Any]:
+    return {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
 
 
 def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
-    """The vocabulary inside a checkpoint.
-
-    Raises:
-      CheckpointError: if it is damaged.
-    """
-    vocabulary = Vocabulary(_restore_item(checkpoint, "vocabulary", None)["model"].tobytes())
-    if vocabulary.digest != checkpoint.meta["vocabulary"]:
+    """The vocabulary inside a checkpoint; raises a `CheckpointError` if it is damaged."""
+    model = _restore_item(checkpoint, "vocabulary", None)["model"].tobytes()
+    if hashlib.sha256(model).hexdigest() != checkpoint.meta["vocabulary"]:
         raise CheckpointError(f"{checkpoint.folder} is damaged: its vocabulary changed; {_AWAY}")
-    return vocabulary
+    return Vocabulary(model)
 
 
 def restore(checkpoint: Checkpoint, abstract: State) -> State:
-    """The whole state, on the devices that `abstract`'s shardings name.
-
-    Raises:
-      CheckpointError: if a tensor is missing, left over, of another shape or type, or damaged.
-    """
-    items = {field.name: getattr(abstract, field.name) for field in dataclasses.fields(abstract)}
+    """The whole state, on the devices that `abstract`'s shardings name; raises a `CheckpointError`
+    if a tensor is missing, left over, of another shape or type, or damaged."""
     return State(
         **{
-            name: _restore_verified(checkpoint, name, item) if jax.tree.leaves(item) else item
-            for name, item in items.items()
+            name: _restore_verified(checkpoint, name, part) if jax.tree.leaves(part) else part
+            for name, part in _parts(abstract).items()
         }
     )
 
 
 def restore_params(checkpoint: Checkpoint, mesh: Mesh) -> Any:
-    """All parameters in a checkpoint, a nested dict, sharded over a mesh.
-
-    Raises:
-      CheckpointError: if one is damaged.
-    """
+    """All parameters in a checkpoint, a nested dict, sharded over a mesh; raises a
+    `CheckpointError` if one is damaged."""
     tree = _nested(abstract_params(checkpoint))
     return _restore_verified(
         checkpoint, "params", abstract_like(tree, shardings(tree, mesh, STORED))
@@ -366,11 +345,8 @@ def abstract_params(checkpoint: Checkpoint) -> dict[str, jax.ShapeDtypeStruct]:
 
 
 def restore_leaf(checkpoint: Checkpoint, name: str) -> np.ndarray:
-    """One of the parameters in a checkpoint, on the host, by its name.
-
-    Raises:
-      CheckpointError: if it is damaged.
-    """
+    """One of the parameters in a checkpoint, on the host, by its name; raises a `CheckpointError`
+    if it is damaged."""
     wanted = ocp.args.PyTreeRestore(
         _nested({name: abstract_params(checkpoint)[name]}),
         restore_args=_nested({name: ocp.RestoreArgs(restore_type=np.ndarray)}),
@@ -378,8 +354,7 @@ def restore_leaf(checkpoint: Checkpoint, name: str) -> np.ndarray:
     )
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
         restored = _restored(checkpoint, "params", lambda item: reader.restore(item, args=wanted))
-    _verify(checkpoint, "params", restored)
-    return named_leaves(restored)[name]
+    return named_leaves(_verified(checkpoint, "params", restored))[name]
 
 
 def _nested(leaves: dict[str, Any]) -> dict[str, Any]:
@@ -407,12 +382,10 @@ def _restore_verified(checkpoint: Checkpoint, item: str, abstract: Any) -> Any:
             f"{checkpoint.folder} is of another model: {len(unequal)} tensors of {item} "
             f"differ: {shown}"
         )
-    restored = _restore_item(checkpoint, item, abstract)
-    _verify(checkpoint, item, restored)
-    return restored
+    return _verified(checkpoint, item, _restore_item(checkpoint, item, abstract))
 
 
-def _verify(checkpoint: Checkpoint, item: str, restored: Any) -> None:
+def _verified(checkpoint: Checkpoint, item: str, restored: Any) -> Any:
     wanted = checkpoint.meta["digests"][item]
     damaged = [name for name, digest in digests(restored).items() if digest != wanted[name]]
     if damaged:
@@ -420,6 +393,7 @@ def _verify(checkpoint: Checkpoint, item: str, restored: Any) -> None:
             f"{checkpoint.folder} is damaged: {item} {', '.join(damaged[:4])} "
             f"({len(damaged)} in all) are not what was saved; {_AWAY}"
         )
+    return restored
 
 
 def _restore_item(checkpoint: Checkpoint, item: str, abstract: Any) -> Any:
@@ -434,12 +408,3 @@ def _restored(checkpoint: Checkpoint, item: str, read: Callable[[Path], Any]) ->
         raise
     except Exception as error:  # Orbax and TensorStore raise many kinds, `Exception` itself too
         raise _unreadable(checkpoint.folder, item, error) from error
-
-
-def abstract_like(abstract: Any, sharding: Any) -> Any:
-    """Shapes and types with the shardings to restore them onto."""
-    return jax.tree.map(
-        lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
-        abstract,
-        sharding,
-    )

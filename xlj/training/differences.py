@@ -1,7 +1,5 @@
 """Differences between runs: those for which a checkpoint is refused, and those that may be."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

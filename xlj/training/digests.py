@@ -1,7 +1,5 @@
 """Digests of arrays that do not depend on how they are sharded, to verify what was restored."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

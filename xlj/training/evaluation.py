@@ -1,7 +1,5 @@
 """Losses on held-out rows, per objective and language, always with the same masks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
@@ -15,9 +13,8 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.permutation import sample
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.layout import PAD
-from xlj.objectives.loss_sums import LossSums
-from xlj.objectives.objective import Objective
-from xlj.objectives.rows import Rows
+from xlj.models.sharding import on
+from xlj.objectives.objective import LossSums, Objective, Rows
 from xlj.training.partitioning import replicated, shard
 from xlj.training.randomness import row_rngs
 from xlj.training.state import State
@@ -47,7 +44,7 @@ class Evaluation:
         microbatches = Microbatches(config.train.accumulation, mesh)
         self._functions = {
             name: jax.jit(
-                partial(_loss_sums, objectives[name], name, microbatches),
+                on(mesh, partial(_loss_sums, objectives[name], name, microbatches)),
                 out_shardings=replicated(mesh),
             )
             for name in objectives

@@ -1,17 +1,15 @@
 """The first state of a run, fresh or from a checkpoint; refuses checkpoints of other runs."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from xlj.config import Config, as_tree
-from xlj.config.objectives import supervised_in
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -19,24 +17,24 @@ from xlj.io import atomic
 from xlj.objectives import build_all
 from xlj.training import checkpoints, differences, stored_models, transfer
 from xlj.training import state as states
-from xlj.training.checkpoints import CheckpointError
+from xlj.training.checkpoints import Checkpoint, CheckpointError
 from xlj.training.differences import FREE_AT_START
-from xlj.training.partitioning import named_leaves
+from xlj.training.partitioning import mesh_of, named_leaves
 from xlj.training.state import State
 
 
-def check_resumable(config: Config, workdir: Path) -> None:
-    """Refuses to go on in a workdir whose latest checkpoint another config wrote, or to begin
-    without a model that an objective's state starts from.
+def check_resumable(config: Config, workdir: Path) -> Checkpoint | None:
+    """The checkpoint that a run goes on from, if there is any. Refuses one that another config
+    wrote, and to begin without a model that an objective's state starts from.
 
     Raises:
       CheckpointError: it names what differs, and what to do.
     """
-    if not checkpoints.steps(workdir):
+    latest = checkpoints.latest(workdir)
+    if latest is None:
         for (name, part), path in _models(config).items():
             stored_models.find(path, f"objectives.{name}.{part}")
-        return
-    latest = checkpoints.find(workdir)
+        return None
     _refuse(latest, differences.config_differences(latest, config))
     if latest.step > config.train.steps:
         raise CheckpointError(f"{latest.folder} is beyond train.steps={config.train.steps}")
@@ -49,30 +47,32 @@ def check_resumable(config: Config, workdir: Path) -> None:
             f"{config.train.steps}, copy {latest.folder.parent / str(before)} to "
             "ANOTHER_WORKDIR/checkpoints/ and go on there"
         )
+    return latest
 
 
 def first_state(
-    config: Config, workdir: Path, store: RowStore, sharding: State, mesh: Mesh
+    config: Config, latest: Checkpoint | None, store: RowStore, abstract: State
 ) -> State:
     """The latest checkpoint's state, else fresh weights, else those of `init_from`.
+
+    Args:
+      abstract: its shapes, types and shardings.
 
     Raises:
       CheckpointError: if a checkpoint does not fit the config or the rows, or is damaged.
     """
     corpus = Corpus.of(store)
-    if checkpoints.steps(workdir):
-        latest = checkpoints.find(workdir)
+    if latest is not None:
         _refuse(latest, differences.row_differences(latest, store.manifest))
-        shapes = jax.eval_shape(lambda: states.init(config, corpus))
-        return checkpoints.restore(latest, checkpoints.abstract_like(shapes, sharding))
+        return checkpoints.restore(latest, abstract)
+    mesh, sharding = mesh_of(abstract), jax.tree.map(lambda leaf: leaf.sharding, abstract)
     state = jax.jit(lambda: states.init(config, corpus), out_shardings=sharding)()
     if config.init_from:
         params = _transferred(config, store, corpus, state.params, mesh)
         objectives = build_all(config, corpus)
         kept = {name: objectives[name].init_state(params) for name in state.objectives}
         # Copies: a step donates its state, and no buffer can be donated twice.
-        kept = jax.tree.map(lambda leaf, where: jax.device_put(leaf.copy(), where),
-                            kept, sharding.objectives)  # fmt: skip
+        kept = jax.device_put(jax.tree.map(jnp.copy, kept), sharding.objectives)
         state = dataclasses.replace(state, params=params, objectives=kept)
     for (name, part), path in _models(config).items():
         kept, key = state.objectives[name], f"objectives.{name}.{part}"
@@ -90,9 +90,10 @@ def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
     """
     if not config.init_from:
         return config
-    resumed = workdir and checkpoints.steps(workdir)
-    source = stored_models.find(workdir) if workdir and resumed else (
-        stored_models.find(config.init_from, "init_from"))  # fmt: skip
+    if workdir and checkpoints.steps(workdir):
+        source, resumed = stored_models.find(workdir), True
+    else:
+        source, resumed = stored_models.find(config.init_from, "init_from"), False
     different = differences.model_differences(source.model, config.model, FREE_AT_START)
     if different:
         raise CheckpointError(f"{source.folder} is of another model: {'; '.join(different)}")
@@ -121,20 +122,14 @@ def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
 
 def pre_decay_steps(config: Config, workdir: Path) -> tuple[int, ...]:
     """Steps whose checkpoints always stay: where wsd's decay begins, in this run and before."""
-    folders = [workdir / "checkpoints" / str(step) for step in checkpoints.steps(workdir)]
-    configs = [checkpoints.find(folder).config() for folder in folders]
-    starts = map(_decay_start, [*configs, as_tree(config)])
+    configs = [*(found.config() for found in checkpoints.every(workdir)), as_tree(config)]
+    starts = map(_decay_start, configs)
     return tuple(sorted({start for start in starts if start is not None}))
 
 
 def unmeasured_steps(workdir: Path) -> tuple[int, ...]:
     """Steps whose checkpoints were saved before what was due there had been measured."""
-    folder = workdir / "checkpoints"
-    return tuple(
-        step
-        for step in checkpoints.steps(workdir)
-        if not checkpoints.find(folder / str(step)).meta["measured"]
-    )
+    return tuple(found.step for found in checkpoints.every(workdir) if not found.meta["measured"])
 
 
 def _decay_start(config: dict[str, Any]) -> int | None:
@@ -144,7 +139,7 @@ def _decay_start(config: dict[str, Any]) -> int | None:
     return config["train"]["steps"] - config["optimizer"]["decay_steps"]
 
 
-def _refuse(checkpoint: checkpoints.Checkpoint, found: list[str]) -> None:
+def _refuse(checkpoint: Checkpoint, found: list[str]) -> None:
     if found:
         raise CheckpointError(
             f"{checkpoint.folder} was written by another run: {'; '.join(found)}. Take "
@@ -160,22 +155,13 @@ def _transferred(config: Config, store: RowStore, corpus: Corpus, fresh: Any, me
     if config.transfer.vocabulary == "matched":
         new = Vocabulary.load(store.vocabulary_file)
         matches = transfer.matches_of(source.vocabulary(), new, config.transfer, corpus.languages)
-    if jax.process_index() == 0 and source.report:
-        print(f"init_from: {source.report}")
-    if jax.process_index() == 0 and matches is not None:
-        print(f"init_from: pieces, and tokens of the text, by what they start from\n\n"
-              f"{transfer.report(matches, store)}\n")  # fmt: skip
-    return transfer.taken(
-        source,
-        source.params(mesh),
-        fresh,
-        corpus.languages,
-        config.transfer,
-        matches,
-        config.train.seed,
-        config.model.init_std,
-        supervised_in(as_tree(config)).get("labels", ()),
-    )
+    if jax.process_index() == 0:
+        if source.report:
+            print(f"init_from: {source.report}")
+        if matches is not None:
+            print("init_from: pieces, and tokens of the text, by what they start from\n")
+            print(f"{transfer.report(matches, store)}\n")
+    return transfer.taken(config, source, source.params(mesh), fresh, corpus.languages, matches)
 
 
 def _models(config: Config) -> dict[tuple[str, str], str]:

@@ -1,12 +1,10 @@
 """The train loop, read from top to bottom: rows, mesh, state, steps, evaluation, checkpoints."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,32 +12,23 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from xlj.config import Config, record
+from xlj.config import Config, ConfigError, record
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import atomic
 from xlj.objectives import build, build_all
-from xlj.training import (
-    checkpoints,
-    differences,
-    initialisation,
-    metrics,
-    optimizer,
-    partitioning,
-)
+from xlj.training import checkpoints, differences, initialisation, metrics, partitioning
 from xlj.training import state as states
 from xlj.training.evaluation import Evaluation
-from xlj.training.preemption import Interrupted, Preemption
+from xlj.training.lines import Lines, Probe
+from xlj.training.preemption import Preemption
 from xlj.training.prefetch import Prefetch
+from xlj.training.run_flops import RunFlops
 from xlj.training.state import State
 from xlj.training.step import make_train_step
 from xlj.training.throughput import Throughput
-
-Probe = Callable[[State, Callable[..., Any]], Mapping[str, float]]
-"""A measure of a state, as metrics `eval/NAME/LANGUAGE/MEASURE`; it leaves the state as it is, and
-calls its second argument from batch to batch, which raises `Interrupted` if the run is to stop."""
 
 _IN_FLIGHT = 2  # steps that the host may be ahead of the devices
 
@@ -56,11 +45,7 @@ class Outcome:
 
 
 def train(
-    config: Config,
-    workdir: Path,
-    store: RowStore,
-    probes: Sequence[Probe] = (),
-    best: str = "",
+    config: Config, workdir: Path, store: RowStore, probes: Sequence[Probe] = (), best: str = ""
 ) -> Outcome:
     """Trains from finished rows, from the workdir's latest checkpoint if there is one.
 
@@ -73,8 +58,8 @@ def train(
         stays. Empty for none.
 
     Raises:
-      ConfigError: before any work, if mesh, rows, vocabulary or checkpoint do not fit the config.
-      FloatingPointError: if more than `train.max_skipped_steps` steps in a row were not finite.
+      ConfigError: before any work, if mesh, rows, vocabulary or checkpoint do not fit the config;
+        later, if more than `train.max_skipped_steps` steps in a row were not finite.
     """
     main_process = jax.process_index() == 0
     mesh = partitioning.make_mesh(config)
@@ -82,10 +67,10 @@ def train(
     vocabulary = Vocabulary.load(store.vocabulary_file)
     batches = Batches(store, config)
     objectives = build_all(config, batches.corpus)
-    sharding = states.sharding(config, batches.corpus, mesh)
-    initialisation.check_resumable(config, workdir)
-    latest = checkpoints.find(workdir) if checkpoints.steps(workdir) else None
-    state = initialisation.first_state(config, workdir, store, sharding, mesh)
+    abstract = states.abstract(config, batches.corpus, mesh)
+    sharding = jax.tree.map(lambda leaf: leaf.sharding, abstract)
+    latest = initialisation.check_resumable(config, workdir)
+    state = initialisation.first_state(config, latest, store, abstract)
     start = int(state.progress.step)
     # What was to be said of the step before is due, if the run was stopped while measuring it.
     unsaid = latest is None or not latest.meta["measured"]
@@ -99,9 +84,8 @@ def train(
             return Outcome(start, True, workdir, latest.folder)
     pre_decay = initialisation.pre_decay_steps(config, workdir)
     unscored = initialisation.unmeasured_steps(workdir) if best else ()
-    rate = optimizer.learning_rate(config)
+    flops = RunFlops(config, batches.corpus, batches.shapes)
     steps = _compiled_steps(config, batches.corpus, mesh, sharding)
-    restart_sums = jax.jit(states.restart_sums, out_shardings=sharding.progress)
     evaluations: list[Probe] = [Evaluation(store, config, objectives, mesh), *probes]
 
     with atomic.mendable(workdir / "config.json"):
@@ -123,41 +107,13 @@ def train(
                 workdir, config.train.keep_checkpoints, (*pre_decay, *unscored), bool(best)
             )
         )
-        bar = until_the_end(
-            tqdm(
-                total=config.train.steps,
-                initial=start,
-                unit="step",
-                dynamic_ncols=True,
-                disable=not main_process,
-            )
-        )
-        prefetch = until_the_end(Prefetch(batches, mesh, start, config.train.steps))
-        of_phases = [
-            build(active, config.model, batches.corpus) for active in config.objectives_by_phase
-        ]
-        clock = Throughput(of_phases, batches, prefetch)
-
-        def say(before: State, done: int) -> tuple[State, dict[str, float], bool]:
-            """Writes the line of metrics that is due after `done` steps, if one is. Returns the
-            state with its sums begun anew, the line, and whether that was all; if the run is to
-            stop meanwhile, nothing is written, and the state is as it was."""
-            state, line = before, dict[str, float]()
-            last = done == config.train.steps
-            if done and (done % config.train.log_every == 0 or last):
-                line = _training_line(state, float(rate(done - 1)), clock)
-                state = dataclasses.replace(state, progress=restart_sums(state.progress))
-                bar.set_postfix_str(_shown(line))
-            if done % config.train.eval_every == 0 or last:
-                try:
-                    with clock.paused():
-                        for measure in evaluations:
-                            line |= measure(state, preemption.check)
-                except Interrupted:
-                    return before, {}, False
-            if line:
-                writer.log(done, line)
-            return state, line, True
+        total, silent = config.train.steps, not main_process
+        bar = tqdm(total=total, initial=start, unit="step", dynamic_ncols=True, disable=silent)
+        until_the_end(bar)
+        prefetch = until_the_end(Prefetch(batches, mesh, start, total))
+        clock = Throughput(flops, prefetch)
+        restart_sums = jax.jit(states.restart_sums, out_shardings=sharding.progress)
+        lines = Lines(config, evaluations, flops, writer, clock, preemption, bar, restart_sums)
 
         def save(state: State, line: Mapping[str, float], said: bool) -> None:
             with clock.paused():
@@ -166,7 +122,7 @@ def train(
 
         done, said = start, True
         if unsaid:
-            state, line, said = say(state, done)
+            state, line, said = lines.write(state, done)
             if not said:
                 save(state, line, said)
         in_flight: collections.deque[tuple[int, jax.Array]] = collections.deque()
@@ -178,7 +134,7 @@ def train(
             if len(in_flight) > _IN_FLIGHT:
                 _check_finite(config, batches, workdir, *in_flight.popleft())
             bar.update()
-            state, line, said = say(state, done)
+            state, line, said = lines.write(state, done)
             last = done == config.train.steps
             stop = not said or preemption.requested()
             if done % config.train.checkpoint_every == 0 or last or stop or done in pre_decay:
@@ -233,31 +189,6 @@ def _compiled_steps(config: Config, corpus: Corpus, mesh: Any, sharding: State) 
     return steps
 
 
-def _training_line(state: State, learning_rate: float, clock: Throughput) -> dict[str, float]:
-    progress = jax.device_get(state.progress)
-    count = max(int(progress.steps_since_log), 1)
-    line = {"train/loss": float(progress.loss / count)}
-    for name, sums in progress.losses.items():
-        if sums.count:
-            line[f"train/{name}/loss"] = float(sums.sum / sums.count)
-            line[f"train/{name}/accuracy"] = float(sums.correct / sums.count)
-    line |= {
-        "learning_rate": learning_rate,
-        "gradient_norm": float(progress.gradient_norm / count),
-        "skipped_steps": int(progress.skipped),
-    }
-    return line | clock.measures()
-
-
-def _shown(line: dict[str, float]) -> str:
-    losses = [
-        f"{name.split('/')[1]} {value:.3f}"
-        for name, value in line.items()
-        if name.count("/") == 2 and name.startswith("train/") and name.endswith("/loss")
-    ]
-    return " ".join([*losses, f"{line['time/tokens_per_second']:.0f} tokens/s"])
-
-
 def _check_finite(
     config: Config, batches: Batches, workdir: Path, step: int, skipped_in_a_row: jax.Array
 ) -> None:
@@ -270,7 +201,7 @@ def _check_finite(
     }
     path = workdir / f"not_finite_{step}.json"
     atomic.write(path, (json.dumps({"step": step, "rows": rows}) + "\n").encode())
-    raise FloatingPointError(
+    raise ConfigError(
         f"{skipped_in_a_row} steps in a row, up to step {step}, had a loss or gradient that is not "
         f"finite (train.max_skipped_steps={config.train.max_skipped_steps}); the rows of "
         f"that step are in {path}. A lower optimizer.learning_rate or optimizer.clip_norm may help"

@@ -1,18 +1,15 @@
 """Whether a run can fit into memory at all, said before any work."""
 
-from __future__ import annotations
-
 import math
 import os
+from collections.abc import Mapping
 from typing import NamedTuple
 
-import jax
-import numpy as np
 from jax.sharding import Mesh
 
 from xlj.config import ROW_KINDS, Config, ConfigError, lookup
 from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.opening import open_rows
+from xlj.data.rows.preparing import open_rows
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.training import state as states
@@ -38,11 +35,8 @@ def of(store: RowStore, config: Config) -> Sizes:
 
 
 def expected(config: Config) -> Sizes:
-    """The sizes of rows that may not be built yet.
-
-    Raises:
-      ConfigError: if `data.vocabulary` cannot be read.
-    """
+    """The sizes of rows that may not be built yet; raises a `ConfigError` if `data.vocabulary`
+    cannot be read."""
     if config.data.rows:
         return of(open_rows(config), config)
     paired = [language for pair in config.data.pairs for language in pair.split("-")]
@@ -65,28 +59,25 @@ def check_fits(config: Config, sizes: Sizes, mesh: Mesh) -> None:
     if limit is None:
         return
     for batch in _batch_bytes(config, sizes):
-        needed = sum(batch.values()) / mesh.size
-        if needed > limit:
-            largest = max(batch, key=batch.__getitem__)
-            raise _too_large("the token ids of a step", needed, limit, f"lower {largest}")
-    state = _state_bytes(config, sizes.corpus, mesh)
-    needed = sum(state.values())
-    if needed > limit:
-        raise _too_large(
-            "parameters, AdamW's moments and what objectives keep",
-            needed,
-            limit,
-            f"the largest is {max(state, key=state.__getitem__)}. Lower model.hidden="
-            f"{config.model.hidden}, model.layers={config.model.layers} or what else sizes it, or "
-            f"raise mesh.fsdp={config.mesh.fsdp}",
-        )
-
-
-def _too_large(what: str, needed: float, limit: float, mend: str) -> ConfigError:
-    return ConfigError(
-        f"{what} take {needed / _GIB:,.1f} GiB on each device, which has {limit / _GIB:,.1f} GiB; "
-        f"{mend}"
+        share = {key: size / mesh.size for key, size in batch.items()}
+        _refuse_above(limit, share, "the token ids of a step", "lower {}")
+    _refuse_above(
+        limit,
+        _state_bytes(config, sizes.corpus, mesh),
+        "parameters, AdamW's moments and what objectives keep",
+        f"the largest is {{}}. Lower model.hidden={config.model.hidden}, model.layers="
+        f"{config.model.layers} or what else sizes it, or raise mesh.fsdp={config.mesh.fsdp}",
     )
+
+
+def _refuse_above(limit: float, parts: Mapping[str, float], what: str, mend: str) -> None:
+    needed = sum(parts.values())
+    if needed > limit:
+        largest = max(parts, key=parts.__getitem__)
+        raise ConfigError(
+            f"{what} take {needed / _GIB:,.1f} GiB on each device, which has "
+            f"{limit / _GIB:,.1f} GiB; {mend.format(largest)}"
+        )
 
 
 def _batch_bytes(config: Config, sizes: Sizes) -> list[dict[str, int]]:
@@ -104,20 +95,18 @@ def _batch_bytes(config: Config, sizes: Sizes) -> list[dict[str, int]]:
 
 
 def _state_bytes(config: Config, corpus: Corpus, mesh: Mesh) -> dict[str, int]:
-    """Bytes of the state's arrays on each device, by name and shape."""
     try:
-        shapes = named_leaves(jax.eval_shape(lambda: states.init(config, corpus)))
+        leaves = named_leaves(states.abstract(config, corpus, mesh))
     except OverflowError:
         raise ConfigError(
             f"model.positions={config.model.positions}, model.position_buckets="
             f"{config.model.position_buckets} or a vocabulary of {corpus.vocabulary_size} ids is "
             "more than any array can hold; lower it"
         ) from None
-    where = named_leaves(states.sharding(config, corpus, mesh))
     return {
-        f"{name} {leaf.dtype}{list(leaf.shape)}": np.dtype(leaf.dtype).itemsize
-        * math.prod(where[name].shard_shape(leaf.shape))
-        for name, leaf in shapes.items()
+        f"{name} {leaf.dtype}{list(leaf.shape)}": leaf.dtype.itemsize
+        * math.prod(leaf.sharding.shard_shape(leaf.shape))
+        for name, leaf in leaves.items()
     }
 
 

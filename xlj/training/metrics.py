@@ -3,8 +3,6 @@
 Everything is a pure function of the run except keys under `time/`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time
@@ -13,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from xlj.config import ConfigError
-from xlj.io import json_file
+from xlj.io import atomic, json_file
 from xlj.io.atomic import mendable
 
 FILE = "metrics.jsonl"
@@ -37,7 +35,9 @@ class Metrics:
             return
         self._path = workdir / FILE
         with mendable(self._path):
-            _cut_back(self._path, step)
+            if self._path.exists():
+                kept = [json.dumps(line) + "\n" for line in read(workdir) if line["step"] <= step]
+                atomic.write(self._path, "".join(kept).encode())
             self._file = self._path.open("a", encoding="utf-8")
         self._events = _Events(workdir / "tensorboard", step + 1)
 
@@ -102,10 +102,7 @@ def read(workdir: Path, damaged: list[str] | None = None) -> list[dict[str, Any]
       ConfigError: if the file cannot be read, or on a line that holds no metrics, other than a last
         one that was cut short; without `damaged`.
     """
-    return _parse(workdir / FILE, damaged)
-
-
-def _parse(path: Path, damaged: list[str] | None = None) -> list[dict[str, Any]]:
+    path = workdir / FILE
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -130,16 +127,3 @@ def _parse(path: Path, damaged: list[str] | None = None) -> list[dict[str, Any]]
         else:
             damaged.append(f"{path.name}:{number} is not a line of metrics")
     return parsed
-
-
-def _cut_back(path: Path, step: int) -> None:
-    """Keeps the lines up to `step`; the file is replaced whole, never half-written."""
-    kept = [line for line in _parse(path) if line["step"] <= step]
-    if not path.exists():
-        return
-    new = path.with_suffix(".new")
-    with new.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(line) + "\n" for line in kept)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)

@@ -1,7 +1,5 @@
 """AdamW as the papers use it: schedules by step, clipping, no decay of biases and norms."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -57,26 +55,10 @@ def decayed(params: Any) -> Any:
     return jax.tree_util.tree_map_with_path(is_decayed, params)
 
 
-def freeze(params: Any, frozen: tuple[str, ...]) -> Any:
-    """Parameters that no gradient reaches in the parts named `frozen`."""
-    names = _names(frozen)
-    return {
-        name: jax.lax.stop_gradient(part) if name in names else part
-        for name, part in params.items()
-    }
-
-
-def thaw_only(updates: Any, frozen: tuple[str, ...]) -> Any:
-    """Updates that leave the parts named `frozen` as they are: weight decay too."""
-    names = _names(frozen)
-    return {
-        name: jax.tree.map(jnp.zeros_like, part) if name in names else part
-        for name, part in updates.items()
-    }
-
-
-def _names(frozen: tuple[str, ...]) -> set[str]:
-    return {name for part in frozen for name in FREEZABLE[part]}
+def change_frozen(tree: Any, frozen: tuple[str, ...], change: Callable[[Any], Any]) -> Any:
+    """Parameters, or their updates, with a change of each array in the parts named `frozen`."""
+    names = {name for part in frozen for name in FREEZABLE[part]}
+    return {n: jax.tree.map(change, part) if n in names else part for n, part in tree.items()}
 
 
 def by_layer(updates: Any, decay: float) -> Any:

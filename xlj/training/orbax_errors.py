@@ -1,7 +1,5 @@
 """Orbax's errors in a line; its own accounts of them are kept off the screen."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

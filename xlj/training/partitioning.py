@@ -1,31 +1,16 @@
-"""Sharding: one mesh, and one table of rules for parameters and rows."""
-
-from __future__ import annotations
+"""Meshes of devices, and the trees that lie on them by the rules of `models/sharding.py`."""
 
 import math
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import jax
+import numpy as np
+from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from xlj.config import Config, ConfigError
-
-ROWS = PartitionSpec(("replica", "fsdp"))
-"""The leading axis of every batch is split over all devices."""
-
-Rules = tuple[tuple[str, PartitionSpec], ...]
-
-RULES: Rules = (
-    (r".*(bias|scale)|position_bias/table|.*gates/kernel", PartitionSpec()),
-    (r"embeddings/(word|position|token_type|language)", PartitionSpec(None, "fsdp")),
-    (r"layers/.*/kernel", PartitionSpec(None, "fsdp", None)),
-    (r"\w+_head/.*kernel", PartitionSpec("fsdp", None)),
-)
-"""(regular expression over an array's name, its axes); the first that matches holds. A name may
-have any parts before: the generator's layers are named as the encoder's are. An objective adds
-rules of its own."""
+from xlj.models.sharding import AXES, ROWS, RULES, Rules, rule_of
 
 STORED: Rules = (*RULES, (r".*", PartitionSpec()))
 """The rules for the parameters of a stored model: those that no rule names are replicated, since
@@ -46,7 +31,7 @@ def make_mesh(config: Config, devices: Sequence[jax.Device] = ()) -> Mesh:
             f"mesh.replica={config.mesh.replica or 'rest'} x mesh.fsdp={fsdp} does not use the "
             f"{count} devices of this run"
         )
-    return _mesh(replica, fsdp, devices)
+    return _mesh(fsdp, devices)
 
 
 def check_batches(config: Config, mesh: Mesh) -> None:
@@ -68,12 +53,31 @@ def check_batches(config: Config, mesh: Mesh) -> None:
 
 def one_device() -> Mesh:
     """A mesh of the first device alone."""
-    return _mesh(1, 1, jax.local_devices()[:1])
+    return _mesh(1, jax.local_devices()[:1])
 
 
-def _mesh(replica: int, fsdp: int, devices: Sequence[jax.Device]) -> Mesh:
-    types = (AxisType.Auto,) * 2
-    return jax.make_mesh((replica, fsdp), ("replica", "fsdp"), types, devices=devices)
+def _mesh(fsdp: int, devices: Sequence[jax.Device]) -> Mesh:
+    return Mesh(_laid_out(fsdp, devices), AXES, axis_types=(AxisType.Auto,) * 2)
+
+
+def _laid_out(fsdp: int, devices: Sequence[jax.Device]) -> np.ndarray:
+    """The devices [all / fsdp, fsdp]: parameters are gathered over fast links where they can be,
+    within a slice of TPUs, or a host of others."""
+    fast: dict[int, list[jax.Device]] = {}
+    for device in devices:
+        of_slice = getattr(device, "slice_index", 0 if device.platform == "tpu" else None)
+        fast.setdefault(device.process_index if of_slice is None else of_slice, []).append(device)
+    groups = list(fast.values())
+    if any(len(group) % fsdp for group in groups):
+        groups = [sum(groups, [])]
+    return np.concatenate(
+        [
+            mesh_utils.create_device_mesh(
+                (len(group) // fsdp, fsdp), group, allow_split_physical_axes=True
+            )
+            for group in groups
+        ]
+    )
 
 
 def mesh_of(tree: Any) -> Mesh:
@@ -135,13 +139,10 @@ def shardings(tree: Any, mesh: Mesh, rules: Rules = RULES) -> Any:
     return jax.tree_util.tree_map_with_path(of_leaf, tree)
 
 
-def rule_of(name: str, rules: Rules = RULES) -> tuple[str, PartitionSpec]:
-    """The rule that names an array.
-
-    Raises:
-      ValueError: if none does.
-    """
-    for rule, spec in rules:
-        if re.fullmatch(rf"(.*/)?({rule})", name):
-            return rule, spec
-    raise ValueError(f"no partitioning rule names the array {name}")
+def abstract_like(tree: Any, where: Any) -> Any:
+    """Shapes and types of arrays, with the shardings that they are to have."""
+    return jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+        tree,
+        where,
+    )

@@ -1,7 +1,5 @@
 """SIGTERM: save within seconds, and end well within the grace period."""
 
-from __future__ import annotations
-
 import signal
 from typing import Any
 

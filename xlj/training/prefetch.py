@@ -1,11 +1,10 @@
 """Batches on the devices ahead of time, and how long the run had to wait for them."""
 
-from __future__ import annotations
-
-import queue
-import threading
+import collections
+import itertools
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -13,7 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from xlj.data.rows.batches import Batches
-from xlj.objectives.rows import Rows
+from xlj.objectives.objective import Rows
 from xlj.training.partitioning import ROWS
 
 _AHEAD = 3
@@ -28,55 +27,33 @@ class Prefetch:
     def __init__(self, batches: Batches, mesh: Mesh, start: int, stop: int):
         self.seconds_waited = 0.0
         self._batches, self._sharding = batches, NamedSharding(mesh, ROWS)
-        self._queue: queue.Queue[Any] = queue.Queue(_AHEAD)
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._fill, args=(start, stop), daemon=True)
-        self._thread.start()
+        self._reader = ThreadPoolExecutor(1)
+        self._steps = iter(range(start, stop))
+        self._ahead = collections.deque(map(self._read, itertools.islice(self._steps, _AHEAD)))
 
     def __iter__(self) -> Iterator[tuple[dict[str, Rows], int]]:
         """Yields the batch of each step, and how many tokens of this process's rows are text.
 
         Raises: what went wrong in reading.
         """
-        while True:
+        while self._ahead:
             begin = time.perf_counter()
-            item = self._queue.get()
+            batch = self._ahead.popleft().result()
             self.seconds_waited += time.perf_counter() - begin
-            if item is None:
-                return
-            if isinstance(item, BaseException):
-                raise item
-            yield item
+            self._ahead.extend(map(self._read, itertools.islice(self._steps, 1)))
+            yield batch
 
     def close(self) -> None:
         """Stops reading, once the batch that is being read is there."""
-        self._closed.set()
-        self._thread.join()
+        self._reader.shutdown(cancel_futures=True)
 
-    def _fill(self, start: int, stop: int) -> None:
-        try:
-            for step in range(start, stop):
-                if self._closed.is_set():
-                    return
-                self._put(self._batch(step))
-            self._put(None)
-        except BaseException as error:  # it is raised where the batch was wanted
-            self._put(error)
-
-    def _put(self, item: Any) -> None:
-        while not self._closed.is_set():
-            try:
-                self._queue.put(item, timeout=0.2)
-                return
-            except queue.Full:
-                continue
+    def _read(self, step: int) -> Future[tuple[dict[str, Rows], int]]:
+        return self._reader.submit(self._batch, step)
 
     def _batch(self, step: int) -> tuple[dict[str, Rows], int]:
         batch: dict[str, Rows] = {}
         tokens = 0
         for name, shape in self._batches.shapes(step).items():
-            if self._closed.is_set():
-                break
             local: dict[int, tuple[np.ndarray, np.ndarray]] = {}
             for index in self._sharding.addressable_devices_indices_map(shape).values():
                 begin, end, _ = (index or (slice(None),))[0].indices(shape[0])

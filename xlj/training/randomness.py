@@ -1,7 +1,5 @@
 """Random keys by (seed, purpose, step, row): never stored, the same on any number of devices."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 

@@ -1,7 +1,5 @@
 """All that a run carries from step to step. Batches and random keys follow from `step` alone."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -15,9 +13,9 @@ from xlj.data.rows.corpus import Corpus
 from xlj.io.hashing import name_hash
 from xlj.models import encoder
 from xlj.objectives import build_all
-from xlj.objectives.loss_sums import LossSums
+from xlj.objectives.objective import LossSums
 from xlj.training import optimizer
-from xlj.training.partitioning import RULES, replicated, shardings
+from xlj.training.partitioning import RULES, abstract_like, replicated, shardings
 
 
 @jax.tree_util.register_dataclass
@@ -66,56 +64,49 @@ def init(config: Config, corpus: Corpus) -> State:
     for name, make in sorted(parts.items()):
         params[name] = make(jax.random.fold_in(rng, jnp.uint32(name_hash(name) & 0xFFFFFFFF)))
     states = {name: objective.init_state(params) for name, objective in objectives.items()}
-    zero = jnp.zeros((), jnp.int32)
-    progress = Progress(
-        step=zero,
-        skipped=zero,
-        skipped_in_a_row=zero,
-        steps_since_log=zero,
-        loss=jnp.zeros(()),
-        gradient_norm=jnp.zeros(()),
-        losses={loss: zero_loss_sums() for o in objectives.values() for loss in o.losses},
-    )
+    none, nothing = jnp.zeros((), jnp.int32), jnp.zeros(())
+    sums = LossSums(nothing, nothing, nothing)
     return State(
         params=params,
         optimizer=optimizer.transform(config.optimizer).init(params),
         objectives={name: state for name, state in states.items() if state},
-        progress=progress,
+        progress=Progress(
+            step=none,
+            skipped=none,
+            skipped_in_a_row=none,
+            steps_since_log=none,
+            loss=nothing,
+            gradient_norm=nothing,
+            losses={loss: sums for o in objectives.values() for loss in o.losses},
+        ),
     )
 
 
-def zero_loss_sums() -> LossSums:
-    """Loss sums of nothing."""
-    return LossSums(sum=jnp.zeros(()), count=jnp.zeros(()), correct=jnp.zeros(()))
-
-
-def sharding(config: Config, corpus: Corpus, mesh: Mesh) -> State:
-    """The sharding of every leaf of the state: moments and copies of parameters live where the
-    parameters do."""
-    abstract = jax.eval_shape(lambda: init(config, corpus))
+def abstract(config: Config, corpus: Corpus, mesh: Mesh) -> State:
+    """Shape, type and sharding of every leaf of the state: moments and copies of parameters live
+    where the parameters do."""
+    shapes = jax.eval_shape(lambda: init(config, corpus))
     rules = RULES + tuple(r for o in build_all(config, corpus).values() for r in o.rules)
-    of_params = shardings(abstract.params, mesh, rules)
+    of_params = shardings(shapes.params, mesh, rules)
     of_optimizer = optax.tree.map_params(
         optimizer.transform(config.optimizer),
         lambda _, where: where,
-        abstract.optimizer,
+        shapes.optimizer,
         of_params,
         transform_non_params=lambda _: replicated(mesh),
     )
-    return State(
-        params=of_params,
-        optimizer=of_optimizer,
-        objectives=shardings(abstract.objectives, mesh, rules),
-        progress=jax.tree.map(lambda _: replicated(mesh), abstract.progress),
-    )
+    of_objectives = shardings(shapes.objectives, mesh, rules)
+    of_progress = jax.tree.map(lambda _: replicated(mesh), shapes.progress)
+    return abstract_like(shapes, State(of_params, of_optimizer, of_objectives, of_progress))
+
+
+def sharding(config: Config, corpus: Corpus, mesh: Mesh) -> State:
+    """The sharding of every leaf of the state."""
+    return jax.tree.map(lambda leaf: leaf.sharding, abstract(config, corpus, mesh))
 
 
 def restart_sums(progress: Progress) -> Progress:
     """Progress with the sums since the last line of metrics set to zero."""
-    return dataclasses.replace(
-        progress,
-        steps_since_log=jnp.zeros_like(progress.steps_since_log),
-        loss=jnp.zeros_like(progress.loss),
-        gradient_norm=jnp.zeros_like(progress.gradient_norm),
-        losses=jax.tree.map(jnp.zeros_like, progress.losses),
-    )
+    names = ("steps_since_log", "loss", "gradient_norm", "losses")
+    sums = {name: getattr(progress, name) for name in names}
+    return dataclasses.replace(progress, **jax.tree.map(jnp.zeros_like, sums))

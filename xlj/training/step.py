@@ -1,7 +1,5 @@
 """One optimizer step: corrupt, find targets, count, sum gradients over microbatches, update."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,11 +11,9 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xlj.config import Config
-from xlj.objectives.loss_sums import LossSums
-from xlj.objectives.objective import Objective
-from xlj.objectives.rows import Rows
+from xlj.models.sharding import ROWS, on
+from xlj.objectives.objective import LossSums, Objective, Rows
 from xlj.training import optimizer
-from xlj.training.partitioning import ROWS
 from xlj.training.randomness import row_rngs
 from xlj.training.state import Progress, State
 
@@ -65,7 +61,7 @@ def make_train_step(
         scales = loss_scales(config.objectives.normalisation, weights, counts)
 
         def loss_of(params: Any, part: Any) -> tuple[jax.Array, dict[str, LossSums]]:
-            params = optimizer.freeze(params, frozen)
+            params = optimizer.change_frozen(params, frozen, jax.lax.stop_gradient)
             losses: dict[str, LossSums] = {}
             for name, (found, dropout_rngs) in part.items():
                 kept = state.objectives.get(name, {})
@@ -85,7 +81,7 @@ def make_train_step(
                 state.params,
             )
             updates = optimizer.by_layer(updates, config.optimizer.layer_decay)
-            updates = optimizer.thaw_only(updates, frozen)
+            updates = optimizer.change_frozen(updates, frozen, jnp.zeros_like)
             new_params = jax.tree.map(lambda p, u: p - rate(step) * u, state.params, updates)
             finite = jnp.isfinite(loss) & jnp.isfinite(norm)
             finite &= jnp.isfinite(optax.tree.norm(updates))
@@ -111,7 +107,7 @@ def make_train_step(
             progress=_advance(state.progress, finite, loss, norm, losses),
         )
 
-    return train_step
+    return on(mesh, train_step)
 
 
 class Microbatches:

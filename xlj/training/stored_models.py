@@ -1,7 +1,5 @@
 """Models on disk to start from: checkpoints of xlj, and Hugging Face folders."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -12,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xlj.config import Model
-from xlj.config.objectives import supervised_in
+from xlj.config.objectives.supervised import supervised_in
 from xlj.config.paths import local_path
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face
@@ -98,11 +96,7 @@ def find(path: str | Path, key: str = "") -> StoredModel:
 
 
 def of_folder(path: Path) -> StoredModel:
-    """The model in a Hugging Face folder.
-
-    Raises:
-      ConfigError: as `importing.inspect` does.
-    """
+    """The model in a Hugging Face folder; raises a `ConfigError` as `importing.inspect` does."""
     imported = importing.inspect(path)
 
     def params(mesh: Mesh) -> Any:

@@ -1,39 +1,27 @@
 """Tokens and model operations a second between two lines of metrics."""
 
-from __future__ import annotations
-
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 import jax
 
-from xlj.data.rows.batches import Batches
-from xlj.objectives.objective import Objective
 from xlj.training.prefetch import Prefetch
+from xlj.training.run_flops import RunFlops
 
 
 class Throughput:
-    """Counts steps and time, without the time of evaluations and saves.
+    """Counts steps and time, without the time of evaluations and saves."""
 
-    Args:
-      objectives: those of each phase, by name.
-    """
-
-    def __init__(
-        self, objectives: Sequence[Mapping[str, Objective]], batches: Batches, prefetch: Prefetch
-    ):
-        self._objectives = objectives
-        self._batches, self._prefetch = batches, prefetch
+    def __init__(self, flops: RunFlops, prefetch: Prefetch):
+        self._of_run, self._prefetch = flops, prefetch
         self._begin = time.perf_counter()
         self._restart()
 
     def count(self, step: int, tokens: int) -> None:
         """Adds a step, and the tokens of this process's rows."""
         self._tokens += tokens
-        objectives = self._objectives[self._batches.phase(step)[0]]
-        for name, (rows, length) in self._batches.shapes(step).items():
-            self._flops += objectives[name].flops(rows, length)
+        self._flops += self._of_run.of_step(step).xlj
 
     def measures(self) -> dict[str, float]:
         """Rates since the last call, as metrics; `time/seconds` is since the run was started."""

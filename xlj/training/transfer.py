@@ -1,7 +1,5 @@
 """Parameters that a run takes from another model (MetaXLM, section 3.2 and Table 5)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,12 +8,13 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlj.config import SUPERVISED, ConfigError, Transfer
+from xlj.config import SUPERVISED, Config, ConfigError, Transfer, as_tree
+from xlj.config.objectives.supervised import supervised_in
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop import dictionaries, match_report, matched_rows
+from xlj.interop import dictionaries, matched_rows
 from xlj.interop.dictionaries import Dictionary
-from xlj.interop.matches import Matches
+from xlj.interop.matches import Matches, table
 from xlj.interop.vocabulary_matching import match
 from xlj.objectives.supervised import head_of
 from xlj.training.checkpoints import CheckpointError
@@ -40,27 +39,22 @@ _ROWS = 2000  # of each language, which the report is over
 
 
 def taken(
+    config: Config,
     source: StoredModel,
     found: Any,
     fresh: Any,
     languages: Sequence[str],
-    options: Transfer,
     matches: Matches | None = None,
-    seed: int = 0,
-    init_std: float = 0.02,
-    labels: Sequence[str] = (),
 ) -> Any:
     """The fresh parameters with those of another model in their place; says which stay fresh.
 
     Args:
-      source: where the other model is.
+      source: where the other model is. Its head of a task with other labels is not taken.
       found: its parameters.
       fresh: drawn at random, on their devices.
       languages: of the run.
       matches: for each piece of the run's vocabulary, those of the other model's; None if the two
         are the same.
-      seed, init_std: of rows that match nothing.
-      labels: of the run's task; the head of a task with others is not taken.
 
     Raises:
       CheckpointError: if the encoder itself is another.
@@ -71,7 +65,8 @@ def taken(
     if matches is not None:
         for name in _BY_WORD:
             if name in old and name in new:
-                old[name] = _matched(old[name], new[name], matches, options, seed, init_std)
+                old[name] = _matched(old[name], new[name], matches, config)
+    labels = supervised_in(as_tree(config)).get("labels", ())
     other = _OF_LABELS if source.labels != tuple(labels) else ()
     fits = {
         name
@@ -83,11 +78,12 @@ def taken(
     wrong = [name for name in missing + unused if name.startswith(_CORE)]
     if wrong:
         raise CheckpointError(f"{source.folder} is of another model: {', '.join(wrong[:4])} differ")
-    left = {name for name in fits if _part(name) not in options.parts}
+    parts = {n: "embeddings" if n.startswith(_EMBEDDINGS) else "body" for n in fits}
+    left = {name for name, part in parts.items() if part not in config.transfer.parts}
     for names, what in (
         (missing, "initialised anew"),
         (unused, "not used"),
-        (sorted(left), f"initialised anew (transfer.parts={','.join(options.parts)})"),
+        (sorted(left), f"initialised anew (transfer.parts={','.join(config.transfer.parts)})"),
     ):
         if names and jax.process_index() == 0:
             print(f"init_from: {what}: {', '.join(names)}")
@@ -101,11 +97,8 @@ def taken(
 def matches_of(
     old: Vocabulary, new: Vocabulary, options: Transfer, languages: Sequence[str]
 ) -> Matches:
-    """The pieces that each piece of a run's vocabulary starts from.
-
-    Raises:
-      ConfigError: if a dictionary cannot be read, or no language has one.
-    """
+    """The pieces that each piece of a run's vocabulary starts from; raises a `ConfigError` if a
+    dictionary cannot be read, or no language has one."""
     return match(
         old,
         new,
@@ -124,33 +117,25 @@ def report(matches: Matches, store: RowStore) -> str:
         counts.setdefault(
             task.languages[0], np.bincount(rows.ravel(), minlength=len(matches.rules))
         )
-    return match_report.table(match_report.report(matches, counts))
+    return table(matches, counts)
 
 
-def _part(name: str) -> str:
-    return "embeddings" if name.startswith(_EMBEDDINGS) else "body"
-
-
-def _matched(
-    old: jax.Array, new: jax.Array, matches: Matches, options: Transfer, seed: int, init_std: float
-) -> jax.Array:
+def _matched(old: jax.Array, new: jax.Array, matches: Matches, config: Config) -> jax.Array:
     """The rows of the run's vocabulary, on the devices of the fresh ones."""
+    unmatched, init_std, seed = config.transfer.unmatched, config.model.init_std, config.train.seed
     assert isinstance(new.sharding, NamedSharding)
     everywhere = NamedSharding(new.sharding.mesh, PartitionSpec())  # each host needs all of it
-    table = np.asarray(jax.jit(lambda x: x, out_shardings=everywhere)(old))
-    if table.ndim == 1:
-        made = matched_rows.match_bias(table, matches)
+    rows = np.asarray(jax.jit(lambda x: x, out_shardings=everywhere)(old))
+    if rows.ndim == 1:
+        made = matched_rows.match_bias(rows, matches)
     else:
-        made = matched_rows.embeddings(table, matches, options.unmatched, init_std, seed)
+        made = matched_rows.embeddings(rows, matches, unmatched, init_std, seed)
     return jax.make_array_from_callback(new.shape, new.sharding, lambda index: made[index])
 
 
 def dictionaries_of(options: Transfer, languages: Sequence[str]) -> tuple[Dictionary, ...]:
-    """The dictionaries of the languages that have one, in either direction.
-
-    Raises:
-      ConfigError: if one cannot be read, or no language has one.
-    """
+    """The dictionaries of the languages that have one, in either direction; raises a `ConfigError`
+    if one cannot be read, or no language has one."""
     known, others = options.language, [name for name in languages if name != options.language]
     pairs = [
         pair

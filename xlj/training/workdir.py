@@ -1,7 +1,5 @@
 """A workdir belongs to one run at a time; a finished fine-tuning run leaves its scores there."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 from collections.abc import Iterator
@@ -16,11 +14,8 @@ RUN = "run.json"
 
 
 def finished_run(folder: Path) -> dict[str, Any] | None:
-    """The content of a folder's `RUN` (`finetuning.running.Run`), if it has one.
-
-    Raises:
-      ConfigError: if it is damaged.
-    """
+    """The content of a folder's `RUN` (`finetuning.running.Run`), if it has one; raises a
+    `ConfigError` if it is damaged."""
     file = folder / RUN
     if not file.is_file():
         return None

@@ -21,9 +21,6 @@ from xlj.training.partitioning import mesh_of, replicated, shard
 from xlj.word_alignment.pair_batches import Batch, Pieces, batches, pieces_of
 from xlj.word_alignment.sentence_pairs import Pair
 
-METHODS = ("optimal_transport", "released", "argmax", "itermax", "match")
-"""XLM-Align's paper; XLM-Align's released aligner; the three of SimAlign."""
-
 MOST_PIECES = 8192
 """A longer sentence is refused: the matrices of a pair would take several times 256 MB."""
 
@@ -36,8 +33,8 @@ class Aligner:
     Args:
       pretrained: the encoder, on any mesh; each process then aligns the same pairs.
       layers: whose hidden vectors to align, each between 0 (embeddings) and the model's last.
-      method: one of METHODS. Those of XLM-Align compare tokens by the product of their vectors,
-        those of SimAlign by (cosine + 1) / 2.
+      method: one of `choices.METHODS`. Those of XLM-Align compare tokens by the product of their
+        vectors, those of SimAlign by (cosine + 1) / 2.
       together: encode a pair as one example (XLM-Align), not each sentence alone (SimAlign).
 
     Attributes:

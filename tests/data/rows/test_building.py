@@ -20,7 +20,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from xlj import phrasebook
 from xlj.config import Config, ConfigError, Data, Objectives
-from xlj.config.objectives import MultilingualMLM, TranslationLM
+from xlj.config.objectives.mlm import MultilingualMLM, TranslationLM
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.rows.report import report
 from xlj.data.rows.store import RowStore
@@ -323,7 +323,7 @@ def start(folder: Path, code: str, config: Config, *arguments: Path) -> subproce
     lines = [
         "import json, sys",
         "from xlj.config import Config, Data, Objectives",
-        "from xlj.config.objectives import MultilingualMLM, TranslationLM",
+        "from xlj.config.objectives.mlm import MultilingualMLM, TranslationLM",
         f"fields = json.loads({data!r})",
         "fields = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}",
         "if __name__ == '__main__':",

@@ -3,7 +3,7 @@
 import types
 
 from xlj.config import Config, Data, Objectives
-from xlj.config.objectives import MultilingualMLM, TranslationLM
+from xlj.config.objectives.mlm import MultilingualMLM, TranslationLM
 from xlj.data.rows.recipe import recipe_of
 from xlj.data.text.checking import check_text
 

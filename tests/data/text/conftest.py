@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from xlj.config import Config, Data, Objectives
-from xlj.config.objectives import MultilingualMLM, TranslationLM
+from xlj.config.objectives.mlm import MultilingualMLM, TranslationLM
 
 READ = Objectives(
     options={"mmlm": MultilingualMLM(batch_rows=1), "tlm": TranslationLM(batch_rows=1)}

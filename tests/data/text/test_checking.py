@@ -31,7 +31,7 @@ from xlj.data.text.checking import check_text
         ({"pairs": ("en-de",), "parallel": ("@twotabs",)}, "twotabs: line 1 has 2 tabs"),
         ({"pairs": ("en-de",), "parallel": ("@en.txt|@notab",)}, "1 lines but .*notab has 2"),
         ({"languages": ("en",), "mono": ("@latin1",)}, "latin1: line 3 is not UTF-8"),
-        ({"languages": ("en",), "mono": ("@en.txt",), "vocabulary": "@no"}, "no such file"),
+        ({"languages": ("en",), "mono": ("@en.txt",), "vocabulary": "@no"}, "No such file"),
         (
             {
                 "languages": ("en",),
@@ -72,4 +72,4 @@ def test_sizes_are_known_of_files(config, write):
             parallel=("@{pair}.tsv", "phrasebook:{pair}"),
         ).data
     )
-    assert text.sizes == {"text.en": ([3], [16])}  # the pairs are not all of files
+    assert text.sizes == {"text.en": [[3], [16]]}  # the pairs are not all of files

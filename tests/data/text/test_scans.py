@@ -6,7 +6,7 @@ import json
 import pytest
 
 from xlj.data.text import scans
-from xlj.data.text.scans import ScanCache, scan
+from xlj.data.text.scans import scan, scan_all
 from xlj.io import files
 
 
@@ -36,7 +36,7 @@ def cached(tmp_path):
             patch.setattr(
                 files, "blocks", lambda path, seen: read.append(path.stem) or blocks(path)
             )
-            found = ScanCache(tmp_path / "inputs.json").scan_all(inputs)
+            found = scan_all(inputs, tmp_path / "inputs.json")
         return "".join(read), [found[item].lines for item in inputs]
 
     return run

@@ -1,6 +1,5 @@
 """Templates find their sources, and blocks of clean text come out of them, in order."""
 
-import sys
 import types
 from collections import Counter
 
@@ -71,8 +70,7 @@ def test_phrasebook(config, monkeypatch, tmp_path):
     stub.LANGUAGES = ("en", "de")
     stub.text_lines = lambda language: iter(["one", "", f"two {language}"])
     stub.pair_lines = lambda pair: iter([("a", pair)] * 5000)
-    monkeypatch.setitem(sys.modules, "xlj.phrasebook", stub)
-    monkeypatch.setattr("xlj.phrasebook", stub, raising=False)
+    monkeypatch.setattr("xlj.data.text.sources.phrasebook", stub)
     fields = {"mono": ("phrasebook:{language}",), "parallel": ("phrasebook:{pair}",)}
     good = config(languages=("en", "de"), pairs=("en-de",), **fields)
     first, _, pairs = text_tasks(good.data)

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from xlj.config import ConfigError
-from xlj.data.tokenizer.library_errors import explained
+from xlj.data.tokenizer.tokenizer_json import explained
 
 
 class PanicException(BaseException):

@@ -75,7 +75,7 @@ def test_files_that_are_no_such_model_are_refused(tmp_path, lines, monkeypatch):
     (tmp_path / "text").write_text("no model")
     with pytest.raises(ConfigError, match="text is not a SentencePiece model"):
         Vocabulary.load(tmp_path / "text")
-    with pytest.raises(ConfigError, match="no such file"):
+    with pytest.raises(ConfigError, match="No such file"):
         Vocabulary.load(tmp_path / "absent")
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(ConfigError, match="text is not a SentencePiece model"):

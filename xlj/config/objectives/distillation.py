@@ -1,16 +1,10 @@
 """Distillation from a monolingual teacher, MetaXLM's baseline."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from xlj.config.fields import ConfigError
-from xlj.config.objectives.options import Options, option, register
-
-if TYPE_CHECKING:
-    from xlj.config.schema import Config
+from xlj.config.objectives.options import Config, Options, option, register
 
 
 @register("distillation")

@@ -1,16 +1,10 @@
 """DWA with TLM, of XLM-Align."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING
 
 from xlj.config.fields import Idle, lookup
 from xlj.config.objectives.mlm import Masking
-from xlj.config.objectives.options import option, register, while_on
-
-if TYPE_CHECKING:
-    from xlj.config.schema import Config
+from xlj.config.objectives.options import Config, option, register, while_on
 
 
 def _while_pointing(config: Config, path: str) -> Idle | None:

@@ -1,15 +1,9 @@
 """MMLM, TLM and CAMLM; and what the objectives that mask tokens have in common."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING
 
 from xlj.config.fields import ConfigError
-from xlj.config.objectives.options import Options, option, register
-
-if TYPE_CHECKING:
-    from xlj.config.schema import Config
+from xlj.config.objectives.options import Config, Options, option, register
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +23,6 @@ class Masking(Options):
 
 
 @register("mmlm")
-@dataclasses.dataclass(frozen=True)
 class MultilingualMLM(Masking):
     """MMLM."""
 
@@ -38,7 +31,6 @@ class MultilingualMLM(Masking):
 
 
 @register("tlm")
-@dataclasses.dataclass(frozen=True)
 class TranslationLM(Masking):
     """TLM."""
 
@@ -47,7 +39,6 @@ class TranslationLM(Masking):
 
 
 @register("camlm")
-@dataclasses.dataclass(frozen=True)
 class CrossAttentionMLM(Masking):
     """CAMLM."""
 

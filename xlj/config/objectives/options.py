@@ -1,7 +1,5 @@
 """The options of an objective: its keys in a config, and all that is known of it without JAX."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import importlib
@@ -11,10 +9,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from xlj.config.fields import ConfigError, Idle, Reading, key
-from xlj.config.rows import ROW_KINDS
 
 if TYPE_CHECKING:
     from xlj.config.schema import Config
+else:
+    Config = Any  # the schema is made of these options, so it cannot be imported here
+
+
+@dataclasses.dataclass(frozen=True)
+class RowKind:
+    """A kind of rows: the key that names its text, and the key of its length."""
+
+    source: str
+    length: str
+
+
+ROW_KINDS = {
+    "text": RowKind("data.mono", "data.length"),
+    "sentences": RowKind("data.mono", "data.length"),
+    "pairs": RowKind("data.parallel", "data.pair_length"),
+    "bitext": RowKind("data.parallel", "data.pair_length"),
+}
+"""Kinds of rows (docs/data.md): running text; single sentences with room for pseudo-tokens;
+sentence pairs read together; sentence pairs read apart."""
 
 
 def while_on(config: Config, path: str) -> Idle | None:

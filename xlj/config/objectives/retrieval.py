@@ -1,7 +1,5 @@
 """Retrieval: ERNIE-M's with the hardest negative, NT-Xent with all."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from xlj.config.objectives.options import Options, option, register

@@ -1,7 +1,5 @@
 """MRTD and TRTD, of XLM-E."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from xlj.config.objectives.mlm import Masking
@@ -21,7 +19,6 @@ class ReplacedTokenDetection(Masking):
 
 
 @register("mrtd")
-@dataclasses.dataclass(frozen=True)
 class MultilingualRTD(ReplacedTokenDetection):
     """MRTD."""
 
@@ -29,7 +26,6 @@ class MultilingualRTD(ReplacedTokenDetection):
 
 
 @register("trtd")
-@dataclasses.dataclass(frozen=True)
 class TranslationRTD(ReplacedTokenDetection):
     """TRTD."""
 

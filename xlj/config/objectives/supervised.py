@@ -1,8 +1,6 @@
 """The objectives of fine-tuning. They are no part of a pretraining config: a fine-tuning run has
 one of them in the place of the others."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
@@ -34,28 +32,24 @@ class Supervised(Options):
         return self.length
 
 
-@dataclasses.dataclass(frozen=True)
 class Classification(Supervised):
     """A class of a sentence, or of two that are read together."""
 
     rows = "classification"
 
 
-@dataclasses.dataclass(frozen=True)
 class PairClassification(Supervised):
     """A class of two sentences that are read apart."""
 
     rows = "pair_classification"
 
 
-@dataclasses.dataclass(frozen=True)
 class Tagging(Supervised):
     """A tag of each word."""
 
     rows = "tagging"
 
 
-@dataclasses.dataclass(frozen=True)
 class QuestionAnswering(Supervised):
     """The first and the last token of an answer."""
 

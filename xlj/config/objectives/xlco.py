@@ -1,17 +1,12 @@
 """XLCO, of InfoXLM."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xlj.config.fields import ConfigError
 from xlj.config.objectives.mlm import Masking
-from xlj.config.objectives.options import option, register
-
-if TYPE_CHECKING:
-    from xlj.config.schema import Config
+from xlj.config.objectives.options import Config, option, register
 
 
 @register("xlco")

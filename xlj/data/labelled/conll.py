@@ -1,7 +1,5 @@
 """Tagging: a word and its tag a line, a blank line after each sentence."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,9 +22,6 @@ class _Layout(NamedTuple):
     word: int
     tag: int | None
     conllu: bool
-
-    def split(self, line: str) -> list[str]:
-        return _split(line, self.divider)
 
 
 class _Row(NamedTuple):
@@ -58,21 +53,20 @@ def read(path: Path, language: str, columns: Sequence[str]) -> list[Words]:
     if layout is None:
         return []
     sentences = list(_sentences(path, lines, layout))
-    tagged = layout.tag is not None
-    if layout.conllu and all(row.tag == "_" for rows in sentences for row in rows):
-        tagged = False
-    prefix = f"{language}:"
-    if not all(row.word.startswith(prefix) for rows in sentences for row in rows):
-        prefix = ""
-    found = []
-    for rows in sentences:
-        for row in rows:
-            if not row.word.removeprefix(prefix):
-                raise ConfigError(f"{row.place}: a tag without a word")
-        words = tuple(row.word.removeprefix(prefix) for row in rows)
-        tags = tuple(row.tag for row in rows) if tagged else None
-        found.append(Words(words, tags, rows[0].place))
-    return found
+    every = [row for rows in sentences for row in rows]
+    untagged = layout.conllu and all(row.tag == "_" for row in every)
+    prefix = f"{language}:" if all(row.word.startswith(f"{language}:") for row in every) else ""
+    for row in every:
+        if row.word == prefix:
+            raise ConfigError(f"{row.place}: a tag without a word")
+    return [
+        Words(
+            tuple(row.word.removeprefix(prefix) for row in rows),
+            None if layout.tag is None or untagged else tuple(row.tag for row in rows),
+            rows[0].place,
+        )
+        for rows in sentences
+    ]
 
 
 def _layout(path: Path, lines: Sequence[str], columns: Sequence[str]) -> _Layout | None:
@@ -113,7 +107,7 @@ def _sentences(path: Path, lines: Sequence[str], layout: _Layout) -> Iterator[li
             continue
         if not rows and _is_comment(line, layout, place):
             continue
-        fields = layout.split(line)
+        fields = _split(line, layout.divider)
         if len(fields) != layout.width:
             wrong = f"{len(fields)} column{'s' * (len(fields) > 1)}"
             hint = "" if layout.divider == "\t" else "; divide columns by tabs if words have spaces"
@@ -125,8 +119,6 @@ def _sentences(path: Path, lines: Sequence[str], layout: _Layout) -> Iterator[li
                 )
             continue
         tag = "" if layout.tag is None else fields[layout.tag]
-        if not fields[layout.word]:
-            raise ConfigError(f"{place}: a tag without a word")
         if layout.tag is not None and not tag:
             raise ConfigError(f"{place}: a word without a tag")
         rows.append(_Row(place, fields[layout.word], tag))
@@ -144,7 +136,7 @@ def _is_comment(line: str, layout: _Layout, place: str) -> bool:
         return line.startswith("#") and "\t" not in line
     if not line.startswith("# "):
         return False
-    if layout.divider and len(layout.split(line)) == layout.width:
+    if layout.divider and len(_split(line, layout.divider)) == layout.width:
         raise ConfigError(
             f"{place}: {quoted(line)} may be a comment or the word #; divide columns by tabs, or "
             "leave comments out"

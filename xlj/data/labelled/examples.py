@@ -1,7 +1,5 @@
 """Labelled examples, as they are read: one type a kind of task."""
 
-from __future__ import annotations
-
 import dataclasses
 
 

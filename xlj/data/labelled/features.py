@@ -1,7 +1,5 @@
 """Labelled examples as rows of token ids and labels (`objectives/supervised.py` says how)."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence

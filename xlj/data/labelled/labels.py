@@ -1,7 +1,5 @@
 """The labels of a task: those given or those that training has, and examples that do not fit."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Sequence
 
@@ -34,11 +32,10 @@ def label_set(training: Iterable[Example], given: Sequence[str]) -> tuple[str, .
 
 
 def require(examples: Iterable[Example]) -> None:
-    """Nothing, if all sentences have labels, all words tags, and of all questions the answers are
-    told.
+    """Refuses unlabelled sentences or words, and questions whose answers are not told.
 
     Raises:
-      ConfigError: on an example without; it names its place.
+      ConfigError: it names the example's place.
     """
     for example in examples:
         if labels_of(example) is None:
@@ -47,10 +44,10 @@ def require(examples: Iterable[Example]) -> None:
 
 
 def alike(examples: Iterable[Example]) -> None:
-    """Nothing, if all examples are labelled or none is.
+    """Refuses examples of which some are labelled, some are not.
 
     Raises:
-      ConfigError: if some are; it names the place of the first one that is not.
+      ConfigError: it names the place of the first one that is not.
     """
     sides: dict[bool, Example] = {}
     for example in examples:
@@ -64,10 +61,10 @@ def alike(examples: Iterable[Example]) -> None:
 
 
 def check(examples: Iterable[Example], labels: Sequence[str]) -> None:
-    """Nothing, if all labels and tags are among `labels`; examples without any are let pass.
+    """Refuses labels and tags that are not among `labels`; examples without any are let pass.
 
     Raises:
-      ConfigError: on another one; it names the example's place.
+      ConfigError: it names the example's place.
     """
     known = set(labels)
     for example in examples:

@@ -1,7 +1,5 @@
 """Labelled sources: found by the templates of a config, and read into examples."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,7 +8,9 @@ from xlj.config import ConfigError
 from xlj.config.finetuning import Task
 from xlj.data.labelled import conll, labels, squad, tables, tfds
 from xlj.data.labelled.examples import Example, Question, Sentences, Words
-from xlj.data.text.templates import fill, some
+from xlj.data.text.templates import match
+from xlj.phrasebook import LANGUAGES, labelled
+from xlj.phrasebook.labelled.examples import LabelledTexts, TaggedWords
 
 PHRASEBOOK = {
     "nli": "classification",
@@ -33,28 +33,16 @@ def resolve(task: Task, split: str, languages: Sequence[str]) -> dict[str, list[
         no language has sources.
 
     Raises:
-      ConfigError: if a template cannot be read as one, a language is in none of them, a template
-        is for none of the languages, or gives several the same source. It lists these at once.
+      ConfigError: with all that `templates.match` finds wrong.
     """
-    key = f"task.{split}"
-    templates: tuple[str, ...] = getattr(task, split)
-    found: dict[str, list[str]] = {language: [] for language in languages}
-    problems = []
-    for template in templates:
-        filled = {name: fill(template, {"language": name}, key) for name in found}
-        there = [name for name, source in filled.items() if _is_there(source, name, task.kind)]
-        shared = len(set(filled.values())) < len(filled)
-        if shared and not (template.startswith("tfds:") and tfds.parse(template).has_all_languages):
-            problems.append(f"{key}={template} gives several languages the same; use {{language}}")
-        elif not there:
-            tried = some(list(filled.values()))
-            problems.append(f"{key}={template} matches no language; tried {tried}")
-        for name in there:
-            found[name].append(filled[name])
-    for name, sources in found.items():
-        if not sources and any(found.values()):
-            tried = ", ".join(fill(template, {"language": name}, key) for template in templates)
-            problems.append(f"{key} has nothing for {name}; there is no {tried}")
+    found, problems = match(
+        getattr(task, split),
+        f"task.{split}",
+        {language: {"language": language} for language in languages},
+        "languages",
+        lambda source, language: source if _is_there(source, language, task.kind) else None,
+        lambda template: template.startswith("tfds:") and tfds.parse(template).has_all_languages,
+    )
     if problems:
         raise ConfigError("\n".join(problems))
     return found
@@ -92,20 +80,13 @@ def _read(source: str, language: str, task: Task) -> Sequence[Example]:
 
 
 def _is_there(source: str, language: str, kind: str) -> bool:
-    """Whether a source has a language, as far as can be seen without reading it.
-
-    Raises:
-      ConfigError: if the source is written as none can be, or is of another kind of task.
-    """
+    """Whether a source has a language, as far as can be seen without reading it."""
     if source.startswith("tfds:"):
-        name = tfds.parse(source)
-        _same_kind(source, name.kind, kind)
+        _same_kind(source, tfds.parse(source).kind, kind)
         return True
     if source.startswith("phrasebook:"):
-        from xlj import phrasebook
-
         _phrasebook(source, kind)
-        return language in phrasebook.LANGUAGES
+        return language in LANGUAGES
     return Path(source).expanduser().is_file()
 
 
@@ -122,9 +103,6 @@ def _phrasebook(source: str, kind: str) -> tuple[str, str]:
 
 
 def _phrasebook_examples(name: str, language: str, split: str) -> Iterator[Example]:
-    from xlj.phrasebook import labelled
-    from xlj.phrasebook.labelled.examples import LabelledTexts, TaggedWords
-
     for number, found in enumerate(labelled.examples(name, language, split), 1):
         place = f"phrasebook:{name}/{language}#{split}:{number}"
         if isinstance(found, LabelledTexts):

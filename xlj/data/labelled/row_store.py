@@ -1,7 +1,5 @@
 """A row store of labelled rows, kept under a hash of the rows themselves."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,16 +8,8 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.data.labelled.features import Features
-from xlj.data.rows.store import (
-    FORMAT,
-    MANIFEST,
-    VOCABULARY,
-    Manifest,
-    RowStore,
-    Split,
-    TaskRows,
-    row_crcs,
-)
+from xlj.data.rows import store
+from xlj.data.rows.store import Manifest, RowStore, Split, TaskRows, row_crcs
 from xlj.data.tokenizer.layout import BOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import atomic
@@ -40,15 +30,12 @@ def write(
         for language, made in features.items()
     }
     tasks = tuple(_task(kind, language, found) for language, found in rows.items())
+    recipe = {"format": store.FORMAT, "kind": kind}
     manifest = Manifest(
-        vocabulary_size=vocabulary.size,
-        vocabulary_digest=vocabulary.digest,
-        dtype=vocabulary.dtype.str,
-        recipe={"format": FORMAT, "kind": kind},
-        tasks=tasks,
+        vocabulary.size, vocabulary.digest, vocabulary.dtype.str, recipe=recipe, tasks=tasks
     )
     folder = cache / f"{kind}-{manifest.content_hash[:16]}"
-    if not (folder / MANIFEST).is_file():
+    if not (folder / store.MANIFEST).is_file():
         try:
             with atomic.new_folder(folder) as part:
                 for task, found in zip(tasks, rows.values(), strict=True):
@@ -57,10 +44,10 @@ def write(
                     for split, held in (("train", found), ("held_out", found[:0])):
                         atomic.write(part / task.name / f"{split}.rows", held.tobytes())
                         atomic.write(part / task.name / f"{split}.crc", row_crcs(held).tobytes())
-                atomic.write(part / VOCABULARY, vocabulary.model)
-                atomic.write(part / MANIFEST, manifest.to_json())
+                atomic.write(part / store.VOCABULARY, vocabulary.model)
+                atomic.write(part / store.MANIFEST, manifest.to_json())
         except ConfigError:
-            if not (folder / MANIFEST).is_file():  # else another process was first
+            if not (folder / store.MANIFEST).is_file():  # else another process was first
                 raise
     return RowStore(folder)
 

@@ -1,7 +1,5 @@
 """Questions in SQuAD's JSON: SQuAD 1.1 and 2.0, XQuAD, MLQA, TyDiQA-GoldP."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections import Counter

@@ -1,11 +1,9 @@
 """Classification: sentences or pairs and their labels, in tables of tabs or in JSON lines."""
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +53,9 @@ def _table(path: Path, columns: Sequence[str]) -> Iterator[Sentences]:
             raise ConfigError(f"task.columns={','.join(columns)}: bring names or numbers, not both")
         for _, line in itertools.islice(lines, 1):
             head = [_unquoted(field) for field in line.split("\t")]
-            width, places = len(head), _places(path, _chosen(columns, head), head)
+            names = _named(columns, head, f"{path}:1", "column")
+            width = len(head)
+            places = [head.index(name) if name in head else None for name in names]
     for place, line in lines:
         fields = [_unquoted(field) for field in line.split("\t")]
         if not places:
@@ -89,31 +89,22 @@ def _numbered(place: str, columns: Sequence[str], fields: Sequence[str]) -> list
     return [number - 1 if number <= width else None for number in numbers]
 
 
-def _places(path: Path, columns: Sequence[str], head: list[str]) -> list[int | None]:
-    """Indices of the named columns; None for that of labels if there is none."""
-    for name in columns:
-        if head.count(name) > 1:
-            raise ConfigError(f"{path}:1: the head has two columns {quoted(name)}")
-    *texts, label = columns
-    for name in texts if _without_label(label, head) else columns:
-        if name not in head:
-            raise ConfigError(
-                f"{path}:1: there is no column {quoted(name)}, which task.columns names; the head "
-                f"is {shortened(', '.join(head))}"
-            )
-    return [head.index(name) if name in head else None for name in columns]
-
-
-def _chosen(columns: Sequence[str], names: Collection[str]) -> list[str]:
-    """The names of the columns in a file with these names: of `premise|sentence1` the first that it
-    has, or else the first."""
+def _named(columns: Sequence[str], names: Sequence[str], place: str, kind: str) -> list[str]:
+    """The columns under the names that they have here: of `premise|sentence1` the first that is
+    there. That of labels may be missing, unless another name may be a slip for it."""
     alternatives = [column.split("|") for column in columns]
-    return [next((name for name in some if name in names), some[0]) for some in alternatives]
-
-
-def _without_label(label: str, names: Sequence[str]) -> bool:
-    """Whether no name is that of the labels, nor may be a slip for it."""
-    return label not in names and not difflib.get_close_matches(label, names, n=1)
+    chosen = [next((name for name in some if name in names), some[0]) for some in alternatives]
+    *texts, label = chosen
+    labelled = label in names or difflib.get_close_matches(label, names, n=1)
+    for name in chosen if labelled else texts:
+        if name not in names:
+            raise ConfigError(
+                f"{place}: there is no {kind} {quoted(name)}, which task.columns names; there are "
+                f"{shortened(', '.join(names))}"
+            )
+        if names.count(name) > 1:
+            raise ConfigError(f"{place}: the head has two columns {quoted(name)}")
+    return chosen
 
 
 def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[Sentences]:
@@ -123,14 +114,7 @@ def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[Sentences]:
         row = json_file.parse(line, place)
         if not isinstance(row, dict):
             raise ConfigError(f"{place}: it is no JSON object, in braces")
-        names = _chosen(columns, row)
-        *texts, label = names
-        for name in texts if _without_label(label, list(row)) else names:
-            if name not in row:
-                raise ConfigError(
-                    f"{place}: there is no key {quoted(name)}, which task.columns names; the "
-                    f"keys are {shortened(', '.join(row))}"
-                )
+        *texts, label = _named(columns, list(row), place, "key")
         yield _sentences(
             [_string(row[name], name, place) for name in texts],
             _label(row.get(label), label, place),

@@ -1,7 +1,5 @@
 """Labelled examples of TensorFlow Datasets. TensorFlow is imported in a process of its own."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Questions as rows: windows of the context, each behind the whole question."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The rows of every step: a run's streams over a row store."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from xlj.config import Config, ConfigError
@@ -13,11 +11,8 @@ from xlj.data.tokenizer.layout import PAD
 
 
 class Batches:
-    """Batches of each objective, as a pure function of the step.
-
-    Args:
-      store: finished rows.
-      config: the run's; its phases say which batch sizes and alpha hold when.
+    """Batches of each objective, as a pure function of the step: the phases of the run's config
+    say which batch sizes and alpha hold when.
 
     Raises:
       ConfigError: if an objective finds no rows of its kind.

@@ -1,7 +1,5 @@
 """Builds the rows of a recipe: once, by all cores, going on where a killed run stopped."""
 
-from __future__ import annotations
-
 import dataclasses
 import fcntl
 import json
@@ -16,6 +14,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from xlj.config import ConfigError
 from xlj.data.rows import whole_text
 from xlj.data.rows.joining import join
 from xlj.data.rows.recipe import Recipe
@@ -34,8 +33,7 @@ def build_rows(recipe: Recipe, runner: str = "", arguments: Sequence[str] = ()) 
     ones; returns their folder. Finished rows are left as they are.
 
     Args:
-      runner: an Apache Beam runner that builds the units; empty for processes on this machine.
-      arguments: further pipeline options for Beam.
+      runner, arguments: as `preparing.prepare_rows` takes them.
 
     Raises:
       ConfigError: if the text cannot be read, or yields no vocabulary or no rows.
@@ -50,9 +48,7 @@ def build_rows(recipe: Recipe, runner: str = "", arguments: Sequence[str] = ()) 
             plans = _plans(recipe, vocabulary, rules)
             unjoined = [plan for plan in plans if not _joined_file(recipe, plan).is_file()]
             if runner:
-                from xlj.data.rows import beam
-
-                beam.build_units(unjoined, runner, arguments)
+                _build_with_beam(unjoined, runner, arguments)
             else:
                 _build_units(unjoined, sizes, recipe.data.workers)
             _join_all(recipe, unjoined)
@@ -87,7 +83,7 @@ def _build_units(plans: Sequence[Plan], sizes: Sizes, workers: int) -> None:
         try:
             for plan in plans:
                 for unit in missing_units(plan):
-                    pending.add(pool.submit(build_unit, plan, unit))
+                    pending.add(pool.submit(build_unit, *unit))
                     if len(pending) > 2 * workers:  # bounds the text that waits in memory
                         done, pending = wait(pending, return_when=FIRST_COMPLETED)
                         finish(done)
@@ -101,6 +97,24 @@ def _build_units(plans: Sequence[Plan], sizes: Sizes, workers: int) -> None:
             pool.shutdown(cancel_futures=True)
 
 
+def _build_with_beam(plans: Sequence[Plan], runner: str, arguments: Sequence[str]) -> None:
+    """The same units, by a pipeline on this machine or on a cluster, of which every worker must see
+    the inputs and the store at the paths of the config (a shared file system)."""
+    try:
+        import apache_beam as beam
+        from apache_beam.options.pipeline_options import PipelineOptions
+    except ImportError as error:
+        raise ConfigError(f"--runner={runner} needs apache-beam ({error})") from error
+    with beam.Pipeline(options=PipelineOptions([f"--runner={runner}", *arguments])) as pipeline:
+        _ = (
+            pipeline
+            | "tasks" >> beam.Create(plans)
+            | "read" >> beam.FlatMap(missing_units)
+            | "spread" >> beam.Reshuffle()
+            | "build" >> beam.MapTuple(build_unit)
+        )
+
+
 def _join_all(recipe: Recipe, plans: Sequence[Plan]) -> None:
     for plan in tqdm(plans, desc="joining shards", unit="task", disable=len(plans) < 2):
         joined = join(plan, recipe.folder / plan.task.name)
@@ -110,14 +124,10 @@ def _join_all(recipe: Recipe, plans: Sequence[Plan]) -> None:
 
 
 def _finish(recipe: Recipe, plans: Sequence[Plan], vocabulary: Vocabulary) -> None:
+    joined = [json_file.read_object(_joined_file(recipe, plan)) for plan in plans]
+    tasks = tuple(map(task_rows_from_json, joined))
     manifest = Manifest(
-        vocabulary_size=vocabulary.size,
-        vocabulary_digest=vocabulary.digest,
-        dtype=vocabulary.dtype.str,
-        recipe=recipe.content,
-        tasks=tuple(
-            task_rows_from_json(json_file.read_object(_joined_file(recipe, plan))) for plan in plans
-        ),
+        vocabulary.size, vocabulary.digest, vocabulary.dtype.str, recipe.content, tasks
     )
     atomic.write(recipe.folder / MANIFEST, manifest.to_json())
     shutil.rmtree(_work(recipe))

@@ -1,7 +1,5 @@
 """Facts about the rows that objectives read."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from xlj.data.rows.store import RowStore
@@ -24,7 +22,7 @@ class Corpus:
     paired: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, store: RowStore) -> Corpus:
+    def of(cls, store: RowStore) -> "Corpus":
         """The corpus in a row store."""
         tokens = dict.fromkeys(store.manifest.languages, 0)
         for task in store.manifest.tasks:

@@ -6,8 +6,6 @@ where e = k div rows counts the epochs of that task. So every row of a task is s
 is seen twice, whatever the rates do from phase to phase.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Sequence
@@ -32,10 +30,8 @@ class Stream:
     """The rows of one objective, step by step.
 
     Args:
-      name: tells the streams of a run apart.
-      seed: the run's seed.
-      tasks: names of the tasks that are drawn from.
-      rows: how many rows each task has.
+      name, seed: of the objective and of the run; they decide the order.
+      tasks, rows: names of the tasks that are drawn from, and how many rows each has.
       phases: in order of steps; the first starts at step 0.
     """
 
@@ -47,10 +43,6 @@ class Stream:
         rows: Sequence[int],
         phases: Sequence[Phase],
     ):
-        if not phases or phases[0].start_step:
-            raise ValueError(f"stream {name}: the first phase must start at step 0")
-        if any(sum(phase.counts) != BLOCK or len(phase.counts) != len(tasks) for phase in phases):
-            raise ValueError(f"stream {name}: a phase's counts must sum to {BLOCK}, one for a task")
         self.tasks = tuple(tasks)
         self._rows = np.asarray(rows, np.int64)
         self._phases = tuple(phases)
@@ -84,7 +76,10 @@ class Stream:
             tasks[chosen] = order[within[chosen]]
             earlier = self._drawn_before[index] + block * np.asarray(phase.counts, np.int64)
             ordinals[chosen] = earlier[tasks[chosen]] + rank[within[chosen]]
-        return tasks, self._rows_at(tasks, ordinals)
+        sizes = self._rows[tasks]
+        epochs, indices = np.divmod(ordinals, sizes)
+        keys = hash64(epochs.astype(np.uint64), self._row_keys[tasks])
+        return tasks, permute(indices, sizes, keys)
 
     def _drawn(self, phase: int, draws: int) -> np.ndarray:
         """Draws of each task among the first `draws` of a phase, int64 [tasks]."""
@@ -104,9 +99,3 @@ class Stream:
         rank = np.empty(BLOCK, np.int64)
         rank[by_task] = np.arange(BLOCK) - starts
         return order, rank
-
-    def _rows_at(self, tasks: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
-        sizes = self._rows[tasks]
-        epochs, indices = np.divmod(ordinals, sizes)
-        keys = hash64(epochs.astype(np.uint64), self._row_keys[tasks])
-        return permute(indices, sizes, keys)

@@ -1,6 +1,6 @@
 """The sentence pairs in held-out rows, apart again."""
 
-from __future__ import annotations
+from collections import Counter
 
 import numpy as np
 
@@ -20,12 +20,8 @@ def read(store: RowStore, pair: str, count: int) -> tuple[Ragged, Ragged]:
       pair: as `data.pairs` names it.
       count: the most to return; there may be none.
     """
-    name = next(
-        task.name
-        for kind in ("pairs", "bitext")
-        for task in store.tasks(kind)
-        if task.name == f"{kind}.{pair}"
-    )
+    names = {task.name for task in store.manifest.tasks}
+    name = next(name for name in (f"pairs.{pair}", f"bitext.{pair}") if name in names)
     rows = store.task(name).held_out.rows
     first, second = split(store.read(name, "held_out", np.arange(rows)))
     distinct = np.flatnonzero(_once(first) & _once(second))
@@ -53,7 +49,5 @@ def _once(sentences: Ragged) -> np.ndarray:
     ends = sentences.starts + sentences.lengths
     spans = zip(sentences.starts.tolist(), ends.tolist(), strict=True)
     texts = [sentences.ids[start:end].tobytes() for start, end in spans]
-    counts: dict[bytes, int] = {}
-    for text in texts:
-        counts[text] = counts.get(text, 0) + 1
+    counts = Counter(texts)
     return np.array([counts[text] == 1 for text in texts], bool)

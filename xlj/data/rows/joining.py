@@ -1,8 +1,5 @@
 """Joins the shards of a task into its files of the row store."""
 
-from __future__ import annotations
-
-import dataclasses
 import hashlib
 from collections import Counter
 from pathlib import Path
@@ -49,8 +46,8 @@ def join(plan: Plan, folder: Path) -> TaskRows:
             row_file.write(body)
             crc_file.write(crcs.tobytes())
             held.append(held_rows)
-            train.update(dataclasses.asdict(counts.train), tokens=packing.count_tokens(rows))
-            aside.update(dataclasses.asdict(counts.held_out))
+            train.update(counts.train, tokens=packing.count_tokens(rows))
+            aside.update(counts.held_out)
             cut += counts.cut
             sentences += counts.sentences
             dropped.update(counts.dropped)

@@ -4,10 +4,9 @@ Pure functions on arrays. Sentences come as `Ragged`: the ids of all of them end
 each one starts. Rows are `[rows, length]` of uint16 or uint32, padded with `<pad>`.
 """
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -29,12 +28,19 @@ class Ragged:
     ids: np.ndarray
     lengths: np.ndarray
 
+    @classmethod
+    def of(cls, sequences: Sequence[Sequence[int]]) -> "Ragged":
+        """The same sequences, out of lists."""
+        lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
+        ids = itertools.chain.from_iterable(sequences)
+        return cls(np.fromiter(ids, np.int32, int(lengths.sum())), lengths)
+
     @property
     def starts(self) -> np.ndarray:
         """Where each sequence starts in `ids`, int64 [sequences]."""
         return np.cumsum(self.lengths) - self.lengths
 
-    def select(self, keep: np.ndarray) -> Ragged:
+    def select(self, keep: np.ndarray) -> "Ragged":
         """The sequences at which `keep`, bool [sequences], is true."""
         return Ragged(self.ids[np.repeat(keep, self.lengths)], self.lengths[keep])
 
@@ -93,9 +99,7 @@ def pairs(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packed
     Pairs of more than `length` tokens and pairs with an empty side are dropped and counted.
     """
     sizes = first.lengths + second.lengths + 3
-    whole = (first.lengths > 0) & (second.lengths > 0)
-    keep = whole & (sizes <= length)
-    dropped = {"empty side": int((~whole).sum()), "too long": int((whole & ~keep).sum())}
+    keep, dropped = _kept(first, second, sizes <= length)
     first, second = first.select(keep), second.select(keep)
 
     rows, base = _place(sizes[keep], length, dtype)
@@ -114,9 +118,7 @@ def bitext(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packe
     its second, each padded to length / 2. Pairs with a side that is longer are dropped and counted.
     """
     half = length // 2
-    whole = (first.lengths > 0) & (second.lengths > 0)
-    keep = whole & (np.maximum(first.lengths, second.lengths) + 2 <= half)
-    dropped = {"empty side": int((~whole).sum()), "too long": int((whole & ~keep).sum())}
+    keep, dropped = _kept(first, second, np.maximum(first.lengths, second.lengths) + 2 <= half)
     rows = np.full((int(keep.sum()), length), PAD, dtype)
     flat, starts = rows.reshape(-1), np.arange(len(rows)) * length
     for side, offset in ((first.select(keep), 0), (second.select(keep), half)):
@@ -211,6 +213,13 @@ def copy_runs(
     """target[places[i] + j] = source[starts[i] + j] for every i and j < lengths[i]."""
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     target[np.repeat(places, lengths) + within] = source[np.repeat(starts, lengths) + within]
+
+
+def _kept(first: Ragged, second: Ragged, fits: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
+    """Which pairs are kept, bool [pairs], and how many are not, by reason."""
+    whole = (first.lengths > 0) & (second.lengths > 0)
+    dropped = {"empty side": int((~whole).sum()), "too long": int((whole & ~fits).sum())}
+    return whole & fits, dropped
 
 
 def _place(sizes: np.ndarray, length: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,5 @@
 """Keyed permutations of [0, n) that are evaluated at single indices, without a table."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from xlj.io.hashing import hash64

@@ -1,29 +1,64 @@
-"""The rows of a config: opened, or built from its text first."""
+"""The rows of a config: opened where `data.rows` names them, else built from its text."""
 
-from __future__ import annotations
-
+import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from xlj.config import Config, ConfigError
+from xlj.config import ROW_KINDS, Config, ConfigError
+from xlj.config.checks import check_languages
 from xlj.data.rows.building import build_rows
-from xlj.data.rows.opening import open_rows
 from xlj.data.rows.recipe import recipe_of
-from xlj.data.rows.store import RowStore
+from xlj.data.rows.store import RowStore, RowStoreError, TaskRows
 from xlj.data.text.checking import check_text
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io.processes import in_child
 
 
-def prepare_rows(config: Config, runner: str = "", arguments: Sequence[str] = ()) -> RowStore:
+def with_rows(config: Config) -> Config:
+    """The config with the languages, pairs, lengths and vocabulary of the rows that it names; as it
+    is, if it names none.
+
+    Raises:
+      ConfigError: if the rows do not serve the config; it names the folder and the key.
+    """
+    if not config.data.rows:
+        return config
+    store = _open(config)
+    tasks = store.manifest.tasks
+    known: dict[str, Any] = {
+        ROW_KINDS[task.kind].length.removeprefix("data."): task.length for task in tasks
+    }
+    known["languages"], known["pairs"] = _names(tasks, sides=1), _names(tasks, sides=2)
+    known["vocabulary"] = str(store.vocabulary_file)
+    config = dataclasses.replace(config, data=dataclasses.replace(config.data, **known))
+    check_languages(config)
+    return config
+
+
+def open_rows(config: Config) -> RowStore:
+    """The rows that a config names, of the kinds that its objectives read.
+
+    Raises:
+      ConfigError: if they do not serve the config; it names the folder and the key.
+    """
+    return RowStore(_open(config).path, config.row_kinds())
+
+
+def prepare_rows(
+    config: Config, runner: str = "", arguments: Sequence[str] = (), processes: int = 1
+) -> RowStore:
     """The row store of a config. If `data.rows` names none, the text is read and checked; if there
-    are no rows of it yet, they are built in a process of its own, so that TensorFlow never shares
-    this one's memory or accelerator. It stops when this one does.
+    are no rows of it yet, they are built (`processes.in_child`).
 
     Args:
       runner: an Apache Beam runner that builds the rows; empty for processes on this machine.
       arguments: further pipeline options for Beam.
+      processes: how many ask for the rows; of several none builds them.
 
     Raises:
-      ConfigError: if the config, its text or the rows that it names cannot be used.
+      ConfigError: if the config, its text or the rows that it names cannot be used, or several
+        processes ask for rows that are not there.
       RowStoreError: if the rows are there but damaged.
     """
     if config.data.rows:
@@ -31,23 +66,46 @@ def prepare_rows(config: Config, runner: str = "", arguments: Sequence[str] = ()
     recipe = recipe_of(config, check_text(config.data))
     if recipe.finished:
         return RowStore(recipe.folder)
-    return RowStore(in_child("building rows", build_rows, recipe, runner, tuple(arguments)))
-
-
-def finished_rows(config: Config) -> RowStore:
-    """The row store of a config, for one of several processes: none of them builds rows.
-
-    Raises:
-      ConfigError: if the rows are not there, or the config cannot be used.
-      RowStoreError: if they are damaged.
-    """
-    if config.data.rows:
-        return open_rows(config)
-    recipe = recipe_of(config, check_text(config.data))
-    if not recipe.finished:
+    if processes > 1:
         raise ConfigError(
             f"several processes train, and data.cache={config.data.cache} holds no finished rows "
             "of this config; build them once with python -m xlj.prepare and the same config, in a "
             "folder that every host sees"
         )
-    return RowStore(recipe.folder)
+    return RowStore(in_child("building rows", build_rows, recipe, runner, tuple(arguments)))
+
+
+def _open(config: Config) -> RowStore:
+    """The rows, if they serve the config."""
+    data, allowed = config.data, config.model.positions - 2
+    try:
+        store = RowStore(Path(data.rows).expanduser())
+    except RowStoreError as error:
+        raise ConfigError(f"data.rows={data.rows}: {error}") from error
+    there = ", ".join(dict.fromkeys(task.kind for task in store.manifest.tasks))
+    for name, options in config.objectives_on().items():
+        kind = options.rows
+        tasks = store.tasks(kind)
+        if not tasks:
+            raise ConfigError(
+                f"data.rows={data.rows} has rows of {there}, but none of {kind}, which "
+                f"objectives.{name} reads; prepare them with this config"
+            )
+        if tasks[0].length > allowed:
+            raise ConfigError(
+                f"data.rows={data.rows} has {kind} rows of {tasks[0].length} tokens, beyond the "
+                f"model's positions: model.positions={config.model.positions} allows {allowed}"
+            )
+    if data.vocabulary:
+        if Vocabulary.load(data.vocabulary).digest != store.manifest.vocabulary_digest:
+            raise ConfigError(
+                f"data.rows={data.rows} was built with another vocabulary than data.vocabulary="
+                f"{data.vocabulary}; leave that key empty to take the rows' own"
+            )
+    return store
+
+
+def _names(tasks: tuple[TaskRows, ...], sides: int) -> tuple[str, ...]:
+    """Languages (one side) or pairs (two) of rows, each once, in order."""
+    of = (task for task in tasks if len(task.languages) == sides)
+    return tuple(dict.fromkeys(task.name.partition(".")[2] for task in of))

@@ -1,7 +1,5 @@
 """Language sampling rates, and their exact quantisation into blocks of draws."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 BLOCK = 65_536
@@ -22,22 +20,17 @@ def rates(tokens: Mapping[str, int], alpha: float) -> dict[str, float]:
     return {task: power / total for task, power in powers.items()}
 
 
-def draws_per_block(probabilities: Mapping[str, float], block: int = BLOCK) -> dict[str, int]:
-    """How often each task is drawn in a block: largest remainder of `block * p`, at least 1.
+def draws_per_block(probabilities: Mapping[str, float]) -> dict[str, int]:
+    """How often each task is drawn in a block: largest remainder of `BLOCK * p`, at least 1.
 
-    Every count is within one of `block * p`, except where that is impossible because many tasks are
-    rarer than 1 / block: then the largest tasks give one draw more each.
-
-    Raises:
-      ValueError: if there are more tasks than draws.
+    Every count is within one of `BLOCK * p`, except where that is impossible because many tasks are
+    rarer than 1 / BLOCK: then the largest tasks give one draw more each.
     """
-    if len(probabilities) > block:
-        raise ValueError(f"{len(probabilities)} tasks do not fit into blocks of {block} draws")
-    quotas = {task: block * p for task, p in probabilities.items()}
+    quotas = {task: BLOCK * p for task, p in probabilities.items()}
     counts = {task: max(1, int(quota)) for task, quota in quotas.items()}
     # Ties are broken by name, so that the order of the mapping does not matter.
     by_remainder = sorted(quotas, key=lambda task: (counts[task] - quotas[task], task))
-    missing = block - sum(counts.values())
+    missing = BLOCK - sum(counts.values())
     for task in by_remainder[: max(0, missing)]:
         counts[task] += 1
     largest = sorted(quotas, key=lambda task: (-quotas[task], task))

@@ -1,7 +1,5 @@
 """The rows that a config asks for, and the hashes that they are kept under."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -27,9 +25,7 @@ class Recipe:
     whoever has the vocabulary, trained here or given.
 
     Attributes:
-      data: the config's section.
       kinds: of rows that are built.
-      text: that they are built from.
       vocabulary: None while it is yet to be trained.
     """
 

@@ -1,8 +1,6 @@
 """A table of what became of the text, from a store's manifest."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from xlj.config import ROW_KINDS
 from xlj.data.rows.rates import BLOCK, draws_per_block, rates
@@ -30,14 +28,22 @@ def report(store: RowStore, alpha: float) -> str:
             continue
         probabilities = rates({task.name: task.train.tokens for task in tasks}, alpha)
         draws = draws_per_block(probabilities)
-        table = [[*_row(t), _percent(probabilities[t.name]), _percent(draws[t.name] / BLOCK)]
-                 for t in tasks]  # fmt: skip
+        length, counts = tasks[0].length, {task.name: _counts(task) for task in tasks}
+        table = []
+        for name, found in counts.items():
+            shares = probabilities[name], draws[name] / BLOCK
+            table.append([*_row(name, found, length), *(f"{100 * share:.3f}" for share in shares)])
+        total = [sum(column) for column in zip(*counts.values(), strict=True)]
         lines += [
             "",
-            f"{kind}: rows of {tasks[0].length} tokens, alpha = {alpha:g}",
-            *align([_HEADER, *table, _total(tasks)]),
+            f"{kind}: rows of {length} tokens, alpha = {alpha:g}",
+            *align([_HEADER, *table, [*_row("all", total, length), "100", "100"]]),
         ]
-        notes += [note for task in tasks for note in _notes(task)]
+        notes += [
+            f"{task.name}: {count:,} dropped, {reason}"
+            for task in tasks
+            for reason, count in task.dropped.items()
+        ]
     held = manifest.recipe["held_out_lines"]
     if held:
         kept = {name for t in manifest.tasks if t.held_out.rows for name in t.languages}
@@ -48,9 +54,8 @@ def report(store: RowStore, alpha: float) -> str:
     return "\n".join(lines + ([""] + notes if notes else []))
 
 
-def _row(task: TaskRows) -> list[str]:
-    fill = task.train.tokens / (task.train.rows * task.length)
-    counts = [
+def _counts(task: TaskRows) -> list[int]:
+    return [
         task.sentences,
         task.held_out.sentences,
         sum(task.dropped.values()),
@@ -58,40 +63,18 @@ def _row(task: TaskRows) -> list[str]:
         task.train.tokens,
         task.train.rows,
     ]
-    return [task.name, *(f"{count:,}" for count in counts), f"{100 * fill:.1f}"]
 
 
-def _total(tasks: Sequence[TaskRows]) -> list[str]:
-    columns = [
-        sum(task.sentences for task in tasks),
-        sum(task.held_out.sentences for task in tasks),
-        sum(sum(task.dropped.values()) for task in tasks),
-        sum(task.cut for task in tasks),
-        sum(task.train.tokens for task in tasks),
-        sum(task.train.rows for task in tasks),
-    ]
-    fill = columns[-2] / (columns[-1] * tasks[0].length)
-    return ["all", *(f"{count:,}" for count in columns), f"{100 * fill:.1f}", "100", "100"]
-
-
-def _notes(task: TaskRows) -> Iterable[str]:
-    for reason, count in task.dropped.items():
-        yield f"{task.name}: {count:,} dropped, {reason}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3f}"
+def _row(name: str, counts: Sequence[int], length: int) -> list[str]:
+    *_, tokens, rows = counts
+    return [name, *(f"{count:,}" for count in counts), f"{100 * tokens / (rows * length):.1f}"]
 
 
 def align(table: list[list[str]]) -> list[str]:
     """The rows as lines, in columns: the first to the left, the others to the right."""
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    return [
-        "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
-            ]
-        )
-        for row in table
-    ]
+    lines = []
+    for first, *others in table:
+        right = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        lines.append("  ".join([first.ljust(widths[0]), *right]))
+    return lines

@@ -1,7 +1,5 @@
 """The seqio Mixtures `xlj.text` and `xlj.pairs`: a config's Tasks at the rates of training."""
 
-from __future__ import annotations
-
 from xlj.config import ROW_KINDS, Config
 from xlj.data.rows.rates import rates
 from xlj.data.rows.recipe import recipe_of
@@ -13,11 +11,8 @@ from xlj.io.quiet import import_quietly
 
 
 def register(config: Config) -> list[str]:
-    """Registers a config's Tasks, and its Mixtures once its rows are there; earlier ones of the
-    same names are replaced.
-
-    Returns:
-      The names registered.
+    """Registers a config's Tasks, and its Mixtures once its rows are there; returns their names;
+    earlier ones of the same names are replaced.
 
     Raises:
       ConfigError: if the text or the vocabulary cannot be used.
@@ -27,27 +22,15 @@ def register(config: Config) -> list[str]:
     for task in dict.fromkeys(recipe.text.tasks + recipe.row_tasks):
         seqio_tasks.register(task)
         names.append(seqio_name(task.name))
-    if recipe.finished:
-        names += register_mixtures(RowStore(recipe.folder), config.data.alpha)
-    return names
-
-
-def register_mixtures(store: RowStore, alpha: float) -> list[str]:
-    """Registers `xlj.text`, `xlj.pairs` and so on with the sampling rates of a store's tasks.
-
-    Returns:
-      The names registered.
-    """
-    seqio = import_quietly("seqio")
-    names = []
+    if not recipe.finished:
+        return names
+    seqio, store = import_quietly("seqio"), RowStore(recipe.folder)
     for kind in ROW_KINDS:
-        tokens = {task.name: task.train.tokens for task in store.tasks(kind)}
-        if not tokens:
-            continue
-        name = f"xlj.{kind}"
-        if name in seqio.MixtureRegistry.names():
-            seqio.MixtureRegistry.remove(name)
-        probabilities = rates(tokens, alpha)
-        seqio.MixtureRegistry.add(name, [(seqio_name(t), p) for t, p in probabilities.items()])
-        names.append(name)
+        if tokens := {task.name: task.train.tokens for task in store.tasks(kind)}:
+            name = f"xlj.{kind}"
+            if name in seqio.MixtureRegistry.names():
+                seqio.MixtureRegistry.remove(name)
+            shares = rates(tokens, config.data.alpha)
+            seqio.MixtureRegistry.add(name, [(seqio_name(t), p) for t, p in shares.items()])
+            names.append(name)
     return names

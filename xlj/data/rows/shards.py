@@ -4,13 +4,10 @@ A shard is `<folder>/<unit>.shard` (training rows, their CRC32s, held-out rows, 
 `<unit>.json` beside it, written after it, with its counts and sha256.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,20 +19,12 @@ _END = "end.json"
 
 
 @dataclasses.dataclass(frozen=True)
-class SplitCounts:
-    """Training or held-out rows of a shard, counted as in `store.Split`."""
-
-    rows: int
-    examples: int
-    sentences: int
-
-
-@dataclasses.dataclass(frozen=True)
 class Counts:
-    """Counts of what a unit yielded, as in `store.TaskRows`."""
+    """Counts of what a unit yielded, as in `store.TaskRows`; of its training and held-out rows the
+    `rows`, `examples` and `sentences`."""
 
-    train: SplitCounts
-    held_out: SplitCounts
+    train: dict[str, int]
+    held_out: dict[str, int]
     sentences: int
     cut: int
     dropped: dict[str, int]
@@ -84,28 +73,20 @@ class Shards:
         missing or damaged."""
         file, dtype = self.file(index), np.dtype(self.dtype)
         try:
-            content: dict[str, Any] = json_file.read_object(file.with_suffix(".json"))
+            content = json_file.read_object(file.with_suffix(".json"))
             body = file.read_bytes()
             sha256 = content.pop("sha256")
-            for name in ("train", "held_out"):
-                content[name] = SplitCounts(**content[name])
             counts = Counts(**content)
+            row_bytes = self.length * dtype.itemsize
+            rows, held = counts.train["rows"], counts.held_out["rows"]
+            sizes = [rows * row_bytes, rows * CRC.itemsize, held * row_bytes]
+            if hashlib.sha256(body).hexdigest() != sha256 or sum(sizes) != len(body):
+                return None
         except (ConfigError, FileNotFoundError, TypeError, KeyError):
             return None
-        if hashlib.sha256(body).hexdigest() != sha256:
-            return None
-        ends = np.cumsum(
-            [
-                counts.train.rows * self.length * dtype.itemsize,
-                counts.train.rows * CRC.itemsize,
-                counts.held_out.rows * self.length * dtype.itemsize,
-            ]
-        )
-        if ends[-1] != len(body):
-            return None
-        train = np.frombuffer(body[: ends[0]], dtype).reshape(-1, self.length)
-        held_out = np.frombuffer(body[ends[1] :], dtype).reshape(-1, self.length)
-        return counts, train, np.frombuffer(body[ends[0] : ends[1]], CRC), held_out
+        train, crcs, held_out = np.split(np.frombuffer(body, np.uint8), np.cumsum(sizes[:-1]))
+        train, held_out = (part.view(dtype).reshape(-1, self.length) for part in (train, held_out))
+        return counts, train, crcs.view(CRC), held_out
 
     def write_end(self, end: End) -> None:
         """Notes that all of the task's text was read."""

@@ -7,8 +7,6 @@ text.en/train.crc        CRC32 of each row, little-endian uint32, [rows]
 text.en/held_out.rows, held_out.crc
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -137,7 +135,8 @@ class RowStore:
         self._dtype = np.dtype(self.manifest.dtype)
         self._opened: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]] = {}
         model = self.vocabulary_file
-        if not model.is_file() or _sha256(model) != self.manifest.vocabulary_digest:
+        digest = hashlib.sha256(model.read_bytes()).hexdigest() if model.is_file() else ""
+        if digest != self.manifest.vocabulary_digest:
             raise RowStoreError(
                 f"{model} is missing or damaged; delete {self.path} to build it anew"
             )
@@ -180,8 +179,7 @@ class RowStore:
         if rows.size and not 0 <= rows.min() <= rows.max() < len(found):
             raise IndexError(f"{task}/{split} has rows 0 to {len(found) - 1}, not {rows}")
         taken = found[rows]
-        actual = row_crcs(taken)
-        damaged = np.flatnonzero(actual != crcs[rows])
+        damaged = np.flatnonzero(row_crcs(taken) != crcs[rows])
         if damaged.size:
             raise RowStoreError(
                 f"{self.path / task / f'{split}.rows'}: row {rows[damaged[0]]} is damaged (its "
@@ -247,7 +245,3 @@ def _load_manifest(file: Path) -> Manifest:
     if manifest.content_hash != stated:
         raise RowStoreError(f"{file} is damaged: its counts do not give its content hash")
     return manifest
-
-
-def _sha256(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()

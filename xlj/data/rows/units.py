@@ -4,8 +4,6 @@ What a unit yields depends on its lines only, not on who builds it or when, so a
 where it stopped.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator
@@ -16,11 +14,11 @@ import numpy as np
 
 from xlj.data.rows import packing
 from xlj.data.rows.packing import Packed, Ragged
-from xlj.data.rows.shards import Counts, End, Shards, SplitCounts
+from xlj.data.rows.shards import Counts, End, Shards
 from xlj.data.text import held_out, seqio_tasks
 from xlj.data.text.cleaning import line_hashes
 from xlj.data.text.held_out import Rule
-from xlj.data.text.text_tasks import TextTask
+from xlj.data.text.text_tasks import Block, TextTask
 from xlj.data.tokenizer.vocabulary import Vocabulary
 
 UNIT_LINES = 16_384
@@ -32,8 +30,6 @@ class Plan:
     """How the rows of a task are built; small, so that workers can be sent it.
 
     Attributes:
-      task: its text, and the kind of its rows.
-      shards: where they go.
       rules: what is held out, of each column's language.
       vocabulary: its file.
     """
@@ -44,17 +40,9 @@ class Plan:
     vocabulary: Path
 
 
-@dataclasses.dataclass(frozen=True)
-class Unit:
-    """Clean text: `(lines,)`, an empty line ending a document, or both sides of pairs."""
-
-    index: int
-    columns: tuple[list[str], ...]
-
-
-def missing_units(plan: Plan) -> Iterator[Unit]:
-    """The units of a task that have no good shard yet. When the text was read to its end this is
-    noted down, so that a finished task is not read again."""
+def missing_units(plan: Plan) -> Iterator[tuple[Plan, int, Block]]:
+    """The units of a task that have no good shard yet, as `build_unit` takes them. When the text
+    was read to its end this is noted down, so that a finished task is not read again."""
     shards = plan.shards
     end = shards.read_end()
     if end is not None and all(shards.read(index) is not None for index in range(end.units)):
@@ -64,22 +52,25 @@ def missing_units(plan: Plan) -> Iterator[Unit]:
     for index, columns in enumerate(seqio_tasks.read(plan.task, UNIT_LINES, skipped)):
         count += 1
         if shards.read(index) is None:
-            yield Unit(index, columns)
+            yield plan, index, columns
     shards.write_end(End(count, dict(skipped)))
 
 
-def build_unit(plan: Plan, unit: Unit) -> int:
+def build_unit(plan: Plan, index: int, columns: Block) -> int:
     """Builds the rows of a unit, and writes its shard.
+
+    Args:
+      columns: clean text: `(lines,)`, an empty line ending a document, or both sides of pairs.
 
     Returns:
       The number of input lines.
     """
-    lines = len(unit.columns[0])
+    lines = len(columns[0])
     vocabulary = _vocabulary(plan.vocabulary)
-    hashes = [line_hashes(column) for column in unit.columns]
+    hashes = [line_hashes(column) for column in columns]
     out, sharing = held_out.split(hashes, plan.rules)
-    encoded = [vocabulary.encode(column) for column in unit.columns]
-    blank = np.array([not line for line in unit.columns[0]], bool)
+    encoded = [vocabulary.encode(column) for column in columns]
+    blank = np.array([not line for line in columns[0]], bool)
     is_sentence = ~blank if len(encoded) == 1 else np.ones(lines, bool)
     sentences = int(is_sentence.sum())
     documents = np.cumsum(blank)  # of each line
@@ -103,7 +94,7 @@ def build_unit(plan: Plan, unit: Unit) -> int:
         cut=train.cut,
         dropped=dict(sorted(dropped.items())),
     )
-    plan.shards.write(unit.index, counts, train.rows, aside.rows)
+    plan.shards.write(index, counts, train.rows, aside.rows)
     return lines
 
 
@@ -123,5 +114,6 @@ def _vocabulary(path: Path) -> Vocabulary:
     return Vocabulary.load(path)
 
 
-def _counts(packed: Packed) -> SplitCounts:
-    return SplitCounts(len(packed.rows), packed.examples, packed.sentences)
+def _counts(packed: Packed) -> dict[str, int]:
+    examples, sentences = packed.examples, packed.sentences
+    return {"rows": len(packed.rows), "examples": examples, "sentences": sentences}

@@ -1,8 +1,6 @@
 """Facts about the whole text that each unit of work depends on: its size, what is held out, the
 vocabulary. They are kept, so that they are found once."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections import Counter
@@ -10,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from xlj.data.rows.recipe import Recipe
@@ -93,12 +92,10 @@ def vocabulary_of(recipe: Recipe, sizes: Sizes, rules: Mapping[str, Rule]) -> Vo
 
 
 def _count(task: TextTask) -> Size:
-    sentences, characters = [0] * len(task.languages), [0] * len(task.languages)
+    size = np.zeros((2, len(task.languages)), np.int64)
     for block in _read(task, "counting"):
-        for column, lines in enumerate(block):
-            sentences[column] += sum(map(bool, lines))
-            characters[column] += sum(map(len, lines))
-    return sentences, characters
+        size += [[sum(map(count, lines)) for lines in block] for count in (bool, len)]
+    return size.tolist()
 
 
 def _by_language(recipe: Recipe, sizes: Sizes, which: int) -> dict[str, int]:

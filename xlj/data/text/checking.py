@@ -1,18 +1,18 @@
 """The text of a config, checked: every input file is read once before any work."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from xlj.config import ConfigError, Data
 from xlj.data.text.cleaning import CLEANING
-from xlj.data.text.scans import Scan, ScanCache
+from xlj.data.text.scans import Scan, scan_all
 from xlj.data.text.text_tasks import TextTask, text_tasks
 
-Size = tuple[list[int], list[int]]
+Size = list[list[int]]
 """Sentences and characters in each column of a task."""
 
 
@@ -46,7 +46,7 @@ def check_text(data: Data) -> CheckedText:
     except OSError as error:
         raise ConfigError(f"data.cache={data.cache} cannot be made: {error}") from error
     inputs = [item for task in tasks for source in task.sources for item in source.inputs()]
-    scans = ScanCache(cache / "inputs.json").scan_all(inputs)
+    scans = scan_all(inputs, cache / "inputs.json")
     sizes = {}
     for task in tasks:
         found = [[(path, scans[path, columns]) for path, columns in source.inputs()]
@@ -78,18 +78,13 @@ def refuse_empty(task: TextTask, size: Size) -> None:
 
 
 def _size(task: TextTask, sources: Sequence[Sequence[tuple[Path, Scan]]]) -> Size:
-    sentences, characters = [0] * len(task.languages), [0] * len(task.languages)
+    size = np.zeros((2, len(task.languages)), np.int64)
     for parts in sources:
-        columns = [(n, c) for _, scan in parts
-                   for n, c in zip(scan.sentences, scan.characters, strict=True)]  # fmt: skip
-        for column, (number, length) in enumerate(columns):
-            sentences[column] += number
-            characters[column] += length
-    return sentences, characters
+        size += np.hstack([(scan.sentences, scan.characters) for _, scan in parts])
+    return size.tolist()
 
 
 def _check_scans(parts: Sequence[tuple[Path, Scan]], invalid_utf8: str) -> None:
-    """Refuses what is wrong with the files of a source."""
     for path, scan in parts:
         if scan.first_invalid and invalid_utf8 == "error":
             raise ConfigError(

@@ -1,7 +1,5 @@
 """Cleans every line before it is encoded, and hashes its text."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -29,11 +27,9 @@ def line_hashes(lines: Sequence[str]) -> np.ndarray:
     Lines are normalised (NFKC, case folded, whitespace collapsed), so that copies which differ in
     those hash alike. The first decides what is held out, the second what a vocabulary trains on.
     """
-    return np.frombuffer(b"".join(map(_digest, lines)), "<u8").reshape(-1, 2)
-
-
-def _digest(line: str) -> bytes:
-    if not line:
-        return b"\xff" * 16
-    text = clean(unicodedata.normalize("NFKC", line).casefold())
-    return blake2b(text.encode(), digest_size=16).digest()
+    texts = (clean(unicodedata.normalize("NFKC", line).casefold()) for line in lines)
+    digests = [
+        blake2b(text.encode(), digest_size=16).digest() if line else b"\xff" * 16
+        for line, text in zip(lines, texts, strict=True)
+    ]
+    return np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)

@@ -10,8 +10,6 @@ too; a pair that is not held out but has a low side or a companion is dropped: h
 well would make a companion of its other side, and so on.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -66,7 +64,9 @@ def split(hashes: Sequence[np.ndarray], rules: Sequence[Rule]) -> tuple[np.ndarr
     decided = _decided(hashes, rules)
     sharing = np.zeros_like(decided)
     for column, rule in zip(hashes, rules, strict=True):
-        sharing |= (column[:, 0] < rule.threshold) | _among(column[:, 0], rule.companions)
+        first, companions = column[:, 0], rule.companions  # in order
+        left, right = (np.searchsorted(companions, first, side) for side in ("left", "right"))
+        sharing |= (first < rule.threshold) | (left < right)
     if len(hashes) == 1:
         return sharing, np.zeros_like(sharing)
     return decided, sharing & ~decided
@@ -106,9 +106,3 @@ def _decided(hashes: Sequence[np.ndarray], rules: Sequence[Rule]) -> np.ndarray:
     """Which lines or pairs are held out by the side that decides, the first of equal ones."""
     side = max(range(len(rules)), key=lambda side: rules[side].lines)
     return hashes[side][:, 0] < max(rule.threshold for rule in rules)
-
-
-def _among(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
-    """Which values are in an array that is in order: bool [values]."""
-    left, right = (np.searchsorted(ordered, values, side) for side in ("left", "right"))
-    return left < right

@@ -1,7 +1,5 @@
 """Scans: one reading of each input file before any work, and what it found."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib
@@ -72,67 +70,50 @@ def scan(path: Path, columns: int, progress: Callable[[int], Any] = bool) -> Sca
                     sentences[column] += 1
                     characters[column] += len(side)
         lines += len(block)
-    return Scan(
-        digest.hexdigest(),
-        lines,
-        invalid,
-        first_invalid,
-        odd_line,
-        odd_tabs,
-        tuple(sentences),
-        tuple(characters),
-    )
+    counts = tuple(sentences), tuple(characters)
+    return Scan(digest.hexdigest(), lines, invalid, first_invalid, odd_line, odd_tabs, *counts)
 
 
-class ScanCache:
-    """Scans of files, kept in a JSON file by path, size and modification time.
+def scan_all(inputs: list[tuple[Path, int]], file: Path) -> dict[tuple[Path, int], Scan]:
+    """The scan of each (file, columns); those that are new or have changed are read.
 
-    Whatever is wrong with that file costs a second reading of the inputs, and nothing else.
+    Each scan is kept as soon as it is done, so that one that is interrupted goes on there.
+
+    Args:
+      file: JSON, with the scans by path, size and modification time. Whatever is wrong with it
+        costs a second reading of the inputs, and nothing else.
+
+    Raises:
+      ConfigError: if a file cannot be read or decompressed to its end.
     """
+    for path, _ in inputs:
+        if files.is_stream(path):
+            raise ConfigError(f"{path} is no file; rows are built from what can be read twice")
+    known = _load(file)
+    new = [item for item in dict.fromkeys(inputs) if _lookup(known, *item) is None]
+    size = sum(path.stat().st_size for path, _ in new)
+    with tqdm(total=size, desc="reading inputs", unit="B", unit_scale=True, disable=not new) as bar:
+        for path, columns in new:
+            stamp = _stamp(path)  # before reading: a change while reading is seen next time
+            found = dataclasses.asdict(scan(path, columns, bar.update))
+            known[_key(path, columns)] = {"stamp": stamp, "scan": found}
+            known = {**_load(file), **known}  # another process may have scanned others
+            with contextlib.suppress(ConfigError):
+                atomic.write(file, json.dumps(known, indent=1, sort_keys=True).encode())
+    scans = {}
+    for item in inputs:
+        kept = _lookup(known, *item)
+        if kept is None:
+            raise ConfigError(f"{item[0]} changed while it was read; start again")
+        scans[item] = kept
+    return scans
 
-    def __init__(self, file: Path):
-        self._file = file
-        self._known = _load(file)
 
-    def scan_all(self, inputs: list[tuple[Path, int]]) -> dict[tuple[Path, int], Scan]:
-        """The scan of each (file, columns); files that are new or have changed are read.
-
-        Each scan is kept as soon as it is done, so that one that is interrupted goes on there.
-
-        Raises:
-          ConfigError: if a file cannot be read or decompressed to its end.
-        """
-        for path, _ in inputs:
-            if files.is_stream(path):
-                raise ConfigError(f"{path} is no file; rows are built from what can be read twice")
-        new = [item for item in dict.fromkeys(inputs) if self._lookup(*item) is None]
-        size = sum(path.stat().st_size for path, _ in new)
-        with tqdm(
-            total=size, desc="reading inputs", unit="B", unit_scale=True, disable=not new
-        ) as bar:
-            for path, columns in new:
-                stamp = _stamp(path)  # before reading: a change while reading is seen next time
-                found = dataclasses.asdict(scan(path, columns, bar.update))
-                self._known[_key(path, columns)] = {"stamp": stamp, "scan": found}
-                self._save()
-        scans = {}
-        for item in inputs:
-            found_scan = self._lookup(*item)
-            if found_scan is None:
-                raise ConfigError(f"{item[0]} changed while it was read; start again")
-            scans[item] = found_scan
-        return scans
-
-    def _lookup(self, path: Path, columns: int) -> Scan | None:
-        entry = self._known.get(_key(path, columns))
-        if not isinstance(entry, dict) or entry.get("stamp") != _stamp(path):
-            return None
-        return _scan_from_json(entry.get("scan"), columns)
-
-    def _save(self) -> None:
-        merged = {**_load(self._file), **self._known}  # another process may have scanned others
-        with contextlib.suppress(ConfigError):
-            atomic.write(self._file, json.dumps(merged, indent=1, sort_keys=True).encode())
+def _lookup(known: dict[str, Any], path: Path, columns: int) -> Scan | None:
+    entry = known.get(_key(path, columns))
+    if not isinstance(entry, dict) or entry.get("stamp") != _stamp(path):
+        return None
+    return _scan_from_json(entry.get("scan"), columns)
 
 
 def _load(file: Path) -> dict[str, Any]:

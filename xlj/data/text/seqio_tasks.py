@@ -4,8 +4,6 @@ A language is the Task `xlj.text.en` with the feature `text` (an empty text ends
 is `xlj.pairs.en_de` with `source` and `target`; all are strings, cleaned, and not shuffled.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,24 +20,34 @@ def seqio_name(task: str) -> str:
     return f"xlj.{task.replace('-', '_')}"
 
 
-def register(task: TextTask, skipped: Counter[str] | None = None) -> _Reading:
+def register(task: TextTask, skipped: Counter[str] | None = None) -> list[Exception]:
     """Registers the seqio Task of one language or pair; an earlier one of its name is replaced.
 
     Args:
       skipped: counts lines left out for not being UTF-8.
+
+    Returns:
+      The errors that stop readings of it, added as they come: TensorFlow makes strings of them.
     """
     seqio = import_quietly("seqio")
     import tensorflow as tf
 
-    reading = _Reading(task, skipped)
-    signature = {
-        name: tf.TensorSpec([None], tf.string)  # blocks of lines: single ones would be slow
-        for name in FEATURES[len(task.languages)]
-    }
+    errors: list[Exception] = []
+    features = FEATURES[len(task.languages)]
+
+    def blocks() -> Iterator[dict[str, Sequence[str]]]:
+        try:
+            for block in task.blocks(skipped):
+                yield dict(zip(features, block, strict=True))
+        except Exception as error:
+            errors.append(error)
+            raise
 
     def dataset(split: str, shuffle_files: bool, seed: int | None = None) -> Any:
         del split, shuffle_files, seed  # one split, in the order of the sources
-        return tf.data.Dataset.from_generator(reading, output_signature=signature).unbatch()
+        # Blocks of lines: single ones would be slow.
+        signature = dict.fromkeys(features, tf.TensorSpec([None], tf.string))
+        return tf.data.Dataset.from_generator(blocks, output_signature=signature).unbatch()
 
     string = seqio.Feature(seqio.PassThroughVocabulary(0), add_eos=False, dtype=tf.string, rank=0)
     name = seqio_name(task.name)
@@ -49,9 +57,9 @@ def register(task: TextTask, skipped: Counter[str] | None = None) -> _Reading:
         name,
         source=seqio.FunctionDataSource(dataset, splits=["train"]),
         preprocessors=[],
-        output_features=dict.fromkeys(FEATURES[len(task.languages)], string),
+        output_features=dict.fromkeys(features, string),
     )
-    return reading
+    return errors
 
 
 def read(task: TextTask, lines: int, skipped: Counter[str] | None = None) -> Iterator[Block]:
@@ -63,7 +71,7 @@ def read(task: TextTask, lines: int, skipped: Counter[str] | None = None) -> Ite
     Raises:
       ConfigError: if the text cannot be read.
     """
-    reading = register(task, skipped)
+    errors = register(task, skipped)
     import tensorflow as tf
 
     provider = import_quietly("seqio").get_mixture_or_task(seqio_name(task.name))
@@ -73,22 +81,6 @@ def read(task: TextTask, lines: int, skipped: Counter[str] | None = None) -> Ite
         for batch in dataset.batch(lines).as_numpy_iterator():
             yield tuple([text.decode() for text in batch[name]] for name in features)
     except tf.errors.OpError:
-        if reading.error is not None:  # TensorFlow made a string of the reader's own error
-            raise reading.error from None
+        if errors:
+            raise errors[0] from None
         raise
-
-
-class _Reading:
-    """The generator function behind a Task's dataset; remembers the error that stopped it."""
-
-    def __init__(self, task: TextTask, skipped: Counter[str] | None):
-        self._task, self._skipped = task, skipped
-        self.error: Exception | None = None
-
-    def __call__(self) -> Iterator[dict[str, Sequence[str]]]:
-        try:
-            for block in self._task.blocks(self._skipped):
-                yield dict(zip(FEATURES[len(self._task.languages)], block, strict=True))
-        except Exception as error:
-            self.error = error
-            raise

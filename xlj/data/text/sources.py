@@ -5,8 +5,6 @@ a document, or `(first side, second side)` of pairs. TensorFlow, seqio and TFDS 
 when a source of theirs is read.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib
@@ -18,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from xlj import phrasebook
 from xlj.config import ConfigError, Data
 from xlj.data.text.scans import Scan
 from xlj.data.text.templates import split_pair
@@ -90,8 +89,6 @@ class PhrasebookSource(TextSource):
     columns: int
 
     def identity(self, scans: Mapping[Input, Scan]) -> dict[str, Any]:
-        from xlj import phrasebook
-
         return {"phrasebook": self.name, "version": phrasebook.VERSION}
 
     def raw_blocks(self) -> Iterator[RawBlock]:
@@ -100,8 +97,6 @@ class PhrasebookSource(TextSource):
 
 @functools.cache  # it is read several times, and drawing it anew would take most of the time
 def _phrasebook_blocks(name: str, columns: int) -> tuple[RawBlock, ...]:
-    from xlj import phrasebook
-
     rows: Iterator[tuple[str, ...]] = (
         zip(phrasebook.text_lines(name)) if columns == 1 else phrasebook.pair_lines(name)
     )
@@ -173,12 +168,8 @@ def module_digest(module: str) -> str:
     return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
 
 
-Found = tuple[TextSource | None, list[str]]
-"""A source, or None and what was looked for."""
-
-
-def open_source(text: str, columns: int, data: Data, key: str) -> Found:
-    """The source that a filled template names, or None and what was looked for.
+def open_source(text: str, columns: int, data: Data, key: str) -> TextSource | None:
+    """The source that a filled template names; None if it is not there.
 
     Args:
       columns: 1 for monolingual text, 2 for pairs.
@@ -189,7 +180,9 @@ def open_source(text: str, columns: int, data: Data, key: str) -> Found:
     """
     scheme, _, rest = text.partition(":")
     if scheme == "phrasebook":
-        return _open_phrasebook(text, rest, columns)
+        sides = (rest,) if columns == 1 else split_pair(rest, tuple(phrasebook.LANGUAGES))
+        there = set(sides) <= set(phrasebook.LANGUAGES)
+        return PhrasebookSource(text, rest, columns) if there else None
     if scheme in ("tfds", "seqio"):
         name, _, fields = rest.partition("#")
         parts = tuple(fields.split("|"))
@@ -197,20 +190,12 @@ def open_source(text: str, columns: int, data: Data, key: str) -> Found:
             shape = "#FIELD" if columns == 1 else "#FIELD|FIELD"
             raise ConfigError(f"{key}={text}: it must look like {scheme}:NAME{shape}")
         if scheme == "tfds":
-            return TfdsSource(text, name, parts), []
-        return SeqioSource(text, name, parts, data.seqio_modules), []
+            return TfdsSource(text, name, parts)
+        return SeqioSource(text, name, parts, data.seqio_modules)
     return _open_files(text, columns, key)
 
 
-def _open_phrasebook(text: str, name: str, columns: int) -> Found:
-    from xlj import phrasebook
-
-    sides = (name,) if columns == 1 else split_pair(name, tuple(phrasebook.LANGUAGES))
-    there = set(sides) <= set(phrasebook.LANGUAGES)
-    return (PhrasebookSource(text, name, columns), []) if there else (None, [text])
-
-
-def _open_files(text: str, columns: int, key: str) -> Found:
+def _open_files(text: str, columns: int, key: str) -> TextSource | None:
     paths = tuple(Path(part).expanduser() for part in text.split("|"))
     if len(paths) > columns:
         allowed = "one file" if columns == 1 else "one TSV file or two files"
@@ -219,14 +204,14 @@ def _open_files(text: str, columns: int, key: str) -> Found:
     if missing and len(missing) < len(paths):
         raise ConfigError(f"{key}={text}: {missing[0]} is missing, though its other side is there")
     if missing:
-        return None, [str(path) for path in missing]
+        return None
     for path in paths:
         if path.suffix in files.NOT_TEXT:
             raise ConfigError(
                 f"{path}: {path.suffix} files cannot be read; bring lines of text, plain or as "
                 ".gz, .xz or .zst"
             )
-    return FileSource(text, paths, columns), []
+    return FileSource(text, paths, columns)
 
 
 def _string_blocks(text: str, dataset: Any, fields: tuple[str, ...]) -> Iterator[RawBlock]:
@@ -247,7 +232,7 @@ def _string_blocks(text: str, dataset: Any, fields: tuple[str, ...]) -> Iterator
             raise ConfigError(f"{text}: field {field} is not a string but {found}")
     batches = dataset.map(lambda example: tuple(pick(example, f) for f in fields)).batch(1024)
     for batch in batches.as_numpy_iterator():
-        columns = [[_decode(value) for value in column] for column in batch]
+        columns = [[files.decoded(value) for value in column] for column in batch]
         if len(columns) == 1:
             lines: list[str | None] = []
             for document in columns[0]:
@@ -256,10 +241,3 @@ def _string_blocks(text: str, dataset: Any, fields: tuple[str, ...]) -> Iterator
             yield (lines,)
         else:
             yield tuple(columns)
-
-
-def _decode(value: bytes) -> str | None:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return None

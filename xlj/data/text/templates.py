@@ -1,11 +1,61 @@
-"""Templates of the config, such as `text/{language}.txt`, and names of pairs, such as `en-de`."""
-
-from __future__ import annotations
+"""Templates such as `text/{language}.txt`, the sources they match, and pairs such as `en-de`."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from xlj.config import ConfigError
+
+Source = TypeVar("Source")
+
+
+def match(
+    templates: Sequence[str],
+    key: str,
+    names: Mapping[str, dict[str, str]],
+    names_key: str,
+    find: Callable[[str, str], Source | None],
+    may_share: Callable[[str], bool] = lambda template: False,
+) -> tuple[dict[str, list[Source]], list[str]]:
+    """The sources of each name, in the order of the templates, and all that is wrong with them: a
+    template that matches no name or gives several the same source, a name that no template has.
+
+    Args:
+      key: of the templates, for errors.
+      names: languages or pairs, each with the values of its placeholders.
+      names_key: what the names are, for errors.
+      find: the source of a filled template and its name; None if there is none.
+      may_share: whether a template may give several names the same.
+
+    Raises:
+      ConfigError: on an unknown placeholder, or as `find`.
+    """
+    found: dict[str, list[Source]] = {name: [] for name in names}
+    problems = []
+    for template in templates:
+        filled = {name: fill(template, values, key) for name, values in names.items()}
+        sources = {name: find(text, name) for name, text in filled.items()}
+        there = {name: source for name, source in sources.items() if source is not None}
+        if len(set(filled.values())) < len(filled) and not may_share(template):
+            needed = " or ".join(f"{{{value}}}" for value in next(iter(names.values())))
+            problems.append(
+                f"{key}={template} gives several of {names_key} the same source; use {needed}"
+            )
+            continue
+        for name, source in there.items():
+            found[name].append(source)
+        if not there:
+            texts = list(filled.values())
+            few = texts if len(texts) < 4 else [texts[0], f"{texts[1]} ... {texts[-1]}"]
+            problems.append(
+                f"{key}={template} matches none of the {len(names)} {names_key}; "
+                f"tried {', '.join(few)}"
+            )
+    for name, values in names.items():
+        if not found[name] and any(found.values()):
+            tried = ", ".join(fill(template, values, key) for template in templates)
+            problems.append(f"{names_key}={name} is in no source of {key}; tried {tried}")
+    return found, problems
 
 
 def fill(template: str, values: dict[str, str], key: str) -> str:
@@ -45,8 +95,3 @@ def split_pair(
     if not first or not second or first == second:
         raise ConfigError(f"{key}={pair}: a pair is two languages and a hyphen, such as en-de")
     return first, second
-
-
-def some(names: list[str]) -> str:
-    """A few names of a list, for errors."""
-    return ", ".join(names) if len(names) < 4 else f"{names[0]}, {names[1]} ... {names[-1]}"

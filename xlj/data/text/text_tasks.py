@@ -1,7 +1,5 @@
 """The text of a config: all sources of each language and pair, read one after another."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator
@@ -9,7 +7,7 @@ from collections.abc import Iterator
 from xlj.config import ConfigError, Data
 from xlj.data.text.cleaning import clean
 from xlj.data.text.sources import TextSource, open_source
-from xlj.data.text.templates import fill, some, split_pair
+from xlj.data.text.templates import match, split_pair
 
 Block = tuple[list[str], ...]
 
@@ -61,7 +59,7 @@ class TextTask:
             if len(self.languages) == 1:
                 yield ([""],)
 
-    def of_kind(self, kind: str) -> TextTask:
+    def of_kind(self, kind: str) -> "TextTask":
         """The same text as rows of another kind."""
         return dataclasses.replace(self, name=f"{kind}.{self.name.partition('.')[2]}", kind=kind)
 
@@ -83,9 +81,12 @@ def text_tasks(data: Data) -> list[TextTask]:
     tasks = []
     if data.mono:
         values = {name: {"language": name} for name in data.languages}
-        found = _match(data, "data.languages", "data.mono", values, problems)
+        found, problems = match(
+            data.mono, "data.mono", values, "data.languages",
+            lambda text, _: open_source(text, 1, data, "data.mono"),
+        )  # fmt: skip
         tasks += [
-            TextTask(f"text.{name}", "text", (name,), sources, data.invalid_utf8)
+            TextTask(f"text.{name}", "text", (name,), tuple(sources), data.invalid_utf8)
             for name, sources in found.items()
         ]
     if data.parallel:
@@ -94,9 +95,13 @@ def text_tasks(data: Data) -> list[TextTask]:
             name: {"pair": name, "source": first, "target": second}
             for name, (first, second) in sides.items()
         }
-        found = _match(data, "data.pairs", "data.parallel", values, problems)
+        found, more = match(
+            data.parallel, "data.parallel", values, "data.pairs",
+            lambda text, _: open_source(text, 2, data, "data.parallel"),
+        )  # fmt: skip
+        problems += more
         tasks += [
-            TextTask(f"pairs.{name}", "pairs", sides[name], sources, data.invalid_utf8)
+            TextTask(f"pairs.{name}", "pairs", sides[name], tuple(sources), data.invalid_utf8)
             for name, sources in found.items()
         ]
     if problems:
@@ -104,45 +109,3 @@ def text_tasks(data: Data) -> list[TextTask]:
     if not tasks:
         raise ConfigError("there is no data: set data.mono or data.parallel")
     return tasks
-
-
-def _match(
-    data: Data,
-    names_key: str,
-    templates_key: str,
-    values: dict[str, dict[str, str]],
-    problems: list[str],
-) -> dict[str, tuple[TextSource, ...]]:
-    """Sources of each name, in the order of the templates; what is missing goes to `problems`."""
-    templates = data.mono if templates_key == "data.mono" else data.parallel
-    columns = 1 if templates_key == "data.mono" else 2
-    found: dict[str, list[TextSource]] = {name: [] for name in values}
-    tried: dict[str, list[str]] = {name: [] for name in values}
-    for template in templates:
-        filled = {name: fill(template, v, templates_key) for name, v in values.items()}
-        if len(set(filled.values())) < len(filled):
-            needed = " or ".join(f"{{{key}}}" for key in next(iter(values.values())))
-            problems.append(
-                f"{templates_key}={template} gives several of {names_key} the same source; "
-                f"use {needed}"
-            )
-            continue
-        matches = 0
-        for name, text in filled.items():
-            source, missing = open_source(text, columns, data, templates_key)
-            tried[name] += missing
-            if source is not None:
-                found[name].append(source)
-                matches += 1
-        if not matches:
-            problems.append(
-                f"{templates_key}={template} matches none of the {len(values)} {names_key}; "
-                f"tried {some(list(filled.values()))}"
-            )
-    for name, sources in found.items():
-        if not sources and any(found.values()):
-            problems.append(
-                f"{names_key}={name} is in no source of {templates_key}; tried "
-                f"{', '.join(tried[name]) or ', '.join(templates)}"
-            )
-    return {name: tuple(sources) for name, sources in found.items()}

@@ -1,14 +1,10 @@
 """Encoding and decoding: the contract of a tokenizer, whatever file it comes from."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
-
-from xlj.data.rows.packing import Ragged
 
 Markers = Literal["sentencepiece", "byte_bpe", "wordpiece"]
 
@@ -23,9 +19,11 @@ class Codec:
       native_specials: what the file calls `<s>`, `<pad>`, `</s>`, `<unk>`, `<mask>`.
       markers: "sentencepiece" (a word starts with U+2581), "byte_bpe" (GPT-2's alphabet of bytes, a
         space is U+0120) or "wordpiece" (what goes on with a word starts with ##).
-      encode: ids of many lines, without `<s>` and `</s>`; never one of the layout's other specials.
-      encode_with_spans: the same ids, and begin and end of each piece in characters of its line,
-        int32 [pieces, 2], as the tokenizer says (see `spans.tidy`).
+      of_text: int32, our id of each that the library gives a text: never one of the layout's
+        specials, but `<unk>`.
+      encode: the library's ids of each line, without `<s>` and `</s>`.
+      encode_with_spans: of each line the same ids, and begin and end of each piece in characters
+        of the line, as the library says (see `spans.tidy`).
       decode: the text of ids, none of which is `<s>`, `<pad>`, `</s>` or `<mask>`.
     """
 
@@ -33,6 +31,7 @@ class Codec:
     native_ids: np.ndarray
     native_specials: tuple[str, str, str, str, str]
     markers: Markers
-    encode: Callable[[Sequence[str]], Ragged]
-    encode_with_spans: Callable[[Sequence[str]], tuple[Ragged, np.ndarray]]
+    of_text: np.ndarray
+    encode: Callable[[Sequence[str]], list[list[int]]]
+    encode_with_spans: Callable[[Sequence[str]], list[tuple[list[int], list[tuple[int, int]]]]]
     decode: Callable[[list[int]], str]

@@ -1,16 +1,11 @@
 """A SentencePiece model file, in XLM-R's layout."""
 
-from __future__ import annotations
-
-import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import sentencepiece
 
 from xlj.config import ConfigError
-from xlj.data.rows.packing import Ragged
-from xlj.data.tokenizer import spans
 from xlj.data.tokenizer.codec import Codec
 from xlj.data.tokenizer.layout import MASK, SPECIALS, UNK
 
@@ -34,19 +29,17 @@ def read(model: bytes) -> Codec:
         )
     pieces = (*SPECIALS, *_learned(processor), MASK)
 
-    def ragged(ids: Sequence[list[int]]) -> Ragged:
-        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-        flat = np.fromiter(itertools.chain.from_iterable(ids), np.int32, int(lengths.sum()))
-        return Ragged(np.where(flat == 0, UNK, flat + 1).astype(np.int32), lengths)
+    of_text = np.arange(1, processor.get_piece_size() + 1, dtype=np.int32)
+    of_text[0] = UNK
 
-    def encode(lines: Sequence[str]) -> Ragged:
-        return ragged(processor.encode(list(lines), num_threads=1))
+    def encode(lines: Sequence[str]) -> list[list[int]]:
+        return processor.encode(list(lines), num_threads=1)
 
-    def encode_with_spans(lines: Sequence[str]) -> tuple[Ragged, np.ndarray]:
+    def encode_with_spans(lines: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         if not lines:  # 0.2.2 fails on an empty list
-            return encode(lines), spans.array([])
+            return []
         found = processor.encode(list(lines), num_threads=1, return_type="offset_mapping")
-        return ragged([one["ids"] for one in found]), spans.array([one["offsets"] for one in found])
+        return [(one["ids"], one["offsets"]) for one in found]
 
     def decode(ids: list[int]) -> str:
         return processor.decode([0 if i == UNK else i - 1 for i in ids])
@@ -56,6 +49,7 @@ def read(model: bytes) -> Codec:
         native_ids=np.arange(len(pieces), dtype=np.int32),
         native_specials=(*SPECIALS, MASK),
         markers="sentencepiece",
+        of_text=of_text,
         encode=encode,
         encode_with_spans=encode_with_spans,
         decode=decode,

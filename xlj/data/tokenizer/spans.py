@@ -1,8 +1,5 @@
 """The characters of a line that each of its pieces stands for."""
 
-from __future__ import annotations
-
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,12 +9,6 @@ _BLANKS = [ord(c) for c in map(chr, range(0x3001)) if c.isspace()] + [0x200B, 0x
 
 _IS_BLANK = np.zeros(max(_BLANKS) + 2, bool)  # the last stands for all beyond
 _IS_BLANK[_BLANKS] = True
-
-
-def array(parts: Sequence[Sequence[tuple[int, int]]]) -> np.ndarray:
-    """Pairs of numbers, by line, end to end: int32 [pairs, 2]."""
-    numbers = itertools.chain.from_iterable(itertools.chain.from_iterable(parts))
-    return np.fromiter(numbers, np.int32, 2 * sum(map(len, parts))).reshape(-1, 2)
 
 
 def tidy(

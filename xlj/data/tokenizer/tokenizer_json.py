@@ -1,29 +1,21 @@
 """A Hugging Face `tokenizer.json`, its ids permuted into xlj's layout."""
 
-from __future__ import annotations
-
-import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from xlj.config import ConfigError
-from xlj.data.rows.packing import Ragged
-from xlj.data.tokenizer import spans
 from xlj.data.tokenizer.codec import Codec, Markers
 from xlj.data.tokenizer.layout import MASK, SPECIALS, UNK
-from xlj.data.tokenizer.library_errors import explained
 from xlj.io import json_file
+from xlj.io.quiet import quiet
+from xlj.io.quoting import shortened
 
-_NAMES = (
-    ("<s>", "[CLS]"),
-    ("<pad>", "[PAD]"),
-    ("</s>", "[SEP]"),
-    ("<unk>", "[UNK]"),
-    ("<mask>", "[MASK]"),
-)
+BERT_SPECIALS = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
+"""BERT's names of `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`."""
 
 _PROBE = "a \u16a0\ue000"
 """Text with characters that hardly any vocabulary has."""
@@ -56,26 +48,20 @@ def read(model: bytes) -> Codec:
     added = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
     specials = _specials(ids, added)
     by_id = _in_order(ids)
-    native_ids = _permutation([ids[name] for name in specials], len(by_id))
+    taken = [ids[name] for name in specials]
+    others = np.setdiff1d(np.arange(len(by_id)), taken)
+    native_ids = np.concatenate([taken[:-1], others, taken[-1:]]).astype(np.int32)
 
-    # Of text: the layout's specials are what text may not say.
-    ours = np.empty(len(by_id), np.int32)
-    ours[native_ids] = np.arange(len(by_id), dtype=np.int32)
-    of_text = ours.copy()
-    of_text[[ids[name] for name in specials]] = UNK
+    of_text = np.argsort(native_ids).astype(np.int32)
+    of_text[taken] = UNK
 
-    def ragged(parts: Sequence[list[int]]) -> Ragged:
-        lengths = np.fromiter(map(len, parts), np.int64, len(parts))
-        flat = np.fromiter(itertools.chain.from_iterable(parts), np.int32, int(lengths.sum()))
-        return Ragged(of_text[flat], lengths)
-
-    def encode(lines: Sequence[str]) -> Ragged:
+    def encode(lines: Sequence[str]) -> list[list[int]]:
         found = tokenizer.encode_batch_fast(list(lines), add_special_tokens=False)
-        return ragged([one.ids for one in found])
+        return [one.ids for one in found]
 
-    def encode_with_spans(lines: Sequence[str]) -> tuple[Ragged, np.ndarray]:
+    def encode_with_spans(lines: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         found = tokenizer.encode_batch(list(lines), add_special_tokens=False)
-        return ragged([one.ids for one in found]), spans.array([one.offsets for one in found])
+        return [(one.ids, one.offsets) for one in found]
 
     def decode(wanted: list[int]) -> str:
         return tokenizer.decode(native_ids[wanted].tolist(), skip_special_tokens=False)
@@ -86,14 +72,38 @@ def read(model: bytes) -> Codec:
         native_ids=native_ids,
         native_specials=specials,
         markers=_markers(tokenizer.model, json_file.parse(model, "tokenizer.json")),
+        of_text=of_text,
         encode=encode,
         encode_with_spans=encode_with_spans,
         decode=decode,
     )
 
 
+@contextmanager
+def explained(problem: str) -> Iterator[None]:
+    """Turns what the `tokenizers` library raises in the block into one line, and keeps it quiet. It
+    has no narrower class than `Exception` for a file that it refuses, and panics on some damaged
+    ones, with a note of Rust's on stderr.
+
+    Args:
+      problem: what is wrong then; the library's own words follow in brackets.
+
+    Raises:
+      ConfigError: for whatever is raised but a `ConfigError`, an interrupt or an exit.
+    """
+    try:
+        with quiet():
+            yield
+    except ConfigError:
+        raise
+    except BaseException as error:
+        # PyO3's PanicException is no Exception, and cannot be imported.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise ConfigError(f"{problem} ({shortened(str(error))})") from None
+
+
 def _in_order(ids: Mapping[str, int]) -> list[str]:
-    """Pieces by id."""
     ordered = sorted(ids, key=ids.__getitem__)
     for i, piece in enumerate(ordered):
         if ids[piece] != i:
@@ -108,19 +118,13 @@ def _specials(ids: Mapping[str, int], added: set[str]) -> tuple[str, str, str, s
     """The pieces for `<s>`, `<pad>`, `</s>`, `<unk>`, `<mask>`; an added token goes first, since
     one that is not may be an ordinary piece."""
     found = []
-    for names in _NAMES:
+    for names in zip((*SPECIALS, MASK), BERT_SPECIALS, strict=True):
         known = [name for name in names if name in ids]
         if not known:
             raise ConfigError(f"has no {' or '.join(names)} among its {len(ids)} pieces")
         found.append(max(known, key=added.__contains__))
     first, pad, last, unknown, mask = found
     return first, pad, last, unknown, mask
-
-
-def _permutation(specials: Sequence[int], size: int) -> np.ndarray:
-    """int32 [size]: the first four specials, all other ids in order, the last special."""
-    others = np.setdiff1d(np.arange(size), specials)
-    return np.concatenate([specials[:-1], others, specials[-1:]]).astype(np.int32)
 
 
 def _markers(model: Any, description: Mapping[str, Any]) -> Markers:

@@ -1,9 +1,7 @@
 """A vocabulary in xlj's layout of ids: text to ids and back."""
 
-from __future__ import annotations
-
-import dataclasses
 import hashlib
+import itertools
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -13,87 +11,61 @@ import numpy as np
 from xlj.config import ConfigError
 from xlj.data.rows.packing import Ragged
 from xlj.data.tokenizer import sentencepiece_model, spans, tokenizer_json
-from xlj.data.tokenizer.codec import Codec, Markers
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 
 
-@dataclasses.dataclass(frozen=True)
 class Vocabulary:
     """Pieces and their ids: `<s>` 0, `<pad>` 1, `</s>` 2, `<unk>` 3, `<mask>` last, whatever ids
-    the file gives them (`native_ids`).
+    the file gives them.
 
     Attributes:
       model: the bytes of a SentencePiece model, or of a Hugging Face tokenizer.json.
+      pieces, native_ids, native_specials, markers: those of its `Codec`. Row i of an embedding is
+        row `native_ids[i]` of the file's.
+      size: number of ids, specials and `<mask>` included.
+      mask: the id of `<mask>`, the last; text never yields it.
+      dtype: of rows on disk: little-endian uint16 where all ids fit, else uint32.
+
+    Raises:
+      ConfigError: if the file is neither, or cannot be brought into the layout
+        (`sentencepiece_model.read`, `tokenizer_json.read`); the message goes on from its name.
     """
 
-    model: bytes = dataclasses.field(repr=False)
+    def __init__(self, model: bytes):
+        is_json = tokenizer_json.is_tokenizer_json(model)
+        codec = tokenizer_json.read(model) if is_json else sentencepiece_model.read(model)
+        self.model = model
+        self.pieces, self.markers = codec.pieces, codec.markers
+        self.native_ids, self.native_specials = codec.native_ids, codec.native_specials
+        self.size = len(self.pieces)
+        self.mask = self.size - 1
+        self.dtype = np.dtype("<u2" if self.size <= 1 << 16 else "<u4")
+        self._codec = codec
 
     @classmethod
-    def load(cls, path: str | Path) -> Vocabulary:
+    def load(cls, path: str | Path) -> "Vocabulary":
         """The vocabulary of a SentencePiece `.model` file or a Hugging Face tokenizer.json; a
         leading `~` is the home folder.
 
         Raises:
-          ConfigError: if there is no such file, it is neither, or it cannot be brought into the
-            layout (`sentencepiece_model.read`, `tokenizer_json.read`).
+          ConfigError: if the file cannot be read, or as the class; it names the file.
         """
         path = Path(path).expanduser()
-        if not path.is_file():
-            raise ConfigError(f"vocabulary {path}: there is no such file")
         try:
-            vocabulary = cls(path.read_bytes())
+            return cls(path.read_bytes())
         except OSError as error:
             raise ConfigError(f"vocabulary {path} cannot be read: {error.strerror}") from None
-        try:
-            _ = vocabulary.pieces  # read now, so that the error names the file
         except ConfigError as error:
             raise ConfigError(f"vocabulary {path} {error}") from None
-        return vocabulary
-
-    @property
-    def size(self) -> int:
-        """Number of ids, specials and `<mask>` included."""
-        return len(self.pieces)
-
-    @property
-    def mask(self) -> int:
-        """The id of `<mask>`, the last; text never yields it."""
-        return self.size - 1
 
     @cached_property
     def digest(self) -> str:
         """sha256 of the file, in hex."""
         return hashlib.sha256(self.model).hexdigest()
 
-    @property
-    def dtype(self) -> np.dtype:
-        """The type of rows on disk: little-endian uint16 where all ids fit, else uint32."""
-        return np.dtype("<u2" if self.size <= 1 << 16 else "<u4")
-
-    @property
-    def pieces(self) -> tuple[str, ...]:
-        """The piece of every id, in order; the five specials by the layout's names."""
-        return self._codec.pieces
-
-    @property
-    def native_ids(self) -> np.ndarray:
-        """The file's own id of each of ours, int32 [size], a permutation: row i of an embedding is
-        row `native_ids[i]` of the file's. Of SentencePiece models the identity: XLM-R's ids."""
-        return self._codec.native_ids
-
-    @property
-    def native_specials(self) -> tuple[str, str, str, str, str]:
-        """The file's names of `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`."""
-        return self._codec.native_specials
-
-    @property
-    def markers(self) -> Markers:
-        """How pieces mark words: "sentencepiece", "byte_bpe" or "wordpiece" (`codec.Codec`)."""
-        return self._codec.markers
-
     def encode(self, lines: Sequence[str]) -> Ragged:
         """Ids of many lines at once, without `<s>` and `</s>`; the fastest way."""
-        return self._codec.encode(lines)
+        return self._ours(self._codec.encode(lines))
 
     def encode_with_spans(self, lines: Sequence[str]) -> tuple[Ragged, np.ndarray]:
         """The ids that `encode` gives, and the characters of its line that each piece stands for.
@@ -104,9 +76,12 @@ class Vocabulary:
           character; of all others neither decreases along a line. Pieces that one character became
           each have all of it (`spans.tidy`).
         """
-        ragged, found = self._codec.encode_with_spans(lines)
+        found = self._codec.encode_with_spans(lines)
+        ragged = self._ours([ids for ids, _ in found])
+        places = itertools.chain.from_iterable(line for _, line in found)
+        numbers = np.fromiter(itertools.chain.from_iterable(places), np.int32).reshape(-1, 2)
         alone = np.isin(ragged.ids, self.marks)
-        return ragged, spans.tidy(lines, ragged.lengths, found, alone)
+        return ragged, spans.tidy(lines, ragged.lengths, numbers, alone)
 
     def encode_batch(self, lines: Sequence[str]) -> list[np.ndarray]:
         """Ids of each line, int32, without `<s>` and `</s>`."""
@@ -124,11 +99,12 @@ class Vocabulary:
         alone = [i for i, piece in enumerate(self.pieces) if piece in ("\u2581", "\u0120")]
         return np.array(alone, np.int32)
 
-    @cached_property
-    def _codec(self) -> Codec:
-        if tokenizer_json.is_tokenizer_json(self.model):
-            return tokenizer_json.read(self.model)
-        return sentencepiece_model.read(self.model)
+    def _ours(self, ids: list[list[int]]) -> Ragged:
+        found = Ragged.of(ids)
+        return Ragged(self._codec.of_text[found.ids], found.lengths)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and self.model == other.model
 
     def __reduce__(self) -> tuple:
         return Vocabulary, (self.model,)

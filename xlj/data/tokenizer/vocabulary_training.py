@@ -1,7 +1,5 @@
 """A vocabulary of one's own: a balanced sample of all text, and SentencePiece's training."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys
@@ -55,9 +53,7 @@ def balance(
       Lines, and integer weights >= 1, of each language.
     """
     mean = {name: characters[name] / sentences[name] for name in sentences}
-    goal = {
-        name: characters[name] ** alpha / mean[name] for name in sentences
-    }  # lines, up to scale
+    goal = {name: characters[name] ** alpha / mean[name] for name in sentences}  # lines, to scale
     taken: dict[str, int] = {}
     left = lines
     # Water-filling: languages that have fewer lines than their share give all, the others share on.

@@ -9,14 +9,8 @@ import math
 
 import torch
 from torch import nn
-from transformers import PreTrainedModel
-from transformers.modeling_outputs import (
-    BaseModelOutput,
-    MaskedLMOutput,
-    QuestionAnsweringModelOutput,
-    SequenceClassifierOutput,
-    TokenClassifierOutput,
-)
+from transformers.modeling_outputs import BaseModelOutput
+from transformers.models.xlm_roberta import modeling_xlm_roberta as xlm_r
 
 from .configuration_xlj import XljConfig
 
@@ -115,46 +109,34 @@ class XljSelfAttention(nn.Module):
         return (1 + update + (1 - update) * self.gate_scale[:, None] * reset)[..., None]
 
 
-class XljOutput(nn.Module):
-    """The end of both halves of a layer: linear, dropout, residual connection, LayerNorm."""
-
-    def __init__(self, config, size):
-        super().__init__()
-        self.dense = nn.Linear(size, config.hidden_size)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-
-    def forward(self, x, residual):
-        return self.LayerNorm(residual + self.dropout(self.dense(x)))
-
-
 class XljLayer(nn.Module):
-    """Post-LN: attention, then feed-forward. The dicts give the weights XLM-R's names."""
+    """Post-LN: attention, then feed-forward. The dict gives the weights XLM-R's names."""
 
     def __init__(self, config):
         super().__init__()
-        hidden, inner = config.hidden_size, config.intermediate_size
-        parts = {"self": XljSelfAttention(config), "output": XljOutput(config, hidden)}
-        self.attention = nn.ModuleDict(parts)
-        self.intermediate = nn.ModuleDict({"dense": nn.Linear(hidden, inner)})
-        self.output = XljOutput(config, inner)
+        output = xlm_r.XLMRobertaSelfOutput(config)
+        self.attention = nn.ModuleDict({"self": XljSelfAttention(config), "output": output})
+        self.intermediate = xlm_r.XLMRobertaIntermediate(config)
+        self.output = xlm_r.XLMRobertaOutput(config)
 
     def forward(self, x, seen, bias):
         mixed, weights = self.attention["self"](x, seen, bias)
         x = self.attention["output"](mixed, x)
-        return self.output(nn.functional.gelu(self.intermediate["dense"](x)), x), weights
+        return self.output(self.intermediate(x), x), weights
 
 
-class XljPreTrainedModel(PreTrainedModel):
+class XljPreTrainedModel(xlm_r.XLMRobertaPreTrainedModel):
     config_class = XljConfig
-    base_model_prefix = "roberta"
+    config: XljConfig
+    supports_gradient_checkpointing = False
+    _supports_flash_attn = _supports_sdpa = _supports_flex_attn = False
+    _supports_attention_backend = False
+    _can_record_outputs = None
 
     def _init_weights(self, module):
         super()._init_weights(module)
         if isinstance(module, XljSelfAttention) and module.gated:
             nn.init.ones_(module.gate_scale)
-        if isinstance(module, XljLMHead):
-            nn.init.zeros_(module.bias)
 
 
 class XljModel(XljPreTrainedModel):
@@ -184,6 +166,7 @@ class XljModel(XljPreTrainedModel):
         output_attentions=None,
         output_hidden_states=None,
         return_dict=None,
+        **others,  # of decoders
     ):
         """As XLM-R's, with hidden states those of the embeddings and of every layer.
 
@@ -217,169 +200,26 @@ class XljModel(XljPreTrainedModel):
         return output if named else output.to_tuple()
 
 
-class XljLMHead(nn.Module):
-    """XLM-R's head of masked tokens; the product is with the word embeddings."""
-
-    def __init__(self, config):
-        super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.layer_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
-        self.bias = nn.Parameter(torch.zeros(config.vocab_size))  # tied: it is the decoder's
-
-    def forward(self, x):
-        return self.decoder(self.layer_norm(nn.functional.gelu(self.dense(x))))
-
-    def _tie_weights(self):
-        """For transformers 4, which ties no biases by name."""
-        self.decoder.bias = self.bias
-
-
 class XljTask(XljPreTrainedModel):
-    """The common part of models with one kind of logits; `logits` and `loss` are their own."""
-
-    output_class: type
+    """XLM-R's model for a task, with an encoder of xlj."""
 
     def __init__(self, config):
         super().__init__(config)
         self.roberta = XljModel(config)
-        self.make_head(config)
         self.post_init()
 
-    def forward(
-        self,
-        input_ids=None,
-        attention_mask=None,
-        token_type_ids=None,
-        position_ids=None,
-        inputs_embeds=None,
-        labels=None,
-        output_attentions=None,
-        output_hidden_states=None,
-        return_dict=None,
-    ):
-        """As XLM-R's of the same name; see `XljModel` for the inputs."""
-        encoded = self.roberta(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            position_ids,
-            inputs_embeds,
-            output_attentions,
-            output_hidden_states,
-            return_dict=True,
-        )
-        logits = self.logits(encoded.last_hidden_state)
-        output = self.output_class(
-            loss=None if labels is None else self.loss(logits, labels),
-            logits=logits,
-            hidden_states=encoded.hidden_states,
-            attentions=encoded.attentions,
-        )
-        named = self.config.return_dict if return_dict is None else return_dict
-        return output if named else output.to_tuple()
+
+class XljForMaskedLM(XljTask, xlm_r.XLMRobertaForMaskedLM):
+    pass
 
 
-class XljForMaskedLM(XljTask):
-    output_class = MaskedLMOutput
-    _tied_weights_keys = {
-        "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
-        "lm_head.decoder.bias": "lm_head.bias",
-    }
-
-    def make_head(self, config):
-        self.lm_head = XljLMHead(config)
-
-    def get_output_embeddings(self):
-        return self.lm_head.decoder
-
-    def set_output_embeddings(self, value):
-        self.lm_head.decoder = value
-
-    def logits(self, x):
-        return self.lm_head(x)
-
-    def loss(self, logits, labels):
-        return self.loss_function(logits, labels, vocab_size=self.config.vocab_size)
+class XljForSequenceClassification(XljTask, xlm_r.XLMRobertaForSequenceClassification):
+    pass
 
 
-class XljForSequenceClassification(XljTask):
-    """XLM-R's classifier, which reads the first token."""
-
-    output_class = SequenceClassifierOutput
-
-    def make_head(self, config):
-        hidden = config.hidden_size
-        layers = {
-            "dense": nn.Linear(hidden, hidden),
-            "out_proj": nn.Linear(hidden, config.num_labels),
-        }
-        self.classifier = nn.ModuleDict(layers)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
-
-    def logits(self, x):
-        x = self.classifier["dense"](self.dropout(x[:, 0])).tanh()
-        return self.classifier["out_proj"](self.dropout(x))
-
-    def loss(self, logits, labels):
-        return self.loss_function(labels, logits, self.config)
+class XljForTokenClassification(XljTask, xlm_r.XLMRobertaForTokenClassification):
+    pass
 
 
-class XljForTokenClassification(XljTask):
-    output_class = TokenClassifierOutput
-
-    def make_head(self, config):
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
-
-    def logits(self, x):
-        return self.classifier(self.dropout(x))
-
-    def loss(self, logits, labels):
-        return self.loss_function(logits, labels, self.config)
-
-
-class XljForQuestionAnswering(XljPreTrainedModel):
-    def __init__(self, config):
-        super().__init__(config)
-        self.roberta = XljModel(config)
-        self.qa_outputs = nn.Linear(config.hidden_size, 2)
-        self.post_init()
-
-    def forward(
-        self,
-        input_ids=None,
-        attention_mask=None,
-        token_type_ids=None,
-        position_ids=None,
-        inputs_embeds=None,
-        start_positions=None,
-        end_positions=None,
-        output_attentions=None,
-        output_hidden_states=None,
-        return_dict=None,
-    ):
-        """As XLM-R's of the same name; see `XljModel` for the inputs."""
-        encoded = self.roberta(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            position_ids,
-            inputs_embeds,
-            output_attentions,
-            output_hidden_states,
-            return_dict=True,
-        )
-        starts, ends = self.qa_outputs(encoded.last_hidden_state).unbind(-1)
-        loss = None
-        if start_positions is not None and end_positions is not None:
-            loss = self.loss_function(starts, ends, start_positions, end_positions)
-        output = QuestionAnsweringModelOutput(
-            loss=loss,
-            start_logits=starts,
-            end_logits=ends,
-            hidden_states=encoded.hidden_states,
-            attentions=encoded.attentions,
-        )
-        named = self.config.return_dict if return_dict is None else return_dict
-        return output if named else output.to_tuple()
+class XljForQuestionAnswering(XljTask, xlm_r.XLMRobertaForQuestionAnswering):
+    pass

@@ -5,8 +5,7 @@ import shutil
 import pytest
 
 from xlj.config import ConfigError, parse
-from xlj.data.rows.opening import open_rows, with_rows
-from xlj.data.rows.preparing import finished_rows, prepare_rows
+from xlj.data.rows.preparing import open_rows, prepare_rows, with_rows
 
 
 @pytest.fixture
@@ -24,8 +23,8 @@ def test_a_config_learns_what_its_rows_hold(rows, store):
     data = with_rows(parse(rows)).data
     assert data.languages == ("en", "de", "sw") and data.pairs == ("en-de", "en-sw")
     assert (data.length, data.pair_length) == (32, 48)
-    for prepare in (prepare_rows, finished_rows):
-        assert prepare(parse(rows)).manifest == store.manifest
+    for processes in (1, 4):
+        assert prepare_rows(parse(rows), processes=processes).manifest == store.manifest
 
 
 def test_only_the_kinds_that_are_read_are_opened(rows, store):

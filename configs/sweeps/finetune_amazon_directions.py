@@ -1,0 +1,14 @@
+"""Amazon reviews, trained in each language and scored in all four: MetaXLM, Figure 6.
+
+python -m xlj.sweep --config=configs/sweeps/finetune_amazon_directions.py --config.init_from=DIR
+
+All domains together (ours: the paper does not say).
+"""
+
+from xlj.sweeping import Sweep
+
+
+def get_sweep(folder):
+    runs = [{"task.languages": language} for language in ("en", "de", "fr", "ja")]
+    recipe = "configs/finetune/amazon_reviews.py"
+    return Sweep(recipe, runs, {"train.seeds": 5}, command="xlj.finetune")

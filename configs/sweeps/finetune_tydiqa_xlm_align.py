@@ -1,0 +1,11 @@
+"""Epochs and learning rates of TyDiQA: XLM-Align, Table 12.
+
+python -m xlj.sweep --config=configs/sweeps/finetune_tydiqa_xlm_align.py --config.init_from=DIR
+"""
+
+from xlj.sweeping import Sweep, grid
+
+
+def get_sweep(folder):
+    values = {"train.epochs": [5, 10, 15, 20], "optimizer.learning_rate": [2e-5, 3e-5]}
+    return Sweep("configs/finetune/tydiqa.py", grid(values), command="xlj.finetune")

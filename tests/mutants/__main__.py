@@ -1,0 +1,173 @@
+"""Breaks the code in every way that an implementer might, and tells what no test notices.
+
+    python tests/mutants --seed=0
+
+Fixed operators (`operators.py`) change one function at a time; the seed draws which of their
+changes are made, and those of `named.toml` are always among them. Changes that leave the compiled
+code as it is are none. `equivalent.toml` lists the few that change no result, with the reason. The
+exit code is 1 if another one is alive.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import math
+import random
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+from operators import Mutant, mutants_of
+from session import Session, describe
+from sources import Function, Source
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+FEWEST = 5
+
+TESTS = {
+    "xlj/alignment/error_rate.py": "alignment/test_error_rate",
+    "xlj/alignment/examples.py": "alignment/test_extraction alignment/test_sinkhorn",
+    "xlj/alignment/extraction.py": "alignment/test_extraction objectives/test_dwa",
+    "xlj/alignment/matching.py": "alignment/test_extraction",
+    "xlj/alignment/sinkhorn.py": "alignment/test_sinkhorn",
+    "xlj/interop/matched_rows.py": "interop/test_matched_rows",
+    "xlj/interop/matches.py": "interop/test_matched_rows interop/test_vocabulary_matching",
+    "xlj/interop/vocabulary_matching.py": "interop/test_vocabulary_matching",
+    "xlj/interop/words.py": "interop/test_words interop/test_vocabulary_matching",
+    "xlj/models/attention.py": "models objectives/test_mlm objectives/test_camlm",
+    "xlj/models/dense.py": "models objectives/test_mlm",
+    "xlj/models/dropout.py": "models",
+    "xlj/models/encoder.py": "models objectives/test_mlm objectives/test_camlm",
+    "xlj/models/heads.py": "models objectives/test_mlm objectives/test_rtd objectives/test_dwa "
+    "objectives/test_xlco objectives/test_supervised",
+    "xlj/models/position_bias.py": "models/test_position_bias objectives/test_mlm",
+    "xlj/objectives/__init__.py": "training/test_step",
+    "xlj/objectives/bitext.py": "objectives/test_xlco objectives/test_retrieval_loss",
+    "xlj/objectives/btmlm.py": "objectives/test_btmlm objectives/test_flops",
+    "xlj/objectives/camlm.py": "objectives/test_camlm",
+    "xlj/objectives/choosing.py": "objectives/test_rtd objectives/test_btmlm",
+    "xlj/objectives/corruption.py": "objectives/test_corruption objectives/test_mlm",
+    "xlj/objectives/cross_entropy.py": "objectives/test_cross_entropy objectives/test_mlm",
+    "xlj/objectives/distillation.py": "objectives/test_distillation objectives/test_flops",
+    "xlj/objectives/dwa.py": "objectives/test_dwa objectives/test_flops",
+    "xlj/objectives/flops.py": "objectives/test_flops",
+    "xlj/objectives/mlm.py": "objectives/test_mlm objectives/test_camlm objectives/test_flops",
+    "xlj/objectives/objective.py": "training/test_step objectives/test_mlm",
+    "xlj/objectives/retrieval.py": "objectives/test_retrieval_loss objectives/test_flops",
+    "xlj/objectives/rtd.py": "objectives/test_rtd objectives/test_flops",
+    "xlj/objectives/segments.py": "objectives/test_segments objectives/test_mlm "
+    "objectives/test_camlm",
+    "xlj/objectives/supervised.py": "objectives/test_supervised objectives/test_flops",
+    "xlj/objectives/xlco.py": "objectives/test_xlco objectives/test_flops",
+    "xlj/training/step.py": "training/test_step",
+    "configs/xlm_e.py": "test_recipe_values",
+}
+"""Files, and the tests that are held against their mutants."""
+
+
+def draw(source: Source, function: Function, seed: int) -> list[Mutant]:
+    """`FEWEST` mutants of a function, or one for twenty that it has, of as many operators as
+    can be."""
+    of_operators = mutants_of(source, function)
+    rng = random.Random(f"{seed} {source.file} {function.name}")
+    left = [mutants for _, mutants in sorted(of_operators.items())]
+    for mutants in left:
+        rng.shuffle(mutants)
+    rng.shuffle(left)
+    wanted = max(FEWEST, math.ceil(sum(map(len, left)) / 20))
+    drawn: list[Mutant] = []
+    while len(drawn) < wanted and any(left):
+        for mutants in left:
+            while mutants and len(drawn) < wanted:
+                mutant = mutants.pop()
+                if source.differs(function, mutant.changes):
+                    drawn.append(mutant)
+                    break
+    return drawn
+
+
+def named(sources: dict[str, Source]) -> list[Mutant]:
+    """The mutants of `named.toml`; an error if its statements are no longer there."""
+    made = []
+    for entry in tomllib.loads((HERE / "named.toml").read_text("utf-8"))["named"]:
+        source = sources[entry["file"]]
+        function = next((f for f in source.functions if f.name == entry["function"]), None)
+        places = list(function.places()) if function else []
+        changes = []
+        for before, after in entry["changes"]:
+            found = [p for p in places if p.node is p.statement and p.line() == before]
+            if len(found) != 1:
+                where = f"{entry['file']} {entry['function']}"
+                sys.exit(f"named.toml: {entry['name']}: {where} has no one statement {before!r}")
+            changes.append((found[0], ast.parse(after).body[0]))
+        lines = ["; ".join(texts) for texts in zip(*entry["changes"], strict=True)]
+        made.append(Mutant(source, function, entry["name"], *lines, changes))
+    return made
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python tests/mutants", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, help="how many mutants, the named ones among them")
+    parser.add_argument("--only", default="", help="a part of FILE:FUNCTION")
+    parser.add_argument("--list", action="store_true", help="list the mutants, run nothing")
+    parser.add_argument("--limit", type=float, default=1800, help="seconds for a mutant's tests")
+    flags = parser.parse_args()
+
+    tests = {
+        file: [
+            str(path.relative_to(ROOT))
+            for name in names.split()
+            for path in (ROOT / "tests" / name, ROOT / "tests" / f"{name}.py")
+            if path.exists()
+        ]
+        for file, names in TESTS.items()
+    }
+    sources = {file: Source(ROOT, file) for file in tests}
+    known = tomllib.loads((HERE / "equivalent.toml").read_text("utf-8")).get("equivalent", [])
+    equivalent = {(e["file"], e["function"], e["before"], e["after"]) for e in known}
+
+    first, drawn = named(sources), []
+    for file, source in sources.items():
+        if file.startswith("xlj"):
+            for function in source.functions:
+                drawn += draw(source, function, flags.seed)
+    mutants = [m for m in [*first, *drawn] if flags.only in f"{m.source.file}:{m.function.name}"]
+    skipped = sum(mutant.key in equivalent for mutant in mutants)
+    mutants = [mutant for mutant in mutants if mutant.key not in equivalent]
+    if flags.count is not None:
+        kept = [mutant for mutant in mutants if mutant in first]
+        rest = [mutant for mutant in mutants if mutant not in first]
+        random.Random(flags.seed).shuffle(rest)
+        mutants = [*kept, *rest][: flags.count]
+    if flags.list:
+        print("\n".join(map(describe, mutants)))
+        print(f"{len(mutants)} mutants, {skipped} equivalent")
+        return 0
+
+    sys.path.insert(0, str(ROOT))  # this tree's xlj, whichever is installed
+    began = time.monotonic()
+    used = {mutant.source.file for mutant in mutants}
+    paths = sorted({path for file in used for path in tests[file]})
+    session = Session(mutants, tests, flags.limit)
+    options = ["-q", "-s", "-n0", "-p", "no:cacheprovider", "--no-header", "--rootdir", str(ROOT)]
+    pytest.main([*options, *paths], [session])
+    if session.error:
+        sys.exit(session.error)
+    minutes = (time.monotonic() - began) / 60
+    for mutant in session.alive:
+        print(f"alive: {describe(mutant)}")
+    print(
+        f"seed {flags.seed}: {len(mutants)} mutants, {len(session.alive)} alive "
+        f"({len(session.alive) / max(1, len(mutants)):.1%}), {skipped} equivalent ones left out, "
+        f"{minutes:.0f} minutes"
+    )
+    return 1 if session.alive else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,192 @@
+"""Functions of a source file, the places in them that can be changed, and their changed code."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import gc
+import inspect
+import types
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+COMPOUND = (ast.FunctionDef, ast.For, ast.While, ast.If, ast.With, ast.Try)
+UNCHANGED = (ast.FunctionDef, ast.ClassDef, ast.Raise, ast.Assert, ast.JoinedStr, ast.Pass)
+UNREAD = {"annotation", "returns", "decorator_list", "ctx", "op", "ops", "type_params"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A node, where it hangs, and the statement that it is in."""
+
+    node: ast.AST
+    parent: ast.AST
+    field: str
+    index: int | None
+    statement: ast.stmt
+
+    def put(self, node: ast.AST) -> None:
+        """Hangs another node there."""
+        if self.index is None:
+            setattr(self.parent, self.field, node)
+        else:
+            getattr(self.parent, self.field)[self.index] = node
+
+    def line(self) -> str:
+        """The statement as it is now, or its first line, however it was formatted."""
+        statement = self.statement
+        if self.node is statement:
+            held = getattr(self.parent, self.field)
+            statement = held if self.index is None else held[self.index]
+        if isinstance(statement, ast.FunctionDef):
+            return f"def {statement.name}({ast.unparse(statement.args)}):"
+        lines = ast.unparse(statement).split("\n")
+        return lines[0] if isinstance(statement, COMPOUND) else "\n".join(lines)
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A function of a file; those inside it are functions of their own."""
+
+    name: str
+    """With those around it: `objective.loss`."""
+    outer: str
+    """The outermost one's qualified name, whose code holds this one's."""
+    defs: tuple[ast.FunctionDef, ...]
+    """From the outermost one to this."""
+
+    def places(self) -> Iterator[Place]:
+        """All nodes that may be changed, and the statements."""
+        function = self.defs[-1]
+        yield from _places(function.args, function, "args", None, function)
+        for index, statement in enumerate(function.body):
+            yield from _places(statement, function, "body", index, function)
+
+
+class Source:
+    """A file, parsed once; changes are made in its tree and taken back."""
+
+    def __init__(self, root: Path, file: str):
+        self.file, self.path = file, root / file
+        self.tree = ast.parse(self.path.read_text("utf-8"))
+        self.functions = list(_functions(self.tree.body))
+        self._plain = self._code()
+
+    @contextmanager
+    def changed(self, changes: Sequence[tuple[Place, ast.AST]]) -> Iterator[None]:
+        """The tree with other nodes at some places."""
+        for place, node in changes:
+            place.put(ast.copy_location(node, place.node))
+        try:
+            yield
+        finally:
+            for place, _ in changes:
+                place.put(place.node)
+
+    def differs(self, function: Function, changes: Sequence[tuple[Place, ast.AST]]) -> bool:
+        """Whether the compiled code, or a default, is another."""
+        with self.changed(changes):
+            defaults = ast.dump(function.defs[0].args)
+            found = _without_lines(self._code()[function.outer])
+        same = found == _without_lines(self._plain[function.outer])
+        return not (same and defaults == ast.dump(function.defs[0].args))
+
+    def install(
+        self, function: Function, changes: Sequence[tuple[Place, ast.AST]], living: Living
+    ) -> None:
+        """Gives the functions of this process the changed code."""
+        with self.changed(changes):
+            code, arguments = self._code()[function.outer], function.defs[0].args
+            for found in living.find(self.path, function.outer):
+                found.__code__ = code
+                found.__defaults__ = _values(arguments.defaults, found) or None
+                names = [argument.arg for argument in arguments.kwonlyargs]
+                given = [(n, d) for n, d in zip(names, arguments.kw_defaults, strict=True) if d]
+                values = _values([default for _, default in given], found)
+                found.__kwdefaults__ = dict(zip([n for n, _ in given], values, strict=True)) or None
+
+    def _code(self) -> dict[str, types.CodeType]:
+        tree = ast.fix_missing_locations(self.tree)
+        return dict(_codes(compile(tree, self.path, "exec", dont_inherit=True)))
+
+
+class Living:
+    """The function objects of this process, whatever decorates them."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], list[types.FunctionType]] = {}
+        for thing in gc.get_objects():
+            if type(thing) is types.FunctionType:
+                key = thing.__code__.co_filename, thing.__code__.co_qualname
+                self._found.setdefault(key, []).append(thing)
+
+    def find(self, path: Path, name: str) -> list[types.FunctionType]:
+        """Those of a file with a qualified name."""
+        return self._found.get((str(path), name), [])
+
+
+def _functions(
+    body: Sequence[ast.stmt],
+    around: tuple[ast.FunctionDef, ...] = (),
+    prefix: str = "",
+    outer: str = "",
+) -> Iterator[Function]:
+    for statement in body:
+        if isinstance(statement, ast.FunctionDef):
+            name = prefix + statement.name
+            defs, outermost = (*around, statement), outer or name
+            yield Function(name, outermost, defs)
+            yield from _functions(statement.body, defs, f"{name}.", outermost)
+        elif isinstance(statement, ast.ClassDef):
+            yield from _functions(statement.body, around, f"{prefix}{statement.name}.", outer)
+        elif isinstance(statement, COMPOUND):
+            inner = [*statement.body, *getattr(statement, "orelse", [])]
+            yield from _functions(inner, around, prefix, outer)
+
+
+def _places(
+    node: ast.AST, parent: ast.AST, field: str, index: int | None, statement: ast.stmt
+) -> Iterator[Place]:
+    if isinstance(
+        node, (ast.FunctionDef, ast.ClassDef, ast.Raise, ast.Assert, ast.JoinedStr, ast.Pass)
+    ):
+        return
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return  # a docstring
+    if isinstance(node, ast.stmt):
+        statement = node
+    yield Place(node, parent, field, index, statement)
+    for name, value in ast.iter_fields(node):
+        if name in UNREAD:
+            continue
+        if isinstance(value, ast.AST):
+            yield from _places(value, node, name, None, statement)
+        elif isinstance(value, list):
+            for number, child in enumerate(value):
+                if isinstance(child, ast.AST):
+                    yield from _places(child, node, name, number, statement)
+
+
+def _codes(code: types.CodeType) -> Iterator[tuple[str, types.CodeType]]:
+    """Code of the functions of a module and of its classes, by qualified name."""
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType) and "<" not in constant.co_name:
+            yield constant.co_qualname, constant
+            if not constant.co_flags & inspect.CO_OPTIMIZED:  # a class's body
+                yield from _codes(constant)
+
+
+def _without_lines(code: types.CodeType) -> types.CodeType:
+    constants = tuple(
+        _without_lines(constant) if isinstance(constant, types.CodeType) else constant
+        for constant in code.co_consts
+    )
+    return code.replace(co_linetable=b"", co_consts=constants)
+
+
+def _values(nodes: Sequence[ast.expr], function: types.FunctionType) -> tuple:
+    return tuple(
+        eval(compile(ast.Expression(node), "default", "eval"), function.__globals__)
+        for node in nodes
+    )

@@ -1,0 +1,66 @@
+"""Operations of a step: matrix products, a multiply-add as 2; trained ones count three times."""
+
+import math
+
+
+def product(rows, inner, columns):
+    return 2 * rows * inner * columns
+
+
+def layers(model, count, rows, length):
+    tokens, h = rows * length, model.hidden
+    linear = 4 * product(tokens, h, h) + 2 * product(tokens, h, model.intermediate)
+    attention = 2 * rows * product(length, h, length)
+    gates = product(tokens, h, 2) if model.position_bias == "gated" else 0
+    return count * (linear + attention + gates)
+
+
+def predictions(model, vocabulary, count):
+    return product(count, model.hidden, model.hidden) + product(count, model.hidden, vocabulary)
+
+
+def slots(rate, length):
+    return math.ceil(rate * (length - 2) - 1e-9)
+
+
+def mlm(model, vocabulary, rows, length, rate):
+    head = predictions(model, vocabulary, rows * slots(rate, length))
+    return 3 * (layers(model, model.layers, rows, length) + head)
+
+
+def btmlm(model, vocabulary, rows, length, rate):
+    generated = predictions(model, vocabulary, rows * math.ceil(length / 4))
+    first = layers(model, model.layers, rows, length) + generated
+    return first + mlm(model, vocabulary, rows, length, rate)
+
+
+def rtd(model, vocabulary, rows, length, rate):
+    head = predictions(model, vocabulary, rows * slots(rate, length))
+    generator = 3 * (layers(model, model.generator_layers, rows, length) + head) + head  # samples
+    detection = product(rows * length, model.hidden, model.hidden)
+    return generator + 3 * (layers(model, model.layers, rows, length) + detection)
+
+
+def dwa(model, vocabulary, rows, length, rate, label_layer, queries):
+    labels = layers(model, label_layer, rows, length)
+    labels += rows * product(length, model.hidden, length)
+    pointer = product(rows * (length + queries), model.hidden, model.hidden)
+    pointer += rows * product(queries, model.hidden, length)
+    return labels + 3 * pointer + mlm(model, vocabulary, rows, length, rate)
+
+
+def xlco(model, rows, length, layer, queue):
+    both = (3 + 1) * layers(model, layer, rows, length)
+    return both + 3 * product(rows, model.hidden, queue)
+
+
+def retrieval(model, rows, length, layer):
+    return 2 * (3 + 1) * layers(model, layer, rows, length // 2)
+
+
+def distillation(model, rows, length):
+    return (3 + 1) * layers(model, model.layers, rows, length)
+
+
+def supervised(model, rows, length):
+    return 3 * layers(model, model.layers, rows, length)

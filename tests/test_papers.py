@@ -1,0 +1,120 @@
+"""docs/papers.md: each table and figure is there, and what stands beside it can be run."""
+
+import importlib
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from xlj.cli import alignment_flags, command, configs, retrieval_flags
+from xlj.config import ROW_KINDS, parse
+from xlj.config.fields import lookup
+from xlj.data.rows.corpus import Corpus
+from xlj.sweeping import definition, reading
+from xlj.training.run_flops import RunFlops
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs/papers.md").read_text("utf-8")
+SECTIONS = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", PAGE, re.MULTILINE))
+SHOWN = {"ERNIE-M": (16, 6), "XLM-E": (7, 4), "XLM-Align": (19, 2), "MetaXLM": (15, 6)}
+"""How many tables and figures each paper has."""
+
+
+def commands(text=PAGE):
+    """The distinct commands in some text, without line breaks."""
+    found = re.findall(r"`(python -m xlj\.[^`]*)`", text)
+    found += re.findall(r"^    (python -m xlj\.(?:.*\\\n)*.*)", text, re.MULTILINE)
+    return list(dict.fromkeys(line.replace("\\\n", " ") for line in found))
+
+
+def recipes_of_papers():
+    """(name, variant) of each pretraining recipe in the commands; of those that are alike when they
+    are small, the first."""
+    found = {}
+    for name, variant in re.findall(r"xlj\.train --config=configs/(\w+)\.py(?::([\w,]+))?", PAGE):
+        small = ",".join(filter(None, [variant, "tiny"]))
+        config = importlib.import_module(name).get_config(small)
+        found.setdefault(config.to_json(sort_keys=True), (name, small))
+    return list(found.values())
+
+
+def rows(section):
+    """(what is shown, the rest) of each line of a section's table."""
+    lines = [line for line in SECTIONS[section].splitlines() if line.startswith("|")][2:]
+    return [tuple(cell.strip() for cell in line.split("|")[1:-1]) for line in lines]
+
+
+@pytest.mark.parametrize("paper", SHOWN)
+def test_every_table_and_figure_has_a_line_that_says_what_to_run(paper):
+    found = {"Table": [], "Figure": []}
+    for shown, _, run, _ in rows(paper):
+        for kind, numbers in re.findall(r"(Table|Figure)s? ([\d, to]*\d)", shown):
+            first, *last = map(int, re.findall(r"\d+", numbers))
+            found[kind] += range(first, (last or [first])[-1] + 1)
+        linked = [name for name in SECTIONS if f"(#{name.lower().replace(' ', '-')})" in run]
+        says = commands(run) or linked or re.search(r"nothing to run|of (each task of )?Table", run)
+        assert says, f"{paper}, {shown}: {run}"
+    tables, figures = SHOWN[paper]
+    assert sorted(found["Table"]) == list(range(1, tables + 1))
+    assert sorted(found["Figure"]) == list(range(1, figures + 1))
+
+
+@pytest.fixture
+def resolve(monkeypatch, tmp_path):
+    """Reads a command as the command itself does, but for the files that it names."""
+    (tmp_path / "DIR").mkdir()
+
+    def resolve(words):
+        assert words[:2] == ["python", "-m"]
+        parsers, module = [], importlib.import_module(words[2])
+        with monkeypatch.context() as context:
+            context.setattr(command, "run", lambda parser, work, argv: parsers.append(parser))
+            module.main(words[3:])
+        flags = parsers[0].read(words[3:])
+        if parsers[0].schema:
+            assert configs.load(flags.config, flags.overrides, parsers[0].schema)
+        elif words[2] == "xlj.sweep":
+            for run in definition.runs(
+                reading.read(flags.config, tmp_path), tmp_path, flags.overrides
+            ):
+                resolve(run.command())
+        elif words[2] in ("xlj.align", "xlj.retrieve"):
+            with monkeypatch.context() as context:
+                context.chdir(tmp_path)
+                {"xlj.align": alignment_flags, "xlj.retrieve": retrieval_flags}[words[2]].check(
+                    flags
+                )
+
+    monkeypatch.chdir(ROOT)
+    return resolve
+
+
+@pytest.mark.parametrize("line", commands())
+def test_every_command_can_be_read(line, resolve):
+    resolve(shlex.split(line))
+
+
+def test_the_operations_are_those_of_the_recipes():
+    for recipe, _, *shown in rows("Operations"):
+        name, _, variant = recipe.strip("`").partition(":")
+        config = parse(importlib.import_module(name).get_config(variant))
+        counts = {size: _operations(config, size) for size in (250_002, 30_522)}
+        own, electra, six_nd = counts[250_002]
+        wanted = (own, electra, counts[30_522].electra, six_nd)
+        assert shown == [f"{count:.2e}".replace("e+", "e") for count in wanted], recipe
+
+
+def _operations(config, size):
+    names = {name for pair in config.data.pairs for name in pair.split("-", 1)}
+    languages = tuple(sorted(names | set(config.data.languages)))
+
+    def shapes(step):
+        active = [phase for start, phase in config.schedule if start <= step][-1].objectives
+        return {
+            name: (options.batch_rows, lookup(config, ROW_KINDS[options.rows].length))
+            for name, options in active.active().items()
+        }
+
+    corpus = Corpus(size, languages, (1,) * len(languages))
+    return RunFlops(config, corpus, shapes).until(config.train.steps)

@@ -1,0 +1,370 @@
+"""The sections of a pretraining config, and when each of their keys is read."""
+
+import dataclasses
+from functools import partial
+
+from xlj.config.fields import Idle, Reading, key, only_if_set, only_with
+from xlj.config.objectives.options import ROW_KINDS, Config, read_by_objectives
+
+
+def _of_text(read: Reading | None = None) -> Reading:
+    """Says that a key is read where text is, and by itself as `read` says."""
+
+    def of_text(config: Config, path: str) -> Idle | None:
+        if config.data.rows:
+            return Idle("data.rows names finished rows, so no text is read", recipes_may=True)
+        return read(config, path) if read else None
+
+    return of_text
+
+
+_NO_VOCABULARY_IS_TRAINED = "data.vocabulary names a vocabulary, so none is trained"
+
+
+def _for_training_a_vocabulary(config: Config, path: str) -> Idle | None:
+    return Idle(_NO_VOCABULARY_IS_TRAINED, recipes_may=True) if config.data.vocabulary else None
+
+
+def _for_text(config: Config, path: str) -> Idle | None:
+    """Says that a source of text is read for rows, or for a vocabulary."""
+    if not config.data.vocabulary or path in {ROW_KINDS[k].source for k in config.row_kinds()}:
+        return None
+    reason = f"no objective that is on reads {path}, and {_NO_VOCABULARY_IS_TRAINED}"
+    return Idle(reason, recipes_may=True)
+
+
+def _for_rows(config: Config, path: str) -> Idle | None:
+    if path in {ROW_KINDS[kind].length for kind in config.row_kinds()}:
+        return None
+    return Idle(f"no objective that is on reads rows of {path}", recipes_may=True)
+
+
+def _for_seqio(config: Config, path: str) -> Idle | None:
+    if any(text.startswith("seqio:") for text in config.data.mono + config.data.parallel):
+        return None
+    return Idle("data.mono and data.parallel name no seqio: source")
+
+
+_text_key = partial(key, read=_of_text())
+_vocabulary_key = partial(key, read=_of_text(_for_training_a_vocabulary))
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    rows: str = key(
+        "",
+        "folder of finished rows (built by xlj.prepare); empty: the rows of the text below, built "
+        "if need be",
+    )
+    languages: tuple[str, ...] = key(
+        (),
+        "languages of the monolingual text, e.g. en,de,sw",
+        read=_of_text(only_if_set("data.mono")),
+    )
+    mono: tuple[str, ...] = key(
+        (),
+        "templates of monolingual sources with {language}: files (.txt .gz .xz .zst), "
+        "phrasebook:{language}, tfds:NAME#FIELD or seqio:TASK#FIELD",
+        read=_of_text(_for_text),
+    )
+    pairs: tuple[str, ...] = key(
+        (),
+        "language pairs of the parallel text, e.g. en-de,en-sw",
+        read=_of_text(only_if_set("data.parallel")),
+    )
+    parallel: tuple[str, ...] = key(
+        (),
+        "templates of parallel sources with {pair}, or {source} and {target}: TSV files, two "
+        "line-aligned files joined by '|', phrasebook:{pair}, tfds:NAME#FIELD|FIELD, "
+        "seqio:TASK#FIELD|FIELD",
+        read=_of_text(_for_text),
+    )
+    seqio_modules: tuple[str, ...] = key(
+        (), "modules to import that register seqio Tasks", read=_of_text(_for_seqio)
+    )
+    cache: str = _text_key(
+        "runs/rows", "folder where vocabularies and rows live, one folder a recipe"
+    )
+    alpha: float = key(0.7, "exponent of language sampling, p_j = m_j^a / sum m_k^a", low=0, high=1)
+    vocabulary: str = key("", "SentencePiece model or tokenizer.json; empty means train one")
+    vocabulary_size: int = _vocabulary_key(
+        250_002, "ids of a vocabulary that is trained, specials and <mask> included", low=64
+    )
+    vocabulary_type: str = _vocabulary_key(
+        "unigram", "how a vocabulary that is trained cuts words", choices=("unigram", "bpe")
+    )
+    vocabulary_alpha: float = _vocabulary_key(
+        0.3, "exponent of the sample that the vocabulary is trained on", low=0, high=1
+    )
+    vocabulary_lines: int = _vocabulary_key(
+        5_000_000, "most lines that the vocabulary is trained on", low=1000
+    )
+    vocabulary_coverage: float = _vocabulary_key(
+        0.9995, "share of characters that the vocabulary covers", low=0.9, high=1
+    )
+    length: int = key(512, "tokens in a row of monolingual text", low=8, read=_of_text(_for_rows))
+    pair_length: int = key(
+        512, "tokens in a row of sentence pairs", low=8, read=_of_text(_for_rows)
+    )
+    held_out_lines: int = _text_key(
+        1000, "lines of each language, about, held out of training for evaluation", low=0
+    )
+    invalid_utf8: str = _text_key(
+        "error",
+        "what a line that is not UTF-8 does: stop, or be skipped and counted",
+        choices=("error", "skip"),
+    )
+    workers: int = _text_key(0, "processes that build rows; 0 means one a core", low=0)
+
+
+def _for_predicted_languages(config: Config, path: str) -> Idle | None:
+    """Says that "predicted" is read by the objectives that predict tokens of a language."""
+    if config.model.language_embeddings != "predicted":
+        return None
+    return read_by_objectives(config, path)
+
+
+_distance_key = partial(key, read=only_with("model.position_bias", "t5", "gated"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    layers: int = key(12, "transformer layers", low=1)
+    hidden: int = key(768, "width of the hidden vectors", low=1)
+    heads: int = key(12, "attention heads", low=1)
+    intermediate: int = key(3072, "width inside the feed-forward layers", low=1)
+    positions: int = key(514, "rows of the position table; XLM-R's first position is row 2", low=3)
+    absolute_positions: bool = key(
+        True, "add a learned vector for each position; if not, positions only limits the rows"
+    )
+    token_types: int = key(
+        0, "rows of a table whose first is added to every token (BERT, RoBERTa); 0: none", low=0
+    )
+    pair_token_types: bool = key(
+        False, "the second sentence of a pair adds the second row of that table (BERT)"
+    )
+    position_bias: str = key(
+        "none",
+        "what attention adds for the distance of two tokens: nothing, a learned number a head "
+        "(T5), or that gated by the query (XLM-E)",
+        choices=("none", "t5", "gated"),
+    )
+    position_buckets: int = _distance_key(
+        32, "buckets of distances, half of them for each direction", low=4
+    )
+    position_distance: int = _distance_key(128, "distance from which on all share a bucket", low=2)
+    dropout: float = key(
+        0.1, "dropout of embeddings and of every sub-layer's output", low=0, high=0.9
+    )
+    attention_dropout: float = key(0.1, "dropout of attention probabilities", low=0, high=0.9)
+    norm: str = key(
+        "post",
+        "where LayerNorm stands: after each sub-layer and the embeddings (XLM-R), or before each "
+        "sub-layer and once at the end (XLM-R XL)",
+        choices=("post", "pre"),
+    )
+    layer_norm_epsilon: float = key(1e-5, "epsilon of every LayerNorm", low=0)
+    init_std: float = key(0.02, "standard deviation of initial weights", low=0)
+    dtype: str = key(
+        "float32",
+        "type that matrix products compute in; parameters and reductions are float32",
+        choices=("float32", "bfloat16"),
+    )
+    scan_layers: bool = key(True, "compile one layer and loop, or all of them unrolled")
+    remat: bool = key(False, "recompute each layer in the backward pass, to save memory")
+    language_embeddings: str = key(
+        "none",
+        "a vector of each token's language: none, where a token is to be predicted from another "
+        "language (CAMLM's selected tokens, BTMLM's placeholders), or everywhere",
+        choices=("none", "predicted", "all"),
+        read=_for_predicted_languages,
+    )
+    generator_layers: int = key(
+        4, "layers of the generator, as wide as the model", low=1, read=read_by_objectives
+    )
+    generator_embeddings: str = key(
+        "shared",
+        "the generator's embeddings: shared, shared but trained by the generator only, or its own",
+        choices=("shared", "generator_only", "separate"),
+        read=read_by_objectives,
+    )
+
+
+MOST_STEPS = 2**31 - 1
+"""Steps are counted in int32 on the devices."""
+
+FREEZABLE = {
+    "embeddings": ("embeddings",),
+    "layers": ("layers", "position_bias", "final_norm"),
+}
+"""The names that `optimizer.frozen` may have, and the parts of the encoder that they mean."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+    learning_rate: float = key(1e-4, "peak learning rate of AdamW", low=0)
+    schedule: str = key(
+        "linear",
+        "after the warm-up: linear decay to 0, constant, or wsd (constant, then linear decay to 0 "
+        "over decay_steps; the checkpoint before the decay is kept)",
+        choices=("linear", "constant", "wsd"),
+    )
+    warmup_steps: int = key(0, "steps of linear warm-up", low=0, high=MOST_STEPS)
+    decay_steps: int = key(
+        0, "steps of the final decay", low=0, read=only_with("optimizer.schedule", "wsd")
+    )
+    b1: float = key(0.9, "AdamW's beta 1", low=0, high=1)
+    b2: float = key(0.999, "AdamW's beta 2", low=0, high=1)
+    epsilon: float = key(1e-6, "AdamW's epsilon", low=0)
+    weight_decay: float = key(0.01, "decoupled decay; never of biases and norms", low=0)
+    clip_norm: float = key(0.0, "largest global norm of the gradient; 0 means no clipping", low=0)
+    layer_decay: float = key(
+        1.0,
+        "factor of the learning rate from each layer to the one below it: heads have the peak, the "
+        "last layer this times it, the embeddings this to the power of layers + 1 (ERNIE-M: 0.8)",
+        low=0,
+        high=1,
+    )
+    frozen: tuple[str, ...] = key(
+        (), "parts that stay as they are: embeddings, layers (with position bias and final norm)"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Train:
+    steps: int = key(100_000, "optimizer steps of the run", low=1, high=MOST_STEPS)
+    seed: int = key(0, "seed of initial weights, batches, masks and dropout", low=0, high=2**32 - 1)
+    log_every: int = key(100, "steps between lines of training metrics", low=1)
+    eval_every: int = key(5_000, "steps between evaluations on held-out text", low=1)
+    eval_rows: int = key(64, "most held-out rows of each language or pair in an evaluation", low=0)
+    checkpoint_every: int = key(5_000, "steps between checkpoints", low=1)
+    keep_checkpoints: int = key(2, "latest checkpoints to keep (a pre-decay one stays too)", low=1)
+    accumulation: int = key(1, "microbatches that a step's rows are split into", low=1)
+    max_skipped_steps: int = key(
+        20, "steps in a row with a non-finite loss or gradient before the run stops", low=0
+    )
+
+
+HELD_OUT = "held_out"
+"""As a source of retrieval: the run's own held-out sentence pairs."""
+
+
+def _for_retrieval(config: Config, path: str) -> Idle | None:
+    """Says that a key is read where a source is named, and there are pairs to hold out."""
+    source = config.evaluation.retrieval.source
+    if not source:
+        return None if path.endswith(".source") else Idle("evaluation.retrieval.source is empty")
+    if HELD_OUT not in source or "data.parallel" in {
+        ROW_KINDS[kind].source for kind in config.row_kinds()
+    }:
+        return None
+    reason = "no objective that is on reads sentence pairs, so none are held out"
+    return Idle(reason, recipes_may=True)
+
+
+_retrieval_key = partial(key, read=_for_retrieval)
+
+
+@dataclasses.dataclass(frozen=True)
+class RetrievalEvaluation:
+    """Accuracy@1 of `xlj.retrieve`, cosines of means."""
+
+    source: tuple[str, ...] = _retrieval_key(
+        (),
+        "held_out: the held-out pairs of data.parallel; or templates of files with {pair}, or "
+        "{source} and {target}: TSV, or two line-aligned files joined by '|'; the first that is "
+        "there is a pair's; empty: no retrieval",
+    )
+    pairs: tuple[str, ...] = _retrieval_key((), "language pairs to look at; empty means data.pairs")
+    sentences: int = _retrieval_key(
+        200, "most sentence pairs of each; fewer are easier to tell apart", low=2
+    )
+    layer: int = _retrieval_key(
+        0, "layer of the sentence vectors; 0 means two thirds of the layers", low=0
+    )
+
+
+_alignment_key = partial(key, read=only_if_set("evaluation.alignment.source"))
+
+
+@dataclasses.dataclass(frozen=True)
+class AlignmentEvaluation:
+    """Alignment error rate of `xlj.align`, by optimal transport."""
+
+    source: tuple[str, ...] = key(
+        (),
+        "templates of gold files with {pair}, or {source} and {target}: TSV whose third column is "
+        "links, or a TSV and a file of links joined by '|' (docs/align.md); the first that is "
+        "there is a pair's; empty: no alignment",
+    )
+    pairs: tuple[str, ...] = _alignment_key((), "language pairs to look at; empty means data.pairs")
+    sentences: int = _alignment_key(200, "most sentence pairs of each", low=1)
+    layer: int = _alignment_key(
+        0, "layer whose vectors are aligned; 0 means two thirds of the layers", low=0
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """Measures every `train.eval_every` steps beside the losses on held-out rows."""
+
+    perplexity: bool = key(
+        False, "exp of each held-out loss whose predictions are tokens, by language too"
+    )
+    retrieval: RetrievalEvaluation = RetrievalEvaluation()
+    alignment: AlignmentEvaluation = AlignmentEvaluation()
+
+
+@dataclasses.dataclass(frozen=True)
+class Mesh:
+    replica: int = key(
+        0, "devices along which the parameters are copied; 0 means all / mesh.fsdp", low=0
+    )
+    fsdp: int = key(1, "devices along which the parameters are sharded", low=1)
+
+
+_matched_key = partial(key, read=only_with("transfer.vocabulary", "matched"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Transfer:
+    """Parts that a run takes from `init_from` (MetaXLM, section 3.2 and Table 5)."""
+
+    parts: tuple[str, ...] = key(
+        ("body", "embeddings"),
+        "what is taken: body (the layers), embeddings; the rest is drawn",
+        read=only_if_set("init_from"),
+    )
+    vocabulary: str = key(
+        "same",
+        "same: the run has the vocabulary of init_from. matched: it has its own, whose pieces "
+        "start from those of the same word",
+        choices=("same", "matched"),
+        read=only_if_set("init_from"),
+    )
+    dictionaries: tuple[str, ...] = _matched_key(
+        (),
+        "templates of bilingual dictionaries with {pair}, or files whose names say the pair; then "
+        "pieces also start from their word's translation (MetaXLM+Dict)",
+    )
+    dictionaries_first: bool = key(
+        False,
+        "look for a word's translation before the word itself, as MetaXLM+Dict does; else only for "
+        "words that no piece of init_from equals, but for case",
+        read=only_if_set("transfer.dictionaries"),
+    )
+    accents: bool = _matched_key(
+        True, "pieces that match nothing also start from the same word without accents"
+    )
+    place: bool = _matched_key(
+        True, "and, last, from the same text where only one of the two starts a word"
+    )
+    language: str = _matched_key(
+        "en", "the language of init_from, into which the dictionaries translate"
+    )
+    unmatched: str = _matched_key(
+        "random",
+        "what other pieces start from: N(0, init_std), the mean of all of init_from's, or N(mean, "
+        "variance) of those",
+        choices=("random", "mean", "sampled"),
+    )

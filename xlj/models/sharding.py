@@ -1,0 +1,110 @@
+"""How arrays lie on a mesh (replica, fsdp): one table of rules for parameters and activations.
+
+Each device has its part of the rows, and a slice of every kernel and of the word embeddings. As in
+ZeRO-3 (Rajbhandari et al., 2020), a product gathers its kernel, in the type that it multiplies in,
+and lets it go; the kernel's gradient is summed and scattered at once. Neither memory nor traffic of
+a device grows with the number of devices then. XLA left to itself gathers the rows instead.
+"""
+
+import re
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import jax
+from jax.sharding import Mesh, PartitionSpec
+
+AXES = ("replica", "fsdp")
+ROWS = PartitionSpec(AXES)
+"""The leading axis of every batch is split over all devices."""
+
+KERNEL = PartitionSpec("fsdp", None)
+TABLE = PartitionSpec(None, "fsdp")
+COPIED = PartitionSpec()
+
+Rules = tuple[tuple[str, PartitionSpec], ...]
+
+RULES: Rules = (
+    (r".*(bias|scale)|position_bias/table|.*gates/kernel", COPIED),
+    (r"embeddings/(word|position|token_type|language)", TABLE),
+    (r"layers/.*/kernel", PartitionSpec(None, *KERNEL)),
+    (r"\w+_head/.*kernel", KERNEL),
+    (r"activations/\w+", ROWS),
+)
+"""(regular expression over an array's name, its axes); the first that matches holds. A name may
+have any parts before: the generator's layers are named as the encoder's are. An objective adds
+rules of its own."""
+
+
+def rule_of(name: str, rules: Rules = RULES) -> tuple[str, PartitionSpec]:
+    """The rule that names an array.
+
+    Raises:
+      ValueError: if none does.
+    """
+    for rule, spec in rules:
+        if re.fullmatch(rf"(.*/)?({rule})", name):
+            return rule, spec
+    raise ValueError(f"no partitioning rule names the array {name}")
+
+
+def on(mesh: Mesh, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function to be jitted, whose arrays lie on a mesh by the rules."""
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+            return function(*arguments)
+
+    return call
+
+
+def constrained(x: jax.Array, name: str) -> jax.Array:
+    """An activation [rows, ...], and its gradient, where the rule of `activations/NAME` says."""
+    if not _is_spread(x):
+        return x
+    return jax.lax.with_sharding_constraint(x, rule_of(f"activations/{name}")[1])
+
+
+def by_device(
+    function: Callable[..., Any], x: jax.Array, inputs: Any, outputs: Any
+) -> Callable[..., Any]:
+    """A function of rows as each device computes it of its own; itself, if there is one device.
+
+    It uses `whole` and `summed` for what devices share.
+
+    Args:
+      x: one of its arguments, [rows, ...] of all devices.
+      inputs, outputs: how its arguments and results lie.
+    """
+    if not _is_spread(x):
+        return function
+    return jax.shard_map(function, in_specs=inputs, out_specs=outputs, check_vma=False)
+
+
+def whole(x: jax.Array, axis: int) -> jax.Array:
+    """Of a device's slice along `axis`, the array; inside `by_device`."""
+    if "fsdp" not in _shared():
+        return x
+    return jax.lax.all_gather(x, "fsdp", axis=axis, tiled=True)
+
+
+def summed(x: jax.Array, axis: int | None = None) -> jax.Array:
+    """The sum of what devices have, or a device's slice of it along `axis`; inside `by_device`."""
+    axes = _shared()
+    if axis is not None and "fsdp" in axes:
+        axes.remove("fsdp")
+        x = jax.lax.psum_scatter(x, "fsdp", scatter_dimension=axis, tiled=True)
+    return jax.lax.psum(x, axes) if axes else x
+
+
+def _is_spread(x: jax.Array) -> bool:
+    """Whether the rows of x are on several devices (a single vector is on each)."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return not mesh.empty and mesh.size > 1 and not mesh.manual_axes and x.shape[0] % mesh.size == 0
+
+
+def _shared() -> list[str]:
+    """The axes of more than one device, inside `by_device`; none outside."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return [axis for axis in mesh.manual_axes if mesh.shape[axis] > 1]

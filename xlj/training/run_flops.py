@@ -1,0 +1,94 @@
+"""Floating-point operations of a run by three conventions, since no two papers count alike.
+
+- xlj's own: `objectives/flops.py`, what each objective does.
+- ELECTRA's (google-research/electra, flops_computation.py): training as two forward passes, not
+  three; biases, activations, dropout and norms; embedding look-ups as dense products; a prediction
+  for 15.625 % of tokens. It knows two models, one that predicts masked tokens and one of generator
+  and discriminator, and each row counts as read by one of them, whatever else is done with it.
+- 6ND (Kaplan et al., 2020): N are the weights of the layers' linear maps, the generator's too; D
+  the tokens of all rows, padding included.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from xlj.config import Config, Model
+from xlj.data.rows.corpus import Corpus
+from xlj.objectives import build
+
+
+class Counts(NamedTuple):
+    """Operations by each convention."""
+
+    xlj: float
+    electra: float
+    six_nd: float
+
+    def __str__(self) -> str:
+        others = f"ELECTRA's count {self.electra:.3g}, 6ND {self.six_nd:.3g}"
+        return f"{self.xlj:.3g} in matrix products ({others})"
+
+
+class RunFlops:
+    """Operations of the steps of a run.
+
+    Args:
+      shapes: step -> (rows, their length) of each objective that is on.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        corpus: Corpus,
+        shapes: Callable[[int], Mapping[str, tuple[int, int]]],
+    ):
+        self._phases = [
+            (start, _of_step(phase, corpus, shapes(start))) for start, phase in config.schedule
+        ]
+
+    def of_step(self, step: int) -> Counts:
+        """Of one step."""
+        return [counts for start, counts in self._phases if start <= step][-1]
+
+    def until(self, step: int) -> Counts:
+        """Of all steps before `step`."""
+        ends = [*(start for start, _ in self._phases[1:]), step]
+        done = [
+            (max(min(end, step) - start, 0), counts)
+            for (start, counts), end in zip(self._phases, ends, strict=True)
+        ]
+        return Counts(*(sum(n * counts[i] for n, counts in done) for i in range(3)))
+
+
+def _of_step(config: Config, corpus: Corpus, shapes: Mapping[str, tuple[int, int]]) -> Counts:
+    model, active = config.model, config.objectives.active()
+    objectives = build(active, model, corpus)
+    own = electra = six_nd = 0.0
+    for name, (rows, length) in shapes.items():
+        own += objectives[name].flops(rows, length)
+        generator = model.generator_layers * ("model.generator_layers" in active[name].reads)
+        tokens, length = rows * active[name].text_length(length), active[name].text_length(length)
+        electra += tokens * _electra(model, generator, corpus.vocabulary_size, length)
+        weights = 4 * model.hidden**2 + 2 * model.hidden * model.intermediate
+        six_nd += 6 * tokens * (model.layers + generator) * weights
+    return Counts(own, electra, six_nd)
+
+
+def _electra(model: Model, generator: int, size: int, length: int) -> float:
+    """A token's share of ELECTRA's count of a step.
+
+    Args:
+      generator: its layers; 0 where there is none.
+      size: of the vocabulary.
+      length: of a row.
+    """
+    h, i = model.hidden, model.intermediate
+    layer = 8 * h * h + 4 * h * i + 4 * h * length  # products
+    layer += 20 * h + 9 * i + 5 + 10 * length * model.heads  # (5 of a norm: not times h, as there)
+    read = 2 * h * size + 2 * h * length + 15 * h
+    predict = 0.15625 * (2 * h * size + 2 * h * h + 14 * h + 7 * size)
+    detect = 2 * h * h + 11 * h
+    forward = model.layers * layer + read + predict
+    if generator:
+        forward += generator * layer + read + detect
+    return 2 * forward
