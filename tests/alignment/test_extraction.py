@@ -42,6 +42,14 @@ def test_released_and_optimal_transport_on_plans():
         assert links_of(filtered[k]) == plain.itermax(list(by_rows))
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_what_is_below_zero_gives_no_link(rule):
+    ours, reference = RULES[rule]
+    matrices = [matrix - np.float32(0.3) for matrix in MATRICES[:500]]
+    for links, matrix in zip(np.asarray(ours(*padded(matrices, 0.0))), matrices, strict=True):
+        assert links_of(links) == reference(list(matrix))
+
+
 def test_the_second_round_adds_links():
     assert sum(plain.itermax(list(m)) != plain.argmax(list(m)) for m in MATRICES) > 100
 

@@ -142,6 +142,24 @@ def test_a_loop_over_layers_equals_unrolled_and_rematerialised_layers():
         )
 
 
+@pytest.mark.parametrize("scan", [True, False])
+@pytest.mark.parametrize("remat", [True, False])
+def test_programs_are_a_loop_and_rematerialise_as_configured(scan, remat):
+    model = dataclasses.replace(TINY, scan_layers=scan, remat=remat)
+    batch = inputs([padded([example(np.random.default_rng(4), 20)])])
+    drawn = jax.eval_shape(lambda: encoder.init(jax.random.key(0), TINY, SIZE, 2))
+    program = jax.make_jaxpr(lambda p: encoder.apply(p, model, batch))(drawn)
+    loop = next(e for e in program.eqns if e.primitive.name == "scan")
+    assert loop.params["unroll"] == (1 if scan else 2)
+    rematerialised = [e for e in loop.params["jaxpr"].eqns if "prevent_cse" in e.params]
+    assert [e.params["prevent_cse"] for e in rematerialised] == ([not scan] if remat else [])
+
+
+def test_the_middle_layer_is_at_two_thirds():
+    depths = (1, 2, 3, 4, 6, 12, 24)
+    assert [encoder.middle_layer(depth) for depth in depths] == [1, 1, 2, 3, 4, 8, 16]
+
+
 def test_all_layers_are_embeddings_to_last():
     batch = inputs([padded([example(np.random.default_rng(5), 20)])])
     every = apply(params(), TINY, batch, all_layers=True)

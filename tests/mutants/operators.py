@@ -57,6 +57,10 @@ class Mutant:
     changes: Sequence[tuple[Place, ast.AST]] = dataclasses.field(repr=False)
 
     @property
+    def place(self) -> str:
+        return f"{self.source.file} {self.function.name}"
+
+    @property
     def key(self) -> tuple[str, str, str, str]:
         return self.source.file, self.function.name, self.before, self.after
 

@@ -60,40 +60,49 @@ class Session:
         # Programs that were compiled for the tests are read, and none of mutants are kept.
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 1e9)
         living, items = Living(), list(session.items)
-        killers: dict[tuple[str, ...], Counter[pytest.Item]] = {}
+        killers: Counter[tuple[str, pytest.Item]] = Counter()
         with tqdm(self._mutants, unit=" mutants", smoothing=0) as bar:
             for mutant in bar:
-                file, function = mutant.source.file, mutant.function.name
-                bar.set_postfix_str(f"{len(self.alive)} alive; {file} {function}")
-                of_function = killers.setdefault((file, function), Counter())
-                of_file = killers.setdefault((file,), Counter())
-                chosen = [item for item in items if self._places(item, file)]
-                chosen.sort(
-                    key=lambda item, of_function=of_function, of_file=of_file, file=file: (
-                        -of_function[item],
-                        -of_file[item],
-                        self._places(item, file),
-                        "numpy" not in item.name,
-                    )
-                )
+                bar.set_postfix_str(f"{len(self.alive)} alive; {mutant.place}")
+                chosen = self._chosen(mutant, items, killers)
                 found = self._first_failure(chosen, mutant, living)
-                killer = next((item for item in chosen if item.nodeid == found), None)
-                if killer:
-                    of_function[killer] += 1
-                    of_file[killer] += 1
+                killers.update(
+                    (key, item)
+                    for item in chosen
+                    if item.nodeid == found
+                    for key in (mutant.place, mutant.source.file)
+                )
                 if not found:
                     self.alive.append(mutant)
                     bar.write(f"alive: {describe(mutant)}", file=sys.stderr)
-        used = {item for counts in killers.values() for item in counts if counts[item]}
+        used = {item for _, item in killers}
         wrong = [item.nodeid for item in used if self._first_failure([item])]
         if wrong:
             self.error = f"fails without a mutant: {', '.join(sorted(wrong))}"
         return True
 
-    def _places(self, item: pytest.Item, file: str) -> int:
-        """From 1, which of the file's folders and files of tests this one is in; 0 for none."""
-        allowed = self._tests[file]
-        return next((n for n, path in enumerate(allowed, 1) if item.nodeid.startswith(path)), 0)
+    def _chosen(
+        self,
+        mutant: Mutant,
+        items: Sequence[pytest.Item],
+        killers: Counter[tuple[str, pytest.Item]],
+    ) -> list[pytest.Item]:
+        """The tests for a mutant, those first that killed others of its function or have its name,
+        then those that killed others of its file, then those against NumPy."""
+        file, name = mutant.source.file, mutant.function.name.rpartition(".")[2]
+        found = []
+        for item in items:
+            folders = [n for n, p in enumerate(self._tests[file]) if item.nodeid.startswith(p)]
+            if folders:
+                order = (
+                    -killers[mutant.place, item],
+                    name not in item.nodeid,
+                    -killers[file, item],
+                    folders[0],
+                    "numpy" not in item.nodeid,
+                )
+                found.append((order, len(found), item))
+        return [item for *_, item in sorted(found, key=lambda entry: entry[:2])]
 
     def _first_failure(
         self,
@@ -134,7 +143,7 @@ class Session:
 
 def describe(mutant: Mutant) -> str:
     """File, function, operator and the changed line."""
-    head = f"{mutant.source.file} {mutant.function.name}, {mutant.operator}"
+    head = f"{mutant.place}, {mutant.operator}"
     return f"{head}\n  - {mutant.before}\n  + {mutant.after}"
 
 

@@ -54,6 +54,8 @@ def test_all_of_it_equals_numpy(
     before, after, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
     plain = float64(params)
     source, placed = reference.placeholders(rows.tokens, 0.17, MASK)
+    wanted = btmlm.target_probabilities(CORPUS, 0.5)
+    np.testing.assert_array_equal(objective.corrupt.keywords["probabilities"], wanted)
     np.testing.assert_array_equal(before.source, source)
     assert_masked(source, before.masked, options)
     targets = np.asarray(before.targets)
@@ -177,6 +179,9 @@ def test_target_languages_follow_the_configured_distribution(keys_of):
     paired = dataclasses.replace(CORPUS, paired=("en", "sw"))
     wanted = [[0, 0, 1], [0.5, 0, 0.5], [1, 0, 0]]
     np.testing.assert_allclose(btmlm.target_probabilities(paired, 0.0), wanted)
+    alone = dataclasses.replace(CORPUS, paired=("en",))  # its own sentences need another target
+    wanted = [[0, 0.5, 0.5], [0.5, 0, 0.5], [0.5, 0.5, 0]]
+    np.testing.assert_allclose(btmlm.target_probabilities(alone, 0.0), wanted)
 
 
 def test_the_target_language_changes_what_is_generated(model, params_of, keys_of):

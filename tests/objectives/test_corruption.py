@@ -90,6 +90,23 @@ def test_capacity_is_never_exceeded_and_is_reached():
         assert result.weights.sum(1).max() == max_predictions(length, rate)
 
 
+def test_the_most_predictions():
+    found = [max_predictions(*args) for args in ((22, 0.15), (12, 0.1), (13, 0.1), (34, 0.0))]
+    assert found == [3, 1, 2, 1]
+
+
+def test_a_share_of_nothing_corrupts_nothing(monkeypatch):
+    """At a draw of exactly 0 too."""
+    monkeypatch.setattr(jax.random, "uniform", lambda rng, shape=(): jnp.zeros(shape))
+    tokens, keys = rows(8), jax.random.split(jax.random.key(1), 8)
+    batch = Rows(tokens, jnp.zeros((8, 2), jnp.int32))
+    for random_share, is_kept in ((0.0, True), (0.5, False)):
+        options = MultilingualMLM(mask_rate=0.5, mask_share=0.0, random_share=random_share)
+        made = mask_tokens(batch, keys, options, SIZE)
+        assert (np.asarray(made.tokens == tokens)).all() == is_kept
+        assert (made.tokens != MASK).all() and made.weights.sum() > 50
+
+
 def test_a_row_without_text_selects_nothing():
     tokens = jnp.full((3, 16), 1, jnp.int32).at[:, 0].set(0).at[:, 1].set(2)
     result = masked(tokens)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from xlj.objectives.choosing import choose
 from xlj.objectives.cross_entropy import cross_entropy
 
 
@@ -63,3 +64,12 @@ def test_logits_of_the_whole_vocabulary_are_never_held():
 
     jaxpr = str(jax.make_jaxpr(jax.grad(total, (0, 1, 2)))(vectors, table, bias))
     assert "23,64]" in jaxpr and "23,4096]" not in jaxpr
+
+
+def test_among_equals_the_first_token_is_the_best():
+    vectors, table = jnp.ones((3, 2)), jnp.ones((10, 2))
+    labels = jnp.array([0, 1, 9])
+    _, correct = cross_entropy(vectors, table, jnp.zeros(10), labels, jnp.dtype("float32"), 4)
+    assert correct.tolist() == [1, 0, 0]
+    best = choose(vectors, table, jnp.zeros(10), jnp.dtype("float32"), block=4)
+    assert best.tolist() == [0, 0, 0]

@@ -45,3 +45,17 @@ def test_dropout_is_the_students_alone(model, params_of, keys_of):
         assert (np.asarray(sums)[german] > 0.1).all() == differs
         assert (np.asarray(sums)[~german] == 0).all()
         assert differs or (np.asarray(sums) == 0).all()
+
+
+def test_no_gradient_reaches_the_teacher(model, params_of, keys_of):
+    objective = distillation.objective("distillation", OPTIONS, model, CORPUS)
+    params, rows = params_of(model, objective), rows_of("text", count=60)
+    inputs = objective.corrupt(rows, keys_of(rows))
+
+    def loss(teacher):
+        found = objective.loss(params, {"teacher": teacher}, inputs, None)["distillation"]
+        return found.sum.sum()
+
+    teacher = params_of(model, objective, seed=5)
+    value, gradient = jax.jit(jax.value_and_grad(loss))(teacher)
+    assert value > 1 and not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(gradient))

@@ -87,7 +87,9 @@ def test_all_of_it_equals_numpy(options, full_model, params_of, keys_of, step_of
     params, rows = params_of(full_model, objective), rows_of("bitext", count=10)
     tokens, half = rows.tokens.at[7].set(rows.tokens[3]).at[9].set(1), rows.tokens.shape[1] // 2
     rows = rows._replace(tokens=tokens.at[5, :half].set(tokens[2, :half]))
-    _, made, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
+    before, made, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
+    for part, shape in zip(before[2:], [(10, 32)] * 2 + [(10,)] * 3, strict=True):
+        assert part.shape == shape and not np.asarray(part).any()
     first, second = (
         reference.averaged(float64(params), full_model, side, layer=1)
         for side in (made.first, made.second)
@@ -166,3 +168,8 @@ def test_pairs_that_are_all_the_same_teach_nothing(options, model, params_of, ke
     made = objective.targets(params, {}, jax.jit(objective.corrupt)(rows, keys_of(rows)), whole)
     assert not np.asarray(made.found).any() and not np.asarray(made.losses).any()
     assert not np.asarray(made.pull_first).any() and not np.asarray(made.pull_second).any()
+
+
+def test_sentences_are_told_apart_by_the_order_of_their_words():
+    digests = retrieval._digests(jnp.array([[0, 5, 6, 2], [0, 6, 5, 2], [0, 5, 6, 2]], jnp.int32))
+    assert digests[0] == digests[2] != digests[1]

@@ -103,7 +103,8 @@ def test_all_of_it_equals_numpy(full_model, params_of, keys_of, step_of):
     state |= {"queue": jnp.asarray(queue), "next": jnp.int32(25), "filled": jnp.int32(25)}
     moved = jax.tree.map(lambda leaf: 1.5 * leaf + 0.1, params)
     made = step_of(objective, params, rows, keys_of(rows), state, moved)
-    _, inputs, losses, counts, following = made
+    before, inputs, losses, counts, following = made
+    assert before.vectors.shape == inputs.vectors.shape and not np.asarray(before.vectors).any()
     keys = reference.projected(float64(other), full_model, inputs.keys, layer=1)
     np.testing.assert_allclose(inputs.vectors, keys, rtol=1e-3, atol=1e-3)
     queries = reference.projected(float64(params), full_model, inputs.queries, layer=1)

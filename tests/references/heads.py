@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from references.encoder import dense, gelu, norm
 
 
@@ -18,3 +20,9 @@ def detection(head, hidden):
 def pointer(head, query, keys):
     """Scores of keys [n, hidden] for a query [hidden] (XLM-Align Eq. 11 to 13)."""
     return dense(head["key"], keys) @ dense(head["query"], query) / math.sqrt(len(query))
+
+
+def classification(head, vectors, dropped, layers):
+    """RoBERTa's head: dropout (x, site) before and after a dense layer; InferSent's likewise."""
+    x = np.tanh(dense(head["dense"], dropped(vectors, layers + 1)))
+    return dense(head["output"], dropped(x, layers + 2))

@@ -1,0 +1,126 @@
+"""Every head against NumPy, with the dropout of its own sites, and in bfloat16."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from references import encoder as plain
+from references import heads as reference
+
+from xlj.config import Model
+from xlj.models import heads
+from xlj.models.dense import _as_is, precision_of
+from xlj.models.dropout import dropout
+from xlj.models.encoder import FeedForward
+
+MODEL = Model(layers=3, hidden=8, heads=2, intermediate=12, layer_norm_epsilon=1e-3, dropout=0.4)
+KEYS = 4
+
+
+def keys():
+    return jax.random.split(jax.random.key(3), KEYS)
+
+
+def dropped(x, site, rate=MODEL.dropout):
+    return np.asarray(dropout(jnp.asarray(x, jnp.float32), keys(), site, rate), np.float64)
+
+
+def vectors(*shape, seed=0):
+    """Large ones, so that a GELU that is an approximation differs."""
+    return 2 * np.random.default_rng(seed).normal(size=shape)
+
+
+def moved(params):
+    leaves, structure = jax.tree.flatten(params)
+    rng = np.random.default_rng(7)
+    noisy = [jnp.asarray(x + rng.normal(0, 0.5, x.shape), jnp.float32) for x in leaves]
+    return structure.unflatten(noisy)
+
+
+ALL, ONE, OTHER = vectors(KEYS, 5, 8), vectors(KEYS, 8, seed=1), vectors(KEYS, 8, seed=2)
+TABLE = vectors(20, 8, seed=3)
+
+
+def logits(params, model, hidden):
+    made, table, bias = heads.predict(params, jnp.asarray(TABLE, jnp.float32), model, hidden)
+    return made @ table.T + bias
+
+
+MADE = {
+    "prediction": (
+        lambda rng, model: heads.init_prediction(rng, model, 20),
+        lambda params, model: logits(params, model, jnp.asarray(ALL)),
+        lambda params: reference.prediction(params, TABLE, MODEL, ALL),
+    ),
+    "detection": (
+        heads.init_detection,
+        lambda params, model: heads.detect(params, model, jnp.asarray(ALL)),
+        lambda params: reference.detection(params, ALL),
+    ),
+    "classification": (
+        lambda rng, model: heads.init_classification(rng, model, 3),
+        lambda params, model: heads.classify(params, model, jnp.asarray(ALL), keys()),
+        lambda params: reference.classification(params, ALL[:, 0], dropped, MODEL.layers),
+    ),
+    "pair_classification": (
+        lambda rng, model: heads.init_pair_classification(rng, model, 3),
+        lambda params, model: heads.classify_pairs(
+            params, model, jnp.asarray(ONE), jnp.asarray(OTHER), keys()
+        ),
+        lambda params: reference.classification(
+            params,
+            np.concatenate([ONE, OTHER, abs(ONE - OTHER), ONE * OTHER], 1),
+            dropped,
+            MODEL.layers,
+        ),
+    ),
+    "token_classification": (
+        lambda rng, model: heads.init_token_classification(rng, model, 5),
+        lambda params, model: heads.classify_tokens(params, model, jnp.asarray(ALL), 0.6, keys()),
+        lambda params: plain.dense(params["output"], dropped(ALL, MODEL.layers + 1, 0.6)),
+    ),
+    "pointer": (
+        heads.init_pointer,
+        lambda params, model: heads.point(params, model, jnp.asarray(ALL), jnp.asarray(ALL)[:, :3]),
+        lambda params: np.array(
+            [[reference.pointer(params, q, row[:3]) for q in row] for row in ALL]
+        ),
+    ),
+    "projection": (
+        heads.init_projection,
+        lambda params, model: heads.project(params, model, jnp.asarray(ALL)),
+        lambda params: ALL @ params["kernel"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_heads_equal_numpy(name):
+    init, apply, wanted = MADE[name]
+    params = moved(init(jax.random.key(0), MODEL))
+    found = apply(params, MODEL)
+    np.testing.assert_allclose(found, wanted(plain.float64(params)), rtol=1e-4, atol=1e-4)
+    half = apply(params, dataclasses.replace(MODEL, dtype="bfloat16"))
+    assert half.dtype == jnp.float32 and 0 < jnp.abs(half - found).max() < 2
+
+
+def test_the_feed_forward_layer_equals_numpy():
+    layer = FeedForward(MODEL)
+    params = moved(layer.init(jax.random.key(0), jnp.asarray(ALL))["params"])
+    found = layer.apply({"params": params}, jnp.asarray(ALL))
+    wanted = plain.feed_forward(plain.float64(params), ALL)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_products_of_float32_are_of_float32_on_every_device():
+    assert precision_of(jnp.dtype("float32")) == jax.lax.Precision.HIGHEST
+    assert precision_of(jnp.dtype("bfloat16")) is None
+
+
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+def test_barriers_are_for_the_cpu(backend, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    program = str(jax.make_jaxpr(lambda x: _as_is(x))(jnp.ones(3)))
+    assert ("optimization_barrier" in program) == (backend == "cpu")
