@@ -156,7 +156,7 @@ def test_the_nearest_form_comes_first():
     assert [old for _, old in found(old, pieces)] == wanted
     assert [old for _, old in found(old, pieces, accents=False)] == [*wanted[:4], None]
     old = MarkedPieces(("Ġdog", "ĠDog"), "byte_bpe")
-    german = Dictionary("de", {"hund": ("Dog",), "dogge": ("DOG",)})
+    german = {"hund": ("Dog",), "dogge": ("DOG",)}
     assert [old for _, old in found(old, ("▁Hund", "▁Dogge"), german)] == ["ĠDog", "Ġdog"]
 
 
