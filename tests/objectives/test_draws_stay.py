@@ -9,7 +9,11 @@ import pytest
 from random_rows import CORPUS, SIZE
 
 from xlj.config import Model
-from xlj.config import objectives as options_of
+from xlj.config.objectives.btmlm import BackTranslation
+from xlj.config.objectives.dwa import WordAlignment
+from xlj.config.objectives.mlm import Masking
+from xlj.config.objectives.rtd import ReplacedTokenDetection
+from xlj.config.objectives.xlco import Contrast
 from xlj.data.rows import packing
 from xlj.objectives import btmlm, dwa, mlm, rtd, xlco
 from xlj.objectives.objective import Rows
@@ -17,11 +21,11 @@ from xlj.objectives.objective import Rows
 MODEL = Model(layers=3, hidden=8, heads=2)
 SHARES = {"mask_rate": 0.3, "mask_share": 0.5, "random_share": 0.3}
 MADE = {
-    "mlm": (mlm, "pairs", options_of.Masking(**SHARES)),
-    "btmlm": (btmlm, "sentences", options_of.BackTranslation(**SHARES)),
-    "rtd": (rtd, "pairs", options_of.ReplacedTokenDetection(**SHARES)),
-    "dwa": (dwa, "pairs", options_of.WordAlignment(**SHARES)),
-    "xlco": (xlco, "bitext", options_of.Contrast(**SHARES)),
+    "mlm": (mlm, "pairs", Masking(**SHARES)),
+    "btmlm": (btmlm, "sentences", BackTranslation(**SHARES)),
+    "rtd": (rtd, "pairs", ReplacedTokenDetection(**SHARES)),
+    "dwa": (dwa, "pairs", WordAlignment(**SHARES)),
+    "xlco": (xlco, "bitext", Contrast(**SHARES)),
 }
 CHECKSUMS = {
     "mlm": 1323406309,

@@ -11,7 +11,13 @@ from random_rows import CORPUS, SIZE
 from references import flops as reference
 
 from xlj.config import SUPERVISED, Model
-from xlj.config import objectives as options_of
+from xlj.config.objectives.btmlm import BackTranslation
+from xlj.config.objectives.distillation import Distillation
+from xlj.config.objectives.dwa import WordAlignment
+from xlj.config.objectives.mlm import Masking
+from xlj.config.objectives.retrieval import Retrieval
+from xlj.config.objectives.rtd import ReplacedTokenDetection
+from xlj.config.objectives.xlco import Contrast
 from xlj.models import encoder
 from xlj.objectives import (
     btmlm,
@@ -62,21 +68,21 @@ def test_steps_count_what_each_pass_does(full_model):
     masked = {"mask_rate": rate}
     of_tokens = (full_model, SIZE, rows, length, rate)
     wanted = reference.mlm(*of_tokens)
-    assert found(mlm, options_of.Masking(**masked)) == wanted
-    assert found(camlm, options_of.Masking(**masked)) == wanted
-    options = options_of.BackTranslation(**masked)
+    assert found(mlm, Masking(**masked)) == wanted
+    assert found(camlm, Masking(**masked)) == wanted
+    options = BackTranslation(**masked)
     assert found(btmlm, options) == reference.btmlm(*of_tokens)
-    options = options_of.ReplacedTokenDetection(**masked)
+    options = ReplacedTokenDetection(**masked)
     assert found(rtd, options) == reference.rtd(*of_tokens)
     for which, queries in (("masked", reference.slots(rate, length)), ("aligned", length)):
-        options = options_of.WordAlignment(queries=which, label_layer=1, **masked)
+        options = WordAlignment(queries=which, label_layer=1, **masked)
         assert found(dwa, options) == reference.dwa(*of_tokens, 1, queries)
     for mixup, read in ((True, length), (False, length // 2)):
-        options = options_of.Contrast(layer=1, queue=40, mixup=mixup)
+        options = Contrast(layer=1, queue=40, mixup=mixup)
         assert found(xlco, options) == reference.xlco(full_model, rows, read, 1, 40)
-    options = options_of.Retrieval(layer=1)
+    options = Retrieval(layer=1)
     assert found(retrieval, options) == reference.retrieval(full_model, rows, length, 1)
-    options = options_of.Distillation(language="de")
+    options = Distillation(language="de")
     assert found(distillation, options) == reference.distillation(full_model, rows, length)
     options = SUPERVISED["tagging"](batch_rows=rows, length=20, labels=("a", "b"))
     assert found(supervised, options) == reference.supervised(full_model, rows, 20)
@@ -85,9 +91,9 @@ def test_steps_count_what_each_pass_does(full_model):
 def test_layers_that_are_not_given_are_at_two_thirds(full_model):
     model = dataclasses.replace(full_model, layers=6)
     for module, options in (
-        (dwa, options_of.WordAlignment()),
-        (xlco, options_of.Contrast()),
-        (retrieval, options_of.Retrieval()),
+        (dwa, WordAlignment()),
+        (xlco, Contrast()),
+        (retrieval, Retrieval()),
     ):
         default, fourth, other = (
             module.objective("x", dataclasses.replace(options, **layer), model, CORPUS).flops(4, 32)
