@@ -80,7 +80,13 @@ def test_a_vector_of_no_rows_is_computed_on_each_device():
     close(found, x @ kernel)
 
 
-def test_every_activation_has_a_rule():
-    assert sharding.rule_of("activations/hidden")[1] == ROWS
-    with pytest.raises(ValueError, match="no partitioning rule names the array activations/"):
-        sharding.rule_of("activations/")
+
+def test_an_activation_without_a_rule_is_refused():
+    def of(name):
+        return lambda x: sharding.constrained(x, name)
+
+    x = normal(0, 16, 5, 24)
+    found, _ = on_mesh(of("hidden"), (ROWS,), (x,))
+    assert found.sharding.shard_shape(found.shape) == (2, 5, 24)
+    with pytest.raises(ValueError, match="no partitioning rule names the array activations/other"):
+        on_mesh(of("other"), (ROWS,), (x,))

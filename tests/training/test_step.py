@@ -280,7 +280,7 @@ def test_every_partitioning_rule_names_something(every):
     config, corpus = parse(every), Corpus(400, ("en", "de", "sw"), (3, 2, 1))
     abstract = jax.eval_shape(lambda: state.init(config, corpus))
     names = [*partitioning.named_leaves(abstract.params)]
-    names += partitioning.named_leaves(abstract.objectives)
+    names += [*partitioning.named_leaves(abstract.objectives), "activations/hidden"]
     objectives = objectives_room.build_all(config, corpus).values()
     rules = partitioning.RULES + tuple(rule for o in objectives for rule in o.rules)
     used = {partitioning.rule_of(name, rules)[0] for name in names}

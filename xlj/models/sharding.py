@@ -29,7 +29,7 @@ RULES: Rules = (
     (r"embeddings/(word|position|token_type|language)", TABLE),
     (r"layers/.*/kernel", PartitionSpec(None, *KERNEL)),
     (r"\w+_head/.*kernel", KERNEL),
-    (r"activations/\w+", ROWS),
+    (r"activations/hidden", ROWS),
 )
 """(regular expression over an array's name, its axes); the first that matches holds. A name may
 have any parts before: the generator's layers are named as the encoder's are. An objective adds
