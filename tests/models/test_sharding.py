@@ -73,12 +73,16 @@ def test_the_loss_and_the_choice_of_tokens(dtype):
     assert "[50,24]" not in text, "a device holds the whole table"
 
 
-def test_a_vector_of_no_rows_is_computed_on_each_device():
-    """One vector for all, say of a prompt: eight devices cannot share it."""
-    x, kernel = normal(0, 1, 24), normal(1, 24, 12)
-    found, _ = on_mesh(lambda x, k: matmul(x, k, x.dtype), (COPIED, KERNEL), (x, kernel))
-    close(found, x @ kernel)
+@pytest.mark.parametrize("rows, width, kernel", [(1, 24, KERNEL), (16, 9, COPIED)])
+def test_what_devices_cannot_share_is_computed_as_on_one(rows, width, kernel):
+    """A single vector, say, or a kernel of an objective of one's own that no axis divides."""
+    x, weights = normal(0, rows, width), normal(1, width, 12)
 
+    def both(x, weights):
+        return jax.value_and_grad(lambda w: (matmul(x, w, x.dtype) ** 2).sum())(weights)
+
+    found, _ = on_mesh(both, (COPIED, kernel), (x, weights))
+    close(found, (((x @ weights) ** 2).sum(), 2 * x.T @ (x @ weights)))
 
 
 def test_an_activation_without_a_rule_is_refused():

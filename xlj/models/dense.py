@@ -62,7 +62,7 @@ def _forward(
     def of_rows(x: jax.Array, kernel: jax.Array) -> jax.Array:
         return product(x, sharding.whole(kernel.astype(dtype), 0), dtype)
 
-    y = sharding.by_device(of_rows, x, (ROWS, KERNEL), ROWS)(x, kernel)
+    y = sharding.by_device(of_rows, (ROWS, KERNEL), ROWS)(x, kernel)
     # In bfloat16 half as much is kept for the backward pass.
     return y, (x.astype(dtype), kernel)
 
@@ -79,7 +79,7 @@ def _backward(
         return of_x, sharding.summed(of_kernel, 0)
 
     x, kernel = saved
-    by_device = sharding.by_device(of_rows, x, (ROWS, KERNEL, ROWS), (ROWS, KERNEL))
+    by_device = sharding.by_device(of_rows, (ROWS, KERNEL, ROWS), (ROWS, KERNEL))
     return by_device(x, kernel, gradient.astype(dtype))
 
 

@@ -6,8 +6,9 @@ and lets it go; the kernel's gradient is summed and scattered at once. Neither m
 a device grows with the number of devices then. XLA left to itself gathers the rows instead.
 """
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -59,27 +60,33 @@ def on(mesh: Mesh, function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def parts(mesh: Any, axes: str | tuple[str, ...] | None) -> int:
+    """How many devices an axis of an array is split over."""
+    names = (axes,) if isinstance(axes, str) else axes or ()
+    return math.prod(mesh.shape[name] for name in names)
+
+
 def constrained(x: jax.Array, name: str) -> jax.Array:
     """An activation [rows, ...], and its gradient, where the rule of `activations/NAME` says."""
-    if not _is_spread(x):
-        return x
-    return jax.lax.with_sharding_constraint(x, rule_of(f"activations/{name}")[1])
+    spec = rule_of(f"activations/{name}")[1]
+    return jax.lax.with_sharding_constraint(x, spec) if _is_spread((x,), (spec,)) else x
 
 
-def by_device(
-    function: Callable[..., Any], x: jax.Array, inputs: Any, outputs: Any
-) -> Callable[..., Any]:
-    """A function of rows as each device computes it of its own; itself, if there is one device.
-
-    It uses `whole` and `summed` for what devices share.
+def by_device(function: Callable[..., Any], inputs: Any, outputs: Any) -> Callable[..., Any]:
+    """A function of rows as each device computes it of its own rows; it uses `whole` and `summed`
+    for what devices share. It is itself on one device, and for arrays that devices cannot share.
 
     Args:
-      x: one of its arguments, [rows, ...] of all devices.
       inputs, outputs: how its arguments and results lie.
     """
-    if not _is_spread(x):
-        return function
-    return jax.shard_map(function, in_specs=inputs, out_specs=outputs, check_vma=False)
+
+    def call(*arguments: Any) -> Any:
+        if not _is_spread(arguments, inputs):
+            return function(*arguments)
+        mapped = jax.shard_map(function, in_specs=inputs, out_specs=outputs, check_vma=False)
+        return mapped(*arguments)
+
+    return call
 
 
 def whole(x: jax.Array, axis: int) -> jax.Array:
@@ -98,10 +105,16 @@ def summed(x: jax.Array, axis: int | None = None) -> jax.Array:
     return jax.lax.psum(x, axes) if axes else x
 
 
-def _is_spread(x: jax.Array) -> bool:
-    """Whether the rows of x are on several devices (a single vector is on each)."""
+def _is_spread(arrays: Sequence[Any], specs: Sequence[PartitionSpec]) -> bool:
     mesh = jax.sharding.get_abstract_mesh()
-    return not mesh.empty and mesh.size > 1 and not mesh.manual_axes and x.shape[0] % mesh.size == 0
+    if mesh.empty or mesh.size == 1 or mesh.manual_axes:
+        return False
+    return not any(
+        size % parts(mesh, axes)
+        for array, spec in zip(arrays, specs, strict=True)
+        if array is not None
+        for size, axes in zip(array.shape, spec, strict=False)
+    )
 
 
 def _shared() -> list[str]:

@@ -53,5 +53,5 @@ def choose(
         initial = (jnp.full(len(vectors), -jnp.inf), jnp.zeros(len(vectors), jnp.int32))
         return jax.lax.scan(body, initial, starts)[0][1]
 
-    by_device = sharding.by_device(of_rows, vectors, (ROWS, TABLE, COPIED, ROWS), ROWS)
+    by_device = sharding.by_device(of_rows, (ROWS, TABLE, COPIED, ROWS), ROWS)
     return by_device(vectors, table, bias, rngs)

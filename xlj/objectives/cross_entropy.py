@@ -94,7 +94,7 @@ def _forward(
         normaliser = largest + jnp.log(total)
         return normaliser - of_label, (best == labels).astype(jnp.float32), normaliser
 
-    by_device = sharding.by_device(of_rows, vectors, (ROWS, TABLE, COPIED, ROWS), ROWS)
+    by_device = sharding.by_device(of_rows, (ROWS, TABLE, COPIED, ROWS), ROWS)
     losses, correct, normaliser = by_device(vectors, table, bias, labels)
     return (losses, correct), (vectors, table, bias, labels, normaliser)
 
@@ -135,7 +135,7 @@ def _backward(dtype: jnp.dtype, block: int, saved: Any, gradients: Any) -> tuple
         return of_vectors, of_table, sharding.summed(of_bias)
 
     inputs = (ROWS, TABLE, COPIED, ROWS, ROWS, ROWS)
-    by_device = sharding.by_device(of_rows, saved[0], inputs, (ROWS, TABLE, COPIED))
+    by_device = sharding.by_device(of_rows, inputs, (ROWS, TABLE, COPIED))
     return *by_device(*saved, gradients[0]), None
 
 

@@ -1,6 +1,5 @@
 """Meshes of devices, and the trees that lie on them by the rules of `models/sharding.py`."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from xlj.config import Config, ConfigError
+from xlj.models import sharding
 from xlj.models.sharding import AXES, ROWS, RULES, Rules, rule_of
 
 STORED: Rules = (*RULES, (r".*", PartitionSpec()))
@@ -127,12 +127,11 @@ def shardings(tree: Any, mesh: Mesh, rules: Rules = RULES) -> Any:
         name = name_of(path)
         spec = rule_of(name, rules)[1]
         for size, axes in zip(leaf.shape, spec, strict=False):
-            parts = [axes] if isinstance(axes, str) else axes or []
-            count = math.prod(mesh.shape[axis] for axis in parts)
+            count = sharding.parts(mesh, axes)
             if size % count:
                 raise ConfigError(
                     f"{name} {leaf.shape}: {size} is not divisible by the {count} devices of "
-                    f"mesh.{' x mesh.'.join(parts)}"
+                    f"mesh.{axes if isinstance(axes, str) else ' x mesh.'.join(axes)}"
                 )
         return NamedSharding(mesh, spec)
 
