@@ -18,12 +18,13 @@ import sys
 import time
 import tomllib
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from operators import Mutant, mutants_of
 from session import Session, describe
-from sources import Function, Source
+from sources import Source
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -70,12 +71,11 @@ TESTS = {
 """Files, and the tests that are held against their mutants."""
 
 
-def draw(source: Source, function: Function, seed: int) -> list[Mutant]:
+def draw(of_operators: Mapping[str, list[Mutant]], seed: str) -> list[Mutant]:
     """`FEWEST` mutants of a function, or one for twenty that it has, of as many operators as
     can be."""
-    of_operators = mutants_of(source, function)
-    rng = random.Random(f"{seed} {source.file} {function.name}")
-    left = [mutants for _, mutants in sorted(of_operators.items())]
+    rng = random.Random(seed)
+    left = [mutants.copy() for _, mutants in sorted(of_operators.items())]
     for mutants in left:
         rng.shuffle(mutants)
     rng.shuffle(left)
@@ -85,7 +85,7 @@ def draw(source: Source, function: Function, seed: int) -> list[Mutant]:
         for mutants in left:
             while mutants and len(drawn) < wanted:
                 mutant = mutants.pop()
-                if source.differs(function, mutant.changes):
+                if mutant.source.differs(mutant.function, mutant.changes):
                     drawn.append(mutant)
                     break
     return drawn
@@ -137,11 +137,15 @@ def main() -> int:
     known = tomllib.loads((HERE / "equivalent.toml").read_text("utf-8")).get("equivalent", [])
     equivalent = {(e["file"], e["function"], e["before"], e["after"]) for e in known}
 
-    first, drawn = named(sources), []
+    first, drawn, every = named(sources), [], set()
     for file, source in sources.items():
         if file.startswith("xlj"):
             for function in source.functions:
-                drawn += draw(source, function, flags.seed)
+                made = mutants_of(source, function)
+                every |= {mutant.key for mutants in made.values() for mutant in mutants}
+                drawn += draw(made, f"{flags.seed} {file} {function.name}")
+    if gone := equivalent - every:
+        sys.exit(f"equivalent.toml: no mutant is {' | '.join(min(gone))}")
     mutants = [m for m in [*first, *drawn] if flags.only in f"{m.source.file}:{m.function.name}"]
     skipped = sum(mutant.key in equivalent for mutant in mutants)
     mutants = [mutant for mutant in mutants if mutant.key not in equivalent]
