@@ -49,22 +49,25 @@ TESTS = {
     "xlj/models/position_bias.py": "models/test_position_bias objectives/test_mlm",
     "xlj/objectives/__init__.py": "training/test_step",
     "xlj/objectives/bitext.py": "objectives/test_xlco objectives/test_retrieval_loss",
-    "xlj/objectives/btmlm.py": "objectives/test_btmlm objectives/test_flops",
+    "xlj/objectives/btmlm.py": "objectives/test_btmlm objectives/test_draws_stay "
+    "objectives/test_flops",
     "xlj/objectives/camlm.py": "objectives/test_camlm",
     "xlj/objectives/choosing.py": "objectives/test_rtd objectives/test_btmlm",
-    "xlj/objectives/corruption.py": "objectives/test_corruption objectives/test_mlm",
+    "xlj/objectives/corruption.py": "objectives/test_corruption objectives/test_draws_stay "
+    "objectives/test_mlm",
     "xlj/objectives/cross_entropy.py": "objectives/test_cross_entropy objectives/test_mlm",
     "xlj/objectives/distillation.py": "objectives/test_distillation objectives/test_flops",
-    "xlj/objectives/dwa.py": "objectives/test_dwa objectives/test_flops",
+    "xlj/objectives/dwa.py": "objectives/test_dwa objectives/test_draws_stay objectives/test_flops",
     "xlj/objectives/flops.py": "objectives/test_flops",
     "xlj/objectives/mlm.py": "objectives/test_mlm objectives/test_camlm objectives/test_flops",
     "xlj/objectives/objective.py": "training/test_step_numpy objectives/test_mlm",
     "xlj/objectives/retrieval.py": "objectives/test_retrieval_loss objectives/test_flops",
-    "xlj/objectives/rtd.py": "objectives/test_rtd objectives/test_flops",
+    "xlj/objectives/rtd.py": "objectives/test_rtd objectives/test_draws_stay objectives/test_flops",
     "xlj/objectives/segments.py": "objectives/test_segments objectives/test_mlm "
     "objectives/test_camlm",
     "xlj/objectives/supervised.py": "objectives/test_supervised objectives/test_flops",
-    "xlj/objectives/xlco.py": "objectives/test_xlco objectives/test_flops",
+    "xlj/objectives/xlco.py": "objectives/test_xlco objectives/test_draws_stay "
+    "objectives/test_flops",
     "xlj/training/step.py": "training/test_step_numpy training/test_step",
     "configs/xlm_e.py": "test_recipe_values",
 }
