@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from xlj.data.rows.packing import Ragged
+from xlj.interop import matched_rows
 from xlj.interop.matched_rows import UNMATCHED, embeddings, match_bias
 from xlj.interop.matches import RULES, Matches
 
@@ -83,6 +84,12 @@ def test_drawn_rows_stay_what_they_are():
     found = embeddings(np.zeros((1, 3)), matches_of([[], [0], []]), "random", 1.0, 7)
     wanted = [[0.6000129, 0.6189254, 0.7030998], [0, 0, 0], [0.8598661, -0.5559390, 1.3236812]]
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_the_smallest_draw_is_finite(monkeypatch):
+    monkeypatch.setattr(matched_rows, "hash64", lambda ids, keys: np.zeros_like(keys + ids))
+    found = embeddings(np.zeros((1, 3)), matches_of([[]]), "random", 1.0, 7)
+    np.testing.assert_allclose(found, np.sqrt(66 * np.log(2)), rtol=1e-6)
 
 
 def test_sums_are_in_the_order_of_the_sources():

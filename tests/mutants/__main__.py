@@ -18,12 +18,13 @@ import sys
 import time
 import tomllib
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from operators import Mutant, mutants_of
 from session import Session, describe
-from sources import Function, Source
+from sources import Source
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -48,34 +49,36 @@ TESTS = {
     "xlj/models/position_bias.py": "models/test_position_bias objectives/test_mlm",
     "xlj/objectives/__init__.py": "training/test_step",
     "xlj/objectives/bitext.py": "objectives/test_xlco objectives/test_retrieval_loss",
-    "xlj/objectives/btmlm.py": "objectives/test_btmlm objectives/test_flops",
+    "xlj/objectives/btmlm.py": "objectives/test_btmlm objectives/test_draws_stay "
+    "objectives/test_flops",
     "xlj/objectives/camlm.py": "objectives/test_camlm",
     "xlj/objectives/choosing.py": "objectives/test_rtd objectives/test_btmlm",
-    "xlj/objectives/corruption.py": "objectives/test_corruption objectives/test_mlm",
+    "xlj/objectives/corruption.py": "objectives/test_corruption objectives/test_draws_stay "
+    "objectives/test_mlm",
     "xlj/objectives/cross_entropy.py": "objectives/test_cross_entropy objectives/test_mlm",
     "xlj/objectives/distillation.py": "objectives/test_distillation objectives/test_flops",
-    "xlj/objectives/dwa.py": "objectives/test_dwa objectives/test_flops",
+    "xlj/objectives/dwa.py": "objectives/test_dwa objectives/test_draws_stay objectives/test_flops",
     "xlj/objectives/flops.py": "objectives/test_flops",
     "xlj/objectives/mlm.py": "objectives/test_mlm objectives/test_camlm objectives/test_flops",
     "xlj/objectives/objective.py": "training/test_step_numpy objectives/test_mlm",
     "xlj/objectives/retrieval.py": "objectives/test_retrieval_loss objectives/test_flops",
-    "xlj/objectives/rtd.py": "objectives/test_rtd objectives/test_flops",
+    "xlj/objectives/rtd.py": "objectives/test_rtd objectives/test_draws_stay objectives/test_flops",
     "xlj/objectives/segments.py": "objectives/test_segments objectives/test_mlm "
     "objectives/test_camlm",
     "xlj/objectives/supervised.py": "objectives/test_supervised objectives/test_flops",
-    "xlj/objectives/xlco.py": "objectives/test_xlco objectives/test_flops",
+    "xlj/objectives/xlco.py": "objectives/test_xlco objectives/test_draws_stay "
+    "objectives/test_flops",
     "xlj/training/step.py": "training/test_step_numpy training/test_step",
     "configs/xlm_e.py": "test_recipe_values",
 }
 """Files, and the tests that are held against their mutants."""
 
 
-def draw(source: Source, function: Function, seed: int) -> list[Mutant]:
+def draw(of_operators: Mapping[str, list[Mutant]], seed: str) -> list[Mutant]:
     """`FEWEST` mutants of a function, or one for twenty that it has, of as many operators as
     can be."""
-    of_operators = mutants_of(source, function)
-    rng = random.Random(f"{seed} {source.file} {function.name}")
-    left = [mutants for _, mutants in sorted(of_operators.items())]
+    rng = random.Random(seed)
+    left = [mutants.copy() for _, mutants in sorted(of_operators.items())]
     for mutants in left:
         rng.shuffle(mutants)
     rng.shuffle(left)
@@ -85,7 +88,7 @@ def draw(source: Source, function: Function, seed: int) -> list[Mutant]:
         for mutants in left:
             while mutants and len(drawn) < wanted:
                 mutant = mutants.pop()
-                if source.differs(function, mutant.changes):
+                if mutant.source.differs(mutant.function, mutant.changes):
                     drawn.append(mutant)
                     break
     return drawn
@@ -137,11 +140,15 @@ def main() -> int:
     known = tomllib.loads((HERE / "equivalent.toml").read_text("utf-8")).get("equivalent", [])
     equivalent = {(e["file"], e["function"], e["before"], e["after"]) for e in known}
 
-    first, drawn = named(sources), []
+    first, drawn, every = named(sources), [], set()
     for file, source in sources.items():
         if file.startswith("xlj"):
             for function in source.functions:
-                drawn += draw(source, function, flags.seed)
+                made = mutants_of(source, function)
+                every |= {mutant.key for mutants in made.values() for mutant in mutants}
+                drawn += draw(made, f"{flags.seed} {file} {function.name}")
+    if gone := equivalent - every:
+        sys.exit(f"equivalent.toml: no mutant is {' | '.join(min(gone))}")
     mutants = [m for m in [*first, *drawn] if flags.only in f"{m.source.file}:{m.function.name}"]
     skipped = sum(mutant.key in equivalent for mutant in mutants)
     mutants = [mutant for mutant in mutants if mutant.key not in equivalent]
