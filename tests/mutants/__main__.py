@@ -32,7 +32,6 @@ FEWEST = 5
 
 TESTS = {
     "xlj/alignment/error_rate.py": "alignment/test_error_rate",
-    "xlj/alignment/examples.py": "alignment/test_extraction alignment/test_sinkhorn",
     "xlj/alignment/extraction.py": "alignment/test_extraction objectives/test_dwa",
     "xlj/alignment/matching.py": "alignment/test_extraction",
     "xlj/alignment/sinkhorn.py": "alignment/test_sinkhorn",
@@ -47,15 +46,17 @@ TESTS = {
     "xlj/models/heads.py": "models objectives/test_mlm objectives/test_rtd objectives/test_dwa "
     "objectives/test_xlco objectives/test_supervised",
     "xlj/models/position_bias.py": "models/test_position_bias objectives/test_mlm",
+    "xlj/models/sharding.py": "models/test_sharding",
     "xlj/objectives/__init__.py": "training/test_step",
     "xlj/objectives/bitext.py": "objectives/test_xlco objectives/test_retrieval_loss",
     "xlj/objectives/btmlm.py": "objectives/test_btmlm objectives/test_draws_stay "
     "objectives/test_flops",
     "xlj/objectives/camlm.py": "objectives/test_camlm",
-    "xlj/objectives/choosing.py": "objectives/test_rtd objectives/test_btmlm",
+    "xlj/objectives/choosing.py": "objectives/test_rtd objectives/test_btmlm models/test_sharding",
     "xlj/objectives/corruption.py": "objectives/test_corruption objectives/test_draws_stay "
     "objectives/test_mlm",
-    "xlj/objectives/cross_entropy.py": "objectives/test_cross_entropy objectives/test_mlm",
+    "xlj/objectives/cross_entropy.py": "objectives/test_cross_entropy objectives/test_mlm "
+    "models/test_sharding",
     "xlj/objectives/distillation.py": "objectives/test_distillation objectives/test_flops",
     "xlj/objectives/dwa.py": "objectives/test_dwa objectives/test_draws_stay objectives/test_flops",
     "xlj/objectives/flops.py": "objectives/test_flops",
