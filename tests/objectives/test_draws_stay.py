@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from random_rows import CORPUS, SIZE
+from xlj.objectives.rows import Rows
 
 from xlj.config import Model
 from xlj.config import objectives as options_of
 from xlj.data.rows import packing
 from xlj.objectives import btmlm, dwa, mlm, rtd, xlco
-from xlj.objectives.rows import Rows
 
 MODEL = Model(layers=3, hidden=8, heads=2)
 SHARES = {"mask_rate": 0.3, "mask_share": 0.5, "random_share": 0.3}

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from references import losses as reference
+from xlj.objectives.loss_sums import LossSums
+from xlj.objectives.rows import Rows
 
 from xlj import config as schema
 from xlj.config import parse
-from xlj.objectives.loss_sums import LossSums
 from xlj.objectives.objective import Loss, Objective
-from xlj.objectives.rows import Rows
 from xlj.training import optimizer, partitioning
 from xlj.training.randomness import row_rngs
 from xlj.training.state import Progress, State

@@ -1,5 +1,6 @@
 """Files of labels and predictions in XTREME's forms: a label, a tag or a pair a line; JSON."""
 
+import itertools
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -32,11 +33,7 @@ def lines(path: Path, form: Form) -> list[str]:
 
 
 def labels(gold: Path, predicted: Path, form: Form) -> tuple[list[str], list[str]]:
-    """A label a line, of both files.
-
-    Raises:
-      ConfigError: as `lines`, and if the files are empty or not equally long.
-    """
+    """A label a line, of both files; errors as of `lines`, or if they are not equally long."""
     return _equally_long(gold, lines(gold, form), predicted, lines(predicted, form))
 
 
@@ -53,16 +50,12 @@ def tags(gold: Path, predicted: Path, form: Form) -> tuple[list[list[str]], list
             raise ConfigError(
                 f"{predicted}:{number}: a sentence ends here in {ends}, but not in {goes_on}"
             )
-    true, guessed = (_sentences(side) for side in sides)
+    true, guessed = map(_sentences, sides)
     return true, guessed
 
 
 def pairs(path: Path) -> list[tuple[str, ...]]:
-    """Pairs of ids, with a tab between.
-
-    Raises:
-      ConfigError: as `lines`.
-    """
+    """Pairs of ids, with a tab between; errors as of `lines`."""
     form = Form(r"[^\t]+\t[^\t]+", "a pair of ids with a tab between")
     return [tuple(line.split("\t")) for line in lines(path, form)]
 
@@ -126,10 +119,4 @@ def _tag_lines(path: Path, form: Form) -> list[str]:
 
 
 def _sentences(tag_lines: list[str]) -> list[list[str]]:
-    sentences: list[list[str]] = [[]]
-    for tag in tag_lines:
-        if tag:
-            sentences[-1].append(tag)
-        else:
-            sentences.append([])
-    return sentences
+    return [list(tags) for is_tag, tags in itertools.groupby(tag_lines, bool) if is_tag]

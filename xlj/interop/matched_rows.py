@@ -1,12 +1,48 @@
-"""The arrays of a new vocabulary, made from those of the old one."""
+"""The old rows that the rows of a new vocabulary start from, their shares, and the new arrays."""
+
+import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 
-from xlj.interop.matches import Matches
+from xlj.data.rows.packing import Ragged
+from xlj.data.rows.report import align
 from xlj.io.hashing import combine, hash64, name_hash
+
+RULES = ("special", "exact", "normalised", "dictionary", "accents", "place", "pieces", "none")
+"""How a row was found. `vocabulary_matching` and `vocabulary_extension` say what they mean."""
 
 UNMATCHED = ("random", "mean", "sampled")
 _BLOCK_ROWS = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Matches:
+    """For every new id, the old ids whose mean it starts from.
+
+    Attributes:
+      sources: a sequence of old ids for each new id: none, one, or several (`pieces`).
+      rules: int8 [new ids], indices into `RULES`; `none` where there are no sources.
+    """
+
+    sources: Ragged
+    rules: np.ndarray
+
+
+def table(matches: Matches, counts: Mapping[str, np.ndarray]) -> str:
+    """Shares by rule in percent, for people: a line for the vocabulary's pieces, one for each
+    language's tokens. Rules that matched no piece are left out.
+
+    Args:
+      counts: of each language, how often each new id is in its text: int64 [new ids].
+    """
+    every = {"vocabulary": np.ones(len(matches.rules), np.int64), **counts}
+    used = np.unique(matches.rules)
+    lines = [["", "in all", *(f"{RULES[rule]} %" for rule in used)]]
+    for name, n in every.items():
+        shares = [100 * n[matches.rules == rule].sum() / max(1, n.sum()) for rule in used]
+        lines.append([name, f"{n.sum():,}", *(f"{share:.2f}" for share in shares)])
+    return "\n".join(align(lines))
 
 
 def embeddings(

@@ -17,7 +17,7 @@ from xlj.data.rows.packing import Ragged
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.layout import UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop.matches import RULES, Matches
+from xlj.interop.matched_rows import RULES, Matches
 from xlj.interop.words import specials
 
 _COVERAGE = 0.9995  # of the text's characters, which become pieces

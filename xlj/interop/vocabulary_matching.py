@@ -8,7 +8,7 @@ import numpy as np
 from xlj.data.rows.packing import Ragged
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.dictionaries import Dictionary
-from xlj.interop.matches import RULES, Matches
+from xlj.interop.matched_rows import RULES, Matches
 from xlj.interop.words import Word, folded, is_spaceless, specials, unaccented, words
 
 _Form = Callable[[str], str]

@@ -27,12 +27,9 @@ class Accuracy(NamedTuple):
 
 
 def centre(vectors: np.ndarray) -> None:
-    """Moves the vectors of one language to a mean of 0, in place (Libovický et al., 2020, "On the
-    Language Neutrality of Pre-trained Multilingual Representations").
-
-    Args:
-      vectors: float32 [..., n, hidden].
-    """
+    """Moves the vectors of one language, float32 [..., n, hidden], to a mean of 0, in place
+    (Libovický et al., 2020, "On the Language Neutrality of Pre-trained Multilingual
+    Representations")."""
     vectors -= vectors.mean(-2, dtype=np.float64, keepdims=True).astype(vectors.dtype)
 
 

@@ -29,12 +29,7 @@ class Task(NamedTuple):
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The lines of a file (.gz, .xz, .zst too; `files.STDIN`), in order, blank ones too, without
-    white space around.
-
-    Raises:
-      ConfigError: if the file cannot be read, or a line is not UTF-8.
-    """
+    """The lines of a file as of `files.lines`, blank ones too, without white space around."""
     return map(str.strip, files.lines(path))
 
 
@@ -56,8 +51,7 @@ def read_with_ids(path: Path) -> Sentences:
     """Sentences, a line each, or lines `id TAB sentence` (BUCC's): all are what the first is.
 
     Raises:
-      ConfigError: as of `read`, or if a line has other columns than the first, an empty one, or an
-        id twice.
+      ConfigError: as of `read`, or if a line has other columns than the first, or an id twice.
     """
     rows = [[column.strip() for column in line.split("\t")] for line in files.lines(path)]
     if not rows:
@@ -90,7 +84,7 @@ def read_task(source: Path, target: Path, gold: Path | None) -> Task:
       ConfigError: if a file cannot be read, or they do not fit each other.
     """
     sides = read(source), read(target)
-    sizes = len(sides[0]), len(sides[1])
+    sizes = tuple(map(len, sides))
     if not gold and sizes[0] != sizes[1]:
         raise ConfigError(
             f"{source} has {sizes[0]} lines but {target} has {sizes[1]}; line i of one must be the "

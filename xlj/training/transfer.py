@@ -14,7 +14,7 @@ from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import dictionaries, matched_rows
 from xlj.interop.dictionaries import Dictionary
-from xlj.interop.matches import Matches, table
+from xlj.interop.matched_rows import Matches, table
 from xlj.interop.vocabulary_matching import match
 from xlj.objectives.supervised import head_of
 from xlj.training.checkpoints import CheckpointError

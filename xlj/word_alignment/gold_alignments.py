@@ -59,12 +59,7 @@ def read(path: Path) -> list[Gold]:
 
 
 def score(links: Sequence[np.ndarray], golds: Sequence[Gold]) -> Scores:
-    """Alignment error rate and the rest, over all sentence pairs.
-
-    Args:
-      links: of each pair, int [links, 2], words from 0.
-      golds: as many.
-    """
+    """Alignment error rate and the rest of the links of all pairs, each int [links, 2]."""
     return error_rate.score(
         [[(i, j) for i, j in found.tolist()] for found in links],
         [gold.sure for gold in golds],

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from xlj.evaluation.metrics import f1
+from xlj.evaluation.metrics import shares
 
 CHUNK_TAG = r"O|[BIES]-\S+"
 """A tag of chunks, as a regular expression."""
@@ -49,7 +49,7 @@ def chunks(tags: Sequence[str], raw: bool = False) -> list[Chunk]:
 
 def chunk_scores(
     predicted: Iterable[Sequence[str]], gold: Iterable[Sequence[str]], raw: bool = False
-) -> f1.Scores:
+) -> shares.Scores:
     """Scores of chunks over all sentences (micro-averaged): right are those of equal kind and ends.
 
     Args:
@@ -67,4 +67,4 @@ def chunk_scores(
         right += len(set(guessed) & set(true))
         of_predicted += len(guessed)
         of_gold += len(true)
-    return f1.scores(right, of_predicted, of_gold)
+    return shares.f1_scores(right, of_predicted, of_gold)
