@@ -16,10 +16,8 @@ from xlj.word_alignment.sentence_pairs import Pair
 class Files(NamedTuple):
     """The data on disk that a config's evaluation names, sampled, by language pair."""
 
-    parallel: dict[str, tuple[list[str], list[str]]]
-    """Sentences, line by line."""
-    gold: dict[str, list[Pair]]
-    """Sentence pairs with gold links."""
+    parallel: dict[str, tuple[list[str], list[str]]]  # sentences, line by line
+    gold: dict[str, list[Pair]]  # sentence pairs with gold links
 
 
 def read(config: Config) -> Files:

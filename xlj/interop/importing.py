@@ -29,10 +29,6 @@ class Imported:
     """A model in a Hugging Face folder; its weights are still on disk.
 
     Attributes:
-      folder: where it is.
-      architecture: whose names its tensors have.
-      model: its sizes.
-      vocabulary: its tokenizer, in our layout of ids.
       names: the tensors of theirs that each parameter of ours is made of, in the order of layers.
       shapes: of each parameter of ours that is there.
       missing: parameters of the head for masked tokens, if the folder has none.
@@ -118,10 +114,8 @@ def inspect(path: Path) -> Imported:
 
 
 def load(imported: Imported, shardings: Callable[[Any], Any]) -> encoder.Params:
-    """The parameters, float32, each device's part read from the files by itself.
-
-    Args:
-      shardings: makes of a tree of shapes the same tree of shardings.
+    """The parameters, float32, each device's part read from the files by itself; `shardings` makes
+    of a tree of shapes the same tree of shardings.
 
     Raises:
       ConfigError: if a tensor cannot be read, or is not finite.
@@ -145,11 +139,7 @@ def load(imported: Imported, shardings: Callable[[Any], Any]) -> encoder.Params:
 
 
 def read(imported: Imported, name: str) -> np.ndarray:
-    """One parameter of ours, float32, by its name.
-
-    Raises:
-      ConfigError: if it cannot be read, or is not finite.
-    """
+    """One parameter of ours, float32, by its name; errors as of `load`."""
     tensor = next(tensor for tensor in imported.architecture.tensors if tensor.ours == name)
     return _part(imported, tensor, (slice(None),) * len(imported.shapes[name]))
 

@@ -1,5 +1,6 @@
 """The README.md of an exported model: what it is, what it was trained on, how to load it."""
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,15 +20,18 @@ _PIPELINES = {
 """Names that model hubs have for a model with each head."""
 
 
+_Meta = Mapping[str, Any] | None
+
+
 def card(
     name: str,
     exported: Exported,
     model: Model,
     vocabulary: Vocabulary,
     pooling: str = "",
-    trained: Mapping[str, Any] | None = None,
+    trained: _Meta = None,
     metrics: Mapping[str, float] | None = None,
-    run: Mapping[str, Any] | None = None,
+    run: _Meta = None,
 ) -> str:
     """Markdown, with the front matter that model hubs read.
 
@@ -61,12 +65,7 @@ def card(
     return "\n\n".join(sections) + "\n"
 
 
-def _front_matter(
-    exported: Exported,
-    pooling: str,
-    trained: Mapping[str, Any] | None,
-    run: Mapping[str, Any] | None,
-) -> str:
+def _front_matter(exported: Exported, pooling: str, trained: _Meta, run: _Meta) -> str:
     task = "sentence-similarity" if pooling else _PIPELINES[exported.head]
     languages = _languages(run) if run else trained["languages"] if trained else []
     lines = ["---"]
@@ -80,9 +79,7 @@ def _front_matter(
     return "\n".join(lines)
 
 
-def _summary(
-    exported: Exported, model: Model, vocabulary: Vocabulary, trained: Mapping[str, Any] | None
-) -> str:
+def _summary(exported: Exported, model: Model, vocabulary: Vocabulary, trained: _Meta) -> str:
     origin = "Exported by xlj"
     if trained and trained["step"]:
         origin += f" after {trained['step']:,} of {trained['config']['train']['steps']:,} steps"
@@ -139,10 +136,8 @@ def _objectives(config: Mapping[str, Any]) -> str:
 
 def _data(trained: Mapping[str, Any]) -> str:
     rows = ["## Data", "", "| text | sentences or pairs | tokens |", "|---|---|---|"]
-    rows += [
-        f"| {task} | {counts['sentences']:,} | {counts['tokens']:,} |"
-        for task, counts in trained["tasks"].items()
-    ]
+    for task, counts in trained["tasks"].items():
+        rows.append(f"| {task} | {counts['sentences']:,} | {counts['tokens']:,} |")
     alpha = trained["config"]["data"]["alpha"]
     return "\n".join([*rows, "", f"Languages were sampled with an exponent of {alpha}."])
 
@@ -158,9 +153,7 @@ def _metrics(metrics: Mapping[str, float]) -> str:
     return "\n".join(rows)
 
 
-def _task_sections(
-    exported: Exported, trained: Mapping[str, Any] | None, run: Mapping[str, Any] | None
-) -> list[str]:
+def _task_sections(exported: Exported, trained: _Meta, run: _Meta) -> list[str]:
     """What the task is and, where they are known, its scores."""
     kind = TASKS[exported.head]
     lines = [f"{kind.replace('_', ' ').capitalize()}."]
@@ -168,10 +161,8 @@ def _task_sections(
         lines.append(f"Labels: {', '.join(f'`{label}`' for label in exported.labels)}.")
     if trained and trained["step"]:
         options = supervised_in(trained["config"])
-        rows = [
-            f"{name.partition('.')[2]} ({counts['sentences']:,} rows)"
-            for name, counts in trained["tasks"].items()
-        ]
+        counts = {name: counts["sentences"] for name, counts in trained["tasks"].items()}
+        rows = [f"{name.partition('.')[2]} ({count:,} rows)" for name, count in counts.items()]
         lines.append(f"Fine-tuned on {', '.join(rows)} of at most {options['length']} tokens.")
         if kind != "tagging":
             lines.append(
@@ -179,20 +170,12 @@ def _task_sections(
             )
     if kind == "tagging":
         lines.append("A word's tag is that of its first piece that is more than a word's mark.")
-    made = ["## Task\n\n" + " ".join(lines)]
-    if run:
-        made.append(_scores(run))
-    return made
+    return ["## Task\n\n" + " ".join(lines), *([_scores(run)] if run else [])]
 
 
 def _languages(run: Mapping[str, Any]) -> list[str]:
     """The languages that a run was trained on or scored in, in this order."""
-    scored = (
-        language
-        for split in ("dev", "test")
-        for by_language in run[split].values()
-        for language in by_language
-    )
+    scored = itertools.chain(*run["dev"].values(), *run["test"].values())
     return list(dict.fromkeys([*run["languages"], *scored]))
 
 
@@ -248,9 +231,8 @@ def _scores(run: Mapping[str, Any]) -> str:
         return "## Scores\n\nNo labels were there to score it."
     rows = ["## Scores (%)", "", f"| | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     for language in _languages(run):
-        cells = [
-            f"{found[language]:.1f}" if language in found else "" for found in columns.values()
-        ]
+        scores = [found.get(language) for found in columns.values()]
+        cells = ["" if score is None else f"{score:.1f}" for score in scores]
         if any(cells):
             rows.append(f"| {language} | {' | '.join(cells)} |")
     means = [f"{sum(found.values()) / len(found):.1f}" for found in columns.values()]

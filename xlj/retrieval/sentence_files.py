@@ -24,8 +24,7 @@ class Task(NamedTuple):
 
     source: list[str]
     target: list[str]
-    translations: np.ndarray | None
-    """The source that each target translates, int64 [targets]; None if that of its line."""
+    translations: np.ndarray | None  # int64 [targets], the source of each; None if of its line
 
 
 def lines(path: Path) -> Iterator[str]:

@@ -25,34 +25,25 @@ class Pieces(NamedTuple):
     """The pieces of a sentence, each int32 [pieces]."""
 
     ids: np.ndarray
-    words: np.ndarray
-    """Which word of the sentence each piece belongs to, from 0."""
+    words: np.ndarray  # which word of the sentence each piece belongs to, from 0
 
 
 class Rows(NamedTuple):
     """Rows to encode, and where in them the pieces of each pair are; int32 arrays."""
 
-    tokens: np.ndarray
-    """[rows, length]."""
+    tokens: np.ndarray  # [rows, length], as the next three
     positions: np.ndarray
-    """[rows, length]."""
-    segments: np.ndarray
-    """[rows, length], 1 for tokens, 0 for padding."""
-    sides: np.ndarray
-    """[rows, length], 1 for the second sentence of a pair that is encoded together, else 0."""
-    source_places: np.ndarray
-    """[pairs, side], index into tokens.reshape(-1) of each piece of the source; -1 for none."""
-    target_places: np.ndarray
-    """[pairs, side], likewise."""
+    segments: np.ndarray  # 1 for tokens, 0 for padding
+    sides: np.ndarray  # 1 for the second sentence of a pair that is encoded together, else 0
+    source_places: np.ndarray  # [pairs, side], where in all tokens each piece is; -1 for none
+    target_places: np.ndarray  # likewise
 
 
 class Batch(NamedTuple):
     """Some of the pairs, as rows. There may be places for more pairs, which then have no pieces."""
 
-    members: list[int]
-    """Indices of the pairs."""
-    windowed: bool
-    """Whether these are long pairs, in windows."""
+    members: list[int]  # indices of the pairs
+    windowed: bool  # whether these are long pairs, in windows
     rows: Rows
 
 
@@ -161,10 +152,7 @@ def _shape(side: int, count: int, limit: int, together: bool, devices: int) -> _
 
 
 def _filled(
-    members: list[_Member],
-    pairs: Sequence[tuple[Pieces, Pieces]],
-    shape: _Shape,
-    together: bool,
+    members: list[_Member], pairs: Sequence[tuple[Pieces, Pieces]], shape: _Shape, together: bool
 ) -> Batch:
     tokens = np.full((shape.rows, shape.length), PAD, np.int32)
     positions, segments, sides = np.zeros((3, *tokens.shape), np.int32)
