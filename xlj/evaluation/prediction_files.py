@@ -61,11 +61,8 @@ def pairs(path: Path) -> list[tuple[str, ...]]:
 
 
 def questions(path: Path) -> list[tuple[str, list[str]]]:
-    """Ids and gold answers of the questions in a JSON file of SQuAD's layout.
-
-    Raises:
-      ConfigError: if the file cannot be read, is not such a file, or a question has no answer.
-    """
+    """Ids and gold answers of the questions in a JSON file of SQuAD's layout; a ConfigError if it
+    is no such file, or a question has no answer."""
     found = []
     for _, question, where in squad.walk(path):
         golds = [
@@ -81,11 +78,7 @@ def questions(path: Path) -> list[tuple[str, list[str]]]:
 
 
 def answers(path: Path) -> dict[str, str]:
-    """Answers by the question's id, a JSON object.
-
-    Raises:
-      ConfigError: if the file cannot be read, or is not such a file.
-    """
+    """Answers by the question's id, a JSON object; a ConfigError if the file is none."""
     found = json_file.read(path)
     if not isinstance(found, dict):
         raise ConfigError(f"{path} is no JSON object of answers by question id")

@@ -50,12 +50,7 @@ def retrieval(
     model: Model, vocabulary: Vocabulary, layer: int, sides: Mapping[str, Sides]
 ) -> Probe:
     """Measures eval/sentence_retrieval/PAIR/accuracy, accuracy@1 averaged over both directions;
-    without a pair, the mean over pairs.
-
-    Args:
-      layer: whose vectors are pooled; 0 means two thirds of the layers.
-      sides: of each pair, its sentences in pieces.
-    """
+    without a pair, the mean over pairs. Layer 0 means two thirds of the layers."""
     every = [side for both in sides.values() for side in both]
     ids, lengths = [side.ids for side in every], [side.lengths for side in every]
     sentences = Ragged(np.concatenate(ids), np.concatenate(lengths))
@@ -78,12 +73,7 @@ def alignment(
     model: Model, vocabulary: Vocabulary, layer: int, gold: Mapping[str, Sequence[Pair]]
 ) -> Probe:
     """Measures eval/word_alignment/PAIR/aer, the alignment error rate; without a pair, the mean
-    over pairs.
-
-    Args:
-      layer: whose vectors are aligned; 0 means two thirds of the layers.
-      gold: of each language pair, sentence pairs with gold links.
-    """
+    over pairs. Layer 0 means two thirds of the layers."""
     every = [pair for pairs in gold.values() for pair in pairs]
     chosen = layer or middle_layer(model.layers)
 

@@ -130,13 +130,11 @@ TASKS = (
 
 
 def score(labels: Path, predictions: Path) -> tuple[list[Result], list[str]]:
-    """The scores of all tasks that have a folder in both, over the languages that XTREME has.
+    """The scores of all tasks that have a folder in both, over the languages that XTREME has, in
+    the order of TASKS; and what was left out, as sentences.
 
     Args:
       labels, predictions: folders with files `TASK/test-LANGUAGE.tsv` (`.json` for questions).
-
-    Returns:
-      Results in the order of TASKS, and what was left out, as sentences.
 
     Raises:
       ConfigError: if a folder is missing, there is nothing to score, a file has no counterpart, or
@@ -166,9 +164,9 @@ def score(labels: Path, predictions: Path) -> tuple[list[Result], list[str]]:
 def _score(task: Task, labels: Path, predictions: Path, notes: list[str]) -> Result:
     metrics: dict[str, dict[str, float]] = {}
     missing = []
-    languages = language_report.in_order(task.languages)
-    names = [f"test-{language}.{task.ending}" for language in languages]
-    for language, name in zip(languages, names, strict=True):
+    ordered = language_report.in_order(task.languages)
+    names = {language: f"test-{language}.{task.ending}" for language in ordered}
+    for language, name in names.items():
         files = labels / name, predictions / name
         absent = [file for file in files if not file.is_file()]
         if len(absent) == 2:
@@ -182,7 +180,7 @@ def _score(task: Task, labels: Path, predictions: Path, notes: list[str]) -> Res
         raise ConfigError(f"{labels} has no file test-LANGUAGE.{task.ending} of XTREME's languages")
     if missing:
         notes.append(f"{task.name}: there are no files of {', '.join(missing)}")
-    for other in sorted({file.name for file in predictions.iterdir()} - set(names)):
+    for other in sorted({file.name for file in predictions.iterdir()} - {*names.values()}):
         notes.append(f"{predictions / other} is left out: XTREME has no such language")
     return Result(task, metrics)
 

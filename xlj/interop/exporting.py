@@ -52,7 +52,6 @@ def plan(
     Args:
       params: named leaves, e.g. layers/attention/query/kernel.
       headless: the encoder ends before its last layer, so leave the head out.
-      labels: of the head of a fine-tuned task.
 
     Raises:
       ConfigError: if no architecture computes what the model does, or the labels are not those of

@@ -26,27 +26,18 @@ _CHUNK = 1 << 24  # numbers that are read at a time
 
 @dataclasses.dataclass(frozen=True)
 class Imported:
-    """A model in a Hugging Face folder; its weights are still on disk.
-
-    Attributes:
-      names: the tensors of theirs that each parameter of ours is made of, in the order of layers.
-      shapes: of each parameter of ours that is there.
-      missing: parameters of the head for masked tokens, if the folder has none.
-      ignored: tensors that are not read, and why.
-      head: that of a fine-tuned task, e.g. tagging_head; empty if there is none that xlj has.
-      labels: names of its classes or tags, in order; of answers there are none.
-    """
+    """A model in a Hugging Face folder; its weights are still on disk."""
 
     folder: Folder
     architecture: Architecture
     model: Model
     vocabulary: Vocabulary
-    names: Mapping[str, tuple[str, ...]]
-    shapes: Mapping[str, tuple[int, ...]]
-    missing: tuple[str, ...]
-    ignored: Mapping[str, str]
-    head: str = ""
-    labels: tuple[str, ...] = ()
+    names: Mapping[str, tuple[str, ...]]  # of theirs by parameter of ours, in the order of layers
+    shapes: Mapping[str, tuple[int, ...]]  # of each parameter of ours that is there
+    missing: tuple[str, ...]  # parameters of the head for masked tokens, if the folder has none
+    ignored: Mapping[str, str]  # tensors that are not read, and why
+    head: str = ""  # that of a fine-tuned task, e.g. tagging_head; empty if xlj has none such
+    labels: tuple[str, ...] = ()  # names of its classes or tags, in order; none of answers
 
     def report(self) -> str:
         """A report of what became of each tensor."""

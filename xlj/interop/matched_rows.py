@@ -18,24 +18,16 @@ _BLOCK_ROWS = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Matches:
-    """For every new id, the old ids whose mean it starts from.
-
-    Attributes:
-      sources: a sequence of old ids for each new id: none, one, or several (`pieces`).
-      rules: int8 [new ids], indices into `RULES`; `none` where there are no sources.
-    """
+    """For every new id, the old ids whose mean it starts from: none, one, or several (`pieces`)."""
 
     sources: Ragged
-    rules: np.ndarray
+    rules: np.ndarray  # int8 [new ids], indices into `RULES`; `none` where there are no sources
 
 
 def table(matches: Matches, counts: Mapping[str, np.ndarray]) -> str:
     """Shares by rule in percent, for people: a line for the vocabulary's pieces, one for each
-    language's tokens. Rules that matched no piece are left out.
-
-    Args:
-      counts: of each language, how often each new id is in its text: int64 [new ids].
-    """
+    language's tokens, of the `counts` of each new id in its text, int64 [new ids]. Rules that
+    matched no piece are left out."""
     every = {"vocabulary": np.ones(len(matches.rules), np.int64), **counts}
     used = np.unique(matches.rules)
     lines = [["", "in all", *(f"{RULES[rule]} %" for rule in used)]]
@@ -59,10 +51,7 @@ def embeddings(
 
     Args:
       table: floating [old ids, hidden].
-      unmatched: one of `UNMATCHED`.
-
-    Raises:
-      ValueError: if it is not.
+      unmatched: one of `UNMATCHED`, else a ValueError.
     """
     if unmatched not in UNMATCHED:
         raise ValueError(f"unmatched={unmatched}: it must be one of {', '.join(UNMATCHED)}")
@@ -80,11 +69,8 @@ def embeddings(
 
 
 def match_bias(bias: np.ndarray, matches: Matches) -> np.ndarray:
-    """The bias of every new piece in a language modelling head: float32 [new ids]; 0 if unmatched.
-
-    Args:
-      bias: floating [old ids].
-    """
+    """The bias of every new piece in a language modelling head, from that of the old ones, floating
+    [old ids]: float32 [new ids]; 0 if unmatched."""
     return _means(bias[:, None], matches)[:, 0]
 
 

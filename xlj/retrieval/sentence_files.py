@@ -77,11 +77,8 @@ def read_with_ids(path: Path) -> Sentences:
 
 
 def read_task(source: Path, target: Path, gold: Path | None) -> Task:
-    """The task of two files, and of XTREME's labels if there are some.
-
-    Raises:
-      ConfigError: if a file cannot be read, or they do not fit each other.
-    """
+    """The task of two files, and of XTREME's labels if there are some; a ConfigError if one cannot
+    be read, or they do not fit each other."""
     sides = read(source), read(target)
     sizes = tuple(map(len, sides))
     if not gold and sizes[0] != sizes[1]:

@@ -22,12 +22,10 @@ class Gold(NamedTuple):
 
 
 def parse(text: str, where: str) -> Gold:
-    """The links of one line, `i-j` (sure) or `ipj` (possible), words from 0.
+    """The links of one line, `i-j` (sure) or `ipj` (possible), words from 0; a ConfigError that
+    begins with `where` if one is written otherwise.
 
     A link outside the sentences is kept: no prediction can meet it, and it counts as missed.
-
-    Raises:
-      ConfigError: if a link is written otherwise; the message begins with `where`.
     """
     links: dict[str, set[Link]] = {"-": set(), "p": set()}
     for item in text.split():

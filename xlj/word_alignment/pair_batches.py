@@ -108,12 +108,9 @@ def windows(m: int, n: int, limit: int, together: bool) -> list[tuple[_Window, _
     else:
         rooms = room, room
     # A kept part is at most half of its window, so that it sees a quarter on each side.
-    count = max(
-        1 if size <= space else _rounded(-(-2 * size // space), 2)
-        for size, space in zip((m, n), rooms, strict=True)
-    )
-    sides = [_cut(size, space, count) for size, space in zip((m, n), rooms, strict=True)]
-    return list(zip(*sides, strict=True))
+    sides = tuple(zip((m, n), rooms, strict=True))
+    count = max(1 if size <= space else _rounded(-(-2 * size // space), 2) for size, space in sides)
+    return list(zip(*(_cut(size, space, count) for size, space in sides), strict=True))
 
 
 def _cut(size: int, room: int, count: int) -> list[_Window]:

@@ -63,7 +63,7 @@ def score(
 
     Args:
       answers: by the question's id.
-      questions: ids, and the gold answers of each, one at least.
+      questions: ids, and the gold answers of each.
       normalise: what is compared of an answer.
 
     Raises:

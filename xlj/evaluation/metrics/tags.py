@@ -37,11 +37,9 @@ def chunks(tags: Sequence[str], raw: bool = False) -> list[Chunk]:
         kind = tag.rpartition("-")[2] if raw else tag[1:].split("-", 1)[-1]
         prefix = tag[0]
         begins = prefix in "BS" or before in "ESO" or kind != kind_before
-        if prefix == "O":
-            pass
-        elif begins:
+        if prefix != "O" and begins:
             found.append(Chunk(kind, place, place + 1))
-        else:
+        elif prefix != "O":
             found[-1] = found[-1]._replace(end=place + 1)
         before, kind_before = prefix, kind
     return found
@@ -53,8 +51,7 @@ def chunk_scores(
     """Scores of chunks over all sentences (micro-averaged): right are those of equal kind and ends.
 
     Args:
-      predicted, gold: tags of each sentence's words.
-      raw: as of `chunks`.
+      predicted, gold: tags of each sentence's words, else as of `chunks`.
 
     Raises:
       ValueError: if sentences or words are not equally many.
