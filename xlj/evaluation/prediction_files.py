@@ -50,7 +50,9 @@ def tags(gold: Path, predicted: Path, form: Form) -> tuple[list[list[str]], list
             raise ConfigError(
                 f"{predicted}:{number}: a sentence ends here in {ends}, but not in {goes_on}"
             )
-    true, guessed = map(_sentences, sides)
+    true, guessed = (
+        [list(tags) for is_tag, tags in itertools.groupby(side, bool) if is_tag] for side in sides
+    )
     return true, guessed
 
 
@@ -109,7 +111,3 @@ def _tag_lines(path: Path, form: Form) -> list[str]:
     while found and not found[-1]:
         found.pop()
     return found
-
-
-def _sentences(tag_lines: list[str]) -> list[list[str]]:
-    return [list(tags) for is_tag, tags in itertools.groupby(tag_lines, bool) if is_tag]

@@ -46,25 +46,16 @@ class Tensor(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-    """The names of one family of models.
-
-    Attributes:
-      prefix: of the encoder's tensors, in a model with a head.
-      tensors: of the encoder, without prefix, and of all heads.
-      classes: those of transformers by the head that they have; `""` is the encoder alone.
-      copies: tensors that must equal another (tied weights), by their name.
-      first_position: the row of the position table that position 0 reads. RoBERTa counts from the
-        row after that of `<pad>`'s id, which is 1 here; `with_pad` tells of others.
-      pair_token_types: whether the second sentence of a pair is of another token type.
-    """
+    """The names of one family of models. RoBERTa counts positions from the row after that of
+    `<pad>`'s id, which is 1 here; `with_pad` tells of others."""
 
     model_type: str
-    prefix: str
-    tensors: tuple[Tensor, ...]
-    classes: Mapping[str, str]
-    copies: Mapping[str, str]
-    first_position: int
-    pair_token_types: bool = False
+    prefix: str  # of the encoder's tensors, in a model with a head
+    tensors: tuple[Tensor, ...]  # of the encoder, without prefix, and of all heads
+    classes: Mapping[str, str]  # those of transformers by their head; `""` is the encoder alone
+    copies: Mapping[str, str]  # tensors that must equal another (tied weights), by their name
+    first_position: int  # the row of the position table that position 0 reads
+    pair_token_types: bool = False  # whether the second sentence of a pair is of another type
     pre_norm: bool = False
 
 

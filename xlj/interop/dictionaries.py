@@ -51,14 +51,13 @@ def load(
 
 
 def read(path: Path, pair: str = "", known: str = "en") -> Dictionary:
-    """The dictionary of one file (.gz, .xz, .zst too).
+    """The dictionary of one file (.gz, .xz, .zst too) into the language `known`.
 
     A line is a word, a tab, and a translation, of one word or several; without a tab, two words and
     blanks between (MUSE has both). A word may have several lines; blank lines are skipped.
 
     Args:
       pair: which language comes first, `en-de` or `de-en`; if empty, the file's name tells.
-      known: the language to translate into.
 
     Raises:
       ConfigError: if nothing tells the pair, or a line is malformed; it names file and line.
