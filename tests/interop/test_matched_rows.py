@@ -5,8 +5,7 @@ import pytest
 from marked_pieces import MarkedPieces
 
 from xlj.data.rows.packing import Ragged
-from xlj.interop.matched_rows import RULES, UNMATCHED, Matches, embeddings, match_bias
-from xlj.interop.matched_rows import table as share_table
+from xlj.interop.matched_rows import RULES, UNMATCHED, Matches, embeddings, match_bias, share_table
 from xlj.interop.vocabulary_matching import match
 
 SOURCES = [[3], [], [0, 2], [1], [], [3, 3, 0], []]

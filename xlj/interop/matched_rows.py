@@ -24,7 +24,7 @@ class Matches:
     rules: np.ndarray  # int8 [new ids], indices into `RULES`; `none` where there are no sources
 
 
-def table(matches: Matches, counts: Mapping[str, np.ndarray]) -> str:
+def share_table(matches: Matches, counts: Mapping[str, np.ndarray]) -> str:
     """Shares by rule in percent, for people: a line for the vocabulary's pieces, one for each
     language's tokens, of the `counts` of each new id in its text, int64 [new ids]. Rules that
     matched no piece are left out."""

@@ -19,7 +19,6 @@ _PIPELINES = {
 }
 """Names that model hubs have for a model with each head."""
 
-
 _Meta = Mapping[str, Any] | None
 
 

@@ -45,9 +45,9 @@ class Aligner:
     ):
         self._pretrained, self._mesh = pretrained, mesh_of(pretrained.params)
         self._limit = pretrained.model.positions - encoder.FIRST_POSITION
-        self._method, self._together, self._depth = method, together, len(layers)
+        self._layers, self._method, self._together = tuple(layers), method, together
         static = {"mesh": self._mesh, "model": pretrained.model, "method": method}
-        self._align = partial(_align, layers=tuple(layers), **static)
+        self._align = partial(_align, layers=self._layers, **static)
         self.windowed = 0
 
     def align(
@@ -64,7 +64,7 @@ class Aligner:
         pairs = iter(pairs)
         while chunk := list(itertools.islice(pairs, _CHUNK)):
             pieces = self._pieces(chunk)
-            found = [[_NO_LINKS] * self._depth for _ in chunk]
+            found = [[_NO_LINKS] * len(self._layers) for _ in chunk]
             for batch, links in self._links(pieces):
                 _collect(found, batch, links, pieces)
                 progress(len(batch.members))
