@@ -33,7 +33,6 @@ TESTS = {
     "xlj/alignment/error_rate.py": "alignment/test_error_rate",
     "xlj/alignment/examples.py": "alignment/test_extraction alignment/test_sinkhorn",
     "xlj/alignment/extraction.py": "alignment/test_extraction objectives/test_dwa",
-    "xlj/alignment/matching.py": "alignment/test_extraction",
     "xlj/alignment/sinkhorn.py": "alignment/test_sinkhorn",
     "xlj/interop/matched_rows.py": "interop/test_matched_rows interop/test_vocabulary_matching",
     "xlj/interop/vocabulary_matching.py": "interop/test_vocabulary_matching",
