@@ -9,7 +9,7 @@ from matrices import links_of, packed, padded, random_matrices
 from references import alignment as plain
 
 from xlj.alignment import extraction
-from xlj.alignment.matching import match
+from xlj.alignment.extraction import match
 from xlj.alignment.sinkhorn import Transport, sinkhorn
 
 MATRICES = random_matrices(10_000, 8)

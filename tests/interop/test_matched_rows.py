@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from marked_pieces import MarkedPieces
 
 from xlj.data.rows.packing import Ragged
 from xlj.interop import matched_rows
-from xlj.interop.matched_rows import UNMATCHED, embeddings, match_bias
-from xlj.interop.matches import RULES, Matches
+from xlj.interop.matched_rows import RULES, UNMATCHED, Matches, embeddings, match_bias, share_table
+from xlj.interop.vocabulary_matching import match
 
 SOURCES = [[3], [], [0, 2], [1], [], [3, 3, 0], []]
 
@@ -21,11 +22,6 @@ def matches_of(sources):
 @pytest.fixture(scope="module")
 def table():
     return np.random.default_rng(0).normal(0.5, 2, (4, 3000)).astype(np.float32)
-
-
-def test_old_ids():
-    assert matches_of(SOURCES).old_ids.tolist() == [3, -1, -1, 1, -1, -1, -1]
-    assert matches_of(SOURCES).old_ids.dtype == np.int32
 
 
 @pytest.mark.parametrize("unmatched", UNMATCHED)
@@ -107,3 +103,23 @@ def test_bias():
     found = match_bias(bias, matches_of(SOURCES))
     assert found.dtype == np.float32
     assert found.tolist() == [4, 0, 2, 2, 0, 3, 0]
+
+
+def test_counts_and_table():
+    old = MarkedPieces(("the", "dog"), "wordpiece")
+    new = MarkedPieces(("▁the", "▁The", "▁Hund", "x"))
+    matches = match(old, new, [{"hund": ("dog",)}])
+    tokens = {
+        "en": np.array([0, 0, 0, 1, 6, 2, 0, 1, 0]),
+        "de": np.array([0, 0, 0, 0, 1, 0, 3, 0, 0]),
+        "sw": np.zeros(9, np.int64),
+    }
+    used = [RULES.index(rule) for rule in ("special", "exact", "normalised", "dictionary", "none")]
+    assert sorted(matches.rules) == sorted([0] * 4 + used)
+    assert share_table(matches, tokens).split("\n") == [
+        "            in all  special %  exact %  normalised %  dictionary %  none %",
+        "vocabulary       9      55.56    11.11         11.11         11.11   11.11",
+        "en              10      10.00    60.00         20.00          0.00   10.00",
+        "de               4       0.00    25.00          0.00         75.00    0.00",
+        "sw               0       0.00     0.00          0.00          0.00    0.00",
+    ]

@@ -12,8 +12,7 @@ from xlj.config import ConfigError
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.layout import UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop.matched_rows import embeddings
-from xlj.interop.matches import RULES
+from xlj.interop.matched_rows import RULES, embeddings
 from xlj.interop.sentencepiece_json import from_sentencepiece
 from xlj.interop.vocabulary_extension import extend, initial_rows
 
@@ -110,7 +109,7 @@ def test_rows_of_a_known_script(old, swahili):
         else:  # a piece alone, or those that spell it
             assert "".join(old.pieces[i] for i in ids[new_id]) == piece
             assert (len(ids[new_id]) == 1) == (rule != "pieces")
-    assert matches.old_ids[swahili.mask] == old.mask
+    assert ids[swahili.mask] == [old.mask]
 
     table = np.random.default_rng(0).normal(size=(old.size, 8)).astype(np.float32)
     rows = embeddings(table, matches, "sampled", 0.02, 0)
@@ -127,7 +126,8 @@ def test_rows_of_a_new_script_come_from_nothing(old, hindi):
 
 def test_rows_of_an_unchanged_vocabulary(old):
     matches = initial_rows(old, old)
-    assert (matches.old_ids == np.arange(old.size)).all()
+    assert (matches.sources.lengths == 1).all()
+    assert (matches.sources.ids == np.arange(old.size)).all()
 
 
 def test_too_many_pieces_and_too_few(old):

@@ -33,10 +33,8 @@ FEWEST = 5
 TESTS = {
     "xlj/alignment/error_rate.py": "alignment/test_error_rate",
     "xlj/alignment/extraction.py": "alignment/test_extraction objectives/test_dwa",
-    "xlj/alignment/matching.py": "alignment/test_extraction",
     "xlj/alignment/sinkhorn.py": "alignment/test_sinkhorn",
-    "xlj/interop/matched_rows.py": "interop/test_matched_rows",
-    "xlj/interop/matches.py": "interop/test_matched_rows interop/test_vocabulary_matching",
+    "xlj/interop/matched_rows.py": "interop/test_matched_rows interop/test_vocabulary_matching",
     "xlj/interop/vocabulary_matching.py": "interop/test_vocabulary_matching",
     "xlj/interop/words.py": "interop/test_words interop/test_vocabulary_matching",
     "xlj/models/attention.py": "models objectives/test_mlm objectives/test_camlm",

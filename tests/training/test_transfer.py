@@ -106,7 +106,8 @@ def test_dictionaries_of_either_direction_are_found(tmp_path, name):
     (tmp_path / name).write_text(lines[name])
     options = Transfer(vocabulary="matched", dictionaries=(f"{tmp_path}/{{pair}}.tsv",))
     old, new = vocabulary("▁dog"), vocabulary("▁hund")
-    assert transfer.matches_of(old, new, options, ("en", "de", "sw")).old_ids[4] == 4
+    sources = transfer.matches_of(old, new, options, ("en", "de", "sw")).sources
+    assert sources.ids.tolist() == [0, 1, 2, 3, 4, 5]
     with pytest.raises(ConfigError, match="there is none of en with sw"):
         transfer.matches_of(old, new, options, ("en", "sw"))
 
@@ -119,11 +120,14 @@ def test_the_config_chooses_the_rules(option, piece, tmp_path):
     options = Transfer(vocabulary="matched", dictionaries=(f"{tmp_path}/{{pair}}.tsv",))
     changed = dataclasses.replace(options, **{option: not getattr(options, option)})
     old, new = vocabulary("▁die", "▁the", "▁fur", "und"), vocabulary("▁die", "▁für", "▁und")
+    sources = [
+        transfer.matches_of(old, new, chosen, ("en", "de")).sources for chosen in (options, changed)
+    ]
     before, after = (
-        transfer.matches_of(old, new, chosen, ("en", "de")).old_ids for chosen in (options, changed)
+        [ids.tolist() for ids in np.split(rows.ids, rows.starts[1:])] for rows in sources
     )
-    assert before[4:7].tolist() == [4, 6, 7]
-    assert np.flatnonzero(before != after).tolist() == [new.pieces.index(piece)]
+    assert before[4:7] == [[4], [6], [7]]
+    assert [new.pieces[i] for i, ids in enumerate(before) if ids != after[i]] == [piece]
 
 
 def test_a_dictionary_that_is_not_there_is_missed_before_rows_are_made(tiny, tmp_path):

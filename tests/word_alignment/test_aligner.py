@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from xlj.alignment import extraction
-from xlj.alignment.matching import match
+from xlj.alignment.extraction import match
 from xlj.alignment.sinkhorn import sinkhorn
 from xlj.config import ConfigError
 from xlj.config.choices import METHODS

@@ -21,15 +21,12 @@ def score(
     sure: Sequence[Iterable[Link]],
     possible: Sequence[Iterable[Link]],
 ) -> Scores:
-    """Scores over a whole set of sentence pairs (Och and Ney, 2003).
+    """Scores of the links of a whole set of sentence pairs (Och and Ney, 2003).
 
     With the links A, the sure ones S and the possible ones P, which contain S, all counted over the
     set: AER = 1 - (|A & P| + |A & S|) / (|A| + |S|), precision = |A & P| / |A|, recall =
     |A & S| / |S|. A gold link that no prediction can meet, such as one outside its sentence, counts
     in |S| all the same; one that is written twice counts once, as in XLM-Align's released scorer.
-
-    Args:
-      predicted, sure, possible: links of each sentence pair.
 
     Raises:
       ValueError: if they are not equally many.

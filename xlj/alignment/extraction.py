@@ -8,6 +8,8 @@ where a row packs several.
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from xlj.alignment.sinkhorn import Transport, same_example
 
@@ -32,7 +34,7 @@ def argmax(similarity: jax.Array, source_ids: jax.Array, target_ids: jax.Array) 
 def union(similarity: jax.Array, source_ids: jax.Array, target_ids: jax.Array) -> jax.Array:
     """Links of every token with its most similar one (XLM-Align Eq. 7 and Table 6, no filtering).
 
-    Args and returns: as `argmax`.
+    Args and returns: as of `argmax`.
     """
     similarity = jnp.where(same_example(source_ids, target_ids), similarity, 0)
     return _best(similarity, -1) | _best(similarity, -2)
@@ -65,6 +67,31 @@ def itermax(
     multiplier = jnp.where(row_linked | column_linked, one_linked, 1)
     similarity = similarity * multiplier.astype(similarity.dtype)
     return links | (second_round & _best(similarity, -1) & _best(similarity, -2))
+
+
+def match(similarity: np.ndarray, source_ids: np.ndarray, target_ids: np.ndarray) -> np.ndarray:
+    """Links of a maximum-weight matching of each example (SimAlign's Match, section
+    3.2), in NumPy on the host.
+
+    Args:
+      similarity: float32 [..., m, n].
+      source_ids, target_ids: as of `argmax`; their leading axes may be broadcast.
+
+    Returns:
+      bool [..., m, n].
+    """
+    batch = similarity.shape[:-2]
+    source_ids = np.broadcast_to(source_ids, batch + source_ids.shape[-1:])
+    target_ids = np.broadcast_to(target_ids, batch + target_ids.shape[-1:])
+    links = np.zeros(similarity.shape, bool)
+    for place in np.ndindex(batch):
+        for example in set(source_ids[place].tolist()) - {0}:
+            rows = np.flatnonzero(source_ids[place] == example)
+            columns = np.flatnonzero(target_ids[place] == example)
+            weights = similarity[place][np.ix_(rows, columns)]
+            row, column = linear_sum_assignment(weights, maximize=True)
+            links[place][rows[row], columns[column]] = weights[row, column] > 0
+    return links
 
 
 def released(transport: Transport) -> jax.Array:

@@ -29,12 +29,9 @@ def same_example(source_ids: jax.Array, target_ids: jax.Array) -> jax.Array:
 class Transport(NamedTuple):
     """The end of Sinkhorn's algorithm, each float32 [..., m, n], zero between examples."""
 
-    plan: jax.Array
-    """The transport plan: `by_rows` if columns come first, else `by_columns`."""
-    by_rows: jax.Array
-    """The last matrix whose rows sum to 1."""
-    by_columns: jax.Array
-    """The last matrix whose columns sum to 1."""
+    plan: jax.Array  # `by_rows` if columns come first, else `by_columns`
+    by_rows: jax.Array  # the last matrix whose rows sum to 1
+    by_columns: jax.Array  # the last matrix whose columns sum to 1
 
 
 def sinkhorn(

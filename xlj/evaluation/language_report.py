@@ -25,11 +25,8 @@ def transfer_gap(scores: ByLanguage) -> float | None:
 
 
 def table(rows: Mapping[str, ByLanguage]) -> str:
-    """A Markdown table with a column a language, then the average and the transfer gap.
-
-    Args:
-      rows: scores in percent by the row's name, such as metrics or models.
-    """
+    """A Markdown table with a column a language, then the average and the transfer gap. Scores
+    are in percent, by the row's name, such as metrics or models."""
     languages = in_order({language for scores in rows.values() for language in scores})
     gaps = {name: transfer_gap(scores) for name, scores in rows.items()}
     with_gap = any(gap is not None for gap in gaps.values())
@@ -58,11 +55,8 @@ def in_order(languages: Iterable[str]) -> list[str]:
 
 
 def plot(panels: Mapping[str, ByLanguage], path: Path) -> None:
-    """Draws bars by language into a file, a panel a task; its ending (.png, .svg, .pdf) says what
-    kind.
-
-    Args:
-      panels: scores in percent by the panel's title; the average is a dashed line.
+    """Draws bars by language, in percent, and their average as a dashed line into a file, a panel a
+    task; its ending (.png, .svg, .pdf) says what kind.
 
     Raises:
       ImportError: if matplotlib is not installed.

@@ -18,11 +18,8 @@ def table(scores: Sequence[Scores]) -> str:
 
 
 def plot(curves: Mapping[str, Sequence[float]], path: Path, title: str, label: str) -> None:
-    """Draws scores over layers into a file; its ending (.png, .svg, .pdf) says what kind.
-
-    Args:
-      curves: by name, a score between 0 and 1 of each layer, from layer 0 (the embeddings).
-      label: what the scores are; drawn in percent.
+    """Draws scores over layers, from layer 0 (the embeddings), in percent into a file; its ending
+    (.png, .svg, .pdf) says what kind. Curves hold scores between 0 and 1.
 
     Raises:
       ImportError: if matplotlib is not installed.

@@ -1,5 +1,6 @@
 """Files of labels and predictions in XTREME's forms: a label, a tag or a pair a line; JSON."""
 
+import itertools
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -32,11 +33,7 @@ def lines(path: Path, form: Form) -> list[str]:
 
 
 def labels(gold: Path, predicted: Path, form: Form) -> tuple[list[str], list[str]]:
-    """A label a line, of both files.
-
-    Raises:
-      ConfigError: as `lines`, and if the files are empty or not equally long.
-    """
+    """A label a line, of both files; errors as of `lines`, or if they are not equally long."""
     return _equally_long(gold, lines(gold, form), predicted, lines(predicted, form))
 
 
@@ -53,26 +50,21 @@ def tags(gold: Path, predicted: Path, form: Form) -> tuple[list[list[str]], list
             raise ConfigError(
                 f"{predicted}:{number}: a sentence ends here in {ends}, but not in {goes_on}"
             )
-    true, guessed = (_sentences(side) for side in sides)
+    true, guessed = (
+        [list(tags) for is_tag, tags in itertools.groupby(side, bool) if is_tag] for side in sides
+    )
     return true, guessed
 
 
 def pairs(path: Path) -> list[tuple[str, ...]]:
-    """Pairs of ids, with a tab between.
-
-    Raises:
-      ConfigError: as `lines`.
-    """
+    """Pairs of ids, with a tab between; errors as of `lines`."""
     form = Form(r"[^\t]+\t[^\t]+", "a pair of ids with a tab between")
     return [tuple(line.split("\t")) for line in lines(path, form)]
 
 
 def questions(path: Path) -> list[tuple[str, list[str]]]:
-    """Ids and gold answers of the questions in a JSON file of SQuAD's layout.
-
-    Raises:
-      ConfigError: if the file cannot be read, is not such a file, or a question has no answer.
-    """
+    """Ids and gold answers of the questions in a JSON file of SQuAD's layout; a ConfigError if it
+    is no such file, or a question has no answer."""
     found = []
     for _, question, where in squad.walk(path):
         golds = [
@@ -88,11 +80,7 @@ def questions(path: Path) -> list[tuple[str, list[str]]]:
 
 
 def answers(path: Path) -> dict[str, str]:
-    """Answers by the question's id, a JSON object.
-
-    Raises:
-      ConfigError: if the file cannot be read, or is not such a file.
-    """
+    """Answers by the question's id, a JSON object; a ConfigError if the file is none."""
     found = json_file.read(path)
     if not isinstance(found, dict):
         raise ConfigError(f"{path} is no JSON object of answers by question id")
@@ -123,13 +111,3 @@ def _tag_lines(path: Path, form: Form) -> list[str]:
     while found and not found[-1]:
         found.pop()
     return found
-
-
-def _sentences(tag_lines: list[str]) -> list[list[str]]:
-    sentences: list[list[str]] = [[]]
-    for tag in tag_lines:
-        if tag:
-            sentences[-1].append(tag)
-        else:
-            sentences.append([])
-    return sentences

@@ -16,10 +16,8 @@ from xlj.word_alignment.sentence_pairs import Pair
 class Files(NamedTuple):
     """The data on disk that a config's evaluation names, sampled, by language pair."""
 
-    parallel: dict[str, tuple[list[str], list[str]]]
-    """Sentences, line by line."""
-    gold: dict[str, list[Pair]]
-    """Sentence pairs with gold links."""
+    parallel: dict[str, tuple[list[str], list[str]]]  # sentences, line by line
+    gold: dict[str, list[Pair]]  # sentence pairs with gold links
 
 
 def read(config: Config) -> Files:
@@ -35,8 +33,12 @@ def read(config: Config) -> Files:
             first, second = (_sampled(side, retrieval.sentences) for side in _sentences(paths))
             found.parallel[pair] = first, second
     if alignment.source:
-        for pair, paths in _files(config, alignment, "evaluation.alignment").items():
-            found.gold[pair] = _sampled(_with_links(paths), alignment.sentences)
+        for name, paths in _files(config, alignment, "evaluation.alignment").items():
+            _, lines = sentence_pairs.checked(paths[0], "" if len(paths) == 1 else str(paths[1]))
+            pairs = list(lines)
+            if not any(pair.gold and pair.gold.sure for pair in pairs):
+                raise ConfigError(f"{paths[-1]} has no sure link to score against")
+            found.gold[name] = _sampled(pairs, alignment.sentences)
     return found
 
 
@@ -93,11 +95,3 @@ def _sentences(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
     if len(first) < 2:
         raise ConfigError(f"{paths[0]}: a sentence alone cannot be told from others")
     return first, second
-
-
-def _with_links(paths: Sequence[Path]) -> list[Pair]:
-    _, found = sentence_pairs.checked(paths[0], "" if len(paths) == 1 else str(paths[1]))
-    pairs = list(found)
-    if not any(pair.gold and pair.gold.sure for pair in pairs):
-        raise ConfigError(f"{paths[-1]} has no sure link to score against")
-    return pairs

@@ -31,12 +31,7 @@ Check = Callable[..., Any]
 
 
 def make(config: Config, files: Files, store: RowStore) -> list[Probe]:
-    """The probes that a config asks for.
-
-    Args:
-      files: of the same config.
-      store: the run's rows; held-out pairs, and the vocabulary.
-    """
+    """The probes that a config asks for, of its files, and of the held-out pairs of its store."""
     vocabulary = Vocabulary.load(store.vocabulary_file)
     sides = {
         pair: (vocabulary.encode(first), vocabulary.encode(second))
@@ -55,21 +50,15 @@ def retrieval(
     model: Model, vocabulary: Vocabulary, layer: int, sides: Mapping[str, Sides]
 ) -> Probe:
     """Measures eval/sentence_retrieval/PAIR/accuracy, accuracy@1 averaged over both directions;
-    without a pair, the mean over pairs.
-
-    Args:
-      layer: whose vectors are pooled; 0 means two thirds of the layers.
-      sides: of each pair, its sentences in pieces.
-    """
+    without a pair, the mean over pairs. Layer 0 means two thirds of the layers."""
     every = [side for both in sides.values() for side in both]
-    sentences = Ragged(
-        np.concatenate([side.ids for side in every]),
-        np.concatenate([side.lengths for side in every]),
-    )
+    ids, lengths = [side.ids for side in every], [side.lengths for side in every]
+    sentences = Ragged(np.concatenate(ids), np.concatenate(lengths))
     bounds = np.cumsum([len(side.lengths) for side in every])[:-1]
+    chosen = layer or middle_layer(model.layers)
 
     def measure(params: Params, check: Check) -> dict[str, float]:
-        embedder = Embedder(Pretrained(params, model, vocabulary), [_layer(layer, model)], "mean")
+        embedder = Embedder(Pretrained(params, model, vocabulary), [chosen], "mean")
         vectors = iter(np.split(embedder.embed_ids(sentences, check)[0], bounds))
         found = {}
         for pair in sides:
@@ -84,17 +73,13 @@ def alignment(
     model: Model, vocabulary: Vocabulary, layer: int, gold: Mapping[str, Sequence[Pair]]
 ) -> Probe:
     """Measures eval/word_alignment/PAIR/aer, the alignment error rate; without a pair, the mean
-    over pairs.
-
-    Args:
-      layer: whose vectors are aligned; 0 means two thirds of the layers.
-      gold: of each language pair, sentence pairs with gold links.
-    """
+    over pairs. Layer 0 means two thirds of the layers."""
     every = [pair for pairs in gold.values() for pair in pairs]
+    chosen = layer or middle_layer(model.layers)
 
     def measure(params: Params, check: Check) -> dict[str, float]:
         encoder = Pretrained(params, model, vocabulary)
-        aligner = Aligner(encoder, [_layer(layer, model)], "optimal_transport")
+        aligner = Aligner(encoder, [chosen], "optimal_transport")
         links = aligner.align(every, check)
         return {
             name: gold_alignments.score(
@@ -123,7 +108,3 @@ def _held_out(config: Config, store: RowStore) -> dict[str, Sides]:
     pairs = options.pairs or config.data.pairs
     read = {pair: held_out_pairs.read(store, pair, options.sentences) for pair in pairs}
     return {pair: sides for pair, sides in read.items() if len(sides[0].lengths) > 1}
-
-
-def _layer(layer: int, model: Model) -> int:
-    return layer or middle_layer(model.layers)

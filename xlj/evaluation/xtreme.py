@@ -1,5 +1,6 @@
 """XTREME's nine tasks (Hu et al., 2020), scored from folders of labels and predictions."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -9,8 +10,8 @@ from typing import Any
 from xlj.config import ConfigError
 from xlj.evaluation import language_report, prediction_files
 from xlj.evaluation.metrics import answers
-from xlj.evaluation.metrics.labels import accuracy
 from xlj.evaluation.metrics.pairs import pair_scores
+from xlj.evaluation.metrics.shares import accuracy
 from xlj.evaluation.metrics.tags import CHUNK_TAG, chunk_scores
 from xlj.evaluation.prediction_files import Form
 from xlj.io.quoting import quoted
@@ -27,20 +28,12 @@ Score = Callable[[Path, Path, str], dict[str, float]]
 
 @dataclass(frozen=True)
 class Task:
-    """A task of XTREME.
-
-    Attributes:
-      name: of its folder.
-      group: the column that XTREME averages it into.
-      metrics: those whose mean is the task's score.
-      score: computes them, and perhaps others, for one language.
-      ending: of its files, `test-LANGUAGE.ENDING`.
-    """
+    """A task of XTREME, in files `NAME/test-LANGUAGE.ENDING`."""
 
     name: str
-    group: str
-    metrics: tuple[str, ...]
-    score: Score
+    group: str  # the column that XTREME averages it into
+    metrics: tuple[str, ...]  # those whose mean is the task's score
+    score: Score  # computes them, and perhaps others, for one language
     ending: str = "tsv"
 
     @property
@@ -137,13 +130,11 @@ TASKS = (
 
 
 def score(labels: Path, predictions: Path) -> tuple[list[Result], list[str]]:
-    """The scores of all tasks that have a folder in both, over the languages that XTREME has.
+    """The scores of all tasks that have a folder in both, over the languages that XTREME has, in
+    the order of TASKS; and what was left out, as sentences.
 
     Args:
       labels, predictions: folders with files `TASK/test-LANGUAGE.tsv` (`.json` for questions).
-
-    Returns:
-      Results in the order of TASKS, and what was left out, as sentences.
 
     Raises:
       ConfigError: if a folder is missing, there is nothing to score, a file has no counterpart, or
@@ -173,9 +164,9 @@ def score(labels: Path, predictions: Path) -> tuple[list[Result], list[str]]:
 def _score(task: Task, labels: Path, predictions: Path, notes: list[str]) -> Result:
     metrics: dict[str, dict[str, float]] = {}
     missing = []
-    languages = language_report.in_order(task.languages)
-    names = [f"test-{language}.{task.ending}" for language in languages]
-    for language, name in zip(languages, names, strict=True):
+    ordered = language_report.in_order(task.languages)
+    names = {language: f"test-{language}.{task.ending}" for language in ordered}
+    for language, name in names.items():
         files = labels / name, predictions / name
         absent = [file for file in files if not file.is_file()]
         if len(absent) == 2:
@@ -189,25 +180,20 @@ def _score(task: Task, labels: Path, predictions: Path, notes: list[str]) -> Res
         raise ConfigError(f"{labels} has no file test-LANGUAGE.{task.ending} of XTREME's languages")
     if missing:
         notes.append(f"{task.name}: there are no files of {', '.join(missing)}")
-    for other in sorted({file.name for file in predictions.iterdir()} - set(names)):
+    for other in sorted({file.name for file in predictions.iterdir()} - {*names.values()}):
         notes.append(f"{predictions / other} is left out: XTREME has no such language")
     return Result(task, metrics)
 
 
 def overall(results: list[Result]) -> tuple[dict[str, float], float | None]:
-    """XTREME's scores of task groups, and of all nine tasks: means of what the tasks score.
-
-    Only of what is there as a whole, all tasks in all languages.
-    """
+    """XTREME's scores of task groups, and of all nine tasks: means of what the tasks score, where
+    all of them are there in all languages."""
     complete = {result.task.name: result.score for result in results if result.complete}
-    groups: dict[str, list[str]] = {}
-    for task in TASKS:
-        groups.setdefault(task.group, []).append(task.name)
-    found = {
-        group: sum(complete[name] for name in names) / len(names)
-        for group, names in groups.items()
-        if complete.keys() >= set(names)
-    }
+    found = {}
+    for group, tasks in itertools.groupby(TASKS, lambda task: task.group):
+        names = [task.name for task in tasks]
+        if complete.keys() >= {*names}:
+            found[group] = sum(complete[name] for name in names) / len(names)
     whole = sum(complete.values()) / len(TASKS) if len(complete) == len(TASKS) else None
     return found, whole
 
@@ -235,8 +221,7 @@ def as_json(results: list[Result]) -> dict[str, Any]:
 
 def as_markdown(results: list[Result]) -> str:
     """A summary, and a table of languages for each task, in percent."""
-    cell = language_report.cell
-    _, whole = overall(results)
+    cell, (_, whole) = language_report.cell, overall(results)
     summary = [
         ["", *(result.task.name for result in results), "average"],
         ["score", *(cell(result.score) for result in results), cell(whole)],

@@ -11,7 +11,7 @@ from xlj.data.labelled import features
 from xlj.data.labelled.examples import Sentences
 from xlj.data.labelled.features import Features
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.evaluation.metrics.labels import accuracy
+from xlj.evaluation.metrics.shares import accuracy
 
 ENDING = "tsv"
 

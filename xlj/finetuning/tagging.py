@@ -13,7 +13,7 @@ from xlj.data.labelled import features
 from xlj.data.labelled.examples import Words
 from xlj.data.labelled.features import WordFeatures
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.evaluation.metrics.labels import accuracy
+from xlj.evaluation.metrics.shares import accuracy
 from xlj.evaluation.metrics.tags import CHUNK_TAG, chunk_scores
 from xlj.io.quoting import shortened
 

@@ -17,15 +17,10 @@ from xlj.objectives.supervised import head_of
 
 
 class Tensor(NamedTuple):
-    """A parameter of ours under the name that it has in a Hugging Face folder.
+    """A parameter of ours under the name that it has in a Hugging Face folder."""
 
-    Attributes:
-      ours: e.g. layers/attention/query/kernel.
-      theirs: e.g. encoder.layer.{layer}.attention.self.query.weight.
-    """
-
-    ours: str
-    theirs: str
+    ours: str  # e.g. layers/attention/query/kernel
+    theirs: str  # e.g. encoder.layer.{layer}.attention.self.query.weight
 
     @property
     def stacked(self) -> bool:
@@ -51,27 +46,16 @@ class Tensor(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-    """The names of one family of models.
-
-    Attributes:
-      model_type: as config.json says it.
-      prefix: of the encoder's tensors, in a model with a head.
-      tensors: of the encoder, without prefix, and of all heads.
-      classes: those of transformers by the head that they have; `""` is the encoder alone.
-      copies: tensors that must equal another (tied weights), by their name.
-      first_position: the row of the position table that position 0 reads. RoBERTa counts from the
-        row after that of `<pad>`'s id, which is 1 here; `with_pad` tells of others.
-      pair_token_types: whether the second sentence of a pair is of another token type.
-      pre_norm: whether norms stand before sub-layers.
-    """
+    """The names of one family of models. RoBERTa counts positions from the row after that of
+    `<pad>`'s id, which is 1 here; `with_pad` tells of others."""
 
     model_type: str
-    prefix: str
-    tensors: tuple[Tensor, ...]
-    classes: Mapping[str, str]
-    copies: Mapping[str, str]
-    first_position: int
-    pair_token_types: bool = False
+    prefix: str  # of the encoder's tensors, in a model with a head
+    tensors: tuple[Tensor, ...]  # of the encoder, without prefix, and of all heads
+    classes: Mapping[str, str]  # those of transformers by their head; `""` is the encoder alone
+    copies: Mapping[str, str]  # tensors that must equal another (tied weights), by their name
+    first_position: int  # the row of the position table that position 0 reads
+    pair_token_types: bool = False  # whether the second sentence of a pair is of another type
     pre_norm: bool = False
 
 
@@ -80,12 +64,11 @@ def _module(ours: str, theirs: str) -> tuple[Tensor, Tensor]:
     return Tensor(f"{ours}/{first}", f"{theirs}.weight"), Tensor(f"{ours}/bias", f"{theirs}.bias")
 
 
-TOKEN_TYPE = Tensor("embeddings/token_type", "embeddings.token_type_embeddings.weight")
-
 _EMBEDDINGS = (
     Tensor("embeddings/word", "embeddings.word_embeddings.weight"),
     Tensor("embeddings/position", "embeddings.position_embeddings.weight"),
 )
+TOKEN_TYPE = Tensor("embeddings/token_type", "embeddings.token_type_embeddings.weight")
 _LAYER = {
     "attention/query": ("attention.self.query", "self_attn.self_attn.q_proj"),
     "attention/key": ("attention.self.key", "self_attn.self_attn.k_proj"),
@@ -119,8 +102,7 @@ def _layers(modules: Mapping[str, str], folder: str = "encoder.layer") -> Iterat
 
 
 def _heads(masked: str, norm: str, bias: str, dense: str, output: str) -> tuple[Tensor, ...]:
-    """Of masked tokens (its linear layer, norm and bias), and of fine-tuned tasks, of which only
-    that of classification differs."""
+    """Of masked tokens, and of fine-tuned tasks, of which only that of classification differs."""
     return (
         *_module("prediction_head/dense", masked),
         *_module("prediction_head/norm", norm),
@@ -157,36 +139,24 @@ _ROBERTA_HEADS = _heads(
     "lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "classifier.dense", "classifier.out_proj"
 )
 _NORM = _module("embeddings/norm", "embeddings.LayerNorm")
-_ROBERTA = (*_EMBEDDINGS, TOKEN_TYPE, *_NORM, *_layers(_BERT_LAYER), *_ROBERTA_HEADS)
-_XLM_R_XL = (
-    *_EMBEDDINGS,
-    TOKEN_TYPE,
-    *_layers(_BERT_LAYER | _XLM_R_XL_NORMS),
-    *_module("final_norm", "encoder.LayerNorm"),
-    *_ROBERTA_HEADS,
-)
+_BERT_ENCODER = (*_EMBEDDINGS, TOKEN_TYPE, *_NORM, *_layers(_BERT_LAYER))
+_ROBERTA = (*_BERT_ENCODER, *_ROBERTA_HEADS)
+_XL_LAYERS = (*_layers(_BERT_LAYER | _XLM_R_XL_NORMS), *_module("final_norm", "encoder.LayerNorm"))
+_XLM_R_XL = (*_EMBEDDINGS, TOKEN_TYPE, *_XL_LAYERS, *_ROBERTA_HEADS)
 _ROBERTA_COPIES = {"lm_head.decoder.weight": "embeddings/word",
                    "lm_head.decoder.bias": "prediction_head/bias"}  # fmt: skip
-_BERT = (
-    *_EMBEDDINGS,
-    TOKEN_TYPE,
-    *_NORM,
-    *_layers(_BERT_LAYER),
-    *_heads(
-        "cls.predictions.transform.dense",
-        "cls.predictions.transform.LayerNorm",
-        "cls.predictions.bias",
-        "bert.pooler.dense",
-        "classifier",
-    ),
+_BERT_HEADS = _heads(
+    "cls.predictions.transform.dense",
+    "cls.predictions.transform.LayerNorm",
+    "cls.predictions.bias",
+    "bert.pooler.dense",
+    "classifier",
 )
+_BERT = (*_BERT_ENCODER, *_BERT_HEADS)
 _BERT_COPIES = {"cls.predictions.decoder.weight": "embeddings/word",
                 "cls.predictions.decoder.bias": "prediction_head/bias"}  # fmt: skip
-_ERNIE_M = (
-    *_EMBEDDINGS,
-    *_module("embeddings/norm", "embeddings.layer_norm"),
-    *_layers(_ERNIE_M_LAYER, "encoder.layers"),
-)
+_ERNIE_M_NORM = _module("embeddings/norm", "embeddings.layer_norm")
+_ERNIE_M = (*_EMBEDDINGS, *_ERNIE_M_NORM, *_layers(_ERNIE_M_LAYER, "encoder.layers"))
 
 XLM_R = Architecture(
     "xlm-roberta", "roberta", _ROBERTA, _classes("XLMRoberta"), _ROBERTA_COPIES, FIRST_POSITION
@@ -226,11 +196,8 @@ IGNORED = (
 
 
 def of_config(config: Mapping[str, Any], where: str) -> Architecture:
-    """The architecture that a config.json names.
-
-    Raises:
-      ConfigError: if xlj cannot read it, or it has parts that an encoder of ours does not.
-    """
+    """The architecture that a config.json names; a ConfigError if xlj cannot read it, or it has
+    parts that an encoder of ours does not."""
     name = config.get("model_type")
     if not isinstance(name, str) or name not in ARCHITECTURES:
         raise ConfigError(
@@ -279,20 +246,14 @@ _DEFAULTS = {"layer_norm_eps": 1e-12, "initializer_range": 0.02, "hidden_dropout
 
 
 def model_of(architecture: Architecture, config: Mapping[str, Any], where: str) -> Model:
-    """The sizes that a config.json gives; it is taken at its word.
-
-    Raises:
-      ConfigError: if one is missing or impossible.
-    """
+    """The sizes that a config.json gives; a ConfigError if one is missing or impossible."""
     known = {**_DEFAULTS, **config}
     if architecture.model_type == ERNIE_M.model_type:
-        known = {**known, "layer_norm_eps": config.get("layer_norm_eps", 1e-5)}
-        known["type_vocab_size"] = 0
+        known = {**_DEFAULTS, "layer_norm_eps": 1e-5, **config, "type_vocab_size": 0}
+    before = FIRST_POSITION - architecture.first_position
     try:
         sizes = {ours: known[theirs] for ours, theirs in _SIZES.items()}
-        sizes["positions"] = (
-            known["max_position_embeddings"] + FIRST_POSITION - architecture.first_position
-        )
+        sizes["positions"] = known["max_position_embeddings"] + before
         sizes["token_types"] = known["type_vocab_size"]
         if architecture.model_type == XLJ.model_type:
             sizes |= {name: known[name] for name in _BIAS}
@@ -319,11 +280,8 @@ _SINGLE_LABEL = "single_label_classification"
 
 
 def labels_of(config: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """The names of classes or tags that a config.json gives, in the order of the head.
-
-    Raises:
-      ConfigError: if they are not numbered from 0.
-    """
+    """The names of classes or tags that a config.json gives, in the order of the head; a
+    ConfigError if they are not numbered from 0."""
     names = config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}  # what transformers takes
     numbers = [str(number) for number in range(len(names))]
     labels: list[Any] = [names.get(n) for n in numbers] if isinstance(names, dict) else []
@@ -350,31 +308,25 @@ def config_of_task(head: str, labels: Sequence[str]) -> dict[str, Any]:
     """The part of config.json about the head of a fine-tuned task and its labels, if it has any."""
     if TASKS.get(head, "question_answering") == "question_answering":
         return {}
-    config: dict[str, Any] = {
-        "id2label": dict(enumerate(labels)),
-        "label2id": {label: number for number, label in enumerate(labels)},
-    }
-    if head == head_of("classification"):
-        config["problem_type"] = _SINGLE_LABEL
-    return config
+    ids = {label: number for number, label in enumerate(labels)}
+    only = {"problem_type": _SINGLE_LABEL} if head == head_of("classification") else {}
+    return {"id2label": dict(enumerate(labels)), "label2id": ids, **only}
 
 
 def config_of(architecture: Architecture, model: Model, vocabulary_size: int) -> dict[str, Any]:
     """The config.json of a model of ours."""
-    sizes = {theirs: getattr(model, ours) for ours, theirs in _SIZES.items()}
-    config = {
+    bias = _BIAS if architecture.model_type == XLJ.model_type else ()
+    return {
         "model_type": architecture.model_type,
-        **sizes,
-        "max_position_embeddings": (model.positions - FIRST_POSITION + architecture.first_position),
+        **{theirs: getattr(model, ours) for ours, theirs in _SIZES.items()},
+        "max_position_embeddings": model.positions - FIRST_POSITION + architecture.first_position,
         "type_vocab_size": token_types(architecture, model),
         "vocab_size": vocabulary_size,
         "hidden_act": "gelu",
         "tie_word_embeddings": True,
         "dtype": "float32",
+        **{name: getattr(model, name) for name in bias},
     }
-    if architecture.model_type == XLJ.model_type:
-        config |= {name: getattr(model, name) for name in _BIAS}
-    return config
 
 
 def shifted(table: np.ndarray, rows: int) -> np.ndarray:

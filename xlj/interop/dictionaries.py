@@ -51,20 +51,19 @@ def load(
 
 
 def read(path: Path, pair: str = "", known: str = "en") -> Dictionary:
-    """The dictionary of one file (.gz, .xz, .zst too).
+    """The dictionary of one file (.gz, .xz, .zst too) into the language `known`.
 
     A line is a word, a tab, and a translation, of one word or several; without a tab, two words and
     blanks between (MUSE has both). A word may have several lines; blank lines are skipped.
 
     Args:
       pair: which language comes first, `en-de` or `de-en`; if empty, the file's name tells.
-      known: the language to translate into.
 
     Raises:
       ConfigError: if nothing tells the pair, or a line is malformed; it names file and line.
     """
-    candidates = [pair] if pair else path.name.split(".")
-    orders = [first for part in candidates if (first := _known_first(part, known)) is not None]
+    orders = [_known_first(part, known) for part in ([pair] if pair else path.name.split("."))]
+    orders = [order for order in orders if order is not None]
     if len(orders) != 1:
         raise ConfigError(
             f"dictionary {path}: a part of its name must be a pair such as {known}-de or de-{known}"
@@ -73,8 +72,7 @@ def read(path: Path, pair: str = "", known: str = "en") -> Dictionary:
     for number, line in enumerate(files.lines(path), 1):
         if not line.strip():
             continue
-        sides = line.split("\t") if "\t" in line else line.split()
-        sides = [side.strip() for side in sides]
+        sides = [side.strip() for side in line.split("\t" if "\t" in line else None)]
         if len(sides) != 2 or not all(sides):
             raise ConfigError(
                 f"{path}:{number}: {quoted(line)} must be a word, a tab or a blank, and its "
@@ -87,7 +85,5 @@ def read(path: Path, pair: str = "", known: str = "en") -> Dictionary:
 
 def _known_first(pair: str, known: str) -> bool | None:
     """Whether `known` comes first in a pair with another language; None if it is not one."""
-    longer = len(pair) > len(known) + 1
-    if longer and pair.startswith(f"{known}-"):
-        return True
-    return False if longer and pair.endswith(f"-{known}") else None
+    first, last = pair.startswith(f"{known}-"), pair.endswith(f"-{known}")
+    return first if (first or last) and len(pair) > len(known) + 1 else None

@@ -32,20 +32,12 @@ _AUTO_MAP = {"AutoConfig": "configuration_xlj.XljConfig"} | {
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """The content of a folder.
-
-    Attributes:
-      architecture: whose names the tensors have.
-      head: that is among them: prediction_head (masked tokens), or that of a fine-tuned task, e.g.
-        tagging_head; empty if there is none.
-      left_out: parameters that are not, and why.
-      labels: names of the task's classes or tags, in order.
-    """
+    """The content of a folder."""
 
     architecture: Architecture
-    head: str
-    left_out: Mapping[str, str]
-    labels: tuple[str, ...] = ()
+    head: str  # prediction_head, or that of a fine-tuned task; empty if there is none
+    left_out: Mapping[str, str]  # parameters that are not in it, and why
+    labels: tuple[str, ...] = ()  # names of the task's classes or tags, in order
 
 
 def plan(
@@ -60,7 +52,6 @@ def plan(
     Args:
       params: named leaves, e.g. layers/attention/query/kernel.
       headless: the encoder ends before its last layer, so leave the head out.
-      labels: of the head of a fine-tuned task.
 
     Raises:
       ConfigError: if no architecture computes what the model does, or the labels are not those of
@@ -145,12 +136,8 @@ def write(
 
 
 def write_pooling(folder: Path, model: Model, pooling: str) -> None:
-    """Adds what makes the folder one of sentence-transformers.
-
-    Args:
-      pooling: `mean` of all tokens, specials too, or the vector of the `first`, as in
-        `retrieval.embedder`.
-    """
+    """Adds what makes the folder one of sentence-transformers, with the vectors of
+    `retrieval.embedder`: the `mean` of all tokens, specials too, or the vector of the `first`."""
     modules = "sentence_transformers.models"
     contents = {
         "modules.json": [
@@ -197,20 +184,14 @@ def _tensors(
 
 @dataclasses.dataclass(frozen=True)
 class _Theirs:
-    """A tensor of theirs, and the parameter of ours that it is, or is a layer of.
-
-    Attributes:
-      more_rows: that a table of theirs has, at its start (positions) or its end (token types);
-        negative if it has fewer.
-      order: the rows of ours that theirs are, where they belong to ids.
-    """
+    """A tensor of theirs, and the parameter of ours that it is, or is a layer of."""
 
     name: str
     tensor: Tensor
     ours: Any
     layer: int
-    more_rows: int
-    order: np.ndarray
+    more_rows: int  # of theirs, at its start (positions) or its end (token types)
+    order: np.ndarray  # the rows of ours that theirs are, where they belong to ids
 
     def shape(self) -> tuple[int, ...]:
         first, *rest = self.ours.shape[self.tensor.stacked :]

@@ -23,12 +23,7 @@ _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pdparams", "*.h5", "*.msgpack
 
 @dataclasses.dataclass(frozen=True)
 class Folder:
-    """The content of a folder; nothing of the tensors is in memory.
-
-    Attributes:
-      config: the content of config.json.
-      files, shapes: of each tensor, by its name.
-    """
+    """The content of a folder: config.json, and of each tensor its file and shape, by its name."""
 
     path: Path
     config: Mapping[str, Any]
@@ -44,11 +39,8 @@ class Folder:
         return found.hexdigest()
 
     def read(self, name: str, index: Any = ...) -> np.ndarray:
-        """A tensor, or the part of it that `index` (slices) names, float32.
-
-        Raises:
-          ConfigError: if it cannot be read, or holds integers.
-        """
+        """A tensor, or the part of it that `index` (slices) names, float32; a ConfigError if it
+        cannot be read, or holds integers."""
         try:
             with safe_open(self.files[name], framework="np") as file:
                 part = file.get_tensor(name) if index is ... else file.get_slice(name)[index]
@@ -127,11 +119,8 @@ def _tensor_files(path: Path) -> list[Path]:
 
 
 def inside(folder: Path, name: str) -> Path:
-    """A file of a folder. Links may lead to a blob of the same download cache, and nowhere else.
-
-    Raises:
-      ConfigError: if it is a link that leads elsewhere.
-    """
+    """A file of a folder; a ConfigError if it is a link that leads elsewhere than to a blob of the
+    same download cache."""
     file = folder / name
     # Hugging Face's cache: models--x/snapshots/HASH/file is a link to models--x/blobs/HASH.
     cache = folder.resolve().parent.parent / "blobs"

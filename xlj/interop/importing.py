@@ -26,31 +26,18 @@ _CHUNK = 1 << 24  # numbers that are read at a time
 
 @dataclasses.dataclass(frozen=True)
 class Imported:
-    """A model in a Hugging Face folder; its weights are still on disk.
-
-    Attributes:
-      folder: where it is.
-      architecture: whose names its tensors have.
-      model: its sizes.
-      vocabulary: its tokenizer, in our layout of ids.
-      names: the tensors of theirs that each parameter of ours is made of, in the order of layers.
-      shapes: of each parameter of ours that is there.
-      missing: parameters of the head for masked tokens, if the folder has none.
-      ignored: tensors that are not read, and why.
-      head: that of a fine-tuned task, e.g. tagging_head; empty if there is none that xlj has.
-      labels: names of its classes or tags, in order; of answers there are none.
-    """
+    """A model in a Hugging Face folder; its weights are still on disk."""
 
     folder: Folder
     architecture: Architecture
     model: Model
     vocabulary: Vocabulary
-    names: Mapping[str, tuple[str, ...]]
-    shapes: Mapping[str, tuple[int, ...]]
-    missing: tuple[str, ...]
-    ignored: Mapping[str, str]
-    head: str = ""
-    labels: tuple[str, ...] = ()
+    names: Mapping[str, tuple[str, ...]]  # of theirs by parameter of ours, in the order of layers
+    shapes: Mapping[str, tuple[int, ...]]  # of each parameter of ours that is there
+    missing: tuple[str, ...]  # parameters of the head for masked tokens, if the folder has none
+    ignored: Mapping[str, str]  # tensors that are not read, and why
+    head: str = ""  # that of a fine-tuned task, e.g. tagging_head; empty if xlj has none such
+    labels: tuple[str, ...] = ()  # names of its classes or tags, in order; none of answers
 
     def report(self) -> str:
         """A report of what became of each tensor."""
@@ -118,10 +105,8 @@ def inspect(path: Path) -> Imported:
 
 
 def load(imported: Imported, shardings: Callable[[Any], Any]) -> encoder.Params:
-    """The parameters, float32, each device's part read from the files by itself.
-
-    Args:
-      shardings: makes of a tree of shapes the same tree of shardings.
+    """The parameters, float32, each device's part read from the files by itself; `shardings` makes
+    of a tree of shapes the same tree of shardings.
 
     Raises:
       ConfigError: if a tensor cannot be read, or is not finite.
@@ -145,11 +130,7 @@ def load(imported: Imported, shardings: Callable[[Any], Any]) -> encoder.Params:
 
 
 def read(imported: Imported, name: str) -> np.ndarray:
-    """One parameter of ours, float32, by its name.
-
-    Raises:
-      ConfigError: if it cannot be read, or is not finite.
-    """
+    """One parameter of ours, float32, by its name; errors as of `load`."""
     tensor = next(tensor for tensor in imported.architecture.tensors if tensor.ours == name)
     return _part(imported, tensor, (slice(None),) * len(imported.shapes[name]))
 

@@ -1,12 +1,40 @@
-"""The arrays of a new vocabulary, made from those of the old one."""
+"""The old rows that the rows of a new vocabulary start from, their shares, and the new arrays."""
+
+import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 
-from xlj.interop.matches import Matches
+from xlj.data.rows.packing import Ragged
+from xlj.data.rows.report import align
 from xlj.io.hashing import combine, hash64, name_hash
+
+RULES = ("special", "exact", "normalised", "dictionary", "accents", "place", "pieces", "none")
+"""How a row was found. `vocabulary_matching` and `vocabulary_extension` say what they mean."""
 
 UNMATCHED = ("random", "mean", "sampled")
 _BLOCK_ROWS = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Matches:
+    """For every new id, the old ids whose mean it starts from: none, one, or several (`pieces`)."""
+
+    sources: Ragged
+    rules: np.ndarray  # int8 [new ids], indices into `RULES`; `none` where there are no sources
+
+
+def share_table(matches: Matches, counts: Mapping[str, np.ndarray]) -> str:
+    """Shares by rule in percent, for people: a line for the vocabulary's pieces, one for each
+    language's tokens, of the `counts` of each new id in its text, int64 [new ids]. Rules that
+    matched no piece are left out."""
+    every = {"vocabulary": np.ones(len(matches.rules), np.int64), **counts}
+    used = np.unique(matches.rules)
+    lines = [["", "in all", *(f"{RULES[rule]} %" for rule in used)]]
+    for name, n in every.items():
+        shares = [100 * n[matches.rules == rule].sum() / max(1, n.sum()) for rule in used]
+        lines.append([name, f"{n.sum():,}", *(f"{share:.2f}" for share in shares)])
+    return "\n".join(align(lines))
 
 
 def embeddings(
@@ -23,10 +51,7 @@ def embeddings(
 
     Args:
       table: floating [old ids, hidden].
-      unmatched: one of `UNMATCHED`.
-
-    Raises:
-      ValueError: if it is not.
+      unmatched: one of `UNMATCHED`, else a ValueError.
     """
     if unmatched not in UNMATCHED:
         raise ValueError(f"unmatched={unmatched}: it must be one of {', '.join(UNMATCHED)}")
@@ -44,11 +69,8 @@ def embeddings(
 
 
 def match_bias(bias: np.ndarray, matches: Matches) -> np.ndarray:
-    """The bias of every new piece in a language modelling head: float32 [new ids]; 0 if unmatched.
-
-    Args:
-      bias: floating [old ids].
-    """
+    """The bias of every new piece in a language modelling head, from that of the old ones, floating
+    [old ids]: float32 [new ids]; 0 if unmatched."""
     return _means(bias[:, None], matches)[:, 0]
 
 

@@ -1,19 +1,25 @@
 """The README.md of an exported model: what it is, what it was trained on, how to load it."""
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 from xlj.config import Model
 from xlj.config.objectives.supervised import supervised_in
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop import task_card
 from xlj.interop.architectures import TASKS, XLJ, XLM_R, auto_class
 from xlj.interop.exporting import Exported
 
-_PIPELINES = {"": "feature-extraction", "prediction_head": "fill-mask"} | {
-    head: task_card.PIPELINES[kind] for head, kind in TASKS.items()
+_PIPELINES = {
+    "": "feature-extraction",
+    "prediction_head": "fill-mask",
+    "classification_head": "text-classification",
+    "tagging_head": "token-classification",
+    "question_answering_head": "question-answering",
 }
 """Names that model hubs have for a model with each head."""
+
+_Meta = Mapping[str, Any] | None
 
 
 def card(
@@ -22,9 +28,9 @@ def card(
     model: Model,
     vocabulary: Vocabulary,
     pooling: str = "",
-    trained: Mapping[str, Any] | None = None,
+    trained: _Meta = None,
     metrics: Mapping[str, float] | None = None,
-    run: Mapping[str, Any] | None = None,
+    run: _Meta = None,
 ) -> str:
     """Markdown, with the front matter that model hubs read.
 
@@ -41,7 +47,7 @@ def card(
         "## Use\n\n```python\n" + _usage(name, exported, pooling) + "\n```",
     ]
     if exported.head in TASKS:
-        sections += task_card.sections(exported, trained, run)
+        sections += _task_sections(exported, trained, run)
     elif not (trained and supervised_in(trained["config"])):
         if trained and trained["step"]:
             sections.append(_objectives(trained["config"]))
@@ -58,14 +64,9 @@ def card(
     return "\n\n".join(sections) + "\n"
 
 
-def _front_matter(
-    exported: Exported,
-    pooling: str,
-    trained: Mapping[str, Any] | None,
-    run: Mapping[str, Any] | None,
-) -> str:
+def _front_matter(exported: Exported, pooling: str, trained: _Meta, run: _Meta) -> str:
     task = "sentence-similarity" if pooling else _PIPELINES[exported.head]
-    languages = task_card.languages(run) if run else trained["languages"] if trained else []
+    languages = _languages(run) if run else trained["languages"] if trained else []
     lines = ["---"]
     if languages:
         lines += ["language:", *(f"- {language!r}" for language in languages)]
@@ -77,9 +78,7 @@ def _front_matter(
     return "\n".join(lines)
 
 
-def _summary(
-    exported: Exported, model: Model, vocabulary: Vocabulary, trained: Mapping[str, Any] | None
-) -> str:
+def _summary(exported: Exported, model: Model, vocabulary: Vocabulary, trained: _Meta) -> str:
     origin = "Exported by xlj"
     if trained and trained["step"]:
         origin += f" after {trained['step']:,} of {trained['config']['train']['steps']:,} steps"
@@ -112,7 +111,7 @@ def _usage(name: str, exported: Exported, pooling: str) -> str:
             f'vectors = SentenceTransformer("{name}"{remote}).encode(sentences)'
         )
     if exported.head in TASKS:
-        return task_card.usage(name, exported, remote)
+        return _task_usage(name, exported, remote)
     model = auto_class(exported.head)
     return (
         f"from transformers import {model}, AutoTokenizer\n\n"
@@ -136,10 +135,8 @@ def _objectives(config: Mapping[str, Any]) -> str:
 
 def _data(trained: Mapping[str, Any]) -> str:
     rows = ["## Data", "", "| text | sentences or pairs | tokens |", "|---|---|---|"]
-    rows += [
-        f"| {task} | {counts['sentences']:,} | {counts['tokens']:,} |"
-        for task, counts in trained["tasks"].items()
-    ]
+    for task, counts in trained["tasks"].items():
+        rows.append(f"| {task} | {counts['sentences']:,} | {counts['tokens']:,} |")
     alpha = trained["config"]["data"]["alpha"]
     return "\n".join([*rows, "", f"Languages were sampled with an exponent of {alpha}."])
 
@@ -153,3 +150,89 @@ def _metrics(metrics: Mapping[str, float]) -> str:
             accuracy = metrics.get(f"{name}/accuracy", float("nan"))
             rows.append(f"| {name.removeprefix('eval/')} | {value:.3f} | {100 * accuracy:.1f} % |")
     return "\n".join(rows)
+
+
+def _task_sections(exported: Exported, trained: _Meta, run: _Meta) -> list[str]:
+    """What the task is and, where they are known, its scores."""
+    kind = TASKS[exported.head]
+    lines = [f"{kind.replace('_', ' ').capitalize()}."]
+    if exported.labels:
+        lines.append(f"Labels: {', '.join(f'`{label}`' for label in exported.labels)}.")
+    if trained and trained["step"]:
+        options = supervised_in(trained["config"])
+        counts = {name: counts["sentences"] for name, counts in trained["tasks"].items()}
+        rows = [f"{name.partition('.')[2]} ({count:,} rows)" for name, count in counts.items()]
+        lines.append(f"Fine-tuned on {', '.join(rows)} of at most {options['length']} tokens.")
+        if kind != "tagging":
+            lines.append(
+                "The tokenizer frames a pair as in training: one separator between its two texts."
+            )
+    if kind == "tagging":
+        lines.append("A word's tag is that of its first piece that is more than a word's mark.")
+    return ["## Task\n\n" + " ".join(lines), *([_scores(run)] if run else [])]
+
+
+def _languages(run: Mapping[str, Any]) -> list[str]:
+    """The languages that a run was trained on or scored in, in this order."""
+    scored = itertools.chain(*run["dev"].values(), *run["test"].values())
+    return list(dict.fromkeys([*run["languages"], *scored]))
+
+
+def _task_usage(name: str, exported: Exported, remote: str) -> str:
+    kind, loader = TASKS[exported.head], auto_class(exported.head)
+    if kind == "classification":
+        return (
+            "from transformers import pipeline\n\n"
+            f'classify = pipeline("{_PIPELINES[exported.head]}", "{name}"{remote})\n'
+            'print(classify({"text": "A text.", "text_pair": "The other, if it is a pair."}))'
+        )
+    load = (
+        f"import torch\nfrom transformers import {loader}, AutoTokenizer\n\n"
+        f'tokenizer = AutoTokenizer.from_pretrained("{name}")\n'
+        f'model = {loader}.from_pretrained("{name}"{remote})\n'
+    )
+    return load + (_TAGGING if kind == "tagging" else _ANSWERING)
+
+
+_TAGGING = """\
+words = ["Ada", "lives", "here"]
+batch = tokenizer(words, is_split_into_words=True, return_tensors="pt")
+with torch.no_grad():
+    best = model(**batch).logits[0].argmax(-1).tolist()
+tags = {}
+for number, word, piece in zip(best, batch.word_ids(), batch.tokens()):
+    if word is not None and piece not in ("\\u2581", "\\u0120"):
+        tags.setdefault(word, model.config.id2label[number])
+print([(word, tags.get(place)) for place, word in enumerate(words)])"""
+
+_ANSWERING = """\
+question, context = "Where does Ada live?", "Ada lives in London."
+batch = tokenizer(question, context, return_tensors="pt", return_offsets_mapping=True)
+characters = batch.pop("offset_mapping")[0].tolist()
+with torch.no_grad():
+    found = model(**batch)
+inside = torch.tensor([side == 1 for side in batch.sequence_ids()])
+spans = (inside[:, None] & inside).triu().tril(29)  # at most 30 tokens
+sums = found.start_logits[0][:, None] + found.end_logits[0]
+first, last = divmod(sums.masked_fill(~spans, -torch.inf).argmax().item(), len(inside))
+answer = context[characters[first][0] : characters[last][1]].strip()
+print(answer)"""
+
+
+def _scores(run: Mapping[str, Any]) -> str:
+    """A table of percent: a line a language and their mean, a column a split and metric."""
+    columns = {
+        f"{split} {metric}": by_language
+        for split in ("dev", "test")
+        for metric, by_language in run[split].items()
+    }
+    if not columns:
+        return "## Scores\n\nNo labels were there to score it."
+    rows = ["## Scores (%)", "", f"| | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for language in _languages(run):
+        scores = [found.get(language) for found in columns.values()]
+        cells = ["" if score is None else f"{score:.1f}" for score in scores]
+        if any(cells):
+            rows.append(f"| {language} | {' | '.join(cells)} |")
+    means = [f"{sum(found.values()) / len(found):.1f}" for found in columns.values()]
+    return "\n".join([*rows, f"| mean | {' | '.join(means)} |"])

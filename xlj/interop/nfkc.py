@@ -10,6 +10,7 @@ single characters only, and guards keep NFKC from composing and reordering more 
 (ours). docs/tokenizers.md tells what still differs.
 """
 
+import itertools
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -68,7 +69,7 @@ def _guarded() -> str:
             composed.append(character)
         for form in ("NFD", "NFKD"):
             parts = unicodedata.normalize(form, character)
-            for first, second in zip(parts, parts[1:], strict=False):
+            for first, second in itertools.pairwise(parts):
                 if _is_mark(first) and _is_mark(second):
                     followers[first].add(second)
     firsts: dict[frozenset[str], list[str]] = defaultdict(list)

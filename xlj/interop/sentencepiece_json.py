@@ -17,13 +17,12 @@ _UNIGRAM, _BPE = 1, 2  # its TrainerSpec.ModelType
 def from_sentencepiece(
     model: bytes, pieces: Sequence[str], specials: tuple[str, str, str, str, str]
 ) -> bytes:
-    """The tokenizer.json of a SentencePiece model.
+    """The tokenizer.json of a SentencePiece model file.
 
     Examples are framed as XLM-R's: `<s> A </s>`, `<s> A </s></s> B </s>`. Specials are found in
     text, as Hugging Face's tokenizers do unless `split_special_tokens` is set.
 
     Args:
-      model: the model file.
       pieces: of every id.
       specials: which of them stand for `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`.
 
@@ -67,13 +66,9 @@ def from_sentencepiece(
         pair=[first, "$A", last, last, "$B", last],
         special_tokens=[(name, list(pieces).index(name)) for name in (first, last)],
     )
-    tokenizer.add_special_tokens(
-        [
-            # Like XLM-R's, <mask> takes the space before it, since pieces bring theirs along.
-            tokenizers.AddedToken(name, lstrip=name == mask, normalized=False, special=True)
-            for name in specials
-        ]
-    )
+    for name in specials:  # like XLM-R's, <mask> takes the space before it: pieces bring theirs
+        token = tokenizers.AddedToken(name, lstrip=name == mask, normalized=False, special=True)
+        tokenizer.add_special_tokens([token])
     return tokenizer.to_str().encode()
 
 

@@ -72,12 +72,10 @@ def write(
 ) -> None:
     """Writes files that `transformers.AutoTokenizer` loads, as a fast tokenizer and without code of
     ours: `tokenizer.json`, `tokenizer_config.json`, `special_tokens_map.json`, and for a
-    SentencePiece vocabulary `sentencepiece.bpe.model`.
-
-    The ids in the files are the native ones; those of a SentencePiece vocabulary are ours.
+    SentencePiece vocabulary `sentencepiece.bpe.model`. The ids in the files are the native ones;
+    those of a SentencePiece vocabulary are ours.
 
     Args:
-      folder: exists already.
       model_max_length: the most tokens that the model takes, `<s>` and `</s>` included.
       pair_types: frame pairs as xlj's rows do, `<s> A </s> B </s>`, and give B token type 1 or not.
         None leaves the form of the tokenizer's family: XLM-R's has two `</s>` between A and B.
@@ -131,7 +129,7 @@ def _with_pairs_of_rows(content: bytes, specials: Sequence[str], typed: bool) ->
     if sides[-1] == 1 and probe.tokens[0] == first and probe.type_ids == (typed * sides).tolist():
         return content
     of_second = int(typed)
-    frame = processors.TemplateProcessing(
+    frame: Any = processors.TemplateProcessing(
         single=f"{first} $A {last}",
         pair=f"{first}:0 $A:0 {last}:0 $B:{of_second} {last}:{of_second}",
         special_tokens=[(name, tokenizer.token_to_id(name)) for name in (first, last)],
@@ -139,9 +137,8 @@ def _with_pairs_of_rows(content: bytes, specials: Sequence[str], typed: bool) ->
     if isinstance(old := tokenizer.post_processor, processors.RobertaProcessing):
         # It may also leave the space before a word out of the word's characters.
         trim = processors.ByteLevel(trim_offsets=old.trim_offsets)
-        tokenizer.post_processor = processors.Sequence([trim, frame])
-    else:
-        tokenizer.post_processor = frame
+        frame = processors.Sequence([trim, frame])
+    tokenizer.post_processor = frame
     return tokenizer.to_str().encode()
 
 
@@ -188,11 +185,8 @@ def _refuse_added(folder: Path, vocabulary: Vocabulary) -> None:
 
 
 def _ernie_m(vocabulary: Vocabulary, words: Path) -> Vocabulary:
-    """SentencePiece with the ids of ERNIE-M's vocab.txt: lines of `piece` or `piece<tab>id`.
-
-    Where they are XLM-R's, as in the released ones, the SentencePiece model is all there is to it;
-    else it becomes a tokenizer.json.
-    """
+    """SentencePiece with the ids of ERNIE-M's vocab.txt: lines of `piece` or `piece<tab>id`. Where
+    they are XLM-R's, as in the released ones, it stays; else it becomes a tokenizer.json."""
     try:
         numbered = [
             (int(written) if tab else number, piece)

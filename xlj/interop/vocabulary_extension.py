@@ -7,17 +7,14 @@ from typing import Any
 import numpy as np
 import sentencepiece
 from google.protobuf.message import DecodeError
-from sentencepiece.sentencepiece_model_pb2 import (  # type: ignore[attr-defined]
-    ModelProto,
-    TrainerSpec,
-)
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
 
 from xlj.config import ConfigError
 from xlj.data.rows.packing import Ragged
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.layout import UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop.matches import RULES, Matches
+from xlj.interop.matched_rows import RULES, Matches
 from xlj.interop.words import specials
 
 _COVERAGE = 0.9995  # of the text's characters, which become pieces
@@ -64,18 +61,16 @@ def initial_rows(old: Vocabulary, new: Vocabulary) -> Matches:
     known = {piece: old_id for old_id, piece in enumerate(old.pieces)}
     cut = iter(_literal(old).encode_batch([p for p in new.pieces if p not in known]))
     sources: list[list[int]] = []
-    rules = []
-    for piece in new.pieces:
+    rules = np.full(new.size, RULES.index("exact"), np.int8)
+    for new_id, piece in enumerate(new.pieces):
         if piece in known:
             sources.append([known[piece]])
-            rules.append("exact")
         else:
             ids = next(cut).tolist()
             sources.append([] if UNK in ids else ids)
-            rules.append("none" if UNK in ids else "pieces")
-    for special in specials(new.size):
-        rules[special] = "special"
-    return Matches(Ragged.of(sources), np.array([RULES.index(rule) for rule in rules], np.int8))
+            rules[new_id] = RULES.index("none" if UNK in ids else "pieces")
+    rules[specials(new.size)] = RULES.index("special")
+    return Matches(Ragged.of(sources), rules)
 
 
 def _lacking(vocabulary: Vocabulary, lines: Sequence[str], wanted: int) -> list:
@@ -114,7 +109,7 @@ def _parse(vocabulary: Vocabulary) -> Any:
         model = ModelProto.FromString(vocabulary.model)
     except DecodeError:
         model = ModelProto()
-    if not model.pieces or model.trainer_spec.model_type != TrainerSpec.UNIGRAM:
+    if not model.pieces or model.trainer_spec.model_type != model.trainer_spec.UNIGRAM:
         raise ConfigError(
             "only a SentencePiece unigram vocabulary (data.vocabulary_type=unigram) can be extended"
         )

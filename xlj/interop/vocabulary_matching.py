@@ -8,7 +8,7 @@ import numpy as np
 from xlj.data.rows.packing import Ragged
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.dictionaries import Dictionary
-from xlj.interop.matches import RULES, Matches
+from xlj.interop.matched_rows import RULES, Matches
 from xlj.interop.words import Word, folded, is_spaceless, specials, unaccented, words
 
 _Form = Callable[[str], str]
@@ -77,11 +77,9 @@ def match(
     rules = np.full(size, RULES.index("none"), np.int8)
     for new_id, word in enumerate(words(new)):
         if word is not None:
-            for rule, look_up in look_ups:
-                old_id = next(look_up(word), None)
-                if old_id is not None:
-                    found[new_id], rules[new_id] = old_id, RULES.index(rule)
-                    break
+            hits = ((old_id, rule) for rule, look_up in look_ups for old_id in look_up(word))
+            found[new_id], rule = next(hits, (-1, "none"))
+            rules[new_id] = RULES.index(rule)
     found[specials(size)] = specials(len(old.pieces))
     rules[specials(size)] = RULES.index("special")
     return Matches(Ragged(found[found >= 0], (found >= 0).astype(np.int64)), rules)

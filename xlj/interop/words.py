@@ -35,11 +35,8 @@ def folded(text: str) -> str:
 
 
 def unaccented(text: str) -> str:
-    """`folded`, without the combining marks U+0300 to U+036F.
-
-    BERT's uncased models drop all nonspacing marks. Those of Indic scripts are vowels, though, and
-    stay here.
-    """
+    """`folded`, without the combining marks U+0300 to U+036F. BERT's uncased models drop all
+    nonspacing marks; those of Indic scripts are vowels, though, and stay here."""
     letters = _ACCENTS.sub("", unicodedata.normalize("NFD", folded(text)))
     return unicodedata.normalize("NFC", letters)
 

@@ -32,8 +32,6 @@ class Embedder:
       pooling: one of `choices.POOLINGS`.
 
     Attributes:
-      layers: as given.
-      width: of the vectors, the model's hidden size.
       cut: sentences so far that lost their end, because the model has no positions for it.
     """
 
@@ -44,7 +42,8 @@ class Embedder:
             raise ConfigError(f"there is no layer {wrong[0]}; the model has layers 0 to {last}")
         self._pretrained, self._mesh = pretrained, mesh_of(pretrained.params)
         self._limit = pretrained.model.positions - encoder.FIRST_POSITION
-        self._pooling = pooling
+        static = {"mesh": self._mesh, "model": pretrained.model, "pooling": pooling}
+        self._pooled = partial(_pooled, layers=tuple(layers), **static)
         self.layers, self.width = tuple(layers), pretrained.model.hidden
         self.cut = 0
 
@@ -61,11 +60,7 @@ class Embedder:
         self, sentences: Iterable[str], progress: Callable[[int], Any] = bool
     ) -> Iterator[np.ndarray]:
         """Vectors of any number of sentences, in order and bounded memory: arrays float32 [layers,
-        some sentences, hidden].
-
-        Args:
-          progress: called with numbers of sentences as they are done.
-        """
+        some sentences, hidden]. `progress` is called with numbers of sentences as they are done."""
         rest = iter(sentences)
         while chunk := list(itertools.islice(rest, _CHUNK)):
             yield self.embed_ids(self._pretrained.vocabulary.encode(chunk), progress)
@@ -91,17 +86,7 @@ class Embedder:
                 start, length = starts[member], lengths[member]
                 tokens[row, 0], tokens[row, length + 1] = BOS, EOS
                 tokens[row, 1 : length + 1] = encoded.ids[start : start + length]
-            yield (
-                members,
-                _pooled(
-                    self._pretrained.params,
-                    shard(tokens, self._mesh),
-                    mesh=self._mesh,
-                    model=self._pretrained.model,
-                    layers=self.layers,
-                    pooling=self._pooling,
-                ),
-            )
+            yield members, self._pooled(self._pretrained.params, shard(tokens, self._mesh))
 
 
 @partial(jax.jit, static_argnames=("mesh", "model", "layers", "pooling"))

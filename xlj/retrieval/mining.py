@@ -19,20 +19,14 @@ from xlj.retrieval.sentence_files import Sentences
 class Pairs(NamedTuple):
     """Pairs of a source and a target, best first; no sentence is in two of them."""
 
-    sources: np.ndarray
-    """int64 [pairs]"""
-    targets: np.ndarray
-    """int64 [pairs]"""
-    scores: np.ndarray
-    """Their margins, float64 [pairs], falling."""
+    sources: np.ndarray  # int64 [pairs]
+    targets: np.ndarray  # int64 [pairs]
+    scores: np.ndarray  # their margins, float64 [pairs], falling
 
 
 def mine(source: np.ndarray, target: np.ndarray) -> Pairs:
-    """Pairs of each sentence with its best partner, without those that a better pair has taken.
-
-    Args:
-      source, target: float [n, hidden] and [m, hidden], of distinct sentences.
-    """
+    """Pairs of each sentence with its best partner, without those that a better pair has taken, of
+    the vectors [n, hidden] and [m, hidden] of distinct sentences."""
     found = nearest(source, target, "margin")
     sources = np.concatenate([np.arange(len(source)), found.sources.indices[:, 0]])
     targets = np.concatenate([found.targets.indices[:, 0], np.arange(len(target))])

@@ -6,17 +6,14 @@ import numpy as np
 
 from xlj.retrieval.search import Neighbours, neighbours
 
-NEIGHBOURS = 4
-"""Nearest neighbours of the margin."""
+_NEIGHBOURS = 4  # of the margin
 
 
 class Nearest(NamedTuple):
     """The best partner of each sentence among all of the other side."""
 
-    targets: Neighbours
-    """Of each source, arrays [sources, 1]."""
-    sources: Neighbours
-    """Of each target, arrays [targets, 1]."""
+    targets: Neighbours  # of each source, arrays [sources, 1]
+    sources: Neighbours  # of each target, arrays [targets, 1]
 
 
 class Accuracy(NamedTuple):
@@ -27,12 +24,9 @@ class Accuracy(NamedTuple):
 
 
 def centre(vectors: np.ndarray) -> None:
-    """Moves the vectors of one language to a mean of 0, in place (Libovický et al., 2020, "On the
-    Language Neutrality of Pre-trained Multilingual Representations").
-
-    Args:
-      vectors: float32 [..., n, hidden].
-    """
+    """Moves the vectors of one language, float32 [..., n, hidden], to a mean of 0, in place
+    (Libovický et al., 2020, "On the Language Neutrality of Pre-trained Multilingual
+    Representations")."""
     vectors -= vectors.mean(-2, dtype=np.float64, keepdims=True).astype(vectors.dtype)
 
 
@@ -46,10 +40,8 @@ def nearest(source: np.ndarray, target: np.ndarray, similarity: str = "cosine") 
     if similarity == "cosine":
         return Nearest(neighbours(source, target), neighbours(target, source))
     dense = _density(source, target), _density(target, source)
-    return Nearest(
-        neighbours(source, target, densities=dense),
-        neighbours(target, source, densities=dense[::-1]),
-    )
+    found = neighbours(source, target, densities=dense)
+    return Nearest(found, neighbours(target, source, densities=dense[::-1]))
 
 
 def accuracy(found: Nearest, translations: np.ndarray | None = None) -> Accuracy:
@@ -69,4 +61,4 @@ def accuracy(found: Nearest, translations: np.ndarray | None = None) -> Accuracy
 
 def _density(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """The mean cosine of each source with its nearest targets, float32 [sources]."""
-    return neighbours(source, target, NEIGHBOURS).scores.mean(1)
+    return neighbours(source, target, _NEIGHBOURS).scores.mean(1)

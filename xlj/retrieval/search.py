@@ -10,17 +10,14 @@ from tqdm import tqdm
 
 _ROWS, _COLUMNS = 2048, 8192  # cosines held at a time: 64 MB
 
-_LEAST_DENSITY = 1e-6
-"""A sentence that is like no other has no margin to speak of; this keeps it finite."""
+_LEAST_DENSITY = 1e-6  # keeps the margin of a sentence finite that is like no other
 
 
 class Neighbours(NamedTuple):
     """The nearest targets of each source, best first; of equals the one of the lowest index."""
 
-    scores: np.ndarray
-    """float32 [sources, count]"""
-    indices: np.ndarray
-    """int64 [sources, count]"""
+    scores: np.ndarray  # float32 [sources, count]
+    indices: np.ndarray  # int64 [sources, count]
 
 
 def neighbours(

@@ -24,17 +24,11 @@ class Task(NamedTuple):
 
     source: list[str]
     target: list[str]
-    translations: np.ndarray | None
-    """The source that each target translates, int64 [targets]; None if that of its line."""
+    translations: np.ndarray | None  # int64 [targets], the source of each; None if of its line
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The lines of a file (.gz, .xz, .zst too; `files.STDIN`), in order, blank ones too, without
-    white space around.
-
-    Raises:
-      ConfigError: if the file cannot be read, or a line is not UTF-8.
-    """
+    """The lines of a file as of `files.lines`, blank ones too, without white space around."""
     return map(str.strip, files.lines(path))
 
 
@@ -56,8 +50,7 @@ def read_with_ids(path: Path) -> Sentences:
     """Sentences, a line each, or lines `id TAB sentence` (BUCC's): all are what the first is.
 
     Raises:
-      ConfigError: as of `read`, or if a line has other columns than the first, an empty one, or an
-        id twice.
+      ConfigError: as of `read`, or if a line has other columns than the first, or an id twice.
     """
     rows = [[column.strip() for column in line.split("\t")] for line in files.lines(path)]
     if not rows:
@@ -84,13 +77,10 @@ def read_with_ids(path: Path) -> Sentences:
 
 
 def read_task(source: Path, target: Path, gold: Path | None) -> Task:
-    """The task of two files, and of XTREME's labels if there are some.
-
-    Raises:
-      ConfigError: if a file cannot be read, or they do not fit each other.
-    """
+    """The task of two files, and of XTREME's labels if there are some; a ConfigError if one cannot
+    be read, or they do not fit each other."""
     sides = read(source), read(target)
-    sizes = len(sides[0]), len(sides[1])
+    sizes = tuple(map(len, sides))
     if not gold and sizes[0] != sizes[1]:
         raise ConfigError(
             f"{source} has {sizes[0]} lines but {target} has {sizes[1]}; line i of one must be the "

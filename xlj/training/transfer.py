@@ -14,7 +14,7 @@ from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import dictionaries, matched_rows
 from xlj.interop.dictionaries import Dictionary
-from xlj.interop.matches import Matches, table
+from xlj.interop.matched_rows import Matches, share_table
 from xlj.interop.vocabulary_matching import match
 from xlj.objectives.supervised import head_of
 from xlj.training.checkpoints import CheckpointError
@@ -117,7 +117,7 @@ def report(matches: Matches, store: RowStore) -> str:
         counts.setdefault(
             task.languages[0], np.bincount(rows.ravel(), minlength=len(matches.rules))
         )
-    return table(matches, counts)
+    return share_table(matches, counts)
 
 
 def _matched(old: jax.Array, new: jax.Array, matches: Matches, config: Config) -> jax.Array:

@@ -11,7 +11,6 @@ import numpy as np
 from jax.sharding import Mesh
 
 from xlj.alignment import extraction
-from xlj.alignment.matching import match
 from xlj.alignment.sinkhorn import sinkhorn
 from xlj.config import ConfigError, Model
 from xlj.inference.pretrained import Pretrained
@@ -47,6 +46,8 @@ class Aligner:
         self._pretrained, self._mesh = pretrained, mesh_of(pretrained.params)
         self._limit = pretrained.model.positions - encoder.FIRST_POSITION
         self._layers, self._method, self._together = tuple(layers), method, together
+        static = {"mesh": self._mesh, "model": pretrained.model, "method": method}
+        self._align = partial(_align, layers=self._layers, **static)
         self.windowed = 0
 
     def align(
@@ -54,10 +55,8 @@ class Aligner:
     ) -> Iterator[list[np.ndarray]]:
         """The links of each pair, in order: for each layer int32 [links, 2], sorted, words from 0.
 
-        Two words are linked if any of their pieces are.
-
-        Args:
-          progress: called with numbers of pairs as they are aligned.
+        Two words are linked if any of their pieces are. `progress` is called with numbers of pairs
+        as they are aligned.
 
         Raises:
           ConfigError: if a sentence has more than `MOST_PIECES` pieces.
@@ -90,50 +89,31 @@ class Aligner:
         for batch, result in in_flight(self._started(pieces)):
             found = np.asarray(result)
             if self._method == "match":
-                found = match(found, batch.rows.source_places >= 0, batch.rows.target_places >= 0)
+                rows = batch.rows
+                found = extraction.match(found, rows.source_places >= 0, rows.target_places >= 0)
             yield batch, found
 
     def _started(self, pieces: list[tuple[Pieces, Pieces]]) -> Iterator[tuple[Batch, jax.Array]]:
         for batch in batches(pieces, self._limit, self._together, self._mesh.size):
             self.windowed += len(batch.members) * batch.windowed
-            links = _align(
-                self._pretrained.params,
-                shard(batch.rows, self._mesh),
-                mesh=self._mesh,
-                model=self._pretrained.model,
-                layers=self._layers,
-                method=self._method,
-            )
-            yield batch, links
+            yield batch, self._align(self._pretrained.params, shard(batch.rows, self._mesh))
 
 
 _NO_LINKS = np.zeros((0, 2), np.int32)
 
 
 @partial(jax.jit, static_argnames=("mesh", "model", "layers", "method"))
-def _align(
-    params: encoder.Params,
-    rows: Any,
-    mesh: Mesh,
-    model: Model,
-    layers: tuple[int, ...],
-    method: str,
-) -> jax.Array:
+def _align(params: encoder.Params, rows: Any, mesh: Mesh, **static: Any) -> jax.Array:
     """Links between pieces, bool [layers, pairs, side, side]; for `match`, their similarities. On
     every device."""
-    found = _linked(params, rows, model, layers, method)
-    return jax.lax.with_sharding_constraint(found, replicated(mesh))
+    return jax.lax.with_sharding_constraint(_linked(params, rows, **static), replicated(mesh))
 
 
 def _linked(
     params: encoder.Params, rows: Any, model: Model, layers: tuple[int, ...], method: str
 ) -> jax.Array:
     inputs = encoder.Inputs(
-        tokens=rows.tokens,
-        positions=rows.positions,
-        query_segment_ids=rows.segments,
-        key_segment_ids=rows.segments,
-        token_types=rows.sides,
+        rows.tokens, rows.positions, rows.segments, rows.segments, token_types=rows.sides
     )
     depth = max(layers)
     if len(layers) == 1:

@@ -22,12 +22,10 @@ class Gold(NamedTuple):
 
 
 def parse(text: str, where: str) -> Gold:
-    """The links of one line, `i-j` (sure) or `ipj` (possible), words from 0.
+    """The links of one line, `i-j` (sure) or `ipj` (possible), words from 0; a ConfigError that
+    begins with `where` if one is written otherwise.
 
     A link outside the sentences is kept: no prediction can meet it, and it counts as missed.
-
-    Raises:
-      ConfigError: if a link is written otherwise; the message begins with `where`.
     """
     links: dict[str, set[Link]] = {"-": set(), "p": set()}
     for item in text.split():
@@ -59,12 +57,7 @@ def read(path: Path) -> list[Gold]:
 
 
 def score(links: Sequence[np.ndarray], golds: Sequence[Gold]) -> Scores:
-    """Alignment error rate and the rest, over all sentence pairs.
-
-    Args:
-      links: of each pair, int [links, 2], words from 0.
-      golds: as many.
-    """
+    """Alignment error rate and the rest of the links of all pairs, each int [links, 2]."""
     return error_rate.score(
         [[(i, j) for i, j in found.tolist()] for found in links],
         [gold.sure for gold in golds],

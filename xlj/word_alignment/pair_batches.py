@@ -25,34 +25,25 @@ class Pieces(NamedTuple):
     """The pieces of a sentence, each int32 [pieces]."""
 
     ids: np.ndarray
-    words: np.ndarray
-    """Which word of the sentence each piece belongs to, from 0."""
+    words: np.ndarray  # which word of the sentence each piece belongs to, from 0
 
 
 class Rows(NamedTuple):
     """Rows to encode, and where in them the pieces of each pair are; int32 arrays."""
 
-    tokens: np.ndarray
-    """[rows, length]."""
+    tokens: np.ndarray  # [rows, length], as the next three
     positions: np.ndarray
-    """[rows, length]."""
-    segments: np.ndarray
-    """[rows, length], 1 for tokens, 0 for padding."""
-    sides: np.ndarray
-    """[rows, length], 1 for the second sentence of a pair that is encoded together, else 0."""
-    source_places: np.ndarray
-    """[pairs, side], index into tokens.reshape(-1) of each piece of the source; -1 for none."""
-    target_places: np.ndarray
-    """[pairs, side], likewise."""
+    segments: np.ndarray  # 1 for tokens, 0 for padding
+    sides: np.ndarray  # 1 for the second sentence of a pair that is encoded together, else 0
+    source_places: np.ndarray  # [pairs, side], where in all tokens each piece is; -1 for none
+    target_places: np.ndarray  # likewise
 
 
 class Batch(NamedTuple):
     """Some of the pairs, as rows. There may be places for more pairs, which then have no pieces."""
 
-    members: list[int]
-    """Indices of the pairs."""
-    windowed: bool
-    """Whether these are long pairs, in windows."""
+    members: list[int]  # indices of the pairs
+    windowed: bool  # whether these are long pairs, in windows
     rows: Rows
 
 
@@ -117,12 +108,9 @@ def windows(m: int, n: int, limit: int, together: bool) -> list[tuple[_Window, _
     else:
         rooms = room, room
     # A kept part is at most half of its window, so that it sees a quarter on each side.
-    count = max(
-        1 if size <= space else _rounded(-(-2 * size // space), 2)
-        for size, space in zip((m, n), rooms, strict=True)
-    )
-    sides = [_cut(size, space, count) for size, space in zip((m, n), rooms, strict=True)]
-    return list(zip(*sides, strict=True))
+    sides = tuple(zip((m, n), rooms, strict=True))
+    count = max(1 if size <= space else _rounded(-(-2 * size // space), 2) for size, space in sides)
+    return list(zip(*(_cut(size, space, count) for size, space in sides), strict=True))
 
 
 def _cut(size: int, room: int, count: int) -> list[_Window]:
@@ -161,10 +149,7 @@ def _shape(side: int, count: int, limit: int, together: bool, devices: int) -> _
 
 
 def _filled(
-    members: list[_Member],
-    pairs: Sequence[tuple[Pieces, Pieces]],
-    shape: _Shape,
-    together: bool,
+    members: list[_Member], pairs: Sequence[tuple[Pieces, Pieces]], shape: _Shape, together: bool
 ) -> Batch:
     tokens = np.full((shape.rows, shape.length), PAD, np.int32)
     positions, segments, sides = np.zeros((3, *tokens.shape), np.int32)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from xlj.evaluation.metrics import f1
+from xlj.evaluation.metrics import shares
 
 _ARTICLES = {
     "en": r"\b(a|an|the)\b",
@@ -42,7 +42,8 @@ def mlqa(answer: str, language: str) -> str:
       language: of the answer and its context. None has articles but MLQA's own Arabic, English,
         German, Spanish and Vietnamese (of Hindi and Chinese so MLQA, of others ours).
     """
-    kept = "".join(c for c in answer.lower() if not _is_punctuation(c))
+    letters = (c for c in answer.lower() if c not in string.punctuation)
+    kept = "".join(c for c in letters if not unicodedata.category(c).startswith("P"))
     if language in _ARTICLES:
         kept = re.sub(_ARTICLES[language], " ", kept)
     if language == "zh":
@@ -62,7 +63,7 @@ def score(
 
     Args:
       answers: by the question's id.
-      questions: ids, and the gold answers of each, one at least.
+      questions: ids, and the gold answers of each.
       normalise: what is compared of an answer.
 
     Raises:
@@ -84,8 +85,4 @@ def score(
 
 def _overlap(answer: list[str], truth: list[str]) -> float:
     both = (Counter(answer) & Counter(truth)).total()
-    return f1.scores(both, len(answer), len(truth)).f1
-
-
-def _is_punctuation(character: str) -> bool:
-    return character in string.punctuation or unicodedata.category(character).startswith("P")
+    return shares.f1_scores(both, len(answer), len(truth)).f1

@@ -4,14 +4,14 @@ from collections.abc import Hashable, Iterable
 
 import numpy as np
 
-from xlj.evaluation.metrics import f1
+from xlj.evaluation.metrics import shares
 
 
-def pair_scores(predicted: Iterable[Hashable], gold: Iterable[Hashable]) -> f1.Scores:
+def pair_scores(predicted: Iterable[Hashable], gold: Iterable[Hashable]) -> shares.Scores:
     """Scores of pairs (of ids, usually) against the gold ones; one that is listed twice counts
     once."""
     found, true = set(predicted), set(gold)
-    return f1.scores(len(found & true), len(found), len(true))
+    return shares.f1_scores(len(found & true), len(found), len(true))
 
 
 def best_threshold(scores: np.ndarray, right: np.ndarray, gold: int) -> float:

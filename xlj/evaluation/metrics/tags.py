@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from xlj.evaluation.metrics import f1
+from xlj.evaluation.metrics import shares
 
 CHUNK_TAG = r"O|[BIES]-\S+"
 """A tag of chunks, as a regular expression."""
@@ -37,11 +37,9 @@ def chunks(tags: Sequence[str], raw: bool = False) -> list[Chunk]:
         kind = tag.rpartition("-")[2] if raw else tag[1:].split("-", 1)[-1]
         prefix = tag[0]
         begins = prefix in "BS" or before in "ESO" or kind != kind_before
-        if prefix == "O":
-            pass
-        elif begins:
+        if prefix != "O" and begins:
             found.append(Chunk(kind, place, place + 1))
-        else:
+        elif prefix != "O":
             found[-1] = found[-1]._replace(end=place + 1)
         before, kind_before = prefix, kind
     return found
@@ -49,12 +47,11 @@ def chunks(tags: Sequence[str], raw: bool = False) -> list[Chunk]:
 
 def chunk_scores(
     predicted: Iterable[Sequence[str]], gold: Iterable[Sequence[str]], raw: bool = False
-) -> f1.Scores:
+) -> shares.Scores:
     """Scores of chunks over all sentences (micro-averaged): right are those of equal kind and ends.
 
     Args:
-      predicted, gold: tags of each sentence's words.
-      raw: as of `chunks`.
+      predicted, gold: tags of each sentence's words, else as of `chunks`.
 
     Raises:
       ValueError: if sentences or words are not equally many.
@@ -67,4 +64,4 @@ def chunk_scores(
         right += len(set(guessed) & set(true))
         of_predicted += len(guessed)
         of_gold += len(true)
-    return f1.scores(right, of_predicted, of_gold)
+    return shares.f1_scores(right, of_predicted, of_gold)

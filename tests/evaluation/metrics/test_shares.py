@@ -2,7 +2,7 @@
 
 import pytest
 
-from xlj.evaluation.metrics.labels import accuracy
+from xlj.evaluation.metrics.shares import accuracy
 
 
 def test_accuracy():
