@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from xlj.config import ROW_KINDS
-from xlj.data.rows.rates import BLOCK, draws_per_block, rates
+from xlj.data.rows.draws import BLOCK, draws_per_block, rates
 from xlj.data.rows.store import RowStore, TaskRows
 
 _HEADER = "task,sentences,held out,dropped,cut,tokens,rows,fill %,p %,drawn %".split(",")

@@ -30,15 +30,8 @@ class RowStoreError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Training or held-out rows of a task.
-
-    Attributes:
-      rows: how many.
-      tokens: ids in them that are not padding.
-      examples: sequences that start at `<s>`.
-      sentences: input lines, or pairs, that are in them.
-      sha256: of the file of rows.
-    """
+    """Training or held-out rows of a task: how many, the ids in them that are not padding, the
+    sequences that start at `<s>`, the input lines or pairs, and sha256 of the file of rows."""
 
     rows: int
     tokens: int
@@ -160,15 +153,8 @@ class RowStore:
         return self._tasks[name]
 
     def read(self, task: str, split: str, rows: np.ndarray) -> np.ndarray:
-        """Rows by number, each checked against its CRC32.
-
-        Args:
-          task: a task's name.
-          split: `train` or `held_out`.
-          rows: int64 [n], each from 0 to the split's rows - 1.
-
-        Returns:
-          [n, length] uint16 or uint32.
+        """Rows by number, int64 [n], of a task's `train` or `held_out`, each checked against its
+        CRC32: uint16 or uint32 [n, length].
 
         Raises:
           RowStoreError: if a row is damaged.
