@@ -3,6 +3,7 @@
 import codecs
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,4 @@ def text(path: Path, parent: Any, key: str, at: str) -> str:
 
 def is_text(found: str) -> bool:
     """Whether UTF-8 can hold a string: JSON's escapes may make one that it cannot."""
-    try:
-        found.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return not re.search(r"[\ud800-\udfff]", found)

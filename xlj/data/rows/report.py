@@ -44,8 +44,7 @@ def report(store: RowStore, alpha: float) -> str:
             for task in tasks
             for reason, count in task.dropped.items()
         ]
-    held = manifest.recipe["held_out_lines"]
-    if held:
+    if manifest.recipe["held_out_lines"]:
         kept = {name for t in manifest.tasks if t.held_out.rows for name in t.languages}
         every = dict.fromkeys(name for t in manifest.tasks for name in t.languages)
         notes += [
