@@ -1,5 +1,4 @@
-"""A hash of our own, and permutations keyed by it, so that batches never change with a library's
-version."""
+"""A hash of our own, and permutations by it, so that no library's version changes batches."""
 
 import hashlib
 
@@ -42,14 +41,8 @@ def permute(indices: np.ndarray, sizes: np.ndarray, keys: np.ndarray) -> np.ndar
     """The image of each index under a permutation of its own [0, size), which its key chooses.
 
     A Feistel network on the smallest even number of bits that holds the size, walked on until the
-    image falls into the range again (Black and Rogaway, 2002).
-
-    Args:
-      indices: int64 [n], each in [0, its size).
-      sizes: int64 [n].
-      keys: uint64 [n].
-    Returns:
-      int64 [n].
+    image falls into the range again (Black and Rogaway, 2002). Indices, each in [0, its size),
+    sizes and images are int64 [n], keys uint64 [n].
     """
     # Bits of size - 1: float64's exponent is exact below 2**53.
     bits = np.frexp((sizes - 1).astype(np.float64))[1]

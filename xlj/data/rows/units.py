@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from xlj.data.rows import packing
-from xlj.data.rows.packing import Packed
 from xlj.data.rows.shards import Counts, End, Shards
 from xlj.data.text import held_out, seqio_tasks
 from xlj.data.text.cleaning import line_hashes
@@ -86,17 +85,10 @@ def build_unit(plan: Plan, index: int, columns: Block) -> int:
     kept = train.sentences + aside.sentences
     # Text whose every character the normalisation removes.
     dropped += Counter({"no tokens": sentences - kept - dropped.total()})
-    counts = Counts(
-        train=_counts(train),
-        held_out=_counts(aside),
-        sentences=sentences,
-        cut=train.cut,
-        dropped=dict(sorted(dropped.items())),
+    of_train, of_aside = (
+        {"rows": len(made.rows), "examples": made.examples, "sentences": made.sentences}
+        for made in (train, aside)
     )
+    counts = Counts(of_train, of_aside, sentences, train.cut, dict(sorted(dropped.items())))
     plan.shards.write(index, counts, train.rows, aside.rows)
     return lines
-
-
-def _counts(packed: Packed) -> dict[str, int]:
-    examples, sentences = packed.examples, packed.sentences
-    return {"rows": len(packed.rows), "examples": examples, "sentences": sentences}
