@@ -33,7 +33,7 @@ def main(flags: Namespace) -> None:
     wanted = [name.strip() for name in flags.what.split(",")]
     if not set(wanted) <= set(_WHAT):
         raise ConfigError(f"--what={flags.what}: there are {', '.join(_WHAT)}")
-    from xlj.benchmarking import machine, peer, train_steps
+    from xlj.benchmarking import machine, train_steps
 
     size = machine.Size(flags.rows, flags.length, flags.repeats)
     measurements = {
@@ -41,7 +41,7 @@ def main(flags: Namespace) -> None:
         "step": train_steps.step,
         "objectives": train_steps.each_objective,
         "read": machine.read,
-        "peer": peer.peer,
+        "peer": train_steps.peer,
     }
     if not {"step", "objectives", "peer"}.isdisjoint(wanted):
         train_steps.check_length(flags.config, size)

@@ -1,5 +1,7 @@
 """Tokenizers of each family, trained on a little text."""
 
+from decoding import decode
+
 from xlj.interop import tokenizer_files
 
 
@@ -11,7 +13,7 @@ def folder_with_tokenizer(kind, path, vocabulary, first="<s>", second="<pad>"):
         return vocabulary
     from tokenizers import ByteLevelBPETokenizer, implementations
 
-    lines = [vocabulary.decode(range(5, 300))] * 3
+    lines = [decode(vocabulary, range(5, 300))] * 3
     if kind == "Roberta":
         made = ByteLevelBPETokenizer()
         special = [first, second, "</s>", "<unk>", "<mask>"]

@@ -47,11 +47,10 @@ def read(config: Config, size: Size) -> None:
     batches = Batches(prepare_rows(config), config)
     steps, slots = range(50), np.arange(4096)  # slots beyond a batch are the next steps' rows
     for name, (_, length) in batches.shapes(0).items():
-        call = partial(_read_all, batches, name, steps, slots)
+
+        def call(name: str = name) -> None:
+            for step in steps:
+                batches.read(name, step, slots)
+
         rate = len(steps) * len(slots) * length / median_seconds(call, size.repeats) / 1e6
         print(f"read {name}: {rate:.0f} million tokens/s", flush=True)
-
-
-def _read_all(batches: Batches, name: str, steps: range, slots: np.ndarray) -> None:
-    for step in steps:
-        batches.read(name, step, slots)

@@ -1,4 +1,4 @@
-"""The speed and the memory of train steps, by type and by objective."""
+"""The speed and the memory of train steps, by type and by objective, and of a peer's."""
 
 import dataclasses
 from typing import Any
@@ -57,6 +57,47 @@ def each_objective(config: Config, size: Size) -> None:
         )
 
 
+def peer(config: Config, size: Size) -> None:
+    """transformers' XLM-R of the same sizes: forward, backward, AdamW; logits at all positions."""
+    try:
+        import torch
+        from transformers import XLMRobertaConfig, XLMRobertaForMaskedLM
+    except ImportError as error:
+        raise ConfigError(f"--what=peer needs torch and transformers ({error.name})") from None
+    model, rows, length = config.model, size.rows, size.length
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    theirs: Any = XLMRobertaForMaskedLM(
+        XLMRobertaConfig(
+            vocab_size=config.data.vocabulary_size,
+            hidden_size=model.hidden,
+            num_hidden_layers=model.layers,
+            num_attention_heads=model.heads,
+            intermediate_size=model.intermediate,
+            max_position_embeddings=model.positions,
+            type_vocab_size=1,
+            hidden_dropout_prob=model.dropout,
+            attention_probs_dropout_prob=model.attention_dropout,
+        )
+    )
+    theirs.to(device).train()
+    optimizer = torch.optim.AdamW(theirs.parameters(), lr=1e-5)
+    tokens = torch.randint(4, config.data.vocabulary_size - 1, (rows, length), device=device)
+    labels = torch.where(torch.rand(rows, length, device=device) < 0.15, tokens, -100)
+    for dtype in (torch.float32, torch.bfloat16):
+
+        def call(dtype: Any = dtype) -> None:
+            with torch.autocast(device, dtype, enabled=dtype != torch.float32):
+                loss = theirs(tokens, labels=labels).loss
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            loss.item()
+
+        seconds = median_seconds(call, size.repeats)
+        name = str(dtype).partition(".")[2]
+        print(f"peer {name}: {rows * length / seconds:.0f} tokens/s (transformers)", flush=True)
+
+
 def _train_step(config: Config, size: Size, name: str, dtype: str) -> tuple[float, int, int, float]:
     """Seconds of a step of one objective, its tokens of text, bytes of its temporary memory, and
     its floating-point operations."""
@@ -101,12 +142,6 @@ def _random_rows(kind: str, rows: int, length: int, size: int) -> Any:
         lengths = rng.integers(8, min(24, length // 4) + 1, count)
         return packing.Ragged(rng.integers(4, size - 1, lengths.sum()).astype(np.int32), lengths)
 
-    if kind == "text":
-        packed = packing.text(lines(), np.zeros(count, np.int64), length, dtype)
-    elif kind == "sentences":
-        packed = packing.sentences(lines(), length, dtype, mask=size - 1)
-    elif kind == "bitext":
-        packed = packing.bitext(lines(), lines(), length, dtype)
-    else:
-        packed = packing.pairs(lines(), lines(), length, dtype)
+    sides, documents = (lines(), lines()), np.zeros(count, np.int64)
+    packed = packing.pack(kind, sides, documents, length, dtype, mask=size - 1)
     return packed.rows[:rows].astype(np.int32)

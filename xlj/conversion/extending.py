@@ -22,11 +22,8 @@ from xlj.training import partitioning, stored_models
 def extend_checkpoint(
     checkpoint: str, text: Sequence[Path], pieces: int, share: float, output: Path
 ) -> None:
-    """Writes the checkpoint, and tells how many pieces a word has before and after.
-
-    Args:
-      text: files of the new languages, a sentence a line.
-      pieces, share: as `vocabulary_extension.extend` takes them.
+    """Writes the checkpoint, and tells how many pieces a word has before and after. `text` names
+    files of the new languages, a sentence a line; `vocabulary_extension.extend` takes the rest.
 
     Raises:
       ConfigError: if there is no such model, its vocabulary cannot be extended, or a text cannot be
@@ -58,11 +55,7 @@ def extend_checkpoint(
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a file as training reads them, blank ones left out.
-
-    Raises:
-      ConfigError: if it cannot be read, holds no text, or a line that is not UTF-8.
-    """
+    """The lines of a file as training reads them, blank ones left out."""
     lines = [text for line in files.lines(path) if (text := clean(line))]
     if not lines:
         raise ConfigError(f"--text={path} holds no text")

@@ -15,10 +15,8 @@ from xlj.training.stored_models import StoredModel
 
 
 def import_folder(source: Path, output: Path, seed: int) -> None:
-    """Writes the checkpoint, and tells what became of each tensor.
-
-    Args:
-      seed: of a head for masked tokens, where there is none.
+    """Writes the checkpoint, and tells what became of each tensor; `seed` is of a head for masked
+    tokens, where there is none.
 
     Raises:
       ConfigError: if the folder cannot be read, or is of another architecture.

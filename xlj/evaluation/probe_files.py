@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from xlj.config import HELD_OUT, Config, ConfigError
 from xlj.config.sections import AlignmentEvaluation, RetrievalEvaluation
-from xlj.data.rows.permutation import sample
 from xlj.data.text.templates import fill, split_pair
+from xlj.io.hashing import sample
 from xlj.retrieval import sentence_files
 from xlj.word_alignment import sentence_pairs
 from xlj.word_alignment.sentence_pairs import Pair

@@ -14,12 +14,8 @@ _IN_FLIGHT = 2
 
 def buckets(sizes: np.ndarray, limit: int, devices: int) -> Iterator[tuple[np.ndarray, int, int]]:
     """Rows of similar length, by index, and the width and number of their batch's rows: few shapes
-    in all, each compiled once, whose rows divide over the devices.
-
-    Args:
-      sizes: tokens of each row, int [rows], at most `limit`.
-      limit: the widest row.
-    """
+    in all, each compiled once, whose rows divide over the devices. The sizes are int [rows], in
+    tokens, at most `limit`."""
     widths = np.minimum(2 ** np.ceil(np.log2(np.maximum(sizes, 8))).astype(int), limit)
     for width in np.unique(widths):
         members = np.flatnonzero(widths == width)

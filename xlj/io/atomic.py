@@ -46,22 +46,15 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Writes `content` to `path`, all of it or nothing.
-
-    Raises:
-      ConfigError: as `writing`.
-    """
+    """Writes `content` to `path`, all of it or nothing; raises as `writing`."""
     with writing(path) as file:
         file.write(content)
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, which appears under `path` when the block ends well, and else not at all.
-
-    Raises:
-      ConfigError: if there is something already, or it cannot be made.
-    """
+    """A folder to fill, which appears under `path` when the block ends well, and else not at all; a
+    `ConfigError` if there is something already, or it cannot be made."""
     if path.exists():
         raise ConfigError(f"{path} is there already; name a new folder")
     part = _part_of(path)
@@ -77,11 +70,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def mendable(path: Path) -> Iterator[None]:
-    """Says of a system's error in the block that `path` cannot be written, and why.
-
-    Raises:
-      ConfigError: for each `OSError`.
-    """
+    """Turns each `OSError` in the block into a `ConfigError`: `path` cannot be written, and why."""
     try:
         yield
     except OSError as error:

@@ -84,11 +84,8 @@ def blocks(path: Path, seen: Callable[[bytes], Any] = len) -> Iterator[list[str 
 
 
 def aligned_blocks(paths: Sequence[Path]) -> Iterator[tuple[list[str | None], ...]]:
-    """The lines of files of which line n belongs to line n, in blocks of equal length of each.
-
-    Raises:
-      ConfigError: as `blocks` does, or if they have not as many lines.
-    """
+    """The lines of files of which line n belongs to line n, in blocks of equal length of each; it
+    raises as `blocks`, and a `ConfigError` if they have not as many lines."""
     sides = [blocks(path) for path in paths]
     held = [next(side, []) for side in sides]
     while all(held):
@@ -100,11 +97,8 @@ def aligned_blocks(paths: Sequence[Path]) -> Iterator[tuple[list[str | None], ..
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The lines of a file (or `STDIN`) in order, blank ones too.
-
-    Raises:
-      ConfigError: as `blocks` does, or if a line is not UTF-8; it names file and line.
-    """
+    """The lines of a file (or `STDIN`) in order, blank ones too; it raises as `blocks`, and a
+    `ConfigError` that names file and line if one is not UTF-8."""
     for number, line in enumerate(itertools.chain.from_iterable(blocks(path)), 1):
         if line is None:
             raise ConfigError(f"{path}:{number}: the line is not UTF-8")

@@ -1,4 +1,4 @@
-"""A hash of our own for batches, so that they never change with a library's version."""
+"""A hash of our own, and permutations by it, so that no library's version changes batches."""
 
 import hashlib
 
@@ -6,6 +6,7 @@ import numpy as np
 
 _STEP = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
+_ROUNDS = 6
 
 
 def name_hash(name: str) -> int:
@@ -34,3 +35,33 @@ def _mix(x: np.ndarray) -> np.ndarray:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
+
+
+def permute(indices: np.ndarray, sizes: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """The image of each index under a permutation of its own [0, size), which its key chooses.
+
+    A Feistel network on the smallest even number of bits that holds the size, walked on until the
+    image falls into the range again (Black and Rogaway, 2002). Indices, each in [0, its size),
+    sizes and images are int64 [n], keys uint64 [n].
+    """
+    # Bits of size - 1: float64's exponent is exact below 2**53.
+    bits = np.frexp((sizes - 1).astype(np.float64))[1]
+    half = np.maximum(1, (bits + 1) // 2).astype(np.uint64)
+    mask = (np.uint64(1) << half) - np.uint64(1)
+    images = indices.astype(np.uint64)
+    walking = np.arange(len(images))
+    while len(walking):
+        x, h, m, k = images[walking], half[walking], mask[walking], keys[walking]
+        left, right = x >> h, x & m
+        for turn in range(_ROUNDS):
+            left, right = right, left ^ (hash64(right, k + np.uint64(turn)) & m)
+        images[walking] = (left << h) | right
+        walking = walking[images[walking] >= sizes[walking].astype(np.uint64)]
+    return images.astype(np.int64)
+
+
+def sample(count: int, size: int) -> np.ndarray:
+    """The same `count` of the numbers below `size` each time, in no order; all, if there are not
+    more: int64 [at most count]."""
+    like = np.ones(min(count, size), np.int64)
+    return permute(np.arange(len(like)), size * like, like.astype(np.uint64))

@@ -3,6 +3,7 @@
 import codecs
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,8 @@ _DIGITS = 300  # what floats can hold; transformers writes 10^30
 
 
 def read(path: Path, not_finite: bool = False) -> Any:
-    """The value of a whole file, plain or compressed.
-
-    Args:
-      not_finite: as of `parse`.
-
-    Raises:
-      ConfigError: if it cannot be read, holds more than `MOST_BYTES`, or as `parse`; with file
-        and line.
-    """
+    """The value of a whole file, plain or compressed; raises a `ConfigError` with file and line if
+    it cannot be read, holds more than `MOST_BYTES`, or as `parse`."""
     parts, size = [], 0
     for piece in files.pieces(path):
         size += len(piece)
@@ -35,11 +29,7 @@ def read(path: Path, not_finite: bool = False) -> Any:
 
 
 def read_object(path: Path, not_finite: bool = False) -> dict[str, Any]:
-    """The object of a whole file.
-
-    Raises:
-      ConfigError: as `read`, or if it holds another value.
-    """
+    """The object of a whole file; it raises as `read`, or a `ConfigError` on another value."""
     found = read(path, not_finite)
     if not isinstance(found, dict):
         raise ConfigError(f"{path}: it holds no JSON object")
@@ -91,14 +81,8 @@ def _finite(number: str) -> float:
 
 
 def items(path: Path, parent: Any, key: str, at: str) -> list[tuple[Any, str]]:
-    """The entries of a list within an object, each with its place.
-
-    Args:
-      at: the place of `parent`, `data[0].paragraphs[3]`; empty for the whole file.
-
-    Raises:
-      ConfigError: if there is no such list.
-    """
+    """The entries of a list within an object, each with its place; a `ConfigError` if there is no
+    such list. `at` is the place of `parent`, `data[0].paragraphs[3]`; empty for the whole file."""
     entries = parent.get(key) if isinstance(parent, dict) else None
     where = f"{at}.{key}".lstrip(".")
     if not isinstance(entries, list):
@@ -107,11 +91,8 @@ def items(path: Path, parent: Any, key: str, at: str) -> list[tuple[Any, str]]:
 
 
 def text(path: Path, parent: Any, key: str, at: str) -> str:
-    """A string within an object.
-
-    Raises:
-      ConfigError: if it is not there, or holds half a surrogate pair, which no UTF-8 can.
-    """
+    """A string within an object; a `ConfigError` if it is not there, or holds half a surrogate
+    pair, which no UTF-8 can."""
     found = parent.get(key) if isinstance(parent, dict) else None
     if not isinstance(found, str):
         raise ConfigError(f"{path}: {at}.{key} is {quoted(found)}, which is no text")
@@ -122,8 +103,4 @@ def text(path: Path, parent: Any, key: str, at: str) -> str:
 
 def is_text(found: str) -> bool:
     """Whether UTF-8 can hold a string: JSON's escapes may make one that it cannot."""
-    try:
-        found.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return not re.search(r"[\ud800-\udfff]", found)

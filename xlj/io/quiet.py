@@ -11,11 +11,8 @@ from xlj.config import ConfigError
 
 
 def import_quietly(name: str) -> Any:
-    """A module that imports TensorFlow, which writes to stderr as it starts whatever is set.
-
-    Raises:
-      ConfigError: if it cannot be imported, with the reason.
-    """
+    """A module that imports TensorFlow, which writes to stderr as it starts whatever is set; a
+    `ConfigError` with the reason if it cannot be imported."""
     if name in sys.modules:
         return sys.modules[name]
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -10,7 +10,7 @@ import numpy as np
 from xlj.config import Model
 from xlj.config.objectives.btmlm import BackTranslation
 from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.rates import rates
+from xlj.data.rows.draws import rates
 from xlj.data.tokenizer.layout import EOS, PAD, SPECIALS
 from xlj.models import encoder, heads
 from xlj.models.dropout import Rngs

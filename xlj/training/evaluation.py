@@ -10,9 +10,9 @@ from jax.sharding import Mesh
 
 from xlj.config import Config
 from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.permutation import sample
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.layout import PAD
+from xlj.io.hashing import sample
 from xlj.models.sharding import on
 from xlj.objectives.objective import LossSums, Objective, Rows
 from xlj.training.partitioning import replicated, shard

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from decoding import decode
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from xlj import phrasebook
@@ -108,7 +109,7 @@ def examples(store: RowStore, task: str, split: str) -> list[str]:
         ids = row[row != PAD]
         for example in np.split(ids, np.flatnonzero(ids == BOS)[1:]):
             sides = np.split(example, np.flatnonzero(example == EOS)[:-1] + 1)
-            found.append("\t".join(vocabulary.decode(side) for side in sides))
+            found.append("\t".join(decode(vocabulary, side) for side in sides))
     return found
 
 
@@ -427,10 +428,10 @@ def test_seqio_and_tfds_sources(config, text, tmp_path, monkeypatch):
 
 MIXTURE = """
 import seqio
-from xlj.data.rows import seqio_mixtures
-names = seqio_mixtures.register(config)
+from xlj.data.rows.preparing import register_seqio
+names = register_seqio(config)
 assert names == ["xlj.text.xx", "xlj.text.yy", "xlj.pairs.xx_yy", "xlj.text", "xlj.pairs"], names
-assert seqio_mixtures.register(config) == names
+assert register_seqio(config) == names
 def draw(name, count):
     mixture = seqio.get_mixture_or_task(name)
     data = mixture.get_dataset(None, "train", shuffle=False, num_epochs=None, seed=1).take(count)

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from xlj.data.rows import permutation
-from xlj.data.rows.draws import Phase, Stream
-from xlj.data.rows.rates import BLOCK, draws_per_block, rates
+from xlj.data.rows.draws import BLOCK, Phase, Stream, draws_per_block, rates
+from xlj.io import hashing
 
 
 def permute(indices, size, key):
     like = np.ones(len(indices), np.int64)
-    return permutation.permute(indices, size * like, (key * like).astype(np.uint64))
+    return hashing.permute(indices, size * like, (key * like).astype(np.uint64))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 65, 1000, 65_537, 300_000])

@@ -98,7 +98,7 @@ def _layout(path: Path, lines: Sequence[str], columns: Sequence[str]) -> _Layout
 
 def _sentences(path: Path, lines: Sequence[str], layout: _Layout) -> Iterator[list[_Row]]:
     rows: list[_Row] = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate([*lines, ""], 1):  # the end of the file ends a sentence too
         place = f"{path}:{number}"
         if _skipped(line):
             if rows:
@@ -122,8 +122,6 @@ def _sentences(path: Path, lines: Sequence[str], layout: _Layout) -> Iterator[li
         if layout.tag is not None and not tag:
             raise ConfigError(f"{place}: a word without a tag")
         rows.append(_Row(place, fields[layout.word], tag))
-    if rows:
-        yield rows
 
 
 def _skipped(line: str) -> bool:

@@ -5,13 +5,8 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Sentences:
-    """Of classification: a sentence, or two that are judged together.
-
-    Attributes:
-      texts: one or two.
-      label: None where the source has none (a test set to be predicted).
-      place: where it stands, `FILE:LINE` or the like, for errors.
-    """
+    """Of classification: a sentence, or two that are judged together; its label, None where the
+    source has none (a test set to be predicted); and its place, `FILE:LINE` or the like."""
 
     texts: tuple[str, ...]
     label: str | None
@@ -20,13 +15,8 @@ class Sentences:
 
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """Of tagging: the words of a sentence.
-
-    Attributes:
-      words: one at least, none of them empty.
-      tags: of each word; None where the source has none.
-      place: of the first word.
-    """
+    """Of tagging: the words of a sentence, one at least and none empty; the tag of each, None where
+    the source has none; and the place of the first word."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None
@@ -38,12 +28,10 @@ class Question:
     """Of question answering: a question about a text.
 
     Attributes:
-      identity: of the question, unique in its file.
-      question, context: texts.
+      identity: unique in its file.
       answers: (text, its first character's index in the context) of each; `context[start : start +
         len(text)] == text`. Empty where the question has no answer; None where the source does not
         say.
-      place: where it stands.
     """
 
     identity: str

@@ -13,13 +13,8 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 
 @dataclasses.dataclass(frozen=True)
 class Features:
-    """Examples as rows.
-
-    Attributes:
-      tokens: int32 [rows, length].
-      labels: int32 [rows, labels of a row].
-      cut: how many texts lost a part, by what they are.
-    """
+    """Examples as rows: int32 [rows, length], int32 [rows, labels of a row], and how many texts
+    lost a part, by what they are."""
 
     tokens: np.ndarray
     labels: np.ndarray
@@ -28,12 +23,8 @@ class Features:
 
 @dataclasses.dataclass(frozen=True)
 class WordFeatures(Features):
-    """Sentences of tagged words as rows.
-
-    Attributes:
-      places: int32 [words, 2], row and column of the piece with each word's label, the words of
-        all sentences in order.
-    """
+    """Sentences of tagged words as rows, and row and column of the piece with each word's label,
+    int32 [words, 2], the words of all sentences in order."""
 
     places: np.ndarray
 

@@ -32,11 +32,8 @@ def label_set(training: Iterable[Example], given: Sequence[str]) -> tuple[str, .
 
 
 def require(examples: Iterable[Example]) -> None:
-    """Refuses unlabelled sentences or words, and questions whose answers are not told.
-
-    Raises:
-      ConfigError: it names the example's place.
-    """
+    """Refuses unlabelled sentences or words, and questions whose answers are not told, by a
+    `ConfigError` that names the place."""
     for example in examples:
         if labels_of(example) is None:
             mend = _MEND if isinstance(example, Question) else "is task.columns right?"
@@ -44,11 +41,8 @@ def require(examples: Iterable[Example]) -> None:
 
 
 def alike(examples: Iterable[Example]) -> None:
-    """Refuses examples of which some are labelled, some are not.
-
-    Raises:
-      ConfigError: it names the place of the first one that is not.
-    """
+    """Refuses examples of which some are labelled, some are not, by a `ConfigError` that names the
+    place of the first one that is not."""
     sides: dict[bool, Example] = {}
     for example in examples:
         sides.setdefault(labels_of(example) is None, example)
@@ -61,11 +55,8 @@ def alike(examples: Iterable[Example]) -> None:
 
 
 def check(examples: Iterable[Example], labels: Sequence[str]) -> None:
-    """Refuses labels and tags that are not among `labels`; examples without any are let pass.
-
-    Raises:
-      ConfigError: it names the example's place.
-    """
+    """Refuses labels and tags that are not among `labels`, by a `ConfigError` that names the place;
+    examples without any are let pass."""
     known = set(labels)
     for example in examples:
         found = labels_of(example) or ()
@@ -82,8 +73,8 @@ def check(examples: Iterable[Example], labels: Sequence[str]) -> None:
 
 
 def labels_of(example: Example) -> tuple[str, ...] | None:
-    """The label of a sentence or pair, the tags of words, or nothing of a question; None where the
-    source has none, or does not tell the question's answers."""
+    """The label or tags of an example, nothing of a question; None where the source has none, or
+    does not tell the question's answers."""
     if isinstance(example, Sentences):
         return None if example.label is None else (example.label,)
     if isinstance(example, Question):

@@ -29,8 +29,7 @@ def resolve(task: Task, split: str, languages: Sequence[str]) -> dict[str, list[
     A template need not be there for every language. TFDS is not asked what it has.
 
     Args:
-      split: `train`, `dev` or `test`: the key of `task` with the templates. Without templates,
-        no language has sources.
+      split: the key of `task` with the templates; without any, no language has sources.
 
     Raises:
       ConfigError: with all that `templates.match` finds wrong.
@@ -49,10 +48,8 @@ def resolve(task: Task, split: str, languages: Sequence[str]) -> dict[str, list[
 
 
 def read(source: str, language: str, task: Task) -> list[Example]:
-    """All examples of a source, in order: of one type, that of the task's kind, at least one.
-
-    Args:
-      source: as `resolve` gives it.
+    """All examples of a source that `resolve` found, in order: of the type of the task's kind, at
+    least one.
 
     Raises:
       ConfigError: if it cannot be read or does not fit the task; with file and line.

@@ -20,11 +20,8 @@ def write(
 ) -> RowStore:
     """The row store of training examples by language, written unless it is there already.
 
-    Several processes may write it at the same time: it appears whole, with whichever is first.
-
-    Args:
-      kind: of the rows, one of `config.SUPERVISED`.
-    """
+    Several processes may write it at the same time: it appears whole, with whichever is first. The
+    kind is one of `config.SUPERVISED`."""
     rows = {
         language: np.concatenate([made.tokens, made.labels], axis=1).astype(vocabulary.dtype)
         for language, made in features.items()
@@ -55,7 +52,6 @@ def write(
 def _task(kind: str, language: str, rows: np.ndarray) -> TaskRows:
     tokens, count = int(np.count_nonzero(rows != PAD)), len(rows)
     digest = hashlib.sha256(rows.tobytes()).hexdigest()
-    nothing = Split(0, 0, 0, 0, hashlib.sha256(b"").hexdigest())
     return TaskRows(
         name=f"{kind}.{language}",
         kind=kind,
@@ -65,5 +61,5 @@ def _task(kind: str, language: str, rows: np.ndarray) -> TaskRows:
         cut=0,
         dropped={},
         train=Split(count, tokens, int(np.count_nonzero(rows[:, 0] == BOS)), count, digest),
-        held_out=nothing,
+        held_out=Split(0, 0, 0, 0, hashlib.sha256(b"").hexdigest()),
     )

@@ -14,11 +14,8 @@ from xlj.io.quoting import quoted, shortened
 
 
 def walk(path: Path) -> Iterator[tuple[Any, Any, str]]:
-    """(paragraph, question, place of the question), of each question in order, as JSON has them.
-
-    Raises:
-      ConfigError: if the file cannot be read or is not laid out so.
-    """
+    """(paragraph, question, place of the question), of each question in order, as JSON has them; a
+    `ConfigError` if the file cannot be read or is not laid out so."""
     for article, at in json_file.items(path, json_file.read(path), "data", ""):
         for paragraph, within in json_file.items(path, article, "paragraphs", at):
             for question, where in json_file.items(path, paragraph, "qas", within):
@@ -29,8 +26,7 @@ def read(path: Path) -> list[Question]:
     """The questions of a file.
 
     `answers` may be missing or one empty text, as in XTREME's test files: then they are not told.
-    They are empty where a question has none, of which SQuAD 2.0 says `is_impossible`; its
-    `plausible_answers` are not read.
+    They are empty where SQuAD 2.0 says `is_impossible`; `plausible_answers` are not read.
 
     Raises:
       ConfigError: if the file cannot be read, or an answer is not where it is said to be; with

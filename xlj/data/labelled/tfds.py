@@ -48,11 +48,8 @@ class Name(NamedTuple):
 
 
 def parse(source: str) -> Name:
-    """The parts of a source.
-
-    Raises:
-      ConfigError: if it is written otherwise, or the dataset is none of those read here.
-    """
+    """The parts of a source; a `ConfigError` if it is written otherwise, or the dataset is none of
+    those read here."""
     found = re.fullmatch(r"tfds:(([^/#]+)(?:/[^#]+)?)#(.+)", source)
     if not found:
         raise ConfigError(f"{source}: it must look like tfds:NAME#SPLIT or tfds:NAME/CONFIG#SPLIT")
@@ -100,7 +97,7 @@ def load(source: str, language: str) -> list[Example]:
 def _xnli(row: Any, features: Any, language: str, place: str) -> Sentences:
     """An example holds the pair in all languages."""
     premise = row["premise"].get(language)
-    languages = [_text(name) for name in row["hypothesis"]["language"]]
+    languages = [name.decode() for name in row["hypothesis"]["language"]]
     if premise is None or language not in languages:
         raise ConfigError(f"{place}: it has no {language}; it has {', '.join(languages)}")
     hypothesis = row["hypothesis"]["translation"][languages.index(language)]
@@ -113,10 +110,9 @@ def _paws_x(row: Any, features: Any, language: str, place: str) -> Sentences:
 
 def _question(row: Any, features: Any, language: str, place: str) -> Question:
     texts, starts = row["answers"]["text"], row["answers"]["answer_start"]
-    answers = tuple((_text(text), int(at)) for text, at in zip(texts, starts, strict=True))
-    return squad.check(
-        Question(_text(row["id"]), _text(row["question"]), _text(row["context"]), answers, place)
-    )
+    answers = tuple((text.decode(), int(at)) for text, at in zip(texts, starts, strict=True))
+    identity, question, context = (row[key].decode() for key in ("id", "question", "context"))
+    return squad.check(Question(identity, question, context, answers, place))
 
 
 def _wikiann(row: Any, features: Any, language: str, place: str) -> Words:
@@ -132,11 +128,13 @@ def _universal_dependencies(row: Any, features: Any, language: str, place: str) 
 
 
 def _pair(first: bytes, second: bytes, features: Any, row: Any, place: str) -> Sentences:
-    return Sentences((_text(first), _text(second)), _name(features["label"], row["label"]), place)
+    return Sentences(
+        (first.decode(), second.decode()), _name(features["label"], row["label"]), place
+    )
 
 
 def _words(tokens: Sequence[bytes], tags: Sequence[int], feature: Any, place: str) -> Words:
-    words = tuple(map(_text, tokens))
+    words = tuple(map(bytes.decode, tokens))
     names = [_name(feature, tag) for tag in tags]
     if not words or not all(words) or len(words) != len(names):
         raise ConfigError(f"{place}: words and tags do not fit: {words} and {names}")
@@ -146,10 +144,6 @@ def _words(tokens: Sequence[bytes], tags: Sequence[int], feature: Any, place: st
 def _name(feature: Any, index: int) -> str | None:
     """Of a class; TFDS writes -1 where there is none."""
     return feature.names[index] if index >= 0 else None
-
-
-def _text(value: bytes) -> str:
-    return value.decode()
 
 
 _DATASETS: dict[str, tuple[str, Callable[[Any, Any, str, str], Any]]] = {

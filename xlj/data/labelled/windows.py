@@ -53,7 +53,8 @@ def make(
     stride: int,
     question_length: int,
 ) -> Windows:
-    """Windows of all questions, those of one in the order of its context.
+    """Windows of all questions, those of one in the order of its context; a `ConfigError` if they
+    would not advance.
 
     A window is as long as its question allows. Of several answers the first is trained on, as with
     SQuAD; an answer has the tokens of all its characters, so it may begin inside of its first one.
@@ -63,9 +64,6 @@ def make(
       stride: tokens that two windows have in common. Up to half of it, answers are sure to be
         found; below, some that cross the border of two windows are lost.
       question_length: most tokens of a question; the rest is cut off.
-
-    Raises:
-      ConfigError: if windows would not advance.
     """
     least = length - 3 - question_length
     if least <= stride:

@@ -4,19 +4,15 @@ import numpy as np
 
 from xlj.config import Config, ConfigError
 from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.draws import Phase, Stream
-from xlj.data.rows.rates import draws_per_block, rates
+from xlj.data.rows.draws import Phase, Stream, draws_per_block, rates
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.layout import PAD
 
 
 class Batches:
     """Batches of each objective, as a pure function of the step: the phases of the run's config
-    say which batch sizes and alpha hold when.
-
-    Raises:
-      ConfigError: if an objective finds no rows of its kind.
-    """
+    say which batch sizes and alpha hold when. An objective without rows of its kind is a
+    `ConfigError`."""
 
     def __init__(self, store: RowStore, config: Config):
         self.store = store
@@ -70,12 +66,9 @@ class Batches:
         return [(stream.tasks[t], int(r)) for t, r in zip(tasks, rows, strict=True)]
 
     def read(self, objective: str, step: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Token ids of some slots of the batch of `step`, and their languages.
+        """Token ids of some slots, int64 [n] below batch_rows, of the batch of `step`: uint16 or
+        uint32 [n, length]; and the languages of each side, int32 [n, 2], indices into the corpus's.
 
-        Args:
-          slots: int64 [n], each in [0, batch_rows).
-        Returns:
-          uint16 or uint32 [n, length]; int32 [n, 2], of each side, indices into the corpus's.
         Raises:
           RowStoreError: if a row is damaged.
         """

@@ -51,8 +51,7 @@ def build_rows(recipe: Recipe, runner: str = "", arguments: Sequence[str] = ()) 
                 _build_with_beam(unjoined, runner, arguments)
             else:
                 _build_units(unjoined, sizes, recipe.data.workers)
-            _join_all(recipe, unjoined)
-            _finish(recipe, plans, vocabulary)
+            _join(recipe, unjoined, plans, vocabulary)
     return recipe.folder
 
 
@@ -115,15 +114,13 @@ def _build_with_beam(plans: Sequence[Plan], runner: str, arguments: Sequence[str
         )
 
 
-def _join_all(recipe: Recipe, plans: Sequence[Plan]) -> None:
-    for plan in tqdm(plans, desc="joining shards", unit="task", disable=len(plans) < 2):
-        joined = join(plan, recipe.folder / plan.task.name)
-        content = json.dumps(dataclasses.asdict(joined)).encode()
-        atomic.write(_joined_file(recipe, plan), content)
+def _join(
+    recipe: Recipe, unjoined: Sequence[Plan], plans: Sequence[Plan], vocabulary: Vocabulary
+) -> None:
+    for plan in tqdm(unjoined, desc="joining shards", unit="task", disable=len(unjoined) < 2):
+        rows = join(plan, recipe.folder / plan.task.name)
+        atomic.write(_joined_file(recipe, plan), json.dumps(dataclasses.asdict(rows)).encode())
         shutil.rmtree(plan.shards.folder)
-
-
-def _finish(recipe: Recipe, plans: Sequence[Plan], vocabulary: Vocabulary) -> None:
     joined = [json_file.read_object(_joined_file(recipe, plan)) for plan in plans]
     tasks = tuple(map(task_rows_from_json, joined))
     manifest = Manifest(

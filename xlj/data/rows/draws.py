@@ -1,6 +1,6 @@
 """Draws the rows of a batch: a pure function of (rows, phases, seed, step), with no iterator.
 
-Draws come in blocks of `rates.BLOCK`. In each block every task is drawn an exact number of times,
+Draws come in blocks of `BLOCK`. In each block every task is drawn an exact number of times,
 in an order given by a hash; the k-th draw of a task takes row `permutation_e(k mod rows)` of it,
 where e = k div rows counts the epochs of that task. So every row of a task is seen once before any
 is seen twice, whatever the rates do from phase to phase.
@@ -8,13 +8,50 @@ is seen twice, whatever the rates do from phase to phase.
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from xlj.data.rows.permutation import permute
-from xlj.data.rows.rates import BLOCK
-from xlj.io.hashing import combine, hash64, name_hash
+from xlj.io.hashing import combine, hash64, name_hash, permute
+
+BLOCK = 65_536
+"""Draws in a block: inside each, every task is drawn an exact number of times."""
+
+
+def rates(tokens: Mapping[str, int], alpha: float) -> dict[str, float]:
+    """Sampling probability of each task, p_j = m_j^alpha / sum_k m_k^alpha.
+
+    Source: XLM section 3.1, ERNIE-M section 4.1.
+
+    Args:
+      tokens: m_j, the number of tokens of each task; tasks with none are left out.
+      alpha: 1 samples in proportion to size, 0 samples all tasks alike.
+    """
+    powers = {task: float(count) ** alpha for task, count in tokens.items() if count > 0}
+    total = sum(powers.values())
+    return {task: power / total for task, power in powers.items()}
+
+
+def draws_per_block(probabilities: Mapping[str, float]) -> dict[str, int]:
+    """How often each task is drawn in a block: largest remainder of `BLOCK * p`, at least 1.
+
+    Every count is within one of `BLOCK * p`, except where that is impossible because many tasks are
+    rarer than 1 / BLOCK: then the largest tasks give one draw more each.
+    """
+    quotas = {task: BLOCK * p for task, p in probabilities.items()}
+    counts = {task: max(1, int(quota)) for task, quota in quotas.items()}
+    # Ties are broken by name, so that the order of the mapping does not matter.
+    by_remainder = sorted(quotas, key=lambda task: (counts[task] - quotas[task], task))
+    missing = BLOCK - sum(counts.values())
+    for task in by_remainder[: max(0, missing)]:
+        counts[task] += 1
+    largest = sorted(quotas, key=lambda task: (-quotas[task], task))
+    while missing < 0:
+        for task in largest[:-missing]:
+            if counts[task] > 1:
+                counts[task] -= 1
+                missing += 1
+    return counts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,13 +95,8 @@ class Stream:
             self._drawn_before.append(before)
 
     def draw(self, step: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The task (an index into `tasks`) and the row of some slots of the batch of `step`.
-
-        Args:
-          slots: int64 [n], each in [0, batch_rows of the step's phase).
-        Returns:
-          int64 [n] and int64 [n].
-        """
+        """The task (an index into `tasks`) and the row of some slots of the batch of `step`, which
+        are below batch_rows of the step's phase; all int64 [n]."""
         index = max(i for i, phase in enumerate(self._phases) if phase.start_step <= step)
         phase = self._phases[index]
         draws = (step - phase.start_step) * phase.batch_rows + slots.astype(np.int64)

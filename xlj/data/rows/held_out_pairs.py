@@ -5,20 +5,16 @@ from collections import Counter
 import numpy as np
 
 from xlj.data.rows.packing import Ragged
-from xlj.data.rows.permutation import sample
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
+from xlj.io.hashing import sample
 
 
 def read(store: RowStore, pair: str, count: int) -> tuple[Ragged, Ragged]:
     """Held-out sentence pairs of a language pair, both sides in pieces, without specials.
 
     A pair with a sentence that another has on the same side is left out, since either would be
-    right. Of the rest it is the same sample each time.
-
-    Args:
-      pair: as `data.pairs` names it.
-      count: the most to return; there may be none.
+    right. Of the rest it is the same sample each time, of at most `count`; there may be none.
     """
     names = {task.name for task in store.manifest.tasks}
     name = next(name for name in (f"pairs.{pair}", f"bitext.{pair}") if name in names)
@@ -31,12 +27,8 @@ def read(store: RowStore, pair: str, count: int) -> tuple[Ragged, Ragged]:
 
 
 def split(rows: np.ndarray) -> tuple[Ragged, Ragged]:
-    """The first and the second sentences of rows of kind `pairs` or `bitext`, in order: in both,
-    each sentence ends at `</s>`.
-
-    Args:
-      rows: [rows, length].
-    """
+    """The first and the second sentences of rows, [rows, length], of kind `pairs` or `bitext`, in
+    order: in both, each sentence ends at `</s>`."""
     ids = rows[(rows != PAD) & (rows != BOS)].astype(np.int32)
     lengths = np.diff(np.flatnonzero(ids == EOS), prepend=-1) - 1
     sentences = Ragged(ids[ids != EOS], lengths)

@@ -14,10 +14,8 @@ from xlj.io import atomic
 
 
 def join(plan: Plan, folder: Path) -> TaskRows:
-    """Writes one file of rows and one of CRC32s; held-out rows are packed anew.
-
-    Args:
-      folder: of the task in the row store.
+    """Writes a task's file of rows and one of CRC32s into its folder of the row store; rows that
+    are held out are packed anew.
 
     Raises:
       ConfigError: if there are no rows to train on.

@@ -18,12 +18,7 @@ PACKING = 1
 
 @dataclasses.dataclass(frozen=True)
 class Ragged:
-    """Sequences of token ids, end to end.
-
-    Attributes:
-      ids: int32 [sum of lengths].
-      lengths: int64 [sequences].
-    """
+    """Sequences of token ids, end to end: int32 [sum of lengths], and int64 [sequences]."""
 
     ids: np.ndarray
     lengths: np.ndarray
@@ -64,6 +59,23 @@ class Packed:
     dropped: Mapping[str, int]
 
 
+def pack(
+    kind: str,
+    sides: Sequence[Ragged],
+    documents: np.ndarray,
+    length: int,
+    dtype: np.dtype,
+    *,
+    mask: int,
+) -> Packed:
+    """Rows of a kind, one of `config.ROW_KINDS`; see its function for what it takes."""
+    if kind == "text":
+        return text(sides[0], documents, length, dtype)
+    if kind == "sentences":
+        return sentences(sides[0], length, dtype, mask=mask)
+    return (bitext if kind == "bitext" else pairs)(sides[0], sides[1], length, dtype)
+
+
 def text(lines: Ragged, documents: np.ndarray, length: int, dtype: np.dtype) -> Packed:
     """Documents as `<s> ... </s>` examples: lines joined, cut into pieces of `length - 2` tokens.
 
@@ -71,7 +83,6 @@ def text(lines: Ragged, documents: np.ndarray, length: int, dtype: np.dtype) -> 
     examples a row (ours; the papers leave the rest unused or run on into the next document).
 
     Args:
-      lines: ids of each line.
       documents: the document of each line, int64 [lines], not decreasing.
       length: tokens in a row.
     """
@@ -135,9 +146,6 @@ def sentences(lines: Ragged, length: int, dtype: np.dtype, *, mask: int) -> Pack
     Each example is followed by ceil(0.2 * len(A)) slots of `<mask>` (ERNIE-M section 3.3 and Figure
     6 append up to 20 %). A sentence is cut where `<s> A </s>` reaches floor(length / 1.2) tokens;
     cut ones are counted.
-
-    Args:
-      mask: id of `<mask>`.
     """
     whole = lines.lengths > 0
     dropped = {"empty": int((~whole).sum())}

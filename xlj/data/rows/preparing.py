@@ -8,11 +8,15 @@ from typing import Any
 from xlj.config import ROW_KINDS, Config, ConfigError
 from xlj.config.checks import check_languages
 from xlj.data.rows.building import build_rows
+from xlj.data.rows.draws import rates
 from xlj.data.rows.recipe import recipe_of
 from xlj.data.rows.store import RowStore, RowStoreError, TaskRows
+from xlj.data.text import seqio_tasks
 from xlj.data.text.checking import check_text
+from xlj.data.text.seqio_tasks import seqio_name
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io.processes import in_child
+from xlj.io.quiet import import_quietly
 
 
 def with_rows(config: Config) -> Config:
@@ -37,11 +41,8 @@ def with_rows(config: Config) -> Config:
 
 
 def open_rows(config: Config) -> RowStore:
-    """The rows that a config names, of the kinds that its objectives read.
-
-    Raises:
-      ConfigError: if they do not serve the config; it names the folder and the key.
-    """
+    """The rows that a config names, of the kinds that its objectives read; `with_rows` says what
+    it raises."""
     return RowStore(_open(config).path, config.row_kinds())
 
 
@@ -73,6 +74,32 @@ def prepare_rows(
             "folder that every host sees"
         )
     return RowStore(in_child("building rows", build_rows, recipe, runner, tuple(arguments)))
+
+
+def register_seqio(config: Config) -> list[str]:
+    """Registers a config's text as seqio Tasks, and once its rows are there the Mixtures `xlj.text`
+    and `xlj.pairs` at the rates of training, instead of earlier ones; returns their names.
+
+    Raises:
+      ConfigError: if the text or the vocabulary cannot be used.
+    """
+    recipe = recipe_of(config, check_text(config.data))
+    names = []
+    for task in dict.fromkeys(recipe.text.tasks + recipe.row_tasks):
+        seqio_tasks.register(task)
+        names.append(seqio_name(task.name))
+    if not recipe.finished:
+        return names
+    seqio, store = import_quietly("seqio"), RowStore(recipe.folder)
+    for kind in ROW_KINDS:
+        if tokens := {task.name: task.train.tokens for task in store.tasks(kind)}:
+            name = f"xlj.{kind}"
+            if name in seqio.MixtureRegistry.names():
+                seqio.MixtureRegistry.remove(name)
+            shares = rates(tokens, config.data.alpha)
+            seqio.MixtureRegistry.add(name, [(seqio_name(t), p) for t, p in shares.items()])
+            names.append(name)
+    return names
 
 
 def _open(config: Config) -> RowStore:

@@ -89,11 +89,7 @@ class Recipe:
 
 
 def recipe_of(config: Config, text: CheckedText) -> Recipe:
-    """The recipe of a config and its text.
-
-    Raises:
-      ConfigError: if the vocabulary cannot be used.
-    """
+    """The recipe of a config and its text; a `ConfigError` if the vocabulary cannot be used."""
     given = Vocabulary.load(config.data.vocabulary) if config.data.vocabulary else None
     recipe = Recipe(config.data, config.row_kinds(), text, given)
     if given is None and recipe.vocabulary_file.is_file():

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from xlj.config import ROW_KINDS
-from xlj.data.rows.rates import BLOCK, draws_per_block, rates
+from xlj.data.rows.draws import BLOCK, draws_per_block, rates
 from xlj.data.rows.store import RowStore, TaskRows
 
 _HEADER = "task,sentences,held out,dropped,cut,tokens,rows,fill %,p %,drawn %".split(",")
@@ -44,8 +44,7 @@ def report(store: RowStore, alpha: float) -> str:
             for task in tasks
             for reason, count in task.dropped.items()
         ]
-    held = manifest.recipe["held_out_lines"]
-    if held:
+    if manifest.recipe["held_out_lines"]:
         kept = {name for t in manifest.tasks if t.held_out.rows for name in t.languages}
         every = dict.fromkeys(name for t in manifest.tasks for name in t.languages)
         notes += [

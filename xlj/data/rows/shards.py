@@ -40,13 +40,8 @@ class End:
 
 @dataclasses.dataclass(frozen=True)
 class Shards:
-    """The shards of one task; small, so that workers can be sent it.
-
-    Attributes:
-      folder: of their own.
-      length: tokens in a row.
-      dtype: of rows, as NumPy's string.
-    """
+    """The shards of one task, in a folder of their own; small, so that workers can be sent it. The
+    type of rows is NumPy's string."""
 
     folder: Path
     length: int
@@ -57,11 +52,7 @@ class Shards:
         return self.folder / f"{index:08d}.shard"
 
     def write(self, index: int, counts: Counts, train: np.ndarray, held_out: np.ndarray) -> None:
-        """Writes the shard of a unit.
-
-        Args:
-          train, held_out: rows [rows, length] of `dtype`.
-        """
+        """Writes the shard of a unit: its counts and rows, [rows, length] of `dtype`."""
         body = train.tobytes() + row_crcs(train).tobytes() + held_out.tobytes()
         content = {**dataclasses.asdict(counts), "sha256": hashlib.sha256(body).hexdigest()}
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -30,15 +30,8 @@ class RowStoreError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Training or held-out rows of a task.
-
-    Attributes:
-      rows: how many.
-      tokens: ids in them that are not padding.
-      examples: sequences that start at `<s>`.
-      sentences: input lines, or pairs, that are in them.
-      sha256: of the file of rows.
-    """
+    """Training or held-out rows of a task: how many, the ids in them that are not padding, the
+    sequences that start at `<s>`, the input lines or pairs, and sha256 of the file of rows."""
 
     rows: int
     tokens: int
@@ -160,15 +153,8 @@ class RowStore:
         return self._tasks[name]
 
     def read(self, task: str, split: str, rows: np.ndarray) -> np.ndarray:
-        """Rows by number, each checked against its CRC32.
-
-        Args:
-          task: a task's name.
-          split: `train` or `held_out`.
-          rows: int64 [n], each from 0 to the split's rows - 1.
-
-        Returns:
-          [n, length] uint16 or uint32.
+        """Rows by number, int64 [n], of a task's `train` or `held_out`, each checked against its
+        CRC32: uint16 or uint32 [n, length].
 
         Raises:
           RowStoreError: if a row is damaged.
@@ -213,12 +199,7 @@ def task_rows_from_json(content: Mapping[str, Any]) -> TaskRows:
 
 def row_crcs(rows: np.ndarray) -> np.ndarray:
     """CRC32 of each row's bytes, uint32 [rows]."""
-    size = rows.shape[1] * rows.itemsize
-    if not len(rows):
-        return np.empty(0, CRC)
-    view = np.ascontiguousarray(rows).data.cast("B")
-    crcs = [zlib.crc32(view[start : start + size]) for start in range(0, len(view), size)]
-    return np.array(crcs, CRC)
+    return np.array([zlib.crc32(row) for row in np.ascontiguousarray(rows)], CRC)
 
 
 def _map(file: Path, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from xlj.data.rows import packing
-from xlj.data.rows.packing import Packed, Ragged
 from xlj.data.rows.shards import Counts, End, Shards
 from xlj.data.text import held_out, seqio_tasks
 from xlj.data.text.cleaning import line_hashes
@@ -24,15 +23,13 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 UNIT_LINES = 16_384
 """Input lines in a unit of work. Fixed, so that rows do not depend on who builds them."""
 
+_vocabulary = lru_cache(maxsize=1)(Vocabulary.load)
+
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How the rows of a task are built; small, so that workers can be sent it.
-
-    Attributes:
-      rules: what is held out, of each column's language.
-      vocabulary: its file.
-    """
+    """How the rows of a task are built: what is held out of each column's language, and the file of
+    the vocabulary; small, so that workers can be sent it."""
 
     task: TextTask
     shards: Shards
@@ -57,14 +54,8 @@ def missing_units(plan: Plan) -> Iterator[tuple[Plan, int, Block]]:
 
 
 def build_unit(plan: Plan, index: int, columns: Block) -> int:
-    """Builds the rows of a unit, and writes its shard.
-
-    Args:
-      columns: clean text: `(lines,)`, an empty line ending a document, or both sides of pairs.
-
-    Returns:
-      The number of input lines.
-    """
+    """Builds the rows of a unit of clean text, `(lines,)` with an empty line after each document or
+    both sides of pairs; writes its shard, and returns the number of input lines."""
     lines = len(columns[0])
     vocabulary = _vocabulary(plan.vocabulary)
     hashes = [line_hashes(column) for column in columns]
@@ -76,7 +67,14 @@ def build_unit(plan: Plan, index: int, columns: Block) -> int:
     documents = np.cumsum(blank)  # of each line
     # Held-out lines are not neighbours in their document, so each is an example of its own.
     train, aside = (
-        _pack([side.select(keep) for side in encoded], of[keep], plan, vocabulary.size)
+        packing.pack(
+            plan.task.kind,
+            [side.select(keep) for side in encoded],
+            of[keep],
+            plan.shards.length,
+            np.dtype(plan.shards.dtype),
+            mask=vocabulary.mask,
+        )
         for keep, of in (
             (~out & ~sharing & is_sentence, documents),
             (out & is_sentence, np.arange(lines)),
@@ -87,33 +85,10 @@ def build_unit(plan: Plan, index: int, columns: Block) -> int:
     kept = train.sentences + aside.sentences
     # Text whose every character the normalisation removes.
     dropped += Counter({"no tokens": sentences - kept - dropped.total()})
-    counts = Counts(
-        train=_counts(train),
-        held_out=_counts(aside),
-        sentences=sentences,
-        cut=train.cut,
-        dropped=dict(sorted(dropped.items())),
+    of_train, of_aside = (
+        {"rows": len(made.rows), "examples": made.examples, "sentences": made.sentences}
+        for made in (train, aside)
     )
+    counts = Counts(of_train, of_aside, sentences, train.cut, dict(sorted(dropped.items())))
     plan.shards.write(index, counts, train.rows, aside.rows)
     return lines
-
-
-def _pack(encoded: list[Ragged], documents: np.ndarray, plan: Plan, vocabulary_size: int) -> Packed:
-    """Rows of the task's kind; `documents` says which lines follow one another."""
-    kind, length, dtype = plan.task.kind, plan.shards.length, np.dtype(plan.shards.dtype)
-    if kind == "text":
-        return packing.text(encoded[0], documents, length, dtype)
-    if kind == "sentences":
-        return packing.sentences(encoded[0], length, dtype, mask=vocabulary_size - 1)
-    function = packing.bitext if kind == "bitext" else packing.pairs
-    return function(encoded[0], encoded[1], length, dtype)
-
-
-@lru_cache(maxsize=1)
-def _vocabulary(path: Path) -> Vocabulary:
-    return Vocabulary.load(path)
-
-
-def _counts(packed: Packed) -> dict[str, int]:
-    examples, sentences = packed.examples, packed.sentences
-    return {"rows": len(packed.rows), "examples": examples, "sentences": sentences}

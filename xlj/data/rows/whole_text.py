@@ -25,11 +25,8 @@ Sizes = Mapping[str, Size]
 
 
 def measure(recipe: Recipe) -> dict[str, Size]:
-    """The size of each task: of files it is known, other sources are counted.
-
-    Raises:
-      ConfigError: if a task has no text, or it cannot be read.
-    """
+    """The size of each task: of files it is known, other sources are counted; a `ConfigError` if a
+    task has no text, or it cannot be read."""
     file = recipe.text_folder / "sizes.json"
     counted: dict[str, Any] = json_file.read_object(file) if file.is_file() else {}
     sizes: dict[str, Size] = {**counted, **recipe.text.sizes}

@@ -54,7 +54,8 @@ def check_text(data: Data) -> CheckedText:
         for parts in found:
             _check_scans(parts, task.invalid_utf8)
         if all(found):
-            sizes[task.name] = _size(task, found)
+            counts = [[(scan.sentences, scan.characters) for _, scan in parts] for parts in found]
+            sizes[task.name] = np.sum([np.hstack(columns) for columns in counts], axis=0).tolist()
             refuse_empty(task, sizes[task.name])
     content = {
         "cleaning": CLEANING,
@@ -75,13 +76,6 @@ def refuse_empty(task: TextTask, size: Size) -> None:
     if not sum(size[0]):
         where = ", ".join(source.text for source in task.sources)
         raise ConfigError(f"{task.name} is empty: no line of text in {where}")
-
-
-def _size(task: TextTask, sources: Sequence[Sequence[tuple[Path, Scan]]]) -> Size:
-    size = np.zeros((2, len(task.languages)), np.int64)
-    for parts in sources:
-        size += np.hstack([(scan.sentences, scan.characters) for _, scan in parts])
-    return size.tolist()
 
 
 def _check_scans(parts: Sequence[tuple[Path, Scan]], invalid_utf8: str) -> None:

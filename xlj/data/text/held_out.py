@@ -55,12 +55,8 @@ def threshold(held_out_lines: int, lines: int) -> int:
 
 def split(hashes: Sequence[np.ndarray], rules: Sequence[Rule]) -> tuple[np.ndarray, np.ndarray]:
     """Which lines of text (one column) or pairs (two) are held out, and which are to be dropped
-    because they share a sentence with what is held out: bool [lines] each.
-
-    Args:
-      hashes: uint64 [lines, 2] of each column.
-      rules: of each column's language.
-    """
+    because they share a sentence with what is held out: bool [lines] each. Hashes are of each
+    column, uint64 [lines, 2], rules of its language."""
     decided = _decided(hashes, rules)
     sharing = np.zeros_like(decided)
     for column, rule in zip(hashes, rules, strict=True):
@@ -75,12 +71,8 @@ def split(hashes: Sequence[np.ndarray], rules: Sequence[Rule]) -> tuple[np.ndarr
 def find_companions(
     blocks: Iterable[Sequence[Sequence[str]]], rules: Sequence[Rule]
 ) -> list[np.ndarray]:
-    """The hashes of the companions among pairs, in order: uint64 [companions] of each side.
-
-    Args:
-      blocks: clean pairs, in two columns.
-      rules: of each column's language; their companions are not read.
-    """
+    """The hashes of the companions among clean pairs, in order: uint64 [companions] of each side.
+    Rules are of each column's language; their companions are not read."""
     found: list[list[np.ndarray]] = [[] for _ in rules]
     for columns in blocks:
         hashes = [line_hashes(column) for column in columns]

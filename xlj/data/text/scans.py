@@ -37,14 +37,12 @@ class Scan:
 
 
 def scan(path: Path, columns: int, progress: Callable[[int], Any] = bool) -> Scan:
-    """Reads a whole file once. Problems are in the result, so that they can be kept.
+    """Reads a whole file once. Problems are in the result, so that they can be kept, but for a file
+    that cannot be read to its end: that is a `ConfigError`.
 
     Args:
       columns: 1 for a line a sentence, 2 for tab-separated pairs.
       progress: called with the number of raw bytes read, piece by piece.
-
-    Raises:
-      ConfigError: if the file cannot be read or decompressed to its end.
     """
     digest = hashlib.sha256()
 
@@ -84,7 +82,7 @@ def scan_all(inputs: list[tuple[Path, int]], file: Path) -> dict[tuple[Path, int
         costs a second reading of the inputs, and nothing else.
 
     Raises:
-      ConfigError: if a file cannot be read or decompressed to its end.
+      ConfigError: as `scan`.
     """
     for path, _ in inputs:
         if files.is_stream(path):
@@ -110,24 +108,12 @@ def scan_all(inputs: list[tuple[Path, int]], file: Path) -> dict[tuple[Path, int
 
 
 def _lookup(known: dict[str, Any], path: Path, columns: int) -> Scan | None:
+    """The scan that is kept of a file as it is; None if there is none, or it is damaged."""
     entry = known.get(_key(path, columns))
     if not isinstance(entry, dict) or entry.get("stamp") != _stamp(path):
         return None
-    return _scan_from_json(entry.get("scan"), columns)
-
-
-def _load(file: Path) -> dict[str, Any]:
     try:
-        content = json_file.parse(file.read_bytes(), f"{file}")
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _scan_from_json(content: Any, columns: int) -> Scan | None:
-    """The `Scan` of its `dataclasses.asdict`, after JSON made lists of tuples; None if it is not
-    one of so many columns."""
-    try:
+        content = entry["scan"]
         counts = {name: tuple(content[name]) for name in ("sentences", "characters")}
         found = Scan(**{**content, **counts})
     except (TypeError, KeyError):
@@ -137,6 +123,14 @@ def _scan_from_json(content: Any, columns: int) -> Scan | None:
     sized = len(found.sentences) == len(found.characters) == columns
     right = sized and isinstance(found.sha256, str) and all(type(n) is int for n in numbers)
     return found if right else None
+
+
+def _load(file: Path) -> dict[str, Any]:
+    try:
+        content = json_file.parse(file.read_bytes(), f"{file}")
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def _key(path: Path, columns: int) -> str:

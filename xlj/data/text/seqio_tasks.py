@@ -22,9 +22,7 @@ def seqio_name(task: str) -> str:
 
 def register(task: TextTask, skipped: Counter[str] | None = None) -> list[Exception]:
     """Registers the seqio Task of one language or pair; an earlier one of its name is replaced.
-
-    Args:
-      skipped: counts lines left out for not being UTF-8.
+    `skipped` counts lines left out for not being UTF-8.
 
     Returns:
       The errors that stop readings of it, added as they come: TensorFlow makes strings of them.
@@ -63,14 +61,8 @@ def register(task: TextTask, skipped: Counter[str] | None = None) -> list[Except
 
 
 def read(task: TextTask, lines: int, skipped: Counter[str] | None = None) -> Iterator[Block]:
-    """The text of a task, through its seqio Task, in blocks of so many lines; the last has fewer.
-
-    Args:
-      skipped: counts lines left out for not being UTF-8.
-
-    Raises:
-      ConfigError: if the text cannot be read.
-    """
+    """The text of a task, through its seqio Task, in blocks of so many lines, the last of fewer; a
+    `ConfigError` if it cannot be read. `skipped` counts lines left out for not being UTF-8."""
     errors = register(task, skipped)
     import tensorflow as tf
 

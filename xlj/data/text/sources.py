@@ -31,11 +31,7 @@ Input = tuple[Path, int]  # a file, and the columns in it
 
 @dataclasses.dataclass(frozen=True)
 class TextSource:
-    """One template, filled in for one language or pair.
-
-    Attributes:
-      text: the filled template.
-    """
+    """One template, filled in for one language or pair: `text`."""
 
     text: str
 
@@ -44,11 +40,7 @@ class TextSource:
         return []
 
     def identity(self, scans: Mapping[Input, Scan]) -> dict[str, Any]:
-        """Whatever tells the text from another, as JSON values.
-
-        Args:
-          scans: of all `inputs`.
-        """
+        """Whatever tells the text from another, as JSON values; `scans` are of all `inputs`."""
         return {"source": self.text}
 
     def raw_blocks(self) -> Iterator[RawBlock]:
@@ -113,7 +105,6 @@ class TfdsSource(TextSource):
 
     def raw_blocks(self) -> Iterator[RawBlock]:
         tfds = import_quietly("tensorflow_datasets")
-
         try:
             dataset = tfds.load(self.name, split="train", shuffle_files=False)
         except Exception as error:  # TFDS raises many kinds
@@ -152,11 +143,8 @@ class SeqioSource(TextSource):
 
 
 def module_digest(module: str) -> str:
-    """sha256 of a module's file, found without importing it or the packages around it.
-
-    Raises:
-      ConfigError: if there is no such module.
-    """
+    """sha256 of a module's file, found without importing it or the packages around it; a
+    `ConfigError` if there is none."""
     where: Sequence[str] | None = None
     spec = None
     for depth in range(1, module.count(".") + 2):

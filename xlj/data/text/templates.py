@@ -59,11 +59,8 @@ def match(
 
 
 def fill(template: str, values: dict[str, str], key: str) -> str:
-    """A template with its placeholders replaced.
-
-    Raises:
-      ConfigError: on a placeholder that is none of `values`; it names `key`.
-    """
+    """A template with its placeholders replaced; a `ConfigError` that names `key` on one that is
+    none of `values`."""
 
     def value(match: re.Match) -> str:
         if match[1] not in values:
@@ -80,14 +77,8 @@ def split_pair(
     pair: str, languages: Sequence[str] = (), key: str = "data.pairs"
 ) -> tuple[str, str]:
     """The two languages of a pair: `en-de`. The first hyphen divides them, unless another one alone
-    leaves two of `languages` (`zh-CN-en`).
-
-    Args:
-      key: what named the pair, for the error.
-
-    Raises:
-      ConfigError: if there are not two different languages.
-    """
+    leaves two of `languages` (`zh-CN-en`). If there are not two different languages, it raises a
+    `ConfigError` that names `key`."""
     parts = pair.split("-")
     splits = [("-".join(parts[:i]), "-".join(parts[i:])) for i in range(1, len(parts))]
     known = [split for split in splits if set(split) <= set(languages)]

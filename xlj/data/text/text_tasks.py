@@ -30,14 +30,8 @@ class TextTask:
     invalid_utf8: str
 
     def blocks(self, skipped: Counter[str] | None = None) -> Iterator[Block]:
-        """Clean text in columns: an empty line ends a document.
-
-        Args:
-          skipped: counts the lines that were left out because they are not UTF-8.
-
-        Raises:
-          ConfigError: if the text cannot be read.
-        """
+        """Clean text in columns: an empty line ends a document; a `ConfigError` if it cannot be
+        read. `skipped` counts the lines that were left out because they are not UTF-8."""
         for source in self.sources:
             count = 0
             for raw in source.raw_blocks():

@@ -1,1 +1,1 @@
-"""Vocabularies: text to ids and back, in one layout of ids."""
+"""Vocabularies: text to ids, in one layout of ids."""

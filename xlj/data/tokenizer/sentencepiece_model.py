@@ -6,8 +6,7 @@ import numpy as np
 import sentencepiece
 
 from xlj.config import ConfigError
-from xlj.data.tokenizer.codec import Codec
-from xlj.data.tokenizer.layout import MASK, SPECIALS, UNK
+from xlj.data.tokenizer.layout import MASK, SPECIALS, UNK, Codec
 
 
 def read(model: bytes) -> Codec:
@@ -41,9 +40,6 @@ def read(model: bytes) -> Codec:
         found = processor.encode(list(lines), num_threads=1, return_type="offset_mapping")
         return [(one["ids"], one["offsets"]) for one in found]
 
-    def decode(ids: list[int]) -> str:
-        return processor.decode([0 if i == UNK else i - 1 for i in ids])
-
     return Codec(
         pieces=pieces,
         native_ids=np.arange(len(pieces), dtype=np.int32),
@@ -52,7 +48,6 @@ def read(model: bytes) -> Codec:
         of_text=of_text,
         encode=encode,
         encode_with_spans=encode_with_spans,
-        decode=decode,
     )
 
 

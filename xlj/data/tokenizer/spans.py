@@ -22,13 +22,9 @@ def tidy(
     - Blanks at both ends are left out, so a piece of blanks has none.
 
     Args:
-      lines: texts.
-      lengths: pieces of each, int64 [lines].
+      lengths: pieces of each line, int64 [lines].
       spans: int32 [pieces, 2], begin and end in characters of the own line, as the tokenizer says.
       markers: whether a piece is a marker alone, bool [pieces].
-
-    Returns:
-      int32 [pieces, 2].
     """
     sizes = np.fromiter(map(len, lines), np.int64, len(lines)) + 1  # a line feed parts the lines
     offsets = np.repeat(np.cumsum(sizes) - sizes, lengths)

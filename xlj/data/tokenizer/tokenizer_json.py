@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlj.config import ConfigError
-from xlj.data.tokenizer.codec import Codec, Markers
-from xlj.data.tokenizer.layout import MASK, SPECIALS, UNK
+from xlj.data.tokenizer.layout import MASK, SPECIALS, UNK, Codec, Markers
 from xlj.io import json_file
 from xlj.io.quiet import quiet
 from xlj.io.quoting import shortened
@@ -63,9 +62,6 @@ def read(model: bytes) -> Codec:
         found = tokenizer.encode_batch(list(lines), add_special_tokens=False)
         return [(one.ids, one.offsets) for one in found]
 
-    def decode(wanted: list[int]) -> str:
-        return tokenizer.decode(native_ids[wanted].tolist(), skip_special_tokens=False)
-
     learned = (by_id[i] for i in native_ids[len(SPECIALS) : -1])
     return Codec(
         pieces=(*SPECIALS, *learned, MASK),
@@ -75,7 +71,6 @@ def read(model: bytes) -> Codec:
         of_text=of_text,
         encode=encode,
         encode_with_spans=encode_with_spans,
-        decode=decode,
     )
 
 
@@ -83,10 +78,8 @@ def read(model: bytes) -> Codec:
 def explained(problem: str) -> Iterator[None]:
     """Turns what the `tokenizers` library raises in the block into one line, and keeps it quiet. It
     has no narrower class than `Exception` for a file that it refuses, and panics on some damaged
-    ones, with a note of Rust's on stderr.
-
-    Args:
-      problem: what is wrong then; the library's own words follow in brackets.
+    ones, with a note of Rust's on stderr. `problem` says what is wrong then; the library's words
+    follow in brackets.
 
     Raises:
       ConfigError: for whatever is raised but a `ConfigError`, an interrupt or an exit.

@@ -1,8 +1,8 @@
-"""A vocabulary in xlj's layout of ids: text to ids and back."""
+"""A vocabulary in xlj's layout of ids: text to ids."""
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -11,7 +11,6 @@ import numpy as np
 from xlj.config import ConfigError
 from xlj.data.rows.packing import Ragged
 from xlj.data.tokenizer import sentencepiece_model, spans, tokenizer_json
-from xlj.data.tokenizer.layout import BOS, EOS, PAD
 
 
 class Vocabulary:
@@ -87,11 +86,6 @@ class Vocabulary:
         """Ids of each line, int32, without `<s>` and `</s>`."""
         ragged = self.encode(lines)
         return np.split(ragged.ids, ragged.starts[1:]) if len(lines) else []
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """The text of these ids; `<s>`, `<pad>`, `</s>` and `<mask>` are left out."""
-        silent = {BOS, PAD, EOS, self.mask}
-        return self._codec.decode([int(i) for i in ids if int(i) not in silent])
 
     @cached_property
     def marks(self) -> np.ndarray:

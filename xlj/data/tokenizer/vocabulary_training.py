@@ -48,9 +48,6 @@ def balance(
     Args:
       sentences, characters: of each language, both above 0.
       lines: the most lines to sample in all.
-
-    Returns:
-      Lines, and integer weights >= 1, of each language.
     """
     mean = {name: characters[name] / sentences[name] for name in sentences}
     goal = {name: characters[name] ** alpha / mean[name] for name in sentences}  # lines, to scale
@@ -106,13 +103,12 @@ def train(
 ) -> bytes:
     """A SentencePiece model (nmt_nfkc) of `size - 2` pieces, with rounded scores.
 
+    Lines longer than 4,000 bytes, which SentencePiece would drop, are cut.
+
     Args:
       sampled, weights: lines of each language, and how often each counts.
       size: ids, with those of xlj's layout that the model does not have.
       coverage: share of the text's characters that become pieces.
-      kind: `unigram` or `bpe`.
-
-    Lines longer than 4,000 bytes, which SentencePiece would drop, are cut.
 
     Raises:
       ConfigError: if the text is too little, or its alphabet too large, for this size.
@@ -125,11 +121,17 @@ def train(
         file=sys.stderr,
         flush=True,
     )
+    weighted = (
+        f"{part}\t{weights[language]}"
+        for language in sorted(sampled)
+        for line in sampled[language]
+        for part in cut(line)
+    )
     began = time.monotonic()
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_weighted(sampled, weights),
+            sentence_iterator=weighted,
             model_writer=model,
             input_format="tsv",  # line <tab> how often it counts
             model_type=kind,
@@ -153,13 +155,6 @@ def train(
 def rounded(score: float) -> float:
     """The score of a piece, a log probability, as a model of ours has it (`_SCORES`)."""
     return round(score * _SCORES) / _SCORES
-
-
-def _weighted(sampled: Mapping[str, list[str]], weights: Mapping[str, int]) -> Iterator[str]:
-    for language in sorted(sampled):
-        for line in sampled[language]:
-            for part in cut(line):
-                yield f"{part}\t{weights[language]}"
 
 
 def cut(line: str) -> Iterator[str]:
