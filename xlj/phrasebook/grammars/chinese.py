@@ -6,6 +6,7 @@ from xlj.phrasebook.grammars.grammar import join, nameable
 from xlj.phrasebook.grammars.lexicon import forms, names, table, time_words
 from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
+from xlj.phrasebook.world import QUALITIES
 
 # noun, classifier, and 里 for the places that take it
 NOUNS = forms(
@@ -40,16 +41,14 @@ VERBS = table(
 _OUTBURSTS = frozenset(("smile", "laugh", "cry", "sleep", "dance"))
 _SPLIT = frozenset(("sleep", "dance"))  # 睡了觉: the aspect goes between verb and object
 # '的': takes 的 before a noun; '是': a predicate between 是 and 的
-ADJECTIVES = table(
+ADJECTIVES = forms(
     """
-    new: 新 ; old: 旧 ; big: 大 ; small: 小 ; beautiful: 漂亮 的; expensive: 贵 的; cheap: 便宜 的;
-    red: 红色 是; white: 白色 是; black: 黑色 是; green: 绿色 是; blue: 蓝色 是; yellow: 黄色 是;
-    heavy: 重 的; clean: 干净 的; dirty: 脏 的; young: 年轻 的; kind: 善良 的; clever: 聪明 的;
-    famous: 有名 的; rich: 富有 的; poor: 贫穷 的; strong: 强壮 的; tired: 累 的; happy: 高兴 的;
-    sad: 难过 的; busy: 忙 的; nervous: 紧张 的; angry: 生气 的; hot: 热 的; cold: 冷 的;
-    fresh: 新鲜 的; sweet: 甜 的; tasty: 好吃 的; quiet: 安静 的; long: 长 的; short: 短 的;
-    interesting: 有趣 的
-    """
+    新; 旧; 大; 小; 漂亮 的; 贵 的; 便宜 的; 红色 是; 白色 是; 黑色 是; 绿色 是; 蓝色 是; 黄色 是;
+    重 的; 干净 的; 脏 的; 年轻 的; 善良 的; 聪明 的; 有名 的; 富有 的; 贫穷 的; 强壮 的; 累 的;
+    高兴 的; 难过 的; 忙 的; 紧张 的; 生气 的; 热 的; 冷 的; 新鲜 的; 甜 的; 好吃 的; 安静 的;
+    长 的; 短 的; 有趣 的
+    """,
+    QUALITIES,
 )
 NAMES = names(
     """

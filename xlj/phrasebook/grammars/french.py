@@ -2,8 +2,9 @@
 
 from xlj.phrasebook.grammars.grammar import PERSONS, agreement, fuse, is_feminine, join, nameable
 from xlj.phrasebook.grammars.lexicon import forms, names, table, time_words
-from xlj.phrasebook.meaning import COUNTRIES, Clause, Participant
+from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
+from xlj.phrasebook.world import COUNTRIES, QUALITIES
 
 # singular, gender, feminine or preposition
 NOUNS = forms(
@@ -66,20 +67,17 @@ WEATHER = {"hot_weather": "chaud", "cold_weather": "froid", "rain": "", "snow": 
 WITH_ETRE = frozenset(("go", "return", "arrive", "come"))
 
 # masculine, feminine; then '<' if before the noun and the masculine before a vowel
-ADJECTIVES = table(
+ADJECTIVES = forms(
     """
-    new: nouveau nouvelle < nouvel; old: vieux vieille < vieil; big: grand grande <;
-    small: petit petite <; beautiful: beau belle < bel; expensive: cher chère;
-    cheap: bon_marché bon_marché; red: rouge rouge; white: blanc blanche; black: noir noire;
-    green: vert verte; blue: bleu bleue; yellow: jaune jaune; heavy: lourd lourde;
-    clean: propre propre; dirty: sale sale; young: jeune jeune <; kind: gentil gentille;
-    clever: intelligent intelligente; famous: célèbre célèbre; rich: riche riche;
-    poor: pauvre pauvre; strong: fort forte; tired: fatigué fatiguée; happy: heureux heureuse;
-    sad: triste triste; busy: occupé occupée; nervous: nerveux nerveuse; angry: fâché fâchée;
-    hot: chaud chaude; cold: froid froide; fresh: frais fraîche; sweet: sucré sucrée;
-    tasty: délicieux délicieuse; quiet: calme calme; long: long longue <; short: court courte <;
-    interesting: intéressant intéressante
-    """
+    nouveau nouvelle < nouvel; vieux vieille < vieil; grand grande <; petit petite <;
+    beau belle < bel; cher chère; bon_marché bon_marché; rouge rouge; blanc blanche; noir noire;
+    vert verte; bleu bleue; jaune jaune; lourd lourde; propre propre; sale sale; jeune jeune <;
+    gentil gentille; intelligent intelligente; célèbre célèbre; riche riche; pauvre pauvre;
+    fort forte; fatigué fatiguée; heureux heureuse; triste triste; occupé occupée; nerveux nerveuse;
+    fâché fâchée; chaud chaude; froid froide; frais fraîche; sucré sucrée; délicieux délicieuse;
+    calme calme; long longue <; court courte <; intéressant intéressante
+    """,
+    QUALITIES,
 )
 NAMES = names(
     """

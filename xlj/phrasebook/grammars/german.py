@@ -1,7 +1,7 @@
 """German: verb-second, three genders and cases, weak and strong adjectives, split verbs."""
 
 from xlj.phrasebook.grammars.grammar import PERSONS, agreement, fuse, join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, phrases, table, time_words
+from xlj.phrasebook.grammars.lexicon import adjectives, forms, names, table, time_words
 from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
 
@@ -75,15 +75,11 @@ VERBS = table(
 )
 WEATHER = {"hot_weather": "heiß", "cold_weather": "kalt", "rain": "", "snow": ""}
 WITH_SEIN = frozenset(("go", "return", "arrive", "come"))
-ADJECTIVES = phrases(
+ADJECTIVES = adjectives(
     """
-    new: neu; old: alt; big: groß; small: klein; beautiful: schön; expensive: teuer;
-    cheap: billig; red: rot; white: weiß; black: schwarz; green: grün; blue: blau; yellow: gelb;
-    heavy: schwer; clean: sauber; dirty: schmutzig; young: jung; kind: nett; clever: klug;
-    famous: berühmt; rich: reich; poor: arm; strong: stark; tired: müde; happy: glücklich;
-    sad: traurig; busy: beschäftigt; nervous: nervös; angry: wütend; hot: heiß; cold: kalt;
-    fresh: frisch; sweet: süß; tasty: lecker; quiet: ruhig; long: lang; short: kurz;
-    interesting: interessant
+    neu alt groß klein schön teuer billig rot weiß schwarz grün blau gelb schwer sauber schmutzig
+    jung nett klug berühmt reich arm stark müde glücklich traurig beschäftigt nervös wütend heiß
+    kalt frisch süß lecker ruhig lang kurz interessant
     """
 )
 NAMES = names(

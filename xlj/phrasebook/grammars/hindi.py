@@ -3,7 +3,7 @@
 from functools import partial
 
 from xlj.phrasebook.grammars.grammar import PERSONS, agreement, is_feminine, join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, phrases, table, time_words
+from xlj.phrasebook.grammars.lexicon import adjectives, forms, names, table, time_words
 from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
 
@@ -48,14 +48,11 @@ VERBS = table(
 _PERFECTIVE = table(
     "कर: किया किए की कीं; दे: दिया दिए दी दीं; जा: गया गए गई गईं; पी: पिया पिए पी पीं; हो: हुआ हुए हुई हुईं"
 )
-ADJECTIVES = phrases(
+ADJECTIVES = adjectives(
     """
-    new: नया; old: पुराना; big: बड़ा; small: छोटा; beautiful: सुंदर; expensive: महँगा; cheap: सस्ता;
-    red: लाल; white: सफ़ेद; black: काला; green: हरा; blue: नीला; yellow: पीला; heavy: भारी;
-    clean: साफ़; dirty: गंदा; young: जवान; kind: दयालु; clever: होशियार; famous: मशहूर; rich: अमीर;
-    poor: ग़रीब; strong: ताक़तवर; tired: थका हुआ; happy: ख़ुश; sad: उदास; busy: व्यस्त;
-    nervous: घबराया हुआ; angry: नाराज़; hot: गरम; cold: ठंडा; fresh: ताज़ा; sweet: मीठा;
-    tasty: स्वादिष्ट; quiet: शांत; long: लंबा; short: छोटा; interesting: दिलचस्प
+    नया पुराना बड़ा छोटा सुंदर महँगा सस्ता लाल सफ़ेद काला हरा नीला पीला भारी साफ़ गंदा जवान दयालु
+    होशियार मशहूर अमीर ग़रीब ताक़तवर थका_हुआ ख़ुश उदास व्यस्त घबराया_हुआ नाराज़ गरम ठंडा ताज़ा मीठा
+    स्वादिष्ट शांत लंबा छोटा दिलचस्प
     """
 )
 NAMES = names(

@@ -1,18 +1,8 @@
 """How the grammars write their tables: compact text, one entry after another."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from xlj.phrasebook.meaning import (
-    CITIES,
-    COUNTRIES,
-    HOURS,
-    MEN,
-    NOUN_FIELD,
-    ORGANISATIONS,
-    SURNAMES,
-    WEEKDAYS,
-    WOMEN,
-)
+from xlj.phrasebook import world
 from xlj.phrasebook.sentence import Word, word
 
 
@@ -24,10 +14,7 @@ def phrases(text: str) -> dict[str, str]:
 
 def table(text: str) -> dict[str, tuple[str, ...]]:
     """As `phrases`, the words split; an underscore stands for a space inside a form."""
-    return {
-        key: tuple(form.replace("_", " ") for form in value.split())
-        for key, value in phrases(text).items()
-    }
+    return {key: tuple(map(_spaced, value.split())) for key, value in phrases(text).items()}
 
 
 def names(text: str, people: str = "") -> dict[str, str]:
@@ -39,21 +26,28 @@ def names(text: str, people: str = "") -> dict[str, str]:
 
     Raises ValueError unless there are as many people as there.
     """
-    persons = WOMEN + MEN + SURNAMES
-    spelt = {c: c.replace("_", " ").title() for c in CITIES + COUNTRIES + ORGANISATIONS}
+    persons = world.WOMEN + world.MEN + world.SURNAMES
+    others = world.CITIES + world.COUNTRIES + world.ORGANISATIONS
+    spelt = {concept: concept.replace("_", " ").title() for concept in others}
     return spelt | dict(zip(persons, people.split() or persons, strict=True)) | phrases(text)
 
 
-def forms(text: str) -> dict[str, tuple[str, ...]]:
-    """'singular plural; ...' for every noun concept in the order of `NOUN_FIELD`.
+def forms(text: str, concepts: Iterable[str] = world.NOUN_FIELD) -> dict[str, tuple[str, ...]]:
+    """'singular plural; ...' for every concept, in their order; underscores as in `table`.
 
-    Raises ValueError unless there are as many entries as nouns.
+    Raises ValueError unless there are as many entries as concepts.
     """
-    entries = [tuple(entry.split()) for entry in text.split(";")]
-    return {
-        noun: tuple(form.replace("_", " ") for form in entry)
-        for noun, entry in zip(NOUN_FIELD, entries, strict=True)
-    }
+    entries = (tuple(map(_spaced, entry.split())) for entry in text.split(";"))
+    return dict(zip(concepts, entries, strict=True))
+
+
+def adjectives(text: str) -> dict[str, str]:
+    """The adjectives of a language that lists one form of each, in the order of `QUALITIES`."""
+    return dict(zip(world.QUALITIES, map(_spaced, text.split()), strict=True))
+
+
+def _spaced(form: str) -> str:
+    return form.replace("_", " ")
 
 
 def tagged(text: str) -> Callable[[str], list[Word]]:
@@ -81,8 +75,8 @@ def time_words(
 ) -> dict[str, Callable[[str], list[Word]]]:
     """Every time concept: those of `text`, then the weekdays and hours by their templates."""
     entries = phrases(text)
-    for concept, form in zip(WEEKDAYS, weekdays.split(), strict=True):
+    for concept, form in zip(world.WEEKDAYS, weekdays.split(), strict=True):
         entries[concept] = weekday.format(form)
-    for concept, form in zip(HOURS, hours.split(), strict=True):
+    for concept, form in zip(world.HOURS, hours.split(), strict=True):
         entries[concept] = hour.format(form.replace("/DET_", "/DET "))
     return {concept: tagged(entry) for concept, entry in entries.items()}

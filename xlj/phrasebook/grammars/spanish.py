@@ -1,9 +1,10 @@
 """Spanish: pro-drop, ser and estar, preterite, personal a, gustar."""
 
 from xlj.phrasebook.grammars.grammar import PERSONS, agreement, fuse, is_feminine, join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, phrases, table, time_words
-from xlj.phrasebook.meaning import STATES, Clause, Participant
+from xlj.phrasebook.grammars.lexicon import adjectives, forms, names, table, time_words
+from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
+from xlj.phrasebook.world import STATES
 
 # singular, gender, feminine
 NOUNS = forms(
@@ -79,15 +80,11 @@ _PAST = {
     "er": "í iste ió imos ieron".split(),
     "ir": "í iste ió imos ieron".split(),
 }
-ADJECTIVES = phrases(
+ADJECTIVES = adjectives(
     """
-    new: nuevo; old: viejo; big: grande; small: pequeño; beautiful: bonito; expensive: caro;
-    cheap: barato; red: rojo; white: blanco; black: negro; green: verde; blue: azul;
-    yellow: amarillo; heavy: pesado; clean: limpio; dirty: sucio; young: joven; kind: amable;
-    clever: inteligente; famous: famoso; rich: rico; poor: pobre; strong: fuerte; tired: cansado;
-    happy: contento; sad: triste; busy: ocupado; nervous: nervioso; angry: enfadado;
-    hot: caliente; cold: frío; fresh: fresco; sweet: dulce; tasty: delicioso; quiet: tranquilo;
-    long: largo; short: corto; interesting: interesante
+    nuevo viejo grande pequeño bonito caro barato rojo blanco negro verde azul amarillo pesado
+    limpio sucio joven amable inteligente famoso rico pobre fuerte cansado contento triste ocupado
+    nervioso enfadado caliente frío fresco dulce delicioso tranquilo largo corto interesante
     """
 )
 NAMES = names(

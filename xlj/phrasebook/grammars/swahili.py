@@ -6,6 +6,7 @@ from xlj.phrasebook.grammars.grammar import PERSONS, agreement, join, nameable
 from xlj.phrasebook.grammars.lexicon import forms, names, table, time_words
 from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
+from xlj.phrasebook.world import QUALITIES
 
 # singular, plural, class of the singular (1 also for animates of other shapes; k: kin)
 NOUNS = forms(
@@ -52,19 +53,16 @@ CONCORDS = table(
 
 # The stem alone is an adjective that agrees ("n" class form and "ji" class form follow it);
 # "of" and "with" introduce a noun (-a moto, -enye nguvu), "has" a state, "same" what is invariable
-ADJECTIVES = table(
+ADJECTIVES = forms(
     """
-    new: pya mpya jipya; old: of zamani; big: kubwa kubwa kubwa; small: dogo ndogo dogo;
-    beautiful: zuri nzuri zuri; expensive: same ghali; cheap: same rahisi;
-    red: ekundu nyekundu jekundu; white: eupe nyeupe jeupe; black: eusi nyeusi jeusi;
-    green: of kijani; blue: of bluu; yellow: of njano; heavy: zito nzito zito; clean: same safi;
-    dirty: chafu chafu chafu; young: same kijana vijana; kind: ema njema jema;
-    clever: erevu nyerevu jerevu; famous: same maarufu; rich: same tajiri; poor: same maskini;
-    strong: with nguvu; tired: has uchovu; happy: has furaha; sad: has huzuni; busy: has shughuli;
-    nervous: has wasiwasi; angry: has hasira; hot: of moto; cold: of baridi; fresh: same freshi;
-    sweet: tamu tamu tamu; tasty: with ladha; quiet: tulivu tulivu tulivu; long: refu ndefu refu;
-    short: fupi fupi fupi; interesting: of kuvutia
-    """
+    pya mpya jipya; of zamani; kubwa kubwa kubwa; dogo ndogo dogo; zuri nzuri zuri; same ghali;
+    same rahisi; ekundu nyekundu jekundu; eupe nyeupe jeupe; eusi nyeusi jeusi; of kijani; of bluu;
+    of njano; zito nzito zito; same safi; chafu chafu chafu; same kijana vijana; ema njema jema;
+    erevu nyerevu jerevu; same maarufu; same tajiri; same maskini; with nguvu; has uchovu;
+    has furaha; has huzuni; has shughuli; has wasiwasi; has hasira; of moto; of baridi; same freshi;
+    tamu tamu tamu; with ladha; tulivu tulivu tulivu; refu ndefu refu; fupi fupi fupi; of kuvutia
+    """,
+    QUALITIES,
 )
 
 # The stem; then a noun or particle that belongs to the verb

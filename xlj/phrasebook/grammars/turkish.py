@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from xlj.phrasebook.grammars.grammar import PERSONS, agreement, join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, phrases, table, time_words
+from xlj.phrasebook.grammars.lexicon import adjectives, forms, names, table, time_words
 from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
 
@@ -42,15 +42,11 @@ VERBS = table(
     like: sev; want: iste; rain: yağmur_yağ; snow: kar_yağ; hot_weather: sıcak; cold_weather: soğuk
     """
 )
-ADJECTIVES = phrases(
+ADJECTIVES = adjectives(
     """
-    new: yeni; old: eski; big: büyük; small: küçük; beautiful: güzel; expensive: pahalı;
-    cheap: ucuz; red: kırmızı; white: beyaz; black: siyah; green: yeşil; blue: mavi; yellow: sarı;
-    heavy: ağır; clean: temiz; dirty: kirli; young: genç; kind: nazik; clever: akıllı;
-    famous: ünlü; rich: zengin; poor: fakir; strong: güçlü; tired: yorgun; happy: mutlu;
-    sad: üzgün; busy: yoğun; nervous: gergin; angry: kızgın; hot: sıcak; cold: soğuk;
-    fresh: taze; sweet: tatlı; tasty: lezzetli; quiet: sessiz; long: uzun; short: kısa;
-    interesting: ilginç
+    yeni eski büyük küçük güzel pahalı ucuz kırmızı beyaz siyah yeşil mavi sarı ağır temiz kirli
+    genç nazik akıllı ünlü zengin fakir güçlü yorgun mutlu üzgün yoğun gergin kızgın sıcak soğuk
+    taze tatlı lezzetli sessiz uzun kısa ilginç
     """
 )
 NAMES = names(
