@@ -209,6 +209,7 @@ COUNTRIES = tuple(
 ORGANISATIONS = tuple(
     "google toyota samsung amazon microsoft unicef unesco red_cross world_bank".split()
 )
+NAMES = WOMEN + MEN + SURNAMES + CITIES + COUNTRIES + ORGANISATIONS
 
 WEEKDAYS = tuple("monday tuesday wednesday thursday friday saturday sunday".split())
 HOURS = tuple(f"hour_{hour}" for hour in range(1, 13))

@@ -17,19 +17,14 @@ def table(text: str) -> dict[str, tuple[str, ...]]:
     return {key: tuple(map(_spaced, value.split())) for key, value in phrases(text).items()}
 
 
-def names(text: str, people: str = "") -> dict[str, str]:
-    """The proper names of a language by concept, spelt as in English where nothing else is given.
+def names(text: str) -> dict[str, str]:
+    """The proper names of a language, spelt as in English where `phrases` of it spell none else."""
+    return {name: name.replace("_", " ").title() for name in world.NAMES} | phrases(text)
 
-    Args:
-      text: `phrases` of cities, countries and organisations.
-      people: first names and surnames, in the order of `WOMEN`, `MEN`, `SURNAMES`.
 
-    Raises ValueError unless there are as many people as there.
-    """
-    persons = world.WOMEN + world.MEN + world.SURNAMES
-    others = world.CITIES + world.COUNTRIES + world.ORGANISATIONS
-    spelt = {concept: concept.replace("_", " ").title() for concept in others}
-    return spelt | dict(zip(persons, people.split() or persons, strict=True)) | phrases(text)
+def all_names(text: str) -> dict[str, str]:
+    """The proper names of a language that spells each in its own way, in the order of `NAMES`."""
+    return _words(text, world.NAMES)
 
 
 def forms(text: str, concepts: Iterable[str] = world.NOUN_FIELD) -> dict[str, tuple[str, ...]]:
@@ -43,7 +38,11 @@ def forms(text: str, concepts: Iterable[str] = world.NOUN_FIELD) -> dict[str, tu
 
 def adjectives(text: str) -> dict[str, str]:
     """The adjectives of a language that lists one form of each, in the order of `QUALITIES`."""
-    return dict(zip(world.QUALITIES, map(_spaced, text.split()), strict=True))
+    return _words(text, world.QUALITIES)
+
+
+def _words(text: str, concepts: Iterable[str]) -> dict[str, str]:
+    return dict(zip(concepts, map(_spaced, text.split()), strict=True))
 
 
 def _spaced(form: str) -> str:
