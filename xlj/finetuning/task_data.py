@@ -38,14 +38,10 @@ class Set:
 
 @dataclasses.dataclass(frozen=True)
 class TaskData:
-    """Everything that a task is learned from and scored on.
-
-    Attributes:
-      labels: of classes or tags, in the order of the head's outputs; none of questions.
-      train, dev, test: by language.
-    """
+    """Everything that a task is learned from and scored on, by language."""
 
     labels: tuple[str, ...]
+    """Of classes or tags, in the order of the head's outputs; none of questions."""
     train: Mapping[str, Set]
     dev: Mapping[str, Set]
     test: Mapping[str, Set]

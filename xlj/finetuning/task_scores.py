@@ -30,12 +30,7 @@ Scores = dict[str, dict[str, float]]
 
 
 class Predictor:
-    """Predicts the labels of rows; every process gets all of them.
-
-    Args:
-      kind: one of `config.SUPERVISED`.
-      mesh: where the parameters are.
-    """
+    """Predicts the labels of rows, batch by batch on a mesh; every process gets all of them."""
 
     def __init__(self, kind: str, model: Model, mesh: Mesh):
         self._mesh = mesh
@@ -50,15 +45,13 @@ class Predictor:
     ) -> np.ndarray:
         """The prediction of the head for each row.
 
+        Of classification, the class, int32 [rows]; of tagging, each token's tag, int32 [rows,
+        length]; of question answering, logits float32 [rows, length, 2], minus infinity at padding.
+
         Args:
           tokens: int32 [rows, length], at least one row.
           what: is predicted, for the progress bar.
           progress: called with numbers of rows as they are predicted.
-
-        Returns:
-          Of classification, the class, int32 [rows]; of tagging, each token's tag, int32 [rows,
-          length]; of question answering, logits float32 [rows, length, 2], minus infinity at
-          padding.
         """
         found: np.ndarray | None = None
         with tqdm(total=len(tokens), desc=what, unit="row", disable=None, leave=False) as bar:
@@ -94,12 +87,7 @@ def _predicted(kind: str, model: Model, params: Params, tokens: jax.Array) -> ja
 
 
 class Evaluator:
-    """Predicts and scores sets of examples.
-
-    Args:
-      labels: of classes or tags, in the order of the head's outputs.
-      mesh: where parameters are.
-    """
+    """Predicts and scores sets of examples; labels are in the order of the head's outputs."""
 
     def __init__(self, task: Task, model: Model, labels: tuple[str, ...], mesh: Mesh):
         self._task, self._kind, self._labels = task, KINDS[task.kind], labels
@@ -112,11 +100,7 @@ class Evaluator:
         split: str,
         progress: Callable[[int], Any] = bool,
     ) -> tuple[dict[str, Any], Scores]:
-        """Predictions by language, and their scores where labels are known.
-
-        Args:
-          progress: called with numbers of rows as they are predicted.
-        """
+        """Predictions by language, and their scores where labels are known."""
         predictions: dict[str, Any] = {}
         found: Scores = {}
         for language, entry in sets.items():
@@ -148,10 +132,7 @@ def on_dev(scores: Scores, task: Task, trained: Iterable[str]) -> float:
 
 def baseline(data: TaskData, task: Task) -> Scores:
     """Test scores (dev's where no test set has labels) of the most frequent labels of the training
-    data; of questions, none.
-
-    With `task.per_language`, the training data is each language's own.
-    """
+    data, each language's own with `task.per_language`; of questions, none."""
     kind, found = KINDS[task.kind], Scores()
     if not hasattr(kind, "majority"):
         return found

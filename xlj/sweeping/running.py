@@ -89,11 +89,7 @@ def _complaint(run: Run, code: int) -> str:
 
 
 def check_template(template: str) -> None:
-    """Refuses a template that names no program, or has no place for a run.
-
-    Raises:
-      ConfigError: if so.
-    """
+    """Raises ConfigError on a template that names no program, or has no place for a run."""
     try:
         words = shlex.split(template)
     except ValueError as error:

@@ -91,11 +91,7 @@ def is_finished(run: Run, config: dict[str, Any]) -> bool:
 
 
 def begin(run: Run, config: dict[str, Any]) -> None:
-    """Makes the workdir of a run, and notes what it is begun with.
-
-    Raises:
-      ConfigError: if it cannot be written.
-    """
+    """Makes the workdir of a run, and notes what it is begun with; ConfigError if it cannot."""
     with atomic.mendable(run.workdir):
         run.workdir.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"command": run.command(), "config": config}, indent=1) + "\n"
