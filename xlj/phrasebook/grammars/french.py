@@ -1,7 +1,7 @@
 """French: gender and number, elision and contraction, two-part negation, est-ce que."""
 
 from xlj.phrasebook.grammars.grammar import PERSONS, agreement, fuse, is_feminine, join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, table, time_words
+from xlj.phrasebook.grammars.lexicon import forms, names, phrases, table, time_words
 from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
 from xlj.phrasebook.world import COUNTRIES, QUALITIES
@@ -112,18 +112,14 @@ PRONOUNS = table(
     """
 )
 LINKS = {"and": ("et", "CCONJ"), "but": ("mais", "CCONJ"), "because": ("parce que", "SCONJ")}
-CONTRACTIONS = {
-    ('de', 'le'): 'du', ('de', 'les'): 'des', ('à', 'le'): 'au', ('à', 'les'): 'aux',
-}  # fmt: skip
+CONTRACTIONS = phrases("de le: du; de les: des; à le: au; à les: aux")
 _ELIDED = frozenset(("le", "la", "de", "ne", "que", "je"))
 _VOWELS = "aeiouéèêâîôûœAEIOUÉÈÊ"
 
 
 def _vowel(form: str) -> bool:
     """Whether a form calls for elision: every common noun in h- of the lexicon has a mute h."""
-    return (
-        form == "y" or form[0] in _VOWELS or (form[0] == "h" and form != "huit" and form != "hindi")
-    )
+    return form == "y" or form[0] in _VOWELS + "h" and form not in ("huit", "hindi")
 
 
 def _plural(form: str) -> str:

@@ -1,7 +1,7 @@
 """German: verb-second, three genders and cases, weak and strong adjectives, split verbs."""
 
 from xlj.phrasebook.grammars.grammar import PERSONS, agreement, fuse, join, nameable
-from xlj.phrasebook.grammars.lexicon import adjectives, forms, names, table, time_words
+from xlj.phrasebook.grammars.lexicon import adjectives, forms, names, phrases, table, time_words
 from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
 
@@ -110,10 +110,9 @@ PRONOUNS = table(
     "i: ich mein; you: du dein; he: er sein; she: sie ihr; we: wir unser; they: sie ihr"
 )
 LINKS = {"and": ("und", "CCONJ"), "but": ("aber", "CCONJ"), "because": ("weil", "SCONJ")}
-CONTRACTIONS = {
-    ('in', 'dem'): 'im', ('an', 'dem'): 'am', ('zu', 'dem'): 'zum', ('zu', 'der'): 'zur',
-    ('von', 'dem'): 'vom', ('bei', 'dem'): 'beim',
-}  # fmt: skip
+CONTRACTIONS = phrases(
+    "in dem: im; an dem: am; zu dem: zum; zu der: zur; von dem: vom; bei dem: beim"
+)
 
 # Endings by case and gender ('p': plural): of der, of ein, and of adjectives after each.
 _KEYS = [case + gender for case in ("nom", "acc", "dat") for gender in "mfnp"]
@@ -129,15 +128,13 @@ EIN = _endings(",e,,e,en,e,,e,em,er,em,en")
 WEAK = _endings("e,e,e,en,en,e,e,en,en,en,en,en")
 MIXED = _endings("er,e,es,en,en,e,es,en,en,en,en,en")
 STRONG = _endings("er,e,es,e,en,e,es,e,em,er,em,en")
-_FINITE = {
-    "sein": "bin bist ist sind sind".split(),
-    "war": "war warst war waren waren".split(),
-    "haben": "habe hast hat haben haben".split(),
-    "werden": "werde wirst wird werden werden".split(),
-    "want": "will willst will wollen wollen".split(),
-    "can": "kann kannst kann können können".split(),
-    "mögen": "mag magst mag mögen mögen".split(),
-}
+_FINITE = table(
+    """
+    sein: bin bist ist sind sind; war: war warst war waren waren; haben: habe hast hat haben haben;
+    werden: werde wirst wird werden werden; want: will willst will wollen wollen;
+    can: kann kannst kann können können; mögen: mag magst mag mögen mögen
+    """
+)
 
 
 def noun_phrase(p: Participant, role: str, case: str, negated: str = "") -> list[Word]:

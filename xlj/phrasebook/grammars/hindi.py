@@ -92,8 +92,10 @@ PRONOUNS = table(
 )
 LINKS = {"and": ("और", "CCONJ"), "but": ("लेकिन", "CCONJ"), "because": ("क्योंकि", "SCONJ")}
 _IS = dict(zip(PERSONS, "हूँ हो है हैं हैं".split(), strict=True))
+_FUTURES = table("हो: हूँ हो हो हों हों; दे: दूँ दो दे दें दें; पी: पिऊँ पिओ पिए पिएँ पिएँ")
 _FUTURE = dict(zip(PERSONS, "ूँ ो े ें ें".split(), strict=True))
 _FUTURE_VOWEL = dict(zip(PERSONS, "ऊँ ओ ए एँ एँ".split(), strict=True))
+_WAS = table("m: था थे; f: थी थीं")
 _MATRAS = "ािीुूेैोौआईऊएओ"
 
 
@@ -216,20 +218,12 @@ def _perfective(stem: str, gender: str, plural: bool) -> str:
 
 
 def _future(stem: str, person: str, gender: str) -> str:
-    if stem == "हो":
-        base = {"1s": "हूँ", "2s": "हो", "3s": "हो"}.get(person, "हों")
-    elif stem == "दे":
-        base = {"1s": "दूँ", "2s": "दो", "3s": "दे"}.get(person, "दें")
-    elif stem == "पी":
-        base = "पि" + _FUTURE_VOWEL[person]
+    if stem in _FUTURES:
+        base = _FUTURES[stem][PERSONS.index(person)]
     else:
         base = stem + (_FUTURE_VOWEL if stem[-1] in _MATRAS else _FUTURE)[person]
     plural = person not in ("1s", "3s")
     return base + ("गी" if gender == "f" else "गे" if plural else "गा")
-
-
-def _was(gender: str, plural: bool) -> str:
-    return ("थीं" if plural else "थी") if gender == "f" else ("थे" if plural else "था")
 
 
 def _copula(clause: Clause, n: str, agrees: Participant | None, weather: str = "") -> list[Word]:
@@ -237,7 +231,8 @@ def _copula(clause: Clause, n: str, agrees: Participant | None, weather: str = "
     gender = weather or (_gender(agrees) if agrees else "m")
     plural = _plural(agrees) if agrees else False
     if clause.tense == "past":
-        form = _was(gender, plural and not (agrees and agrees.concept == "you" and gender == "f"))
+        tum = agrees and agrees.concept == "you" and gender == "f"
+        form = _WAS[gender][plural and not tum]
     elif clause.tense == "future":
         form = _future("हो", _person(agrees), gender)
     else:

@@ -70,16 +70,8 @@ VERBS = table(
 )
 WEATHER = {"hot_weather": "calor", "cold_weather": "frío", "rain": "", "snow": ""}
 WITH_ESTAR = frozenset((*STATES, "hot", "cold", "clean", "dirty", "fresh"))
-_PRESENT = {
-    "ar": "o as a amos an".split(),
-    "er": "o es e emos en".split(),
-    "ir": "o es e imos en".split(),
-}
-_PAST = {
-    "ar": "é aste ó amos aron".split(),
-    "er": "í iste ió imos ieron".split(),
-    "ir": "í iste ió imos ieron".split(),
-}
+_PRESENT = table("ar: o as a amos an; er: o es e emos en; ir: o es e imos en")
+_PAST = table("ar: é aste ó amos aron; er: í iste ió imos ieron; ir: í iste ió imos ieron")
 ADJECTIVES = adjectives(
     """
     nuevo viejo grande pequeño bonito caro barato rojo blanco negro verde azul amarillo pesado
@@ -117,7 +109,7 @@ TIMES = time_words(
 NUMBERS = "dos tres cuatro cinco seis siete ocho nueve diez".split()
 PRONOUNS = table("i: mi me; you: tu te; he: su le; she: su le; we: nuestro nos; they: su les")
 LINKS = {"and": ("y", "CCONJ"), "but": ("pero", "CCONJ"), "because": ("porque", "SCONJ")}
-CONTRACTIONS = {("de", "el"): "del", ("a", "el"): "al"}
+CONTRACTIONS = {"de el": "del", "a el": "al"}
 _ACCENTS = str.maketrans("áéíóú", "aeiou")
 
 

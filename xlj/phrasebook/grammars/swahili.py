@@ -129,11 +129,8 @@ def _adjective(concept: str, p: Participant | None, slot: str) -> list[Word]:
     if kind == "with":
         with_ = "mwenye" if prefix == "m" and of == "w" and _concord(p)[0] == "a" else of + "enye"
         return [word(with_, "ADP", slot), word(spec[0], "NOUN", slot)]
-    if prefix == "n":
-        return [word(spec[0], "ADJ", slot)]
-    if prefix == "ji":
-        return [word(spec[1], "ADJ", slot)]
-    return [word(_prefixed(prefix, kind), "ADJ", slot)]
+    form = {"n": spec[0], "ji": spec[-1]}.get(prefix) or _prefixed(prefix, kind)
+    return [word(form, "ADJ", slot)]
 
 
 def _prefixed(prefix: str, stem: str) -> str:
@@ -143,9 +140,9 @@ def _prefixed(prefix: str, stem: str) -> str:
     return {"m": "mw", "wa": "w", "mi": "my", "ma": "m", "ki": "ch", "vi": "vy"}[prefix] + stem
 
 
-def noun_phrase(p: Participant, role: str) -> list[Word]:
+def noun_phrase(p: Participant | None, role: str) -> list[Word]:
     """Noun, possessive or demonstrative, adjective, numeral; a pronoun is left to the verb."""
-    if p.kind != "noun":
+    if p is None or p.kind != "noun":
         return nameable(p, role, NAMES, ("nani", "nini"))
     entry, (_, prefix, of, this) = NOUNS[p.concept], _concord(p)
     upos = "PROPN" if p.field == "language" else "NOUN"
@@ -268,7 +265,7 @@ def _clause(clause: Clause, n: str) -> list[Word]:
     time = TIMES[clause.time](n) if clause.time else []
     if clause.time_first:
         words += time
-    if subject and predicate != "exist":
+    if predicate != "exist":
         words += noun_phrase(subject, n + ".subject")
     if predicate in ("rain", "snow"):
         words.append(word(VERBS[predicate][1], "NOUN", n + ".event"))
@@ -282,15 +279,11 @@ def _clause(clause: Clause, n: str) -> list[Word]:
         else:
             words += _adjective(clause.attribute, subject, n + ".event")
     words += [word("sana", "ADV", n + ".degree")] * clause.very
-    if clause.complement:
-        words += noun_phrase(clause.complement, n + ".complement")
-    if predicate == "exist" and subject:
+    words += noun_phrase(clause.complement, n + ".complement")
+    if predicate == "exist":
         words += noun_phrase(subject, n + ".subject")
-    if clause.recipient:
-        words += noun_phrase(clause.recipient, n + ".recipient")
-    if clause.object:
-        words += noun_phrase(clause.object, n + ".object")
-    words += _place(clause, n)
+    words += noun_phrase(clause.recipient, n + ".recipient")
+    words += noun_phrase(clause.object, n + ".object") + _place(clause, n)
     return words if clause.time_first else words + time
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from xlj.phrasebook.grammars.grammar import PERSONS, agreement, join, nameable
-from xlj.phrasebook.grammars.lexicon import adjectives, forms, names, table, time_words
+from xlj.phrasebook.grammars.lexicon import adjectives, forms, names, phrases, table, time_words
 from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
 
@@ -80,9 +80,7 @@ PRONOUNS = table(
     "i: ben benim; you: sen senin; he: o onun; she: o onun; we: biz bizim; they: onlar onların"
 )
 LINKS = {"and": ("ve", "CCONJ"), "but": ("ama", "CCONJ"), "because": ("çünkü", "CCONJ")}
-CASES = {
-    'acc': '(y)I', 'dat': '(y)A', 'loc': 'DA', 'abl': 'DAn', 'gen': '(n)In', 'plural': 'lAr',
-}  # fmt: skip
+CASES = phrases("acc: (y)I; dat: (y)A; loc: DA; abl: DAn; gen: (n)In; plural: lAr")
 OWNED = dict(zip(PERSONS, ("(I)m", "(I)n", "(s)I", "(I)mIz", "(s)I"), strict=True))
 _PRESENT = dict(zip(PERSONS, ("um", "sun", "", "uz", "lar"), strict=True))
 _PAST = dict(zip(PERSONS, ("m", "n", "", "k", "lAr"), strict=True))
@@ -148,11 +146,11 @@ def _proper(form: str, case: str) -> str:
     return form + "'" + attach(lower, CASES[case])[len(lower) :]
 
 
-def noun_phrase(p: Participant, role: str, case: str = "", owner: str = "") -> list[Word]:
+def noun_phrase(p: Participant | None, role: str, case: str = "", owner: str = "") -> list[Word]:
     """A participant in a case; `owner` is the person of a possessor outside the phrase."""
-    if p.kind != "noun":
+    if p is None or p.kind != "noun":
         words = nameable(p, role, NAMES, ("kim", "ne"))
-        if case and p.kind in ("name", "place"):
+        if case and p and p.kind in ("name", "place"):
             last = words[-1]
             words[-1] = replace(last, form=_proper(last.form, case))
         return words
@@ -322,7 +320,7 @@ def _clause(clause: Clause, n: str) -> list[Word]:
         air = word("hava", "NOUN", n + ".expletive")
         weather = word(VERBS[predicate][0], "ADJ", n + ".event")
         return [*time, *place, *_predicate([air, weather], clause, n)]
-    front = noun_phrase(subject, role) if subject else []
+    front = noun_phrase(subject, role)
     head = time + front if clause.time_first or subject is None else front + time
     if predicate == "be":
         words = place + [word("çok", "ADV", n + ".degree")] * clause.very
@@ -333,9 +331,7 @@ def _clause(clause: Clause, n: str) -> list[Word]:
             if clause.negative or not clause.complement.adjective:
                 words = [item for item in words if item.form != "bir"]
         return head + _predicate(words, clause, n)
-    words = [*head, *place]
-    if clause.recipient:
-        words += noun_phrase(clause.recipient, n + ".recipient", "dat")
+    words = [*head, *place, *noun_phrase(clause.recipient, n + ".recipient", "dat")]
     if clause.object:
         words += _object(clause.object, n + ".object", clause)
     return words + _verb(clause, n)
