@@ -62,11 +62,7 @@ def tagged(text: str) -> Callable[[str], list[Word]]:
         for whole, _, upos in items
         for form in whole.split("_")
     ]
-
-    def words(n: str) -> list[Word]:
-        return [word(form, upos, n + slot) for form, upos, slot in plan]
-
-    return words
+    return lambda n: [word(form, upos, n + slot) for form, upos, slot in plan]
 
 
 def time_words(
