@@ -49,26 +49,28 @@ GENDER = {
 
 _LOOKS = "new old big small beautiful expensive cheap red white black green blue yellow"
 _PERSON = "young kind clever famous rich poor strong"
-_ADJECTIVES = {
-    "profession": _PERSON,
-    "people": "young kind clever strong poor",
-    "kin": "kind clever rich strong young",
-    "animal": "big small white black beautiful strong",
-    "fruit": "fresh cheap sweet tasty expensive small big",
-    "food": "fresh cheap big small expensive",
-    "staple": "fresh tasty cheap expensive",
-    "drink": "hot cold fresh",
-    "text": "new old long interesting short",
-    "furniture": _LOOKS + " heavy clean dirty",
-    "article": _LOOKS,
-    "opening": "new old big small white green blue dirty",
-    "clothes": _LOOKS + " clean dirty",
-    "vehicle": _LOOKS + " dirty clean",
-    "place": "new old big small beautiful famous quiet clean",
-    "structure": "new old big small long beautiful",
-    "show": "new old beautiful long short interesting",
+ADJECTIVES = {
+    field: tuple(words.split())
+    for field, words in {
+        "profession": _PERSON,
+        "people": "young kind clever strong poor",
+        "kin": "kind clever rich strong young",
+        "animal": "big small white black beautiful strong",
+        "fruit": "fresh cheap sweet tasty expensive small big",
+        "food": "fresh cheap big small expensive",
+        "staple": "fresh tasty cheap expensive",
+        "drink": "hot cold fresh",
+        "text": "new old long interesting short",
+        "furniture": _LOOKS + " heavy clean dirty",
+        "article": _LOOKS,
+        "opening": "new old big small white green blue dirty",
+        "clothes": _LOOKS + " clean dirty",
+        "vehicle": _LOOKS + " dirty clean",
+        "place": "new old big small beautiful famous quiet clean",
+        "structure": "new old big small long beautiful",
+        "show": "new old beautiful long short interesting",
+    }.items()
 }
-ADJECTIVES = {field: tuple(words.split()) for field, words in _ADJECTIVES.items()}
 """The adjectives that go with the nouns of a field."""
 
 QUALITIES = tuple(
@@ -211,6 +213,11 @@ ORGANISATIONS = tuple(
 )
 NAMES = WOMEN + MEN + SURNAMES + CITIES + COUNTRIES + ORGANISATIONS
 
+MOMENTS = tuple(
+    "now today every_day every_week morning evening yesterday last_week last_month this_morning "
+    "tomorrow next_week next_month tonight".split()
+)
+"""All times but weekdays and hours, in the order in which the grammars list them."""
 WEEKDAYS = tuple("monday tuesday wednesday thursday friday saturday sunday".split())
 HOURS = tuple(f"hour_{hour}" for hour in range(1, 13))
 _POINTS = WEEKDAYS + HOURS

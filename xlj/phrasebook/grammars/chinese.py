@@ -66,10 +66,8 @@ NAMES = all_names(
 )
 TIMES = time_words(
     """
-    now: 现在/ADV; today: 今天/NOUN; every_day: 每天/ADV; every_week: 每周/ADV; morning: 早上/NOUN;
-    evening: 晚上/NOUN; yesterday: 昨天/NOUN; last_week: 上周/NOUN; last_month: 上个月/NOUN;
-    this_morning: 今天/NOUN 早上/NOUN; tomorrow: 明天/NOUN; next_week: 下周/NOUN;
-    next_month: 下个月/NOUN; tonight: 今晚/NOUN
+    现在/ADV; 今天/NOUN; 每天/ADV; 每周/ADV; 早上/NOUN; 晚上/NOUN; 昨天/NOUN; 上周/NOUN;
+    上个月/NOUN; 今天/NOUN 早上/NOUN; 明天/NOUN; 下周/NOUN; 下个月/NOUN; 今晚/NOUN
     """,
     "{}/NOUN",
     "星期一 星期二 星期三 星期四 星期五 星期六 星期天",

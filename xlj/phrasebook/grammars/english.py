@@ -71,11 +71,9 @@ NAMES = names(
 )
 TIMES = time_words(
     """
-    now: now/ADV; today: today/ADV; every_day: every/DET day/NOUN; every_week: every/DET week/NOUN;
-    morning: in/ADP the/DET morning/NOUN; evening: in/ADP the/DET evening/NOUN;
-    yesterday: yesterday/ADV; last_week: last/ADJ week/NOUN; last_month: last/ADJ month/NOUN;
-    this_morning: this/DET morning/NOUN; tomorrow: tomorrow/ADV; next_week: next/ADJ week/NOUN;
-    next_month: next/ADJ month/NOUN; tonight: tonight/ADV
+    now/ADV; today/ADV; every/DET day/NOUN; every/DET week/NOUN; in/ADP the/DET morning/NOUN;
+    in/ADP the/DET evening/NOUN; yesterday/ADV; last/ADJ week/NOUN; last/ADJ month/NOUN;
+    this/DET morning/NOUN; tomorrow/ADV; next/ADJ week/NOUN; next/ADJ month/NOUN; tonight/ADV
     """,
     "on/ADP {}/PROPN",
     "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",

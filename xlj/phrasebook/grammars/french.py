@@ -92,12 +92,10 @@ NAMES = names(
 MASCULINE = frozenset("kenya japan brazil mexico canada portugal".split())
 TIMES = time_words(
     """
-    now: maintenant/ADV; today: aujourd'hui/ADV; every_day: tous/ADJ les/DET jours/NOUN;
-    every_week: toutes/ADJ les/DET semaines/NOUN; morning: le/DET matin/NOUN;
-    evening: le/DET soir/NOUN; yesterday: hier/ADV; last_week: la/DET semaine/NOUN dernière/ADJ;
-    last_month: le/DET mois/NOUN dernier/ADJ; this_morning: ce/DET matin/NOUN;
-    tomorrow: demain/ADV; next_week: la/DET semaine/NOUN prochaine/ADJ;
-    next_month: le/DET mois/NOUN prochain/ADJ; tonight: ce/DET soir/NOUN
+    maintenant/ADV; aujourd'hui/ADV; tous/ADJ les/DET jours/NOUN; toutes/ADJ les/DET semaines/NOUN;
+    le/DET matin/NOUN; le/DET soir/NOUN; hier/ADV; la/DET semaine/NOUN dernière/ADJ;
+    le/DET mois/NOUN dernier/ADJ; ce/DET matin/NOUN; demain/ADV; la/DET semaine/NOUN prochaine/ADJ;
+    le/DET mois/NOUN prochain/ADJ; ce/DET soir/NOUN
     """,
     "{}/NOUN",
     "lundi mardi mercredi jeudi vendredi samedi dimanche",

@@ -94,11 +94,10 @@ NAMES = names(
 )
 TIMES = time_words(
     """
-    now: jetzt/ADV; today: heute/ADV; every_day: jeden/DET Tag/NOUN; every_week: jede/DET
-    Woche/NOUN; morning: am/ADP Morgen/NOUN; evening: am/ADP Abend/NOUN; yesterday: gestern/ADV;
-    last_week: letzte/ADJ Woche/NOUN; last_month: letzten/ADJ Monat/NOUN;
-    this_morning: heute/ADV Morgen/NOUN; tomorrow: morgen/ADV; next_week: nächste/ADJ Woche/NOUN;
-    next_month: nächsten/ADJ Monat/NOUN; tonight: heute/ADV Abend/NOUN
+    jetzt/ADV; heute/ADV; jeden/DET Tag/NOUN; jede/DET Woche/NOUN; am/ADP Morgen/NOUN;
+    am/ADP Abend/NOUN; gestern/ADV; letzte/ADJ Woche/NOUN; letzten/ADJ Monat/NOUN;
+    heute/ADV Morgen/NOUN; morgen/ADV; nächste/ADJ Woche/NOUN; nächsten/ADJ Monat/NOUN;
+    heute/ADV Abend/NOUN
     """,
     "am/ADP {}/NOUN",
     "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag",
@@ -137,12 +136,12 @@ _FINITE = table(
 )
 
 
-def noun_phrase(p: Participant, role: str, case: str, negated: str = "") -> list[Word]:
+def noun_phrase(p: Participant | None, role: str, case: str, negated: str = "") -> list[Word]:
     """A participant in a case; `negated` is the slot of a negation that 'kein' expresses."""
     det = role + ".det"
-    if p.kind != "noun":
+    if p is None or p.kind != "noun":
         name = nameable(p, role, NAMES, ("wer", "was"), PRONOUNS)
-        return [word(THE[case + "f"], "DET", det), *name] if p.concept == "turkey" else name
+        return [word(THE[case + "f"], "DET", det), *name] if p and p.concept == "turkey" else name
     entry = NOUNS[p.concept]
     form, gender = entry[0], entry[1][0]
     if p.plural:
@@ -240,9 +239,7 @@ def _clause(clause: Clause, n: str, subordinate: bool = False) -> list[Word]:
     kein = slot if none else ""
     time = TIMES[clause.time](n) if clause.time else []
     place = _place(clause, n)
-    before, after = list[Word](), list[Word]()
-    if clause.recipient:
-        before += noun_phrase(clause.recipient, n + ".recipient", "dat")
+    before, after = noun_phrase(clause.recipient, n + ".recipient", "dat"), list[Word]()
     if thing and thing.kind != "unknown":
         indefinite = thing.indefinite and not thing.count
         case = "dat" if clause.predicate == "help" else "acc"
@@ -275,7 +272,7 @@ def _clause(clause: Clause, n: str, subordinate: bool = False) -> list[Word]:
     if subordinate:
         return fuse([*first, *middle, *closing, finite], CONTRACTIONS)
     if clause.question == "object":
-        front = noun_phrase(thing, n + ".object", "acc") if thing else []
+        front = noun_phrase(thing, n + ".object", "acc")
     elif clause.question == "place":
         front = [word("wo", "ADV", n + ".place.noun")]
     elif clause.question == "polar":

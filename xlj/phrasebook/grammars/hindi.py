@@ -71,11 +71,9 @@ NAMES = all_names(
 )
 TIMES = time_words(
     """
-    now: अभी/ADV; today: आज/ADV; every_day: हर/DET दिन/NOUN; every_week: हर/DET हफ़्ते/NOUN;
-    morning: सुबह/NOUN; evening: शाम/NOUN को/ADP; yesterday: कल/ADV;
-    last_week: पिछले/ADJ हफ़्ते/NOUN; last_month: पिछले/ADJ महीने/NOUN; this_morning: आज/ADV सुबह/NOUN;
-    tomorrow: कल/ADV; next_week: अगले/ADJ हफ़्ते/NOUN; next_month: अगले/ADJ महीने/NOUN;
-    tonight: आज/ADV रात/NOUN
+    अभी/ADV; आज/ADV; हर/DET दिन/NOUN; हर/DET हफ़्ते/NOUN; सुबह/NOUN; शाम/NOUN को/ADP; कल/ADV;
+    पिछले/ADJ हफ़्ते/NOUN; पिछले/ADJ महीने/NOUN; आज/ADV सुबह/NOUN; कल/ADV; अगले/ADJ हफ़्ते/NOUN;
+    अगले/ADJ महीने/NOUN; आज/ADV रात/NOUN
     """,
     "{}/NOUN को/ADP",
     "सोमवार मंगलवार बुधवार गुरुवार शुक्रवार शनिवार रविवार",

@@ -68,8 +68,8 @@ def tagged(text: str) -> Callable[[str], list[Word]]:
 def time_words(
     text: str, weekday: str, weekdays: str, hour: str, hours: str
 ) -> dict[str, Callable[[str], list[Word]]]:
-    """Every time concept: those of `text`, then the weekdays and hours by their templates."""
-    entries = phrases(text)
+    """Every time concept: `MOMENTS` in order, then the weekdays and hours by their templates."""
+    entries = dict(zip(world.MOMENTS, text.split(";"), strict=True))
     for concept, form in zip(world.WEEKDAYS, weekdays.split(), strict=True):
         entries[concept] = weekday.format(form)
     for concept, form in zip(world.HOURS, hours.split(), strict=True):

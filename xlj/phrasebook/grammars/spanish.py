@@ -92,13 +92,10 @@ NAMES = names(
 )
 TIMES = time_words(
     """
-    now: ahora/ADV; today: hoy/ADV; every_day: todos/DET los/DET días/NOUN;
-    every_week: todas/DET las/DET semanas/NOUN; morning: por/ADP la/DET mañana/NOUN;
-    evening: por/ADP la/DET tarde/NOUN; yesterday: ayer/ADV;
-    last_week: la/DET semana/NOUN pasada/ADJ; last_month: el/DET mes/NOUN pasado/ADJ;
-    this_morning: esta/DET mañana/NOUN; tomorrow: mañana/ADV;
-    next_week: la/DET próxima/ADJ semana/NOUN; next_month: el/DET próximo/ADJ mes/NOUN;
-    tonight: esta/DET noche/NOUN
+    ahora/ADV; hoy/ADV; todos/DET los/DET días/NOUN; todas/DET las/DET semanas/NOUN;
+    por/ADP la/DET mañana/NOUN; por/ADP la/DET tarde/NOUN; ayer/ADV; la/DET semana/NOUN pasada/ADJ;
+    el/DET mes/NOUN pasado/ADJ; esta/DET mañana/NOUN; mañana/ADV; la/DET próxima/ADJ semana/NOUN;
+    el/DET próximo/ADJ mes/NOUN; esta/DET noche/NOUN
     """,
     "el/DET {}/NOUN",
     "lunes martes miércoles jueves viernes sábado domingo",

@@ -90,11 +90,9 @@ NAMES = names(
 )
 TIMES = time_words(
     """
-    now: sasa/ADV; today: leo/ADV; every_day: kila/DET siku/NOUN; every_week: kila/DET wiki/NOUN;
-    morning: asubuhi/NOUN; evening: jioni/NOUN; yesterday: jana/ADV;
-    last_week: wiki/NOUN iliyopita/ADJ; last_month: mwezi/NOUN uliopita/ADJ;
-    this_morning: leo/ADV asubuhi/NOUN; tomorrow: kesho/ADV; next_week: wiki/NOUN ijayo/ADJ;
-    next_month: mwezi/NOUN ujao/ADJ; tonight: leo/ADV usiku/NOUN
+    sasa/ADV; leo/ADV; kila/DET siku/NOUN; kila/DET wiki/NOUN; asubuhi/NOUN; jioni/NOUN; jana/ADV;
+    wiki/NOUN iliyopita/ADJ; mwezi/NOUN uliopita/ADJ; leo/ADV asubuhi/NOUN; kesho/ADV;
+    wiki/NOUN ijayo/ADJ; mwezi/NOUN ujao/ADJ; leo/ADV usiku/NOUN
     """,
     "{}/NOUN",
     "Jumatatu Jumanne Jumatano Alhamisi Ijumaa Jumamosi Jumapili",

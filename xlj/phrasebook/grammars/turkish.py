@@ -64,11 +64,9 @@ NAMES = names(
 )
 TIMES = time_words(
     """
-    now: şimdi/ADV; today: bugün/ADV; every_day: her/DET gün/NOUN; every_week: her/DET hafta/NOUN;
-    morning: sabahları/ADV; evening: akşamları/ADV; yesterday: dün/ADV;
-    last_week: geçen/ADJ hafta/NOUN; last_month: geçen/ADJ ay/NOUN; this_morning: bu/DET
-    sabah/NOUN; tomorrow: yarın/ADV; next_week: gelecek/ADJ hafta/NOUN;
-    next_month: gelecek/ADJ ay/NOUN; tonight: bu/DET akşam/NOUN
+    şimdi/ADV; bugün/ADV; her/DET gün/NOUN; her/DET hafta/NOUN; sabahları/ADV; akşamları/ADV;
+    dün/ADV; geçen/ADJ hafta/NOUN; geçen/ADJ ay/NOUN; bu/DET sabah/NOUN; yarın/ADV;
+    gelecek/ADJ hafta/NOUN; gelecek/ADJ ay/NOUN; bu/DET akşam/NOUN
     """,
     "{}/NOUN günü/NOUN",
     "pazartesi salı çarşamba perşembe cuma cumartesi pazar",

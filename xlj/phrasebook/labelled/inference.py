@@ -18,15 +18,12 @@ from xlj.phrasebook.meaning import Clause, Meaning, Participant
 from xlj.phrasebook.stream import Stream, seed_of
 
 LABELS = ("entailment", "neutral", "contradiction")
-_OPPOSITES = (
-    "new old", "big small", "expensive cheap", "clean dirty", "hot cold", "rich poor",
-    "long short", "happy sad", "hot_weather cold_weather",
-)  # fmt: skip
-OPPOSITE = {
-    one: other
-    for pair in _OPPOSITES
-    for one, other in (pair.split(), reversed(pair.split()))
-}  # fmt: skip
+_PAIRS = (
+    "new/old big/small expensive/cheap clean/dirty hot/cold rich/poor long/short happy/sad "
+    "hot_weather/cold_weather"
+)
+_OPPOSITES = dict(pair.split("/") for pair in _PAIRS.split())
+OPPOSITE = _OPPOSITES | {other: one for one, other in _OPPOSITES.items()}
 """The opposite of each word: both cannot be so."""
 
 _FAR_APART = tuple("school hospital church museum farm airport station library theatre".split())

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Any
 
 from xlj.phrasebook import world
 from xlj.phrasebook.casting import pronoun_for
@@ -148,13 +149,8 @@ def _about(stream: Stream, event: Clause, role: str, split: str) -> Meaning | No
     unknown = Participant("unknown", "person" if role == "subject" else "thing")
     if stream.chance(50):
         event = replace(event, time=None)
-    if role == "subject":
-        asked = replace(event, subject=unknown)
-    elif role == "object":
-        asked = replace(event, object=unknown, place=None)
-    else:
-        asked = replace(event, place=unknown)
-    asked = replace(asked, question=role)
+    changed: dict[str, Any] = {role: unknown, "question": role}
+    asked = replace(event if role != "object" else replace(event, place=None), **changed)
     return Meaning("question", (asked,)) if all_within(split, (event, asked)) else None
 
 
