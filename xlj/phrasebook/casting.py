@@ -90,8 +90,7 @@ def a_thing(stream: Stream, noun: str, negative: bool = False) -> Participant:
     if field == "language":
         return Participant("noun", noun, determiner="a")
     if field == "kin":
-        return Participant('noun', noun, world.GENDER.get(noun) or stream.pick('fm'),
-                           owner=an_owner(stream))  # fmt: skip
+        return a_known(stream, noun)
     mass = field in world.MASS
     human = field in ("profession", "people")
     adjective = an_adjective(stream, noun, 35)

@@ -24,11 +24,8 @@ _CONFIG, _RESULTS = "config.json", "results.json"
 
 
 def checked(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
-    """The config of each run, by name, as its command reads it.
-
-    Raises:
-      ConfigError: if the command refuses one, or a workdir was begun with another.
-    """
+    """The config of each run, by name, as its command reads it. Raises ConfigError if the command
+    refuses one, or a workdir was begun with another."""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         configs = dict(zip([run.name for run in runs], pool.map(_config, runs), strict=True))
     for run in runs:

@@ -194,7 +194,6 @@ def _clause(clause: Clause, n: str) -> list[Word]:
     subject, predicate, role = clause.subject, clause.predicate, n + ".subject"
     time = TIMES[clause.time](n) if clause.time else []
     place = _place(clause, n)
-    words: list[Word]
     if subject is None:
         place = place[1:]  # the place is the topic of the weather
         weather = predicate.endswith("_weather")

@@ -86,9 +86,8 @@ LINKS = {"and": ("and", "CCONJ"), "but": ("but", "CCONJ"), "because": ("because"
 
 
 def _article(following: str) -> str:
-    if following.startswith(("uni", "use", "one")):
-        return "a"
-    return "an" if following[0] in "aeiouAEIOU" else "a"
+    vowel = following[0] in "aeiouAEIOU" and not following.startswith(("uni", "use", "one"))
+    return "an" if vowel else "a"
 
 
 def noun_phrase(p: Participant | None, role: str) -> list[Word]:
@@ -102,7 +101,6 @@ def noun_phrase(p: Participant | None, role: str) -> list[Word]:
     entry = NOUNS[p.concept]
     upos = "PROPN" if p.field == "language" else "NOUN"
     rest.append(word(entry[p.plural], upos, role + ".noun"))
-    det = role + ".det"
     if p.owner:
         if p.owner.kind == "pronoun":
             owner = [word(PRONOUNS[p.owner.concept][1], "PRON", role + ".owner.noun")]
@@ -110,13 +108,11 @@ def noun_phrase(p: Participant | None, role: str) -> list[Word]:
             owner = noun_phrase(p.owner, role + ".owner")
             owner.append(word("'s", "PART", role + ".owner.case"))
         return owner + rest
-    if p.determiner == "the":
-        return [word("the", "DET", det), *rest]
-    if p.determiner == "this":
-        return [word("these" if p.plural else "this", "DET", det), *rest]
-    if p.determiner == "a" and not (p.plural or p.mass):
-        return [word(_article(rest[0].form), "DET", det), *rest]
-    return rest
+    articles = {"the": "the", "this": "these" if p.plural else "this"}
+    if not (p.plural or p.mass):
+        articles["a"] = _article(rest[0].form)
+    article = articles.get(p.determiner)
+    return [word(article, "DET", role + ".det"), *rest] if article else rest
 
 
 def _place(clause: Clause, n: str) -> list[Word]:

@@ -247,7 +247,6 @@ def _clause(clause: Clause, n: str) -> list[Word]:
     if negative:
         slot = n + ".negation"
         core = [word("ne", "PART", slot), finite, word("pas", "PART", slot)]
-    front: list[Word] = []
     asked = [word("est-ce", "PART", "question"), word("que", "PART", "question")]
     if subject is None or clause.predicate == "exist":
         expletive = n + (".event" if subject else ".expletive")

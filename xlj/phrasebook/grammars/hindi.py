@@ -138,9 +138,7 @@ def _plural(p: Participant) -> bool:
 
 
 def _person(p: Participant | None) -> str:
-    if p is not None and p.concept in HONOURED:
-        return "3p"
-    return agreement(p)
+    return "3p" if p and p.concept in HONOURED else agreement(p)
 
 
 def noun_phrase(
@@ -174,9 +172,8 @@ def noun_phrase(
     elif p.determiner == "a" and not (p.plural or p.mass or p.owner):
         words.append(word("एक", "DET", role + ".det"))
     if p.adjective:
-        words.append(
-            word(_agreeing(ADJECTIVES[p.adjective], gender, bent), "ADJ", role + ".adjective")
-        )
+        adjective = _agreeing(ADJECTIVES[p.adjective], gender, bent)
+        words.append(word(adjective, "ADJ", role + ".adjective"))
     upos = "PROPN" if p.field == "language" else "NOUN"
     return words + [word(part, upos, role + ".noun") for part in form.split()]
 
@@ -269,7 +266,7 @@ def _verb(clause: Clause, n: str, agrees: Participant | None, fixed: str) -> lis
 
 
 def _object(clause: Clause, role: str) -> tuple[list[Word], bool]:
-    """The object, and whether it is unmarked, so that a perfective verb agrees with it."""
+    """The object, and whether a perfective verb agrees with it: it is known and unmarked."""
     thing, spec = clause.object, VERBS[clause.predicate]
     assert thing
     marker = spec[3] if len(spec) > 3 else "को" if thing.human else ""
@@ -278,7 +275,8 @@ def _object(clause: Clause, role: str) -> tuple[list[Word], bool]:
     if marker:
         return _marked(thing, role, marker, clause.subject), False
     words = noun_phrase(thing, role, False, clause.subject)
-    return _without_one(words) if clause.negative else words, True  # "did not read a book"
+    words = _without_one(words) if clause.negative else words  # "did not read a book"
+    return words, thing.kind != "unknown"
 
 
 def _without_one(words: list[Word]) -> list[Word]:
@@ -353,8 +351,6 @@ def _clause(clause: Clause, n: str) -> list[Word]:
         if case != "-":
             front = _marked(subject, role, "ने" if case == "ne" else "को", None)
             agrees = clause.object if direct else None
-            if clause.object and clause.object.kind == "unknown":
-                agrees = None
         else:
             fixed = ""
         body = [*place, *recipient, *thing, *extra, *_verb(clause, n, agrees, fixed)]

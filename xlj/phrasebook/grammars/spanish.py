@@ -188,12 +188,11 @@ def _gerund(predicate: str) -> str:
 
 def _verb(clause: Clause, n: str) -> list[Word]:
     event, tense, predicate = n + ".event", n + ".tense", clause.predicate
-    subject, verb = clause.subject, "VERB"
+    subject, verb, lexical = clause.subject, "VERB", event
     if predicate == "exist":
         return [word("hay", "VERB", event, tense)]
     if predicate == "like":
         subject = clause.object
-    lexical = event
     if predicate == "be":
         state = clause.place or clause.attribute in WITH_ESTAR
         predicate, verb, lexical = "estar" if state else "ser", "AUX", tense

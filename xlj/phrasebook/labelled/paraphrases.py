@@ -176,9 +176,8 @@ def _other(stream: Stream, options: tuple[str, ...] | list[str], taken: str) -> 
 
 def _may_act(p: Participant, clause: Clause) -> bool:
     """Whether somebody can take the place of the subject of a clause."""
-    return p.human and clause.subject is not None and clause.subject.human and (
-        clause.complement is None
-    )  # fmt: skip
+    subject = clause.subject
+    return p.human and subject is not None and subject.human and clause.complement is None
 
 
 def _verb(clause: Clause) -> world.Verb:
