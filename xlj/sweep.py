@@ -41,10 +41,10 @@ def _add_flags(parser: Parser) -> None:
 @command.entry("sweep", __doc__, _add_flags)
 def main(flags: Namespace) -> int:
     """Runs, prints or submits; returns 1 if a run failed."""
-    from xlj.sweeping import definition, running, state, submitting
+    from xlj.sweeping import definition, running, state
 
     if flags.submit is not None:
-        submitting.check_template(flags.submit)
+        running.check_template(flags.submit)
     folder = local_path("--folder", flags.folder or Path("runs") / flags.config.stem)
     every = definition.runs(definition.read(flags.config, folder), folder, flags.overrides)
     chosen = [run for run in every if fnmatch.fnmatchcase(run.name, flags.only)]
@@ -60,7 +60,7 @@ def main(flags: Namespace) -> int:
             print(shlex.join(run.command()))
         return 0
     if flags.submit:
-        failed = sum(not submitting.submit(run, configs[run.name], flags.submit) for run in left)
+        failed = sum(not running.submit(run, configs[run.name], flags.submit) for run in left)
     else:
         failed = running.run_all(chosen, left, configs)
     return int(failed > 0)

@@ -16,7 +16,8 @@ from xlj.phrasebook.labelled.inference import LABELS, OPPOSITE, inferences
 from xlj.phrasebook.labelled.paraphrases import paraphrases
 from xlj.phrasebook.labelled.questions import ROLES, questions
 from xlj.phrasebook.labelled.splits import SPLITS, sentences, split_of
-from xlj.phrasebook.meaning import CITIES, COUNTRIES, Meaning
+from xlj.phrasebook.meaning import Meaning
+from xlj.phrasebook.world import CITIES, COUNTRIES
 
 GOLDEN: dict[str, str] = {
     "nli": "8a3b5cfe1c1d7becdb5ceb1e8522beea151e8821938e06cb573a258a83b0b3cc",

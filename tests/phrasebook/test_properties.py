@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from xlj.phrasebook import LANGUAGES, draw, pair, realise
-from xlj.phrasebook import meaning as meanings
+from xlj.phrasebook import LANGUAGES, draw, pair, realise, world
 from xlj.phrasebook.realising import GRAMMARS
 from xlj.phrasebook.sentence import align
 
@@ -14,18 +13,18 @@ CONTENT = {"NOUN", "VERB", "ADJ", "PROPN"}
 DRAWN = [draw(11, index) for index in range(1500)]
 
 CONCEPTS = {
-    "noun": tuple(meanings.NOUN_FIELD),
-    "verb": (*meanings.ACTS, "have", "like"),
-    "weather": meanings.WEATHER,
+    "noun": tuple(world.NOUN_FIELD),
+    "verb": (*world.ACTS, "have", "like"),
+    "weather": world.WEATHER,
     "adjective": tuple(
-        {adjective for group in meanings.ADJECTIVES.values() for adjective in group}
-        | set(meanings.STATES)
+        {adjective for group in world.ADJECTIVES.values() for adjective in group}
+        | set(world.STATES)
     ),
-    "name": meanings.WOMEN + meanings.MEN,
-    "surname": meanings.SURNAMES,
-    "place": meanings.CITIES + meanings.COUNTRIES,
-    "organisation": meanings.ORGANISATIONS,
-    "time": tuple({time for times in meanings.TIMES.values() for time in times}),
+    "name": world.WOMEN + world.MEN,
+    "surname": world.SURNAMES,
+    "place": world.CITIES + world.COUNTRIES,
+    "organisation": world.ORGANISATIONS,
+    "time": tuple({time for times in world.TIMES.values() for time in times}),
 }
 """Everything that a language must have a word for, by kind."""
 

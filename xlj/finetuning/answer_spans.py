@@ -84,8 +84,7 @@ def texts(
     """The answer to each question, by its identity: the context's own characters.
 
     Args:
-      questions: those that the windows were made of.
-      starts, ends, answer_length: as in `best`.
+      questions: those that the windows were made of; all else is as in `best`.
       no_answer: "" is the answer where that of `<s>` beats the best span by more than this
         (SQuAD 2.0; a threshold found on dev). None means that there is always an answer, unless the
         context has no token.

@@ -19,11 +19,8 @@ ENDING = "tsv"
 def rows(
     examples: Sequence[Sentences], vocabulary: Vocabulary, labels: Sequence[str], task: Task
 ) -> Features:
-    """The rows of examples.
-
-    Raises:
-      ConfigError: if pairs are read apart, and an example is one sentence, or one of two is empty.
-    """
+    """The rows of examples. Raises ConfigError if pairs are read apart, and an example is one
+    sentence, or one of two is empty."""
     apart = task.pairs == "apart"
     alone = [example.place for example in examples if len(example.texts) == 1]
     if apart and alone:

@@ -53,14 +53,8 @@ IDENTITY = "identity"
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One model: trained on some languages from one seed, and what it scored.
-
-    Attributes:
-      languages: that it was trained on.
-      step: of the checkpoint that was chosen.
-      dev, test: scores; empty where there is nothing to score.
-      folder: where the run is; predictions are in `predictions/`.
-    """
+    """One model, trained on some languages from one seed: the step of the checkpoint that was
+    chosen, and its scores, empty where there is nothing to score."""
 
     languages: tuple[str, ...]
     seed: int
@@ -72,13 +66,8 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The outcome of fine-tuning.
-
-    Attributes:
-      runs: all that are finished.
-      baseline: scores of the most frequent labels, where the kind of task has such.
-      finished: False if it was asked to stop.
-    """
+    """The runs that are finished, the baseline (`task_scores.baseline`), and whether all are; not
+    if it was asked to stop."""
 
     runs: tuple[Run, ...]
     baseline: Scores
@@ -88,9 +77,7 @@ class Outcome:
 def run(config: FinetuningConfig, workdir: Path) -> Outcome:
     """Fine-tunes, one seed after the other; what is finished already is taken from its folder.
 
-    Args:
-      config: as `config.finetuning.parse` returned it.
-      workdir: has a folder a run, `seed-0` and so on.
+    The workdir has a folder a run, `seed-0` and so on.
 
     Raises:
       ConfigError: before any training, if data, labels, model or mesh do not fit the config; later,

@@ -55,11 +55,7 @@ def majority(training: Sequence[Words]) -> Callable[[Sequence[Words]], list[list
 
 
 def require_chunks(examples: Iterable[Words], tags: Sequence[str]) -> None:
-    """Nothing, if the tags of a task are of chunks, as `chunk_f1` reads them.
-
-    Raises:
-      ConfigError: if one is not; it names the first sentence with it.
-    """
+    """Raises ConfigError, which names the first sentence with one, on a tag of no chunk."""
     other = {tag for tag in tags if not re.fullmatch(CHUNK_TAG, tag)}
     for example in examples:
         for tag in example.tags or ():

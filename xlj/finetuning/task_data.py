@@ -38,14 +38,10 @@ class Set:
 
 @dataclasses.dataclass(frozen=True)
 class TaskData:
-    """Everything that a task is learned from and scored on.
-
-    Attributes:
-      labels: of classes or tags, in the order of the head's outputs; none of questions.
-      train, dev, test: by language.
-    """
+    """Everything that a task is learned from and scored on, by language."""
 
     labels: tuple[str, ...]
+    """Of classes or tags, in the order of the head's outputs; none of questions."""
     train: Mapping[str, Set]
     dev: Mapping[str, Set]
     test: Mapping[str, Set]
@@ -79,8 +75,7 @@ def _lack(examples: Sequence[Example]) -> str:
 def load(task: Task, vocabulary: Vocabulary) -> TaskData:
     """Reads all sources of a task, and makes rows of them.
 
-    Raises:
-      ConfigError: if a source is missing or damaged, or labels do not fit; with file and line.
+    Raises ConfigError, with file and line, if a source is missing or damaged, or labels do not fit.
     """
     examples = _read(task)
     labels, kind = _labels(task, examples), KINDS[task.kind]
@@ -96,10 +91,7 @@ def load(task: Task, vocabulary: Vocabulary) -> TaskData:
 
 def sources(task: Task) -> list[tuple[str, str, str]]:
     """(split, language, source) of all that a task is read from: files, and sets of libraries.
-
-    Raises:
-      ConfigError: if one is missing.
-    """
+    Raises ConfigError if one is missing."""
     return [
         (split, language, source)
         for split, names in languages_of(task).items()

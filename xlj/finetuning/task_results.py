@@ -34,7 +34,10 @@ def as_json(name: str, config: FinetuningConfig, outcome: Outcome) -> dict[str, 
     """
     split = split_of(outcome)
     seeds = by_seed(outcome, split)
-    metric = next(iter(seeds[0])) if seeds else ""
+    metrics = {
+        name: _summary([scores[name] for scores in seeds], config) for name in (seeds or [{}])[0]
+    }
+    metric = next(iter(metrics), "")
     return {
         "task": name,
         "config": dataclasses.asdict(config),
@@ -45,24 +48,21 @@ def as_json(name: str, config: FinetuningConfig, outcome: Outcome) -> dict[str, 
         "fresh": config.fresh,
         "select": config.task.select,
         "seeds": sorted({run.seed for run in outcome.runs}),
-        **(_summary([scores[metric] for scores in seeds], config) if seeds else {}),
-        "metrics": {
-            name: _summary([scores[name] for scores in seeds], config)
-            for name in (seeds or [{}])[0]
-        },
-        "baseline": {name: _rounded(scores) for name, scores in outcome.baseline.items()},
+        **metrics.get(metric, {}),
+        "metrics": metrics,
+        "baseline": _rounded(outcome.baseline),
         "runs": [
             {
                 "folder": run.folder.name,
                 "languages": list(run.languages),
                 "seed": run.seed,
                 "step": run.step,
-                **{part: {name: _rounded(scores) for name, scores in getattr(run, part).items()}
-                   for part in ("dev", "test")},
+                "dev": _rounded(run.dev),
+                "test": _rounded(run.test),
             }
             for run in outcome.runs
         ],
-    }  # fmt: skip
+    }
 
 
 def as_markdown(name: str, config: FinetuningConfig, outcome: Outcome) -> str:
@@ -199,5 +199,5 @@ def _cell(values: Sequence[float]) -> str:
     return f"{shown} ± {statistics.stdev(values):.1f}" if len(values) > 1 else shown
 
 
-def _rounded(scores: Mapping[str, float]) -> dict[str, float]:
-    return {language: round(value, 4) for language, value in scores.items()}
+def _rounded(scores: Scores) -> Scores:
+    return {metric: {k: round(v, 4) for k, v in found.items()} for metric, found in scores.items()}

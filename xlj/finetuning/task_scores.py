@@ -1,20 +1,26 @@
 """Predictions and scores of a fine-tuned model, and of no model at all."""
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh
+from tqdm import tqdm
 
 from xlj.config import Model
 from xlj.config.finetuning import Task
+from xlj.data.tokenizer.layout import PAD
 from xlj.evaluation.language_report import average
-from xlj.finetuning.predicting import Predictor
 from xlj.finetuning.task_data import KINDS, Set, TaskData
+from xlj.inference.row_batches import buckets, in_flight
 from xlj.io import atomic
 from xlj.models.encoder import Params
+from xlj.objectives import supervised
+from xlj.training.partitioning import replicated, shard
 
 SCORE = "eval/dev/score"
 """The metric that a checkpoint is chosen by."""
@@ -23,13 +29,65 @@ Scores = dict[str, dict[str, float]]
 """Percent by metric and language; the first metric is the task's."""
 
 
-class Evaluator:
-    """Predicts and scores sets of examples.
+class Predictor:
+    """Predicts the labels of rows, batch by batch on a mesh; every process gets all of them."""
 
-    Args:
-      labels: of classes or tags, in the order of the head's outputs.
-      mesh: where parameters are.
-    """
+    def __init__(self, kind: str, model: Model, mesh: Mesh):
+        self._mesh = mesh
+        self._predict = jax.jit(partial(_predicted, kind, model), out_shardings=replicated(mesh))
+
+    def __call__(
+        self,
+        params: Params,
+        tokens: np.ndarray,
+        what: str,
+        progress: Callable[[int], Any] = bool,
+    ) -> np.ndarray:
+        """The prediction of the head for each row.
+
+        Of classification, the class, int32 [rows]; of tagging, each token's tag, int32 [rows,
+        length]; of question answering, logits float32 [rows, length, 2], minus infinity at padding.
+
+        Args:
+          tokens: int32 [rows, length], at least one row.
+          what: is predicted, for the progress bar.
+          progress: called with numbers of rows as they are predicted.
+        """
+        found: np.ndarray | None = None
+        with tqdm(total=len(tokens), desc=what, unit="row", disable=None, leave=False) as bar:
+            for members, width, result in in_flight(self._started(params, tokens)):
+                made = np.asarray(result)[: len(members)]
+                if found is None:
+                    shape = (len(tokens), *tokens.shape[1:], *made.shape[2:])[: made.ndim]
+                    found = np.full(shape, -np.inf if made.dtype == np.float32 else 0, made.dtype)
+                if made.ndim == 1:
+                    found[members] = made
+                else:
+                    found[members, :width] = made
+                bar.update(len(members))
+                progress(len(members))
+        assert found is not None, "there are no rows to predict"
+        return found
+
+    def _started(
+        self, params: Params, tokens: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, int, jax.Array]]:
+        """Rows by index, their width, and what the devices will make of them."""
+        sizes = (tokens != PAD).sum(1)
+        for members, width, rows in buckets(sizes, tokens.shape[1], self._mesh.size):
+            batch = np.full((rows, width), PAD, np.int32)
+            batch[: len(members)] = tokens[members, :width]
+            yield members, width, self._predict(params, shard(batch, self._mesh))
+
+
+def _predicted(kind: str, model: Model, params: Params, tokens: jax.Array) -> jax.Array:
+    languages = jnp.zeros((len(tokens), 2), jnp.int32)
+    found = supervised.logits(kind, params, model, tokens, languages)
+    return found if kind == "question_answering" else found.argmax(-1).astype(jnp.int32)
+
+
+class Evaluator:
+    """Predicts and scores sets of examples; labels are in the order of the head's outputs."""
 
     def __init__(self, task: Task, model: Model, labels: tuple[str, ...], mesh: Mesh):
         self._task, self._kind, self._labels = task, KINDS[task.kind], labels
@@ -42,11 +100,7 @@ class Evaluator:
         split: str,
         progress: Callable[[int], Any] = bool,
     ) -> tuple[dict[str, Any], Scores]:
-        """Predictions by language, and their scores where labels are known.
-
-        Args:
-          progress: called with numbers of rows as they are predicted.
-        """
+        """Predictions by language, and their scores where labels are known."""
         predictions: dict[str, Any] = {}
         found: Scores = {}
         for language, entry in sets.items():
@@ -78,10 +132,7 @@ def on_dev(scores: Scores, task: Task, trained: Iterable[str]) -> float:
 
 def baseline(data: TaskData, task: Task) -> Scores:
     """Test scores (dev's where no test set has labels) of the most frequent labels of the training
-    data; of questions, none.
-
-    With `task.per_language`, the training data is each language's own.
-    """
+    data, each language's own with `task.per_language`; of questions, none."""
     kind, found = KINDS[task.kind], Scores()
     if not hasattr(kind, "majority"):
         return found

@@ -2,26 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from xlj.phrasebook.meaning import (
-    ADJECTIVES,
-    CITIES,
-    COUNTRIES,
-    GENDER,
-    HUMAN,
-    MASS,
-    MEN,
-    NOUN_FIELD,
-    NOUNS,
-    SURNAMES,
-    WOMEN,
-    Participant,
-    nouns_of,
-)
+from xlj.phrasebook import world
+from xlj.phrasebook.meaning import Participant
 from xlj.phrasebook.stream import Stream
 
-_COUNTABLE = nouns_of(
-    "animal", "fruit", "food", "text", "furniture", "article", "clothes", "vehicle"
-)
+_COUNTABLE = world.nouns_of(*"animal fruit food text furniture article clothes vehicle".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +22,8 @@ class Scene:
 def a_name(stream: Stream, full: bool = False) -> Participant:
     """Someone by first name, or by first name and surname."""
     gender = stream.pick("fm")
-    surname = stream.pick(SURNAMES) if full else None
-    return Participant('name', stream.pick(WOMEN if gender == 'f' else MEN), gender,
+    surname = stream.pick(world.SURNAMES) if full else None
+    return Participant('name', stream.pick(world.WOMEN if gender == 'f' else world.MEN), gender,
                        surname=surname)  # fmt: skip
 
 
@@ -75,11 +60,11 @@ def a_person(stream: Stream, scene: Scene | None, pronouns: bool = True) -> Part
         return a_speaker(stream)
     if roll < 75:
         return a_relative(stream, scene)
-    concept = stream.pick(NOUNS["profession"] + NOUNS["people"])
-    gender = GENDER.get(concept) or stream.pick("fm")
+    concept = stream.pick(world.NOUNS["profession"] + world.NOUNS["people"])
+    gender = world.GENDER.get(concept) or stream.pick("fm")
     plural = concept == "child" or stream.chance(25)  # "das Kind" would be an "es"
     return Participant(
-        'noun', concept, GENDER.get(concept, 'm') if plural else gender, plural,
+        'noun', concept, world.GENDER.get(concept, 'm') if plural else gender, plural,
         'the' if stream.chance(80) else 'this',
         an_adjective(stream, concept, 20),
     )  # fmt: skip
@@ -87,32 +72,31 @@ def a_person(stream: Stream, scene: Scene | None, pronouns: bool = True) -> Part
 
 def a_relative(stream: Stream, scene: Scene | None) -> Participant:
     """Someone's relative, friend or neighbour; in a document mostly the hero's."""
-    concept = stream.pick(NOUNS["kin"])
-    gender = GENDER.get(concept) or stream.pick("fm")
+    concept = stream.pick(world.NOUNS["kin"])
+    gender = world.GENDER.get(concept) or stream.pick("fm")
     owner = pronoun_for(scene.hero) if scene and scene.named else an_owner(stream)
     return Participant("noun", concept, gender, owner=owner)
 
 
 def an_adjective(stream: Stream, noun: str, percent: int) -> str | None:
     """An adjective that goes with the noun, in that many draws of a hundred."""
-    options = ADJECTIVES.get(NOUN_FIELD[noun])
+    options = world.ADJECTIVES.get(world.NOUN_FIELD[noun])
     return stream.pick(options) if options and stream.chance(percent) else None
 
 
 def a_thing(stream: Stream, noun: str, negative: bool = False) -> Participant:
     """A noun as an object: indefinite, definite, owned or counted."""
-    field = NOUN_FIELD[noun]
+    field = world.NOUN_FIELD[noun]
     if field == "language":
         return Participant("noun", noun, determiner="a")
     if field == "kin":
-        return Participant('noun', noun, GENDER.get(noun) or stream.pick('fm'),
-                           owner=an_owner(stream))  # fmt: skip
-    mass = field in MASS
+        return a_known(stream, noun)
+    mass = field in world.MASS
     human = field in ("profession", "people")
     adjective = an_adjective(stream, noun, 35)
     plural = not mass and stream.chance(25)
-    free = human and not plural and noun not in GENDER
-    gender = stream.pick("fm") if free else GENDER.get(noun, "m")
+    free = human and not plural and noun not in world.GENDER
+    gender = stream.pick("fm") if free else world.GENDER.get(noun, "m")
     thing = Participant("noun", noun, gender, plural, "the", adjective)
     roll = stream.below(100)
     if roll < 40:
@@ -126,7 +110,7 @@ def a_thing(stream: Stream, noun: str, negative: bool = False) -> Participant:
     return replace(thing, owner=an_owner(stream))
 
 
-def a_place(stream: Stream, options: tuple[str, ...] = NOUNS["place"]) -> Participant:
+def a_place(stream: Stream, options: tuple[str, ...] = world.NOUNS["place"]) -> Participant:
     """A place one can be at: a common one, mostly definite."""
     noun = stream.pick(options)
     place = Participant("noun", noun, adjective=an_adjective(stream, noun, 20))
@@ -144,18 +128,18 @@ def a_setting(stream: Stream, scene: Scene | None, options: tuple[str, ...]) -> 
 
 def a_region(stream: Stream) -> Participant:
     """A city or a country."""
-    return Participant("place", stream.pick(CITIES + COUNTRIES))
+    return Participant("place", stream.pick(world.CITIES + world.COUNTRIES))
 
 
 def a_known(stream: Stream, noun: str) -> Participant:
     """A noun as a subject: definite, pointed at or owned."""
-    field = NOUN_FIELD[noun]
-    human, mass = field in HUMAN, field in MASS
-    gender = GENDER.get(noun) or (stream.pick("fm") if human else "m")
+    field = world.NOUN_FIELD[noun]
+    human, mass = field in world.HUMAN, field in world.MASS
+    gender = world.GENDER.get(noun) or (stream.pick("fm") if human else "m")
     if field == "kin":
         return Participant("noun", noun, gender, owner=an_owner(stream))
     plural = not mass and stream.chance(25)
-    subject = Participant("noun", noun, GENDER.get(noun, "m") if plural else gender, plural)
+    subject = Participant("noun", noun, world.GENDER.get(noun, "m") if plural else gender, plural)
     roll = stream.below(100)
     if roll < 55 or mass:
         return subject

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from xlj.phrasebook import world
 from xlj.phrasebook.casting import (
     Scene,
     a_known,
@@ -17,36 +18,18 @@ from xlj.phrasebook.casting import (
     apart,
     pronoun_for,
 )
-from xlj.phrasebook.meaning import (
-    ACTS,
-    ADJECTIVES,
-    DITRANSITIVE,
-    INTRANSITIVE,
-    MASS,
-    MOTION,
-    NOUN_FIELD,
-    NOUNS,
-    ORGANISATIONS,
-    STATES,
-    TIMES,
-    TRANSITIVE,
-    WEATHER,
-    Clause,
-    Meaning,
-    Participant,
-    nouns_of,
-)
+from xlj.phrasebook.meaning import Clause, Meaning, Participant
 from xlj.phrasebook.stream import Stream
 
 _DOCUMENTS = 1  # keeps the stream of documents apart from that of single meanings
 COLOURS = frozenset("red white black green blue yellow".split())
 STATIVE = frozenset(("love", "know", "speak", "live", "be"))
-_LIKED = (*NOUNS["drink"], *NOUNS["fruit"], *NOUNS["music"], "cheese", "fish", "rice")
-_OWNED = nouns_of("animal", "article", "furniture", "vehicle", "clothes")
+_LIKED = (*world.nouns_of("drink", "fruit", "music"), "cheese", "fish", "rice")
+_OWNED = world.nouns_of("animal", "article", "furniture", "vehicle", "clothes")
 _INDOORS = tuple("school house office kitchen library restaurant hotel museum shop theatre".split())
-_FOUND_INDOORS = (*nouns_of("article", "furniture", "clothes", "text"), "cat", "dog")
-_DESCRIBED = tuple(noun for noun in NOUN_FIELD if NOUN_FIELD[noun] in ADJECTIVES)
-_DESTINATIONS = tuple(noun for noun in NOUNS["place"] if noun != "kitchen")
+_FOUND_INDOORS = (*world.nouns_of("article", "furniture", "clothes", "text"), "cat", "dog")
+_DESCRIBED = world.nouns_of(*world.ADJECTIVES)
+_DESTINATIONS = tuple(noun for noun in world.NOUNS["place"] if noun != "kitchen")
 
 
 def draw(seed: int, index: int) -> Meaning:
@@ -97,7 +80,7 @@ def _time(stream: Stream, clause: Clause, percent: int) -> Clause:
         percent = 0 if clause.predicate in STATIVE else 85
     if not stream.chance(percent):
         return clause
-    time = stream.pick(TIMES[clause.tense])
+    time = stream.pick(world.TIMES[clause.tense])
     if clause.tense == "now" and time == "today":
         time = "now"
     return replace(clause, time=time, time_first=stream.chance(30))
@@ -110,8 +93,8 @@ def _tense(stream: Stream, scene: Scene | None, allowed: tuple[str, ...]) -> str
 
 
 def _transitive(stream: Stream, scene: Scene | None) -> Clause:
-    verb = stream.pick(tuple(TRANSITIVE))
-    allows = TRANSITIVE[verb]
+    verb = stream.pick(tuple(world.TRANSITIVE))
+    allows = world.TRANSITIVE[verb]
     modal = stream.pick(("want", "can")) if allows.modal and stream.chance(15) else None
     tense = "habit" if modal else _tense(stream, scene, allows.tenses)
     negative = stream.chance(15)
@@ -127,13 +110,13 @@ def _transitive(stream: Stream, scene: Scene | None) -> Clause:
 
 
 def _intransitive(stream: Stream, scene: Scene | None) -> Clause:
-    verb = stream.pick(tuple(INTRANSITIVE))
-    allows = INTRANSITIVE[verb]
+    verb = stream.pick(tuple(world.INTRANSITIVE))
+    allows = world.INTRANSITIVE[verb]
     tense = _tense(stream, scene, allows.tenses)
     if verb == "live":
         place = a_region(stream) if stream.chance(70) else a_place(stream, allows.places)
     elif verb == "work" and stream.chance(50):
-        place = Participant("organisation", stream.pick(ORGANISATIONS))
+        place = Participant("organisation", stream.pick(world.ORGANISATIONS))
     elif verb in ("work", "study") and stream.chance(40):
         place = a_region(stream)
     else:
@@ -145,8 +128,8 @@ def _intransitive(stream: Stream, scene: Scene | None) -> Clause:
 
 
 def _motion(stream: Stream, scene: Scene | None) -> Clause:
-    verb = stream.pick(tuple(MOTION))
-    allows = MOTION[verb]
+    verb = stream.pick(tuple(world.MOTION))
+    allows = world.MOTION[verb]
     modal = stream.pick(("want", "can")) if allows.modal and stream.chance(20) else None
     tense = "habit" if modal else _tense(stream, scene, allows.tenses)
     place = a_region(stream) if stream.chance(55) else a_place(stream, _DESTINATIONS)
@@ -158,13 +141,13 @@ def _motion(stream: Stream, scene: Scene | None) -> Clause:
 
 
 def _ditransitive(stream: Stream, scene: Scene | None) -> Clause:
-    verb = stream.pick(tuple(DITRANSITIVE))
+    verb = stream.pick(tuple(world.DITRANSITIVE))
     modal = stream.pick(("want", "can")) if stream.chance(15) else None
-    tense = "habit" if modal else _tense(stream, scene, DITRANSITIVE[verb].tenses)
+    tense = "habit" if modal else _tense(stream, scene, world.DITRANSITIVE[verb].tenses)
     negative = stream.chance(12)
     recipient = a_person(stream, None, pronouns=False)
     subject = apart(stream, a_person(stream, scene), recipient)
-    thing = a_thing(stream, stream.pick(DITRANSITIVE[verb].objects), negative)
+    thing = a_thing(stream, stream.pick(world.DITRANSITIVE[verb].objects), negative)
     clause = Clause(verb, subject, thing, recipient, tense=tense, modal=modal, negative=negative)
     return clause if modal else _time(stream, clause, 40)
 
@@ -174,13 +157,13 @@ def _description(stream: Stream, scene: Scene | None) -> Clause:
     tense = "habit" if tense in ("now", "future") else tense
     if scene and stream.chance(60) or stream.chance(35):
         subject = a_person(stream, scene)
-        attribute = stream.pick(STATES)
+        attribute = stream.pick(world.STATES)
         clause = _time(stream, Clause('be', subject, attribute=attribute, tense=tense),
                        50 if tense == 'past' else 0)  # fmt: skip
     else:
         noun = stream.pick(_DESCRIBED)
         subject = a_known(stream, noun)
-        attribute = stream.pick(ADJECTIVES[NOUN_FIELD[noun]])
+        attribute = stream.pick(world.ADJECTIVES[world.NOUN_FIELD[noun]])
         clause = Clause("be", subject, attribute=attribute, tense=tense)
     if stream.chance(20):
         return replace(clause, negative=True)
@@ -203,7 +186,7 @@ def _profession(stream: Stream, scene: Scene | None) -> Clause:
     subject = a_person(stream, scene)
     while subject.field in ("profession", "people") or subject.plural:
         subject = a_name(stream)
-    noun = stream.pick(NOUNS["profession"])
+    noun = stream.pick(world.NOUNS["profession"])
     complement = Participant(
         "noun", noun, subject.gender, determiner="a", adjective=an_adjective(stream, noun, 35)
     )
@@ -222,9 +205,10 @@ def _possession(stream: Stream, scene: Scene | None) -> Clause:
 def _liking(stream: Stream, scene: Scene | None) -> Clause:
     if stream.chance(50):
         noun = stream.pick(_LIKED)
-        thing = Participant("noun", noun, plural=NOUN_FIELD[noun] not in MASS, determiner="all")
+        plural = world.NOUN_FIELD[noun] not in world.MASS
+        thing = Participant("noun", noun, plural=plural, determiner="all")
     else:
-        noun = stream.pick(nouns_of("text", "clothes", "show", "article"))
+        noun = stream.pick(world.nouns_of("text", "clothes", "show", "article"))
         thing = Participant(
             'noun', noun, plural=stream.chance(30), determiner=stream.pick(('the', 'this')),
             adjective=an_adjective(stream, noun, 50),
@@ -243,7 +227,7 @@ def _existence(stream: Stream, scene: Scene | None) -> Clause:
 
 
 def _weather(stream: Stream, scene: Scene | None) -> Clause:
-    weather = stream.pick(WEATHER)
+    weather = stream.pick(world.WEATHER)
     tense = stream.pick(("now", "past", "future"))
     clause = Clause(weather, place=a_region(stream), tense=tense, negative=stream.chance(15))
     return _time(stream, clause, 70)
@@ -259,13 +243,13 @@ def _ask(stream: Stream, scene: Scene | None, clause: Clause) -> Clause:
     if clause.modal or clause.predicate == "exist" or stream.chance(50):
         return replace(clause, question="polar")
     unknown = Participant("unknown", "thing")
-    if clause.predicate in TRANSITIVE and clause.object and not clause.object.human:
+    if clause.predicate in world.TRANSITIVE and clause.object and not clause.object.human:
         if clause.predicate not in ("speak", "learn") and stream.chance(60):
             return replace(clause, question="object", object=unknown, place=None)
-    if clause.predicate in INTRANSITIVE or clause.predicate == "be" and clause.place:
+    if clause.predicate in world.INTRANSITIVE or clause.predicate == "be" and clause.place:
         if not stream.chance(25) or clause.predicate == "be":
             return replace(clause, question="place", place=unknown)
-    if clause.predicate in TRANSITIVE or clause.predicate in INTRANSITIVE:
+    if clause.predicate in world.TRANSITIVE or clause.predicate in world.INTRANSITIVE:
         someone = Participant("unknown", "person")
         return replace(clause, question="subject", subject=someone)
     return replace(clause, question="polar")
@@ -280,11 +264,11 @@ def _reason(stream: Stream, scene: Scene | None) -> Meaning:
     first = replace(first, time_first=False)
     assert first.subject
     if first.tense != "past" and stream.chance(25):
-        weather = stream.pick(WEATHER)
+        weather = stream.pick(world.WEATHER)
         tense = "now" if first.tense == "habit" else first.tense
         return Meaning("reason", (first, Clause(weather, tense=tense)), "because")
     second = Clause(
-        'be', pronoun_for(first.subject), attribute=stream.pick(STATES),
+        'be', pronoun_for(first.subject), attribute=stream.pick(world.STATES),
         tense='past' if first.tense == 'past' else 'habit', very=stream.chance(25),
     )  # fmt: skip
     return Meaning("reason", (first, second), "because")
@@ -298,7 +282,7 @@ def _contrast(stream: Stream, scene: Scene | None) -> Meaning:
         other = stream.pick(tuple(noun for noun in _LIKED if noun != one))
         clauses = tuple(
             Clause('like', person, Participant(
-                'noun', noun, plural=NOUN_FIELD[noun] == 'fruit', determiner='all'
+                'noun', noun, plural=world.NOUN_FIELD[noun] == 'fruit', determiner='all'
             ), negative=negative)
             for person, noun, negative in (
                 (subject, one, False), (pronoun_for(subject), other, True)
@@ -309,7 +293,7 @@ def _contrast(stream: Stream, scene: Scene | None) -> Meaning:
     first = replace(draw_clause(stream, scene), time_first=False, modal=None, negative=False)
     second = draw_clause(stream, None)
     for _ in range(20):
-        if first.tense in ACTS[second.predicate].tenses:
+        if first.tense in world.ACTS[second.predicate].tenses:
             break
         second = draw_clause(stream, None)
     else:

@@ -13,11 +13,8 @@ from functools import cached_property
 
 _PREDICATE = ("event", "complement.noun", "place.noun")
 _HEADS = {
-    "det": ("noun",),
-    "case": ("noun",),
-    "hour": ("noun",),
-    "tense": _PREDICATE,
-    "expletive": _PREDICATE,
+    **dict.fromkeys(("det", "case", "hour"), ("noun",)),
+    **dict.fromkeys(("tense", "expletive"), _PREDICATE),
 }
 _OPENERS = frozenset("¿(")
 _CLOSERS = frozenset((*".,?!。，？।", "'s", "'"))

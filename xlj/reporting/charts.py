@@ -72,12 +72,8 @@ def _curve(series: Series, points: Sequence[Point], place) -> Element:
 
 
 def bars(groups: Mapping[str, Mapping[int, float]], names: Sequence[str]) -> Element | None:
-    """Bars side by side, a group a name on the x axis; None if there is no finite value.
-
-    Args:
-      groups: by name, the value of each run.
-      names: what the runs are called, for tooltips.
-    """
+    """Bars side by side, a group of runs' values a name on the x axis; None if there is no finite
+    value. The names of the runs are for tooltips."""
     groups = {
         name: {run: value for run, value in group.items() if math.isfinite(value)}
         for name, group in groups.items()
@@ -92,13 +88,12 @@ def bars(groups: Mapping[str, Mapping[int, float]], names: Sequence[str]) -> Ele
     bar = min(3 * _BAR, (step - _GAP) / len(runs))
     y_ticks = ticks(min(0, *values), max(0, *values), 5)
     low, high = min(0, *values, *y_ticks), max(0, *values, *y_ticks)
-    drawn = []
 
     def height(value: float) -> float:
         inner = HEIGHT - _TOP - _BOTTOM
         return _TOP + inner * (1 - (value - low) / ((high - low) or 1))
 
-    drawn += [_rule(height(tick), width, tick) for tick in y_ticks]
+    drawn = [_rule(height(tick), width, tick) for tick in y_ticks]
     for place, (name, group) in enumerate(groups.items()):
         start = _LEFT + step * (place + 0.5) - bar * len(runs) / 2
         for i, run in enumerate(runs):

@@ -165,14 +165,11 @@ def _tasks(runs: Sequence[Run]) -> list[Element]:
     made: list[Element] = []
     for task in _ordered(_task(run) for run in runs if run.results):
         there = [place for place, run in enumerate(runs) if run.results and _task(run) == task]
-        scores = {place: _scores(runs[place].results.get("languages")) for place in there}
-        languages = _ordered(language for found in scores.values() for language in found)
-        groups = {
-            language: {
-                place: found[language] for place, found in scores.items() if language in found
-            }
-            for language in languages
-        }
+        groups: dict[str, dict[int, float]] = {}
+        for place in there:
+            for language, score in _scores(runs[place].results.get("languages")).items():
+                groups.setdefault(language, {})[place] = score
+        languages = list(groups)
         rows = [_task_row(runs[place].name, runs[place].results, languages) for place in there]
         rows += _baselines([runs[place] for place in there], languages)
         made.append(_charts([(task, bars(groups, [run.name for run in runs]))]))

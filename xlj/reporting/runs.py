@@ -33,11 +33,9 @@ class Run:
 
 
 def find(arguments: Sequence[str]) -> list[Run]:
-    """The runs of the command line, in order.
+    """The runs of arguments: `WORKDIR`, `NAME=WORKDIR`, or a folder whose folders are workdirs.
 
-    Args:
-      arguments: each `WORKDIR`, `NAME=WORKDIR`, or a folder whose folders are workdirs. A run
-        without a name gets that of its folder, with as much before it as tells it from others.
+    A run without a name gets that of its folder, with as much before it as tells it from others.
 
     Raises:
       ConfigError: on a folder that is not there, or holds nothing of a run.

@@ -59,13 +59,10 @@ def grid(values: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
 
 
 def read(file: Path, folder: Path) -> Sweep:
-    """The sweep of a file; whatever goes wrong in it is said with its line.
-
-    Args:
-      folder: where the workdirs will be; the file may name those of other runs.
+    """The sweep of a file, whose workdirs will be in a folder.
 
     Raises:
-      ConfigError: if there is none.
+      ConfigError: if there is none; whatever goes wrong in it is said with its line.
     """
     if not file.is_file():
         raise ConfigError(f"--config={file}: there is no such file")
@@ -84,11 +81,8 @@ def read(file: Path, folder: Path) -> Sweep:
 
 
 def runs(sweep: Sweep, folder: Path, overrides: Sequence[str] = ()) -> list[Run]:
-    """The runs of a sweep, in order.
-
-    Args:
-      folder: the workdirs are `folder/NAME`.
-      overrides: arguments that all runs get, after their own.
+    """The runs of a sweep, in order, with workdirs `folder/NAME`; `overrides` follow the arguments
+    of each.
 
     Raises:
       ConfigError: if there are none, on a name that is no folder's, on two runs with one name, on

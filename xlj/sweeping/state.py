@@ -24,11 +24,8 @@ _CONFIG, _RESULTS = "config.json", "results.json"
 
 
 def checked(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
-    """The config of each run, by name, as its command reads it.
-
-    Raises:
-      ConfigError: if the command refuses one, or a workdir was begun with another.
-    """
+    """The config of each run, by name, as its command reads it. Raises ConfigError if the command
+    refuses one, or a workdir was begun with another."""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         configs = dict(zip([run.name for run in runs], pool.map(_config, runs), strict=True))
     for run in runs:
@@ -91,11 +88,7 @@ def is_finished(run: Run, config: dict[str, Any]) -> bool:
 
 
 def begin(run: Run, config: dict[str, Any]) -> None:
-    """Makes the workdir of a run, and notes what it is begun with.
-
-    Raises:
-      ConfigError: if it cannot be written.
-    """
+    """Makes the workdir of a run, and notes what it is begun with; ConfigError if it cannot."""
     with atomic.mendable(run.workdir):
         run.workdir.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"command": run.command(), "config": config}, indent=1) + "\n"

@@ -3,9 +3,10 @@
 from functools import partial
 
 from xlj.phrasebook.grammars.grammar import join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, table, time_words
+from xlj.phrasebook.grammars.lexicon import all_names, forms, table, time_words
 from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
+from xlj.phrasebook.world import QUALITIES
 
 # noun, classifier, and 里 for the places that take it
 NOUNS = forms(
@@ -40,45 +41,33 @@ VERBS = table(
 _OUTBURSTS = frozenset(("smile", "laugh", "cry", "sleep", "dance"))
 _SPLIT = frozenset(("sleep", "dance"))  # 睡了觉: the aspect goes between verb and object
 # '的': takes 的 before a noun; '是': a predicate between 是 and 的
-ADJECTIVES = table(
+ADJECTIVES = forms(
     """
-    new: 新 ; old: 旧 ; big: 大 ; small: 小 ; beautiful: 漂亮 的; expensive: 贵 的; cheap: 便宜 的;
-    red: 红色 是; white: 白色 是; black: 黑色 是; green: 绿色 是; blue: 蓝色 是; yellow: 黄色 是;
-    heavy: 重 的; clean: 干净 的; dirty: 脏 的; young: 年轻 的; kind: 善良 的; clever: 聪明 的;
-    famous: 有名 的; rich: 富有 的; poor: 贫穷 的; strong: 强壮 的; tired: 累 的; happy: 高兴 的;
-    sad: 难过 的; busy: 忙 的; nervous: 紧张 的; angry: 生气 的; hot: 热 的; cold: 冷 的;
-    fresh: 新鲜 的; sweet: 甜 的; tasty: 好吃 的; quiet: 安静 的; long: 长 的; short: 短 的;
-    interesting: 有趣 的
-    """
-)
-NAMES = names(
-    """
-    paris: 巴黎; london: 伦敦; berlin: 柏林; madrid: 马德里; rome: 罗马; moscow: 莫斯科;
-    istanbul: 伊斯坦布尔; ankara: 安卡拉; delhi: 德里; mumbai: 孟买; beijing: 北京; shanghai: 上海;
-    nairobi: 内罗毕; mombasa: 蒙巴萨; dodoma: 多多马; lagos: 拉各斯; tokyo: 东京; new_york: 纽约;
-    lima: 利马; vienna: 维也纳; munich: 慕尼黑; hamburg: 汉堡; lyon: 里昂; geneva: 日内瓦;
-    barcelona: 巴塞罗那; oslo: 奥斯陆; athens: 雅典; lisbon: 里斯本; warsaw: 华沙; prague: 布拉格;
-    singapore: 新加坡; toronto: 多伦多; sydney: 悉尼; germany: 德国; france: 法国; spain: 西班牙;
-    turkey: 土耳其; india: 印度; china: 中国; kenya: 肯尼亚; tanzania: 坦桑尼亚; italy: 意大利;
-    japan: 日本; brazil: 巴西; mexico: 墨西哥; egypt: 埃及; russia: 俄罗斯; canada: 加拿大;
-    portugal: 葡萄牙; google: 谷歌; toyota: 丰田; samsung: 三星; amazon: 亚马逊; microsoft: 微软;
-    unicef: 联合国儿童基金会; unesco: 联合国教科文组织; red_cross: 红十字会; world_bank: 世界 银行
+    新; 旧; 大; 小; 漂亮 的; 贵 的; 便宜 的; 红色 是; 白色 是; 黑色 是; 绿色 是; 蓝色 是; 黄色 是;
+    重 的; 干净 的; 脏 的; 年轻 的; 善良 的; 聪明 的; 有名 的; 富有 的; 贫穷 的; 强壮 的; 累 的;
+    高兴 的; 难过 的; 忙 的; 紧张 的; 生气 的; 热 的; 冷 的; 新鲜 的; 甜 的; 好吃 的; 安静 的;
+    长 的; 短 的; 有趣 的
     """,
+    QUALITIES,
+)
+NAMES = all_names(
     """
     安娜 玛丽亚 萨拉 法特玛 艾莎 埃琳娜 朱莉娅 妮娜 劳拉 克拉拉 阿米娜 扎瓦迪 莱拉 普丽娅 米拉 梅 琳
     索菲娅 伊娃 露西娅 玛尔塔 奥尔加 尼玛 罗莎 诺拉 艾玛 莱娜 黛安娜 卡米拉 西塔 泽内普 蒂娜 保罗
     彼得 阿里 奥马尔 朱马 艾哈迈德 穆罕默德 拉维 阿琼 伟 汤姆 大卫 马丁 佩德罗 卡洛斯 哈米西 巴拉卡
-    埃姆雷 扬 利奥 卡里姆 伊万 迭戈 费利克斯 丹尼尔 塞缪尔 维克多 亚当 西蒙 哈桑 优素福 科菲
-    米勒 施密特 韦伯 杜邦 加西亚 洛佩斯 席尔瓦 卡亚 德米尔 夏尔马 库马尔 古普塔 辛格 王 张 陈 姆旺吉
-    基马尼 穆希 罗西 诺瓦克 彼得罗夫 布朗 史密斯
-    """,
+    埃姆雷 扬 利奥 卡里姆 伊万 迭戈 费利克斯 丹尼尔 塞缪尔 维克多 亚当 西蒙 哈桑 优素福 科菲 米勒
+    施密特 韦伯 杜邦 加西亚 洛佩斯 席尔瓦 卡亚 德米尔 夏尔马 库马尔 古普塔 辛格 王 张 陈 姆旺吉
+    基马尼 穆希 罗西 诺瓦克 彼得罗夫 布朗 史密斯 巴黎 伦敦 柏林 马德里 罗马 莫斯科 伊斯坦布尔 安卡拉
+    德里 孟买 北京 上海 内罗毕 蒙巴萨 多多马 拉各斯 东京 纽约 利马 维也纳 慕尼黑 汉堡 里昂 日内瓦
+    巴塞罗那 奥斯陆 雅典 里斯本 华沙 布拉格 新加坡 多伦多 悉尼 德国 法国 西班牙 土耳其 印度 中国
+    肯尼亚 坦桑尼亚 意大利 日本 巴西 墨西哥 埃及 俄罗斯 加拿大 葡萄牙 谷歌 丰田 三星 亚马逊 微软
+    联合国儿童基金会 联合国教科文组织 红十字会 世界_银行
+    """
 )
 TIMES = time_words(
     """
-    now: 现在/ADV; today: 今天/NOUN; every_day: 每天/ADV; every_week: 每周/ADV; morning: 早上/NOUN;
-    evening: 晚上/NOUN; yesterday: 昨天/NOUN; last_week: 上周/NOUN; last_month: 上个月/NOUN;
-    this_morning: 今天/NOUN 早上/NOUN; tomorrow: 明天/NOUN; next_week: 下周/NOUN;
-    next_month: 下个月/NOUN; tonight: 今晚/NOUN
+    现在/ADV; 今天/NOUN; 每天/ADV; 每周/ADV; 早上/NOUN; 晚上/NOUN; 昨天/NOUN; 上周/NOUN;
+    上个月/NOUN; 今天/NOUN 早上/NOUN; 明天/NOUN; 下周/NOUN; 下个月/NOUN; 今晚/NOUN
     """,
     "{}/NOUN",
     "星期一 星期二 星期三 星期四 星期五 星期六 星期天",
@@ -205,7 +194,6 @@ def _clause(clause: Clause, n: str) -> list[Word]:
     subject, predicate, role = clause.subject, clause.predicate, n + ".subject"
     time = TIMES[clause.time](n) if clause.time else []
     place = _place(clause, n)
-    words: list[Word]
     if subject is None:
         place = place[1:]  # the place is the topic of the weather
         weather = predicate.endswith("_weather")

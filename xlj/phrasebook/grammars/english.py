@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from xlj.phrasebook.grammars.grammar import join, nameable
+from xlj.phrasebook.grammars.grammar import PERSONS, agreement, join, nameable
 from xlj.phrasebook.grammars.lexicon import forms, names, table, time_words
 from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
@@ -71,11 +71,9 @@ NAMES = names(
 )
 TIMES = time_words(
     """
-    now: now/ADV; today: today/ADV; every_day: every/DET day/NOUN; every_week: every/DET week/NOUN;
-    morning: in/ADP the/DET morning/NOUN; evening: in/ADP the/DET evening/NOUN;
-    yesterday: yesterday/ADV; last_week: last/ADJ week/NOUN; last_month: last/ADJ month/NOUN;
-    this_morning: this/DET morning/NOUN; tomorrow: tomorrow/ADV; next_week: next/ADJ week/NOUN;
-    next_month: next/ADJ month/NOUN; tonight: tonight/ADV
+    now/ADV; today/ADV; every/DET day/NOUN; every/DET week/NOUN; in/ADP the/DET morning/NOUN;
+    in/ADP the/DET evening/NOUN; yesterday/ADV; last/ADJ week/NOUN; last/ADJ month/NOUN;
+    this/DET morning/NOUN; tomorrow/ADV; next/ADJ week/NOUN; next/ADJ month/NOUN; tonight/ADV
     """,
     "on/ADP {}/PROPN",
     "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
@@ -88,14 +86,13 @@ LINKS = {"and": ("and", "CCONJ"), "but": ("but", "CCONJ"), "because": ("because"
 
 
 def _article(following: str) -> str:
-    if following.startswith(("uni", "use", "one")):
-        return "a"
-    return "an" if following[0] in "aeiouAEIOU" else "a"
+    vowel = following[0] in "aeiouAEIOU" and not following.startswith(("uni", "use", "one"))
+    return "an" if vowel else "a"
 
 
-def noun_phrase(p: Participant, role: str) -> list[Word]:
+def noun_phrase(p: Participant | None, role: str) -> list[Word]:
     """A participant: determiner, numeral, adjective, noun."""
-    if p.kind != "noun":
+    if p is None or p.kind != "noun":
         return nameable(p, role, NAMES, ("who", "what"), PRONOUNS)
     rest = [word(NUMBERS[p.count - 2], "NUM", role + ".count")] if p.count else []
     if p.adjective:
@@ -104,7 +101,6 @@ def noun_phrase(p: Participant, role: str) -> list[Word]:
     entry = NOUNS[p.concept]
     upos = "PROPN" if p.field == "language" else "NOUN"
     rest.append(word(entry[p.plural], upos, role + ".noun"))
-    det = role + ".det"
     if p.owner:
         if p.owner.kind == "pronoun":
             owner = [word(PRONOUNS[p.owner.concept][1], "PRON", role + ".owner.noun")]
@@ -112,23 +108,19 @@ def noun_phrase(p: Participant, role: str) -> list[Word]:
             owner = noun_phrase(p.owner, role + ".owner")
             owner.append(word("'s", "PART", role + ".owner.case"))
         return owner + rest
-    if p.determiner == "the":
-        return [word("the", "DET", det), *rest]
-    if p.determiner == "this":
-        return [word("these" if p.plural else "this", "DET", det), *rest]
-    if p.determiner == "a" and not (p.plural or p.mass):
-        return [word(_article(rest[0].form), "DET", det), *rest]
-    return rest
+    articles = {"the": "the", "this": "these" if p.plural else "this"}
+    if not (p.plural or p.mass):
+        articles["a"] = _article(rest[0].form)
+    article = articles.get(p.determiner)
+    return [word(article, "DET", role + ".det"), *rest] if article else rest
 
 
 def _place(clause: Clause, n: str) -> list[Word]:
     place = clause.place
     if place is None or place.kind == "unknown":
         return []
-    if clause.relation == "from":
-        preposition = "from"
-    elif clause.relation == "to" and clause.predicate != "arrive":
-        preposition = "to"
+    if clause.relation != "at" and clause.predicate != "arrive":
+        preposition = clause.relation
     elif place.kind == "organisation" or place.concept in AT:
         preposition = "at"
     else:
@@ -138,11 +130,9 @@ def _place(clause: Clause, n: str) -> list[Word]:
     return [word(preposition, "ADP", role + ".case"), *noun_phrase(place, role)]
 
 
-def _be(subject: Participant | None, past: bool) -> str:
-    if subject and subject.kind == "pronoun" and subject.concept == "i":
-        return "was" if past else "am"
-    plural = subject and (subject.plural or subject.concept == "you")
-    return ("were" if past else "are") if plural else ("was" if past else "is")
+def _be(subject: Participant | None, past: bool = False) -> str:
+    forms = "was were was were were" if past else "am are is are are"
+    return forms.split()[PERSONS.index(agreement(subject))]
 
 
 def _verb(clause: Clause, n: str) -> tuple[list[Word], list[Word]]:
@@ -161,13 +151,13 @@ def _verb(clause: Clause, n: str) -> tuple[list[Word], list[Word]]:
     if clause.modal == "can":
         can, slots = ("cannot", [n + ".negation"]) if no else ("can", [])
         return [word(can, "AUX", n + ".modal", *slots)], [word(entry[0], "VERB", event)]
-    third = subject is None or not (subject.plural or subject.concept in ("i", "you"))
+    third = agreement(subject) == "3s"
     finite: tuple[str, ...]
     if clause.modal == "want":
         finite, lexical = ("want", "wants"), n + ".modal"
         tail = [word("to", "PART", event), word(entry[0], "VERB", event)]
     elif clause.tense == "now":
-        return [word(_be(subject, False), "AUX", tense), *no], [word(entry[3], "VERB", event)]
+        return [word(_be(subject), "AUX", tense), *no], [word(entry[3], "VERB", event)]
     else:
         finite, lexical, tail = entry, event, []
     asks = clause.question and clause.question != "subject"
@@ -180,26 +170,21 @@ def _verb(clause: Clause, n: str) -> tuple[list[Word], list[Word]]:
 
 def _clause(clause: Clause, n: str) -> list[Word]:
     auxiliary, verb = _verb(clause, n)
-    subject = noun_phrase(clause.subject, n + ".subject") if clause.subject else []
+    subject = noun_phrase(clause.subject, n + ".subject")
+    subject, rest = subject or [word("it", "PRON", n + ".expletive")], list[Word]()
     if clause.predicate == "exist":
         rest, subject = subject, [word("there", "PRON", n + ".event")]
         if clause.negative and rest[0].upos == "DET":  # "there is no cat"
             auxiliary = auxiliary[:1]
             rest[0] = word("no", "DET", n + ".negation", n + ".subject.det")
-    else:
-        rest = []
-    if not clause.subject:
-        subject = [word("it", "PRON", n + ".expletive")]
     if clause.predicate.endswith("_weather"):
         rest = [word(VERBS[clause.predicate][0], "ADJ", n + ".event")]
     rest += [word("very", "ADV", n + ".degree")] * clause.very
     if clause.attribute:
         adjective = ADJECTIVES.get(clause.attribute, clause.attribute)
         rest.append(word(adjective, "ADJ", n + ".event"))
-    if clause.complement:
-        rest += noun_phrase(clause.complement, n + ".complement")
-    if clause.recipient:
-        rest += noun_phrase(clause.recipient, n + ".recipient")
+    rest += noun_phrase(clause.complement, n + ".complement")
+    rest += noun_phrase(clause.recipient, n + ".recipient")
     front = []
     if clause.object:
         rest += [word(form, "ADP", n + ".event") for form in VERBS[clause.predicate][4:]]

@@ -1,9 +1,10 @@
 """French: gender and number, elision and contraction, two-part negation, est-ce que."""
 
 from xlj.phrasebook.grammars.grammar import PERSONS, agreement, fuse, is_feminine, join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, table, time_words
-from xlj.phrasebook.meaning import COUNTRIES, Clause, Participant
+from xlj.phrasebook.grammars.lexicon import forms, names, phrases, table, time_words
+from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
+from xlj.phrasebook.world import COUNTRIES, QUALITIES
 
 # singular, gender, feminine or preposition
 NOUNS = forms(
@@ -66,20 +67,17 @@ WEATHER = {"hot_weather": "chaud", "cold_weather": "froid", "rain": "", "snow": 
 WITH_ETRE = frozenset(("go", "return", "arrive", "come"))
 
 # masculine, feminine; then '<' if before the noun and the masculine before a vowel
-ADJECTIVES = table(
+ADJECTIVES = forms(
     """
-    new: nouveau nouvelle < nouvel; old: vieux vieille < vieil; big: grand grande <;
-    small: petit petite <; beautiful: beau belle < bel; expensive: cher chère;
-    cheap: bon_marché bon_marché; red: rouge rouge; white: blanc blanche; black: noir noire;
-    green: vert verte; blue: bleu bleue; yellow: jaune jaune; heavy: lourd lourde;
-    clean: propre propre; dirty: sale sale; young: jeune jeune <; kind: gentil gentille;
-    clever: intelligent intelligente; famous: célèbre célèbre; rich: riche riche;
-    poor: pauvre pauvre; strong: fort forte; tired: fatigué fatiguée; happy: heureux heureuse;
-    sad: triste triste; busy: occupé occupée; nervous: nerveux nerveuse; angry: fâché fâchée;
-    hot: chaud chaude; cold: froid froide; fresh: frais fraîche; sweet: sucré sucrée;
-    tasty: délicieux délicieuse; quiet: calme calme; long: long longue <; short: court courte <;
-    interesting: intéressant intéressante
-    """
+    nouveau nouvelle < nouvel; vieux vieille < vieil; grand grande <; petit petite <;
+    beau belle < bel; cher chère; bon_marché bon_marché; rouge rouge; blanc blanche; noir noire;
+    vert verte; bleu bleue; jaune jaune; lourd lourde; propre propre; sale sale; jeune jeune <;
+    gentil gentille; intelligent intelligente; célèbre célèbre; riche riche; pauvre pauvre;
+    fort forte; fatigué fatiguée; heureux heureuse; triste triste; occupé occupée; nerveux nerveuse;
+    fâché fâchée; chaud chaude; froid froide; frais fraîche; sucré sucrée; délicieux délicieuse;
+    calme calme; long longue <; court courte <; intéressant intéressante
+    """,
+    QUALITIES,
 )
 NAMES = names(
     """
@@ -94,12 +92,10 @@ NAMES = names(
 MASCULINE = frozenset("kenya japan brazil mexico canada portugal".split())
 TIMES = time_words(
     """
-    now: maintenant/ADV; today: aujourd'hui/ADV; every_day: tous/ADJ les/DET jours/NOUN;
-    every_week: toutes/ADJ les/DET semaines/NOUN; morning: le/DET matin/NOUN;
-    evening: le/DET soir/NOUN; yesterday: hier/ADV; last_week: la/DET semaine/NOUN dernière/ADJ;
-    last_month: le/DET mois/NOUN dernier/ADJ; this_morning: ce/DET matin/NOUN;
-    tomorrow: demain/ADV; next_week: la/DET semaine/NOUN prochaine/ADJ;
-    next_month: le/DET mois/NOUN prochain/ADJ; tonight: ce/DET soir/NOUN
+    maintenant/ADV; aujourd'hui/ADV; tous/ADJ les/DET jours/NOUN; toutes/ADJ les/DET semaines/NOUN;
+    le/DET matin/NOUN; le/DET soir/NOUN; hier/ADV; la/DET semaine/NOUN dernière/ADJ;
+    le/DET mois/NOUN dernier/ADJ; ce/DET matin/NOUN; demain/ADV; la/DET semaine/NOUN prochaine/ADJ;
+    le/DET mois/NOUN prochain/ADJ; ce/DET soir/NOUN
     """,
     "{}/NOUN",
     "lundi mardi mercredi jeudi vendredi samedi dimanche",
@@ -114,18 +110,14 @@ PRONOUNS = table(
     """
 )
 LINKS = {"and": ("et", "CCONJ"), "but": ("mais", "CCONJ"), "because": ("parce que", "SCONJ")}
-CONTRACTIONS = {
-    ('de', 'le'): 'du', ('de', 'les'): 'des', ('à', 'le'): 'au', ('à', 'les'): 'aux',
-}  # fmt: skip
+CONTRACTIONS = phrases("de le: du; de les: des; à le: au; à les: aux")
 _ELIDED = frozenset(("le", "la", "de", "ne", "que", "je"))
 _VOWELS = "aeiouéèêâîôûœAEIOUÉÈÊ"
 
 
 def _vowel(form: str) -> bool:
     """Whether a form calls for elision: every common noun in h- of the lexicon has a mute h."""
-    return (
-        form == "y" or form[0] in _VOWELS or (form[0] == "h" and form != "huit" and form != "hindi")
-    )
+    return form == "y" or form[0] in _VOWELS + "h" and form not in ("huit", "hindi")
 
 
 def _plural(form: str) -> str:
@@ -255,7 +247,6 @@ def _clause(clause: Clause, n: str) -> list[Word]:
     if negative:
         slot = n + ".negation"
         core = [word("ne", "PART", slot), finite, word("pas", "PART", slot)]
-    front: list[Word] = []
     asked = [word("est-ce", "PART", "question"), word("que", "PART", "question")]
     if subject is None or clause.predicate == "exist":
         expletive = n + (".event" if subject else ".expletive")

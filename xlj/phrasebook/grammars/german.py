@@ -1,7 +1,7 @@
 """German: verb-second, three genders and cases, weak and strong adjectives, split verbs."""
 
 from xlj.phrasebook.grammars.grammar import PERSONS, agreement, fuse, join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, phrases, table, time_words
+from xlj.phrasebook.grammars.lexicon import adjectives, forms, names, phrases, table, time_words
 from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
 
@@ -75,15 +75,11 @@ VERBS = table(
 )
 WEATHER = {"hot_weather": "heiß", "cold_weather": "kalt", "rain": "", "snow": ""}
 WITH_SEIN = frozenset(("go", "return", "arrive", "come"))
-ADJECTIVES = phrases(
+ADJECTIVES = adjectives(
     """
-    new: neu; old: alt; big: groß; small: klein; beautiful: schön; expensive: teuer;
-    cheap: billig; red: rot; white: weiß; black: schwarz; green: grün; blue: blau; yellow: gelb;
-    heavy: schwer; clean: sauber; dirty: schmutzig; young: jung; kind: nett; clever: klug;
-    famous: berühmt; rich: reich; poor: arm; strong: stark; tired: müde; happy: glücklich;
-    sad: traurig; busy: beschäftigt; nervous: nervös; angry: wütend; hot: heiß; cold: kalt;
-    fresh: frisch; sweet: süß; tasty: lecker; quiet: ruhig; long: lang; short: kurz;
-    interesting: interessant
+    neu alt groß klein schön teuer billig rot weiß schwarz grün blau gelb schwer sauber schmutzig
+    jung nett klug berühmt reich arm stark müde glücklich traurig beschäftigt nervös wütend heiß
+    kalt frisch süß lecker ruhig lang kurz interessant
     """
 )
 NAMES = names(
@@ -98,11 +94,10 @@ NAMES = names(
 )
 TIMES = time_words(
     """
-    now: jetzt/ADV; today: heute/ADV; every_day: jeden/DET Tag/NOUN; every_week: jede/DET
-    Woche/NOUN; morning: am/ADP Morgen/NOUN; evening: am/ADP Abend/NOUN; yesterday: gestern/ADV;
-    last_week: letzte/ADJ Woche/NOUN; last_month: letzten/ADJ Monat/NOUN;
-    this_morning: heute/ADV Morgen/NOUN; tomorrow: morgen/ADV; next_week: nächste/ADJ Woche/NOUN;
-    next_month: nächsten/ADJ Monat/NOUN; tonight: heute/ADV Abend/NOUN
+    jetzt/ADV; heute/ADV; jeden/DET Tag/NOUN; jede/DET Woche/NOUN; am/ADP Morgen/NOUN;
+    am/ADP Abend/NOUN; gestern/ADV; letzte/ADJ Woche/NOUN; letzten/ADJ Monat/NOUN;
+    heute/ADV Morgen/NOUN; morgen/ADV; nächste/ADJ Woche/NOUN; nächsten/ADJ Monat/NOUN;
+    heute/ADV Abend/NOUN
     """,
     "am/ADP {}/NOUN",
     "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag",
@@ -114,10 +109,9 @@ PRONOUNS = table(
     "i: ich mein; you: du dein; he: er sein; she: sie ihr; we: wir unser; they: sie ihr"
 )
 LINKS = {"and": ("und", "CCONJ"), "but": ("aber", "CCONJ"), "because": ("weil", "SCONJ")}
-CONTRACTIONS = {
-    ('in', 'dem'): 'im', ('an', 'dem'): 'am', ('zu', 'dem'): 'zum', ('zu', 'der'): 'zur',
-    ('von', 'dem'): 'vom', ('bei', 'dem'): 'beim',
-}  # fmt: skip
+CONTRACTIONS = phrases(
+    "in dem: im; an dem: am; zu dem: zum; zu der: zur; von dem: vom; bei dem: beim"
+)
 
 # Endings by case and gender ('p': plural): of der, of ein, and of adjectives after each.
 _KEYS = [case + gender for case in ("nom", "acc", "dat") for gender in "mfnp"]
@@ -133,23 +127,21 @@ EIN = _endings(",e,,e,en,e,,e,em,er,em,en")
 WEAK = _endings("e,e,e,en,en,e,e,en,en,en,en,en")
 MIXED = _endings("er,e,es,en,en,e,es,en,en,en,en,en")
 STRONG = _endings("er,e,es,e,en,e,es,e,em,er,em,en")
-_FINITE = {
-    "sein": "bin bist ist sind sind".split(),
-    "war": "war warst war waren waren".split(),
-    "haben": "habe hast hat haben haben".split(),
-    "werden": "werde wirst wird werden werden".split(),
-    "want": "will willst will wollen wollen".split(),
-    "can": "kann kannst kann können können".split(),
-    "mögen": "mag magst mag mögen mögen".split(),
-}
+_FINITE = table(
+    """
+    sein: bin bist ist sind sind; war: war warst war waren waren; haben: habe hast hat haben haben;
+    werden: werde wirst wird werden werden; want: will willst will wollen wollen;
+    can: kann kannst kann können können; mögen: mag magst mag mögen mögen
+    """
+)
 
 
-def noun_phrase(p: Participant, role: str, case: str, negated: str = "") -> list[Word]:
+def noun_phrase(p: Participant | None, role: str, case: str, negated: str = "") -> list[Word]:
     """A participant in a case; `negated` is the slot of a negation that 'kein' expresses."""
     det = role + ".det"
-    if p.kind != "noun":
+    if p is None or p.kind != "noun":
         name = nameable(p, role, NAMES, ("wer", "was"), PRONOUNS)
-        return [word(THE[case + "f"], "DET", det), *name] if p.concept == "turkey" else name
+        return [word(THE[case + "f"], "DET", det), *name] if p and p.concept == "turkey" else name
     entry = NOUNS[p.concept]
     form, gender = entry[0], entry[1][0]
     if p.plural:
@@ -247,9 +239,7 @@ def _clause(clause: Clause, n: str, subordinate: bool = False) -> list[Word]:
     kein = slot if none else ""
     time = TIMES[clause.time](n) if clause.time else []
     place = _place(clause, n)
-    before, after = list[Word](), list[Word]()
-    if clause.recipient:
-        before += noun_phrase(clause.recipient, n + ".recipient", "dat")
+    before, after = noun_phrase(clause.recipient, n + ".recipient", "dat"), list[Word]()
     if thing and thing.kind != "unknown":
         indefinite = thing.indefinite and not thing.count
         case = "dat" if clause.predicate == "help" else "acc"
@@ -282,7 +272,7 @@ def _clause(clause: Clause, n: str, subordinate: bool = False) -> list[Word]:
     if subordinate:
         return fuse([*first, *middle, *closing, finite], CONTRACTIONS)
     if clause.question == "object":
-        front = noun_phrase(thing, n + ".object", "acc") if thing else []
+        front = noun_phrase(thing, n + ".object", "acc")
     elif clause.question == "place":
         front = [word("wo", "ADV", n + ".place.noun")]
     elif clause.question == "polar":

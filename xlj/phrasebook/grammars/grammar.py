@@ -10,13 +10,13 @@ Links = Mapping[str, tuple[str, str]]
 
 
 def nameable(
-    p: Participant,
+    p: Participant | None,
     role: str,
     names: Mapping[str, str],
     asked: tuple[str, str],
     pronouns: Mapping[str, tuple[str, ...]] | None = None,
 ) -> list[Word]:
-    """A participant that is no common noun.
+    """A participant that is no common noun; nothing if there is none.
 
     Args:
       names: as `lexicon.names` makes them; the article of an organisation is in lower case.
@@ -24,6 +24,8 @@ def nameable(
       pronouns: the first form of each stands alone; None where the verb expresses them.
     """
     noun = role + ".noun"
+    if p is None:
+        return []
     if p.kind == "pronoun":
         return [word(pronouns[p.concept][0], "PRON", noun)] if pronouns else []
     if p.kind == "unknown":
@@ -49,13 +51,13 @@ def is_feminine(p: Participant, nouns: Mapping[str, tuple[str, ...]]) -> bool:
     return nouns[p.concept][1] == "f" or (p.human and p.gender == "f")
 
 
-def fuse(words: list[Word], contractions: Mapping[tuple[str, str], str]) -> list[Word]:
-    """Contracts adpositions with the articles after them: 'de' 'le' becomes 'du'."""
+def fuse(words: list[Word], contractions: Mapping[str, str]) -> list[Word]:
+    """Contracts adpositions with the articles after them: 'de le' becomes 'du'."""
     fused: list[Word] = []
     for item in words:
-        last = fused[-1] if fused else None
-        short = contractions.get((last.form, item.form)) if last and last.upos == "ADP" else None
-        if last and short and item.upos == "DET":
+        last = fused[-1] if fused else item
+        short = contractions.get(f"{last.form} {item.form}")
+        if short and last.upos == "ADP" and item.upos == "DET":
             fused[-1] = Word(short, "ADP", "O", last.slots | item.slots)
         else:
             fused.append(item)

@@ -3,7 +3,7 @@
 from functools import partial
 
 from xlj.phrasebook.grammars.grammar import PERSONS, agreement, is_feminine, join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, phrases, table, time_words
+from xlj.phrasebook.grammars.lexicon import adjectives, all_names, forms, table, time_words
 from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
 
@@ -48,47 +48,32 @@ VERBS = table(
 _PERFECTIVE = table(
     "कर: किया किए की कीं; दे: दिया दिए दी दीं; जा: गया गए गई गईं; पी: पिया पिए पी पीं; हो: हुआ हुए हुई हुईं"
 )
-ADJECTIVES = phrases(
+ADJECTIVES = adjectives(
     """
-    new: नया; old: पुराना; big: बड़ा; small: छोटा; beautiful: सुंदर; expensive: महँगा; cheap: सस्ता;
-    red: लाल; white: सफ़ेद; black: काला; green: हरा; blue: नीला; yellow: पीला; heavy: भारी;
-    clean: साफ़; dirty: गंदा; young: जवान; kind: दयालु; clever: होशियार; famous: मशहूर; rich: अमीर;
-    poor: ग़रीब; strong: ताक़तवर; tired: थका हुआ; happy: ख़ुश; sad: उदास; busy: व्यस्त;
-    nervous: घबराया हुआ; angry: नाराज़; hot: गरम; cold: ठंडा; fresh: ताज़ा; sweet: मीठा;
-    tasty: स्वादिष्ट; quiet: शांत; long: लंबा; short: छोटा; interesting: दिलचस्प
+    नया पुराना बड़ा छोटा सुंदर महँगा सस्ता लाल सफ़ेद काला हरा नीला पीला भारी साफ़ गंदा जवान दयालु
+    होशियार मशहूर अमीर ग़रीब ताक़तवर थका_हुआ ख़ुश उदास व्यस्त घबराया_हुआ नाराज़ गरम ठंडा ताज़ा मीठा
+    स्वादिष्ट शांत लंबा छोटा दिलचस्प
     """
 )
-NAMES = names(
+NAMES = all_names(
     """
-    paris: पेरिस; london: लंदन; berlin: बर्लिन; madrid: मैड्रिड; rome: रोम; moscow: मॉस्को;
-    istanbul: इस्तांबुल; ankara: अंकारा; delhi: दिल्ली; mumbai: मुंबई; beijing: बीजिंग;
-    shanghai: शंघाई; nairobi: नैरोबी; mombasa: मोम्बासा; dodoma: डोडोमा; lagos: लागोस;
-    tokyo: टोक्यो; new_york: न्यूयॉर्क; lima: लीमा; vienna: वियना; munich: म्यूनिख;
-    hamburg: हैम्बर्ग; lyon: लियोन; geneva: जिनेवा; barcelona: बार्सिलोना; oslo: ओस्लो;
-    athens: एथेंस; lisbon: लिस्बन; warsaw: वारसॉ; prague: प्राग; singapore: सिंगापुर;
-    toronto: टोरंटो; sydney: सिडनी; germany: जर्मनी; france: फ़्रांस; spain: स्पेन; turkey: तुर्की;
-    india: भारत; china: चीन; kenya: केन्या; tanzania: तंज़ानिया; italy: इटली; japan: जापान;
-    brazil: ब्राज़ील; mexico: मेक्सिको; egypt: मिस्र; russia: रूस; canada: कनाडा;
-    portugal: पुर्तगाल; google: गूगल; toyota: टोयोटा; samsung: सैमसंग; amazon: अमेज़न;
-    microsoft: माइक्रोसॉफ़्ट; unicef: यूनिसेफ़; unesco: यूनेस्को; red_cross: रेड क्रॉस;
-    world_bank: विश्व बैंक
-    """,
+    अन्ना मारिया सारा फ़ातिमा आयशा एलेना जूलिया नीना लौरा क्लारा अमीना ज़वादी लैला प्रिया मीरा मेई
+    लिन सोफ़िया ईवा लूसिया मार्ता ओल्गा नीमा रोज़ा नोरा एम्मा लेना डायना कैमिला सीता ज़ैनब टीना पॉल
+    पीटर अली उमर जुमा अहमद मेहमत रवि अर्जुन वेई टॉम डेविड मार्टिन पेड्रो कार्लोस हमीसी बराका एमरे
+    यान लियो करीम इवान डिएगो फ़ेलिक्स डैनियल सैमुएल विक्टर एडम साइमन हसन यूसुफ़ कोफ़ी मिलर श्मिट
+    वेबर ड्यूपॉन्ट गार्सिया लोपेज़ सिल्वा काया देमिर शर्मा कुमार गुप्ता सिंह वांग झांग चेन म्वांगी
+    किमानी मुशी रोस्सी नोवाक पेत्रोव ब्राउन स्मिथ पेरिस लंदन बर्लिन मैड्रिड रोम मॉस्को इस्तांबुल
+    अंकारा दिल्ली मुंबई बीजिंग शंघाई नैरोबी मोम्बासा डोडोमा लागोस टोक्यो न्यूयॉर्क लीमा वियना
+    म्यूनिख हैम्बर्ग लियोन जिनेवा बार्सिलोना ओस्लो एथेंस लिस्बन वारसॉ प्राग सिंगापुर टोरंटो सिडनी
+    जर्मनी फ़्रांस स्पेन तुर्की भारत चीन केन्या तंज़ानिया इटली जापान ब्राज़ील मेक्सिको मिस्र रूस
+    कनाडा पुर्तगाल गूगल टोयोटा सैमसंग अमेज़न माइक्रोसॉफ़्ट यूनिसेफ़ यूनेस्को रेड_क्रॉस विश्व_बैंक
     """
-    अन्ना मारिया सारा फ़ातिमा आयशा एलेना जूलिया नीना लौरा क्लारा अमीना ज़वादी लैला प्रिया मीरा
-    मेई लिन सोफ़िया ईवा लूसिया मार्ता ओल्गा नीमा रोज़ा नोरा एम्मा लेना डायना कैमिला सीता ज़ैनब
-    टीना पॉल पीटर अली उमर जुमा अहमद मेहमत रवि अर्जुन वेई टॉम डेविड मार्टिन पेड्रो कार्लोस हमीसी
-    बराका एमरे यान लियो करीम इवान डिएगो फ़ेलिक्स डैनियल सैमुएल विक्टर एडम साइमन हसन यूसुफ़
-    कोफ़ी मिलर श्मिट वेबर ड्यूपॉन्ट गार्सिया लोपेज़ सिल्वा काया देमिर शर्मा कुमार गुप्ता सिंह
-    वांग झांग चेन म्वांगी किमानी मुशी रोस्सी नोवाक पेत्रोव ब्राउन स्मिथ
-    """,
 )
 TIMES = time_words(
     """
-    now: अभी/ADV; today: आज/ADV; every_day: हर/DET दिन/NOUN; every_week: हर/DET हफ़्ते/NOUN;
-    morning: सुबह/NOUN; evening: शाम/NOUN को/ADP; yesterday: कल/ADV;
-    last_week: पिछले/ADJ हफ़्ते/NOUN; last_month: पिछले/ADJ महीने/NOUN; this_morning: आज/ADV सुबह/NOUN;
-    tomorrow: कल/ADV; next_week: अगले/ADJ हफ़्ते/NOUN; next_month: अगले/ADJ महीने/NOUN;
-    tonight: आज/ADV रात/NOUN
+    अभी/ADV; आज/ADV; हर/DET दिन/NOUN; हर/DET हफ़्ते/NOUN; सुबह/NOUN; शाम/NOUN को/ADP; कल/ADV;
+    पिछले/ADJ हफ़्ते/NOUN; पिछले/ADJ महीने/NOUN; आज/ADV सुबह/NOUN; कल/ADV; अगले/ADJ हफ़्ते/NOUN;
+    अगले/ADJ महीने/NOUN; आज/ADV रात/NOUN
     """,
     "{}/NOUN को/ADP",
     "सोमवार मंगलवार बुधवार गुरुवार शुक्रवार शनिवार रविवार",
@@ -105,8 +90,10 @@ PRONOUNS = table(
 )
 LINKS = {"and": ("और", "CCONJ"), "but": ("लेकिन", "CCONJ"), "because": ("क्योंकि", "SCONJ")}
 _IS = dict(zip(PERSONS, "हूँ हो है हैं हैं".split(), strict=True))
+_FUTURES = table("हो: हूँ हो हो हों हों; दे: दूँ दो दे दें दें; पी: पिऊँ पिओ पिए पिएँ पिएँ")
 _FUTURE = dict(zip(PERSONS, "ूँ ो े ें ें".split(), strict=True))
 _FUTURE_VOWEL = dict(zip(PERSONS, "ऊँ ओ ए एँ एँ".split(), strict=True))
+_WAS = table("m: था थे; f: थी थीं")
 _MATRAS = "ािीुूेैोौआईऊएओ"
 
 
@@ -151,9 +138,7 @@ def _plural(p: Participant) -> bool:
 
 
 def _person(p: Participant | None) -> str:
-    if p is not None and p.concept in HONOURED:
-        return "3p"
-    return agreement(p)
+    return "3p" if p and p.concept in HONOURED else agreement(p)
 
 
 def noun_phrase(
@@ -187,9 +172,8 @@ def noun_phrase(
     elif p.determiner == "a" and not (p.plural or p.mass or p.owner):
         words.append(word("एक", "DET", role + ".det"))
     if p.adjective:
-        words.append(
-            word(_agreeing(ADJECTIVES[p.adjective], gender, bent), "ADJ", role + ".adjective")
-        )
+        adjective = _agreeing(ADJECTIVES[p.adjective], gender, bent)
+        words.append(word(adjective, "ADJ", role + ".adjective"))
     upos = "PROPN" if p.field == "language" else "NOUN"
     return words + [word(part, upos, role + ".noun") for part in form.split()]
 
@@ -229,20 +213,12 @@ def _perfective(stem: str, gender: str, plural: bool) -> str:
 
 
 def _future(stem: str, person: str, gender: str) -> str:
-    if stem == "हो":
-        base = {"1s": "हूँ", "2s": "हो", "3s": "हो"}.get(person, "हों")
-    elif stem == "दे":
-        base = {"1s": "दूँ", "2s": "दो", "3s": "दे"}.get(person, "दें")
-    elif stem == "पी":
-        base = "पि" + _FUTURE_VOWEL[person]
+    if stem in _FUTURES:
+        base = _FUTURES[stem][PERSONS.index(person)]
     else:
         base = stem + (_FUTURE_VOWEL if stem[-1] in _MATRAS else _FUTURE)[person]
     plural = person not in ("1s", "3s")
     return base + ("गी" if gender == "f" else "गे" if plural else "गा")
-
-
-def _was(gender: str, plural: bool) -> str:
-    return ("थीं" if plural else "थी") if gender == "f" else ("थे" if plural else "था")
 
 
 def _copula(clause: Clause, n: str, agrees: Participant | None, weather: str = "") -> list[Word]:
@@ -250,7 +226,8 @@ def _copula(clause: Clause, n: str, agrees: Participant | None, weather: str = "
     gender = weather or (_gender(agrees) if agrees else "m")
     plural = _plural(agrees) if agrees else False
     if clause.tense == "past":
-        form = _was(gender, plural and not (agrees and agrees.concept == "you" and gender == "f"))
+        tum = agrees and agrees.concept == "you" and gender == "f"
+        form = _WAS[gender][plural and not tum]
     elif clause.tense == "future":
         form = _future("हो", _person(agrees), gender)
     else:
@@ -289,7 +266,7 @@ def _verb(clause: Clause, n: str, agrees: Participant | None, fixed: str) -> lis
 
 
 def _object(clause: Clause, role: str) -> tuple[list[Word], bool]:
-    """The object, and whether it is unmarked, so that a perfective verb agrees with it."""
+    """The object, and whether a perfective verb agrees with it: it is known and unmarked."""
     thing, spec = clause.object, VERBS[clause.predicate]
     assert thing
     marker = spec[3] if len(spec) > 3 else "को" if thing.human else ""
@@ -298,7 +275,8 @@ def _object(clause: Clause, role: str) -> tuple[list[Word], bool]:
     if marker:
         return _marked(thing, role, marker, clause.subject), False
     words = noun_phrase(thing, role, False, clause.subject)
-    return _without_one(words) if clause.negative else words, True  # "did not read a book"
+    words = _without_one(words) if clause.negative else words  # "did not read a book"
+    return words, thing.kind != "unknown"
 
 
 def _without_one(words: list[Word]) -> list[Word]:
@@ -373,8 +351,6 @@ def _clause(clause: Clause, n: str) -> list[Word]:
         if case != "-":
             front = _marked(subject, role, "ने" if case == "ne" else "को", None)
             agrees = clause.object if direct else None
-            if clause.object and clause.object.kind == "unknown":
-                agrees = None
         else:
             fixed = ""
         body = [*place, *recipient, *thing, *extra, *_verb(clause, n, agrees, fixed)]

@@ -1,18 +1,8 @@
 """How the grammars write their tables: compact text, one entry after another."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from xlj.phrasebook.meaning import (
-    CITIES,
-    COUNTRIES,
-    HOURS,
-    MEN,
-    NOUN_FIELD,
-    ORGANISATIONS,
-    SURNAMES,
-    WEEKDAYS,
-    WOMEN,
-)
+from xlj.phrasebook import world
 from xlj.phrasebook.sentence import Word, word
 
 
@@ -24,36 +14,39 @@ def phrases(text: str) -> dict[str, str]:
 
 def table(text: str) -> dict[str, tuple[str, ...]]:
     """As `phrases`, the words split; an underscore stands for a space inside a form."""
-    return {
-        key: tuple(form.replace("_", " ") for form in value.split())
-        for key, value in phrases(text).items()
-    }
+    return {key: tuple(map(_spaced, value.split())) for key, value in phrases(text).items()}
 
 
-def names(text: str, people: str = "") -> dict[str, str]:
-    """The proper names of a language by concept, spelt as in English where nothing else is given.
+def names(text: str) -> dict[str, str]:
+    """The proper names of a language, spelt as in English where `phrases` of it spell none else."""
+    return {name: name.replace("_", " ").title() for name in world.NAMES} | phrases(text)
 
-    Args:
-      text: `phrases` of cities, countries and organisations.
-      people: first names and surnames, in the order of `WOMEN`, `MEN`, `SURNAMES`.
 
-    Raises ValueError unless there are as many people as there.
+def all_names(text: str) -> dict[str, str]:
+    """The proper names of a language that spells each in its own way, in the order of `NAMES`."""
+    return _words(text, world.NAMES)
+
+
+def forms(text: str, concepts: Iterable[str] = world.NOUN_FIELD) -> dict[str, tuple[str, ...]]:
+    """'singular plural; ...' for every concept, in their order; underscores as in `table`.
+
+    Raises ValueError unless there are as many entries as concepts.
     """
-    persons = WOMEN + MEN + SURNAMES
-    spelt = {c: c.replace("_", " ").title() for c in CITIES + COUNTRIES + ORGANISATIONS}
-    return spelt | dict(zip(persons, people.split() or persons, strict=True)) | phrases(text)
+    entries = (tuple(map(_spaced, entry.split())) for entry in text.split(";"))
+    return dict(zip(concepts, entries, strict=True))
 
 
-def forms(text: str) -> dict[str, tuple[str, ...]]:
-    """'singular plural; ...' for every noun concept in the order of `NOUN_FIELD`.
+def adjectives(text: str) -> dict[str, str]:
+    """The adjectives of a language that lists one form of each, in the order of `QUALITIES`."""
+    return _words(text, world.QUALITIES)
 
-    Raises ValueError unless there are as many entries as nouns.
-    """
-    entries = [tuple(entry.split()) for entry in text.split(";")]
-    return {
-        noun: tuple(form.replace("_", " ") for form in entry)
-        for noun, entry in zip(NOUN_FIELD, entries, strict=True)
-    }
+
+def _words(text: str, concepts: Iterable[str]) -> dict[str, str]:
+    return dict(zip(concepts, map(_spaced, text.split()), strict=True))
+
+
+def _spaced(form: str) -> str:
+    return form.replace("_", " ")
 
 
 def tagged(text: str) -> Callable[[str], list[Word]]:
@@ -69,20 +62,16 @@ def tagged(text: str) -> Callable[[str], list[Word]]:
         for whole, _, upos in items
         for form in whole.split("_")
     ]
-
-    def words(n: str) -> list[Word]:
-        return [word(form, upos, n + slot) for form, upos, slot in plan]
-
-    return words
+    return lambda n: [word(form, upos, n + slot) for form, upos, slot in plan]
 
 
 def time_words(
     text: str, weekday: str, weekdays: str, hour: str, hours: str
 ) -> dict[str, Callable[[str], list[Word]]]:
-    """Every time concept: those of `text`, then the weekdays and hours by their templates."""
-    entries = phrases(text)
-    for concept, form in zip(WEEKDAYS, weekdays.split(), strict=True):
+    """Every time concept: `MOMENTS` in order, then the weekdays and hours by their templates."""
+    entries = dict(zip(world.MOMENTS, text.split(";"), strict=True))
+    for concept, form in zip(world.WEEKDAYS, weekdays.split(), strict=True):
         entries[concept] = weekday.format(form)
-    for concept, form in zip(HOURS, hours.split(), strict=True):
+    for concept, form in zip(world.HOURS, hours.split(), strict=True):
         entries[concept] = hour.format(form.replace("/DET_", "/DET "))
     return {concept: tagged(entry) for concept, entry in entries.items()}

@@ -1,9 +1,10 @@
 """Spanish: pro-drop, ser and estar, preterite, personal a, gustar."""
 
 from xlj.phrasebook.grammars.grammar import PERSONS, agreement, fuse, is_feminine, join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, phrases, table, time_words
-from xlj.phrasebook.meaning import STATES, Clause, Participant
+from xlj.phrasebook.grammars.lexicon import adjectives, forms, names, table, time_words
+from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
+from xlj.phrasebook.world import STATES
 
 # singular, gender, feminine
 NOUNS = forms(
@@ -69,25 +70,13 @@ VERBS = table(
 )
 WEATHER = {"hot_weather": "calor", "cold_weather": "frío", "rain": "", "snow": ""}
 WITH_ESTAR = frozenset((*STATES, "hot", "cold", "clean", "dirty", "fresh"))
-_PRESENT = {
-    "ar": "o as a amos an".split(),
-    "er": "o es e emos en".split(),
-    "ir": "o es e imos en".split(),
-}
-_PAST = {
-    "ar": "é aste ó amos aron".split(),
-    "er": "í iste ió imos ieron".split(),
-    "ir": "í iste ió imos ieron".split(),
-}
-ADJECTIVES = phrases(
+_PRESENT = table("ar: o as a amos an; er: o es e emos en; ir: o es e imos en")
+_PAST = table("ar: é aste ó amos aron; er: í iste ió imos ieron; ir: í iste ió imos ieron")
+ADJECTIVES = adjectives(
     """
-    new: nuevo; old: viejo; big: grande; small: pequeño; beautiful: bonito; expensive: caro;
-    cheap: barato; red: rojo; white: blanco; black: negro; green: verde; blue: azul;
-    yellow: amarillo; heavy: pesado; clean: limpio; dirty: sucio; young: joven; kind: amable;
-    clever: inteligente; famous: famoso; rich: rico; poor: pobre; strong: fuerte; tired: cansado;
-    happy: contento; sad: triste; busy: ocupado; nervous: nervioso; angry: enfadado;
-    hot: caliente; cold: frío; fresh: fresco; sweet: dulce; tasty: delicioso; quiet: tranquilo;
-    long: largo; short: corto; interesting: interesante
+    nuevo viejo grande pequeño bonito caro barato rojo blanco negro verde azul amarillo pesado
+    limpio sucio joven amable inteligente famoso rico pobre fuerte cansado contento triste ocupado
+    nervioso enfadado caliente frío fresco dulce delicioso tranquilo largo corto interesante
     """
 )
 NAMES = names(
@@ -103,13 +92,10 @@ NAMES = names(
 )
 TIMES = time_words(
     """
-    now: ahora/ADV; today: hoy/ADV; every_day: todos/DET los/DET días/NOUN;
-    every_week: todas/DET las/DET semanas/NOUN; morning: por/ADP la/DET mañana/NOUN;
-    evening: por/ADP la/DET tarde/NOUN; yesterday: ayer/ADV;
-    last_week: la/DET semana/NOUN pasada/ADJ; last_month: el/DET mes/NOUN pasado/ADJ;
-    this_morning: esta/DET mañana/NOUN; tomorrow: mañana/ADV;
-    next_week: la/DET próxima/ADJ semana/NOUN; next_month: el/DET próximo/ADJ mes/NOUN;
-    tonight: esta/DET noche/NOUN
+    ahora/ADV; hoy/ADV; todos/DET los/DET días/NOUN; todas/DET las/DET semanas/NOUN;
+    por/ADP la/DET mañana/NOUN; por/ADP la/DET tarde/NOUN; ayer/ADV; la/DET semana/NOUN pasada/ADJ;
+    el/DET mes/NOUN pasado/ADJ; esta/DET mañana/NOUN; mañana/ADV; la/DET próxima/ADJ semana/NOUN;
+    el/DET próximo/ADJ mes/NOUN; esta/DET noche/NOUN
     """,
     "el/DET {}/NOUN",
     "lunes martes miércoles jueves viernes sábado domingo",
@@ -120,7 +106,7 @@ TIMES = time_words(
 NUMBERS = "dos tres cuatro cinco seis siete ocho nueve diez".split()
 PRONOUNS = table("i: mi me; you: tu te; he: su le; she: su le; we: nuestro nos; they: su les")
 LINKS = {"and": ("y", "CCONJ"), "but": ("pero", "CCONJ"), "because": ("porque", "SCONJ")}
-CONTRACTIONS = {("de", "el"): "del", ("a", "el"): "al"}
+CONTRACTIONS = {"de el": "del", "a el": "al"}
 _ACCENTS = str.maketrans("áéíóú", "aeiou")
 
 
@@ -202,12 +188,11 @@ def _gerund(predicate: str) -> str:
 
 def _verb(clause: Clause, n: str) -> list[Word]:
     event, tense, predicate = n + ".event", n + ".tense", clause.predicate
-    subject, verb = clause.subject, "VERB"
+    subject, verb, lexical = clause.subject, "VERB", event
     if predicate == "exist":
         return [word("hay", "VERB", event, tense)]
     if predicate == "like":
         subject = clause.object
-    lexical = event
     if predicate == "be":
         state = clause.place or clause.attribute in WITH_ESTAR
         predicate, verb, lexical = "estar" if state else "ser", "AUX", tense

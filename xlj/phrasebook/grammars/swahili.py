@@ -6,6 +6,7 @@ from xlj.phrasebook.grammars.grammar import PERSONS, agreement, join, nameable
 from xlj.phrasebook.grammars.lexicon import forms, names, table, time_words
 from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
+from xlj.phrasebook.world import QUALITIES
 
 # singular, plural, class of the singular (1 also for animates of other shapes; k: kin)
 NOUNS = forms(
@@ -52,19 +53,16 @@ CONCORDS = table(
 
 # The stem alone is an adjective that agrees ("n" class form and "ji" class form follow it);
 # "of" and "with" introduce a noun (-a moto, -enye nguvu), "has" a state, "same" what is invariable
-ADJECTIVES = table(
+ADJECTIVES = forms(
     """
-    new: pya mpya jipya; old: of zamani; big: kubwa kubwa kubwa; small: dogo ndogo dogo;
-    beautiful: zuri nzuri zuri; expensive: same ghali; cheap: same rahisi;
-    red: ekundu nyekundu jekundu; white: eupe nyeupe jeupe; black: eusi nyeusi jeusi;
-    green: of kijani; blue: of bluu; yellow: of njano; heavy: zito nzito zito; clean: same safi;
-    dirty: chafu chafu chafu; young: same kijana vijana; kind: ema njema jema;
-    clever: erevu nyerevu jerevu; famous: same maarufu; rich: same tajiri; poor: same maskini;
-    strong: with nguvu; tired: has uchovu; happy: has furaha; sad: has huzuni; busy: has shughuli;
-    nervous: has wasiwasi; angry: has hasira; hot: of moto; cold: of baridi; fresh: same freshi;
-    sweet: tamu tamu tamu; tasty: with ladha; quiet: tulivu tulivu tulivu; long: refu ndefu refu;
-    short: fupi fupi fupi; interesting: of kuvutia
-    """
+    pya mpya jipya; of zamani; kubwa kubwa kubwa; dogo ndogo dogo; zuri nzuri zuri; same ghali;
+    same rahisi; ekundu nyekundu jekundu; eupe nyeupe jeupe; eusi nyeusi jeusi; of kijani; of bluu;
+    of njano; zito nzito zito; same safi; chafu chafu chafu; same kijana vijana; ema njema jema;
+    erevu nyerevu jerevu; same maarufu; same tajiri; same maskini; with nguvu; has uchovu;
+    has furaha; has huzuni; has shughuli; has wasiwasi; has hasira; of moto; of baridi; same freshi;
+    tamu tamu tamu; with ladha; tulivu tulivu tulivu; refu ndefu refu; fupi fupi fupi; of kuvutia
+    """,
+    QUALITIES,
 )
 
 # The stem; then a noun or particle that belongs to the verb
@@ -92,11 +90,9 @@ NAMES = names(
 )
 TIMES = time_words(
     """
-    now: sasa/ADV; today: leo/ADV; every_day: kila/DET siku/NOUN; every_week: kila/DET wiki/NOUN;
-    morning: asubuhi/NOUN; evening: jioni/NOUN; yesterday: jana/ADV;
-    last_week: wiki/NOUN iliyopita/ADJ; last_month: mwezi/NOUN uliopita/ADJ;
-    this_morning: leo/ADV asubuhi/NOUN; tomorrow: kesho/ADV; next_week: wiki/NOUN ijayo/ADJ;
-    next_month: mwezi/NOUN ujao/ADJ; tonight: leo/ADV usiku/NOUN
+    sasa/ADV; leo/ADV; kila/DET siku/NOUN; kila/DET wiki/NOUN; asubuhi/NOUN; jioni/NOUN; jana/ADV;
+    wiki/NOUN iliyopita/ADJ; mwezi/NOUN uliopita/ADJ; leo/ADV asubuhi/NOUN; kesho/ADV;
+    wiki/NOUN ijayo/ADJ; mwezi/NOUN ujao/ADJ; leo/ADV usiku/NOUN
     """,
     "{}/NOUN",
     "Jumatatu Jumanne Jumatano Alhamisi Ijumaa Jumamosi Jumapili",
@@ -131,11 +127,8 @@ def _adjective(concept: str, p: Participant | None, slot: str) -> list[Word]:
     if kind == "with":
         with_ = "mwenye" if prefix == "m" and of == "w" and _concord(p)[0] == "a" else of + "enye"
         return [word(with_, "ADP", slot), word(spec[0], "NOUN", slot)]
-    if prefix == "n":
-        return [word(spec[0], "ADJ", slot)]
-    if prefix == "ji":
-        return [word(spec[1], "ADJ", slot)]
-    return [word(_prefixed(prefix, kind), "ADJ", slot)]
+    form = {"n": spec[0], "ji": spec[-1]}.get(prefix) or _prefixed(prefix, kind)
+    return [word(form, "ADJ", slot)]
 
 
 def _prefixed(prefix: str, stem: str) -> str:
@@ -145,9 +138,9 @@ def _prefixed(prefix: str, stem: str) -> str:
     return {"m": "mw", "wa": "w", "mi": "my", "ma": "m", "ki": "ch", "vi": "vy"}[prefix] + stem
 
 
-def noun_phrase(p: Participant, role: str) -> list[Word]:
+def noun_phrase(p: Participant | None, role: str) -> list[Word]:
     """Noun, possessive or demonstrative, adjective, numeral; a pronoun is left to the verb."""
-    if p.kind != "noun":
+    if p is None or p.kind != "noun":
         return nameable(p, role, NAMES, ("nani", "nini"))
     entry, (_, prefix, of, this) = NOUNS[p.concept], _concord(p)
     upos = "PROPN" if p.field == "language" else "NOUN"
@@ -270,7 +263,7 @@ def _clause(clause: Clause, n: str) -> list[Word]:
     time = TIMES[clause.time](n) if clause.time else []
     if clause.time_first:
         words += time
-    if subject and predicate != "exist":
+    if predicate != "exist":
         words += noun_phrase(subject, n + ".subject")
     if predicate in ("rain", "snow"):
         words.append(word(VERBS[predicate][1], "NOUN", n + ".event"))
@@ -284,15 +277,11 @@ def _clause(clause: Clause, n: str) -> list[Word]:
         else:
             words += _adjective(clause.attribute, subject, n + ".event")
     words += [word("sana", "ADV", n + ".degree")] * clause.very
-    if clause.complement:
-        words += noun_phrase(clause.complement, n + ".complement")
-    if predicate == "exist" and subject:
+    words += noun_phrase(clause.complement, n + ".complement")
+    if predicate == "exist":
         words += noun_phrase(subject, n + ".subject")
-    if clause.recipient:
-        words += noun_phrase(clause.recipient, n + ".recipient")
-    if clause.object:
-        words += noun_phrase(clause.object, n + ".object")
-    words += _place(clause, n)
+    words += noun_phrase(clause.recipient, n + ".recipient")
+    words += noun_phrase(clause.object, n + ".object") + _place(clause, n)
     return words if clause.time_first else words + time
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from xlj.phrasebook.grammars.grammar import PERSONS, agreement, join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, phrases, table, time_words
+from xlj.phrasebook.grammars.lexicon import adjectives, forms, names, phrases, table, time_words
 from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
 
@@ -42,15 +42,11 @@ VERBS = table(
     like: sev; want: iste; rain: yağmur_yağ; snow: kar_yağ; hot_weather: sıcak; cold_weather: soğuk
     """
 )
-ADJECTIVES = phrases(
+ADJECTIVES = adjectives(
     """
-    new: yeni; old: eski; big: büyük; small: küçük; beautiful: güzel; expensive: pahalı;
-    cheap: ucuz; red: kırmızı; white: beyaz; black: siyah; green: yeşil; blue: mavi; yellow: sarı;
-    heavy: ağır; clean: temiz; dirty: kirli; young: genç; kind: nazik; clever: akıllı;
-    famous: ünlü; rich: zengin; poor: fakir; strong: güçlü; tired: yorgun; happy: mutlu;
-    sad: üzgün; busy: yoğun; nervous: gergin; angry: kızgın; hot: sıcak; cold: soğuk;
-    fresh: taze; sweet: tatlı; tasty: lezzetli; quiet: sessiz; long: uzun; short: kısa;
-    interesting: ilginç
+    yeni eski büyük küçük güzel pahalı ucuz kırmızı beyaz siyah yeşil mavi sarı ağır temiz kirli
+    genç nazik akıllı ünlü zengin fakir güçlü yorgun mutlu üzgün yoğun gergin kızgın sıcak soğuk
+    taze tatlı lezzetli sessiz uzun kısa ilginç
     """
 )
 NAMES = names(
@@ -68,11 +64,9 @@ NAMES = names(
 )
 TIMES = time_words(
     """
-    now: şimdi/ADV; today: bugün/ADV; every_day: her/DET gün/NOUN; every_week: her/DET hafta/NOUN;
-    morning: sabahları/ADV; evening: akşamları/ADV; yesterday: dün/ADV;
-    last_week: geçen/ADJ hafta/NOUN; last_month: geçen/ADJ ay/NOUN; this_morning: bu/DET
-    sabah/NOUN; tomorrow: yarın/ADV; next_week: gelecek/ADJ hafta/NOUN;
-    next_month: gelecek/ADJ ay/NOUN; tonight: bu/DET akşam/NOUN
+    şimdi/ADV; bugün/ADV; her/DET gün/NOUN; her/DET hafta/NOUN; sabahları/ADV; akşamları/ADV;
+    dün/ADV; geçen/ADJ hafta/NOUN; geçen/ADJ ay/NOUN; bu/DET sabah/NOUN; yarın/ADV;
+    gelecek/ADJ hafta/NOUN; gelecek/ADJ ay/NOUN; bu/DET akşam/NOUN
     """,
     "{}/NOUN günü/NOUN",
     "pazartesi salı çarşamba perşembe cuma cumartesi pazar",
@@ -84,9 +78,7 @@ PRONOUNS = table(
     "i: ben benim; you: sen senin; he: o onun; she: o onun; we: biz bizim; they: onlar onların"
 )
 LINKS = {"and": ("ve", "CCONJ"), "but": ("ama", "CCONJ"), "because": ("çünkü", "CCONJ")}
-CASES = {
-    'acc': '(y)I', 'dat': '(y)A', 'loc': 'DA', 'abl': 'DAn', 'gen': '(n)In', 'plural': 'lAr',
-}  # fmt: skip
+CASES = phrases("acc: (y)I; dat: (y)A; loc: DA; abl: DAn; gen: (n)In; plural: lAr")
 OWNED = dict(zip(PERSONS, ("(I)m", "(I)n", "(s)I", "(I)mIz", "(s)I"), strict=True))
 _PRESENT = dict(zip(PERSONS, ("um", "sun", "", "uz", "lar"), strict=True))
 _PAST = dict(zip(PERSONS, ("m", "n", "", "k", "lAr"), strict=True))
@@ -152,11 +144,11 @@ def _proper(form: str, case: str) -> str:
     return form + "'" + attach(lower, CASES[case])[len(lower) :]
 
 
-def noun_phrase(p: Participant, role: str, case: str = "", owner: str = "") -> list[Word]:
+def noun_phrase(p: Participant | None, role: str, case: str = "", owner: str = "") -> list[Word]:
     """A participant in a case; `owner` is the person of a possessor outside the phrase."""
-    if p.kind != "noun":
+    if p is None or p.kind != "noun":
         words = nameable(p, role, NAMES, ("kim", "ne"))
-        if case and p.kind in ("name", "place"):
+        if case and p and p.kind in ("name", "place"):
             last = words[-1]
             words[-1] = replace(last, form=_proper(last.form, case))
         return words
@@ -326,7 +318,7 @@ def _clause(clause: Clause, n: str) -> list[Word]:
         air = word("hava", "NOUN", n + ".expletive")
         weather = word(VERBS[predicate][0], "ADJ", n + ".event")
         return [*time, *place, *_predicate([air, weather], clause, n)]
-    front = noun_phrase(subject, role) if subject else []
+    front = noun_phrase(subject, role)
     head = time + front if clause.time_first or subject is None else front + time
     if predicate == "be":
         words = place + [word("çok", "ADV", n + ".degree")] * clause.very
@@ -337,9 +329,7 @@ def _clause(clause: Clause, n: str) -> list[Word]:
             if clause.negative or not clause.complement.adjective:
                 words = [item for item in words if item.form != "bir"]
         return head + _predicate(words, clause, n)
-    words = [*head, *place]
-    if clause.recipient:
-        words += noun_phrase(clause.recipient, n + ".recipient", "dat")
+    words = [*head, *place, *noun_phrase(clause.recipient, n + ".recipient", "dat")]
     if clause.object:
         words += _object(clause.object, n + ".object", clause)
     return words + _verb(clause, n)

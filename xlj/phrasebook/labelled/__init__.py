@@ -36,13 +36,7 @@ def examples(task: str, language: str, split: str) -> Iterator[Example]:
     - 'entities': likewise, with BIO tags of PER, LOC and ORG
     - 'questions': a document and a question; one in ten has no answer in it
 
-    Args:
-      task: a key of `SIZES`.
-      language: one of `LANGUAGES`.
-      split: 'train', 'dev' or 'test'.
-
-    Raises:
-      ValueError: if there is no such task, language or split; it names those there are.
+    Raises ValueError if there is no such task, language or split; it names those there are.
     """
     check_language(language)
     for what, given, known in (("task", task, tuple(SIZES)), ("split", split, SPLITS)):

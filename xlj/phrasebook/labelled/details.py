@@ -4,10 +4,11 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
+from xlj.phrasebook import world
 from xlj.phrasebook.casting import a_place, an_adjective
 from xlj.phrasebook.drawing import COLOURS, STATIVE
 from xlj.phrasebook.labelled.splits import place_is_free
-from xlj.phrasebook.meaning import ACTS, ADJECTIVES, TIMES, Clause, Participant
+from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.stream import Stream
 
 _ROLES = ("subject", "object", "complement")
@@ -47,11 +48,11 @@ def with_only(clause: Clause, kept: Collection[str]) -> Clause:
 def enriched(stream: Stream, clause: Clause) -> Clause:
     """The clause with every detail that it has room for."""
     timeless = clause.modal or clause.predicate in STATIVE
-    if clause.predicate in ACTS and not (clause.time or timeless):
-        time = stream.pick(TIMES[clause.tense])
+    if clause.predicate in world.ACTS and not (clause.time or timeless):
+        time = stream.pick(world.TIMES[clause.tense])
         clause = replace(clause, time="now" if clause.tense == "now" else time)
     if place_is_free(clause) and not clause.place:
-        if places := ACTS[clause.predicate].places:
+        if places := world.ACTS[clause.predicate].places:
             clause = replace(clause, place=a_place(stream, places))
     if clause.attribute and clause.attribute not in COLOURS:
         clause = replace(clause, very=True)
@@ -64,7 +65,7 @@ def enriched(stream: Stream, clause: Clause) -> Clause:
 
 def _takes_adjective(p: Participant) -> bool:
     return (
-        p.kind == "noun" and p.field in ADJECTIVES and p.field != "kin"
+        p.kind == "noun" and p.field in world.ADJECTIVES and p.field != "kin"
         and p.adjective is None and p.determiner != "all"
     )  # fmt: skip
 

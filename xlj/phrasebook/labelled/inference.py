@@ -8,33 +8,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 
+from xlj.phrasebook import world
 from xlj.phrasebook.casting import a_person, pronoun_for
 from xlj.phrasebook.drawing import COLOURS
 from xlj.phrasebook.labelled.details import denied, details, enriched, uncounted, with_only
 from xlj.phrasebook.labelled.examples import LabelledMeanings
 from xlj.phrasebook.labelled.splits import all_within, drawn_clauses
-from xlj.phrasebook.meaning import (
-    ADJECTIVES,
-    CITIES,
-    COUNTRIES,
-    STATES,
-    WEATHER,
-    Clause,
-    Meaning,
-    Participant,
-)
+from xlj.phrasebook.meaning import Clause, Meaning, Participant
 from xlj.phrasebook.stream import Stream, seed_of
 
 LABELS = ("entailment", "neutral", "contradiction")
-_OPPOSITES = (
-    "new old", "big small", "expensive cheap", "clean dirty", "hot cold", "rich poor",
-    "long short", "happy sad", "hot_weather cold_weather",
-)  # fmt: skip
-OPPOSITE = {
-    one: other
-    for pair in _OPPOSITES
-    for one, other in (pair.split(), reversed(pair.split()))
-}  # fmt: skip
+_PAIRS = (
+    "new/old big/small expensive/cheap clean/dirty hot/cold rich/poor long/short happy/sad "
+    "hot_weather/cold_weather"
+)
+_OPPOSITES = dict(pair.split("/") for pair in _PAIRS.split())
+OPPOSITE = _OPPOSITES | {other: one for one, other in _OPPOSITES.items()}
 """The opposite of each word: both cannot be so."""
 
 _FAR_APART = tuple("school hospital church museum farm airport station library theatre".split())
@@ -116,7 +105,7 @@ def _reason(stream: Stream, told: Clause) -> Clause | None:
     if subject is None or not subject.human or told.negative or told.predicate == "be":
         return None
     tense = "past" if told.tense == "past" else "habit"
-    return Clause("be", pronoun_for(subject), attribute=stream.pick(STATES), tense=tense)
+    return Clause("be", pronoun_for(subject), attribute=stream.pick(world.STATES), tense=tense)
 
 
 def _aside(stream: Stream, clauses: Iterator[Clause], told: Clause, hypothesis: Clause) -> Clause:
@@ -149,7 +138,7 @@ def _excluded(stream: Stream, clause: Clause) -> Clause | None:
     if clause.attribute in COLOURS:
         return replace(clause, attribute=stream.pick(sorted(COLOURS - {clause.attribute})))
     if clause.place:
-        for group in (CITIES, COUNTRIES, _FAR_APART):
+        for group in (world.CITIES, world.COUNTRIES, _FAR_APART):
             if clause.place.concept in group:
                 others = sorted(set(group) - {clause.place.concept})
                 place = replace(clause.place, concept=stream.pick(others), adjective=None)
@@ -161,11 +150,12 @@ def _another(stream: Stream, clauses: Iterator[Clause], clause: Clause) -> Claus
     """Another event of the same participant, or the same event of another: neither follows."""
     subject = clause.subject
     if subject is None:
-        others = [w for w in WEATHER if w not in (clause.predicate, OPPOSITE.get(clause.predicate))]
+        excluded = (clause.predicate, OPPOSITE.get(clause.predicate))
+        others = [weather for weather in world.WEATHER if weather not in excluded]
         return replace(clause, predicate=stream.pick(others))
     if not subject.human:
         known = (clause.attribute, OPPOSITE.get(str(clause.attribute)))
-        fitting = [a for a in ADJECTIVES.get(subject.field, ()) if a not in known]
+        fitting = [a for a in world.ADJECTIVES.get(subject.field, ()) if a not in known]
         if clause.attribute in COLOURS:
             fitting = [a for a in fitting if a not in COLOURS]
         if not fitting or clause.predicate == "exist":

@@ -9,21 +9,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 
+from xlj.phrasebook import world
 from xlj.phrasebook.casting import a_name
 from xlj.phrasebook.labelled.examples import LabelledMeanings
 from xlj.phrasebook.labelled.splits import all_within, drawn_clauses
-from xlj.phrasebook.meaning import (
-    ACTS,
-    ADJECTIVES,
-    CITIES,
-    COUNTRIES,
-    NOUN_FIELD,
-    TIMES,
-    Clause,
-    Meaning,
-    Participant,
-    Verb,
-)
+from xlj.phrasebook.meaning import Clause, Meaning, Participant
 from xlj.phrasebook.stream import Stream, seed_of
 
 _Parts = tuple[Clause, ...]
@@ -107,7 +97,7 @@ def exchanges(stream: Stream, parts: _Parts) -> list[_Parts]:
 
 def _within(clause: Clause) -> list[_Parts]:
     subject, thing, found = clause.subject, clause.object, list[_Parts]()
-    if subject is None or clause.predicate not in ACTS:
+    if subject is None or clause.predicate not in world.ACTS:
         return found
     if thing and thing.human and clause.predicate != "know":  # they know each other
         found.append((replace(clause, subject=thing, object=subject),))
@@ -159,15 +149,15 @@ def _changed(stream: Stream, clause: Clause, people: set[str]) -> Iterator[Claus
     subject, thing, place = clause.subject, clause.object, clause.place
     if subject and subject.kind == "name":
         yield replace(clause, subject=_someone_else(stream, subject, people))
-    if thing and thing.kind == "noun" and not thing.human and clause.predicate in ACTS:
-        options = ACTS[clause.predicate].objects
-        alike = [noun for noun in options if NOUN_FIELD.get(noun) == thing.field]
+    if thing and thing.kind == "noun" and not thing.human and clause.predicate in world.ACTS:
+        options = world.ACTS[clause.predicate].objects
+        alike = [noun for noun in options if world.NOUN_FIELD.get(noun) == thing.field]
         if changed := _other(stream, alike, thing.concept):
             yield replace(clause, object=replace(thing, concept=changed))
-    for cities in (CITIES, COUNTRIES):
+    for cities in (world.CITIES, world.COUNTRIES):
         if place and place.concept in cities and (changed := _other(stream, cities, place.concept)):
             yield replace(clause, place=replace(place, concept=changed))
-    if clause.time and (changed := _other(stream, TIMES[clause.tense], clause.time)):
+    if clause.time and (changed := _other(stream, world.TIMES[clause.tense], clause.time)):
         if clause.tense != "now":
             yield replace(clause, time=changed)
 
@@ -186,13 +176,12 @@ def _other(stream: Stream, options: tuple[str, ...] | list[str], taken: str) -> 
 
 def _may_act(p: Participant, clause: Clause) -> bool:
     """Whether somebody can take the place of the subject of a clause."""
-    return p.human and clause.subject is not None and clause.subject.human and (
-        clause.complement is None
-    )  # fmt: skip
+    subject = clause.subject
+    return p.human and subject is not None and subject.human and clause.complement is None
 
 
-def _verb(clause: Clause) -> Verb:
-    return ACTS.get(clause.predicate, Verb(()))
+def _verb(clause: Clause) -> world.Verb:
+    return world.ACTS.get(clause.predicate, world.Verb(()))
 
 
 def _takes(clause: Clause, thing: Participant) -> bool:
@@ -201,5 +190,5 @@ def _takes(clause: Clause, thing: Participant) -> bool:
 
 def _may_be(thing: Participant, adjective: str | None) -> bool:
     return thing.kind == "noun" and (
-        adjective is None or adjective in ADJECTIVES.get(thing.field, ())
+        adjective is None or adjective in world.ADJECTIVES.get(thing.field, ())
     )

@@ -3,25 +3,19 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Any
 
+from xlj.phrasebook import world
 from xlj.phrasebook.casting import pronoun_for
 from xlj.phrasebook.drawing import document, hero
 from xlj.phrasebook.labelled.splits import all_within
-from xlj.phrasebook.meaning import (
-    ACTS,
-    DITRANSITIVE,
-    INTRANSITIVE,
-    TRANSITIVE,
-    Clause,
-    Meaning,
-    Participant,
-)
+from xlj.phrasebook.meaning import Clause, Meaning, Participant
 from xlj.phrasebook.sentence import Sentence
 from xlj.phrasebook.stream import Stream, seed_of
 
 ROLES = ("subject", "object", "place")
-_TAKING = TRANSITIVE | DITRANSITIVE
-_PLACED = TRANSITIVE | INTRANSITIVE
+_TAKING = world.TRANSITIVE | world.DITRANSITIVE
+_PLACED = world.TRANSITIVE | world.INTRANSITIVE
 _UNANSWERED = 10
 _MEANINGS = 3
 
@@ -117,7 +111,7 @@ def _event(clause: Clause, about: Participant, role: str) -> Clause | None:
     if answer is None or clause.negative or clause.modal:
         return None
     if role == "subject":
-        if clause.predicate not in ACTS or not answer.human or answer.kind == "pronoun":
+        if clause.predicate not in world.ACTS or not answer.human or answer.kind == "pronoun":
             return None
     elif role == "object":
         spoken = clause.predicate in ("speak", "learn")  # asked for with "which language"
@@ -155,13 +149,8 @@ def _about(stream: Stream, event: Clause, role: str, split: str) -> Meaning | No
     unknown = Participant("unknown", "person" if role == "subject" else "thing")
     if stream.chance(50):
         event = replace(event, time=None)
-    if role == "subject":
-        asked = replace(event, subject=unknown)
-    elif role == "object":
-        asked = replace(event, object=unknown, place=None)
-    else:
-        asked = replace(event, place=unknown)
-    asked = replace(asked, question=role)
+    changed: dict[str, Any] = {role: unknown, "question": role}
+    asked = replace(event if role != "object" else replace(event, place=None), **changed)
     return Meaning("question", (asked,)) if all_within(split, (event, asked)) else None
 
 

@@ -9,8 +9,9 @@ from dataclasses import replace
 from itertools import count
 
 from xlj.phrasebook.drawing import draw
-from xlj.phrasebook.meaning import INTRANSITIVE, TRANSITIVE, Clause, Meaning, Participant
+from xlj.phrasebook.meaning import Clause, Meaning, Participant
 from xlj.phrasebook.stream import seed_of
+from xlj.phrasebook.world import INTRANSITIVE, TRANSITIVE
 
 SPLITS = ("train", "dev", "test")
 _QUARTERS = ("train", "train", "dev", "test")

@@ -7,7 +7,7 @@ import pytest
 
 from xlj.config import SUPERVISED, Config, Mesh, Model
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
-from xlj.finetuning.predicting import Predictor
+from xlj.finetuning.task_scores import Predictor
 from xlj.models import encoder
 from xlj.objectives import supervised
 from xlj.training.partitioning import make_mesh, shardings
