@@ -11,7 +11,7 @@ from xlj.cli import alignment_flags, command, configs, retrieval_flags
 from xlj.config import ROW_KINDS, parse
 from xlj.config.fields import lookup
 from xlj.data.rows.corpus import Corpus
-from xlj.sweeping import definition, reading
+from xlj.sweeping import definition
 from xlj.training.run_flops import RunFlops
 
 ROOT = Path(__file__).parents[1]
@@ -76,7 +76,7 @@ def resolve(monkeypatch, tmp_path):
             assert configs.load(flags.config, flags.overrides, parsers[0].schema)
         elif words[2] == "xlj.sweep":
             for run in definition.runs(
-                reading.read(flags.config, tmp_path), tmp_path, flags.overrides
+                definition.read(flags.config, tmp_path), tmp_path, flags.overrides
             ):
                 resolve(run.command())
         elif words[2] in ("xlj.align", "xlj.retrieve"):
