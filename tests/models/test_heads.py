@@ -61,13 +61,13 @@ MADE = {
     ),
     "classification": (
         lambda rng, model: heads.init_classification(rng, model, 3),
-        lambda params, model: heads.classify(params, model, jnp.asarray(ALL), keys()),
+        lambda params, model: heads.classify(params, model, jnp.asarray(ALL)[:, 0], keys()),
         lambda params: reference.classification(params, ALL[:, 0], dropped, MODEL.layers),
     ),
     "pair_classification": (
-        lambda rng, model: heads.init_pair_classification(rng, model, 3),
-        lambda params, model: heads.classify_pairs(
-            params, model, jnp.asarray(ONE), jnp.asarray(OTHER), keys()
+        lambda rng, model: heads.init_classification(rng, model, 3, heads.PAIR_FEATURES),
+        lambda params, model: heads.classify(
+            params, model, heads.pair_features(jnp.asarray(ONE), jnp.asarray(OTHER)), keys()
         ),
         lambda params: reference.classification(
             params,
