@@ -17,7 +17,9 @@ HEADS = {
     "prediction": partial(heads.init_prediction, model=MODEL, vocabulary_size=20),
     "detection": partial(heads.init_detection, model=MODEL),
     "classification": partial(heads.init_classification, model=MODEL, classes=3),
-    "pair_classification": partial(heads.init_pair_classification, model=MODEL, classes=3),
+    "pair_classification": partial(
+        heads.init_classification, model=MODEL, classes=3, vectors=heads.PAIR_FEATURES
+    ),
     "token_classification": partial(heads.init_token_classification, model=MODEL, classes=5),
     "pointer": partial(heads.init_pointer, model=MODEL),
     "projection": partial(heads.init_projection, model=MODEL),
