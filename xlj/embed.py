@@ -12,7 +12,6 @@ from pathlib import Path
 
 from xlj.cli import command, outputs, sentence_vectors
 from xlj.cli.parser import Parser
-from xlj.config import ConfigError
 from xlj.config.choices import VECTOR_TYPES
 
 
@@ -35,17 +34,13 @@ def main(flags: Namespace) -> None:
     outputs.check_output("output", flags.output, inputs)
     from tqdm import tqdm
 
-    from xlj.data.text.scans import scan
     from xlj.io import files
     from xlj.retrieval import sentence_files, vector_file
 
     total = None
     if not files.is_stream(flags.input):
         # Reads everything once before any work, so that no error in it comes late.
-        found = scan(flags.input, columns=1)
-        total = found.lines
-        if found.invalid:
-            raise ConfigError(f"{flags.input}:{found.first_invalid}: the line is not UTF-8")
+        total = sum(1 for _ in files.lines(flags.input))
     embedder = sentence_vectors.embedder(flags)
     with (
         vector_file.writing(flags.output, embedder.width, flags.dtype) as append,

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -24,14 +25,16 @@ from xlj.config import Config, ConfigError, Data, Objectives
 from xlj.config.objectives.mlm import MultilingualMLM, TranslationLM
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.rows.report import report
+from xlj.data.rows.shards import Counts, Shards
 from xlj.data.rows.store import RowStore
 from xlj.data.text import held_out
 from xlj.data.text.cleaning import clean, line_hashes
+from xlj.data.text.held_out import Rule
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
 
-LINES = 20_000  # more than one unit of work
+LINES = 20_000  # more than one unit of work, more than one shard
 REAL = Path(__file__).parents[3].parent / "shared" / "data"
 
 READ = Objectives(
@@ -78,6 +81,7 @@ def config(text):
             "length": 64,
             "pair_length": 256,
             "workers": 1,
+            "unit_bytes": 40_000,
             "cache": str(cache),
             **fields,
         }
@@ -93,11 +97,17 @@ def built(config, tmp_path_factory) -> RowStore:
     return store
 
 
+def folders(store: RowStore) -> list[Path]:
+    """The store's folder, and those that it refers to."""
+    return [store.path, *((store.path / task.folder).resolve() for task in store.manifest.tasks)]
+
+
 def files(store: RowStore) -> dict[str, bytes]:
     return {
-        str(file.relative_to(store.path)): file.read_bytes()
-        for file in store.path.rglob("*")
-        if file.is_file() and file.name != ".lock"
+        str(file.relative_to(store.path.parent)): file.read_bytes()
+        for folder in folders(store)
+        for file in folder.rglob("*")
+        if file.is_file()
     }
 
 
@@ -119,31 +129,37 @@ def test_rows_hold_the_text(built, text):
     dropped = built.task("pairs.xx-yy").dropped
     assert len(pairs) + dropped[held_out.REASON] == len(wanted) - 1
     assert set(pairs) < set(wanted)
-    # Documents are cut into rows and lose their held-out lines, but every line is somewhere.
+    # Documents are cut into rows and lose their held-out lines, but every token is somewhere.
     task = built.task("text.xx")
-    kept = " ".join(examples(built, "text.xx", "train")).replace(" ", "")
-    aside = set(examples(built, "text.xx", "held_out"))
     lines = [line for line in (text / "xx.txt").read_text().split("\n") if line]
-    whole = sum(line.replace(" ", "") in kept for line in lines if line not in aside)
-    assert whole > 0.8 * len(lines)  # the others run over the end of a row
+    ids = Vocabulary.load(built.vocabulary_file).encode(lines).ids
+    rows = [built.read("text.xx", s, np.arange(task.split(s).rows)) for s in ("train", "held_out")]
+    found = np.concatenate(rows)
+    assert np.array_equal(
+        np.bincount(ids, minlength=500)[4:], np.bincount(found[found != PAD], minlength=500)[4:]
+    )
+    # Most lines are whole in a row, the others run over its end.
+    kept = " ".join(examples(built, "text.xx", "train")).replace(" ", "")
+    assert sum(line.replace(" ", "") in kept for line in lines) > 0.7 * len(lines)
+    assert len(task.train.shards) > 1 and sum(task.train.shards) == task.train.rows
+    # Neighbours in the text are no neighbours on disk.
+    found = [re.search(r"q(\d+)z", line) for line in examples(built, "text.xx", "train")]
+    numbers = [int(number[1]) for number in found[: task.train.shards[0]] if number]
+    assert abs(np.corrcoef(numbers[:-1], numbers[1:])[0, 1]) < 0.1
     assert task.sentences == len(lines) == task.train.sentences + task.held_out.sentences
     assert task.train.tokens / task.train.rows / 64 > 0.99
     assert dropped == {"empty side": 1, held_out.REASON: dropped[held_out.REASON]}
 
 
-def test_about_as_many_lines_as_asked_are_held_out(built, text):
-    total = 2 * LINES + 200 + 1000  # of each language, in text and pairs
+def test_the_share_that_is_asked_for_is_held_out(built, text):
+    low = {}
     for side, language in enumerate(("xx", "yy")):
-        threshold = held_out.threshold(1000, total + (language == "yy"))
         lines = (text / f"{language}.txt").read_text().split("\n")
         lines += [p.split("\t")[side] for p in (text / "xx-yy.tsv").read_text().split("\n")]
-        hashes = line_hashes([clean(line) for line in lines])[:, 0]
-        out = {
-            line.casefold()
-            for line, number in zip(lines, hashes, strict=True)
-            if number < threshold
-        }
-        assert 800 < len(out) < 1200
+        lines = [clean(line) for line in lines]
+        hashes = line_hashes(lines) < Rule(0.02).threshold
+        out = {line.casefold() for line, is_low in zip(lines, hashes, strict=True) if is_low}
+        assert 0.018 < len(out) / len(set(lines)) < 0.022
         words = {line.split()[-1]: line for line in out}
         trained = examples(built, f"text.{language}", "train")
         trained += [p.split("\t")[side] for p in examples(built, "pairs.xx-yy", "train")]
@@ -152,10 +168,13 @@ def test_about_as_many_lines_as_asked_are_held_out(built, text):
         assert not [tail for tail in tails if tail in joined]
         aside = examples(built, f"text.{language}", "held_out")
         drawn = [line for line in aside if line.casefold() in out]
-        assert 300 < len(drawn) <= len(aside) < len(drawn) + 60  # and companions of pairs
+        assert 300 < len(drawn) <= len(aside)
+        # xx decides about pairs: of its language there are no companions.
+        assert (len(aside) == len(drawn)) == (language == "xx")
+        low[language] = len(out)
     pairs = built.task("pairs.xx-yy")
-    assert 400 < pairs.held_out.sentences < 600  # as many of them as of other text
-    assert 400 < pairs.dropped[held_out.REASON] < 600
+    assert 350 < pairs.held_out.sentences < 500
+    assert 350 < pairs.dropped[held_out.REASON] < 500
 
 
 @pytest.fixture
@@ -180,7 +199,7 @@ def one_line_documents(tmp_path):
             "parallel": (f"{tmp_path}/{{pair}}.tsv",),
             "vocabulary": f"{tmp_path}/v.model",
             "length": 128,
-            "held_out_lines": 200,
+            "held_out_share": 0.05,
         }
 
     return write
@@ -222,10 +241,10 @@ def test_no_sentence_held_out_anywhere_is_trained_on(made_up, one_line_documents
         for split in ("train", "held_out"):
             rows = [example.split("\t") for example in examples(store, task.name, split)]
             for language, column in zip(task.languages, zip(*rows, strict=True), strict=True):
-                hashes = line_hashes([clean(line) for line in column])[:, 0]
+                hashes = line_hashes([clean(line) for line in column])
                 found.setdefault((language, split), set()).update(hashes.tolist())
     for language in {name for name, _ in found}:
-        assert len(found[language, "held_out"]) > 100
+        assert len(found[language, "held_out"]) > 60
         assert not found[language, "held_out"] & found[language, "train"]
     for task in store.manifest.tasks:
         read = len(pairs.get(task.name[6:], ())) or len(text[task.name[5:]])
@@ -235,6 +254,22 @@ def test_no_sentence_held_out_anywhere_is_trained_on(made_up, one_line_documents
             task.dropped
         )
     assert sum(task.dropped.get(held_out.REASON, 0) for task in store.tasks("pairs")) > 0
+
+
+def test_a_language_that_is_added_changes_no_other(one_line_documents, config, tmp_path):
+    """Pairs of English with two languages, then with two more, one of them before it by code."""
+    text, pairs = shared_english()
+    pairs["af-en"] = [(f"af {b}", a) for a, b in pairs["en-sw"]]
+    fields = one_line_documents({**text, "fr": ["un", "deux"]}, pairs)
+    few = fields | {"languages": ("en", "de"), "pairs": ("en-de", "en-fr")}
+    before = prepare_rows(config(tmp_path, **few))
+    there = {f: f.stat().st_mtime_ns for folder in folders(before) for f in folder.rglob("*")}
+    after = prepare_rows(config(tmp_path, **fields))
+    assert after.path != before.path
+    for task in before.manifest.tasks:
+        assert after.task(task.name) == task
+    assert {f: f.stat().st_mtime_ns for f in there} == there
+    assert len(after.manifest.tasks) == len(before.manifest.tasks) + 3
 
 
 def test_counts_of_the_manifest_are_those_of_the_rows(built):
@@ -267,9 +302,12 @@ def test_a_vocabulary_trained_here_and_then_given_has_the_same_rows(config, tmp_
     moved = tmp_path / "of_a_checkpoint.model"
     moved.write_bytes(store.vocabulary_file.read_bytes())
     given = config(tmp_path, vocabulary=str(moved))
-    before = {file: file.stat().st_mtime_ns for file in store.path.rglob("*")}
-    assert prepare_rows(given).path == store.path == prepare_rows(trained).path
-    assert {file: file.stat().st_mtime_ns for file in store.path.rglob("*")} == before
+    before = {file: file.stat().st_mtime_ns for f in folders(store) for file in f.rglob("*.rows")}
+    again = prepare_rows(given)
+    assert again.manifest.tasks == store.manifest.tasks and folders(again)[1:] == folders(store)[1:]
+    assert again.manifest.content_hash == store.manifest.content_hash
+    assert prepare_rows(trained).path == store.path != again.path
+    assert {file: file.stat().st_mtime_ns for file in before} == before
     shorter = dataclasses.replace(trained.data, length=32)
     other = prepare_rows(Config(data=shorter, objectives=READ))
     assert other.path != store.path
@@ -295,24 +333,49 @@ def test_beam_does_not_change_rows(built, config, tmp_path):
 
 def test_a_killed_run_stops_at_once_and_goes_on(built, config, tmp_path):
     run = start(tmp_path, ENSURE, config(tmp_path))
-    folder = tmp_path / built.path.name
-    shards = wait_for(lambda: list(folder.glob("shards/*/*.shard")), run)
+    wait_for(lambda: [f for f in tmp_path.glob("*.*/*/units/*.json")], run)
     run.send_signal(signal.SIGKILL)
     run.wait()
-    with (folder / ".lock").open("w") as lock:  # the child holds it as long as it lives
+    with (tmp_path / ".lock").open("w") as lock:  # the child holds it as long as it lives
         wait_for(lambda: try_lock(lock), None, seconds=5)
     time.sleep(0.5)
-    written = set(folder.rglob("*"))
+    written = set(tmp_path.rglob("*"))
     time.sleep(1)
-    assert set(folder.rglob("*")) == written  # the workers have ended too
-    assert not (folder / "manifest.json").exists()
-    # One finished shard is damaged, one leftover of a write is there.
-    shard = shards[0]
-    damaged = bytearray(shard.read_bytes())
-    damaged[100] ^= 1
-    shard.write_bytes(damaged)
-    (folder / "shards" / "x.part").touch()
+    assert set(tmp_path.rglob("*")) == written  # the workers have ended too
+    assert not (tmp_path / built.path.name / "manifest.json").exists()
+    (tmp_path / "text.xx" / "x.part").touch()  # a leftover of a write
+    done = {f: f.stat().st_mtime_ns for f in tmp_path.glob("*.*/*/0*.rows")}
     assert files(prepare_rows(config(tmp_path))) == files(built)
+    assert {f: f.stat().st_mtime_ns for f in done} == done  # what was finished was left alone
+    assert not (tmp_path / "text.xx" / "x.part").exists()
+    assert not [f for f in tmp_path.rglob("*") if f.name == "units"]
+
+
+def test_a_damaged_unit_is_made_again(built, config, tmp_path):
+    asked = config(tmp_path)
+    prepare_rows(asked)
+    (shard,) = {f for f in tmp_path.glob("text.yy/*/00001.rows")}
+    units = Shards(shard.parent, "text", 40, 64, "<u2")
+    for file in (shard, shard.with_suffix(".json")):
+        file.unlink()
+    with units.writing_unit(17, Counts()) as add:
+        add(np.zeros((3, 64), np.uint16), np.zeros((0, 64), np.uint16))
+    note = units.unit_file(17).with_suffix(".json")
+    note.write_text(note.read_text().replace('"sha256": "', '"sha256": "0'))
+    with pytest.raises(RuntimeError, match="00000017.rows is damaged; start again"):
+        prepare_rows(asked)
+    assert files(prepare_rows(asked)) == files(built)
+
+
+def test_a_shard_that_was_deleted_is_made_again(built, config, tmp_path):
+    asked = config(tmp_path)
+    store = prepare_rows(asked)
+    before = files(store)
+    file = store.file("text.xx", 0)
+    others = {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*.rows") if f != file.resolve()}
+    file.unlink()
+    assert files(prepare_rows(asked)) == before
+    assert {f: f.stat().st_mtime_ns for f in others} == others
 
 
 ENSURE = "from xlj.data.rows.preparing import prepare_rows\nprepare_rows(config)"
@@ -356,7 +419,8 @@ def try_lock(file) -> bool:
 
 def test_sigterm_stops_the_builder(config, tmp_path):
     run = start(tmp_path, ENSURE, config(tmp_path))
-    (lock,) = wait_for(lambda: list(tmp_path.glob("*/.lock")), run)  # of the rows
+    (lock,) = wait_for(lambda: list(tmp_path.glob(".lock")), run)
+    wait_for(lambda: list(tmp_path.glob("companions")), run)
     run.terminate()
     assert run.wait(timeout=20) == 143
     with lock.open("w") as file:
@@ -370,6 +434,9 @@ def test_errors_of_the_builder_are_config_errors_here(config, tmp_path):
     unknown = config(tmp_path, mono=("seqio:no_such_task#text",), languages=("xx",))
     with pytest.raises(ConfigError, match="no_such_task#text: no seqio Task of this name"):
         prepare_rows(unknown)
+    none = config(tmp_path, filter="json:no_such")
+    with pytest.raises(ConfigError, match="data.filter=json:no_such: module 'json' has no"):
+        prepare_rows(none)
     short = config(tmp_path, pair_length=8, mono=(), languages=())
     with pytest.raises(ConfigError, match="pairs.xx-yy yields no training rows.*too long"):
         prepare_rows(short)
@@ -385,6 +452,11 @@ def dataset(split, shuffle_files, seed=None):
 string = seqio.Feature(seqio.PassThroughVocabulary(0), add_eos=False, dtype=tf.string, rank=0)
 seqio.TaskRegistry.add("users.task", source=seqio.FunctionDataSource(dataset, ["train"]),
                        preprocessors=[], output_features={"inputs": string, "targets": string})
+seqio.TaskRegistry.add("users.other", source=seqio.FunctionDataSource(
+                           lambda split, shuffle_files, seed=None: tf.data.Dataset.from_tensors(
+                               {"inputs": "other line", "targets": ""}), ["train"]),
+                       preprocessors=[], output_features={"inputs": string, "targets": string})
+seqio.MixtureRegistry.add("users.mixture", [("users.task", 1), ("users.other", 9)])
 """
 STORE_TFDS = """
 import importlib.resources.abc, sys
@@ -408,22 +480,50 @@ def test_seqio_and_tfds_sources(config, text, tmp_path, monkeypatch):
         config(
             tmp_path / "cache",
             languages=("xx",),
-            mono=("seqio:users.task#inputs", "tfds:tiny:1.0.0#doc.body"),
+            mono=("seqio:users.mixture#inputs", "tfds:tiny:1.0.0#doc.body"),
             pairs=("xx-yy",),
             parallel=("seqio:users.task#inputs|targets",),
             seqio_modules=("users_module",),
-            held_out_lines=0,
+            held_out_share=0.0,
         )
     )
     texts = examples(store, "text.xx", "train")
-    assert len(texts) == 5000  # documents, none of which were joined
+    assert len(texts) == 5001  # documents, none of which were joined; of a Mixture each once
+    assert "other line" in texts
     assert "first line 17 second line 17" in texts and "tfds line 1999 and more 1999" in texts
     pairs = examples(store, "pairs.xx-yy", "train")
     assert len(pairs) == 3000
     assert "first line 0 second line 0\tfirst line 2999 second line 2999" in pairs
-    assert store.task("text.xx").sentences == 10_000
+    assert store.task("text.xx").sentences == 10_001
     assert "held-out rows" not in report(store, 0.7)  # none were asked for
-    assert not list(tmp_path.rglob("*.companions"))
+    assert not list(tmp_path.rglob("companions/*"))
+
+
+TASKS = """
+import itertools, seqio
+from xlj.data.rows.preparing import register_seqio
+from xlj.data.rows.request import request_of
+from xlj.data.text.reading import Reading, UnitReader
+register_seqio(config)
+for task in request_of(config).tasks:
+    of = seqio.get_mixture_or_task("xlj." + task.name.replace("-", "_"))
+    units = task.units(config.data.unit_bytes)
+    assert len(units) > 2 and len(of.source.list_shards("train")) == len(units)
+    parts = []
+    for i, unit in enumerate(units):
+        chunks = UnitReader(unit, i, Reading.of(config.data)).chunks()
+        parts.append([row for chunk in chunks for row in zip(*chunk.columns, strict=True)])
+    for shard in (None, seqio.ShardInfo(1, 3)):
+        data = of.get_dataset(None, "train", shuffle=False, shard_info=shard)
+        names = ("text",) if len(task.languages) == 1 else ("source", "target")
+        got = [tuple(e[n].decode() for n in names) for e in data.as_numpy_iterator()]
+        wanted = parts if shard is None else parts[1::3]
+        assert got == list(itertools.chain(*wanted)), (task.name, shard)
+"""
+
+
+def test_each_seqio_task_is_the_text_that_rows_are_made_of(config, tmp_path):
+    assert start(tmp_path, TASKS, config(tmp_path, unit_bytes=100_000)).wait() == 0
 
 
 MIXTURE = """
@@ -445,7 +545,7 @@ def test_the_mixture_draws_the_texts_of_the_rows_at_their_rates(built, config, t
     few.mkdir()
     (few / "xx.txt").write_text((text / "xx.txt").read_text())
     (few / "yy.txt").write_text("\n".join(sentences("yy", 1500)))
-    asked = config(tmp_path, mono=(f"{few}/{{language}}.txt",), held_out_lines=0)
+    asked = config(tmp_path, mono=(f"{few}/{{language}}.txt",), held_out_share=0.0, length=256)
     asked = dataclasses.replace(asked, data=dataclasses.replace(asked.data, alpha=0.5))
     store = prepare_rows(asked)
     assert start(tmp_path, MIXTURE, asked, tmp_path / "drawn").wait() == 0
@@ -461,7 +561,7 @@ def test_the_mixture_draws_the_texts_of_the_rows_at_their_rates(built, config, t
     every = " ".join(examples(store, "text.yy", "train"))
     drawn_lines = {line["text"] for line in lines if line["text"] and line["text"] not in first}
     assert len(drawn_lines) == 1500
-    assert sum(line in every for line in drawn_lines) > 1200  # the others run over a row's end
+    assert sum(line in every for line in drawn_lines) > 1350  # the others run over a row's end
 
 
 @pytest.mark.slow

@@ -11,11 +11,12 @@ from xlj.data.rows.preparing import open_rows, prepare_rows, with_rows
 @pytest.fixture
 def rows(tiny, store, tmp_path):
     """`tiny` from a copy of its rows, without any key about text."""
-    shutil.copytree(store.path, tmp_path / "rows")
+    shutil.copytree(store.path.parent, tmp_path / "cache")
+    (tmp_path / "cache" / store.path.name).rename(tmp_path / "cache" / "rows")
     for key in ("mono", "parallel", "languages", "pairs"):
         tiny.data[key] = ""
     tiny.data.cache = "/nowhere"
-    tiny.data.rows = str(tmp_path / "rows")
+    tiny.data.rows = str(tmp_path / "cache" / "rows")
     return tiny
 
 
@@ -25,6 +26,22 @@ def test_a_config_learns_what_its_rows_hold(rows, store):
     assert (data.length, data.pair_length) == (32, 48)
     for processes in (1, 4):
         assert prepare_rows(parse(rows), processes=processes).manifest == store.manifest
+
+
+def test_rows_are_named_by_their_hash_too(rows, store):
+    rows.data.rows, rows.data.cache = store.path.name, str(store.path.parent)
+    config = parse(rows, explicit=["data.rows", "data.cache"])
+    assert prepare_rows(config).path == store.path
+    assert with_rows(config).data.vocabulary == str(store.vocabulary_file)
+    rows.data.rows = "0123456789abcdef"
+    with pytest.raises(ConfigError, match=r"data\.rows=0123456789abcdef: .*holds no finished rows"):
+        with_rows(parse(rows))
+
+
+def test_where_text_is_gone_the_rows_that_are_there_are_told(tiny, store):
+    tiny.data.mono = "/no/such/{language}.txt"
+    with pytest.raises(ConfigError, match=rf"(?s)matches none.*data\.rows=.*{store.path.name}"):
+        prepare_rows(parse(tiny))
 
 
 def test_only_the_kinds_that_are_read_are_opened(rows, store):
@@ -69,6 +86,6 @@ def test_rows_that_do_not_serve_a_config_are_refused(
 
 
 def test_damaged_rows_name_the_key(rows, tmp_path):
-    (tmp_path / "rows" / "manifest.json").write_text("{}")
+    (tmp_path / "cache" / "rows" / "manifest.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"data\.rows=.*manifest\.json is damaged"):
         open_rows(parse(rows))

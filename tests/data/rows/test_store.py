@@ -13,6 +13,7 @@ from xlj.data.rows import store
 from xlj.data.rows.store import Manifest, RowStore, RowStoreError, Split, TaskRows
 
 ROWS = {"train": 300, "held_out": 7}
+SHARDS = {"train": (100, 0, 200), "held_out": (3, 4, 0)}
 
 
 @pytest.fixture(params=["<u2", "<u4"])
@@ -29,24 +30,40 @@ def rows(request):
 def path(tmp_path, rows):
     folder = tmp_path / "rows"
     (folder / "text.en").mkdir(parents=True)
-    (folder / "pairs.en-de").mkdir()
+    (tmp_path / "pairs.en-de" / "abc").mkdir(parents=True)
     (folder / "vocabulary.model").write_bytes(b"model")
     splits = {}
     for name, content in rows.items():
-        (folder / "text.en" / f"{name}.rows").write_bytes(content.tobytes())
-        (folder / "text.en" / f"{name}.crc").write_bytes(store.row_crcs(content).tobytes())
-        (folder / "pairs.en-de" / f"{name}.rows").touch()
-        (folder / "pairs.en-de" / f"{name}.crc").touch()
-        splits[name] = Split(len(content), 9, 9, 9, hashlib.sha256(content).hexdigest())
-    none = Split(0, 0, 0, 0, hashlib.sha256().hexdigest())
+        digest = hashlib.sha256(content).hexdigest()
+        splits[name] = Split(len(content), 9, 9, 9, digest, SHARDS[name])
+    cuts = {name: np.cumsum([0, *SHARDS[name]]) for name in ROWS}
+    for shard in range(3):
+        parts = [rows[name][cuts[name][shard] : cuts[name][shard + 1]] for name in ROWS]
+        body = b"".join(store.records(part).tobytes() for part in parts)
+        (folder / "text.en" / f"0000{shard}.rows").write_bytes(body)
+    none = Split(0, 0, 0, 0, hashlib.sha256().hexdigest(), (0,))
+    (tmp_path / "pairs.en-de" / "abc" / "00000.rows").touch()
     manifest = Manifest(
         vocabulary_size=500,
         vocabulary_digest=hashlib.sha256(b"model").hexdigest(),
         dtype=rows["train"].dtype.str,
         recipe={"any": 1},
         tasks=(
-            TaskRows("text.en", "text", ("en",), 16, 9, 0, {}, **splits),
-            TaskRows("pairs.en-de", "pairs", ("en", "de"), 16, 0, 0, {"too long": 2}, none, none),
+            TaskRows("text.en", "text.en", "text", ("en",), 16, 9, 0, {}, 5, "", **splits),
+            TaskRows(
+                "pairs.en-de",
+                "../pairs.en-de/abc",
+                "pairs",
+                ("en", "de"),
+                16,
+                0,
+                0,
+                {"too long": 2},
+                5,
+                "",
+                none,
+                none,
+            ),
         ),
     )
     (folder / "manifest.json").write_bytes(manifest.to_json())
@@ -81,27 +98,37 @@ def test_rows_that_are_not_there_are_an_error(path):
 
 
 def test_every_flipped_byte_is_found(path, rows):
-    file = path / "text.en" / "train.rows"
+    file = path / "text.en" / "00002.rows"
     good = file.read_bytes()
+    size = len(good) // 200
     for position in range(0, len(good), 97):
         bad = bytearray(good)
         bad[position] ^= 1 << position % 8
         file.write_bytes(bad)
-        row = position // rows["train"][0].nbytes
-        with pytest.raises(RowStoreError, match=rf"train\.rows: row {row} is damaged"):
+        row = position // size
+        with pytest.raises(RowStoreError, match=rf"text.en/00002\.rows: row {row} is damaged"):
             RowStore(path).read("text.en", "train", np.arange(300))
-        others = np.delete(np.arange(300), row)
+        others = np.delete(np.arange(300), 100 + row)
         assert len(RowStore(path).read("text.en", "train", others)) == 299
 
 
-@pytest.mark.parametrize("name", ["train.rows", "train.crc", "held_out.rows"])
-def test_files_of_the_wrong_size_are_found_at_once(path, name):
-    file = path / "text.en" / name
+def test_a_damaged_row_is_told_with_its_place_and_remedy(path):
+    file = path / "text.en" / "00001.rows"
+    bad = bytearray(file.read_bytes())
+    bad[-1] ^= 1
+    file.write_bytes(bad)
+    message = rf"00001\.rows: row 3 is damaged.*delete {file} and start python -m xlj\.prepare"
+    with pytest.raises(RowStoreError, match=message):
+        RowStore(path).read("text.en", "held_out", np.arange(7))
+
+
+def test_files_of_the_wrong_size_are_found_at_once(path):
+    file = path / "text.en" / "00002.rows"
     file.write_bytes(file.read_bytes()[:-2])
-    with pytest.raises(RowStoreError, match=f"text.en/{name} has .* bytes, not"):
+    with pytest.raises(RowStoreError, match="text.en/00002.rows has .* bytes, not"):
         RowStore(path)
     file.unlink()
-    with pytest.raises(RowStoreError, match=f"text.en/{name} is missing"):
+    with pytest.raises(RowStoreError, match="text.en/00002.rows is missing"):
         RowStore(path)
 
 
@@ -110,7 +137,7 @@ def test_damaged_manifests_and_vocabularies_are_found(path):
     for bad, message in (
         (good[:-30], "damaged"),
         (good.replace('"rows": 300', '"rows": 299'), "content hash"),
-        (good.replace('"format": 1', '"format": 99'), "format 99"),
+        (good.replace('"format": 2', '"format": 99'), "format 99"),
     ):
         assert bad != good
         (path / "manifest.json").write_text(bad)

@@ -34,6 +34,7 @@ def config(tmp_path):
 def write(tmp_path):
     def to(name: str, content: str | bytes) -> None:
         raw = content.encode() if isinstance(content, str) else content
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
 
     return to

@@ -1,16 +1,29 @@
 """Templates find their sources, and blocks of clean text come out of them, in order."""
 
+import json
 import types
-from collections import Counter
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from xlj.config import ConfigError
-from xlj.data.text.text_tasks import text_tasks
+from xlj.data.text import hash_sets
+from xlj.data.text.cleaning import clean, line_hashes
+from xlj.data.text.reading import Reading, UnitReader, excluded_lines
+from xlj.data.text.text_tasks import text_tasks, unused
+
+PLAIN = Reading("error", "")
 
 
-def read(task) -> list[tuple[str, ...]]:
-    return [row for block in task.blocks() for row in zip(*block, strict=True)]
+def read(task, reading=PLAIN, size=1 << 20) -> list[tuple[str, ...]]:
+    readers = [UnitReader(unit, i, reading) for i, unit in enumerate(task.units(size))]
+    chunks = [chunk for reader in readers for chunk in reader.chunks()]
+    for chunk in chunks:
+        for column, hashes in zip(chunk.columns, chunk.hashes, strict=True):
+            assert np.array_equal(hashes, line_hashes(column))
+    return [row for chunk in chunks for row in zip(*chunk.columns, strict=True)]
 
 
 def test_templates_are_read_in_order_and_lines_are_cleaned(config, write):
@@ -57,11 +70,14 @@ def test_lines_that_are_not_utf8_are_skipped_on_both_sides(config, write):
     write("x.en", b"a\n\xff\nc\nd\n")
     write("x.de", b"e\nf\n\xfe\nh\n")
     fields = {"pairs": ("en-de",), "parallel": ("@x.{source}|@x.{target}",)}
-    (task,) = text_tasks(config(**fields, invalid_utf8="skip").data)
-    skipped: Counter = Counter()
-    rows = [row for block in task.blocks(skipped) for row in zip(*block, strict=True)]
-    assert rows == [("a", "e"), ("d", "h")]
-    assert skipped == {"invalid UTF-8": 2}
+    (task,) = text_tasks(config(**fields).data)
+    (unit,) = task.units(1000)
+    reader = UnitReader(unit, 0, Reading("skip", ""))
+    (chunk,) = reader.chunks()
+    assert list(zip(*chunk.columns, strict=True)) == [("a", "e"), ("d", "h")]
+    assert reader.dropped == {"invalid UTF-8": 2} and reader.lines == 4
+    with pytest.raises(ConfigError, match=r"x\.en or \S*x\.de: line 2 is not UTF-8"):
+        read(task)
 
 
 def test_phrasebook(config, monkeypatch, tmp_path):
@@ -78,3 +94,176 @@ def test_phrasebook(config, monkeypatch, tmp_path):
     assert read(pairs) == [("a", "en-de")] * 5000
     with pytest.raises(ConfigError, match="languages=sw.*phrasebook:sw"):
         text_tasks(config(languages=("en", "sw"), mono=("phrasebook:{language}",)).data)
+
+
+@pytest.mark.parametrize("ending", ["", "\n"])
+@pytest.mark.parametrize("size", [7, 100, 1000, 100_000])
+def test_units_have_every_line_once(config, write, ending, size):
+    lines = [f"{'é' * (i * i % 37)} {i}" if i % 11 else "" for i in range(500)]
+    write("en.txt", "\ufeff" + "\n".join(lines) + ending)
+    write("more/en.txt", "last")
+    text = ("@{language}.txt", "@more/{language}.txt")
+    (task,) = text_tasks(config(languages=("en",), mono=text).data)
+    units = task.units(size)
+    total = sum(part.size for unit in units for part in unit)
+    assert total == sum(path.stat().st_size for source in task.sources for path in source.paths)
+    if size < 1000:
+        assert len(units) == pytest.approx(total / size, rel=0.1)
+    got = [line for (line,) in read(task, size=size) if line]
+    assert got == [clean(line) for line in [*lines, "last"] if line]
+
+
+def test_empty_files_are_no_text(config, write):
+    for name in ("1.en-de.tsv", "3.en-de.tsv", "1.en.txt", "1.en.jsonl"):
+        write(name, "")
+    write("2.en-de.tsv", "a\tb\n")
+    (task,) = text_tasks(config(pairs=("en-de",), parallel=("@*.{pair}.tsv",)).data)
+    assert len(task.sources) == 3 and len(task.units(100)) == 1
+    assert read(task) == [("a", "b")]
+    mono = ("@*.{language}.txt", "@*.{language}.jsonl#text")
+    (task,) = text_tasks(config(languages=("en",), mono=mono).data)
+    assert set(read(task)) <= {("",)}
+
+
+def test_small_files_share_a_unit(config, write):
+    for i in range(40):
+        write(f"en/{i:02}.txt", "x" * 99 + "\n")
+    write("en/99.txt.gz", "y" * 3000)
+    (task,) = text_tasks(config(languages=("en",), mono=("@{language}/*",)).data)
+    units = task.units(1000)
+    assert [len(unit) for unit in units][:6] == [6] * 6 and len(units) == 7
+    assert len(read(task, size=1000)) == 41 * 2
+
+
+def test_records_of_json_and_parquet(config, write, tmp_path):
+    records = [
+        {"text": "one\ntwo", "meta": {"de": "eins", "en": "one"}},
+        {"text": None, "meta": {"de": "zwei", "en": "two\nlines"}, "more": 1},
+    ]
+    content = "\n".join(map(json.dumps, records)) + "\n"
+    write("a/en.jsonl", content)
+    write("a/en.2.jsonl.gz", content)
+    pq.write_table(pa.Table.from_pylist(records * 3), tmp_path / "en.parquet", row_group_size=2)
+    mono = {"languages": ("en",)}
+    for source, times in (("@a/{language}*#text", 2), ("@{language}.parquet#text", 3)):
+        (task,) = text_tasks(config(**mono, mono=(source,)).data)
+        for size in (20, 1000):
+            got = [line for (line,) in read(task, size=size)]
+            assert [line for line in got if line] == ["one", "two"] * times
+            assert all(got[i + 2] == "" for i, line in enumerate(got) if line == "one")
+    assert len(task.units(1)) == 3
+    pairs = {"pairs": ("en-de",)}
+    for source in ("@a/{source}.jsonl", "@{source}.parquet"):
+        (task,) = text_tasks(config(**pairs, parallel=(f"{source}#meta.en|meta.de",)).data)
+        assert read(task)[:2] == [("one", "eins"), ("two lines", "zwei")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"languages": ("en",), "mono": ("@{lang}.txt",)},
+            r"unknown placeholder \{lang\}.*language",
+        ),
+        ({"languages": ("en", "de"), "mono": ("@en.txt",)}, r"same source; use \{language\}"),
+        (
+            {"languages": ("en", "en2"), "mono": ("@{language}*.txt",)},
+            "en2.txt twice, for en and for",
+        ),
+        (
+            {"languages": ("en",), "mono": ("@en.txt", "@e*.txt")},
+            "en.txt twice, for en and for en$",
+        ),
+        ({"languages": ("en",), "mono": ("@en.txt|@en.txt",)}, "must name one file"),
+        (
+            {"languages": ("en",), "mono": ("@en.json",)},
+            r"which field holds the text: .*json#FIELD$",
+        ),
+        ({"languages": ("en",), "mono": ("@en.txt#text",)}, "are of .jsonl or .parquet files"),
+        ({"languages": ("en",), "mono": ("@en.tar",)}, ".tar files cannot be read"),
+        ({"languages": ("en",), "mono": ("tfds:wiki",)}, "tfds:wiki#FIELD$"),
+        ({"pairs": ("en-de",), "parallel": ("seqio:task#a",)}, r"seqio:task#FIELD\|FIELD"),
+        ({"pairs": ("en-de",), "parallel": ("@{source}.txt|@{target}.txt",)}, "de.txt is missing"),
+        ({"pairs": ("en-de",), "parallel": ("@{source}*.txt|@{target}*.txt",)}, "is missing"),
+        ({"pairs": ("en-de",), "parallel": ("@e*.txt|@en.txt",)}, "are 2 files and 1 files"),
+        ({"pairs": ("en",), "parallel": ("@{pair}",)}, "two languages and a hyphen"),
+        ({"pairs": ("en-en",), "parallel": ("@{pair}",)}, "two languages and a hyphen"),
+        ({}, "no data"),
+    ],
+)
+def test_text_that_is_not_there_is_told_before_any_work(config, write, fields, message):
+    for name in ("en.txt", "en2.txt", "en.json", "en.tar"):
+        write(name, "a")
+    with pytest.raises(ConfigError, match=message):
+        text_tasks(config(**fields).data)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.tsv", "a\tb\nab\n", r"x\.tsv: line 2 has 0 tabs"),
+        ("x.tsv", "a\tb\n" * 40 + "a\tb\tc\n", r"x\.tsv: line 41 has 2 tabs"),
+        ("x.tsv.gz", "a\tb\na\tb\tc\n", r"x\.tsv\.gz: line 2 has 2 tabs"),
+        ("x.tsv", b"a\tb\n" * 30 + b"\xe9t\xe9\tx\n", r"x\.tsv: line 31 is not UTF-8"),
+        ("x.jsonl", '{"a": "x", "b": "y"}\n{"a": "x"}\n', r"x\.jsonl: line 2: there is no field b"),
+        ("x.jsonl", '{"a": "x", "b": 3}\n', r"x\.jsonl: line 1: field b is no text"),
+        (
+            "x.jsonl",
+            '{"a": "x", "b": "y"}\n' * 9 + "{\n",
+            r"x\.jsonl: line 10: this record: it is no",
+        ),
+        ("x.parquet", "PAR1", r"x\.parquet: it is no Parquet file"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_place(config, write, name, content, message):
+    write(name, content)
+    fields = "#a|b" if "tsv" not in name else ""
+    (task,) = text_tasks(config(pairs=("en-de",), parallel=(f"@{name}{fields}",)).data)
+    with pytest.raises(ConfigError, match=message):
+        read(task, size=60)
+
+
+def test_a_missing_column_is_told_before_any_work(config, tmp_path):
+    pq.write_table(pa.table({"doc": ["x"], "number": [3]}), tmp_path / "en.parquet")
+    for field, message in (
+        ("text", "no column text; there are doc, number"),
+        ("number", "no text"),
+    ):
+        source = (f"@{{language}}.parquet#{field}",)
+        (task,) = text_tasks(config(languages=("en",), mono=source).data)
+        with pytest.raises(ConfigError, match=message):
+            task.units(1000)
+
+
+def test_files_beside_those_that_are_asked_for_are_told(config, write):
+    for name in ("en.txt", "de.txt", "fr.txt", "fr-en.tsv"):
+        write(name, "a")
+    data = config(languages=("en",), mono=("@{language}.txt", "phrasebook:{language}")).data
+    (note,) = unused(data, text_tasks(data))
+    assert "data.mono=" in note and "2 files of none of data.languages: de.txt, fr.txt" in note
+    data = config(languages=("en", "de", "fr"), mono=("@{language}.txt",)).data
+    assert not unused(data, text_tasks(data))
+
+
+def test_filters_and_excluded_lines(config, write, tmp_path, monkeypatch):
+    (tmp_path / "own_filter.py").write_text("def short(line):\n    return len(line) < 6\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    write("en-de.tsv", "a\tb\nthis is long\tc\nTEST  line\tx\nd\ttest Line\nsame\tsame\n")
+    write("eval.tsv", "test line\tein Test\n")
+    data = config(
+        pairs=("en-de",), parallel=("@{pair}.tsv",), exclude=(f"{tmp_path}/eval.tsv",)
+    ).data
+    (task,) = text_tasks(data)
+    excluded = hash_sets.write(tmp_path, map(line_hashes, excluded_lines(data)))
+    reader = UnitReader(task.units(99)[0], 0, Reading("error", "own_filter:short", excluded))
+    (chunk,) = reader.chunks()
+    assert list(zip(*chunk.columns, strict=True)) == [("a", "b"), ("same", "same")]
+    assert reader.dropped == {"data.filter": 3, "stands in data.exclude": 0}
+    reader = UnitReader(task.units(99)[0], 0, Reading("error", "", excluded))
+    (chunk,) = reader.chunks()
+    assert reader.dropped["stands in data.exclude"] == 2 and len(chunk.columns[0]) == 3
+    before = Reading("error", "own_filter:short").identity()
+    (tmp_path / "own_filter.py").write_text("def short(line):\n    return len(line) < 7\n")
+    assert Reading("error", "own_filter:short").identity() != before
+    with pytest.raises(ConfigError, match="data.filter=no_such: there is no such module"):
+        Reading("error", "no_such:f").identity()

@@ -2,7 +2,6 @@
 
 import io
 import random
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,8 +10,6 @@ from decoding import decode
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from xlj.config import ConfigError
-from xlj.data.text.cleaning import line_hashes
-from xlj.data.text.held_out import LIMIT, Rule
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.layout import UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -133,29 +130,6 @@ def test_bpe_joins_what_is_most_often_together():
     assert trainer.model_type == trainer.BPE
 
 
-def test_sampling_is_uniform_bounded_and_independent_of_order():
-    en, de = words(2, 20_000), words(3, 2000)
-    sentences = {"en": 20_000, "de": 2000}
-    wanted = {"en": 1500, "de": 2000}
-    rules = {"en": Rule(20_000, LIMIT), "de": Rule(2000, 0)}
-
-    def sample(*blocks):
-        return vocabulary_training.sample(blocks, rules, wanted, sentences)
-
-    taken = sample((("en",), (en,)), (("de",), (de,)))
-    mixed = random.Random(0).sample(en, len(en))
-    assert taken == sample(
-        (("de",), (de[::-1],)), (("en",), (mixed[:900],)), (("en",), (mixed[900:],))
-    )
-    assert len(taken["en"]) == 1500 and Counter(taken["de"]) == Counter(de)
-    assert (line_hashes(taken["en"])[:, 0] >= LIMIT).all()
-    positions = [en.index(line) for line in taken["en"]]
-    assert 0.47 < np.mean(positions) / 20_000 < 0.53
-    pairs = sample((("en", "de"), (en[:2000], de)))
-    held = (line_hashes(en[:2000])[:, 0] < LIMIT).sum()
-    assert 0 < held and len(pairs["de"]) == 2000 - held  # with the side it belongs to
-
-
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("lines", [1000, 100_000, 10_000_000])
 def test_balance_reaches_its_shares_of_characters(alpha, lines):
@@ -170,6 +144,14 @@ def test_balance_reaches_its_shares_of_characters(alpha, lines):
     for name in taken:
         share = got[name] / sum(got.values())
         assert share == pytest.approx(characters[name] ** alpha / total, rel=0.35)
+
+
+def test_balance_of_a_part_is_that_of_the_whole():
+    sentences, characters = {"a": 10_000, "b": 10_000}, {"a": 300_000, "b": 300_000}
+    taken, weights = vocabulary_training.balance(
+        sentences, characters, 0.5, 3000, {"a": 0.01, "b": 0.16}
+    )
+    assert taken == {"a": 2400, "b": 600} and weights == {"a": 1, "b": 1}
 
 
 def test_weights_reach_the_trainer():
@@ -190,3 +172,14 @@ def test_long_lines_are_cut_not_dropped():
     parts = list(vocabulary_training.cut(unbroken))
     assert "".join(parts) == unbroken and max(len(p.encode()) for p in parts) <= 4000
     vocabulary_training.train({"en": [long] * 5}, {"en": 1}, 100, 1.0)  # nothing else to train on
+
+
+def test_lines_are_encoded_as_sentencepiece_does(vocabulary, lines):
+    """Its public call, which makes an array of each line, beside the one that does not."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
+    for some in (lines[:50], ["", " ", "ünbekannt 漢字 \u0000 x", "<s> </s> <mask>", ""], []):
+        wanted = [processor.encode(line) for line in some]
+        found = vocabulary.encode(some)
+        assert found.lengths.tolist() == [len(ids) for ids in wanted]
+        flat = [n + 1 if n else UNK for ids in wanted for n in ids]
+        assert found.ids.tolist() == flat

@@ -39,7 +39,7 @@ def resolve(task: Task, split: str, languages: Sequence[str]) -> dict[str, list[
         f"task.{split}",
         {language: {"language": language} for language in languages},
         "languages",
-        lambda source, language: source if _is_there(source, language, task.kind) else None,
+        lambda source, language: [source] if _is_there(source, language, task.kind) else [],
         lambda template: template.startswith("tfds:") and tfds.parse(template).has_all_languages,
     )
     if problems:

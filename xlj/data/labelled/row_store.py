@@ -9,7 +9,7 @@ import numpy as np
 from xlj.config import ConfigError
 from xlj.data.labelled.features import Features
 from xlj.data.rows import store
-from xlj.data.rows.store import Manifest, RowStore, Split, TaskRows, row_crcs
+from xlj.data.rows.store import Manifest, RowStore, Split, TaskRows
 from xlj.data.tokenizer.layout import BOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import atomic
@@ -38,9 +38,8 @@ def write(
                 for task, found in zip(tasks, rows.values(), strict=True):
                     with atomic.mendable(folder):
                         (part / task.name).mkdir()
-                    for split, held in (("train", found), ("held_out", found[:0])):
-                        atomic.write(part / task.name / f"{split}.rows", held.tobytes())
-                        atomic.write(part / task.name / f"{split}.crc", row_crcs(held).tobytes())
+                    shard = store.shard_file(part / task.folder, 0)
+                    atomic.write(shard, store.records(found).tobytes())
                 atomic.write(part / store.VOCABULARY, vocabulary.model)
                 atomic.write(part / store.MANIFEST, manifest.to_json())
         except ConfigError:
@@ -54,12 +53,17 @@ def _task(kind: str, language: str, rows: np.ndarray) -> TaskRows:
     digest = hashlib.sha256(rows.tobytes()).hexdigest()
     return TaskRows(
         name=f"{kind}.{language}",
+        folder=f"{kind}.{language}",
         kind=kind,
         languages=(language,),
         length=rows.shape[1],
         sentences=count,
         cut=0,
         dropped={},
-        train=Split(count, tokens, int(np.count_nonzero(rows[:, 0] == BOS)), count, digest),
-        held_out=Split(0, 0, 0, 0, hashlib.sha256(b"").hexdigest()),
+        input_bytes=0,
+        input_sha256="",
+        train=Split(
+            count, tokens, int(np.count_nonzero(rows[:, 0] == BOS)), count, digest, (count,)
+        ),
+        held_out=Split(0, 0, 0, 0, hashlib.sha256(b"").hexdigest(), (0,)),
     )

@@ -1,11 +1,14 @@
 """The rows of every step: a run's streams over a row store."""
 
+import sys
+
 import numpy as np
 
 from xlj.config import Config, ConfigError
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.draws import Phase, Stream, draws_per_block, rates
-from xlj.data.rows.store import RowStore
+from xlj.data.rows.fetching import Fetcher
+from xlj.data.rows.store import RowStore, RowStoreError, row_crcs
 from xlj.data.tokenizer.layout import PAD
 
 
@@ -18,6 +21,8 @@ class Batches:
         self.store = store
         self.corpus = Corpus.of(store)
         self._phases = config.schedule
+        self._fetcher = Fetcher(store)
+        self._pads = config.data.damaged_rows == "pad"
         self._streams: dict[str, Stream] = {}
         self._lengths: dict[str, int] = {}
         self._text: dict[str, int] = {}  # tokens of a row, without labels
@@ -62,21 +67,30 @@ class Batches:
     def draw(self, objective: str, step: int, slots: np.ndarray) -> list[tuple[str, int]]:
         """(task, row) of some slots of the batch of `step`."""
         stream = self._streams[objective]
-        tasks, rows = stream.draw(step, slots)
-        return [(stream.tasks[t], int(r)) for t, r in zip(tasks, rows, strict=True)]
+        found = stream.draw(step, slots)
+        return [(stream.tasks[t], int(r)) for t, r in zip(found.tasks, found.rows, strict=True)]
 
     def read(self, objective: str, step: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Token ids of some slots, int64 [n] below batch_rows, of the batch of `step`: uint16 or
         uint32 [n, length]; and the languages of each side, int32 [n, 2], indices into the corpus's.
 
         Raises:
-          RowStoreError: if a row is damaged.
+          RowStoreError: if a row is damaged, unless `data.damaged_rows` is pad: then its slot is
+            padding.
         """
         stream = self._streams[objective]
-        tasks, rows = stream.draw(step, slots)
+        found = stream.draw(step, slots)
         dtype = np.dtype(self.store.manifest.dtype)
         batch = np.empty((len(slots), self._lengths[objective]), dtype)
-        for task in np.unique(tasks):
-            chosen = tasks == task
-            batch[chosen] = self.store.read(stream.tasks[task], "train", rows[chosen])
-        return batch, self._languages[objective][tasks]
+        for task in np.unique(found.tasks):
+            chosen, name = np.flatnonzero(found.tasks == task), stream.tasks[task]
+            rows = found.rows[chosen]
+            records = self._fetcher.read(name, rows, found.ahead[chosen])
+            batch[chosen] = records["ids"]
+            for bad in np.flatnonzero(row_crcs(records["ids"]) != records["crc"]):
+                damage = self.store.damage(name, "train", int(rows[bad]))
+                if not self._pads:
+                    raise RowStoreError(damage)
+                print(f"step {step}: {damage}; its slot is padding", file=sys.stderr, flush=True)
+                batch[chosen[bad]] = PAD
+        return batch, self._languages[objective][found.tasks]

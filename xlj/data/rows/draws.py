@@ -1,9 +1,15 @@
 """Draws the rows of a batch: a pure function of (rows, phases, seed, step), with no iterator.
 
-Draws come in blocks of `BLOCK`. In each block every task is drawn an exact number of times,
-in an order given by a hash; the k-th draw of a task takes row `permutation_e(k mod rows)` of it,
-where e = k div rows counts the epochs of that task. So every row of a task is seen once before any
-is seen twice, whatever the rates do from phase to phase.
+Draws come in blocks of `BLOCK`. In each block every task is drawn an exact number of times, in an
+order given by a hash. The k-th draw of a task is in its epoch e = k div rows; the draws of an epoch
+take each of its rows once. So every row of a task is seen once before any is seen twice, whatever
+the rates do from phase to phase.
+
+Which draw of an epoch takes which row is chosen so that whoever reads a part of each batch reads
+runs of rows. The slots of a batch are cut into `LANES` lanes, so that a host has some of them.
+Positions 0, 1, ... of an epoch stand for rows in runs of at most `RUN`, in the order of a hash;
+in a window of a few blocks, each lane's draws of a task take positions that follow each other,
+or several such pieces in turn.
 """
 
 import dataclasses
@@ -16,6 +22,16 @@ from xlj.io.hashing import combine, hash64, name_hash, permute
 
 BLOCK = 65_536
 """Draws in a block: inside each, every task is drawn an exact number of times."""
+
+LANES = 64
+"""Parts of a batch whose draws are of rows that follow each other."""
+
+RUN = 128
+"""The most rows that follow each other in an epoch as they do on disk."""
+
+_LEAST_RUNS = 4096  # of a task: a small one is shuffled row by row, since it is read whole anyway
+_PIECE, _PIECES = 64, 8  # least draws, and most pieces that a lane takes in turn
+_MOST_BLOCKS = 16  # of a window: more draws make longer pieces, and take longer to order
 
 
 def rates(tokens: Mapping[str, int], alpha: float) -> dict[str, float]:
@@ -63,6 +79,16 @@ class Phase:
     counts: tuple[int, ...]
 
 
+@dataclasses.dataclass(frozen=True)
+class Draws:
+    """What slots of a batch draw: the task, an index into `Stream.tasks`, and the row; and how many
+    rows from that on, with it, the slots of its lane will draw soon. All int64 [n]."""
+
+    tasks: np.ndarray
+    rows: np.ndarray
+    ahead: np.ndarray
+
+
 class Stream:
     """The rows of one objective, step by step.
 
@@ -82,52 +108,105 @@ class Stream:
     ):
         self.tasks = tuple(tasks)
         self._rows = np.asarray(rows, np.int64)
+        self._runs = np.clip(self._rows // _LEAST_RUNS, 1, RUN)
         self._phases = tuple(phases)
+        # Blocks of a window: as many as the rows are worth, so that small runs start at once.
+        blocks = int(self._rows.sum()) // (4 * BLOCK)
+        self._blocks = min(_MOST_BLOCKS, 1 << max(0, blocks.bit_length() - 1))
         self._order_key = combine(seed, name_hash("order"), name_hash(name))
         row_keys = [combine(seed, name_hash("rows"), name_hash(f"{name}/{t}")) for t in tasks]
         self._row_keys = np.asarray(row_keys, np.uint64)
-        self._block = functools.lru_cache(maxsize=4)(self._make_block)
+        self._window = functools.lru_cache(maxsize=2)(self._make_window)
         before = np.zeros(len(tasks), np.int64)
         self._drawn_before = [before]
         for index in range(len(phases) - 1):
-            steps = phases[index + 1].start_step - phases[index].start_step
-            before = before + self._drawn(index, steps * phases[index].batch_rows)
+            before = before + self._drawn(index, self._draws(index))
             self._drawn_before.append(before)
 
-    def draw(self, step: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The task (an index into `tasks`) and the row of some slots of the batch of `step`, which
-        are below batch_rows of the step's phase; all int64 [n]."""
+    def draw(self, step: int, slots: np.ndarray) -> Draws:
+        """What some slots of the batch of `step` draw; slots beyond it are those of the next
+        steps."""
         index = max(i for i, phase in enumerate(self._phases) if phase.start_step <= step)
         phase = self._phases[index]
         draws = (step - phase.start_step) * phase.batch_rows + slots.astype(np.int64)
-        blocks, within = np.divmod(draws, BLOCK)
-        tasks, ordinals = np.empty_like(draws), np.empty_like(draws)
-        for block in np.unique(blocks):
-            chosen = blocks == block
-            order, rank = self._block(index, int(block))
-            tasks[chosen] = order[within[chosen]]
-            earlier = self._drawn_before[index] + block * np.asarray(phase.counts, np.int64)
-            ordinals[chosen] = earlier[tasks[chosen]] + rank[within[chosen]]
-        sizes = self._rows[tasks]
-        epochs, indices = np.divmod(ordinals, sizes)
+        windows, within = np.divmod(draws, self._blocks * BLOCK)
+        tasks, ordinals, ahead = (np.empty_like(draws) for _ in range(3))
+        for window in np.unique(windows):
+            chosen = windows == window
+            parts = self._window(index, int(window))
+            for target, part in zip((tasks, ordinals, ahead), parts, strict=True):
+                target[chosen] = part[within[chosen]]
+        rows, left = self._row(tasks, ordinals)
+        return Draws(tasks, rows, np.minimum(ahead, left))
+
+    def _row(self, tasks: np.ndarray, ordinals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The row of each draw of a task, and the rows from that on, with it, that are those of the
+        next draws. Whole runs are permuted; a shorter one stays at the end; then all of the epoch
+        is moved along, so that the end is another each time."""
+        sizes, runs = self._rows[tasks], self._runs[tasks]
+        epochs, positions = np.divmod(ordinals, sizes)
         keys = hash64(epochs.astype(np.uint64), self._row_keys[tasks])
-        return tasks, permute(indices, sizes, keys)
+        numbers, within = np.divmod(positions, runs)
+        whole = numbers < sizes // runs
+        moved = permute(np.where(whole, numbers, 0), sizes // runs, keys)
+        places = np.where(whole, moved * runs + within, positions)
+        shift = (hash64(keys, 0) % sizes.astype(np.uint64)).astype(np.int64)
+        rows = (places + np.where(runs > 1, shift, 0)) % sizes
+        left = np.where(whole, runs - within, sizes - positions)
+        return rows, np.minimum(left, sizes - rows)
+
+    def _draws(self, phase: int) -> int:
+        """All draws of a phase that another one follows."""
+        steps = self._phases[phase + 1].start_step - self._phases[phase].start_step
+        return steps * self._phases[phase].batch_rows
 
     def _drawn(self, phase: int, draws: int) -> np.ndarray:
         """Draws of each task among the first `draws` of a phase, int64 [tasks]."""
         blocks, rest = divmod(draws, BLOCK)
-        order, _ = self._block(phase, blocks)
+        order = self._order(phase, blocks)
         counts = np.asarray(self._phases[phase].counts, np.int64)
         return blocks * counts + np.bincount(order[:rest], minlength=len(counts))
 
-    def _make_block(self, phase: int, block: int) -> tuple[np.ndarray, np.ndarray]:
-        """The task of each draw of a block, and the draws of that task before it in the block."""
+    def _order(self, phase: int, block: int) -> np.ndarray:
+        """The task of each draw of a block."""
         counts = self._phases[phase].counts
         key = combine(self._order_key, phase, block)
         shuffle = np.argsort(hash64(np.arange(BLOCK, dtype=np.uint64), key), kind="stable")
-        order = np.repeat(np.arange(len(counts)), counts)[shuffle]
-        by_task = np.argsort(order, kind="stable")
-        starts = np.repeat(np.cumsum(counts) - counts, counts)
-        rank = np.empty(BLOCK, np.int64)
-        rank[by_task] = np.arange(BLOCK) - starts
-        return order, rank
+        return np.repeat(np.arange(len(counts)), counts)[shuffle]
+
+    def _make_window(self, phase: int, window: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of each draw of a window of blocks: the task, which draw of the task it stands for, and
+        how many such follow in its lane, with it."""
+        first = window * self._blocks
+        tasks = np.concatenate([self._order(phase, first + i) for i in range(self._blocks)])
+        counts = np.asarray(self._phases[phase].counts, np.int64)
+        before = self._drawn_before[phase] + first * counts
+        numbers = np.arange(len(tasks))
+        by_task = np.argsort(tasks, kind="stable")
+        here = np.bincount(tasks, minlength=len(counts))
+        rank = numbers - np.repeat(np.cumsum(here) - here, here)
+        ordinals = before[tasks[by_task]] + rank  # of the draws in order of tasks
+        # Inside an epoch, the draws of a lane stand together.
+        rows = self._phases[phase].batch_rows
+        lanes = (first * BLOCK + by_task) % rows * LANES // rows
+        owners = tasks[by_task]
+        epochs = ordinals // self._rows[owners]
+        groups = 2 * owners
+        if phase + 1 < len(self._phases):  # what the phase does not come to is drawn by nobody
+            groups += by_task >= self._draws(phase) - first * BLOCK
+        groups = (groups * (1 + int(epochs.max())) + epochs) * LANES + lanes
+        order = np.argsort(groups, kind="stable")
+        starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+        sizes = np.repeat(lengths := np.diff(starts, append=len(order)), lengths)
+        # A lane takes several pieces in turn, so that a batch has rows from many places.
+        among = numbers - np.repeat(starts, lengths)
+        pieces = np.clip(sizes // _PIECE, 1, _PIECES)
+        piece, done = among % pieces, among // pieces
+        short, longer = sizes // pieces, sizes % pieces
+        ordinals = ordinals[
+            np.repeat(starts, lengths) + piece * short + np.minimum(piece, longer) + done
+        ]
+        ahead = short + (piece < longer) - done
+        found = np.empty((2, len(tasks)), np.int64)
+        found[0, by_task[order]], found[1, by_task[order]] = ordinals, ahead
+        return tasks, found[0], found[1]

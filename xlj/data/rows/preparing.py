@@ -1,19 +1,19 @@
 """The rows of a config: opened where `data.rows` names them, else built from its text."""
 
 import dataclasses
+import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from xlj.config import ROW_KINDS, Config, ConfigError
 from xlj.config.checks import check_languages
 from xlj.data.rows.building import build_rows
 from xlj.data.rows.draws import rates
-from xlj.data.rows.recipe import recipe_of
+from xlj.data.rows.request import Request, request_of
 from xlj.data.rows.store import RowStore, RowStoreError, TaskRows
 from xlj.data.text import seqio_tasks
-from xlj.data.text.checking import check_text
 from xlj.data.text.seqio_tasks import seqio_name
+from xlj.data.text.text_tasks import unused
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io.processes import in_child
 from xlj.io.quiet import import_quietly
@@ -49,8 +49,8 @@ def open_rows(config: Config) -> RowStore:
 def prepare_rows(
     config: Config, runner: str = "", arguments: Sequence[str] = (), processes: int = 1
 ) -> RowStore:
-    """The row store of a config. If `data.rows` names none, the text is read and checked; if there
-    are no rows of it yet, they are built (`processes.in_child`).
+    """The row store of a config. If `data.rows` names none, it is that of the text as it is listed;
+    what is missing of it is built (`processes.in_child`).
 
     Args:
       runner: an Apache Beam runner that builds the rows; empty for processes on this machine.
@@ -60,20 +60,22 @@ def prepare_rows(
     Raises:
       ConfigError: if the config, its text or the rows that it names cannot be used, or several
         processes ask for rows that are not there.
-      RowStoreError: if the rows are there but damaged.
+      RowStoreError: if the rows that it names are damaged.
     """
     if config.data.rows:
         return open_rows(config)
-    recipe = recipe_of(config, check_text(config.data))
-    if recipe.finished:
-        return RowStore(recipe.folder)
+    request = request_of(config)
+    if (store := _finished(request)) is not None:
+        return store
     if processes > 1:
         raise ConfigError(
             f"several processes train, and data.cache={config.data.cache} holds no finished rows "
             "of this config; build them once with python -m xlj.prepare and the same config, in a "
             "folder that every host sees"
         )
-    return RowStore(in_child("building rows", build_rows, recipe, runner, tuple(arguments)))
+    for note in unused(config.data, request.tasks):
+        print(note, file=sys.stderr)
+    return RowStore(in_child("building rows", build_rows, request, runner, tuple(arguments)))
 
 
 def register_seqio(config: Config) -> list[str]:
@@ -83,14 +85,17 @@ def register_seqio(config: Config) -> list[str]:
     Raises:
       ConfigError: if the text or the vocabulary cannot be used.
     """
-    recipe = recipe_of(config, check_text(config.data))
+    request = request_of(config)
     names = []
-    for task in dict.fromkeys(recipe.text.tasks + recipe.row_tasks):
-        seqio_tasks.register(task)
-        names.append(seqio_name(task.name))
-    if not recipe.finished:
+    for task in request.tasks:
+        for kind in dict.fromkeys((task.kind, *request.row_kinds(task))):
+            of_kind = task.of_kind(kind)
+            seqio_tasks.register(of_kind, config.data)
+            names.append(seqio_name(of_kind.name))
+    store = _finished(request)
+    if store is None:
         return names
-    seqio, store = import_quietly("seqio"), RowStore(recipe.folder)
+    seqio = import_quietly("seqio")
     for kind in ROW_KINDS:
         if tokens := {task.name: task.train.tokens for task in store.tasks(kind)}:
             name = f"xlj.{kind}"
@@ -102,11 +107,21 @@ def register_seqio(config: Config) -> list[str]:
     return names
 
 
+def _finished(request: Request) -> RowStore | None:
+    """The store of a request, if all of it is there."""
+    try:
+        return RowStore(request.folder)
+    except RowStoreError as error:
+        if request.finished:
+            print(f"{error}\nso what is missing is made now", file=sys.stderr)
+        return None
+
+
 def _open(config: Config) -> RowStore:
     """The rows, if they serve the config."""
     data, allowed = config.data, config.model.positions - 2
     try:
-        store = RowStore(Path(data.rows).expanduser())
+        store = RowStore(data.rows_folder)
     except RowStoreError as error:
         raise ConfigError(f"data.rows={data.rows}: {error}") from error
     there = ", ".join(dict.fromkeys(task.kind for task in store.manifest.tasks))

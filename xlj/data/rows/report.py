@@ -6,12 +6,12 @@ from xlj.config import ROW_KINDS
 from xlj.data.rows.draws import BLOCK, draws_per_block, rates
 from xlj.data.rows.store import RowStore, TaskRows
 
-_HEADER = "task,sentences,held out,dropped,cut,tokens,rows,fill %,p %,drawn %".split(",")
+_HEADER = "task,MB,sentences,held out,dropped,cut,tokens,rows,fill %,p %,drawn %".split(",")
 
 
 def report(store: RowStore, alpha: float) -> str:
-    """A table of each language and pair: sentences read, held out and dropped (by reason),
-    documents cut, tokens and rows to train on, how full rows are, and how often they are drawn.
+    """A table of each language and pair: MB of input, sentences read, held out and dropped (by
+    reason), documents cut, tokens and rows to train on, how full rows are, and their draws.
 
     `p` is the sampling probability among tasks of its kind with this alpha, `drawn` the exact share
     of draws after rounding to blocks.
@@ -44,7 +44,7 @@ def report(store: RowStore, alpha: float) -> str:
             for task in tasks
             for reason, count in task.dropped.items()
         ]
-    if manifest.recipe["held_out_lines"]:
+    if manifest.recipe["held_out_share"]:
         kept = {name for t in manifest.tasks if t.held_out.rows for name in t.languages}
         every = dict.fromkeys(name for t in manifest.tasks for name in t.languages)
         notes += [
@@ -55,6 +55,7 @@ def report(store: RowStore, alpha: float) -> str:
 
 def _counts(task: TaskRows) -> list[int]:
     return [
+        task.input_bytes,
         task.sentences,
         task.held_out.sentences,
         sum(task.dropped.values()),
@@ -65,8 +66,9 @@ def _counts(task: TaskRows) -> list[int]:
 
 
 def _row(name: str, counts: Sequence[int], length: int) -> list[str]:
-    *_, tokens, rows = counts
-    return [name, *(f"{count:,}" for count in counts), f"{100 * tokens / (rows * length):.1f}"]
+    read, *others, tokens, rows = counts
+    shown = [f"{read / 1e6:,.1f}", *(f"{count:,}" for count in (*others, tokens, rows))]
+    return [name, *shown, f"{100 * tokens / (rows * length):.1f}"]
 
 
 def align(table: list[list[str]]) -> list[str]:

@@ -1,92 +1,264 @@
-"""Shards: the rows of units of work, on disk until they are joined.
+"""The rows of a task on their way to disk: units, which one process makes each, and the shards that
+are made of `SHARD_UNITS` of them.
 
-A shard is `<folder>/<unit>.shard` (training rows, their CRC32s, held-out rows, end to end) and
-`<unit>.json` beside it, written after it, with its counts and sha256.
+A unit is `<folder>/units/<unit>.rows` (records to train on, then those held out) and `<unit>.json`
+beside it, written after it; a shard is `<folder>/<shard>.rows` and `<shard>.json` likewise. What a
+file holds depends on the text only, so whatever is missing can be made at any time by anyone.
 """
 
 import dataclasses
 import hashlib
 import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from xlj.config import ConfigError
-from xlj.data.rows.store import CRC, row_crcs
+from xlj.data.rows import packing, store
+from xlj.data.rows.store import Split, TaskRows
 from xlj.io import atomic, json_file
+from xlj.io.hashing import combine, name_hash, permute
 
-_END = "end.json"
+SHARD_UNITS = 16
+"""Units in a shard. Fixed, so that rows do not depend on who builds them."""
+
+_WRITE_ROWS = 8192
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Counts:
-    """Counts of what a unit yielded, as in `store.TaskRows`; of its training and held-out rows the
-    `rows`, `examples` and `sentences`."""
+    """What units or shards yielded, as in `store.TaskRows`; of rows to train on and held out the
+    `rows`, `tokens`, `examples` and `sentences`."""
 
-    train: dict[str, int]
-    held_out: dict[str, int]
-    sentences: int
-    cut: int
-    dropped: dict[str, int]
+    train: Counter[str] = dataclasses.field(default_factory=Counter)
+    held_out: Counter[str] = dataclasses.field(default_factory=Counter)
+    sentences: int = 0
+    cut: int = 0
+    dropped: Counter[str] = dataclasses.field(default_factory=Counter)
+    input_bytes: int = 0
+    input_sha256: str = ""
 
-
-@dataclasses.dataclass(frozen=True)
-class End:
-    """Counts of a task whose text was read to its end: its units, and lines left out by reason."""
-
-    units: int
-    skipped: dict[str, int]
+    def add(self, other: "Counts") -> None:
+        """Counts another one in; digests are chained."""
+        for name in ("train", "held_out", "dropped"):
+            getattr(self, name).update(getattr(other, name))
+        self.sentences += other.sentences
+        self.cut += other.cut
+        self.input_bytes += other.input_bytes
+        both = f"{self.input_sha256}{other.input_sha256}"
+        self.input_sha256 = hashlib.sha256(both.encode()).hexdigest()
 
 
 @dataclasses.dataclass(frozen=True)
 class Shards:
-    """The shards of one task, in a folder of their own; small, so that workers can be sent it. The
-    type of rows is NumPy's string."""
+    """The rows of one task, in a folder of their own: how many units they are made of, tokens in a
+    row, and the type of ids, NumPy's string; small, so that workers can be sent it."""
 
     folder: Path
+    kind: str
+    units: int
     length: int
     dtype: str
 
-    def file(self, index: int) -> Path:
-        """Where the shard of a unit is."""
-        return self.folder / f"{index:08d}.shard"
+    @property
+    def count(self) -> int:
+        """How many shards there are."""
+        return -(-self.units // SHARD_UNITS)
 
-    def write(self, index: int, counts: Counts, train: np.ndarray, held_out: np.ndarray) -> None:
-        """Writes the shard of a unit: its counts and rows, [rows, length] of `dtype`."""
-        body = train.tobytes() + row_crcs(train).tobytes() + held_out.tobytes()
-        content = {**dataclasses.asdict(counts), "sha256": hashlib.sha256(body).hexdigest()}
-        self.folder.mkdir(parents=True, exist_ok=True)
-        atomic.write(self.file(index), body)
-        atomic.write(self.file(index).with_suffix(".json"), json.dumps(content).encode())
+    def units_of(self, shard: int) -> range:
+        """The units that a shard is made of."""
+        return range(shard * SHARD_UNITS, min(self.units, (shard + 1) * SHARD_UNITS))
 
-    def read(self, index: int) -> tuple[Counts, np.ndarray, np.ndarray, np.ndarray] | None:
-        """(counts, training rows, their CRC32s, held-out rows) of a unit; None if its shard is
-        missing or damaged."""
-        file, dtype = self.file(index), np.dtype(self.dtype)
+    def unit_file(self, unit: int) -> Path:
+        """Where the rows of a unit are."""
+        return self.folder / "units" / f"{unit:08d}.rows"
+
+    def has_unit(self, unit: int) -> bool:
+        """Whether the rows of a unit are there."""
+        return self.unit_file(unit).with_suffix(".json").is_file()
+
+    def has_shard(self, shard: int) -> bool:
+        """Whether a shard is there, in its right size."""
+        file = store.shard_file(self.folder, shard)
+        found = _read_counts(file.with_suffix(".json"))
+        if found is None or not file.is_file():
+            return False
+        rows = found[0].train["rows"] + found[0].held_out["rows"]
+        return file.stat().st_size == rows * self._record.itemsize
+
+    @contextmanager
+    def writing_unit(
+        self, unit: int, counts: Counts
+    ) -> Iterator[Callable[[np.ndarray, np.ndarray], None]]:
+        """A function that adds rows of a unit, [rows, length] of `dtype`: some to train on, and
+        some that are held out. The unit is there when the block ends well, with `counts` as they
+        are then."""
+        file, sizes, digest = self.unit_file(unit), [], hashlib.sha256()
+        with atomic.mendable(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+        with atomic.writing(file) as out:
+
+            def write(train: np.ndarray, held_out: np.ndarray) -> None:
+                for rows in (train, held_out):
+                    body = store.records(rows).tobytes()
+                    digest.update(body)
+                    out.write(body)
+                    sizes.append(len(rows))
+
+            yield write
+        _write_counts(file, counts, {"pieces": sizes, "sha256": digest.hexdigest()})
+
+    def finish(self, shard: int) -> None:
+        """Makes a shard of its units if all are there, and removes them. Rows to train on are put
+        into an order that a hash gives, so that neighbours are no neighbours in the text; those
+        held out are packed anew.
+
+        Raises:
+          RuntimeError: if a unit is damaged; it is removed, so that it is made anew.
+        """
+        if self.has_shard(shard) or not all(map(self.has_unit, self.units_of(shard))):
+            return
         try:
-            content = json_file.read_object(file.with_suffix(".json"))
-            body = file.read_bytes()
-            sha256 = content.pop("sha256")
-            counts = Counts(**content)
-            row_bytes = self.length * dtype.itemsize
-            rows, held = counts.train["rows"], counts.held_out["rows"]
-            sizes = [rows * row_bytes, rows * CRC.itemsize, held * row_bytes]
-            if hashlib.sha256(body).hexdigest() != sha256 or sum(sizes) != len(body):
-                return None
-        except (ConfigError, FileNotFoundError, TypeError, KeyError):
-            return None
-        train, crcs, held_out = np.split(np.frombuffer(body, np.uint8), np.cumsum(sizes[:-1]))
-        train, held_out = (part.view(dtype).reshape(-1, self.length) for part in (train, held_out))
-        return counts, train, crcs.view(CRC), held_out
+            units = [self._read_unit(unit) for unit in self.units_of(shard)]
+        except (FileNotFoundError, RuntimeError):
+            if self.has_shard(shard):  # somebody else was faster
+                return
+            raise
+        counts = Counts()
+        for part, _, _ in units:
+            counts.add(part)
+        held = np.concatenate([found["ids"][aside] for _, found, aside in units])
+        if self.kind != "bitext":  # whose rows cannot be any fuller
+            held = packing.repack(held)
+        counts.held_out["rows"] = len(held)
+        file = store.shard_file(self.folder, shard)
+        digests = [hashlib.sha256(), hashlib.sha256()]
+        with atomic.writing(file) as out:
+            for piece in _shuffled([(found, ~aside) for _, found, aside in units], shard):
+                digests[0].update(piece.tobytes())
+                out.write(piece.tobytes())
+            body = store.records(held).tobytes()
+            digests[1].update(body)
+            out.write(body)
+        sha256 = [digest.hexdigest() for digest in digests]
+        _write_counts(file, counts, {"sha256": dict(zip(store.SPLITS, sha256, strict=True))})
+        for unit in self.units_of(shard):
+            for ending in (".json", ".rows"):
+                self.unit_file(unit).with_suffix(ending).unlink(missing_ok=True)
 
-    def write_end(self, end: End) -> None:
-        """Notes that all of the task's text was read."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        atomic.write(self.folder / _END, json.dumps(dataclasses.asdict(end)).encode())
+    def task_rows(self, name: str, folder: str, languages: tuple[str, ...]) -> TaskRows:
+        """What the finished shards hold.
 
-    def read_end(self) -> End | None:
-        """The note of `write_end`; None if there is none, or it is damaged."""
-        try:
-            return End(**json_file.read_object(self.folder / _END))
-        except (ConfigError, TypeError):
-            return None
+        Raises:
+          ConfigError: if there are no rows to train on.
+        """
+        total, digests = Counts(), {split: hashlib.sha256() for split in store.SPLITS}
+        shards: dict[str, list[int]] = {split: [] for split in store.SPLITS}
+        for shard in range(self.count):
+            found = _read_counts(store.shard_file(self.folder, shard).with_suffix(".json"))
+            assert found is not None, f"{name}: shard {shard} is not finished"
+            counts, written = found
+            total.add(counts)
+            for split in store.SPLITS:
+                digests[split].update(written["sha256"][split].encode())
+                shards[split].append(getattr(counts, split)["rows"])
+        if not total.train["rows"]:
+            reasons = ", ".join(f"{n:,} {why}" for why, n in total.dropped.items() if n) or "none"
+            raise ConfigError(
+                f"{name} yields no training rows: of {total.sentences:,} sentences, "
+                f"{total.held_out['sentences']:,} are held out; dropped: {reasons}"
+            )
+        splits = {
+            split: Split(
+                **{key: getattr(total, split)[key] for key in _OF_SPLIT},
+                sha256=digests[split].hexdigest(),
+                shards=tuple(shards[split]),
+            )
+            for split in store.SPLITS
+        }
+        return TaskRows(
+            name=name,
+            folder=folder,
+            kind=self.kind,
+            languages=languages,
+            length=self.length,
+            sentences=total.sentences,
+            cut=total.cut,
+            dropped={why: count for why, count in sorted(total.dropped.items()) if count},
+            input_bytes=total.input_bytes,
+            input_sha256=total.input_sha256,
+            **splits,
+        )
+
+    @property
+    def _record(self) -> np.dtype:
+        return store.record(self.length, self.dtype)
+
+    def _read_unit(self, unit: int) -> tuple[Counts, np.ndarray, np.ndarray]:
+        """(counts, records, which of them are held out) of a unit, mapped, and checked."""
+        file = self.unit_file(unit)
+        found = _read_counts(file.with_suffix(".json"))
+        if found is not None:
+            counts, written = found
+            sizes = written["pieces"]
+            aside = np.repeat(np.arange(len(sizes)) % 2 == 1, sizes)
+            if file.stat().st_size == len(aside) * self._record.itemsize:
+                content = np.empty(0, self._record)
+                if len(aside):
+                    content = np.asarray(np.memmap(file, self._record, "r"))
+                if _sha256(content) == written["sha256"]:
+                    return counts, content, aside
+        file.with_suffix(".json").unlink(missing_ok=True)
+        raise RuntimeError(f"{file} is damaged; start again to make it anew")
+
+
+_OF_SPLIT = ("rows", "tokens", "examples", "sentences")
+
+
+def _sha256(part: np.ndarray) -> str:
+    digest = hashlib.sha256()
+    for start in range(0, len(part), _WRITE_ROWS):
+        digest.update(part[start : start + _WRITE_ROWS].tobytes())
+    return digest.hexdigest()
+
+
+def _shuffled(units: Sequence[tuple[np.ndarray, np.ndarray]], shard: int) -> Iterator[np.ndarray]:
+    """The records of units that are chosen, bool [records], in the order of a hash, piece by
+    piece."""
+    chosen = [np.flatnonzero(keep) for _, keep in units]
+    starts = np.cumsum([0, *map(len, chosen)])
+    rows = np.arange(starts[-1])
+    key = combine(name_hash("rows of a shard"), shard)
+    order = permute(rows, np.full_like(rows, len(rows)), np.full(len(rows), key, np.uint64))
+    for start in range(0, len(order), _WRITE_ROWS):
+        some = order[start : start + _WRITE_ROWS]
+        owners = np.searchsorted(starts, some, "right") - 1
+        piece = np.empty(len(some), units[0][0].dtype)
+        for owner in np.unique(owners):
+            here = owners == owner
+            piece[here] = units[owner][0][chosen[owner][some[here] - starts[owner]]]
+        yield piece
+
+
+def _write_counts(file: Path, counts: Counts, more: Mapping[str, Any]) -> None:
+    content = {**vars(counts), **more}
+    atomic.write(file.with_suffix(".json"), json.dumps(content).encode())
+
+
+def _read_counts(file: Path) -> tuple[Counts, dict[str, Any]] | None:
+    """The counts of a unit or a shard, and what else was written with them; None if they are
+    missing or damaged."""
+    try:
+        content: dict[str, Any] = json_file.read_object(file)
+        more: dict[str, Any] = {
+            name: content.pop(name) for name in ("pieces", "sha256") if name in content
+        }
+        for name in ("train", "held_out", "dropped"):
+            content[name] = Counter(content[name])
+        return Counts(**content), more
+    except (ConfigError, TypeError, KeyError):
+        return None

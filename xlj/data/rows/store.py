@@ -1,27 +1,30 @@
-"""Rows on disk: `<cache>/<recipe hash>/`, read with NumPy and the standard library only.
+"""Rows on disk: `<cache>/<request hash>/`, read with NumPy and the standard library only.
 
 manifest.json            written last: while it is missing, the rows are not finished
 vocabulary.model         SentencePiece, or a tokenizer.json
-text.en/train.rows       token rows, little-endian uint16 or uint32, [rows, length]
-text.en/train.crc        CRC32 of each row, little-endian uint32, [rows]
-text.en/held_out.rows, held_out.crc
+
+The manifest names a folder for each task, `../text.en/<hash>` or one inside its own:
+
+00000.rows, 00001.rows   shards: records of a row (little-endian uint16 or uint32, [length]) and its
+                         CRC32 (uint32), those to train on, then those held out
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
+import os
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "manifest.json"
 VOCABULARY = "vocabulary.model"
 SPLITS = ("train", "held_out")
-CRC = np.dtype("<u4")
 
 
 class RowStoreError(RuntimeError):
@@ -31,13 +34,15 @@ class RowStoreError(RuntimeError):
 @dataclasses.dataclass(frozen=True)
 class Split:
     """Training or held-out rows of a task: how many, the ids in them that are not padding, the
-    sequences that start at `<s>`, the input lines or pairs, and sha256 of the file of rows."""
+    sequences that start at `<s>`, the input lines or pairs, a sha256 of the records, and the rows
+    of each shard."""
 
     rows: int
     tokens: int
     examples: int
     sentences: int
     sha256: str
+    shards: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,22 +50,28 @@ class TaskRows:
     """The rows of one language or pair.
 
     Attributes:
-      name: `text.en`, `pairs.en-de`; also the folder.
+      name: `text.en`, `pairs.en-de`.
+      folder: of its shards, seen from the store's.
       kind: of the rows, one of `config.ROW_KINDS`.
       languages: of each side: one for text, two for pairs.
       length: tokens in a row.
       sentences: lines with text, or pairs, that were read.
       cut: documents cut into several examples.
       dropped: sentences or pairs left out, by reason.
+      input_bytes: of its sources, as they are on disk (of sources that are no files about).
+      input_sha256: of all of its text as it came.
     """
 
     name: str
+    folder: str
     kind: str
     languages: tuple[str, ...]
     length: int
     sentences: int
     cut: int
     dropped: Mapping[str, int]
+    input_bytes: int
+    input_sha256: str
     train: Split
     held_out: Split
 
@@ -100,6 +111,8 @@ class Manifest:
         """sha256 over digests and counts: equal exactly when all rows are equal."""
         content = dataclasses.asdict(self)
         del content["recipe"]
+        for task in content["tasks"]:
+            del task["folder"], task["input_bytes"], task["input_sha256"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> bytes:
@@ -125,19 +138,20 @@ class RowStore:
             opened = tuple(task for task in self.manifest.tasks if task.kind in kinds)
             self.manifest = dataclasses.replace(self.manifest, tasks=opened)
         self._tasks = {task.name: task for task in self.manifest.tasks}
-        self._dtype = np.dtype(self.manifest.dtype)
-        self._opened: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]] = {}
+        self._starts = {
+            (task.name, split): np.cumsum([0, *task.split(split).shards])
+            for task in self.manifest.tasks
+            for split in SPLITS
+        }
+        self._map = functools.lru_cache(maxsize=256)(self._open)
+        self._file = functools.lru_cache(maxsize=256)(self._open_file)
         model = self.vocabulary_file
         digest = hashlib.sha256(model.read_bytes()).hexdigest() if model.is_file() else ""
         if digest != self.manifest.vocabulary_digest:
-            raise RowStoreError(
-                f"{model} is missing or damaged; delete {self.path} to build it anew"
-            )
+            raise RowStoreError(f"{model} is missing or damaged; {self._anew(model)}")
         for task in self.manifest.tasks:
-            for name in SPLITS:
-                rows = task.split(name).rows
-                self._check_size(task, f"{name}.rows", rows * task.length * self._dtype.itemsize)
-                self._check_size(task, f"{name}.crc", rows * CRC.itemsize)
+            for shard, (train, held_out) in enumerate(_shards(task)):
+                self._check_size(task, shard, (train + held_out) * self._record(task).itemsize)
 
     @property
     def vocabulary_file(self) -> Path:
@@ -160,52 +174,110 @@ class RowStore:
           RowStoreError: if a row is damaged.
           IndexError: if a number is out of range.
         """
-        found, crcs = self._maps(task, split)
+        count = self._tasks[task].split(split).rows
         rows = np.asarray(rows, np.int64)
-        if rows.size and not 0 <= rows.min() <= rows.max() < len(found):
-            raise IndexError(f"{task}/{split} has rows 0 to {len(found) - 1}, not {rows}")
-        taken = found[rows]
-        damaged = np.flatnonzero(row_crcs(taken) != crcs[rows])
+        if rows.size and not 0 <= rows.min() <= rows.max() < count:
+            raise IndexError(f"{task}/{split} has rows 0 to {count - 1}, not {rows}")
+        taken = np.empty(len(rows), self._record(self._tasks[task]))
+        shards = np.searchsorted(self._starts[task, split], rows, "right") - 1
+        for shard in np.unique(shards):
+            chosen = shards == shard
+            within = rows[chosen] - self._starts[task, split][shard]
+            taken[chosen] = self._map(task, split, int(shard))[within]
+        damaged = np.flatnonzero(row_crcs(taken["ids"]) != taken["crc"])
         if damaged.size:
-            raise RowStoreError(
-                f"{self.path / task / f'{split}.rows'}: row {rows[damaged[0]]} is damaged (its "
-                f"CRC32 is not that of {split}.crc); delete {self.path} to build it anew"
-            )
-        return taken
+            raise RowStoreError(self.damage(task, split, int(rows[damaged[0]])))
+        return taken["ids"]
 
-    def _check_size(self, task: TaskRows, name: str, size: int) -> None:
-        file = self.path / task.name / name
+    def fetch(self, task: str, row: int, count: int) -> np.ndarray:
+        """Rows to train on that follow each other, from `row` on, as they are on disk: records
+        (`record`), [count], which are not checked."""
+        starts, kind = self._starts[task, "train"], self._record(self._tasks[task])
+        parts, shard = [], int(np.searchsorted(starts, row, "right")) - 1
+        while count:
+            here = min(count, int(starts[shard + 1]) - row)
+            if here > 0:
+                offset = (row - int(starts[shard])) * kind.itemsize
+                body = os.pread(self._file(task, shard).fileno(), here * kind.itemsize, offset)
+                parts.append(np.frombuffer(body, kind))
+            row, count, shard = row + here, count - here, shard + 1
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def file(self, task: str, shard: int) -> Path:
+        """Where a shard of a task is."""
+        return shard_file(self.path / self._tasks[task].folder, shard)
+
+    def damage(self, task: str, split: str, row: int) -> str:
+        """What to say of a damaged row: its file, its place there, and how to make them anew."""
+        shard = int(np.searchsorted(self._starts[task, split], row, "right")) - 1
+        within = row - int(self._starts[task, split][shard])
+        if split == "held_out":
+            within += self._tasks[task].train.shards[shard]
+        file = self.file(task, shard)
+        return f"{file}: row {within} is damaged (its CRC32 is another); {self._anew(file)}"
+
+    def _anew(self, file: Path) -> str:
+        return f"delete {file} and start python -m xlj.prepare again with the text, to make it anew"
+
+    def _record(self, task: TaskRows) -> np.dtype:
+        return record(task.length, self.manifest.dtype)
+
+    def _check_size(self, task: TaskRows, shard: int, size: int) -> None:
+        file = self.file(task.name, shard)
         actual = file.stat().st_size if file.is_file() else -1
         if actual != size:
             found = "is missing" if actual < 0 else f"has {actual} bytes, not {size}"
-            raise RowStoreError(f"{file} {found}; delete {self.path} to build it anew")
+            raise RowStoreError(f"{file} {found}; {self._anew(file)}")
 
-    def _maps(self, task: str, split: str) -> tuple[np.ndarray, np.ndarray]:
-        if (task, split) not in self._opened:
-            length, rows = self._tasks[task].length, self._tasks[task].split(split).rows
-            file = self.path / task / split
-            self._opened[task, split] = (
-                _map(file.with_suffix(".rows"), self._dtype, (rows, length)),
-                _map(file.with_suffix(".crc"), CRC, (rows,)),
-            )
-        return self._opened[task, split]
+    def _open(self, task: str, split: str, shard: int) -> np.ndarray:
+        """The records of a split in a shard, mapped."""
+        file, rows = self.file(task, shard), self._tasks[task]
+        train, held_out = rows.train.shards[shard], rows.held_out.shards[shard]
+        found = np.memmap(file, self._record(rows), "r", shape=(train + held_out,))
+        return np.asarray(found[:train] if split == "train" else found[train:])
+
+    def _open_file(self, task: str, shard: int) -> BinaryIO:
+        """A shard, opened for runs of rows from anywhere: the kernel is not to read on."""
+        file = self.file(task, shard).open("rb", buffering=0)
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        return file
+
+
+def record(length: int, dtype: str) -> np.dtype:
+    """The type of a row on disk: its ids, [length], and their CRC32."""
+    return np.dtype([("ids", dtype, (length,)), ("crc", "<u4")])
+
+
+def records(rows: np.ndarray) -> np.ndarray:
+    """Rows, [rows, length], with their CRC32s: structured [rows]."""
+    found = np.empty(len(rows), record(rows.shape[1], rows.dtype.str))
+    found["ids"], found["crc"] = rows, row_crcs(rows)
+    return found
+
+
+def shard_file(folder: Path, shard: int) -> Path:
+    """Where a shard is in the folder of its task."""
+    return folder / f"{shard:05d}.rows"
 
 
 def task_rows_from_json(content: Mapping[str, Any]) -> TaskRows:
     """The `TaskRows` of its `dataclasses.asdict`, after JSON made lists of tuples."""
-    splits = {name: Split(**content[name]) for name in SPLITS}
+    splits = {
+        name: Split(**{**content[name], "shards": tuple(content[name]["shards"])})
+        for name in SPLITS
+    }
     return TaskRows(**{**content, **splits, "languages": tuple(content["languages"])})
 
 
 def row_crcs(rows: np.ndarray) -> np.ndarray:
     """CRC32 of each row's bytes, uint32 [rows]."""
-    return np.array([zlib.crc32(row) for row in np.ascontiguousarray(rows)], CRC)
+    return np.array([zlib.crc32(row) for row in np.ascontiguousarray(rows)], "<u4")
 
 
-def _map(file: Path, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    if not shape[0]:  # an empty file cannot be mapped
-        return np.empty(shape, dtype)
-    return np.asarray(np.memmap(file, dtype, "r", shape=shape))
+def _shards(task: TaskRows) -> Iterator[tuple[int, int]]:
+    """Rows to train on and held out, of each shard."""
+    return zip(task.train.shards, task.held_out.shards, strict=True)
 
 
 def _load_manifest(file: Path) -> Manifest:

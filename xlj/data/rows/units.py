@@ -1,94 +1,122 @@
-"""A unit of work: a fixed number of input lines, built into rows, as a shard on disk.
-
-What a unit yields depends on its lines only, not on who builds it or when, so a killed run goes on
-where it stopped.
-"""
+"""A unit of work: one process reads it, encodes it, and packs it into rows of every kind."""
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
 from xlj.data.rows import packing
-from xlj.data.rows.shards import Counts, End, Shards
-from xlj.data.text import held_out, seqio_tasks
-from xlj.data.text.cleaning import line_hashes
+from xlj.data.rows.packing import Packed
+from xlj.data.rows.shards import SHARD_UNITS, Counts, Shards
+from xlj.data.text import held_out
 from xlj.data.text.held_out import Rule
-from xlj.data.text.text_tasks import Block, TextTask
+from xlj.data.text.reading import Chunk, Reading, UnitReader
+from xlj.data.text.text_tasks import Unit
 from xlj.data.tokenizer.vocabulary import Vocabulary
-
-UNIT_LINES = 16_384
-"""Input lines in a unit of work. Fixed, so that rows do not depend on who builds them."""
 
 _vocabulary = lru_cache(maxsize=1)(Vocabulary.load)
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How the rows of a task are built: what is held out of each column's language, and the file of
-    the vocabulary; small, so that workers can be sent it."""
+    """How the rows of a language or pair are built: how its text is read, what is held out of each
+    column's language, the lines that stand there before, and the file of the vocabulary."""
 
-    task: TextTask
-    shards: Shards
+    languages: tuple[str, ...]
+    reading: Reading
     rules: tuple[Rule, ...]
     vocabulary: Path
 
 
-def missing_units(plan: Plan) -> Iterator[tuple[Plan, int, Block]]:
-    """The units of a task that have no good shard yet, as `build_unit` takes them. When the text
-    was read to its end this is noted down, so that a finished task is not read again."""
-    shards = plan.shards
-    end = shards.read_end()
-    if end is not None and all(shards.read(index) is not None for index in range(end.units)):
-        return
-    skipped: Counter[str] = Counter()
-    count = 0
-    for index, columns in enumerate(seqio_tasks.read(plan.task, UNIT_LINES, skipped)):
-        count += 1
-        if shards.read(index) is None:
-            yield plan, index, columns
-    shards.write_end(End(count, dict(skipped)))
+@dataclasses.dataclass(frozen=True)
+class BuildUnit:
+    """Builds the rows of unit `index`, of each kind that is wanted; what it yields depends on its
+    text only, not on who builds it or when. Small, so that workers can be sent it."""
+
+    plan: Plan
+    index: int
+    unit: Unit
+    targets: tuple[Shards, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of input."""
+        return sum(part.size for part in self.unit)
+
+    def __call__(self) -> int:
+        """Writes the rows; the last of a shard's units makes the shard. Returns the lines read."""
+        reader = UnitReader(self.unit, self.index, self.plan.reading)
+        todo = [target for target in self.targets if not target.has_unit(self.index)]
+        if todo:
+            _build(self, reader, todo)
+        for target in self.targets:
+            target.finish(self.index // SHARD_UNITS)
+        return reader.lines
 
 
-def build_unit(plan: Plan, index: int, columns: Block) -> int:
-    """Builds the rows of a unit of clean text, `(lines,)` with an empty line after each document or
-    both sides of pairs; writes its shard, and returns the number of input lines."""
-    lines = len(columns[0])
-    vocabulary = _vocabulary(plan.vocabulary)
-    hashes = [line_hashes(column) for column in columns]
-    out, sharing = held_out.split(hashes, plan.rules)
-    encoded = [vocabulary.encode(column) for column in columns]
-    blank = np.array([not line for line in columns[0]], bool)
-    is_sentence = ~blank if len(encoded) == 1 else np.ones(lines, bool)
-    sentences = int(is_sentence.sum())
-    documents = np.cumsum(blank)  # of each line
-    # Held-out lines are not neighbours in their document, so each is an example of its own.
-    train, aside = (
-        packing.pack(
-            plan.task.kind,
+def _build(job: BuildUnit, reader: UnitReader, targets: list[Shards]) -> None:
+    encode = _vocabulary(job.plan.vocabulary).encode
+    kinds = [_Kind(target, job.plan) for target in targets]
+    with ExitStack() as stack:
+        writers = [
+            stack.enter_context(kind.shards.writing_unit(job.index, kind.counts)) for kind in kinds
+        ]
+        for chunk in reader.chunks():
+            encoded = [encode(column) for column in chunk.columns]
+            for kind, write in zip(kinds, writers, strict=True):
+                write(*kind.rows(chunk, encoded))
+        for kind in kinds:
+            kind.counts.dropped.update(reader.dropped)
+            kind.counts.sentences += reader.dropped.total()
+            kind.counts.input_bytes = job.size
+            kind.counts.input_sha256 = reader.digest.hexdigest()
+
+
+class _Kind:
+    """Rows of one kind, and their counts."""
+
+    def __init__(self, shards: Shards, plan: Plan):
+        self.shards, self.counts = shards, Counts()
+        self._plan = plan
+
+    def rows(self, chunk: Chunk, encoded: list[packing.Ragged]) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of a chunk to train on, and those held out."""
+        plan, counts = self._plan, self.counts
+        out, sharing = held_out.split(plan.languages, chunk.hashes, plan.rules)
+        blank = np.array([not line for line in chunk.columns[0]], bool)
+        is_sentence = ~blank if len(encoded) == 1 else np.ones(len(blank), bool)
+        # Held-out lines are not neighbours in their document, so each is an example of its own.
+        train = self._packed(encoded, ~out & ~sharing & is_sentence, np.cumsum(blank))
+        aside = self._packed(encoded, out & is_sentence, np.arange(len(blank)))
+        dropped = Counter(train.dropped) + Counter(aside.dropped)
+        dropped[held_out.REASON] += int(sharing.sum())
+        sentences = int(is_sentence.sum())
+        # Text whose every character the normalisation removes.
+        lost = sentences - train.sentences - aside.sentences - dropped.total()
+        counts.dropped.update(dropped, **{"no tokens": lost})
+        counts.sentences += sentences
+        counts.cut += train.cut
+        for split, made in ((counts.train, train), (counts.held_out, aside)):
+            tokens = packing.count_tokens(made.rows)
+            split.update(
+                rows=len(made.rows),
+                tokens=tokens,
+                examples=made.examples,
+                sentences=made.sentences,
+            )
+        return train.rows, aside.rows
+
+    def _packed(
+        self, encoded: list[packing.Ragged], keep: np.ndarray, documents: np.ndarray
+    ) -> Packed:
+        return packing.pack(
+            self.shards.kind,
             [side.select(keep) for side in encoded],
-            of[keep],
-            plan.shards.length,
-            np.dtype(plan.shards.dtype),
-            mask=vocabulary.mask,
+            documents[keep],
+            self.shards.length,
+            np.dtype(self.shards.dtype),
+            mask=_vocabulary(self._plan.vocabulary).mask,
         )
-        for keep, of in (
-            (~out & ~sharing & is_sentence, documents),
-            (out & is_sentence, np.arange(lines)),
-        )
-    )
-    dropped = Counter(train.dropped) + Counter(aside.dropped)
-    dropped += Counter({held_out.REASON: int(sharing.sum())})
-    kept = train.sentences + aside.sentences
-    # Text whose every character the normalisation removes.
-    dropped += Counter({"no tokens": sentences - kept - dropped.total()})
-    of_train, of_aside = (
-        {"rows": len(made.rows), "examples": made.examples, "sentences": made.sentences}
-        for made in (train, aside)
-    )
-    counts = Counts(of_train, of_aside, sentences, train.cut, dict(sorted(dropped.items())))
-    plan.shards.write(index, counts, train.rows, aside.rows)
-    return lines

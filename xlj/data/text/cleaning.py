@@ -1,35 +1,117 @@
 """Cleans every line before it is encoded, and hashes its text."""
 
+import functools
+import itertools
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
 import numpy as np
 
-CLEANING = 2
+from xlj.io.hashing import hash64
+
+CLEANING = 3
 """Version of `clean`, `line_hashes` and `held_out`; part of the recipe, so after a change
 rows are built again."""
 
 HASHES = 1 << 64
 BLANK = HASHES - 1
-"""Both hashes of a blank line: the highest, so that it is below no threshold."""
+"""The hash of a blank line: the highest, so that it is below no threshold."""
+
+_GROUP, _LARGE = 128, 1 << 20  # lines, and characters, that are hashed at a time
+_POINTS = 0x110000  # of Unicode
+_ODD = 0x9E3779B97F4A7C15
 
 
 def clean(line: str) -> str:
     """The line without blanks at its ends, and every run of Unicode whitespace (tabs, no-break and
     ideographic spaces, U+2028) made one space. Letters are left alone; SentencePiece normalises."""
+    # Nearly all lines are clean already. What is printable has no whitespace but single spaces.
+    if line.isprintable() and "  " not in line and line[:1] != " " and line[-1:] != " ":
+        return line
     return " ".join(line.split())
 
 
 def line_hashes(lines: Sequence[str]) -> np.ndarray:
-    """Two independent hashes of each line's text, the same on every machine: uint64 [lines, 2].
+    """A hash of each clean line's text, the same on every machine: uint64 [lines].
 
-    Lines are normalised (NFKC, case folded, whitespace collapsed), so that copies which differ in
-    those hash alike. The first decides what is held out, the second what a vocabulary trains on.
+    Copies that differ in Unicode's compatibility forms (NFKD), case or blanks hash alike. It
+    decides what is held out; `hash64` of it, what a vocabulary trains on.
     """
-    texts = (clean(unicodedata.normalize("NFKC", line).casefold()) for line in lines)
-    digests = [
-        blake2b(text.encode(), digest_size=16).digest() if line else b"\xff" * 16
-        for line, text in zip(lines, texts, strict=True)
-    ]
-    return np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)
+    found = [_hashes(group) for group in _groups(lines)]
+    return np.concatenate(found) if found else np.empty(0, np.uint64)
+
+
+def text_hashes(lines: Sequence[str]) -> np.ndarray:
+    """A hash of each line exactly as it is: uint64 [lines]."""
+    digests = b"".join(blake2b(line.encode(), digest_size=8).digest() for line in lines)
+    return np.frombuffer(digests, "<u8")
+
+
+def _groups(lines: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The lines, so many at a time that what is made of them stays in the processor's cache."""
+    for start in range(0, len(lines), _GROUP):
+        group = lines[start : start + _GROUP]
+        if sum(map(len, group)) < _LARGE:
+            yield group
+        else:  # long lines: what is made of them takes 17 times as much
+            yield from ([line] for line in group)
+
+
+def _hashes(lines: Sequence[str]) -> np.ndarray:
+    """A polynomial of each line's folded letters modulo 2^64, all lines at once.
+
+    A letter's part is looked up by its code point: NumPy folds a text in a tenth of the time that
+    normalising it takes."""
+    values, sizes, first, last = _folding()
+    points = _code_points(lines)
+    marks = first[points[1:]]
+    if np.any((marks > 0) & (last[points[:-1]] > marks)):  # which have another order in NFKD
+        points = _code_points([unicodedata.normalize("NFKD", line) for line in lines])
+    ends = np.flatnonzero(points == ord("\n")) + 1
+    starts = np.concatenate([[0], ends[:-1]])
+    places = np.concatenate([[0], np.cumsum(sizes[points], dtype=np.int64)])
+    powers, inverse = _powers(
+        1 << 16 if places[-1] < 1 << 16 else 1 << int(places[-1]).bit_length()
+    )
+    sums = np.add.reduceat(values[points] * powers[places[:-1]], starts)
+    hashes = hash64(sums * inverse[places[starts]], 0)
+    hashes[places[ends] == places[starts]] = BLANK
+    return hashes
+
+
+def _code_points(lines: Sequence[str]) -> np.ndarray:
+    """Those of all lines, uint32, each with a line feed at its end."""
+    joined = "\n".join(lines) + "\n"
+    points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
+    return points
+
+
+@functools.lru_cache(maxsize=1)
+def _folding() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Of each code point: the part of what it is folded to in a hash, uint64; how many letters that
+    is, and the combining classes of the first and the last one, uint8. Spaces and line feeds are
+    nothing."""
+    alone = hash64(np.arange(_POINTS, dtype=np.uint64), 1)
+    values, sizes = alone.copy(), np.ones(_POINTS, np.uint8)
+    first, last = np.zeros(_POINTS, np.uint8), np.zeros(_POINTS, np.uint8)
+    for point in itertools.chain(range(0x20000), range(0x2F800, 0x2FA20)):  # of others no form is
+        letter = chr(point)
+        folded = unicodedata.normalize("NFKD", letter).casefold()
+        if folded != letter or letter in " \n":
+            folded = unicodedata.normalize("NFKD", folded).casefold()
+            kept = [ord(part) for part in folded if part not in " \n"]
+            sizes[point] = len(kept)
+            parts = (int(alone[part]) * pow(_ODD, i, HASHES) for i, part in enumerate(kept))
+            values[point] = sum(parts) % HASHES
+        if folded:
+            first[point], last[point] = map(unicodedata.combining, (folded[0], folded[-1]))
+    return values, sizes, first, last
+
+
+@functools.lru_cache(maxsize=4)
+def _powers(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Powers of an odd number and of its inverse, uint64 [size] each."""
+    odd, inverse = (np.full(size, number, np.uint64) for number in (_ODD, pow(_ODD, -1, HASHES)))
+    odd[0] = inverse[0] = 1
+    return np.cumprod(odd), np.cumprod(inverse)

@@ -1,76 +1,241 @@
-"""Sources of text: files, the phrasebook, TFDS and seqio.
+"""Sources of text: files of lines, JSON or Parquet, the phrasebook, TFDS and seqio.
 
-A source yields text in blocks of columns: `(lines,)` of monolingual text, where an empty line ends
-a document, or `(first side, second side)` of pairs. TensorFlow, seqio and TFDS are imported only
-when a source of theirs is read.
+A source is known by what can be told without reading it, and cut into parts, each of which some
+process reads by itself: `blocks` yields text in columns, `(lines,)` of monolingual text, where an
+empty line ends a document, or `(first side, second side)` of pairs; None is what is not UTF-8.
+TensorFlow, seqio, TFDS and pyarrow are imported only when a source of theirs is read.
 """
 
 import dataclasses
-import functools
 import hashlib
 import importlib
 import importlib.machinery
 import itertools
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from xlj import phrasebook
 from xlj.config import ConfigError, Data
-from xlj.data.text.scans import Scan
 from xlj.data.text.templates import split_pair
-from xlj.io import files
+from xlj.io import compressed, files, json_file
 from xlj.io.quiet import import_quietly
 
 BLOCK_LINES = 4096
+RECORD_BYTES = 1 << 26
+"""The longest record of JSON lines: a document."""
 
-RawBlock = tuple[Sequence[str | None], ...]  # None: not UTF-8
-Input = tuple[Path, int]  # a file, and the columns in it
+RawBlock = tuple[Sequence[str | None], ...]
+
+_RECORDS = (".jsonl", ".ndjson", ".json")
+_NOT_TEXT = (".bz2", ".zip", ".7z", ".lz4", ".tar", ".tgz", ".arrow")
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A part of a source, from `start` to `stop` in whatever the source counts, and its size in
+    bytes; small, so that workers can be sent it."""
+
+    source: "TextSource"
+    start: int
+    stop: int
+    size: int
+
+    def blocks(self) -> Iterator[RawBlock]:
+        """The text as it comes, in columns of equal length; a `ConfigError` if it cannot be
+        read."""
+        return self.source.blocks(self.start, self.stop)
 
 
 @dataclasses.dataclass(frozen=True)
 class TextSource:
-    """One template, filled in for one language or pair: `text`."""
+    """What a filled template names for one language or pair: `text`, for errors; `columns` are 1
+    for a language, 2 for a pair."""
 
     text: str
+    columns: int
 
-    def inputs(self) -> list[Input]:
-        """(file, columns in it) of each file that is read; most sources have none."""
-        return []
+    def identity(self) -> Any:
+        """Whatever tells the text from another without reading it, as JSON values."""
+        return self.text
 
-    def identity(self, scans: Mapping[Input, Scan]) -> dict[str, Any]:
-        """Whatever tells the text from another, as JSON values; `scans` are of all `inputs`."""
-        return {"source": self.text}
+    def parts(self, size: int) -> list[Part]:
+        """The source in parts of about so many bytes, in order.
 
-    def raw_blocks(self) -> Iterator[RawBlock]:
-        """The text as it comes, in columns of equal length."""
+        Raises:
+          ConfigError: if it cannot be read, or has no such fields.
+        """
+        return [Part(self, 0, 1, size)]
+
+    def uncut(self, size: int) -> int:
+        """Bytes of the source if one process must read it all, although it is larger than `size`;
+        else 0."""
+        return 0
+
+    def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
+        """See `Part.blocks`."""
         raise NotImplementedError
+
+    def place(self, start: int, before: int) -> str:
+        """Where a line stands that has so many before it in the part from `start`, for errors."""
+        return self.text
 
 
 @dataclasses.dataclass(frozen=True)
 class FileSource(TextSource):
-    """Lines of a file, pairs of a TSV file, or pairs of two line-aligned files."""
+    """Files, known by their paths, sizes and times; lines of text, or of tab-separated pairs."""
 
     paths: tuple[Path, ...]
-    columns: int
 
-    def inputs(self) -> list[Input]:
-        return [(path, self.columns // len(self.paths)) for path in self.paths]
+    def identity(self) -> Any:
+        stats = [(path, path.stat()) for path in self.paths]
+        return [[f"{path.absolute()}", found.st_size, found.st_mtime_ns] for path, found in stats]
 
-    def identity(self, scans: Mapping[Input, Scan]) -> dict[str, Any]:
-        return {"sha256": [scans[item].sha256 for item in self.inputs()]}
+    def parts(self, size: int) -> list[Part]:
+        (path,), total = self.paths, self._size()
+        if path.suffix in compressed.ENDINGS:
+            return [Part(self, 0, total, total)]
+        count = max(1, round(total / size))
+        cuts = [total * i // count for i in range(count + 1)]
+        return [Part(self, a, b, b - a) for a, b in itertools.pairwise(cuts)]
 
-    def raw_blocks(self) -> Iterator[RawBlock]:
-        if len(self.paths) == 2:
-            yield from files.aligned_blocks(self.paths)
-            return
-        for lines_ in files.blocks(self.paths[0]):
+    def uncut(self, size: int) -> int:
+        one = self.paths[0].suffix in compressed.ENDINGS and self._size() > size
+        return self._size() if one else 0
+
+    def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
+        before = 0
+        for lines in self._lines(start, stop, files.LINE_BYTES):
             if self.columns == 1:
-                yield (lines_,)
+                yield (lines,)
             else:
-                split = [(None, None) if line is None else line.split("\t") for line in lines_]
-                yield tuple(zip(*split, strict=True))
+                yield self._split(lines, start, before)
+            before += len(lines)
+
+    def _lines(self, start: int, stop: int, longest: int) -> Iterator[list[str | None]]:
+        (path,) = self.paths
+        if path.suffix in compressed.ENDINGS:
+            return files.blocks(path, longest)
+        return files.stretch(path, start, stop, longest)
+
+    def _split(self, lines: Sequence[str | None], start: int, before: int) -> RawBlock:
+        pairs = [(None, None) if line is None else line.split("\t") for line in lines]
+        for number, pair in enumerate(pairs, before):
+            if len(pair) != 2:
+                raise ConfigError(
+                    f"{self.place(start, number)} has {len(pair) - 1} tabs; a line must be two "
+                    "sentences with one tab between them"
+                )
+        return tuple(zip(*pairs, strict=True))
+
+    def place(self, start: int, before: int) -> str:
+        # The part's first line is the one that begins at or behind its first byte.
+        first = files.line_number(self.paths[0], start - 1) + 1 if start else 1
+        return f"{self.paths[0]}: line {first + before}"
+
+    def _size(self) -> int:
+        return sum(path.stat().st_size for path in self.paths)
+
+
+@dataclasses.dataclass(frozen=True)
+class AlignedFiles(FileSource):
+    """Pairs of two files of which line n translates line n: one process reads both to the end."""
+
+    def parts(self, size: int) -> list[Part]:
+        return [Part(self, 0, self._size(), self._size())]
+
+    def uncut(self, size: int) -> int:
+        return self._size() if self._size() > size else 0
+
+    def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
+        return files.aligned_blocks(self.paths)
+
+    def place(self, start: int, before: int) -> str:
+        return f"{' or '.join(map(str, self.paths))}: line {before + 1}"
+
+
+@dataclasses.dataclass(frozen=True)
+class JsonLines(FileSource):
+    """String fields of the objects of a file, one a line; null is an empty text."""
+
+    fields: tuple[str, ...]
+
+    def identity(self) -> Any:
+        return [*super().identity(), self.fields]
+
+    def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
+        before = 0
+        for lines in self._lines(start, stop, RECORD_BYTES):
+            records: list[list[str | None]] = []
+            for number, line in enumerate(lines, before):
+                if line is None:
+                    records.append([None] * len(self.fields))
+                elif line and not line.isspace():
+                    records.append(self._record(line, start, number))
+            before += len(lines)
+            yield from _records(records, len(self.fields))
+
+    def _record(self, line: str, start: int, before: int) -> list[str | None]:
+        try:
+            record = json_file.parse(line, "this record")
+            found = [_field(record, field) for field in self.fields]
+        except ConfigError as error:
+            raise ConfigError(f"{self.place(start, before)}: {error}") from None
+        return [text if json_file.is_text(text) else None for text in found]
+
+
+@dataclasses.dataclass(frozen=True)
+class ParquetFile(FileSource):
+    """String columns of a Parquet file, of which parts are row groups; null is an empty text."""
+
+    fields: tuple[str, ...]
+
+    def identity(self) -> Any:
+        return [*super().identity(), self.fields]
+
+    def parts(self, size: int) -> list[Part]:
+        with self._open() as file:
+            meta = file.metadata
+            names = [meta.schema.column(i).path for i in range(meta.num_columns)]
+            for field in self.fields:
+                if field not in names:
+                    raise ConfigError(
+                        f"{self.paths[0]}: there is no column {field}; there are {', '.join(names)}"
+                    )
+                kind = meta.schema.column(names.index(field)).logical_type
+                if str(kind) != "String":
+                    raise ConfigError(f"{self.paths[0]}: column {field} is no text but {kind}")
+            columns = [names.index(field) for field in self.fields]
+            sizes = []
+            for group in map(meta.row_group, range(meta.num_row_groups)):
+                sizes.append(sum(group.column(i).total_compressed_size for i in columns))
+        parts, start = [], 0
+        for stop in range(1, len(sizes) + 1):
+            if (total := sum(sizes[start:stop])) >= size or stop == len(sizes):
+                parts.append(Part(self, start, stop, total))
+                start = stop
+        return parts
+
+    def uncut(self, size: int) -> int:
+        return 0
+
+    def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
+        with self._open() as file:
+            batches = file.iter_batches(
+                BLOCK_LINES, range(start, stop), list(self.fields), use_threads=False
+            )
+            for batch in batches:
+                columns = [_strings(batch, field) for field in self.fields]
+                yield from _records(zip(*columns, strict=True), len(columns))
+
+    def _open(self) -> Any:
+        try:
+            return importlib.import_module("pyarrow.parquet").ParquetFile(self.paths[0])
+        except ImportError as error:
+            raise ConfigError(f"{self.paths[0]}: reading Parquet needs pyarrow ({error})") from None
+        except (OSError, ValueError) as error:  # pyarrow's own are kinds of these
+            raise ConfigError(f"{self.paths[0]}: it is no Parquet file ({error})") from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,73 +243,90 @@ class PhrasebookSource(TextSource):
     """The small corpus inside the package; `name` is a language or a pair."""
 
     name: str
-    columns: int
 
-    def identity(self, scans: Mapping[Input, Scan]) -> dict[str, Any]:
+    def identity(self) -> Any:
         return {"phrasebook": self.name, "version": phrasebook.VERSION}
 
-    def raw_blocks(self) -> Iterator[RawBlock]:
-        yield from _phrasebook_blocks(self.name, self.columns)
+    def parts(self, size: int) -> list[Part]:
+        return [Part(self, 0, 1, 1 << 20)]
 
-
-@functools.cache  # it is read several times, and drawing it anew would take most of the time
-def _phrasebook_blocks(name: str, columns: int) -> tuple[RawBlock, ...]:
-    rows: Iterator[tuple[str, ...]] = (
-        zip(phrasebook.text_lines(name)) if columns == 1 else phrasebook.pair_lines(name)
-    )
-    blocks = iter(lambda: tuple(itertools.islice(rows, BLOCK_LINES)), ())
-    return tuple(tuple(zip(*block, strict=True)) for block in blocks)
-
-
-@dataclasses.dataclass(frozen=True)
-class TfdsSource(TextSource):
-    """String features of the train split of a TensorFlow dataset."""
-
-    name: str
-    fields: tuple[str, ...]
-
-    def raw_blocks(self) -> Iterator[RawBlock]:
-        tfds = import_quietly("tensorflow_datasets")
-        try:
-            dataset = tfds.load(self.name, split="train", shuffle_files=False)
-        except Exception as error:  # TFDS raises many kinds
-            raise ConfigError(f"{self.text}: TFDS cannot load it ({error})") from error
-        yield from _string_blocks(self.text, dataset, self.fields)
+    def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
+        rows: Iterator[tuple[str, ...]] = (
+            zip(phrasebook.text_lines(self.name))
+            if self.columns == 1
+            else phrasebook.pair_lines(self.name)
+        )
+        while block := tuple(itertools.islice(rows, BLOCK_LINES)):
+            yield tuple(zip(*block, strict=True))
 
 
 @dataclasses.dataclass(frozen=True)
 class SeqioSource(TextSource):
-    """String features of the train split of a registered seqio Task or Mixture."""
+    """String features of the train split of a registered seqio Task or Mixture, or of a
+    TensorFlow dataset (`scheme` is `seqio` or `tfds`); parts are its shards, if it has any."""
 
+    scheme: str
     name: str
     fields: tuple[str, ...]
     modules: tuple[str, ...]
 
-    def identity(self, scans: Mapping[Input, Scan]) -> dict[str, Any]:
+    def identity(self) -> Any:
+        if self.scheme == "tfds":
+            return self.text
         digests = {module: module_digest(module) for module in self.modules}
         return {"source": self.text, "modules": digests}
 
-    def raw_blocks(self) -> Iterator[RawBlock]:
+    def parts(self, size: int) -> list[Part]:
+        return [Part(self, i, i + 1, size) for i in range(len(self._shards()))]
+
+    def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
+        provider, shard = self._shards()[start]
+        if self.scheme == "tfds":
+            dataset = provider.get_dataset("train", shuffle=False, shard_info=shard)
+        else:
+            dataset = provider.get_dataset(
+                sequence_length=None, split="train", shuffle=False, shard_info=shard
+            )
+        return _dataset_blocks(self.text, dataset, self.fields)
+
+    def _shards(self) -> list[tuple[Any, Any]]:
+        """What is read, in order: a Task or a dataset, and a shard of it. Of a Mixture it is each
+        of its Tasks once, since it has no end itself, and rates are those of training."""
+        seqio, provider = import_quietly("seqio"), self._provider()
+        shards = []
+        for one in getattr(provider, "tasks", [provider]):
+            count = len(getattr(one, "source", one).list_shards("train"))
+            shards += [
+                (one, seqio.ShardInfo(i, count) if count > 1 else None) for i in range(count)
+            ]
+        return shards
+
+    def _provider(self) -> Any:
         seqio = import_quietly("seqio")
+        if self.scheme == "tfds":
+            try:
+                source = seqio.TfdsDataSource(tfds_name=self.name, splits=["train"])
+                source.list_shards("train")
+            except Exception as error:  # TFDS raises many kinds
+                raise ConfigError(f"{self.text}: TFDS cannot load it ({error})") from error
+            return source
         for module in self.modules:
             try:
                 importlib.import_module(module)
             except ImportError as error:
                 raise ConfigError(f"data.seqio_modules={module}: {error}") from error
         try:
-            provider = seqio.get_mixture_or_task(self.name)
+            return seqio.get_mixture_or_task(self.name)
         except ValueError as error:
             raise ConfigError(
                 f"{self.text}: no seqio Task of this name is registered; name the module that "
                 f"registers it in data.seqio_modules ({error})"
             ) from error
-        dataset = provider.get_dataset(sequence_length=None, split="train", shuffle=False)
-        yield from _string_blocks(self.text, dataset, self.fields)
 
 
-def module_digest(module: str) -> str:
+def module_digest(module: str, key: str = "data.seqio_modules") -> str:
     """sha256 of a module's file, found without importing it or the packages around it; a
-    `ConfigError` if there is none."""
+    `ConfigError` that names `key` if there is none."""
     where: Sequence[str] | None = None
     spec = None
     for depth in range(1, module.count(".") + 2):
@@ -152,12 +334,13 @@ def module_digest(module: str) -> str:
         spec = importlib.machinery.PathFinder.find_spec(name, where)
         where = spec.submodule_search_locations if spec else None
     if spec is None or not spec.origin:
-        raise ConfigError(f"data.seqio_modules={module}: there is no such module on {sys.path}")
+        raise ConfigError(f"{key}={module}: there is no such module on {sys.path}")
     return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
 
 
-def open_source(text: str, columns: int, data: Data, key: str) -> TextSource | None:
-    """The source that a filled template names; None if it is not there.
+def open_sources(text: str, columns: int, data: Data, key: str) -> list[TextSource]:
+    """The sources that a filled template names, files in the order of their names; none if they are
+    not there.
 
     Args:
       columns: 1 for monolingual text, 2 for pairs.
@@ -170,39 +353,98 @@ def open_source(text: str, columns: int, data: Data, key: str) -> TextSource | N
     if scheme == "phrasebook":
         sides = (rest,) if columns == 1 else split_pair(rest, tuple(phrasebook.LANGUAGES))
         there = set(sides) <= set(phrasebook.LANGUAGES)
-        return PhrasebookSource(text, rest, columns) if there else None
+        return [PhrasebookSource(text, columns, rest)] if there else []
     if scheme in ("tfds", "seqio"):
-        name, _, fields = rest.partition("#")
-        parts = tuple(fields.split("|"))
-        if not name or len(parts) != columns or not all(parts):
-            shape = "#FIELD" if columns == 1 else "#FIELD|FIELD"
-            raise ConfigError(f"{key}={text}: it must look like {scheme}:NAME{shape}")
-        if scheme == "tfds":
-            return TfdsSource(text, name, parts)
-        return SeqioSource(text, name, parts, data.seqio_modules)
+        name, fields = _with_fields(text, rest, columns, key)
+        modules = data.seqio_modules if scheme == "seqio" else ()
+        return [SeqioSource(text, columns, scheme, name, fields, modules)]
     return _open_files(text, columns, key)
 
 
-def _open_files(text: str, columns: int, key: str) -> TextSource | None:
-    paths = tuple(Path(part).expanduser() for part in text.split("|"))
-    if len(paths) > columns:
+def _with_fields(text: str, rest: str, columns: int, key: str) -> tuple[str, tuple[str, ...]]:
+    name, _, fields = rest.partition("#")
+    parts = tuple(fields.split("|"))
+    if not name or len(parts) != columns or not all(parts):
+        shape = "#FIELD" if columns == 1 else "#FIELD|FIELD"
+        raise ConfigError(f"{key}={text}: it must look like {text.partition('#')[0]}{shape}")
+    return name, parts
+
+
+def _open_files(text: str, columns: int, key: str) -> list[TextSource]:
+    if "#" in text:
+        name, fields = _with_fields(text, text, columns, key)
+        found: list[TextSource] = []
+        for path in files.matching(name):
+            ending = _ending(path)
+            if ending == ".parquet" and path.suffix == ending:
+                found.append(ParquetFile(text, columns, (path,), fields))
+            elif ending in _RECORDS:
+                found.append(JsonLines(text, columns, (path,), fields))
+            else:
+                raise ConfigError(f"{path}: fields ({key}={text}) are of .jsonl or .parquet files")
+        return found
+    sides = [files.matching(side) for side in text.split("|")]
+    if len(sides) > columns:
         allowed = "one file" if columns == 1 else "one TSV file or two files"
         raise ConfigError(f"{key}={text}: it must name {allowed}")
-    missing = [path for path in paths if not path.is_file()]
-    if missing and len(missing) < len(paths):
-        raise ConfigError(f"{key}={text}: {missing[0]} is missing, though its other side is there")
-    if missing:
-        return None
-    for path in paths:
-        if path.suffix in files.NOT_TEXT:
+    if any(sides) and not all(sides):
+        missing = text.split("|")[[bool(side) for side in sides].index(False)]
+        raise ConfigError(f"{key}={text}: {missing} is missing, though its other side is there")
+    if len({len(side) for side in sides}) > 1:
+        counts = " and ".join(f"{len(side)} files" for side in sides)
+        raise ConfigError(f"{key}={text}: its two sides are {counts}; each needs its other side")
+    for path in itertools.chain.from_iterable(sides):
+        if _ending(path) in (".parquet", *_RECORDS):
+            shape = "#FIELD" if columns == 1 else "#FIELD|FIELD"
+            raise ConfigError(f"{path}: say which field holds the text: {key}={text}{shape}")
+        if path.suffix in _NOT_TEXT:
             raise ConfigError(
-                f"{path}: {path.suffix} files cannot be read; bring lines of text, plain or as "
-                ".gz, .xz or .zst"
+                f"{path}: {path.suffix} files cannot be read; bring lines of text, JSON lines or "
+                "Parquet, plain or as .gz, .xz or .zst"
             )
-    return FileSource(text, paths, columns)
+    kind = AlignedFiles if len(sides) == 2 else FileSource
+    return [kind(text, columns, paths) for paths in zip(*sides, strict=True)]
 
 
-def _string_blocks(text: str, dataset: Any, fields: tuple[str, ...]) -> Iterator[RawBlock]:
+def _ending(path: Path) -> str:
+    """What the file is called after, but for compression."""
+    return (path.with_suffix("") if path.suffix in compressed.ENDINGS else path).suffix
+
+
+def _field(record: Any, field: str) -> str:
+    """The text at a path of names in an object."""
+    for name in field.split("."):
+        if not isinstance(record, dict) or name not in record:
+            raise ConfigError(f"there is no field {field}")
+        record = record[name]
+    if record is not None and not isinstance(record, str):
+        raise ConfigError(f"field {field} is no text")
+    return record or ""
+
+
+def _records(records: Iterable[Sequence[str | None]], columns: int) -> Iterator[RawBlock]:
+    """Records as a block: of one column each is a document, whose line feeds end its lines."""
+    if columns > 1:
+        rows = list(records)
+        if rows:
+            yield tuple(zip(*rows, strict=True))
+        return
+    lines: list[str | None] = []
+    for (document,) in records:
+        lines += [None] if document is None else document.split("\n")
+        lines.append("")
+    yield (lines,)
+
+
+def _strings(batch: Any, field: str) -> list[str]:
+    """A column of strings of a pyarrow batch; dots name nested fields."""
+    array: Any = batch
+    for name in field.split("."):
+        array = array.column(name) if array is batch else array.field(name)
+    return [text or "" for text in array.to_pylist()]
+
+
+def _dataset_blocks(text: str, dataset: Any, fields: tuple[str, ...]) -> Iterator[RawBlock]:
     """String features of a tf.data dataset; a text of one column is a document of its lines."""
     import tensorflow as tf
 
@@ -221,11 +463,4 @@ def _string_blocks(text: str, dataset: Any, fields: tuple[str, ...]) -> Iterator
     batches = dataset.map(lambda example: tuple(pick(example, f) for f in fields)).batch(1024)
     for batch in batches.as_numpy_iterator():
         columns = [[files.decoded(value) for value in column] for column in batch]
-        if len(columns) == 1:
-            lines: list[str | None] = []
-            for document in columns[0]:
-                lines += [None] if document is None else document.split("\n")
-                lines.append("")
-            yield (lines,)
-        else:
-            yield tuple(columns)
+        yield from _records(zip(*columns, strict=True), len(columns))

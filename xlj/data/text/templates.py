@@ -14,7 +14,7 @@ def match(
     key: str,
     names: Mapping[str, dict[str, str]],
     names_key: str,
-    find: Callable[[str, str], Source | None],
+    find: Callable[[str, str], list[Source]],
     may_share: Callable[[str], bool] = lambda template: False,
 ) -> tuple[dict[str, list[Source]], list[str]]:
     """The sources of each name, in the order of the templates, and all that is wrong with them: a
@@ -24,7 +24,7 @@ def match(
       key: of the templates, for errors.
       names: languages or pairs, each with the values of its placeholders.
       names_key: what the names are, for errors.
-      find: the source of a filled template and its name; None if there is none.
+      find: the sources of a filled template and its name.
       may_share: whether a template may give several names the same.
 
     Raises:
@@ -35,16 +35,15 @@ def match(
     for template in templates:
         filled = {name: fill(template, values, key) for name, values in names.items()}
         sources = {name: find(text, name) for name, text in filled.items()}
-        there = {name: source for name, source in sources.items() if source is not None}
         if len(set(filled.values())) < len(filled) and not may_share(template):
             needed = " or ".join(f"{{{value}}}" for value in next(iter(names.values())))
             problems.append(
                 f"{key}={template} gives several of {names_key} the same source; use {needed}"
             )
             continue
-        for name, source in there.items():
-            found[name].append(source)
-        if not there:
+        for name, there in sources.items():
+            found[name] += there
+        if not any(sources.values()):
             texts = list(filled.values())
             few = texts if len(texts) < 4 else [texts[0], f"{texts[1]} ... {texts[-1]}"]
             problems.append(

@@ -2,9 +2,12 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from xlj.data.rows.packing import Ragged  # which knows of this layout
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 """`<s>`, `<pad>`, `</s>`, `<unk>`. Then come the pieces: SentencePiece's piece i >= 3 has id i + 1,
@@ -38,5 +41,5 @@ class Codec:
     native_specials: tuple[str, str, str, str, str]
     markers: Markers
     of_text: np.ndarray
-    encode: Callable[[Sequence[str]], list[list[int]]]
+    encode: Callable[[Sequence[str]], "Ragged"]
     encode_with_spans: Callable[[Sequence[str]], list[tuple[list[int], list[tuple[int, int]]]]]

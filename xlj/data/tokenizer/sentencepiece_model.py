@@ -6,6 +6,7 @@ import numpy as np
 import sentencepiece
 
 from xlj.config import ConfigError
+from xlj.data.rows.packing import Ragged
 from xlj.data.tokenizer.layout import MASK, SPECIALS, UNK, Codec
 
 
@@ -31,8 +32,14 @@ def read(model: bytes) -> Codec:
     of_text = np.arange(1, processor.get_piece_size() + 1, dtype=np.int32)
     of_text[0] = UNK
 
-    def encode(lines: Sequence[str]) -> list[list[int]]:
-        return processor.encode(list(lines), num_threads=1)
+    def encode(lines: Sequence[str]) -> Ragged:
+        # What return_type="numpy" makes an array of for each line: a fifth of the time.
+        found = processor._processor._EncodeAsBufferBatch(  # type: ignore[attr-defined]
+            list(lines), 1, None, False, -1, 0.1, False, False, False
+        )
+        ids = np.frombuffer(b"".join(found), np.int32)
+        sizes = (memoryview(line).nbytes for line in found)
+        return Ragged(ids, np.fromiter(sizes, np.int64, len(lines)) // ids.itemsize)
 
     def encode_with_spans(lines: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         if not lines:  # 0.2.2 fails on an empty list

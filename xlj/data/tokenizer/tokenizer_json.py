@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlj.config import ConfigError
+from xlj.data.rows.packing import Ragged
 from xlj.data.tokenizer.layout import MASK, SPECIALS, UNK, Codec, Markers
 from xlj.io import json_file
 from xlj.io.quiet import quiet
@@ -54,9 +55,9 @@ def read(model: bytes) -> Codec:
     of_text = np.argsort(native_ids).astype(np.int32)
     of_text[taken] = UNK
 
-    def encode(lines: Sequence[str]) -> list[list[int]]:
+    def encode(lines: Sequence[str]) -> Ragged:
         found = tokenizer.encode_batch_fast(list(lines), add_special_tokens=False)
-        return [one.ids for one in found]
+        return Ragged.of([one.ids for one in found])
 
     def encode_with_spans(lines: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         found = tokenizer.encode_batch(list(lines), add_special_tokens=False)

@@ -76,7 +76,7 @@ class Vocabulary:
           each have all of it (`spans.tidy`).
         """
         found = self._codec.encode_with_spans(lines)
-        ragged = self._ours([ids for ids, _ in found])
+        ragged = self._ours(Ragged.of([ids for ids, _ in found]))
         places = itertools.chain.from_iterable(line for _, line in found)
         numbers = np.fromiter(itertools.chain.from_iterable(places), np.int32).reshape(-1, 2)
         alone = np.isin(ragged.ids, self.marks)
@@ -93,8 +93,7 @@ class Vocabulary:
         alone = [i for i, piece in enumerate(self.pieces) if piece in ("\u2581", "\u0120")]
         return np.array(alone, np.int32)
 
-    def _ours(self, ids: list[list[int]]) -> Ragged:
-        found = Ragged.of(ids)
+    def _ours(self, found: Ragged) -> Ragged:
         return Ragged(self._codec.of_text[found.ids], found.lengths)
 
     def __eq__(self, other: object) -> bool:

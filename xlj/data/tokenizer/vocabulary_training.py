@@ -1,19 +1,15 @@
-"""A vocabulary of one's own: a balanced sample of all text, and SentencePiece's training."""
+"""A vocabulary of one's own: how languages are balanced, and SentencePiece's training."""
 
 import io
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
-import numpy as np
 import sentencepiece
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
 
 from xlj.config import ConfigError, Data
-from xlj.data.text import held_out
-from xlj.data.text.cleaning import BLANK, HASHES, line_hashes
-from xlj.data.text.held_out import Rule
 
 THREADS = 8
 """Fixed, because SentencePiece's result depends on it; part of the recipe."""
@@ -38,19 +34,25 @@ def settings(data: Data) -> dict[str, object]:
 
 
 def balance(
-    sentences: Mapping[str, int], characters: Mapping[str, int], alpha: float, lines: int
+    sentences: Mapping[str, int],
+    characters: Mapping[str, int],
+    alpha: float,
+    lines: int,
+    parts: Mapping[str, float] | None = None,
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """How many lines of each language to sample, and how often each counts in training.
+    """How many lines of each language to take, and how often each counts in training.
 
     The goal is shares of characters proportional to characters^alpha. No line is taken twice, so
     small languages run out; their lines then count several times instead (ours).
 
     Args:
-      sentences, characters: of each language, both above 0.
-      lines: the most lines to sample in all.
+      sentences, characters: there are of each language, both above 0.
+      lines: the most lines to take in all.
+      parts: of each language's text that these are, up to 1; None for all of it.
     """
     mean = {name: characters[name] / sentences[name] for name in sentences}
-    goal = {name: characters[name] ** alpha / mean[name] for name in sentences}  # lines, to scale
+    whole = {name: characters[name] / (parts or {}).get(name, 1.0) for name in sentences}
+    goal = {name: whole[name] ** alpha / mean[name] for name in sentences}  # lines, to scale
     taken: dict[str, int] = {}
     left = lines
     # Water-filling: languages that have fewer lines than their share give all, the others share on.
@@ -61,37 +63,6 @@ def balance(
     need = {name: goal[name] / taken[name] for name in taken}
     least = min(need.values())
     return taken, {name: max(1, round(need[name] / least)) for name in need}
-
-
-def sample(
-    blocks: Iterable[tuple[tuple[str, ...], tuple[list[str], ...]]],
-    rules: Mapping[str, Rule],
-    wanted: Mapping[str, int],
-    sentences: Mapping[str, int],
-) -> dict[str, list[str]]:
-    """A uniform sample of each language's lines by their hash, whatever the order of the input.
-
-    Args:
-      blocks: (language of each column, columns of clean text); both sides of pairs count.
-      rules: of each language; what they hold out or drop is left out.
-      wanted: lines to take of each language.
-      sentences: lines that each language has.
-    """
-    # A little more than wanted is kept while reading, then the lowest hashes are taken. Blank lines
-    # are below no cut; a language without any sentence has none.
-    cuts = {
-        name: min(BLANK, HASHES * int(wanted[name] * 1.05 + 1000) // sentences[name])
-        for name in wanted
-    }
-    found: dict[str, list[tuple[int, str]]] = {name: [] for name in wanted}
-    for languages, columns in blocks:
-        hashes = [line_hashes(column) for column in columns]
-        out, sharing = held_out.split(hashes, [rules[name] for name in languages])
-        for name, column, hashed in zip(languages, columns, hashes, strict=True):
-            numbers = hashed[:, 1]
-            for index in np.flatnonzero(~out & ~sharing & (numbers < cuts.get(name, 0))):
-                found[name].append((int(numbers[index]), column[index]))
-    return {name: [line for _, line in sorted(found[name])[: wanted[name]]] for name in wanted}
 
 
 def train(

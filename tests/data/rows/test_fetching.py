@@ -1,0 +1,137 @@
+"""Rows are read in runs, whoever reads which part of a batch; and batches stay what they were."""
+
+import numpy as np
+import pytest
+
+from xlj.data.rows import draws
+from xlj.data.rows.draws import BLOCK, Phase, Stream, draws_per_block, rates
+from xlj.data.rows.fetching import Fetcher
+from xlj.data.rows.store import record
+
+BATCH = 2048
+RECORD = record(1, "<u2")
+
+
+def stream(sizes, alpha=0.7, batch=BATCH):
+    counts = draws_per_block(rates(sizes, alpha))
+    phases = [Phase(0, batch, tuple(counts[name] for name in sizes))]
+    return Stream("mmlm", 0, list(sizes), list(sizes.values()), phases)
+
+
+LANGUAGES = {f"l{i}": int(400_000_000 * (i + 1) ** -1.8) for i in range(100)}
+"""From 400 million rows down to 100,000, as languages of the web are."""
+
+
+class Counted:
+    """A store whose rows are their numbers: each has 6 bytes, for 1 KiB."""
+
+    def fetch(self, task, row, count):
+        assert 0 <= row and row + count <= LANGUAGES[task]
+        found = np.zeros(count, RECORD)
+        found["crc"] = np.arange(row, row + count)
+        return found
+
+
+@pytest.mark.parametrize("hosts", [1, 16, 64])
+def test_hosts_fetch_hardly_more_than_they_use(hosts):
+    """1 GiB of cache a host, and 100 languages; from the middle of a window into the next one."""
+    a_stream = stream(LANGUAGES)
+    share = BATCH // hosts
+    rows_held = (1 << 30) // 1028
+    fetchers = {host: Fetcher(Counted(), rows_held * RECORD.itemsize) for host in {0, hosts // 2}}
+    steps = range(300, 300 + 64 * min(hosts, 9))
+    for step in steps:
+        drawn = a_stream.draw(step, np.arange(BATCH))
+        for host, fetcher in fetchers.items():
+            mine = slice(host * share, (host + 1) * share)
+            for task in np.unique(drawn.tasks[mine]):
+                chosen = np.flatnonzero(drawn.tasks[mine] == task) + mine.start
+                rows = drawn.rows[chosen]
+                found = fetcher.read(a_stream.tasks[task], rows, drawn.ahead[chosen])
+                assert np.array_equal(found["crc"], rows)
+    used = len(steps) * share
+    for fetcher in fetchers.values():
+        held = len(fetcher._held)  # of batches to come
+        assert held < 0.9 * rows_held  # so nothing had to go
+        assert used <= fetcher.fetched / RECORD.itemsize - held < 1.02 * used
+        assert fetcher.fetched / fetcher.fetches > 24 * RECORD.itemsize  # not row by row
+
+
+def test_a_batch_mixes_as_if_rows_were_drawn_one_by_one():
+    """Rows of a shard, 250,000 that stood together in the text, are hardly more often in one batch
+    than by chance."""
+    a_stream = stream(LANGUAGES)
+    shard = 250_000
+    for task in range(6):
+        together = pairs = 0
+        for step in range(20, 500, 16):
+            drawn = a_stream.draw(step, np.arange(BATCH))
+            shards = np.unique(drawn.rows[drawn.tasks == task] // shard, return_counts=True)[1]
+            together += int((shards * (shards - 1)).sum())
+            pairs += int(shards.sum() * (shards.sum() - 1))
+        chance = shard / LANGUAGES[f"l{task}"]
+        assert together / pairs < 1.5 * chance + 0.002
+
+
+def test_an_epoch_takes_each_row_once_in_runs(monkeypatch):
+    monkeypatch.setattr(draws, "_MOST_BLOCKS", 2)
+    sizes = {"large": 5 * BLOCK * 2 + 12_345, "small": 5000}
+    a_stream = stream(sizes, alpha=1.0, batch=1024)
+    assert a_stream._blocks == 2
+    steps = -(-2 * sum(sizes.values()) // 1024)
+    drawn = [a_stream.draw(step, np.arange(1024)) for step in range(steps)]
+    tasks, rows, ahead = (
+        np.concatenate([getattr(d, f) for d in drawn]) for f in ("tasks", "rows", "ahead")
+    )
+    for task, size in enumerate(sizes.values()):
+        mine = rows[tasks == task]
+        for epoch in range(len(mine) // size):
+            assert len(np.unique(mine[epoch * size : (epoch + 1) * size])) == size
+        first, second = mine[:size], mine[size : 2 * size]
+        assert (first[: len(second)] == second).mean() < 0.001
+    assert 30 < ahead[tasks == 0].mean() < 128 and ahead.min() == 1 and ahead.max() <= 128
+    assert (ahead[tasks == 1] == 1).all()  # a small task is shuffled row by row
+
+
+def test_a_lane_reads_what_it_was_told_to():
+    """The rows from a draw's on, as many as `ahead` says, are drawn by its lane, soon."""
+    a_stream = stream({"a": 2_000_000, "b": 700_000}, batch=2048)
+    drawn = [a_stream.draw(step, np.arange(2048)) for step in range(256)]
+    for lane in (0, 63):
+        mine = slice(32 * lane, 32 * lane + 32)
+        tasks, rows, ahead = (
+            np.concatenate([getattr(d, f)[mine] for d in drawn]) for f in ("tasks", "rows", "ahead")
+        )
+        assert ahead.max() > 20
+        for task in range(2):
+            here = set(rows[tasks == task].tolist())
+            for row, count in zip(rows[tasks == task], ahead[tasks == task], strict=True):
+                assert here.issuperset(range(row, row + count))
+
+
+def test_what_is_fetched_twice_is_bounded():
+    small = Fetcher(Counted(), 10 * RECORD.itemsize)
+    for row in (0, 50, 1, 51, 2, 52):
+        (found,) = small.read("l0", np.array([row]), np.array([8]))["crc"]
+        assert found == row
+        assert len(small._held) <= 10
+    assert small.fetches > 2
+
+
+def test_rows_that_are_fetched_again_before_they_are_used_take_no_room_for_ever():
+    fetcher = Fetcher(Counted(), 8 * RECORD.itemsize)
+
+    def read(row, ahead):
+        assert fetcher.read("l0", np.array([row]), np.array([ahead]))["crc"] == row
+
+    for _ in range(20):
+        read(2, 2)  # leaves 3
+        read(2, 3)  # reads 3 again
+        read(3, 1)
+        read(4, 1)
+    read(10, 3)
+    read(20, 1)
+    fetches = fetcher.fetches
+    read(11, 1)
+    read(12, 1)
+    assert fetcher.fetches == fetches, "what there was room for is gone"

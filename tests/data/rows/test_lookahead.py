@@ -1,0 +1,132 @@
+"""What is looked for ahead of building is exact, and the same whatever the order of work."""
+
+import random
+
+import numpy as np
+import pytest
+
+from xlj.config import Config, Data, Objectives
+from xlj.config.objectives.mlm import MultilingualMLM, TranslationLM
+from xlj.data.rows import lookahead
+from xlj.data.rows.request import SAMPLED_UNITS, request_of
+from xlj.data.text.cleaning import line_hashes
+from xlj.data.text.held_out import Rule
+from xlj.data.text.reading import UnitReader
+from xlj.data.tokenizer import vocabulary_training
+
+READ = Objectives(
+    options={"mmlm": MultilingualMLM(batch_rows=1), "tlm": TranslationLM(batch_rows=1)}
+)
+
+
+def forwards(doing, jobs):
+    for job in jobs:
+        job()
+
+
+def backwards(doing, jobs):
+    for job in list(jobs)[::-1]:
+        job()
+
+
+def texts(language, count, letters="abcdefgh"):
+    rng = random.Random(language)
+    return [f"{''.join(rng.choices(letters, k=20))} {i}" for i in range(count)]
+
+
+@pytest.fixture
+def request_(tmp_path):
+    """Of English in 50 units and German in 2, and pairs of both."""
+    en, de = texts("en", 40_000), texts("de", 1600, "üößäabc")
+    (tmp_path / "en.txt").write_text("\n".join(en))
+    (tmp_path / "de.txt").write_text("\n".join(de))
+    (tmp_path / "en-de.tsv").write_text(
+        "\n".join(f"{a}\t{b}" for a, b in zip(en[:400], de, strict=False))
+    )
+
+    def make(name="cache", **fields):
+        fields = {"vocabulary_size": 200, "vocabulary_lines": 3000, **fields}
+        data = Data(
+            languages=("en", "de"),
+            mono=(f"{tmp_path}/{{language}}.txt",),
+            pairs=("en-de",),
+            parallel=(f"{tmp_path}/{{pair}}.tsv",),
+            cache=str(tmp_path / name),
+            unit_bytes=20_000,
+            **fields,
+        )
+        return request_of(Config(data=data, objectives=READ))
+
+    make.lines = {"en": en, "de": de}
+    return make
+
+
+def test_a_vocabulary_is_trained_on_a_uniform_sample_of_what_is_not_held_out(request_, monkeypatch):
+    seen = []
+    train = vocabulary_training.train
+    monkeypatch.setattr(
+        vocabulary_training, "train", lambda *args: seen.append(args[:2]) or train(*args)
+    )
+    for run, name in ((forwards, "a"), (backwards, "b")):
+        request = request_(name)
+        found = lookahead.texts_of(request)
+        rules = lookahead.hold_out(request, found, run)
+        lookahead.trained(request, found, rules, run)
+    assert seen[0] == seen[1]
+    sampled, weights = seen[0]
+    for language, lines in sampled.items():
+        assert not (line_hashes(lines) < Rule(0.02).threshold).any()
+        assert len(set(lines) - set(request_.lines[language])) == 0
+    # By hash: of 52 and 3 units, the sampled ones only, but as if of the whole.
+    en, de = (len(found[i].units) for i in (0, 1))
+    assert en > 40 > SAMPLED_UNITS > de
+    positions = [request_.lines["en"].index(line) for line in sampled["en"]]
+    units = {position * en // 40_000 for position in positions}
+    assert SAMPLED_UNITS - 2 <= len(units) <= 2 * SAMPLED_UNITS
+    characters = {"en": 40_400 * 25, "de": 2_000 * 25}
+    share = characters["en"] ** 0.3 / sum(count**0.3 for count in characters.values())
+    shares = {n: sum(map(len, lines)) * weights[n] for n, lines in sampled.items()}
+    assert shares["en"] / sum(shares.values()) == pytest.approx(share, rel=0.1)
+    assert sum(map(len, sampled.values())) <= 3000
+
+
+def test_companions_are_those_of_all_units(request_):
+    request = request_()
+    found = lookahead.texts_of(request)
+    rules = lookahead.hold_out(request, found, backwards)
+    assert rules["en"].companions is None
+    pairs = list(zip(request_.lines["en"][:400], request_.lines["de"], strict=False))
+    first, second = (line_hashes(column) for column in zip(*pairs, strict=True))
+    wanted = second[(first < rules["en"].threshold) & (second >= rules["de"].threshold)]
+    known = np.fromfile(rules["de"].companions, "<u8")
+    assert known.tolist() == sorted(wanted.tolist()) and len(known) > 1
+
+
+@pytest.mark.parametrize("bucket_bytes", [1 << 30, 30_000])
+def test_a_line_is_kept_where_it_stands_first(request_, tmp_path, monkeypatch, bucket_bytes):
+    monkeypatch.setattr(lookahead, "_BUCKET_BYTES", bucket_bytes)
+    rng = random.Random(1)
+    en = [f"line {rng.randrange(6000)}" if rng.random() < 0.9 else "" for _ in range(20_000)]
+    (tmp_path / "en.txt").write_text("\n".join(en))
+    pairs = [(f"a{rng.randrange(30)}", f"b{rng.randrange(30)}") for _ in range(3000)]
+    (tmp_path / "en-de.tsv").write_text("\n".join(map("\t".join, pairs)))
+    for run, name in ((forwards, "a"), (backwards, "b")):
+        request = request_(name, duplicates="drop")
+        english, german, both = lookahead.without_duplicates(
+            request, lookahead.texts_of(request), run
+        )
+        for text, lines in ((english, [(line,) for line in en]), (both, pairs)):
+            kept, dropped = [], 0
+            for index, unit in enumerate(text.units):
+                reader = UnitReader(unit, index, text.reading)
+                for chunk in reader.chunks():
+                    kept += zip(*chunk.columns, strict=True)
+                dropped += reader.dropped["stands before"]
+            kept = [row for row in kept if row != ("",)]
+            whole = [row for row in lines if row != ("",)]
+            assert kept == list(dict.fromkeys(whole))
+            assert dropped == len(whole) - len(kept) > 1000
+        assert len(english.reading.repeated) == (1 if bucket_bytes > 1e9 else 6)
+        assert all(file.stat().st_size == 0 for file in german.reading.repeated)
+        assert not list((tmp_path / name).rglob("*.hashes"))
+    assert request_("c").folder.name != request_("c", duplicates="drop").folder.name

@@ -1,0 +1,37 @@
+"""A run whose rows are damaged goes on without them, whatever its objective."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from xlj.config import parse
+from xlj.data.rows.batches import Batches
+from xlj.data.rows.preparing import prepare_rows
+from xlj.data.rows.store import RowStore
+from xlj.training import loop, metrics
+
+
+@pytest.mark.slow
+def test_a_slot_of_padding_is_of_no_account(every, tmp_path, capsys):
+    every.objectives.distillation.batch_rows, every.objectives.distillation.teacher = 0, ""
+    every.train.steps = every.train.eval_every = every.train.log_every = 1
+    every.data.damaged_rows = "pad"
+    built = prepare_rows(parse(every))
+    shutil.copytree(built.path.parent, tmp_path / "cache")
+    store = RowStore(tmp_path / "cache" / built.path.name)
+    config = parse(every)
+    batches = Batches(store, config)
+    damaged = {batches.draw(name, 0, np.array([3]))[0] for name in batches.shapes(0)}
+    for task, row in damaged:
+        rows = store.task(task)
+        file = store.file(task, 0)
+        content = bytearray(file.read_bytes())
+        size = len(content) // (rows.train.rows + rows.held_out.rows)
+        content[row * size] ^= 1
+        file.write_bytes(content)
+    loop.train(config, tmp_path / "run", store)
+    assert capsys.readouterr().err.count("its slot is padding") >= len(batches.shapes(0))
+    line = metrics.read(tmp_path / "run")[-1]
+    assert line["skipped_steps"] == 0
+    assert all(np.isfinite(value) for value in line.values() if isinstance(value, float))

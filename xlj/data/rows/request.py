@@ -1,0 +1,162 @@
+"""What a config asks for, and the hashes that rows are kept under: all known before any work."""
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from xlj.config import ROW_KINDS, Config, ConfigError, Data
+from xlj.data.rows.packing import PACKING
+from xlj.data.rows.shards import SHARD_UNITS, Shards
+from xlj.data.rows.store import FORMAT, MANIFEST
+from xlj.data.text import reading
+from xlj.data.text.cleaning import CLEANING
+from xlj.data.text.reading import CHUNK_CHARACTERS, CHUNK_LINES, Reading
+from xlj.data.text.text_tasks import TextTask, text_tasks
+from xlj.data.tokenizer import vocabulary_training
+from xlj.data.tokenizer.vocabulary import Vocabulary
+
+SAMPLED_UNITS = 16
+"""Units of each language, at most, that a vocabulary is trained on."""
+
+LOOKAHEAD = ("companions", "duplicates", "excluded", "vocabularies")
+"""Folders of the cache with what must be known before units are made into rows."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """The rows of a config: text as it is listed, and all that is made of it.
+
+    Text is known by the paths, sizes and times of its files, since reading it is the work.
+
+    Attributes:
+      kinds: of rows that are built.
+      tasks: of each language, then of each pair.
+      vocabulary: None if one is trained.
+    """
+
+    data: Data
+    kinds: tuple[str, ...]
+    tasks: tuple[TextTask, ...]
+    vocabulary: Vocabulary | None
+
+    @property
+    def cache(self) -> Path:
+        """The folder of everything."""
+        return Path(self.data.cache).expanduser()
+
+    @functools.cached_property
+    def folder(self) -> Path:
+        """Where the store is, or will be: named by the request hash, 16 hex digits."""
+        content = {
+            "format": FORMAT,
+            "text": self.listing(self.tasks),
+            "vocabulary": self.vocabulary.digest if self.vocabulary else self._training,
+            "lengths": {kind: self.length(kind) for kind in self.kinds},
+        }
+        return self.cache / hash_of(content)
+
+    @property
+    def folders(self) -> list[Path]:
+        """Folders of the cache that building writes to."""
+        tasks = [task.of_kind(k).name for task in self.tasks for k in self.row_kinds(task)]
+        return [self.folder, *(self.cache / name for name in (*LOOKAHEAD, *tasks))]
+
+    @property
+    def finished(self) -> bool:
+        """Whether the rows are there."""
+        return (self.folder / MANIFEST).is_file()
+
+    @property
+    def vocabulary_file(self) -> Path:
+        """Where the vocabulary that is trained for this request is, or will be."""
+        content = {
+            "text": self.listing(self.tasks),
+            "sampled_units": SAMPLED_UNITS,
+            "vocabulary": self._training,
+        }
+        return self.cache / "vocabularies" / f"{hash_of(content)}.model"
+
+    def listing(self, tasks: Sequence[TextTask]) -> dict[str, Any]:
+        """What decides the clean text of tasks, and what of it is held out, as JSON values."""
+        return {
+            "cleaning": [CLEANING, CHUNK_LINES, CHUNK_CHARACTERS],
+            "reading": Reading.of(self.data).identity(),
+            "excluded": [source.identity() for source in reading.excluded_sources(self.data)],
+            "duplicates": self.data.duplicates,
+            "held_out_share": self.data.held_out_share,
+            "unit_bytes": self.data.unit_bytes,
+            "tasks": {
+                task.name: [task.languages, [source.identity() for source in task.sources]]
+                for task in tasks
+            },
+        }
+
+    def shards(self, task: TextTask, kind: str, units: int, hangs_on: Any, dtype: str) -> Shards:
+        """The rows of a task's text as rows of a kind, in a folder of their own, which is named by
+        a hash of all that they depend on: no rates, worker counts, or other tasks.
+
+        Args:
+          units: of the text.
+          hangs_on: what else they do, as JSON values: the vocabulary's digest, the companions of
+            the task's languages.
+        """
+        content = {
+            "format": FORMAT,
+            "packing": PACKING,
+            "shard_units": SHARD_UNITS,
+            "text": self.listing([task]),
+            "kind": kind,
+            "length": self.length(kind),
+            "hangs_on": hangs_on,
+        }
+        folder = self.cache / task.of_kind(kind).name / hash_of(content)
+        return Shards(folder, kind, units, self.length(kind), dtype)
+
+    def row_kinds(self, task: TextTask) -> list[str]:
+        """The kinds of rows that are made of a task's text."""
+        return [k for k in self.kinds if ROW_KINDS[k].source == ROW_KINDS[task.kind].source]
+
+    def length(self, kind: str) -> int:
+        """Tokens in a row of this kind."""
+        return getattr(self.data, ROW_KINDS[kind].length.removeprefix("data."))
+
+    @property
+    def _training(self) -> dict[str, object]:
+        return vocabulary_training.settings(self.data)
+
+
+def request_of(config: Config) -> Request:
+    """The request of a config.
+
+    Neither TensorFlow nor seqio is imported, and no text is read.
+
+    Raises:
+      ConfigError: if text is missing, or it or the vocabulary cannot be used.
+    """
+    data = config.data
+    cache = Path(data.cache).expanduser()
+    try:
+        tasks = tuple(text_tasks(data))
+    except ConfigError as error:
+        stores = sorted(cache.glob(f"*/{MANIFEST}"), key=lambda file: -file.stat().st_mtime)
+        if not stores:
+            raise
+        names = ", ".join(file.parent.name for file in stores[:3])
+        raise ConfigError(
+            f"{error}\nwithout text, train from rows of {cache}: data.rows={names} (latest first)"
+        ) from None
+    given = Vocabulary.load(data.vocabulary) if data.vocabulary else None
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"data.cache={data.cache} cannot be made: {error}") from error
+    return Request(data, config.row_kinds(), tasks, given)
+
+
+def hash_of(content: Any) -> str:
+    """16 hex digits that stand for JSON values."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,211 @@
+"""Reads units of text: cleans and hashes each line once, and leaves out what the config says."""
+
+import dataclasses
+import hashlib
+import importlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xlj.config import ConfigError, Data
+from xlj.data.text import hash_sets
+from xlj.data.text.cleaning import clean, line_hashes
+from xlj.data.text.sources import RawBlock, TextSource, module_digest, open_sources
+from xlj.data.text.text_tasks import Unit
+
+CHUNK_LINES = 16_384
+CHUNK_CHARACTERS = 1 << 22
+"""A chunk ends when it has as many lines or characters; a document is cut there."""
+
+
+REPEATED = np.dtype([("unit", "<u4"), ("place", "<u4")])
+"""A line of a unit, by the lines before it that can be read; files have them in order."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """How text is read; small, so that workers can be sent it.
+
+    Attributes:
+      invalid_utf8: `error` or `skip`, as in `Data`.
+      filter: `module:function`, or empty.
+      excluded: a file of hashes of lines to leave out, or None.
+      repeated: files of the places (`REPEATED`) of lines to leave out because they stand before.
+    """
+
+    invalid_utf8: str
+    filter: str
+    excluded: Path | None = None
+    repeated: tuple[Path, ...] = ()
+
+    def identity(self) -> dict[str, Any]:
+        """All that decides what is left out, as JSON values, but for what is excluded or
+        repeated."""
+        module = self.filter.partition(":")[0]
+        digest = module_digest(module, "data.filter") if module else ""
+        return {"invalid_utf8": self.invalid_utf8, "filter": [self.filter, digest]}
+
+    @classmethod
+    def of(cls, data: Data) -> "Reading":
+        """That of a config, nothing excluded yet."""
+        return cls(data.invalid_utf8, data.filter)
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+    """Some lines of text, where an empty line ends a document, or pairs: clean columns, and the
+    hash of each line (`line_hashes`), uint64 [lines] a column; and the place of each in its unit,
+    int64 [lines]."""
+
+    columns: tuple[list[str], ...]
+    hashes: tuple[np.ndarray, ...]
+    places: np.ndarray
+
+
+class UnitReader:
+    """A unit, read once.
+
+    Attributes:
+      dropped: lines with text, or pairs, that were left out, by reason; whole once `chunks` ended.
+      lines, digest: what was read: lines of every kind, and a sha256 of their text as it came.
+    """
+
+    def __init__(self, unit: Unit, index: int, reading: Reading):
+        self.dropped: Counter[str] = Counter()
+        self.lines = 0
+        self.digest = hashlib.sha256()
+        self._unit, self._reading = unit, reading
+        self._repeated = [_places(file, index) for file in reading.repeated]
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The text in chunks; a `ConfigError` if it cannot be read."""
+        held: list[list[list[str]]] = []
+        lines = size = first = 0
+        for block in self._blocks():
+            held.append(block)
+            lines += len(block[0])
+            size += sum(len(line) for column in block for line in column)
+            if lines >= CHUNK_LINES or size >= CHUNK_CHARACTERS:
+                yield self._chunk(held, first)
+                first += lines
+                held, lines, size = [], 0, 0
+        if held:
+            yield self._chunk(held, first)
+
+    def _blocks(self) -> Iterator[list[list[str]]]:
+        """Clean columns of equal length."""
+        for part in self._unit:
+            count = 0
+            for raw in part.blocks():
+                self._seen(raw)
+                rows = self._decodable(raw, part, count)
+                count += len(raw[0])
+                if rows and rows[0]:
+                    yield [list(map(clean, column)) for column in rows]
+            self.lines += count
+            if part.source.columns == 1:
+                yield [[""]]  # the end of a file ends a document
+
+    def _decodable(self, raw: RawBlock, part: Any, before: int) -> list[Sequence[str]]:
+        if not any(None in column for column in raw):
+            return list(raw)  # type: ignore[arg-type]
+        bad = [i for i, row in enumerate(zip(*raw, strict=True)) if None in row]
+        if self._reading.invalid_utf8 == "error":
+            place = part.source.place(part.start, before + bad[0])
+            raise ConfigError(f"{place} is not UTF-8; mend it, or set data.invalid_utf8=skip")
+        self.dropped["invalid UTF-8"] += len(bad)
+        gone = set(bad)
+        return [
+            [line for i, line in enumerate(column) if line is not None and i not in gone]
+            for column in raw
+        ]
+
+    def _seen(self, raw: RawBlock) -> None:
+        for column in raw:
+            if None in column:
+                column = ["\0" if line is None else line for line in column]
+            text = "\n".join(column)  # type: ignore[arg-type]
+            self.digest.update(text.encode("utf-8", "surrogatepass"))
+
+    def _chunk(self, held: list[list[list[str]]], first: int) -> Chunk:
+        columns = [[line for block in held for line in block[i]] for i in range(len(held[0]))]
+        hashes = [line_hashes(column) for column in columns]
+        drop = np.zeros(len(columns[0]), bool)
+        if self._reading.filter:
+            keeps = filter_of(self._reading.filter)
+            fails = [
+                not all(not line or keeps(line) for line in row)
+                for row in zip(*columns, strict=True)
+            ]
+            drop |= np.array(fails, bool)
+            self.dropped["data.filter"] += int(drop.sum())
+        if self._reading.excluded is not None:
+            excluded = hash_sets.opened(self._reading.excluded)
+            more = np.any([hash_sets.has(excluded, column) for column in hashes], axis=0) & ~drop
+            self.dropped["stands in data.exclude"] += int(more.sum())
+            drop |= more
+        places = np.arange(first, first + len(drop))
+        if self._repeated:
+            more = np.isin(places, np.concatenate(self._repeated)) & ~drop
+            self.dropped["stands before"] += int(more.sum())
+            drop |= more
+        if drop.any():
+            keep = ~drop
+            columns = [[x for x, kept in zip(c, keep, strict=True) if kept] for c in columns]
+            hashes = [column[keep] for column in hashes]
+            places = places[keep]
+        return Chunk(tuple(columns), tuple(hashes), places)
+
+
+def excluded_lines(data: Data) -> Iterator[list[str]]:
+    """The clean lines of `data.exclude`, and what stands between their tabs; a `ConfigError` if a
+    file cannot be read."""
+    for source in excluded_sources(data):
+        for part in source.parts(data.unit_bytes):
+            for (column,) in part.blocks():
+                for line in column:
+                    if line is not None:
+                        yield [clean(text) for text in {line, *line.split("\t")}]
+
+
+def excluded_sources(data: Data) -> list[TextSource]:
+    """The files of `data.exclude`; of each field of JSON lines or Parquet a source of its own.
+
+    Raises:
+      ConfigError: if there is no such file.
+    """
+    found = []
+    for text in data.exclude:
+        name, sign, fields = text.partition("#")
+        for field in fields.split("|"):
+            sources = open_sources(f"{name}{sign}{field}", 1, data, "data.exclude")
+            if not sources:
+                raise ConfigError(f"data.exclude={text}: there is no such file")
+            found += sources
+    return found
+
+
+def _places(file: Path, unit: int) -> np.ndarray:
+    """The places of a unit in a file of `REPEATED`, uint32."""
+    if not file.stat().st_size:
+        return np.empty(0, np.uint32)
+    every = np.memmap(file, REPEATED, "r")
+    start, stop = np.searchsorted(every["unit"], np.array([unit, unit + 1], np.uint32))
+    return np.array(every["place"][start:stop])
+
+
+@lru_cache(maxsize=1)
+def filter_of(name: str) -> Callable[[str], object]:
+    """The function `module:function`; a `ConfigError` if there is none."""
+    module, _, function = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"data.filter={name}: {error}") from error
+    if not callable(found):
+        raise ConfigError(f"data.filter={name} is no function")
+    return found
