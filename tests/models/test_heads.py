@@ -10,7 +10,7 @@ from references import encoder as plain
 from references import heads as reference
 
 from xlj.config import Model
-from xlj.models import heads
+from xlj.models import heads, sharding
 from xlj.models.dense import _as_is, precision_of
 from xlj.models.dropout import dropout
 from xlj.models.encoder import FeedForward
@@ -24,7 +24,8 @@ def keys():
 
 
 def dropped(x, site, rate=MODEL.dropout):
-    return np.asarray(dropout(jnp.asarray(x, jnp.float32), keys(), site, rate), np.float64)
+    behind = MODEL.layers + 1  # the encoder's layers
+    return np.asarray(dropout(jnp.asarray(x, jnp.float32), keys(), behind, site, rate), np.float64)
 
 
 def vectors(*shape, seed=0):
@@ -62,7 +63,7 @@ MADE = {
     "classification": (
         lambda rng, model: heads.init_classification(rng, model, 3),
         lambda params, model: heads.classify(params, model, jnp.asarray(ALL)[:, 0], keys()),
-        lambda params: reference.classification(params, ALL[:, 0], dropped, MODEL.layers),
+        lambda params: reference.classification(params, ALL[:, 0], dropped),
     ),
     "pair_classification": (
         lambda rng, model: heads.init_classification(rng, model, 3, heads.PAIR_FEATURES),
@@ -73,13 +74,12 @@ MADE = {
             params,
             np.concatenate([ONE, OTHER, abs(ONE - OTHER), ONE * OTHER], 1),
             dropped,
-            MODEL.layers,
         ),
     ),
     "token_classification": (
         lambda rng, model: heads.init_token_classification(rng, model, 5),
         lambda params, model: heads.classify_tokens(params, model, jnp.asarray(ALL), 0.6, keys()),
-        lambda params: plain.dense(params["output"], dropped(ALL, MODEL.layers + 1, 0.6)),
+        lambda params: plain.dense(params["output"], dropped(ALL, 0, 0.6)),
     ),
     "pointer": (
         heads.init_pointer,
@@ -121,6 +121,6 @@ def test_products_of_float32_are_of_float32_on_every_device():
 
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])
 def test_barriers_are_for_the_cpu(backend, monkeypatch):
-    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    monkeypatch.setattr(sharding, "platform", lambda: backend)
     program = str(jax.make_jaxpr(lambda x: _as_is(x))(jnp.ones(3)))
     assert ("optimization_barrier" in program) == (backend == "cpu")

@@ -12,7 +12,7 @@ import pytest
 from xlj.config import Model
 from xlj.models import encoder
 from xlj.models.attention import Attention
-from xlj.models.position_bias import PositionBias, buckets
+from xlj.models.position_bias import PositionBias, bias_tiles, buckets
 from xlj.objectives.segments import segments
 from xlj.training import optimizer, partitioning
 
@@ -61,6 +61,12 @@ def plain_bucket(difference, count, distance):
     return start + min(exact + int(share * (half - exact)), half - 1)
 
 
+def spread(table, length):
+    """[heads, length, length]."""
+    line = PositionBias(TINY).apply({"params": {"table": table}}, length)
+    return bias_tiles(line, length)[:, 0]
+
+
 @pytest.mark.parametrize("count, distance", [(32, 128), (320, 800), (8, 16), (4, 2), (16, 33)])
 def test_buckets(count, distance):
     differences = np.arange(-1000, 1001)
@@ -71,10 +77,27 @@ def test_buckets(count, distance):
 
 def test_the_bias_of_two_places_is_that_of_their_bucket():
     table = jax.random.normal(jax.random.key(0), (8, 4))
-    bias = PositionBias(TINY).apply({"params": {"table": table}}, 40)
+    bias = spread(table, 40)
     place = np.arange(40)
     expected = table[buckets(place[None, :] - place[:, None], 8, 16)]  # [query, key, heads]
     np.testing.assert_array_equal(bias, jnp.moveaxis(expected, -1, 0))
+
+
+def test_tiles_are_the_blocks_of_the_whole():
+    """Values and gradients, also of blocks that are far apart."""
+    line = jax.random.normal(jax.random.key(0), (3, 2 * 24))
+    whole, tiles = bias_tiles(line, 24)[:, 0], bias_tiles(line, 6)
+    weights = jax.random.normal(jax.random.key(1), whole.shape)
+    for i, j in itertools.product(range(4), repeat=2):
+        block = whole[:, 6 * i : 6 * i + 6, 6 * j : 6 * j + 6]
+        np.testing.assert_array_equal(tiles[:, j - i + 3], block)
+    gradient = jax.grad(lambda line: (weights * bias_tiles(line, 24)[:, 0]).sum())(line)
+    place = np.arange(24)
+    for difference in range(-23, 24):
+        here = place[None, :] - place[:, None] == difference
+        np.testing.assert_allclose(
+            gradient[:, difference + 24], (weights * here).sum((1, 2)), rtol=1e-5, atol=1e-5
+        )
 
 
 def test_gates_read_the_query_with_its_bias():
@@ -83,7 +106,7 @@ def test_gates_read_the_query_with_its_bias():
     rng = np.random.default_rng(3)
     attention = Attention(TINY)
     x, ids = jnp.zeros((1, length, 32)), jnp.ones((1, length), jnp.int32)
-    call = (x, ids, ids, None, jnp.ones((heads, length, length)))
+    call = (x, ids, ids, None, 1, jnp.ones((heads, length, length)))
     drawn = attention.init(jax.random.key(0), *call)["params"]
     drawn = jax.tree.map(lambda p: rng.standard_normal(p.shape, np.float32), drawn)
     _, kept = attention.apply(
@@ -94,7 +117,7 @@ def test_gates_read_the_query_with_its_bias():
     update, reset = (1 / (1 + np.exp(-(query @ drawn["gates"]["kernel"])))).T
     wanted = 1 + update + (1 - update) * drawn["gates"]["scale"] * reset
     np.testing.assert_allclose(
-        found, np.broadcast_to(wanted[:, None, None], found.shape[1:])[None], rtol=1e-5
+        found, np.broadcast_to(wanted[:, None], found.shape[1:])[None], rtol=1e-5
     )
 
 
@@ -148,13 +171,13 @@ def test_attention_equals_wavlms():
     with torch.no_grad():
         expected = peer(torch.tensor(x), torch.tensor(seen).long())[0].numpy()
 
-    bias = PositionBias(TINY).apply({"params": {"table": table}}, length)
+    bias = spread(table, length)
     attention = Attention(TINY)
     query_segment_ids, key_segment_ids = np.zeros((rows, length)), np.where(seen, 0, 1)
-    found = attention.apply({"params": ours}, x, query_segment_ids, key_segment_ids, None, bias)
+    found = attention.apply({"params": ours}, x, query_segment_ids, key_segment_ids, None, 1, bias)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     without = attention.apply(
-        {"params": ours}, x, query_segment_ids, key_segment_ids, None, 0 * bias
+        {"params": ours}, x, query_segment_ids, key_segment_ids, None, 1, 0 * bias
     )
     assert np.abs(found - without).max() > 0.1
 
@@ -215,7 +238,7 @@ def test_bfloat16_computes_nearly_the_same():
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_every_parameter_learns_from_the_first_step(dtype):
-    model = dataclasses.replace(TINY, dtype=dtype, remat=True)
+    model = dataclasses.replace(TINY, dtype=dtype, remat="all")
     drawn = encoder.init(jax.random.key(0), model, SIZE, 2)
     gradient = jax.grad(lambda p: jnp.sin(apply(p, model, batch())).sum())(drawn)
     gates = gradient["layers"]["attention"]["gates"]
@@ -231,7 +254,7 @@ def test_every_combination_of_options_builds():
         "absolute_positions": (True, False),
         "dtype": ("float32", "bfloat16"),
         "scan_layers": (True, False),
-        "remat": (True, False),
+        "remat": ("none", "products", "all"),
     }
     mesh = jax.make_mesh((1, 8), ("replica", "fsdp"))
     for values in itertools.product(*options.values()):

@@ -1,26 +1,29 @@
 """Products, look-ups and losses on a mesh are those of one device, and no device holds more."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from xlj.models import sharding
 from xlj.models.dense import matmul
-from xlj.models.sharding import COPIED, KERNEL, ROWS, TABLE
+from xlj.models.lookup import look_up
+from xlj.models.sharding import KERNEL, REPLICATED, ROWS, TABLE
 from xlj.objectives.choosing import choose
 from xlj.objectives.cross_entropy import cross_entropy
 
 
-def on_mesh(function, places, arguments, replica=2, fsdp=4):
+def run_on_mesh(function, places, arguments, replica=2, fsdp=4):
     """Its result for arguments that lie on a mesh of eight devices, and the compiled program."""
     mesh = jax.make_mesh((replica, fsdp), sharding.AXES, (AxisType.Auto,) * 2)
     placed = [
         jax.device_put(x, NamedSharding(mesh, spec))
         for x, spec in zip(arguments, places, strict=True)
     ]
-    program = jax.jit(sharding.on(mesh, function)).lower(*placed).compile()
+    program = jax.jit(sharding.on_mesh(mesh, function)).lower(*placed).compile()
     return program(*placed), program.as_text()
 
 
@@ -41,13 +44,48 @@ def test_a_product_and_its_gradients(replica, fsdp):
         y, back = jax.vjp(lambda x, kernel: matmul(x, kernel, jnp.dtype("float32")), x, kernel)
         return y, *back(pull)
 
-    found, text = on_mesh(both, (ROWS, KERNEL, ROWS), (x, kernel, pull), replica, fsdp)
+    found, text = run_on_mesh(both, (ROWS, KERNEL, ROWS), (x, kernel, pull), replica, fsdp)
     expected = x @ kernel, pull @ kernel.T, jnp.einsum("rti,rto->io", x, pull)
     close(found, expected)
     shards = [y.sharding.shard_shape(y.shape) for y in found]
     assert shards == [(2, 5, 12), (2, 5, 24), (24 // fsdp, 12)]
     assert (" reduce-scatter(" in text) == (fsdp > 1)
     assert "f32[80,24]" not in text, "the rows of all devices are gathered"
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_two_devices_share_a_kernel_and_one_has_all(devices):
+    x, kernel = normal(0, 16, 24), normal(1, 24, 12)
+    shares = []
+
+    def product(x, kernel):
+        shares.append("shard_map" in str(jax.make_jaxpr(partial(matmul, dtype=x.dtype))(x, kernel)))
+        return matmul(x, kernel, x.dtype)
+
+    found, text = run_on_mesh(product, (ROWS, KERNEL), (x, kernel), 1, devices)
+    close(found, x @ kernel)
+    assert shares[-1] == (" all-gather(" in text) == (devices == 2)
+    assert found.sharding.shard_shape(found.shape) == (16 // devices, 12)
+
+
+@pytest.mark.parametrize("replica, fsdp", [(2, 4), (8, 1), (1, 8)])
+def test_a_look_up_and_its_gradient(replica, fsdp):
+    table, pull = normal(0, 50, 24), normal(1, 16, 5, 24)
+    ids = jnp.asarray(np.random.default_rng(2).integers(0, 50, (16, 5)), jnp.uint32)
+    assert len(np.unique(ids)) < ids.size  # a gradient is a sum
+
+    def both(table, ids, pull):
+        y, back = jax.vjp(lambda table: look_up(table, ids), table)
+        return y, *back(pull)
+
+    found, text = run_on_mesh(both, (TABLE, ROWS, ROWS), (table, ids, pull), replica, fsdp)
+    of_table = np.zeros((50, 24), np.float32)
+    np.add.at(of_table, np.asarray(ids), np.asarray(pull))
+    close(found, (table[ids], of_table))
+    shards = [y.sharding.shard_shape(y.shape) for y in found]
+    assert shards == [(2, 5, 24), (50, 24 // fsdp)]
+    assert "f32[16,5,24]" not in text, "the rows of all devices are gathered"
+    assert "f32[50,24]" not in text or fsdp == 1, "a device has the whole table"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -67,13 +105,13 @@ def test_the_loss_and_the_choice_of_tokens(dtype):
         return value, likeliest, choose(vectors, table, bias, dtype, rngs, 0.7, 16)
 
     arguments = vectors, table, bias, labels, pull, rngs
-    found, text = on_mesh(all_of_it, (ROWS, TABLE, COPIED, ROWS, ROWS, ROWS), arguments)
+    found, text = run_on_mesh(all_of_it, (ROWS, TABLE, REPLICATED, ROWS, ROWS, ROWS), arguments)
     close(found, all_of_it(*arguments))
     assert " reduce-scatter(" in text
     assert "[50,24]" not in text, "a device holds the whole table"
 
 
-@pytest.mark.parametrize("rows, width, kernel", [(1, 24, KERNEL), (16, 9, COPIED)])
+@pytest.mark.parametrize("rows, width, kernel", [(1, 24, KERNEL), (16, 9, REPLICATED)])
 def test_what_devices_cannot_share_is_computed_as_on_one(rows, width, kernel):
     """A single vector, say, or a kernel of an objective of one's own that no axis divides."""
     x, weights = normal(0, rows, width), normal(1, width, 12)
@@ -81,8 +119,31 @@ def test_what_devices_cannot_share_is_computed_as_on_one(rows, width, kernel):
     def both(x, weights):
         return jax.value_and_grad(lambda w: (matmul(x, w, x.dtype) ** 2).sum())(weights)
 
-    found, _ = on_mesh(both, (COPIED, kernel), (x, weights))
+    found, _ = run_on_mesh(both, (REPLICATED, kernel), (x, weights))
     close(found, (((x @ weights) ** 2).sum(), 2 * x.T @ (x @ weights)))
+
+
+def test_on_a_device_alone_nothing_is_split_again():
+    """Its rows and its slice of the kernel, though these sizes divide once more."""
+    x, kernel = normal(0, 64, 96), normal(1, 96, 12)
+
+    def of_rows(x, kernel):
+        return matmul(sharding.constrained(x, "hidden"), kernel, x.dtype)
+
+    all_of_it = sharding.per_device(of_rows, (ROWS, KERNEL), ROWS)
+    found, _ = run_on_mesh(all_of_it, (ROWS, KERNEL), (x, kernel))
+    close(found, x @ kernel)
+
+
+def test_the_first_rule_that_names_an_array_holds():
+    found = {
+        name: sharding.rule_of(name)
+        for name in ("layers/attention/gates/kernel", "layers/attention/query/kernel",
+                     "layers/attention/query/bias", "generator/embeddings/word")
+    }  # fmt: skip
+    per_layer = PartitionSpec(None, "fsdp", None)
+    assert [spec for _, spec in found.values()] == [REPLICATED, per_layer, REPLICATED, TABLE]
+    assert set(found.values()) <= set(sharding.RULES)
 
 
 def test_an_activation_without_a_rule_is_refused():
@@ -90,7 +151,19 @@ def test_an_activation_without_a_rule_is_refused():
         return lambda x: sharding.constrained(x, name)
 
     x = normal(0, 16, 5, 24)
-    found, _ = on_mesh(of("hidden"), (ROWS,), (x,))
-    assert found.sharding.shard_shape(found.shape) == (2, 5, 24)
+    for placed in (ROWS, REPLICATED):
+        found, _ = run_on_mesh(of("hidden"), (placed,), (x,))
+        assert found.sharding.shard_shape(found.shape) == (2, 5, 24)
+    np.testing.assert_array_equal(of("hidden")(x), x)  # on no mesh
     with pytest.raises(ValueError, match="no partitioning rule names the array activations/other"):
-        on_mesh(of("other"), (ROWS,), (x,))
+        run_on_mesh(of("other"), (ROWS,), (x,))
+
+
+def test_outside_of_what_each_device_computes_there_is_nothing_to_share():
+    x = normal(0, 4, 6)
+    shared = (
+        sharding.gathered(x, 0), sharding.summed(x), sharding.summed(x, 1),
+        sharding.summed_over_replicas(x), sharding.exchanged(x, 0, 1),
+    )  # fmt: skip
+    for found in shared:
+        np.testing.assert_array_equal(found, x)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xlj.config.objectives.mlm import MultilingualMLM
-from xlj.objectives.corruption import mask_tokens, max_predictions
+from xlj.objectives.corruption import at_positions, mask_tokens, max_predictions
 from xlj.objectives.objective import Rows
 
 SIZE = 300
@@ -120,3 +120,9 @@ def test_a_rows_masks_depend_on_its_own_key_alone():
     part = masked(tokens[5:9], keys[5:9])
     for a, b in zip(whole, part, strict=True):
         np.testing.assert_array_equal(a[5:9], b)
+
+
+def test_values_are_put_at_positions_as_they_are():
+    placed = at_positions(jnp.array([[2, 0], [1, 3]]), jnp.array([[0.5, 0.25], [-0.75, 1.5]]), 5)
+    assert placed.tolist() == [[0.25, 0, 0.5, 0, 0], [0, -0.75, 0, 1.5, 0]]
+    assert placed.dtype == jnp.float32

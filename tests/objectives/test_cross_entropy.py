@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from xlj.models import sharding
 from xlj.objectives.choosing import choose
 from xlj.objectives.cross_entropy import cross_entropy
 
@@ -23,8 +24,14 @@ def problem(vocabulary):
     return vectors, table, bias, labels.at[0].set(0).at[1].set(vocabulary - 1)
 
 
+@pytest.fixture(params=["cpu", "gpu"])
+def platform(request, monkeypatch):
+    """As traced for a CPU, and for a GPU."""
+    monkeypatch.setattr(sharding, "platform", lambda: request.param)
+
+
 @pytest.mark.parametrize("vocabulary, block", [(100, 7), (100, 50), (100, 99), (100, 100), (7, 64)])
-def test_loss_and_gradients_equal_the_plain_ones(vocabulary, block):
+def test_loss_and_gradients_equal_the_plain_ones(vocabulary, block, platform):
     vectors, table, bias, labels = problem(vocabulary)
     weights = jax.random.uniform(jax.random.key(9), (23,))
 
@@ -42,7 +49,7 @@ def test_loss_and_gradients_equal_the_plain_ones(vocabulary, block):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-def test_correct_marks_the_largest_logit():
+def test_correct_marks_the_largest_logit(platform):
     vectors, table, bias, _ = problem(100)
     best = (vectors @ table.T + bias).argmax(1)
     labels = best.at[::2].set((best[::2] + 1) % 100)
@@ -50,7 +57,7 @@ def test_correct_marks_the_largest_logit():
     np.testing.assert_array_equal(correct, np.arange(23) % 2)
 
 
-def test_large_logits_stay_finite():
+def test_large_logits_stay_finite(platform):
     vectors, table, bias, labels = problem(100)
     losses, _ = cross_entropy(vectors * 1e3, table, bias, labels, jnp.dtype("float32"), 9)
     assert jnp.isfinite(losses).all()
@@ -66,7 +73,7 @@ def test_logits_of_the_whole_vocabulary_are_never_held():
     assert "23,64]" in jaxpr and "23,4096]" not in jaxpr
 
 
-def test_among_equals_the_first_token_is_the_best():
+def test_among_equals_the_first_token_is_the_best(platform):
     vectors, table = jnp.ones((3, 2)), jnp.ones((10, 2))
     labels = jnp.array([0, 1, 9])
     _, correct = cross_entropy(vectors, table, jnp.zeros(10), labels, jnp.dtype("float32"), 4)

@@ -181,3 +181,10 @@ def test_labels_pass_no_gradient_and_need_no_masks(model, params_of, keys_of):
     again = objective.targets(params, {}, other, whole)
     np.testing.assert_array_equal(again.labels, after.labels)
     assert after.labels.dtype == jnp.int32  # whole numbers carry no gradient
+
+
+def test_a_share_that_float32_leaves_just_below_a_whole_number_is_that_number():
+    options, candidates = dataclasses.replace(OPTIONS, mask_rate=0.53), jnp.ones((3, 100), bool)
+    assert np.floor(np.float32(0.53) * np.float32(100)) == 52
+    chosen = dwa._some_of(candidates, options, jax.random.split(jax.random.key(0), 3))
+    assert chosen.sum(1).tolist() == [53] * 3

@@ -56,14 +56,15 @@ def test_the_count_is_that_of_the_layers_products(bias):
     ids = jnp.zeros((2, 20), jnp.int32)
     inputs = encoder.Inputs(ids, ids, ids, ids)
     traced = jax.make_jaxpr(lambda p: encoder.apply(p, model, inputs))(params)
-    assert products(traced.jaxpr) == of_layers(model, model.layers, 2, 20)
+    assert products(traced.jaxpr) == of_layers(model, model.layers, 2, 20).total
 
 
 def test_steps_count_what_each_pass_does(full_model):
     rows, length, rate = 6, 46, 0.3
 
     def found(module, options):
-        return module.objective("distillation", options, full_model, CORPUS).flops(rows, length)
+        built = module.objective("distillation", options, full_model, CORPUS)
+        return built.flops(rows, length).total
 
     masked = {"mask_rate": rate}
     of_tokens = (full_model, SIZE, rows, length, rate)

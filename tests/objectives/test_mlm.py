@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 from random_rows import CORPUS, rows_of
@@ -9,6 +10,7 @@ from references.encoder import float64
 from references.mlm import mlm as reference
 
 from xlj.config.objectives.mlm import Masking
+from xlj.models import heads
 from xlj.objectives import mlm
 
 OPTIONS = Masking(mask_rate=0.3, mask_share=0.5, random_share=0.35, weight=3.0)
@@ -29,3 +31,29 @@ def test_all_of_it_equals_numpy(
     np.testing.assert_array_equal(masked.languages, rows.languages)
     assert_sums(losses["tlm"], counts["tlm"], reference(float64(params), model, masked))
     assert objective.losses["tlm"].weight == 3 and objective.losses["tlm"].over_vocabulary
+    assert not objective.evolves and objective.update("kept", params, masked) == "kept"
+
+
+def test_logits_are_products_in_the_models_type(full_model, params_of, keys_of):
+    """Of factors that are rounded once; their sums, and the softmax, are not."""
+    model = dataclasses.replace(full_model, dtype="bfloat16")
+    objective = mlm.objective("mmlm", OPTIONS, model, CORPUS)
+    params, rows = params_of(model, objective), rows_of("text")
+    masked, head = objective.corrupt(rows, keys_of(rows)), params["prediction_head"]
+    hidden = jax.random.normal(jax.random.key(1), (*rows.tokens.shape, model.hidden))
+    factors = heads.predict(
+        head, params["embeddings"]["word"], model, mlm.gather(hidden, masked.positions)
+    )
+
+    def losses(*dtypes):
+        vectors, table, bias = (
+            np.asarray(x.astype(dtype), np.float64)
+            for x, dtype in zip(factors, dtypes, strict=True)
+        )
+        logits = vectors @ table.T + bias
+        picked = np.take_along_axis(logits, np.asarray(masked.labels)[..., None], -1)[..., 0]
+        return ((np.log(np.exp(logits).sum(-1)) - picked) * masked.weights).sum(1)
+
+    found = mlm.predicted(params, head, model, hidden, masked).sum
+    np.testing.assert_allclose(found, losses("bfloat16", "bfloat16", "float32"), rtol=1e-5)
+    assert np.abs(losses(*["float32"] * 3) / np.asarray(found) - 1).max() > 1e-4

@@ -95,6 +95,9 @@ def test_all_of_it_equals_numpy(options, full_model, params_of, keys_of, step_of
         for side in (made.first, made.second)
     )
     sides = np.asarray(rows.tokens[:, :half]), np.asarray(rows.tokens[:, half:])
+    for number, (side, tokens) in enumerate(zip(before[:2], sides, strict=True)):
+        np.testing.assert_array_equal(side.tokens, tokens)
+        np.testing.assert_array_equal(side.languages, rows.languages[:, [number, number]])
     negatives = reference.negatives_of(*sides)
     sums, correct = reference.compared(first, second, negatives, 7.0, kind)
     found = losses["retrieval"]
@@ -173,3 +176,34 @@ def test_pairs_that_are_all_the_same_teach_nothing(options, model, params_of, ke
 def test_sentences_are_told_apart_by_the_order_of_their_words():
     digests = retrieval._digests(jnp.array([[0, 5, 6, 2], [0, 6, 5, 2], [0, 5, 6, 2]], jnp.int32))
     assert digests[0] == digests[2] != digests[1]
+
+
+def test_digests_equal_a_transcription():
+    """Of MurmurHash3's end, whose value for 1 is known: no hash that seldom tells rows apart."""
+    bits = 2**32 - 1
+
+    def mixed(x):
+        x = (x ^ x >> 16) * 0x85EBCA6B & bits
+        x = (x ^ x >> 13) * 0xC2B2AE35 & bits
+        return x ^ x >> 16
+
+    assert mixed(1) == 0x514E28B7
+    tokens = np.random.default_rng(0).integers(0, 60_000, (5, 40))
+    wanted = [
+        sum(mixed(id * 0x9E3779B1 + place * 0x85EBCA77 & bits) for place, id in enumerate(row))
+        & bits
+        for row in tokens.tolist()
+    ]
+    assert retrieval._digests(jnp.asarray(tokens, jnp.int32)).tolist() == wanted
+    # 1,000 sentences, many with the same sum of ids, or of ids times places.
+    all_of_three = np.stack(np.meshgrid(*[np.arange(4, 14)] * 3), -1).reshape(-1, 3)
+    digests = retrieval._digests(jnp.asarray(all_of_three, jnp.int32)).tolist()
+    assert len(set(digests)) == 1000
+    assert digests == [sum(map(murmur3, row, range(3))) % 2**32 for row in all_of_three.tolist()]
+
+
+def murmur3(token, place):
+    mixed = (token * 0x9E3779B1 + place * 0x85EBCA77) % 2**32
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
+        mixed = (mixed ^ mixed >> shift) * factor % 2**32
+    return mixed

@@ -1,12 +1,13 @@
 """Replaced token detection against a plain transcription, and how embeddings are shared."""
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from random_rows import CORPUS, rows_of
+from random_rows import CORPUS, SIZE, rows_of
 from references.encoder import float64
 from references.rtd import losses as reference
 
@@ -14,6 +15,7 @@ from xlj.config.objectives.rtd import ReplacedTokenDetection
 from xlj.models import encoder, heads
 from xlj.objectives import rtd
 from xlj.objectives.choosing import choose
+from xlj.objectives.corruption import split
 from xlj.objectives.segments import whole_examples
 
 OPTIONS = ReplacedTokenDetection(mask_rate=0.25)
@@ -22,30 +24,34 @@ OPTIONS = ReplacedTokenDetection(mask_rate=0.25)
 def prepared(model, params_of, keys_of, kind="pairs", **sizes):
     model = dataclasses.replace(model, generator_layers=1, **sizes)
     objective = rtd.objective("trtd", OPTIONS, model, CORPUS)
-    rows = rows_of(kind)
-    return model, objective, params_of(model, objective), rows, keys_of(rows)
+    params, rows = params_of(model, objective), rows_of(kind)
+    assert {len(leaf) for leaf in jax.tree.leaves(params["generator"]["layers"])} == {1}
+    assert {len(leaf) for leaf in jax.tree.leaves(params["layers"])} == {model.layers}
+    return model, objective, params, rows, keys_of(rows)
 
 
-@pytest.mark.parametrize("kind", ["text", "pairs"])
-def test_losses_and_labels_equal_a_transcription(kind, model, params_of, keys_of):
-    model, objective, params, rows, keys = prepared(model, params_of, keys_of, kind)
+@pytest.mark.parametrize("kind, dropout", [("text", 0.0), ("pairs", 0.3)])
+def test_losses_and_labels_equal_a_transcription(kind, dropout, model, params_of, keys_of):
+    model, objective, params, rows, keys = prepared(
+        model, params_of, keys_of, kind, dropout=dropout
+    )
     inputs = jax.jit(objective.corrupt)(rows, keys)
-    losses = jax.jit(lambda p, x: objective.loss(p, {}, x, None))(params, inputs)
+    rngs = keys_of(rows, seed=1) if dropout else None
+    losses = jax.jit(lambda p, x: objective.loss(p, {}, x, rngs))(params, inputs)
+    of_generator, of_discriminator = split(rngs) if dropout else (None, None)
     # The generator: softmax over the whole vocabulary at the selected positions.
     generator = {"embeddings": params["embeddings"]} | params["generator"]
     masked = inputs.masked
     read = whole_examples(model, masked.tokens, masked.languages)
-    hidden = encoder.apply(generator, model, read)
+    hidden = encoder.apply(generator, model, read, of_generator)
     replaced = rtd.replace(generator, params["generator"]["head"], model, OPTIONS, hidden, inputs)
     vectors, table, bias = heads.predict(
         params["generator"]["head"], params["embeddings"]["word"], model, hidden
     )
     logits = np.asarray(vectors @ table.T + bias, np.float64)
     read = read._replace(tokens=replaced)
-    scores = np.asarray(
-        heads.detect(params["detection_head"], model, encoder.apply(params, model, read)),
-        np.float64,
-    )
+    hidden = encoder.apply(params, model, read, of_discriminator)
+    scores = np.asarray(heads.detect(params["detection_head"], model, hidden), np.float64)
     tokens, new = np.asarray(rows.tokens), np.asarray(replaced)
     selected = np.asarray(masked.selected())
     assert (new[~selected] == tokens[~selected]).all() and (new != tokens).any()
@@ -124,6 +130,17 @@ def gradients(model, params_of, keys_of, which, **sizes):
 
 def size_of(tree):
     return float(sum(jnp.abs(leaf).sum() for leaf in jax.tree.leaves(tree)))
+
+
+def test_initial_values_are_drawn_from_a_key_for_each_part(model):
+    model = dataclasses.replace(model, generator_layers=1)
+    made = jax.jit(lambda rng: rtd.init_generator(rng, model, CORPUS))(jax.random.key(7))
+    of_layers, of_head = jax.random.split(jax.random.key(7))
+    small = dataclasses.replace(model, layers=1)
+    layers = encoder.init(of_layers, small, SIZE, len(CORPUS.languages))["layers"]
+    head = heads.init_prediction(of_head, model, SIZE)
+    wanted = {"layers": layers, "head": head}
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), made, wanted)
 
 
 def test_no_gradient_passes_through_the_samples(model, params_of, keys_of):

@@ -2,8 +2,10 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from xlj.objectives.segments import segments
+from xlj.config import Model
+from xlj.objectives.segments import languages_of, segments, whole_examples
 
 
 def test_pairs_and_padding():
@@ -14,7 +16,18 @@ def test_pairs_and_padding():
     assert layout.side[0].tolist() == [0, 0, 0, 0, 1, 1, 0, 0, 0, 1, 1, 1, 0, 0]
     assert layout.position[0].tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0, 0]
 
+    languages = languages_of(layout, jnp.array([[5, 3]]))
+    assert languages[0].tolist() == [5, 5, 5, 5, 3, 3, 5, 5, 5, 3, 3, 3, -1, -1]
+
 
 def test_an_empty_row_is_all_padding():
     layout = segments(jnp.ones((2, 5), jnp.int32))
     assert all((np.asarray(part) == 0).all() for part in layout)
+
+
+@pytest.mark.parametrize("embeddings", ["none", "predicted", "all"])
+def test_tokens_are_marked_with_languages_if_the_model_marks_all(embeddings):
+    row, languages = jnp.array([[0, 10, 2, 12, 2, 1]]), jnp.array([[5, 3]])
+    found = whole_examples(Model(language_embeddings=embeddings), row, languages).languages
+    marked = [5, 5, 5, 3, 3, -1] if embeddings == "all" else None
+    assert (None if found is None else found[0].tolist()) == marked

@@ -33,6 +33,7 @@ def made(kind, rows=5, seed=0):
         labels = rng.integers(0, 4, tokens.shape) * (tokens != PAD)
     else:
         labels = rng.integers(0, sizes[:, None], (rows, 2))
+        labels[0] = 0  # no answer: both ends are at <s>
     labels_of_kind = () if kind == "question_answering" else CLASSES
     options = SUPERVISED[kind](batch_rows=rows, length=LENGTH, labels=labels_of_kind)
     objective = supervised.objective(kind, options, MODEL, CORPUS)

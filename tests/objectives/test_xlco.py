@@ -158,7 +158,9 @@ def test_an_empty_queue_gives_no_loss_and_a_finite_gradient(model, params_of, ke
 
 def test_the_queue_goes_round_and_the_momentum_encoder_follows(model, params_of, keys_of):
     objective, params, rows, keys = prepared(model, params_of, keys_of)
+    params["other_head"] = {"bias": jnp.zeros(3)}  # of another objective: none of its business
     state, inputs = objective.init_state(params), jax.jit(objective.corrupt)(rows, keys)
+    assert set(state["momentum"]) == {"embeddings", "layers", "contrast_head"}
     moved = jax.tree.map(lambda x: x + 1.0, params)
     for step in range(3):
         vectors = jnp.full((24, model.hidden), float(step + 1))

@@ -40,6 +40,10 @@ def argmax(matrix):
     return best_of_rows(matrix) & best_of_columns(matrix)
 
 
+def union(matrix):
+    return best_of_rows(matrix) | best_of_columns(matrix)
+
+
 def itermax(matrix):
     """Eq. 8 twice, with the released code's multipliers between."""
     aligned = argmax(matrix)

@@ -22,7 +22,7 @@ def pointer(head, query, keys):
     return dense(head["key"], keys) @ dense(head["query"], query) / math.sqrt(len(query))
 
 
-def classification(head, vectors, dropped, layers):
+def classification(head, vectors, dropped):
     """RoBERTa's head: dropout (x, site) before and after a dense layer; InferSent's likewise."""
-    x = np.tanh(dense(head["dense"], dropped(vectors, layers + 1)))
-    return dense(head["output"], dropped(x, layers + 2))
+    x = np.tanh(dense(head["dense"], dropped(vectors, 0)))
+    return dense(head["output"], dropped(x, 1))

@@ -1,15 +1,18 @@
 """Self-attention whose pattern is two integer vectors a row: i sees j where their ids agree."""
 
-from functools import partial
+from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
-from xlj.models.dense import Dense, precision_of
-from xlj.models.dropout import Rngs, dropout
-from xlj.models.position_bias import Gates
+from xlj.models import sharding
+from xlj.models.dense import Dense
+from xlj.models.dense_attention import dense_attention
+from xlj.models.dropout import Rngs, row_seeds
+from xlj.models.fused_attention import attend as fused
+from xlj.models.position_bias import Gates, PositionBias, bias_tiles
 
 
 class Attention(nn.Module):
@@ -24,33 +27,52 @@ class Attention(nn.Module):
         query_segment_ids: jax.Array,
         key_segment_ids: jax.Array,
         rngs: Rngs,
+        layer: int | jax.Array,
         bias: jax.Array | None = None,
     ) -> jax.Array:
-        """x [rows, length, hidden], ids int32 [rows, length] -> float32 [rows, length, hidden].
+        """x [rows, length, hidden], ids int32 [rows, length] -> [rows, length, hidden] of the
+        model's dtype.
 
-        A query that sees no key gets zeros (before the output layer), never NaN. `bias`, float32
-        [heads, length, length], is added to the scores, gated by the query if the model says so.
+        A query that sees no key gets zeros (before the output layer), never NaN. `bias`, of
+        `shared_bias`, is added to the scores, gated by the query if the model says so.
         """
         model, dtype = self.model, jnp.dtype(self.model.dtype)
         rows, length, hidden = x.shape
 
         def heads_of(name: str) -> jax.Array:
-            projected = Dense(hidden, dtype, model.init_std, name=name)(x)
-            return projected.astype(dtype).reshape(rows, length, model.heads, -1)
+            projected = Dense(hidden, dtype, model.init_std, dtype, name=name)(x)
+            return projected.reshape(rows, length, model.heads, -1)
 
         query, key, value = heads_of("query"), heads_of("key"), heads_of("value")
-        einsum = partial(
-            jnp.einsum, precision=precision_of(dtype), preferred_element_type=jnp.float32
-        )
-        scores = einsum("bqhd,bkhd->bhqk", query, key)
-        seen = (query_segment_ids[:, :, None] == key_segment_ids[:, None, :])[:, None]
-        scores = scores * (hidden // model.heads) ** -0.5
-        if bias is not None:
-            is_gated = model.position_bias == "gated"
-            gate = Gates(model.init_std, name="gates")(query) if is_gated else 1.0
-            scores = scores + bias * gate
-        scores = jnp.where(seen, scores, -1e30)
-        weights = jnp.where(seen, jax.nn.softmax(scores), 0)
-        weights = dropout(weights, rngs, 1, model.attention_dropout).astype(dtype)
-        mixed = einsum("bhqk,bkhd->bqhd", weights, value).reshape(rows, length, hidden)
-        return Dense(hidden, dtype, model.init_std, name="output")(mixed)
+        gates = None
+        if model.position_bias == "gated":
+            gates = Gates(model.init_std, name="gates")(query)
+        attend = fused.attend if is_fused(model) else dense_attention
+        mixed = attend(
+            query,
+            key,
+            value,
+            query_segment_ids,
+            key_segment_ids,
+            bias,
+            gates,
+            None if rngs is None else row_seeds(rngs, layer, 1),
+            model.attention_dropout,
+        ).reshape(rows, length, hidden)
+        return Dense(hidden, dtype, model.init_std, dtype, name="output")(mixed)
+
+
+def is_fused(model: Model) -> bool:
+    """Whether attention is a kernel: as `model.attention` says; by itself, not on CPUs."""
+    if model.attention == "auto":
+        return sharding.platform() in fused.KERNELS
+    return model.attention == "fused"
+
+
+def shared_bias(params: dict[str, Any], model: Model, length: int) -> jax.Array:
+    """The relative position bias of all layers, in the form that attention takes: for rows of this
+    length float32 [heads, length, length] if it is dense, else as `fused_attention.attend` says."""
+    if is_fused(model):
+        length, block = fused.padded_length(length)
+    line: Any = PositionBias(model).apply({"params": params}, length)
+    return bias_tiles(line, block) if is_fused(model) else bias_tiles(line, length)[:, 0]

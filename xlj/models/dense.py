@@ -1,20 +1,29 @@
 """Matrix products in the form that the backend runs fast, and the linear layer made of them."""
 
+import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.ad_checkpoint import checkpoint_name
 
 from xlj.models import sharding
 from xlj.models.sharding import KERNEL, ROWS
+
+Activation = Callable[[jax.Array], jax.Array]
+
+PRODUCT = "product"
+"""What `model.remat=products` keeps: the outputs of linear layers and of attention."""
 
 
 def product(left: jax.Array, right: jax.Array, dtype: jnp.dtype, right_axis: int = 0) -> jax.Array:
     """left [..., k] times right [k, m] (or [m, k] with right_axis=1), summed in float32.
 
-    On the CPU, bfloat16 is fast (2x float32) only for factors that lie row by row, the left one
+    On a CPU, bfloat16 is fast (2x float32) only for factors that lie row by row, the left one
     contracting its last axis. The barriers keep XLA from folding transpositions around the product
     into it, which it would then compute in float32, or not at all.
     """
@@ -37,69 +46,111 @@ def precision_of(dtype: jnp.dtype) -> jax.lax.Precision | None:
 
 
 def transposed(x: jax.Array) -> jax.Array:
-    """x.T of a matrix, really moved in memory on the CPU (see `product`)."""
+    """x.T of a matrix, really moved in memory on a CPU (see `product`)."""
     return _as_is(x.T.reshape(-1)).reshape(x.shape[::-1])
 
 
 def _as_is(*arrays: jax.Array) -> Any:
-    if jax.default_backend() == "cpu":
+    if sharding.platform() == "cpu":
         arrays = jax.lax.optimization_barrier(arrays)
     return arrays if len(arrays) > 1 else arrays[0]
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(2,))
-def matmul(x: jax.Array, kernel: jax.Array, dtype: jnp.dtype) -> jax.Array:
+def matmul(
+    x: jax.Array, kernel: jax.Array, dtype: jnp.dtype, activation: Activation | None = None
+) -> jax.Array:
     """x [..., in] times kernel [in, out], multiplied in `dtype`, summed and returned in float32.
 
-    The gradients are float32 too, so that bfloat16 rounds each factor once and nothing else.
+    bfloat16 rounds each factor once, forward and backward, and the gradient of x, which is then of
+    x's type; the kernel's is float32. Half as much is kept for the backward pass.
+
+    Args:
+      activation: what is done with each element of x before, in float32. It is computed again in
+        the backward pass, which keeps x and not its activation; not on a CPU, where an exact GELU
+        costs more than memory does.
     """
-    return _forward(x, kernel, dtype)[0]
+    if activation is not None and sharding.platform() == "cpu":
+        x, activation = activation(x.astype(jnp.float32)), None
+    return _matmul(x.astype(dtype), kernel, dtype, activation)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def _matmul(
+    x: jax.Array, kernel: jax.Array, dtype: jnp.dtype, activation: Activation | None
+) -> jax.Array:
+    return _forward(x, kernel, dtype, activation)[0]
 
 
 def _forward(
-    x: jax.Array, kernel: jax.Array, dtype: jnp.dtype
+    x: jax.Array, kernel: jax.Array, dtype: jnp.dtype, activation: Activation | None
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     def of_rows(x: jax.Array, kernel: jax.Array) -> jax.Array:
-        return product(x, sharding.whole(kernel.astype(dtype), 0), dtype)
+        return product(x, sharding.gathered(kernel.astype(dtype), 0), dtype)
 
-    y = sharding.by_device(of_rows, (ROWS, KERNEL), ROWS)(x, kernel)
-    # In bfloat16 half as much is kept for the backward pass.
-    return y, (x.astype(dtype), kernel)
+    active = _activated(x, activation)
+    return sharding.per_device(of_rows, (ROWS, KERNEL), ROWS)(active, kernel), (x, kernel)
 
 
 def _backward(
-    dtype: jnp.dtype, saved: tuple[jax.Array, jax.Array], gradient: jax.Array
+    dtype: jnp.dtype,
+    activation: Activation | None,
+    saved: tuple[jax.Array, jax.Array],
+    gradient: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     def of_rows(
         x: jax.Array, kernel: jax.Array, gradient: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        of_x = product(gradient, sharding.whole(kernel.astype(dtype), 0), dtype, right_axis=1)
+        of_x = product(gradient, sharding.gathered(kernel.astype(dtype), 0), dtype, right_axis=1)
         tokens = transposed(x.reshape(-1, x.shape[-1]))
         of_kernel = product(tokens, gradient.reshape(-1, gradient.shape[-1]), dtype)
-        return of_x, sharding.summed(of_kernel, 0)
+        return of_x.astype(dtype), sharding.summed(of_kernel, 0)
 
     x, kernel = saved
-    by_device = sharding.by_device(of_rows, (ROWS, KERNEL, ROWS), (ROWS, KERNEL))
-    return by_device(x, kernel, gradient.astype(dtype))
+    gradient = gradient.astype(dtype)
+    if activation is not None:  # else XLA would find it computed already, and keep it
+        x, gradient = jax.lax.optimization_barrier((x, gradient))
+    active, through_activation = jax.vjp(lambda x: _activated(x, activation), x)
+    per_device = sharding.per_device(of_rows, (ROWS, KERNEL, ROWS), (ROWS, KERNEL))
+    of_active, of_kernel = per_device(active, kernel, gradient)
+    return *through_activation(of_active), of_kernel
 
 
-matmul.defvjp(_forward, _backward)
+_matmul.defvjp(_forward, _backward)
+
+
+def _activated(x: jax.Array, activation: Activation | None) -> jax.Array:
+    return x if activation is None else activation(x.astype(jnp.float32)).astype(x.dtype)
+
+
+def gelu(x: jax.Array) -> jax.Array:
+    """The exact GELU, by erf: XLA for GPUs does not fuse the erfc of JAX's own."""
+    return 0.5 * x * (1 + jax.lax.erf(x * np.float32(math.sqrt(0.5))))
 
 
 class Dense(nn.Module):
-    """A linear layer with float32 parameters `kernel` [in, out] and `bias` [out]."""
+    """A linear layer with float32 parameters `kernel` [in, out] and `bias` [out].
+
+    `result` is the type that its output is rounded to, after the bias is added; None for float32.
+    `activation`, as in `matmul`, is of its input.
+    """
 
     features: int
     dtype: jnp.dtype
     init_std: float
+    result: jnp.dtype | None = None
+    activation: Activation | None = None
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """x [..., in] -> float32 [..., out]."""
+        """x [..., in] -> [..., out]."""
         normal = nn.initializers.normal(self.init_std)
         kernel = self.param("kernel", normal, (x.shape[-1], self.features))
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
-        return matmul(x, kernel, self.dtype) + bias
+        result = self.result or jnp.float32
+        y = matmul(x, kernel, self.dtype, self.activation)
+        if sharding.platform() == "gpu":  # else the product writes float32, for others to round
+            y = jax.lax.optimization_barrier(y.astype(result))
+        return checkpoint_name((y + bias).astype(result), PRODUCT)
 
 
 class LayerNorm(nn.Module):
@@ -112,7 +163,32 @@ class LayerNorm(nn.Module):
         """x [..., hidden] -> float32 [..., hidden]."""
         scale = self.param("scale", nn.initializers.ones, (x.shape[-1],))
         bias = self.param("bias", nn.initializers.zeros, (x.shape[-1],))
-        x = x.astype(jnp.float32)
-        mean = x.mean(-1, keepdims=True)
-        variance = jnp.square(x - mean).mean(-1, keepdims=True)
-        return (x - mean) * jax.lax.rsqrt(variance + self.epsilon) * scale + bias
+        return norm(x.astype(jnp.float32), scale, bias, self.epsilon)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
+def norm(x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float) -> jax.Array:
+    """LayerNorm of x, float32 [..., hidden]; scale and bias float32 [hidden]."""
+    return _forward_norm(x, scale, bias, epsilon)[0]
+
+
+def _forward_norm(
+    x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float
+) -> tuple[jax.Array, Any]:
+    mean = x.mean(-1, keepdims=True)
+    variance = jnp.square(x - mean).mean(-1, keepdims=True)
+    factor = jax.lax.rsqrt(variance + epsilon)
+    return (x - mean) * factor * scale + bias, (x, scale, mean, factor)
+
+
+def _backward_norm(epsilon: float, saved: Any, gradient: jax.Array) -> tuple[jax.Array, ...]:
+    """From x and two numbers a vector: nothing else of the width of x is kept."""
+    x, scale, mean, factor = saved
+    y, of_y = (x - mean) * factor, gradient * scale
+    along = (of_y * y).mean(-1, keepdims=True)
+    of_x = (of_y - of_y.mean(-1, keepdims=True) - y * along) * factor
+    others = tuple(range(x.ndim - 1))
+    return of_x, (gradient * y).sum(others), gradient.sum(others)
+
+
+norm.defvjp(_forward_norm, _backward_norm)

@@ -1,31 +1,99 @@
-"""Dropout from one random key a row, so that sharding and accumulation never change a mask."""
+"""Dropout whose masks are a hash of (row's key, layer, site, position): computed where they are
+used, forward and backward, never stored, and the same on any mesh and under accumulation."""
 
-import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 Rngs = jax.Array | None
 """A threefry key of each row [rows]; None means no dropout (evaluation)."""
 
+_BITS = 24
+"""Of a hash, which are compared with the rate: signed numbers of all backends hold them."""
 
-def dropout(x: jax.Array, rngs: Rngs, site: int, rate: float) -> jax.Array:
+
+def row_seeds(rngs: jax.Array, layer: int | jax.Array, site: int) -> jax.Array:
+    """What tells the masks of a place in the model from all others, int32 [rows].
+
+    Args:
+      layer: 0 for the embeddings, then the layers, then heads.
+      site: a number that tells this place in the layer from the others.
+    """
+    words = jax.lax.bitcast_convert_type(jax.random.key_data(rngs), jnp.int32)
+    first = hashed(jnp.full_like(words[:, 0], 0x1E3779B9), words[:, 0])
+    return hashed(hashed(hashed(first, words[:, 1]), layer), site)
+
+
+def hashed(seed: jax.Array, number: jax.Array | int) -> jax.Array:
+    """A new seed, int32, for each seed and number, which broadcast.
+
+    The mixing function is Wellons' lowbias32 (2018): each bit of the sum changes half of the
+    result's. Signed, since kernels of all backends have these operations for signed integers.
+    """
+    x = seed ^ jnp.asarray(number, jnp.int32)
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        x = (x ^ jax.lax.shift_right_logical(x, jnp.int32(shift))) * np.uint32(factor).view("i4")
+    return x ^ jax.lax.shift_right_logical(x, jnp.int32(16))
+
+
+def threshold(rate: float) -> int:
+    """The hashes that drop an element, of 2^24: rates are rounded to multiples of that."""
+    return round(rate * 2**_BITS)
+
+
+def is_kept(hashes: jax.Array, rate: float) -> jax.Array:
+    """Whether the elements of these hashes, int32, stay: bool of their shape."""
+    return jax.lax.shift_right_logical(hashes, jnp.int32(32 - _BITS)) >= threshold(rate)
+
+
+def scale(rate: float) -> float:
+    """What the elements that stay are multiplied by."""
+    return 2**_BITS / (2**_BITS - threshold(rate))
+
+
+def kept(seeds: jax.Array, shape: tuple[int, ...], rate: float) -> jax.Array:
+    """The mask of arrays of this shape, bool [rows, *shape], of the rows' seeds [rows].
+
+    A kernel that makes a part of it folds the same indices, one axis after the other.
+    """
+    hashes = seeds
+    for size in shape:
+        hashes = hashed(hashes[..., None], jnp.arange(size, dtype=jnp.int32))
+    return is_kept(hashes, rate)
+
+
+def dropout(x: jax.Array, rngs: Rngs, layer: int | jax.Array, site: int, rate: float) -> jax.Array:
     """Zeroes elements of x with probability `rate` and scales the others up.
 
     Args:
       x: [rows, ...].
-      site: a number that tells this place in the layer from the others.
-      rate: is rounded to a multiple of 1 / 65,536, since 16 random bits an element are drawn.
+      layer, site: as in `row_seeds`.
+
+    Returns:
+      float32 [rows, ...].
     """
-    threshold = round(rate * 65_536)
-    if rngs is None or not threshold:
-        return x
-    shape = x.shape[1:]
-    words = -(-math.prod(shape) // 2)
+    return drop(x.astype(jnp.float32), None if rngs is None else row_seeds(rngs, layer, site), rate)
 
-    def kept(rng: jax.Array) -> jax.Array:
-        bits = jax.random.bits(jax.random.fold_in(rng, site), (words,), jnp.uint32)
-        halves = jnp.stack([bits & 0xFFFF, bits >> 16])
-        return halves.reshape(-1)[: math.prod(shape)].reshape(shape) >= threshold
 
-    return jnp.where(jax.vmap(kept)(rngs), x * (65_536 / (65_536 - threshold)), 0)
+def drop(x: jax.Array, seeds: jax.Array | None, rate: float) -> jax.Array:
+    """Dropout of x, float32 [rows, ...], by the rows' seeds, int32 [rows]; None for none."""
+    return x if seeds is None or not threshold(rate) else _dropped(x, seeds, rate)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _dropped(x: jax.Array, seeds: jax.Array, rate: float) -> jax.Array:
+    return jnp.where(kept(seeds, x.shape[1:], rate), x * scale(rate), 0)
+
+
+def _forward(x: jax.Array, seeds: jax.Array, rate: float) -> tuple[jax.Array, jax.Array]:
+    return _dropped(x, seeds, rate), seeds
+
+
+def _backward(rate: float, seeds: jax.Array, gradient: jax.Array) -> tuple[jax.Array, None]:
+    # Else XLA would find that it has made the mask already, and keep it.
+    return _dropped(gradient, jax.lax.optimization_barrier(seeds), rate), None
+
+
+_dropped.defvjp(_forward, _backward)

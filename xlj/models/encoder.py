@@ -6,6 +6,8 @@ nested dict; those of all layers are stacked on a leading axis, whether the laye
 loop or one by one, so that a checkpoint does not depend on it.
 """
 
+import dataclasses
+from functools import partial
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -13,10 +15,12 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
-from xlj.models.attention import Attention
-from xlj.models.dense import Dense, LayerNorm
+from xlj.models.attention import Attention, shared_bias
+from xlj.models.dense import PRODUCT, Dense, LayerNorm, gelu
 from xlj.models.dropout import Rngs, dropout
+from xlj.models.lookup import look_up
 from xlj.models.position_bias import PositionBias
+from xlj.models.residual import AddNorm, Stream, stream_of
 from xlj.models.sharding import constrained
 
 Params = dict[str, Any]
@@ -54,7 +58,8 @@ class Embeddings(nn.Module):
     def __call__(self, inputs: Inputs, rngs: Rngs) -> jax.Array:
         """Inputs [rows, length] -> float32 [rows, length, hidden]."""
         model, normal = self.model, nn.initializers.normal(self.model.init_std)
-        x = self.param("word", normal, (self.vocabulary_size, model.hidden))[inputs.tokens]
+        word = self.param("word", normal, (self.vocabulary_size, model.hidden))
+        x = look_up(word, inputs.tokens)
         if model.absolute_positions:
             position = self.param("position", normal, (model.positions, model.hidden))
             x += position[inputs.positions + FIRST_POSITION]
@@ -69,7 +74,7 @@ class Embeddings(nn.Module):
                 x += jnp.where(marked, language[jnp.maximum(inputs.languages, 0)], 0)
         if model.norm == "post":
             x = LayerNorm(model.layer_norm_epsilon, name="norm")(x)
-        return dropout(x, rngs, 0, model.dropout)
+        return dropout(x, rngs, 0, 0, model.dropout)
 
 
 class FeedForward(nn.Module):
@@ -79,11 +84,11 @@ class FeedForward(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """[rows, length, hidden] -> float32 [rows, length, hidden]."""
-        dtype = jnp.dtype(self.model.dtype)
-        x = Dense(self.model.intermediate, dtype, self.model.init_std, name="inner")(x)
-        x = nn.gelu(x, approximate=False)
-        return Dense(self.model.hidden, dtype, self.model.init_std, name="outer")(x)
+        """[rows, length, hidden] -> the same, of the model's dtype."""
+        model, dtype = self.model, jnp.dtype(self.model.dtype)
+        linear = partial(Dense, dtype=dtype, init_std=model.init_std, result=dtype)
+        x = linear(model.intermediate, name="inner")(x)
+        return linear(model.hidden, activation=gelu, name="outer")(x)
 
 
 class Layer(nn.Module):
@@ -95,26 +100,34 @@ class Layer(nn.Module):
     @nn.compact
     def __call__(
         self,
-        x: jax.Array,
+        x: Stream,
         query_segment_ids: jax.Array,
         key_segment_ids: jax.Array,
         rngs: Rngs,
+        number: int | jax.Array,
         bias: jax.Array | None = None,
-    ) -> jax.Array:
-        """float32 [rows, length, hidden] -> the same; `rngs` as in `dropout`, `bias` as in
-        `Attention`."""
+    ) -> Stream:
+        """The hidden vectors before the layer -> behind it; `number` is the layer's, from 1, `rngs`
+        as in `dropout`, `bias` as in `Attention`."""
         model = self.model
         attention = Attention(model, name="attention")
-        attention_norm = LayerNorm(model.layer_norm_epsilon, name="attention_norm")
         feed_forward = FeedForward(model, name="feed_forward")
-        feed_forward_norm = LayerNorm(model.layer_norm_epsilon, name="feed_forward_norm")
+
+        def attended(x: jax.Array) -> jax.Array:
+            return attention(x, query_segment_ids, key_segment_ids, rngs, number, bias)
+
         if model.norm == "pre":
-            update = attention(attention_norm(x), query_segment_ids, key_segment_ids, rngs, bias)
-            x = x + dropout(update, rngs, 2, model.dropout)
-            return x + dropout(feed_forward(feed_forward_norm(x)), rngs, 3, model.dropout)
-        update = attention(x, query_segment_ids, key_segment_ids, rngs, bias)
-        x = attention_norm(x + dropout(update, rngs, 2, model.dropout))
-        return feed_forward_norm(x + dropout(feed_forward(x), rngs, 3, model.dropout))
+
+            def added(x: jax.Array, update: jax.Array, site: int) -> jax.Array:
+                return x + dropout(update, rngs, number, site, model.dropout)
+
+            attention_norm = LayerNorm(model.layer_norm_epsilon, name="attention_norm")
+            feed_forward_norm = LayerNorm(model.layer_norm_epsilon, name="feed_forward_norm")
+            wide = added(x.wide, attended(attention_norm(x.wide)), 2)
+            return Stream(added(wide, feed_forward(feed_forward_norm(wide)), 3), None)
+        x = AddNorm(model, name="attention_norm")(x, attended(x.read), rngs, number, 2)
+        update = feed_forward(x.read)
+        return AddNorm(model, name="feed_forward_norm")(x, update, rngs, number, 3)
 
 
 def init(rng: jax.Array, model: Model, vocabulary_size: int, languages: int) -> Params:
@@ -124,13 +137,15 @@ def init(rng: jax.Array, model: Model, vocabulary_size: int, languages: int) -> 
     x = jnp.zeros((1, 1, model.hidden))
     embeddings = Embeddings(model, vocabulary_size, languages)
     layer_rngs = jax.random.split(layer_rng, model.layers)
-    bias = None if model.position_bias == "none" else jnp.zeros((model.heads, 1, 1))
-    layers = jax.vmap(lambda rng: Layer(model).init(rng, x, ids, ids, None, bias))(layer_rngs)
+    drawn = dataclasses.replace(model, attention="dense")  # a kernel's parameters are the same
+    layers = jax.vmap(lambda rng: Layer(drawn).init(rng, Stream(x, None), ids, ids, None, 1))(
+        layer_rngs
+    )
     params = {
         "embeddings": embeddings.init(embedding_rng, Inputs(ids, ids, ids, ids), None),
         "layers": layers,
     }
-    if bias is not None:
+    if model.position_bias != "none":
         params["position_bias"] = PositionBias(model).init(bias_rng, 1)
     if model.norm == "pre":
         params["final_norm"] = LayerNorm(model.layer_norm_epsilon).init(bias_rng, x)
@@ -164,32 +179,40 @@ def apply(
     count = jax.tree.leaves(weights)[0].shape[0]
     word, languages = params["embeddings"]["word"], params["embeddings"].get("language", ())
     embeddings = Embeddings(model, len(word), len(languages))
-    x = _run(embeddings, params["embeddings"], inputs, _folded(rngs, 0))
+    x = _run(embeddings, params["embeddings"], inputs, rngs)
     x = constrained(x, "hidden")
 
     bias = None
     if model.position_bias != "none":
-        bias = _run(PositionBias(model), params["position_bias"], inputs.tokens.shape[1])
+        bias = shared_bias(params["position_bias"], model, inputs.tokens.shape[1])
 
-    def layer(x: jax.Array, weights_and_index: tuple[Params, jax.Array]) -> tuple[Any, Any]:
+    def layer(x: Stream, weights_and_index: tuple[Params, jax.Array]) -> tuple[Any, Any]:
         weights, index = weights_and_index
-        layer_rngs = _folded(rngs, index + 1)
         y = _run(
             Layer(model),
             weights,
             x,
             inputs.query_segment_ids,
             inputs.key_segment_ids,
-            layer_rngs,
+            rngs,
+            index + 1,
             bias,
         )
-        y = constrained(y, "hidden")
-        return y, y if all_layers else None
+        narrow = None if y.narrow is None else constrained(y.narrow, "hidden")
+        y = Stream(constrained(y.wide, "hidden"), narrow)
+        return y, y.wide if all_layers else None
 
-    if model.remat:
-        layer = jax.checkpoint(layer, prevent_cse=not model.scan_layers)
+    if model.remat != "none":
+        policy = jax.checkpoint_policies.save_only_these_names(PRODUCT)
+        layer = jax.checkpoint(
+            layer,
+            prevent_cse=not model.scan_layers,
+            policy=policy if model.remat == "products" else None,
+        )
     unroll = 1 if model.scan_layers else count
-    last, every = jax.lax.scan(layer, x, (weights, jnp.arange(count)), unroll=unroll)
+    begun = stream_of(x, model)
+    ended, every = jax.lax.scan(layer, begun, (weights, jnp.arange(count)), unroll=unroll)
+    last = ended.wide
     if "final_norm" in params:
         last = _run(LayerNorm(model.layer_norm_epsilon), params["final_norm"], last)
     return jnp.concatenate([x[None], every[:-1], last[None]]) if all_layers else last
@@ -212,9 +235,3 @@ def middle_layer(layers: int) -> int:
 
 def _run(module: nn.Module, params: Params, *arguments: Any) -> Any:
     return module.apply({"params": params}, *arguments)
-
-
-def _folded(rngs: Rngs, data: int | jax.Array) -> jax.Array | None:
-    if rngs is None:
-        return None
-    return jax.vmap(jax.random.fold_in, (0, None))(rngs, data)

@@ -51,10 +51,10 @@ class Classification(nn.Module):
     def __call__(self, vectors: jax.Array, rngs: Rngs) -> jax.Array:
         """[rows, n] -> float32 [rows, classes]."""
         model, dtype = self.model, jnp.dtype(self.model.dtype)
-        site = model.layers + 1  # the encoder's rngs are folded with 0 to its number of layers
-        x = dropout(vectors, rngs, site, model.dropout)
+        layer = model.layers + 1  # behind the encoder's
+        x = dropout(vectors, rngs, layer, 0, model.dropout)
         x = jnp.tanh(Dense(model.hidden, dtype, model.init_std, name="dense")(x))
-        x = dropout(x, rngs, site + 1, model.dropout)
+        x = dropout(x, rngs, layer, 1, model.dropout)
         return Dense(self.classes, dtype, model.init_std, name="output")(x)
 
 
@@ -70,7 +70,7 @@ class TokenClassification(nn.Module):
     def __call__(self, hidden: jax.Array, rngs: Rngs) -> jax.Array:
         """[rows, length, hidden] -> float32 [rows, length, classes]."""
         model, dtype = self.model, jnp.dtype(self.model.dtype)
-        x = dropout(hidden, rngs, model.layers + 1, self.rate)
+        x = dropout(hidden, rngs, model.layers + 1, 0, self.rate)
         return Dense(self.classes, dtype, model.init_std, name="output")(x)
 
 

@@ -44,7 +44,8 @@ class PositionBias(nn.Module):
 
     @nn.compact
     def __call__(self, length: int) -> jax.Array:
-        """float32 [heads, query, key], each of the two `length` long.
+        """The bias of each difference of places, key's minus query's: float32 [heads, 2 length],
+        from -length to length - 1.
 
         The distance is that of places in the row. An example's tokens are contiguous, so this is
         the distance of positions wherever one token sees another.
@@ -52,14 +53,28 @@ class PositionBias(nn.Module):
         model = self.model
         normal = nn.initializers.normal(model.init_std)
         table = self.param("table", normal, (model.position_buckets, model.heads))
-        # Every difference once, ordered so that place (j - i) modulo 2 * length holds j - i.
-        differences = np.arange(2 * length)
-        differences -= 2 * length * (differences >= length)
-        place = buckets(differences, model.position_buckets, model.position_distance)
-        # Repeated and cut into rows that are one place shorter, each row starts one place later:
-        # row i, column j holds j - i. Unlike a look-up, this has a gradient without scattering.
-        repeated = jnp.tile(table[place].T, length)[:, : length * (2 * length - 1)]
-        return repeated.reshape(model.heads, length, 2 * length - 1)[:, :, :length]
+        differences = np.arange(-length, length)
+        return table[buckets(differences, model.position_buckets, model.position_distance)].T
+
+
+def bias_tiles(line: jax.Array, block: int) -> jax.Array:
+    """The bias of all pairs of a query and a key in blocks of each distance.
+
+    Args:
+      line: [heads, 2 length], as `PositionBias` gives it; length is a multiple of block.
+
+    Returns:
+      [heads, 2 n - 1, block, block] for n = length / block. Tile t holds the queries of block i and
+      the keys of block i + t - (n - 1); with one block, those of the whole row.
+    """
+    heads, count = line.shape[0], line.shape[1] // block
+    parts = line.reshape(heads, count, block)
+    # A tile's differences, ordered so that place (j - i) modulo 2 * block holds j - i. Repeated and
+    # cut into rows that are one place shorter, each row starts one place later: row i, column j
+    # holds j - i. Unlike a look-up, this has a gradient without scattering.
+    place = jnp.concatenate([parts[:, 1:], parts[:, :-1]], axis=-1)
+    repeated = jnp.tile(place, block)[..., : block * (2 * block - 1)]
+    return repeated.reshape(heads, count - 1, block, 2 * block - 1)[..., :block]
 
 
 class Gates(nn.Module):
@@ -80,7 +95,7 @@ class Gates(nn.Module):
 
     @nn.compact
     def __call__(self, query: jax.Array) -> jax.Array:
-        """[rows, query, heads, head size], not scaled -> float32 [rows, heads, query, 1].
+        """[rows, query, heads, head size], not scaled -> float32 [rows, heads, query].
 
         All in float32: the product is too small to gain from less.
         """
@@ -89,4 +104,4 @@ class Gates(nn.Module):
         scale = self.param("scale", nn.initializers.ones, (query.shape[-2],))
         gates = jnp.einsum("bqhd,dg->gbhq", query.astype(jnp.float32), kernel)
         update, reset = jax.nn.sigmoid(gates)
-        return (1 + update + (1 - update) * scale[:, None] * reset)[..., None]
+        return 1 + update + (1 - update) * scale[:, None] * reset

@@ -17,7 +17,7 @@ from xlj.models.dropout import Rngs
 from xlj.objectives.camlm import UNSEEN
 from xlj.objectives.choosing import choose
 from xlj.objectives.corruption import Masked, at_positions, mask_tokens, split
-from xlj.objectives.flops import of_layers, of_predictions
+from xlj.objectives.flops import Operations, of_layers, of_predictions
 from xlj.objectives.mlm import flops, gather, predicted, prediction_part
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, Objective, Params, Rows
 from xlj.objectives.segments import languages_of, segments, whole_examples
@@ -63,7 +63,7 @@ def objective(name: str, options: BackTranslation, model: Model, corpus: Corpus)
         hidden = encoder.apply(params, model, whole, rngs)
         return {name: predicted(params, params["prediction_head"], model, hidden, masked)}
 
-    def all_flops(rows: int, length: int) -> float:
+    def all_flops(rows: int, length: int) -> Operations:
         generation = of_layers(model, model.layers, rows, length)
         generation += of_predictions(model, corpus.vocabulary_size, rows * places_in(length))
         return generation + flops(rows, length, options=options, model=model, corpus=corpus)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.models import sharding
-from xlj.models.sharding import COPIED, ROWS, TABLE
+from xlj.models.sharding import REPLICATED, ROWS, TABLE
 from xlj.objectives.cross_entropy import BLOCK, block_logits, block_starts
 
 
@@ -53,5 +53,5 @@ def choose(
         initial = (jnp.full(len(vectors), -jnp.inf), jnp.zeros(len(vectors), jnp.int32))
         return jax.lax.scan(body, initial, starts)[0][1]
 
-    by_device = sharding.by_device(of_rows, (ROWS, TABLE, COPIED, ROWS), ROWS)
-    return by_device(vectors, table, bias, rngs)
+    per_device = sharding.per_device(of_rows, (ROWS, TABLE, REPLICATED, ROWS), ROWS)
+    return per_device(vectors, table, bias, rngs)

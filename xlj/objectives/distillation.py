@@ -11,7 +11,7 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
-from xlj.objectives.flops import TRAINED, of_layers
+from xlj.objectives.flops import TRAINED, Operations, of_layers
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import whole_examples
 
@@ -47,7 +47,7 @@ def objective(name: str, options: Distillation, model: Model, corpus: Corpus) ->
         count = inputs.weights.sum(1)
         return {name: LossSums((errors * inputs.weights).sum(1), count, jnp.zeros_like(count))}
 
-    def flops(rows: int, length: int) -> float:
+    def flops(rows: int, length: int) -> Operations:
         return (1 + TRAINED) * of_layers(model, model.layers, rows, length)
 
     return Objective(

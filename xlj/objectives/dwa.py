@@ -16,7 +16,7 @@ from xlj.models import encoder, heads
 from xlj.models.dropout import Rngs
 from xlj.objectives import mlm
 from xlj.objectives.corruption import Masked, mask_tokens, max_predictions, split
-from xlj.objectives.flops import TRAINED, of_layers
+from xlj.objectives.flops import TRAINED, Operations, of_layers
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import segments, whole_examples
 
@@ -75,11 +75,12 @@ def objective(name: str, options: WordAlignment, model: Model, corpus: Corpus) -
         queries = (inputs.labels >= 0).sum(1).astype(jnp.float32)
         return {tlm_loss: inputs.masked.weights.sum(1), alignment_loss: queries}
 
-    def flops(rows: int, length: int) -> float:
+    def flops(rows: int, length: int) -> Operations:
         labelling = of_layers(model, label_layer, rows, length)
-        labelling += 2 * rows * length * length * model.hidden
+        labelling += Operations(other=2.0 * rows * length * length * model.hidden)
         queries = max_queries(options, length)
-        pointing = 2 * rows * model.hidden * ((length + queries) * model.hidden + length * queries)
+        each = (length + queries) * model.hidden + length * queries
+        pointing = Operations(other=2.0 * rows * model.hidden * each)
         rest = mlm.flops(rows, length, options=options, model=model, corpus=corpus)
         return labelling + TRAINED * pointing + rest
 

@@ -13,7 +13,7 @@ from xlj.models import encoder, heads
 from xlj.models.dropout import Rngs
 from xlj.objectives.corruption import Masked, mask_tokens, max_predictions
 from xlj.objectives.cross_entropy import cross_entropy
-from xlj.objectives.flops import TRAINED, of_layers, of_predictions
+from xlj.objectives.flops import TRAINED, Operations, of_layers, of_predictions
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params
 from xlj.objectives.segments import whole_examples
 
@@ -47,7 +47,7 @@ def objective(
     )
 
 
-def flops(rows: int, length: int, *, options: Masking, model: Model, corpus: Corpus) -> float:
+def flops(rows: int, length: int, *, options: Masking, model: Model, corpus: Corpus) -> Operations:
     """Operations of a step that trains the encoder and its prediction head."""
     positions = rows * max_predictions(length, options.mask_rate)
     head = of_predictions(model, corpus.vocabulary_size, positions)

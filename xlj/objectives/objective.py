@@ -9,6 +9,7 @@ from jax.sharding import PartitionSpec
 
 from xlj.models.dropout import Rngs
 from xlj.models.encoder import Params
+from xlj.objectives.flops import Operations
 
 
 class Rows(NamedTuple):
@@ -71,7 +72,7 @@ class Objective:
     """Inputs with targets -> the number of predictions of each row, by loss, float32 [rows]."""
     loss: Callable[[Params, Any, Any, Rngs], Losses]
     """(params, state, inputs with targets, dropout rngs) -> each loss by row."""
-    flops: Callable[[int, int], float]
+    flops: Callable[[int, int], Operations]
     """(rows, their length) -> floating-point operations of a step, as `flops` counts them."""
     parts: Mapping[str, Callable[[jax.Array], Params]] = dataclasses.field(default_factory=dict)
     """The parameters that it needs beside the encoder's, by name: (rng) -> their initial values."""

@@ -13,7 +13,7 @@ from xlj.models import encoder
 from xlj.models.dropout import Rngs
 from xlj.objectives.bitext import average, halves
 from xlj.objectives.corruption import split
-from xlj.objectives.flops import TRAINED, of_layers
+from xlj.objectives.flops import TRAINED, Operations, of_layers
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import whole_examples
 
@@ -93,7 +93,7 @@ def objective(name: str, options: Retrieval, model: Model, corpus: Corpus) -> Ob
         losses = inputs.losses + (pulled - jax.lax.stop_gradient(pulled))  # its value is `losses`
         return {name: LossSums(sum=losses, count=inputs.found, correct=inputs.correct)}
 
-    def flops(rows: int, length: int) -> float:
+    def flops(rows: int, length: int) -> Operations:
         return 2 * (1 + TRAINED) * of_layers(model, layer, rows, length // 2)
 
     return Objective(
@@ -158,9 +158,10 @@ def _negatives(first: Rows, second: Rows) -> jax.Array:
 
 
 def _digests(tokens: jax.Array) -> jax.Array:
-    """32 bits of each row, uint32 [rows]."""
-    place = jnp.arange(tokens.shape[1], dtype=jnp.uint32)
-    factors = place * jnp.uint32(2_654_435_761) + jnp.uint32(0x9E3779B1)
-    mixed = (tokens.astype(jnp.uint32) + 1) * factors
-    mixed = (mixed ^ (mixed >> 15)) * jnp.uint32(0x85EBCA6B)
-    return mixed.sum(1, dtype=jnp.uint32)
+    """32 bits of each row, uint32 [rows]: the sum over its tokens, each mixed with its place as
+    MurmurHash3 ends (Appleby), so that tokens which change places change the sum."""
+    places = jnp.arange(tokens.shape[1], dtype=jnp.uint32)
+    mixed = tokens.astype(jnp.uint32) * jnp.uint32(0x9E3779B1) + places * jnp.uint32(0x85EBCA77)
+    mixed = (mixed ^ (mixed >> 16)) * jnp.uint32(0x85EBCA6B)
+    mixed = (mixed ^ (mixed >> 13)) * jnp.uint32(0xC2B2AE35)
+    return (mixed ^ (mixed >> 16)).sum(1, dtype=jnp.uint32)

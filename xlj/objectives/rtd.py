@@ -16,7 +16,7 @@ from xlj.models import encoder, heads
 from xlj.models.dropout import Rngs
 from xlj.objectives.choosing import choose
 from xlj.objectives.corruption import Masked, mask_tokens, max_predictions, split
-from xlj.objectives.flops import TRAINED, of_layers, of_predictions
+from xlj.objectives.flops import TRAINED, Operations, of_layers, of_predictions
 from xlj.objectives.mlm import gather, predicted
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import whole_examples
@@ -63,11 +63,11 @@ def objective(
         of_discriminator = detected(logits, replaced, masked.original())
         return {generator_loss: of_generator, discriminator_loss: of_discriminator}
 
-    def flops(rows: int, length: int) -> float:
+    def flops(rows: int, length: int) -> Operations:
         size, positions = corpus.vocabulary_size, rows * max_predictions(length, options.mask_rate)
         head = of_predictions(model, size, positions)
         generator = TRAINED * (of_layers(model, model.generator_layers, rows, length) + head)
-        detection = 2 * rows * length * model.hidden**2
+        detection = Operations(other=2.0 * rows * length * model.hidden**2)
         main = TRAINED * (of_layers(model, model.layers, rows, length) + detection)
         return generator + head + main  # the head once more, for the samples
 

@@ -15,7 +15,7 @@ from xlj.models import encoder, heads
 from xlj.models.dropout import Rngs
 from xlj.objectives.bitext import halves
 from xlj.objectives.corruption import mask_tokens, split
-from xlj.objectives.flops import TRAINED, of_layers
+from xlj.objectives.flops import TRAINED, Operations, of_layers
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import whole_examples
 
@@ -74,9 +74,10 @@ def objective(name: str, options: Contrast, model: Model, corpus: Corpus) -> Obj
             "filled": jnp.minimum(state["filled"] + count, size),
         }
 
-    def flops(rows: int, length: int) -> float:
+    def flops(rows: int, length: int) -> Operations:
         side = of_layers(model, layer, rows, length if options.mixup else length // 2)
-        return (TRAINED + 1) * side + TRAINED * 2.0 * rows * options.queue * model.hidden
+        queue = Operations(other=2.0 * rows * options.queue * model.hidden)
+        return (TRAINED + 1) * side + TRAINED * queue
 
     return Objective(
         losses={name: Loss(options.weight)},

@@ -1,0 +1,81 @@
+"""Fused attention compiled for a chip that is not here: `compiled_attention.py TOPOLOGY LENGTH`"""
+
+import json
+import os
+import re
+import sys
+
+from xlj.planning import topologies
+
+os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"
+topologies.use_compilers()
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+from jax.sharding import AxisType, Mesh, NamedSharding  # noqa: E402
+
+from xlj.config import ConfigError  # noqa: E402
+from xlj.models import dropout  # noqa: E402
+from xlj.models.fused_attention.attend import attend, padded_length  # noqa: E402
+from xlj.models.position_bias import bias_tiles  # noqa: E402
+from xlj.models.sharding import AXES, REPLICATED, ROWS, on_mesh  # noqa: E402
+
+ROWS_PER_DEVICE, HEADS, SIZE = 2, 4, 64
+
+
+def compiled(devices, length, dtype, gated):
+    mesh = Mesh(np.array(devices).reshape(1, -1), AXES, axis_types=(AxisType.Auto,) * 2)
+
+    def of(shape, dtype, spec=ROWS):
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, spec))
+
+    rows = ROWS_PER_DEVICE * len(devices)
+    arrays = [of((rows, length, HEADS, SIZE), dtype)] * 3
+    ids = [of((rows, length), jnp.int32)] * 2
+    line = gates = None
+    if gated:
+        line = of((HEADS, 2 * length), jnp.float32, REPLICATED)
+        gates = of((rows, HEADS, length), jnp.float32)
+
+    def gradients(ids, seeds, *arrays):
+        def total(query, key, value, line, gates):
+            bias = None if line is None else bias_tiles(line, padded_length(length)[1])
+            found = attend(query, key, value, *ids, bias, gates, seeds, 0.1)
+            return jnp.square(found.astype(jnp.float32)).sum()
+
+        return jax.grad(total, (0, 1, 2, 3, 4) if gated else (0, 1, 2))(*arrays)
+
+    seeds = of((rows,), dropout.row_seeds(jax.random.split(jax.random.key(0), 1), 1, 1).dtype)
+    lowered = jax.jit(on_mesh(mesh, gradients)).lower(ids, seeds, *arrays, line, gates)
+    return lowered.compile()
+
+
+def pairs(text, length):
+    """Shapes of results in memory with two axes of the row's length."""
+    bodies = re.findall(r"^(?:ENTRY )?%\S+ \(.*?^}", text, re.MULTILINE | re.DOTALL)
+    outside = [body for body in bodies if not re.match(r"%(fused|\S*computation)", body)]
+    shapes = {
+        dims for body in outside for dims in re.findall(r"= \(?\w+\[([\d,]+)\]", body)
+    }  # fmt: skip
+    return sorted(dims for dims in shapes if dims.split(",").count(str(length)) > 1)
+
+
+if __name__ == "__main__":
+    length = int(sys.argv[2])
+    try:
+        devices = topologies.parse(sys.argv[1]).devices()
+    except ConfigError as error:
+        print(json.dumps({"missing": str(error)}))
+        sys.exit()
+    found = {}
+    for dtype in ("bfloat16", "float32"):
+        for gated in (False, True):
+            program = compiled(devices, length, jnp.dtype(dtype), gated)
+            found[f"{dtype} {'gated' if gated else 'plain'}"] = {
+                "pairs": pairs(program.as_text(), length),
+                "memory": program.memory_analysis().temp_size_in_bytes,
+                "kernels": len(re.findall(r"custom_call_target=\"(?:__gpu\$xla\.gpu\.triton|"
+                                          r"tpu_custom_call)", program.as_text())),
+            }  # fmt: skip
+    print(json.dumps(found))

@@ -1,0 +1,81 @@
+"""Linear layers: what they keep for the backward pass, in which types, on which platform."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlj.config import Model
+from xlj.models import sharding
+from xlj.models.dense import Dense, LayerNorm, gelu, norm
+from xlj.models.encoder import FeedForward
+
+MODEL = Model(layers=1, hidden=8, heads=2, intermediate=24, positions=10)
+
+
+def feed_forward(platform, dtype, monkeypatch):
+    """Output, gradients, and sizes of what is kept between the passes."""
+    monkeypatch.setattr(sharding, "platform", lambda: platform)
+    layer = FeedForward(dataclasses.replace(MODEL, dtype=dtype))
+    x = 2 * jax.random.normal(jax.random.key(0), (3, 5, 8))
+    params = layer.init(jax.random.key(1), x)
+    params = jax.tree.map(lambda p: p + jax.random.normal(jax.random.key(2), p.shape), params)
+    output, backward = jax.vjp(layer.apply, params, x)
+    weights = jax.random.normal(jax.random.key(3), output.shape).astype(output.dtype)
+    kept = sorted(leaf.shape for leaf in jax.tree.leaves(backward) if leaf.ndim == 3)
+    return output, backward(weights), kept
+
+
+@pytest.mark.parametrize("platform", ["gpu", "tpu"])
+@pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-5), ("bfloat16", 0.03)])
+def test_a_gelu_is_computed_again_but_on_cpus(platform, dtype, tolerance, monkeypatch):
+    found, gradients, kept = feed_forward(platform, dtype, monkeypatch)
+    wanted, of_wanted, kept_on_cpu = feed_forward("cpu", "float32", monkeypatch)
+    assert found.dtype == jnp.dtype(dtype)
+    assert [shape[-1] for shape in kept] == [8, 24] and len(kept_on_cpu) > 2
+    for a, b in zip(
+        jax.tree.leaves((found, gradients)), jax.tree.leaves((wanted, of_wanted)), strict=True
+    ):
+        error = jnp.abs(a.astype(jnp.float32) - b).max() / jnp.abs(b).max()
+        assert error < tolerance
+
+
+def test_the_gelu_is_exact():
+    x = jnp.linspace(-6, 6, 101)
+    np.testing.assert_allclose(gelu(x), jax.nn.gelu(x, approximate=False), rtol=1e-5, atol=1e-6)
+
+
+def test_a_result_is_rounded_after_the_bias():
+    x, bias = jnp.ones((1, 1)), jnp.array([1 / 256 + 1 / 1024])
+    params = {"params": {"kernel": jnp.ones((1, 1)), "bias": bias}}
+    bfloat16 = jnp.dtype("bfloat16")
+    narrow = Dense(1, bfloat16, 0.02, bfloat16).apply(params, x)
+    assert narrow.dtype == bfloat16 and float(narrow[0, 0]) == 1 + 1 / 128
+    assert float(Dense(1, bfloat16, 0.02).apply(params, x)[0, 0]) == 1 + float(bias[0])
+
+
+def test_a_norm_keeps_its_input_and_two_numbers_a_vector():
+    x = 3 + 2 * jax.random.normal(jax.random.key(0), (3, 5, 8))
+    scale, bias, weights = jax.random.normal(jax.random.key(1), (3, 8))
+
+    def plain(x, scale, bias):
+        centred = x - x.mean(-1, keepdims=True)
+        variance = jnp.square(centred).mean(-1, keepdims=True)
+        return centred / jnp.sqrt(variance + 1e-3) * scale + bias
+
+    def gradients(function):
+        def total(*arrays):
+            return (jnp.sin(function(*arrays)) * weights).sum()
+
+        return jax.grad(total, (0, 1, 2))(x, scale, bias)
+
+    ours, wanted = gradients(lambda *arrays: norm(*arrays, 1e-3)), gradients(plain)
+    for a, b in zip(ours, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    _, backward = jax.vjp(lambda x: norm(x, scale, bias, 1e-3), x)
+    kept = sum(leaf.size for leaf in jax.tree.leaves(backward))
+    assert kept == x.size + 2 * 15 + 8
+    layer = {"params": {"scale": scale, "bias": bias}}
+    np.testing.assert_array_equal(LayerNorm(1e-3).apply(layer, x), norm(x, scale, bias, 1e-3))

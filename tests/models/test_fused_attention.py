@@ -1,0 +1,156 @@
+"""The kernels, interpreted, against dense attention: values and gradients."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlj.models import dropout
+from xlj.models.dense_attention import dense_attention
+from xlj.models.fused_attention import tiles
+from xlj.models.fused_attention.attend import KERNELS, attend
+from xlj.models.position_bias import bias_tiles
+
+PLATFORMS = tuple(KERNELS)
+
+
+def problem(rows, length, heads, size, bias="none", dtype=jnp.float32, seed=0):
+    """Random arrays; segments in order, with queries that ask for others, keys that no query sees,
+    and queries without keys."""
+    rng = np.random.default_rng(seed)
+
+    def normal(*shape):
+        return jnp.asarray(rng.normal(size=shape), dtype)
+
+    segments = np.sort(rng.integers(0, 5, (rows, length)), 1)
+    asks, hides = rng.random((2, rows, length)) < 0.2
+    queries = np.where(asks, rng.integers(0, 9, (rows, length)), segments)
+    keys = np.where(hides, -1, segments)
+    arrays = {name: normal(rows, length, heads, size) for name in ("query", "key", "value")}
+    if bias != "none":
+        arrays["line"] = normal(heads, 4 * 128 * -(-length // 128)).astype(jnp.float32)
+    if bias == "gated":
+        arrays["gates"] = normal(rows, heads, length).astype(jnp.float32)
+    weights = normal(rows, length, heads, size).astype(jnp.float32)
+    return arrays, (jnp.asarray(queries, jnp.int32), jnp.asarray(keys, jnp.int32)), weights
+
+
+def middle(line, length):
+    """The differences that rows of this length have."""
+    start = line.shape[1] // 2 - length
+    return line[:, start : start + 2 * length]
+
+
+def seeds_of(rows):
+    return dropout.row_seeds(jax.random.split(jax.random.key(1), rows), 3, 1)
+
+
+def dense(arrays, ids, rate):
+    length = arrays["query"].shape[1]
+    bias = bias_tiles(middle(arrays["line"], length), length)[:, 0] if "line" in arrays else None
+    given = [arrays[name] for name in ("query", "key", "value")]
+    return dense_attention(
+        *given, *ids, bias, arrays.get("gates"), seeds_of(len(ids[0])), rate
+    ).astype(jnp.float32)
+
+
+def fused(arrays, ids, rate, platform):
+    length, block = arrays["query"].shape[1], KERNELS[platform].BLOCK
+    padded = length + -length % block
+    bias = bias_tiles(middle(arrays["line"], padded), block) if "line" in arrays else None
+    given = [arrays[name] for name in ("query", "key", "value")]
+    return attend(
+        *given, *ids, bias, arrays.get("gates"), seeds_of(len(ids[0])), rate, platform
+    ).astype(jnp.float32)
+
+
+def with_gradients(attention, arrays, weights):
+    def total(arrays):
+        output = attention(arrays)
+        return (output * weights).sum(), output
+
+    (_, output), gradients = jax.jit(jax.value_and_grad(total, has_aux=True))(arrays)
+    return {"output": output} | gradients
+
+
+def largest_error(found, wanted):
+    wanted = np.asarray(wanted, np.float64)
+    return np.abs(np.asarray(found, np.float64) - wanted).max() / np.abs(wanted).max()
+
+
+CASES = [
+    # rows, length, heads, size, bias, rate
+    (2, 150, 2, 16, "gated", 0.3),
+    pytest.param(2, 70, 3, 8, "none", 0.0, marks=pytest.mark.slow),
+    pytest.param(3, 128, 2, 64, "t5", 0.1, marks=pytest.mark.slow),
+    pytest.param(5, 200, 4, 64, "gated", 0.0, marks=pytest.mark.slow),
+    pytest.param(1, 300, 1, 24, "t5", 0.0, marks=pytest.mark.slow),
+    pytest.param(1, 20, 1, 200, "gated", 0.5, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("rows, length, heads, size, bias, rate", CASES)
+def test_kernels_equal_dense_attention(rows, length, heads, size, bias, rate, platform):
+    arrays, ids, weights = problem(rows, length, heads, size, bias)
+    found = with_gradients(lambda a: fused(a, ids, rate, platform), arrays, weights)
+    wanted = with_gradients(lambda a: dense(a, ids, rate), arrays, weights)
+    assert set(found) == set(wanted)
+    for name, array in wanted.items():
+        assert found[name].shape == array.shape
+        assert largest_error(found[name], array) < 1e-5, name
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_in_bfloat16_kernels_are_as_near_to_float32_as_dense_attention_is(platform):
+    """bfloat16 has 8 bits: of the largest value 1 % of error, and twice what dense has."""
+    arrays, ids, weights = problem(2, 150, 2, 16, "gated", jnp.bfloat16)
+    wide = {name: array.astype(jnp.float32) for name, array in arrays.items()}
+    exact = with_gradients(lambda a: dense(a, ids, 0.3), wide, weights)
+    found = with_gradients(lambda a: fused(a, ids, 0.3, platform), arrays, weights)
+    plain = with_gradients(lambda a: dense(a, ids, 0.3), arrays, weights)
+    for name, array in exact.items():
+        errors = largest_error(found[name], array), largest_error(plain[name], array)
+        assert errors[0] < 0.01 and errors[0] < 2 * errors[1] + 1e-3, (name, errors)
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_query_without_keys_gives_zeros_and_moves_nothing(platform):
+    arrays, ids, _ = problem(1, 140, 2, 16)
+    ids = (jnp.full_like(ids[0], 7), ids[1])
+    weights = jnp.ones((1, 140, 2, 16))
+    found = with_gradients(lambda a: fused(a, ids, 0.2, platform), arrays, weights)
+    assert all((array == 0).all() for array in found.values())
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_blocks_that_no_query_sees_are_never_read(platform):
+    """Each block of the row is a segment; with one of them not a number, all others are as ever,
+    forward and backward. Masking alone would multiply it by 0, and spread it."""
+    block = KERNELS[platform].BLOCK
+    arrays, _, weights = problem(1, 3 * block, 1, 16, "gated")
+    ids = (jnp.repeat(jnp.arange(3, dtype=jnp.int32), block)[None],) * 2
+    whole = with_gradients(lambda a: fused(a, ids, 0.1, platform), arrays, weights)
+    broken = {
+        name: array.at[:, block : 2 * block].set(jnp.nan)
+        if name in ("query", "key", "value")
+        else array
+        for name, array in arrays.items()
+    }
+    found = with_gradients(lambda a: fused(a, ids, 0.1, platform), broken, weights)
+    for name in ("output", "query", "key", "value"):
+        others = np.r_[0:block, 2 * block : 3 * block]
+        np.testing.assert_array_equal(found[name][:, others], whole[name][:, others], err_msg=name)
+
+
+def test_bounds_are_the_first_and_last_blocks_seen():
+    rng = np.random.default_rng(0)
+    queries, keys = rng.integers(0, 30, (2, 4, 24))
+    found = tiles.bounds(jnp.asarray(queries), jnp.asarray(keys), 4)
+    seen = (queries[:, :, None] == keys[:, None, :]).reshape(4, 6, 4, 6, 4).any((2, 4))
+    assert not seen.any(2).all()  # some blocks see nothing
+    for first, end, by_block in ((*found[:2], seen), (*found[2:], seen.swapaxes(1, 2))):
+        for row, block in np.ndindex(4, 6):
+            places = np.flatnonzero(by_block[row, block])
+            wanted = (places[0], places[-1] + 1) if len(places) else (0, 0)
+            assert (int(first[row, block]), int(end[row, block])) == wanted

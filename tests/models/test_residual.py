@@ -1,0 +1,96 @@
+"""The residual sum and its norm: the kernel, interpreted, against plain JAX; where it is used."""
+
+import dataclasses
+
+import jax
+import jax.flatten_util
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlj.config import Model
+from xlj.models import dropout, encoder, fused_norm, residual, sharding
+from xlj.models.dense import norm
+from xlj.objectives.segments import segments
+
+MODEL = Model(layers=2, hidden=48, heads=2, intermediate=64, positions=66, dtype="bfloat16")
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_kernel_equals_plain_jax(dtype, rate):
+    """A width that is no power of 2; gradients that come by both outputs."""
+    rng = np.random.default_rng(0)
+
+    def normal(*shape, dtype=jnp.float32):
+        return jnp.asarray(rng.normal(size=shape), dtype)
+
+    shape = (3, 2 * fused_norm.MULTIPLE, 48)
+    x, update = normal(*shape), normal(*shape, dtype=dtype)
+    scale, bias = normal(48), normal(48)
+    first, second = normal(*shape), normal(*shape)
+    seeds = dropout.row_seeds(jax.random.split(jax.random.key(0), 3), 2, 3)
+
+    def kernel(*arrays):
+        options = fused_norm.Options(1e-3, rate, jnp.dtype(dtype), interpret=True)
+        return fused_norm.add_norm(options, *arrays, seeds)
+
+    def plain(x, update, scale, bias):
+        total = x + dropout.drop(update.astype(jnp.float32), seeds, rate)
+        y = norm(total, scale, bias, 1e-3)
+        return y, y.astype(dtype)
+
+    def with_gradients(function):
+        def total(*arrays):
+            wide, narrow = function(*arrays)
+            return (wide * first + narrow.astype(jnp.float32) * second).sum(), (wide, narrow)
+
+        (_, outputs), gradients = jax.jit(
+            jax.value_and_grad(total, (0, 1, 2, 3), has_aux=True)
+        )(x, update, scale, bias)  # fmt: skip
+        return *outputs, *gradients
+
+    for a, b in zip(with_gradients(kernel), with_gradients(plain), strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        tolerance = 0.01 if a.dtype == jnp.bfloat16 else 1e-5
+        a, b = (np.asarray(x, np.float64) for x in (a, b))
+        assert np.abs(a - b).max() < tolerance * np.abs(b).max()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"remat": "products"}, {"scan_layers": False}])
+def test_an_encoder_with_kernels_is_the_plain_one(options, monkeypatch):
+    """In bfloat16, with dropout, kernels interpreted: they differ by what rounding does."""
+    model = dataclasses.replace(MODEL, attention="dense", **options)
+    tokens = np.random.default_rng(0).integers(4, 50, (2, 64))
+    tokens[:, [0, 30]] = 0
+    layout = segments(jnp.asarray(tokens))
+    batch = encoder.Inputs(jnp.asarray(tokens), layout.position, layout.segment, layout.segment)
+    params = encoder.init(jax.random.key(0), model, 50, 1)
+    keys = jax.random.split(jax.random.key(1), 2)
+
+    weights = jax.random.normal(jax.random.key(2), (2, 64, 48))  # a norm's squares are constant
+
+    def outputs(model):
+        def total(params):
+            return (encoder.apply(params, model, batch, keys) * weights).sum()
+
+        return jax.flatten_util.ravel_pytree(jax.jit(jax.grad(total))(params))[0]
+
+    plain = outputs(model)
+    monkeypatch.setattr(residual, "_is_fused", lambda model, length: True)
+    fused = outputs(dataclasses.replace(model, attention="fused"))
+    exact = outputs(dataclasses.replace(model, dtype="float32", attention="dense"))
+    own, others = (float(jnp.linalg.norm(x - exact)) for x in (fused, plain))
+    assert own < 1.5 * others < 0.2 * float(jnp.linalg.norm(exact))
+
+
+def test_the_kernel_is_for_bfloat16_on_gpus(monkeypatch):
+    def fused(platform, **options):
+        monkeypatch.setattr(sharding, "platform", lambda: platform)
+        x = jnp.zeros((1, options.pop("length", 64), 48))
+        return residual.stream_of(x, dataclasses.replace(MODEL, **options)).narrow is not None
+
+    assert fused("gpu") and not fused("tpu") and not fused("cpu")
+    assert not fused("gpu", dtype="float32") and not fused("gpu", norm="pre")
+    assert not fused("gpu", length=60)

@@ -1,0 +1,85 @@
+"""Every pass that a loss has a gradient through has dropout, from keys of its own; targets have
+none. Read from the traced programs."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.extend.core import jaxprs_in_params
+from random_rows import CORPUS, SIZE, rows_of
+
+from xlj.config.objectives.btmlm import BackTranslation
+from xlj.config.objectives.distillation import Distillation
+from xlj.config.objectives.dwa import WordAlignment
+from xlj.config.objectives.mlm import Masking
+from xlj.config.objectives.retrieval import Retrieval
+from xlj.config.objectives.rtd import ReplacedTokenDetection
+from xlj.config.objectives.xlco import Contrast
+from xlj.models import encoder
+from xlj.objectives import btmlm, camlm, distillation, dwa, mlm, retrieval, rtd, xlco
+from xlj.objectives.segments import whole_examples
+
+PASSES = {
+    "mlm": (mlm, "pairs", Masking(), [3]),
+    "camlm": (camlm, "pairs", Masking(), [3]),
+    "btmlm": (btmlm, "sentences", BackTranslation(), [3]),
+    "rtd": (rtd, "pairs", ReplacedTokenDetection(), [2, 3]),
+    "dwa": (dwa, "pairs", WordAlignment(), [3]),
+    "xlco": (xlco, "bitext", Contrast(layer=1, queue=40), [1]),
+    "retrieval": (retrieval, "bitext", Retrieval(layer=2), [2, 2]),
+    "distillation": (distillation, "text", Distillation(language="de"), [3]),
+}
+"""Of each: the layers that its passes have."""
+
+
+def is_mask(equation):
+    """Whether an equation makes 24 bits of hashes, the last step to a mask of dropout."""
+    if equation.primitive.name != "shift_right_logical":
+        return False
+    bits, by = equation.invars
+    return bits.aval.dtype == jnp.int32 and getattr(by, "val", None) == 8
+
+
+def draws(jaxpr):
+    """How often a program makes masks, in all turns of its loops."""
+    total = 0
+    for equation in jaxpr.eqns:
+        repeats = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
+        total += is_mask(equation)
+        total += repeats * sum(map(draws, jaxprs_in_params(equation.params)))
+    return total
+
+
+def draws_of(function, *arguments):
+    return draws(jax.make_jaxpr(function)(*arguments).jaxpr)
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_each_pass_of_a_loss_has_dropout(name, full_model, keys_of):
+    module, kind, options, layers = PASSES[name]
+    model = dataclasses.replace(full_model, dropout=0.2, attention_dropout=0.1)
+    objective, rows = module.objective(name, options, model, CORPUS), rows_of(kind)
+    keys = keys_of(rows)
+
+    @jax.eval_shape
+    def made():
+        params = encoder.init(jax.random.key(0), model, SIZE, len(CORPUS.languages))
+        params |= {part: make(jax.random.key(1)) for part, make in objective.parts.items()}
+        return params, objective.init_state(params), objective.corrupt(rows, keys)
+
+    def targets(params, state, inputs):
+        return objective.targets(params, state, inputs, lambda function, inputs: function(inputs))
+
+    def loss(rngs):
+        return lambda params, state, inputs: objective.loss(params, state, inputs, rngs)
+
+    params, state, inputs = made
+    inputs = jax.eval_shape(targets, params, state, inputs)
+    read = whole_examples(model, rows.tokens, rows.languages)
+    wanted = sum(
+        draws_of(lambda p, n=n: encoder.apply(p, model, read, keys, layers=n), params)
+        for n in layers
+    )
+    assert draws_of(loss(None), params, state, inputs) == 0
+    assert draws_of(loss(keys), params, state, inputs) == wanted > 0

@@ -1,0 +1,22 @@
+"""Dropout's masks, in NumPy: Wellons' lowbias32 of a row's key, layer, site and position."""
+
+import numpy as np
+
+
+def mixed(x):
+    """uint32 -> uint32."""
+    x = x ^ (x >> np.uint32(16))
+    x = x * np.uint32(0x7FEB352D)
+    x = x ^ (x >> np.uint32(15))
+    x = x * np.uint32(0x846CA68B)
+    return x ^ (x >> np.uint32(16))
+
+
+def kept(words, layer, site, shape, rate):
+    """bool [rows, *shape], of each row's key as two uint32 words [rows, 2]."""
+    seed = np.full(len(words), 0x1E3779B9, np.uint32)
+    for number in (words[:, 0], words[:, 1], np.uint32(layer), np.uint32(site)):
+        seed = mixed(seed ^ number)
+    for size in shape:
+        seed = mixed(seed[..., None] ^ np.arange(size, dtype=np.uint32))
+    return seed // 256 >= round(rate * 2**24)

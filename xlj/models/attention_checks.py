@@ -1,0 +1,97 @@
+"""Proof that an attention function keeps packed examples apart: for ours, and for any other.
+
+    check_attention(lambda q, k, v, query_ids, key_ids: my_attention(...))
+
+Other frameworks' packed attention has let examples see each other without a word (maxtext#4476).
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Attention = Callable[[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array], jax.Array]
+"""(query, key, value [rows, length, heads, size], query_segment_ids, key_segment_ids int32 [rows,
+length]) -> [rows, length, heads, size], without dropout."""
+
+
+def check_attention(
+    attention: Attention,
+    *,
+    rows: int = 2,
+    length: int = 150,
+    heads: int = 2,
+    size: int = 16,
+    seed: int = 0,
+    tolerance: float = 1e-4,
+) -> None:
+    """Checks a pattern of packed examples, whose ends lie anywhere, and one in which queries ask
+    for other examples' keys, keys are hidden, and some queries have no key at all.
+
+    Args:
+      tolerance: of an output beside that of the plain formula; leaks are found exactly.
+
+    Raises:
+      AssertionError: it says what reached a query that must not, or did not that must.
+    """
+    rng = np.random.default_rng(seed)
+    q, k, v, weights = (
+        jnp.asarray(rng.normal(size=(rows, length, heads, size)), jnp.float32) for _ in range(4)
+    )
+    packed = np.sort(rng.integers(1, 6, (rows, length)), axis=1)
+    packed[:, -length // 10 :] = 0  # padding, which sees itself
+    asks, hides = rng.random((2, rows, length)) < 0.2
+    mixed = np.where(asks, rng.integers(1, 9, (rows, length)), packed)
+    patterns = {"packed": (packed, packed), "asking": (mixed, np.where(hides, -1, packed))}
+    for name, (query_ids, key_ids) in patterns.items():
+        ids = jnp.asarray(query_ids, jnp.int32), jnp.asarray(key_ids, jnp.int32)
+        sees = query_ids[:, :, None] == key_ids[:, None, :]
+        found = np.asarray(attention(q, k, v, *ids), np.float64)
+        q64, k64, v64 = (np.asarray(x, np.float64) for x in (q, k, v))
+        wanted = _plain(q64, k64, v64, sees)
+        error = np.abs(found - wanted).max()
+        assert error <= tolerance, f"{name}: outputs differ from the formula's by {error:.3g}"
+        blind = ~sees.any(2)
+        assert (found[blind] == 0).all(), f"{name}: a query without a key does not give zeros"
+        for chosen in np.unique(query_ids):
+            _check_reach(attention, (q, k, v), ids, weights, query_ids == chosen, sees, name)
+
+
+def _check_reach(
+    attention: Attention,
+    arrays: tuple[jax.Array, jax.Array, jax.Array],
+    ids: tuple[jax.Array, jax.Array],
+    weights: jax.Array,
+    mine: np.ndarray,
+    sees: np.ndarray,
+    name: str,
+) -> None:
+    """The gradient of some queries' outputs reaches the keys that they see, and no others."""
+
+    def total(arrays: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        return (attention(*arrays, *ids) * weights * mine[..., None, None]).sum()
+
+    reached = [np.abs(np.asarray(x)).sum((2, 3)) > 0 for x in jax.grad(total)(arrays)]
+    seen = (sees & mine[:, :, None]).any(1)
+    # A query that sees one key gives its value, whatever the two are.
+    chooses = mine & (sees.sum(2) > 1)
+    for kind, array, allowed in zip(
+        ("query", "key", "value"), reached, (mine, seen, seen), strict=True
+    ):
+        leaks = np.argwhere(array & ~allowed)
+        assert not len(leaks), f"{name}: a {kind} at {leaks[0]} reaches other examples' queries"
+    lost = np.argwhere(seen & ~reached[2])
+    assert not len(lost), f"{name}: a value at {lost[0]} does not reach the queries that see it"
+    lost = np.argwhere(chooses & ~reached[0])
+    assert not len(lost), f"{name}: a query at {lost[0]} does not choose among its keys"
+
+
+def _plain(q: np.ndarray, k: np.ndarray, v: np.ndarray, sees: np.ndarray) -> np.ndarray:
+    scores = np.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(q.shape[-1])
+    scores = np.where(sees[:, None], scores, -np.inf)
+    largest = np.maximum(scores.max(-1, keepdims=True), -1e30)
+    weights = np.exp(scores - largest)
+    total = weights.sum(-1, keepdims=True)
+    weights = weights / np.where(total > 0, total, 1)
+    return np.einsum("bhqk,bkhd->bqhd", weights, v)

@@ -1,0 +1,157 @@
+"""Fused attention as a function with a gradient, on any mesh: the kernels' one way in."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+
+from xlj.models import dropout, sharding
+from xlj.models.dense import PRODUCT
+from xlj.models.fused_attention import gpu, tiles, tpu
+from xlj.models.fused_attention.tiles import Sizes
+from xlj.models.sharding import REPLICATED, ROWS
+
+KERNELS = {"gpu": gpu, "tpu": tpu}
+"""By platform."""
+
+
+PRODUCTS = {
+    "attention": 2,
+    "attention_backward": 5,
+    "attention_of_query": 3,
+    "attention_of_key": 4,
+    "attention_of_bias": 2,
+}
+"""Products [length, length] of a head that each kernel makes, by its name in compiled programs."""
+
+
+class Inputs(NamedTuple):
+    """What attention is computed of; lengths are multiples of the block."""
+
+    query: jax.Array
+    key: jax.Array
+    value: jax.Array
+    query_segment_ids: jax.Array
+    key_segment_ids: jax.Array
+    seeds: jax.Array
+    gates: jax.Array | None
+
+
+def kernels_for(platform: str) -> Any:
+    """The kernels of a platform; on a CPU those of GPUs, interpreted."""
+    return KERNELS.get(platform, gpu)
+
+
+def padded_length(length: int) -> tuple[int, int]:
+    """The multiple of a kernel's block that rows are filled up to, and the block."""
+    block = kernels_for(sharding.platform()).BLOCK
+    return length + -length % block, block
+
+
+def attend(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    query_segment_ids: jax.Array,
+    key_segment_ids: jax.Array,
+    bias: jax.Array | None = None,
+    gates: jax.Array | None = None,
+    seeds: jax.Array | None = None,
+    rate: float = 0.0,
+    platform: str | None = None,
+) -> jax.Array:
+    """Attention where a query sees the keys of its segment id, never stored as a matrix.
+
+    Args:
+      query, key, value: [rows, length, heads, size], multiplied in their type.
+      query_segment_ids, key_segment_ids: int32 [rows, length]. A query without a key gives zeros.
+      bias: float32 [heads, 2 blocks - 1, block, block], the tiles (`position_bias.tiles`) of
+        `padded_length`, or None; its gradient is summed over rows inside.
+      gates: float32 [rows, heads, length], the factor of the bias for each query, or None.
+      seeds: int32 [rows], dropout's (`dropout.row_seeds`); None for no dropout.
+      rate: of dropout.
+      platform: whose kernels; None for those of the devices that this is traced for. On a CPU they
+        are interpreted, which is slow.
+
+    Returns:
+      [rows, length, heads, size] of the query's type.
+    """
+    here = sharding.platform()
+    platform = platform or (here if here in KERNELS else "gpu")
+    kernels, (rows, length, heads, size) = kernels_for(platform), query.shape
+    block = kernels.BLOCK
+    fill, wider = -length % block, kernels.head_size(size) - size
+
+    def filled(x: jax.Array, value: int = 0) -> jax.Array:
+        return jnp.pad(x, ((0, 0), (0, fill)), constant_values=value) if fill else x
+
+    def wide(x: jax.Array) -> jax.Array:
+        return jnp.pad(x, ((0, 0), (0, fill), (0, 0), (0, wider))) if fill or wider else x
+
+    if seeds is None or not dropout.threshold(rate):
+        seeds, rate = jnp.zeros(rows, jnp.int32), 0.0
+    if gates is not None and fill:
+        gates = jnp.pad(gates, ((0, 0), (0, 0), (0, fill)))
+    inputs = Inputs(
+        wide(query),
+        wide(key),
+        wide(value),
+        filled(query_segment_ids, tiles.NO_QUERY),
+        filled(key_segment_ids, tiles.NO_KEY),
+        dropout.hashed(seeds[:, None], jnp.arange(heads, dtype=jnp.int32)),
+        gates,
+    )
+    sizes = Sizes(block, rate, interpret=here != platform)
+    output = _attend(sizes, platform, size**-0.5, inputs, bias)
+    return output[:, :length, :, :size] if fill or wider else output
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _attend(
+    sizes: Sizes, platform: str, scale: float, inputs: Inputs, bias: jax.Array | None
+) -> jax.Array:
+    return _forward(sizes, platform, scale, inputs, bias)[0]
+
+
+_OF_INPUTS = tuple(ROWS for _ in Inputs._fields)
+
+
+def _forward(
+    sizes: Sizes, platform: str, scale: float, inputs: Inputs, bias: jax.Array | None
+) -> tuple[jax.Array, Any]:
+    def of_rows(bias: Any, *arrays: Any) -> tuple[jax.Array, jax.Array]:
+        x = Inputs(*arrays)
+        ids = x.query_segment_ids, x.key_segment_ids
+        return kernels_for(platform).forward(
+            sizes, scale, x.query, x.key, x.value, ids, x.seeds, bias, x.gates
+        )
+
+    per_device = sharding.per_device(of_rows, (REPLICATED, *_OF_INPUTS), (ROWS, ROWS))
+    output, logs = per_device(bias, *inputs)
+    output, logs = (checkpoint_name(x, PRODUCT) for x in (output, logs))
+    return output, (inputs, bias, output, logs)
+
+
+def _backward(sizes: Sizes, platform: str, scale: float, saved: Any, gradient: Any) -> Any:
+    def of_rows(bias: Any, output: Any, logs: Any, gradient: Any, *arrays: Any) -> Any:
+        x = Inputs(*arrays)
+        ids = x.query_segment_ids, x.key_segment_ids
+        *of_rows, of_bias, of_gates = kernels_for(platform).backward(
+            sizes, scale, x.query, x.key, x.value, ids, x.seeds, bias, x.gates, output, logs,
+            gradient,
+        )  # fmt: skip
+        return *of_rows, None if of_bias is None else sharding.summed(of_bias), of_gates
+
+    inputs, bias, output, logs = saved
+    per_device = sharding.per_device(
+        of_rows,
+        (REPLICATED, ROWS, ROWS, ROWS, *_OF_INPUTS),
+        (ROWS, ROWS, ROWS, REPLICATED, ROWS),
+    )
+    of_q, of_k, of_v, of_bias, of_gates = per_device(bias, output, logs, gradient, *inputs)
+    return Inputs._make((of_q, of_k, of_v, None, None, None, of_gates)), of_bias
+
+
+_attend.defvjp(_forward, _backward)

@@ -1,0 +1,93 @@
+"""What kernels compute in a tile of queries and keys: the same mathematics on every backend.
+
+A tile lies as its kernel wants it, [queries, keys] or [keys, queries]; vectors of its queries and
+keys come as columns and rows accordingly, and broadcast.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xlj.models import dropout
+
+NEGATIVE = -1e30
+"""The score of a key that is not seen: finite, so that rows of them stay finite."""
+
+NO_QUERY, NO_KEY = -(2**31), -(2**31) + 1
+"""Segment ids of the places that fill up a block: they see nothing, and nothing sees them."""
+
+
+class Sizes(NamedTuple):
+    """What a kernel is compiled for."""
+
+    block: int
+    """Queries and keys of a tile."""
+    rate: float
+    """Dropout of the attention probabilities; 0 for none."""
+    interpret: bool
+    """Run as plain JAX, on a CPU."""
+
+
+class Bounds(NamedTuple):
+    """Of each block, the first block of the other side that it sees and the end of them, int32
+    [rows, blocks]; equal where it sees none."""
+
+    first_key: jax.Array
+    end_key: jax.Array
+    first_query: jax.Array
+    end_query: jax.Array
+
+
+def bounds(query_segment_ids: jax.Array, key_segment_ids: jax.Array, block: int) -> Bounds:
+    """Which tiles a kernel visits: those outside are not seen by any query.
+
+    Local windows are to narrow them here.
+    """
+    rows, length = query_segment_ids.shape
+    count = length // block
+    keys = key_segment_ids.reshape(rows, 1, count, block)
+    by_query = (query_segment_ids[..., None, None] == keys).any(3)
+    seen = by_query.reshape(rows, count, block, count).any(2)
+
+    def ends(seen: jax.Array) -> tuple[jax.Array, jax.Array]:
+        place = jnp.arange(count, dtype=jnp.int32)
+        first = jnp.where(seen, place, count).min(-1)
+        end = jnp.where(seen, place + 1, 0).max(-1)
+        return jnp.minimum(first, end), end
+
+    return Bounds(*ends(seen), *ends(seen.swapaxes(1, 2)))
+
+
+def dot(left: jax.Array, right: jax.Array, axes: tuple[int, int]) -> jax.Array:
+    """A product that sums over one axis of each, in float32; float32 factors stay float32."""
+    exact = left.dtype == jnp.float32
+    return jax.lax.dot_general(
+        left,
+        right,
+        (((axes[0],), (axes[1],)), ((), ())),
+        precision=jax.lax.Precision.HIGHEST if exact else None,
+        preferred_element_type=jnp.float32,
+    )
+
+
+def exponentials(scores: jax.Array, seen: jax.Array, above: jax.Array) -> jax.Array:
+    """exp(scores - above) of the keys that are seen, 0 of the others."""
+    return jnp.where(seen, jnp.exp(jnp.where(seen, scores, NEGATIVE) - above), 0.0)
+
+
+def log_sum(largest: jax.Array, total: jax.Array) -> jax.Array:
+    """The logarithm of the sum of exponentials; 0 for a query without a key."""
+    return jnp.where(total > 0, largest + jnp.log(jnp.where(total > 0, total, 1.0)), 0.0)
+
+
+def keeps(seed: jax.Array, queries: jax.Array, keys: jax.Array, rate: float) -> jax.Array:
+    """What dropout multiplies probabilities by, as `dropout.kept` of [heads, length, length].
+
+    Args:
+      seed: int32, of a row and a head.
+      queries, keys: int32, places in the row.
+    """
+    hashes = dropout.hashed(dropout.hashed(seed, queries), keys)
+    return jnp.where(dropout.is_kept(hashes, rate), np.float32(dropout.scale(rate)), 0.0)

@@ -1,0 +1,361 @@
+"""The kernels for TPUs, in Pallas Mosaic; tiles lie [keys, queries], so that what there is one of
+for each query is a row.
+
+Heads lie side by side as projections give them. A program takes as many as fill 128 lanes, and
+multiplies with the lanes of the others set to 0: no array is filled up or turned around in memory.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from xlj.models.fused_attention import tiles
+from xlj.models.fused_attention.tiles import Sizes
+
+BLOCK = 128
+_LANES = 128
+_MEMORY = 100 * 2**20
+"""Of a core's 128 MiB of VMEM; a row of 8,192 tokens takes half of it in the backward pass."""
+
+
+def head_size(size: int) -> int:
+    """The size that heads are filled up to: a divisor or a multiple of the lanes."""
+    return pl.next_power_of_2(size) if size <= _LANES else size + -size % _LANES
+
+
+def forward(
+    sizes: Sizes,
+    scale: float,
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    ids: tuple[jax.Array, jax.Array],
+    seeds: jax.Array,
+    bias: jax.Array | None,
+    gates: jax.Array | None,
+) -> tuple[jax.Array, jax.Array]:
+    """As `gpu.forward`, but that the log-sums are [rows, groups, heads of a group, length]."""
+    shape, block = query.shape, sizes.block
+    count = shape[1] // block
+    grouped = _Grouped(shape)
+    group, size = grouped.heads, shape[3]
+
+    def kernel(*refs: Any) -> None:
+        first, end, seed, q_ref, k_ref, v_ref, q_ids, k_ids, bias_ref, gate_ref, *outs = refs
+        out_ref, log_ref = outs
+        g, r, i = (pl.program_id(axis) for axis in range(3))
+        ids_of_q = q_ids[0, 0:1, :]
+        every_q = q_ref[0]
+        by_lane = jnp.zeros((every_q.shape[1], block), jnp.float32)
+        for h in range(group):
+            q = _lanes_of(every_q, h, size)
+            gate = _row(gate_ref, h, 0, block)
+            of_head = seed[r, g * group + h]
+
+            def body(j: Any, carry: Any, h: Any = h, q: Any = q, gate: Any = gate,
+                     of_head: Any = of_head) -> Any:  # fmt: skip
+                out, largest, total = carry
+                there = pl.ds(pl.multiple_of(j * block, block), block)
+                scores = tiles.dot(k_ref[0, there, :], q, (1, 1)) * scale
+                if bias_ref is not None:
+                    scores = scores + bias_ref[h, j - i + count - 1] * gate
+                seen = _column(k_ids[0, 0:1, there]) == ids_of_q
+                new = jnp.maximum(
+                    largest, jnp.where(seen, scores, tiles.NEGATIVE).max(0, keepdims=True)
+                )
+                weights = tiles.exponentials(scores, seen, new)
+                shrink = jnp.exp(largest - new)
+                total = total * shrink + weights.sum(0, keepdims=True)
+                if sizes.rate:
+                    weights *= tiles.keeps(of_head, *_places(i, j, block), sizes.rate)
+                v = v_ref[0, there, :]
+                return out * shrink + tiles.dot(v, weights.astype(v.dtype), (0, 0)), new, total
+
+            carry = (
+                jnp.zeros((every_q.shape[1], block), jnp.float32),
+                jnp.full((1, block), tiles.NEGATIVE, jnp.float32),
+                jnp.zeros((1, block), jnp.float32),
+            )
+            out, largest, total = jax.lax.fori_loop(first[r, i], end[r, i], body, carry)
+            out = out / jnp.where(total > 0, total, 1.0)
+            by_lane += _sublanes_of(out, h, size)
+            log_ref[0, 0, h : h + 1, :] = tiles.log_sum(largest, total)
+        out_ref[0] = by_lane.T.astype(out_ref.dtype)
+
+    rows, length = shape[:2]
+    found = tiles.bounds(*ids, block)
+    one = pl.BlockSpec((1, block, grouped.lanes), lambda g, r, i, *_: (r, i, g))
+    whole = pl.BlockSpec((1, length, grouped.lanes), lambda g, r, i, *_: (r, 0, g))
+    of_query = pl.BlockSpec((1, 1, group, block), lambda g, r, i, *_: (r, g, 0, i))
+    padded, bias, gates = grouped.prepared(seeds, bias, gates)
+    output, logs = _call(
+        kernel,
+        sizes,
+        "attention",
+        (grouped.count, rows, count),
+        [found.first_key, found.end_key, padded],
+        [
+            one,
+            whole,
+            whole,
+            pl.BlockSpec((1, 1, block), lambda g, r, i, *_: (r, 0, i)),
+            pl.BlockSpec((1, 1, length), lambda g, r, i, *_: (r, 0, 0)),
+            None if bias is None else _of_group(bias, group),
+            None if gates is None else of_query,
+        ],
+        [*map(grouped.flat, (query, key, value)), ids[0][:, None], ids[1][:, None], bias, gates],
+        [one, of_query],
+        [
+            jax.ShapeDtypeStruct((rows, length, grouped.width), query.dtype),
+            jax.ShapeDtypeStruct((rows, grouped.count, group, length), jnp.float32),
+        ],
+        [],
+    )
+    return grouped.unflat(output), logs
+
+
+def backward(
+    sizes: Sizes,
+    scale: float,
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    ids: tuple[jax.Array, jax.Array],
+    seeds: jax.Array,
+    bias: jax.Array | None,
+    gates: jax.Array | None,
+    output: jax.Array,
+    logs: jax.Array,
+    gradient: jax.Array,
+) -> tuple[jax.Array | None, ...]:
+    """As `gpu.backward`, in one kernel: a core goes through a group's rows and blocks of keys one
+    after the other, and keeps what they sum up to in its memory."""
+    shape, block = query.shape, sizes.block
+    rows, length = shape[:2]
+    count = length // block
+    grouped = _Grouped(shape)
+    group, size = grouped.heads, shape[3]
+
+    def kernel(*refs: Any) -> None:
+        first, end, seed, q_ref, k_ref, v_ref, q_ids, k_ids, bias_ref, gate_ref, *others = refs
+        o_ref, log_ref, do_ref, of_q_ref, of_k_ref, of_v_ref, *others = others
+        of_bias_ref = others.pop(0) if bias is not None else None
+        of_gate_ref = others.pop(0) if gates is not None else None
+        sum_q, inner_ref = others
+        g, r, j = (pl.program_id(axis) for axis in range(3))
+
+        @pl.when(j == 0)
+        def _() -> None:
+            sum_q[...] = jnp.zeros_like(sum_q)
+            if of_gate_ref is not None:
+                of_gate_ref[...] = jnp.zeros_like(of_gate_ref)
+            # For each query and head the sum over lanes of output times gradient, as a row.
+            products = o_ref[0].astype(jnp.float32) * do_ref[0].astype(jnp.float32)
+            of_lane = jax.lax.broadcasted_iota(jnp.int32, (8, products.shape[1]), 1) // size
+            of_head = jax.lax.broadcasted_iota(jnp.int32, (8, products.shape[1]), 0)
+            for start in range(0, group, 8):
+                belongs = (of_lane == of_head + start).astype(jnp.float32)
+                found = tiles.dot(belongs, products, (1, 1))
+                upto = min(8, group - start)
+                inner_ref[start : start + upto, :] = found[:upto]
+
+        if of_bias_ref is not None:
+
+            @pl.when((j == 0) & (r == 0))
+            def _() -> None:
+                of_bias_ref[...] = jnp.zeros_like(of_bias_ref)
+
+        every_k, every_v = k_ref[0], v_ref[0]
+        ids_of_k = _column(k_ids[0, 0:1, :])
+        of_k_sum = jnp.zeros(every_k.shape, jnp.float32)
+        of_v_sum = jnp.zeros(every_k.shape, jnp.float32)
+        for h in range(group):
+            k, v = _lanes_of(every_k, h, size), _lanes_of(every_v, h, size)
+            of_head = seed[r, g * group + h]
+
+            def body(i: Any, carry: Any, h: Any = h, k: Any = k, v: Any = v,
+                     of_head: Any = of_head) -> Any:  # fmt: skip
+                of_k, of_v = carry
+                at = pl.multiple_of(i * block, block)
+                there = pl.ds(at, block)
+                q, do = q_ref[0, there, :], do_ref[0, there, :]
+                q_h, do_h = _lanes_of(q, h, size), _lanes_of(do, h, size)
+                scores = tiles.dot(k, q, (1, 1)) * scale
+                if bias_ref is not None:
+                    gate, biased = _row(gate_ref, h, at, block), bias_ref[h, j - i + count - 1]
+                    scores = scores + biased * gate
+                seen = ids_of_k == q_ids[0, 0:1, there]
+                weights = tiles.exponentials(scores, seen, log_ref[0, 0, h : h + 1, there])
+                of_weights = tiles.dot(v, do, (1, 1))
+                kept = weights
+                if sizes.rate:
+                    keeps = tiles.keeps(of_head, *_places(i, j, block), sizes.rate)
+                    kept, of_weights = weights * keeps, of_weights * keeps
+                of_scores = weights * (of_weights - inner_ref[h : h + 1, there])
+                if of_bias_ref is not None:
+                    of_bias_ref[h, j - i + count - 1] += of_scores * gate
+                if of_gate_ref is not None:
+                    of_gate_ref[0, 0, h : h + 1, there] += (of_scores * biased).sum(
+                        0, keepdims=True
+                    )
+                narrow = of_scores.astype(q.dtype)
+                sum_q[there, :] += tiles.dot(narrow, k, (0, 0))
+                of_v += tiles.dot(kept.astype(do.dtype), do_h, (1, 0))
+                return of_k + tiles.dot(narrow, q_h, (1, 0)), of_v
+
+            of_k_sum, of_v_sum = jax.lax.fori_loop(
+                first[r, j], end[r, j], body, (of_k_sum, of_v_sum)
+            )
+        of_k_ref[0] = (of_k_sum * scale).astype(of_k_ref.dtype)
+        of_v_ref[0] = of_v_sum.astype(of_v_ref.dtype)
+
+        @pl.when(j == count - 1)
+        def _() -> None:
+            of_q_ref[0] = (sum_q[...] * scale).astype(of_q_ref.dtype)
+
+    found = tiles.bounds(*ids, block)
+    one = pl.BlockSpec((1, block, grouped.lanes), lambda g, r, j, *_: (r, j, g))
+    whole = pl.BlockSpec((1, length, grouped.lanes), lambda g, r, j, *_: (r, 0, g))
+    of_query = pl.BlockSpec((1, 1, group, length), lambda g, r, j, *_: (r, g, 0, 0))
+    padded, bias_in, gates_in = grouped.prepared(seeds, bias, gates)
+    flat = jax.ShapeDtypeStruct((rows, length, grouped.width), query.dtype)
+    out_specs: list[Any] = [whole, one, one]
+    outputs: list[Any] = [flat, flat, flat]
+    if bias_in is not None:
+        out_specs, outputs = [*out_specs, _of_group(bias_in, group)], [*outputs, bias_in]
+    if gates_in is not None:
+        out_specs, outputs = [*out_specs, of_query], [*outputs, gates_in]
+    of_q, of_k, of_v, *others = _call(
+        kernel,
+        sizes,
+        "attention_backward",
+        (grouped.count, rows, count),
+        [found.first_query, found.end_query, padded],
+        [
+            whole,
+            one,
+            one,
+            pl.BlockSpec((1, 1, length), lambda g, r, j, *_: (r, 0, 0)),
+            pl.BlockSpec((1, 1, block), lambda g, r, j, *_: (r, 0, j)),
+            None if bias_in is None else _of_group(bias_in, group),
+            None if gates_in is None else of_query,
+            whole,
+            of_query,
+            whole,
+        ],
+        [*map(grouped.flat, (query, key, value)), ids[0][:, None], ids[1][:, None]]
+        + [bias_in, gates_in, grouped.flat(output), logs, grouped.flat(gradient)],
+        out_specs,
+        outputs,
+        [
+            pltpu.VMEM((length, grouped.lanes), jnp.float32),
+            pltpu.VMEM((group + -group % 8, length), jnp.float32),
+        ],
+    )
+    of_bias = None if bias is None else others.pop(0)[: shape[2]].swapaxes(2, 3)
+    of_gates = None if gates is None else others.pop(0).reshape(rows, -1, length)[:, : shape[2]]
+    return (*map(grouped.unflat, (of_q, of_k, of_v)), of_bias, of_gates)
+
+
+class _Grouped:
+    """Arrays of all heads as groups of heads that fill lanes, with heads of zeros in the last."""
+
+    def __init__(self, shape: tuple[int, ...]):
+        _, _, self._all, self._size = shape
+        self.heads = max(1, _LANES // self._size)
+        """Of a group."""
+        self.lanes = self.heads * self._size
+        self.count = -(-self._all // self.heads)
+        self.width = self.count * self.lanes
+        self._more = self.count * self.heads - self._all
+
+    def flat(self, x: jax.Array) -> jax.Array:
+        """[rows, length, heads, size] -> [rows, length, width]."""
+        x = x.reshape(*x.shape[:2], -1)
+        return jnp.pad(x, ((0, 0), (0, 0), (0, self.width - x.shape[2]))) if self._more else x
+
+    def unflat(self, x: jax.Array) -> jax.Array:
+        x = x[..., : self._all * self._size] if self._more else x
+        return x.reshape(*x.shape[:2], self._all, self._size)
+
+    def prepared(
+        self, seeds: jax.Array, bias: jax.Array | None, gates: jax.Array | None
+    ) -> tuple[jax.Array, jax.Array | None, jax.Array | None]:
+        """Seeds, the bias' tiles turned around, gates [rows, groups, heads of a group, length]."""
+        more = (0, self._more)
+        if bias is not None:
+            bias = jnp.pad(bias.swapaxes(2, 3), (more, (0, 0), (0, 0), (0, 0)))
+        if gates is not None:
+            gates = jnp.pad(gates, ((0, 0), more, (0, 0)))
+            gates = gates.reshape(len(gates), self.count, self.heads, -1)
+        return jnp.pad(seeds, ((0, 0), more)), bias, gates
+
+
+def _of_group(bias: jax.Array, heads: int) -> pl.BlockSpec:
+    return pl.BlockSpec((heads, *bias.shape[1:]), lambda g, r, i, *_: (g, 0, 0, 0))
+
+
+def _lanes_of(x: jax.Array, head: int, size: int) -> jax.Array:
+    """x [n, lanes] with 0 in the lanes of other heads."""
+    if x.shape[1] == size:
+        return x
+    lane = jax.lax.broadcasted_iota(jnp.int32, x.shape, 1)
+    return jnp.where((lane >= head * size) & (lane < (head + 1) * size), x, jnp.zeros_like(x))
+
+
+def _sublanes_of(x: jax.Array, head: int, size: int) -> jax.Array:
+    """x [lanes, n] with 0 in the rows of other heads."""
+    if x.shape[0] == size:
+        return x
+    lane = jax.lax.broadcasted_iota(jnp.int32, x.shape, 0)
+    return jnp.where((lane >= head * size) & (lane < (head + 1) * size), x, 0.0)
+
+
+def _row(ref: Any, head: int, start: Any, block: int) -> Any:
+    """A head's gates as a row [1, block]; 1 without gates."""
+    return 1.0 if ref is None else ref[0, 0, head : head + 1, pl.ds(start, block)]
+
+
+def _column(row: jax.Array) -> jax.Array:
+    """[1, n] -> [n, 1]."""
+    return jnp.broadcast_to(row, (8, row.shape[1])).T[:, :1]
+
+
+def _places(i: Any, j: Any, block: int) -> tuple[jax.Array, jax.Array]:
+    """Of the queries as a row, and of the keys as a column."""
+    queries = i * block + jax.lax.broadcasted_iota(jnp.int32, (1, block), 1)
+    keys = j * block + jax.lax.broadcasted_iota(jnp.int32, (block, 1), 0)
+    return queries, keys
+
+
+def _call(
+    kernel: Any,
+    sizes: Sizes,
+    name: str,
+    grid: tuple[int, ...],
+    scalars: list[jax.Array],
+    specs: list[Any],
+    inputs: list[Any],
+    out_specs: list[Any],
+    outputs: list[Any],
+    scratch: list[Any],
+) -> list[jax.Array]:
+    return pl.pallas_call(
+        kernel,
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=len(scalars),
+            grid=grid,
+            in_specs=specs,
+            out_specs=out_specs,
+            scratch_shapes=scratch,
+        ),
+        out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in outputs],
+        compiler_params=pltpu.CompilerParams(
+            dimension_semantics=(pltpu.ARBITRARY,) * len(grid), vmem_limit_bytes=_MEMORY
+        ),
+        interpret=sizes.interpret,
+        name=name,
+    )(*scalars, *inputs)

@@ -1,0 +1,225 @@
+"""The residual sum, its dropout and its LayerNorm in one kernel, forward and backward, for GPUs.
+
+XLA makes several of it, with float32 arrays between them: a quarter of a step's traffic with
+memory. On TPUs it fuses them with the products beside them.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton
+
+from xlj.models import dropout, sharding
+from xlj.models.sharding import REPLICATED, ROWS
+
+TOKENS = 4
+"""That a kernel holds at a time."""
+_TURNS = 8
+"""Of tokens a program, in the backward pass; it sums the gradients of scale and bias over them."""
+MULTIPLE = TOKENS * _TURNS
+"""That lengths must be a multiple of."""
+
+
+class Options(NamedTuple):
+    """What a kernel is compiled for."""
+
+    epsilon: float
+    rate: float
+    """Dropout of the update; 0 for none."""
+    narrow: Any
+    """The type of the second output."""
+    interpret: bool
+    """Run as plain JAX, on a CPU."""
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def add_norm(
+    options: Options,
+    x: jax.Array,
+    update: jax.Array,
+    scale: jax.Array,
+    bias: jax.Array,
+    seeds: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """LayerNorm(x + dropout(update)) * scale + bias.
+
+    Args:
+      x: float32 [rows, length, hidden].
+      update: [rows, length, hidden].
+      scale, bias: float32 [hidden].
+      seeds: int32 [rows], dropout's (`dropout.row_seeds`).
+
+    Returns:
+      It in float32, for the next sum, and in the narrow type, for products.
+    """
+    return _forward(options, x, update, scale, bias, seeds)[0]
+
+
+def _forward(options: Options, *arrays: jax.Array) -> tuple[tuple[jax.Array, jax.Array], Any]:
+    inputs, stats = (ROWS, ROWS, REPLICATED, REPLICATED, ROWS), (ROWS, ROWS, ROWS)
+    call = sharding.per_device(partial(_add_norm, options), inputs, (ROWS, ROWS, *stats))
+    wide, narrow, *saved = call(*arrays)
+    _, update, scale, _, seeds = arrays
+    kind = jnp.zeros((), update.dtype)
+    return (wide, narrow), (*saved, scale, seeds, kind)
+
+
+def _backward(options: Options, saved: Any, gradients: Any) -> tuple[Any, ...]:
+    *arrays, kind = saved
+
+    def of_rows(*arrays: jax.Array) -> tuple[jax.Array, ...]:
+        of_x, of_update, of_scale, of_bias = _of_add_norm(options, kind.dtype, *arrays)
+        return of_x, of_update, sharding.summed(of_scale), sharding.summed(of_bias)
+
+    inputs = (ROWS, ROWS, ROWS, REPLICATED, ROWS, ROWS, ROWS)
+    call = sharding.per_device(of_rows, inputs, (ROWS, ROWS, REPLICATED, REPLICATED))
+    return *call(*arrays, *gradients), None
+
+
+add_norm.defvjp(_forward, _backward)
+
+
+def _add_norm(
+    options: Options,
+    x: jax.Array,
+    update: jax.Array,
+    scale: jax.Array,
+    bias: jax.Array,
+    seeds: jax.Array,
+) -> tuple[jax.Array, ...]:
+    rows, length, hidden = x.shape
+    width = pl.next_power_of_2(hidden)
+
+    def kernel(x_ref: Any, update_ref: Any, scale_ref: Any, bias_ref: Any, seeds_ref: Any,
+               wide_ref: Any, narrow_ref: Any, sum_ref: Any, mean_ref: Any,
+               factor_ref: Any) -> None:  # fmt: skip
+        first = pl.program_id(1) * TOKENS
+        inside = jnp.arange(width) < hidden
+        mask = jnp.broadcast_to(inside[None, :], (TOKENS, width))
+
+        def load(ref: Any, at: Any, mask: Any) -> jax.Array:
+            return triton.load(ref.at[at], mask=mask, other=0.0).astype(jnp.float32)
+
+        every = (slice(None), slice(None))
+        total = load(x_ref, every, mask)
+        more = load(update_ref, every, mask)
+        if options.rate:
+            more = more * _keeps(seeds_ref[0], first, width, options.rate)
+        total = total + more
+        mean = total.sum(1) / hidden
+        centred = jnp.where(mask, total - mean[:, None], 0.0)
+        factor = jax.lax.rsqrt((centred * centred).sum(1) / hidden + options.epsilon)
+        weight = load(scale_ref, slice(None), inside)[None, :]
+        shift = load(bias_ref, slice(None), inside)[None, :]
+        y = centred * factor[:, None] * weight + shift
+        triton.store(sum_ref.at[every], total, mask=mask)
+        triton.store(wide_ref.at[every], y, mask=mask)
+        triton.store(narrow_ref.at[every], y.astype(narrow_ref.dtype), mask=mask)
+        mean_ref[...] = mean
+        factor_ref[...] = factor
+
+    block = pl.BlockSpec((None, TOKENS, width), lambda r, i: (r, i, 0))
+    vector = pl.BlockSpec((width,), lambda r, i: (0,))
+    of_token = pl.BlockSpec((None, TOKENS), lambda r, i: (r, i))
+    of_row = pl.BlockSpec((1,), lambda r, i: (r,))
+    per_token = jax.ShapeDtypeStruct((rows, length), jnp.float32)
+    return pl.pallas_call(
+        kernel,
+        grid=(rows, length // TOKENS),
+        in_specs=[block, block, vector, vector, of_row],
+        out_specs=[block, block, block, of_token, of_token],
+        out_shape=[
+            jax.ShapeDtypeStruct(x.shape, jnp.float32),
+            jax.ShapeDtypeStruct(x.shape, options.narrow),
+            jax.ShapeDtypeStruct(x.shape, jnp.float32),
+            per_token,
+            per_token,
+        ],
+        compiler_params=triton.CompilerParams(num_warps=8, num_stages=1),
+        interpret=options.interpret,
+        name="add_norm",
+    )(x, update, scale, bias, seeds)
+
+
+def _of_add_norm(
+    options: Options,
+    kind: Any,
+    total: jax.Array,
+    mean: jax.Array,
+    factor: jax.Array,
+    scale: jax.Array,
+    seeds: jax.Array,
+    of_wide: jax.Array,
+    of_narrow: jax.Array,
+) -> tuple[jax.Array, ...]:
+    rows, length, hidden = total.shape
+    width, parts = pl.next_power_of_2(hidden), length // MULTIPLE
+
+    def kernel(total_ref: Any, mean_ref: Any, factor_ref: Any, scale_ref: Any, seeds_ref: Any,
+               wide_ref: Any, narrow_ref: Any, of_x_ref: Any, of_update_ref: Any,
+               of_scale_ref: Any, of_bias_ref: Any) -> None:  # fmt: skip
+        first = pl.program_id(1) * MULTIPLE
+        inside = jnp.arange(width) < hidden
+        mask = jnp.broadcast_to(inside[None, :], (TOKENS, width))
+        weight = triton.load(scale_ref.at[:], mask=inside, other=0.0)[None, :]
+
+        def turn(number: Any, sums: Any) -> Any:
+            of_scale, of_bias = sums
+            here = pl.ds(number * TOKENS, TOKENS)
+
+            def load(ref: Any) -> jax.Array:
+                loaded = triton.load(ref.at[here, :], mask=mask, other=0.0)
+                return loaded.astype(jnp.float32)
+
+            shrink = factor_ref[here][:, None]
+            y = jnp.where(mask, (load(total_ref) - mean_ref[here][:, None]) * shrink, 0.0)
+            gradient = load(wide_ref) + load(narrow_ref)
+            of_y = gradient * weight
+            along = (of_y * y).sum(1)[:, None] / hidden
+            of_x = (of_y - of_y.sum(1)[:, None] / hidden - y * along) * shrink
+            of_update = of_x
+            if options.rate:
+                start = first + number * TOKENS
+                of_update = of_x * _keeps(seeds_ref[0], start, width, options.rate)
+            triton.store(of_x_ref.at[here, :], of_x, mask=mask)
+            triton.store(of_update_ref.at[here, :], of_update.astype(kind), mask=mask)
+            return of_scale + (gradient * y).sum(0), of_bias + gradient.sum(0)
+
+        nothing = jnp.zeros((width,), jnp.float32)
+        of_scale, of_bias = jax.lax.fori_loop(0, _TURNS, turn, (nothing, nothing))
+        triton.store(of_scale_ref.at[:], of_scale, mask=inside)
+        triton.store(of_bias_ref.at[:], of_bias, mask=inside)
+
+    block = pl.BlockSpec((None, MULTIPLE, width), lambda r, i: (r, i, 0))
+    vector = pl.BlockSpec((width,), lambda r, i: (0,))
+    of_token = pl.BlockSpec((None, MULTIPLE), lambda r, i: (r, i))
+    of_row = pl.BlockSpec((1,), lambda r, i: (r,))
+    of_part = pl.BlockSpec((None, None, width), lambda r, i: (r, i, 0))
+    partial_sums = jax.ShapeDtypeStruct((rows, parts, hidden), jnp.float32)
+    of_x, of_update, of_scale, of_bias = pl.pallas_call(
+        kernel,
+        grid=(rows, parts),
+        in_specs=[block, of_token, of_token, vector, of_row, block, block],
+        out_specs=[block, block, of_part, of_part],
+        out_shape=[
+            jax.ShapeDtypeStruct(total.shape, jnp.float32),
+            jax.ShapeDtypeStruct(total.shape, kind),
+            partial_sums,
+            partial_sums,
+        ],
+        compiler_params=triton.CompilerParams(num_warps=8, num_stages=1),
+        interpret=options.interpret,
+        name="add_norm_backward",
+    )(total, mean, factor, scale, seeds, of_wide, of_narrow)
+    return of_x, of_update, of_scale.sum((0, 1)), of_bias.sum((0, 1))
+
+
+def _keeps(seed: jax.Array, first: Any, width: int, rate: float) -> jax.Array:
+    """What dropout multiplies the elements of some tokens by: `dropout.kept` [length, hidden]."""
+    tokens = first + jnp.arange(TOKENS, dtype=jnp.int32)
+    hashes = dropout.hashed(seed, tokens)[:, None]
+    hashes = dropout.hashed(hashes, jnp.arange(width, dtype=jnp.int32)[None, :])
+    return jnp.where(dropout.is_kept(hashes, rate), jnp.float32(dropout.scale(rate)), 0.0)

@@ -1,0 +1,41 @@
+"""Rows of a table whose columns are sharded, for ids whose rows are."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from xlj.models import sharding
+from xlj.models.sharding import ROWS, TABLE
+
+
+@jax.custom_vjp
+def look_up(table: jax.Array, ids: jax.Array) -> jax.Array:
+    """table[ids]: float32 [vocabulary, hidden], ids [rows, ...] -> float32 [rows, ..., hidden].
+
+    A device looks its columns up for the rows of all devices that share the table, and they
+    exchange what they found; the gradient goes the same way back. XLA left to itself gathers the
+    gradient of the global batch on each device.
+    """
+    return _forward(table, ids)[0]
+
+
+def _forward(table: jax.Array, ids: jax.Array) -> tuple[jax.Array, Any]:
+    def of_rows(table: jax.Array, ids: jax.Array) -> jax.Array:
+        columns = table[sharding.gathered(ids, 0)]
+        return sharding.exchanged(columns, 0, ids.ndim)
+
+    return sharding.per_device(of_rows, (TABLE, ROWS), ROWS)(table, ids), (table, ids)
+
+
+def _backward(saved: tuple[jax.Array, jax.Array], gradient: jax.Array) -> tuple[jax.Array, None]:
+    def of_rows(table: jax.Array, ids: jax.Array, gradient: jax.Array) -> jax.Array:
+        columns = sharding.exchanged(gradient, ids.ndim, 0)
+        of_table = jnp.zeros_like(table).at[sharding.gathered(ids, 0)].add(columns)
+        return sharding.summed_over_replicas(of_table)
+
+    per_device = sharding.per_device(of_rows, (TABLE, ROWS, ROWS), TABLE)
+    return per_device(*saved, gradient), None
+
+
+look_up.defvjp(_forward, _backward)
