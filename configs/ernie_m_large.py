@@ -22,7 +22,7 @@ def get_config(variant=""):
     config.model.hidden = 1024
     config.model.heads = 16
     config.model.intermediate = 4096
-    config.model.remat = True
+    config.model.remat = "all"
 
     config.optimizer.learning_rate = 1e-4
     return variants.apply(config, variant)

@@ -19,7 +19,7 @@ def get_config(variant=""):
     config.model.hidden = 1024
     config.model.heads = 16
     config.model.intermediate = 4096
-    config.model.remat = True
+    config.model.remat = "all"
 
     config.optimizer.learning_rate = 4e-4
     config.optimizer.warmup_steps = 30_000

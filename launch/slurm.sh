@@ -23,4 +23,6 @@ for flag in "$@"; do
 done
 srun --nodes=1 --ntasks=1 python -m xlj.prepare "${prepare[@]}"
 
+# Collectives run beside the computation that does not need them.
+export XLA_FLAGS="--xla_gpu_enable_latency_hiding_scheduler=true ${XLA_FLAGS:-}"
 srun python -m xlj.train --distributed "$@"

@@ -24,4 +24,10 @@ for flag in "$@"; do
 done
 on 0 python -m xlj.prepare "${prepare[@]}"
 
-on all python -m xlj.train --distributed "$@"
+# Collectives run beside the computation that does not need them.
+overlap="--xla_tpu_enable_latency_hiding_scheduler=true --xla_tpu_enable_async_collective_fusion=true \
+--xla_tpu_enable_async_collective_fusion_fuse_all_gather=true \
+--xla_tpu_enable_async_collective_fusion_multiple_steps=true \
+--xla_tpu_overlap_compute_collective_tc=true --xla_enable_async_all_gather=true"
+
+on all env LIBTPU_INIT_ARGS="$overlap ${LIBTPU_INIT_ARGS:-}" python -m xlj.train --distributed "$@"

@@ -1,10 +1,11 @@
-"""Layer-wise decay of the learning rate."""
+"""AdamW guarded against gradients that are not finite; layer-wise decay of the learning rate."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from xlj.config import Model
+from xlj.config import Model, Optimizer
 from xlj.models import encoder
 from xlj.training import optimizer
 
@@ -22,3 +23,41 @@ def test_each_layer_has_less_than_the_one_above_it():
         assert all((leaf == 1 / 16).all() for leaf in jax.tree.leaves(scaled[part]))
     assert (scaled["classification_head"]["output"]["kernel"] == 1).all()
     assert optimizer.by_layer(ones, 1.0) is ones
+
+
+def drawn(seed):
+    """Parameters, or gradients of them, of which biases and scales do not decay."""
+    rng = np.random.default_rng(seed)
+    names = {"word": (7, 3), "norm": {"bias": (3,), "scale": (3,)}}
+    return jax.tree.map(
+        lambda shape: jnp.asarray(rng.normal(size=shape), jnp.float32),
+        names,
+        is_leaf=lambda leaf: isinstance(leaf, tuple),
+    )
+
+
+def test_guarded_updates_are_optaxs():
+    options = Optimizer(b1=0.8, b2=0.95, epsilon=1e-3, weight_decay=0.1)
+    params, plain = drawn(0), optimizer.transform(options)
+    states = [plain.init(params)] * 2
+    for seed in (1, 2, 3):
+        wanted, states[0] = plain.update(drawn(seed), states[0], params)
+        found, states[1] = optimizer.update(
+            options, drawn(seed), states[1], params, jnp.array(True)
+        )
+        for a, b in zip(
+            jax.tree.leaves((found, states[1])), jax.tree.leaves((wanted, states[0])), strict=True
+        ):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+def test_what_is_not_finite_leaves_the_moments_and_gives_finite_updates(steps):
+    options, params = Optimizer(), drawn(0)
+    state = optimizer.transform(options).init(params)
+    for seed in range(steps):
+        _, state = optimizer.update(options, drawn(seed), state, params, jnp.array(True))
+    broken = jax.tree.map(lambda x: x.at[0].set(jnp.nan), drawn(9))
+    updates, after = optimizer.update(options, broken, state, params, jnp.array(False))
+    jax.tree.map(np.testing.assert_array_equal, after, state)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(updates))

@@ -49,6 +49,7 @@ def test_parameters_are_gathered_over_fast_links(found, name, fsdp):
     assert len({device.id for device in laid_out.flat}) == 32
     groups = groups_of(laid_out, name)
     assert (groups == groups[:, :1]).all(), "an fsdp axis crosses slow links"
+    assert not partitioning.crosses_hosts(SimpleNamespace(devices=laid_out))
 
 
 def test_an_axis_longer_than_a_host_goes_over_whole_hosts():
@@ -58,6 +59,7 @@ def test_an_axis_longer_than_a_host_goes_over_whole_hosts():
         [0, 1],
         [2, 3],
     ]
+    assert partitioning.crosses_hosts(SimpleNamespace(devices=laid_out))
 
 
 def test_a_mesh_has_the_order_of_the_devices():

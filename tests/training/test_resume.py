@@ -110,12 +110,13 @@ def test_killed_at_any_moment_ends_with_the_same_bits(store, config_file, tmp_pa
 def test_a_finished_run_is_left_as_it_is(tiny, store, tmp_path, capsys):
     from xlj.training import loop
 
-    loop.train(parse(tiny), tmp_path, store)
+    outcome = loop.train(parse(tiny), tmp_path, store)
+    assert outcome.finished and outcome.operations == operations(parse(tiny), store)
     before = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")}
     capsys.readouterr()
-    assert loop.train(parse(tiny), tmp_path, store).finished
+    assert loop.train(parse(tiny), tmp_path, store) == outcome
     tiny.optimizer.learning_rate = 0.5
-    assert loop.train(parse(tiny), tmp_path, store).finished
+    assert loop.train(parse(tiny), tmp_path, store) == outcome
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")} == before
     said = capsys.readouterr().out.splitlines()
     done = f"{tmp_path}/checkpoints/6 is the last of a finished run: nothing is left to do"
@@ -123,22 +124,42 @@ def test_a_finished_run_is_left_as_it_is(tiny, store, tmp_path, capsys):
     assert said == [done, done, changed]
 
 
-def test_a_resumed_run_tells_what_of_its_config_has_changed(tiny, store, tmp_path, capsys):
-    from xlj.training import loop
+def test_a_resumed_run_tells_what_of_its_config_has_changed(
+    tiny, store, tmp_path, capsys, monkeypatch
+):
+    from xlj.training import loop, partitioning
 
     tiny.train.steps = 2
     loop.train(parse(tiny), tmp_path, store)
     capsys.readouterr()
     tiny.train.steps, tiny.optimizer.warmup_steps, tiny.optimizer.b2 = 3, 2, 0.98
     tiny.optimizer.frozen, tiny.optimizer.schedule = "embeddings", "constant"
-    loop.train(parse(tiny), tmp_path, store)
+    tiny.mesh.fsdp = 8
+    monkeypatch.setattr(partitioning, "_group", lambda device: device.id // 4)  # two hosts
+    outcome = loop.train(parse(tiny), tmp_path, store)
+    assert outcome.operations == operations(parse(tiny), store)
     assert capsys.readouterr().out.splitlines() == [
         "resuming: optimizer.schedule was 'linear', is now 'constant'",
         "resuming: optimizer.warmup_steps was 0, is now 2",
         "resuming: optimizer.b2 was 0.999, is now 0.98",
         "resuming: optimizer.frozen was [], is now ['embeddings']",
         "resuming: train.steps was 2, is now 3",
+        "resuming: mesh.fsdp was 1, is now 8",
+        "slow: mesh.fsdp=8 gathers the parameters of every layer from several hosts or TPU slices; "
+        "one that divides the devices of each would not",
+        f"operations of the run: {outcome.operations}",
+        "",
     ]
+
+
+def operations(config, store, steps=None):
+    """Of the first steps of a run, or of all."""
+    from xlj.data.rows.batches import Batches
+    from xlj.training.run_flops import RunFlops
+
+    batches = Batches(store, config)
+    counts = RunFlops(config, batches.corpus, batches.shapes)
+    return counts.until(config.train.steps if steps is None else steps)
 
 
 def probe(asked_at=-1):
@@ -179,6 +200,7 @@ def test_an_evaluation_that_is_interrupted_is_done_when_the_run_goes_on(
     stopped = tmp_path / "stopped"
     outcome = train(stopped, probe(asked_at))
     assert (outcome.step, outcome.finished) == (step, False)
+    assert outcome.operations == operations(config, store, step)
     assert checkpoints.steps(stopped)[-1] == step
     assert [line["step"] for line in lines(stopped)] == list(range(0, step, 3))
     again = train(stopped, probe(asked_at=0))  # and once more, at the same place

@@ -66,8 +66,9 @@ def test_two_processes_train_as_one(store, config_file, tmp_path: Path):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     both = [start_distributed(config_file, tmp_path / "two", i, port) for i in (0, 1)]
-    for process in both:
-        finish(process)
+    outputs = [finish(process) for process in both]
+    assert ["operations of the run" in output for output in outputs] == [True, False]
+    assert "mesh.fsdp" not in "".join(outputs)  # it is within each host
     for a, b in zip(lines(tmp_path / "two"), lines(tmp_path / "one"), strict=True):
         assert a.keys() == b.keys()
         np.testing.assert_allclose(list(a.values()), list(b.values()), rtol=1e-4, atol=1e-5)

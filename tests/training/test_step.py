@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AxisType
 from references import losses as reference
 
 from xlj import objectives as objectives_room
@@ -14,7 +15,7 @@ from xlj.data.rows.batches import Batches
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import prepare_rows
 from xlj.models import encoder
-from xlj.objectives.objective import Rows
+from xlj.objectives.objective import Loss, Rows
 from xlj.training import partitioning, state
 from xlj.training.step import Microbatches, loss_scales, make_train_step, with_targets
 
@@ -225,6 +226,13 @@ def test_scales_equal_numpys(normalisation):
         assert {name: float(scale) for name, scale in found.items()} == pytest.approx(wanted)
 
 
+def test_objectives_come_in_the_order_of_their_options(tiny):
+    config, corpus = parse(tiny), Corpus(400, ("en", "de", "sw"), (3, 2, 1))
+    on = config.objectives_on()
+    for options in (on, dict(reversed(on.items()))):
+        assert list(objectives_room.build(options, config.model, corpus)) == list(options)
+
+
 def test_a_step_that_is_not_finite_is_skipped_and_counted(tiny, store):
     config = parse(tiny)
     good = run(config, store, steps=1)
@@ -242,6 +250,23 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(tiny, store):
         np.testing.assert_array_equal(a, b)
 
 
+def test_an_objective_that_updates_but_keeps_nothing_has_nothing_to_begin_with(tiny, store):
+    config = parse(tiny)
+    mesh, objectives, batch = prepared(config, store)
+    made = {
+        name: dataclasses.replace(objective, update=lambda kept, params, inputs: kept)
+        for name, objective in objectives.items()
+    }
+    step = make_train_step(config, made, mesh, dict.fromkeys(made, 0))
+    before = jax.eval_shape(lambda: state.init(config, Corpus.of(store)))
+    assert jax.eval_shape(step, before, batch(0)) == before
+    unweighed = {
+        name: dataclasses.replace(objective, losses={name: Loss(0.0)})
+        for name, objective in objectives.items()
+    }
+    assert jax.eval_shape(make_train_step(config, unweighed, mesh), before, batch(0)) == before
+
+
 def test_rows_without_text_give_a_finite_step(tiny, store):
     config = parse(tiny)
     corpus = Corpus.of(store)
@@ -251,6 +276,30 @@ def test_rows_without_text_give_a_finite_step(tiny, store):
     after = step(state.init(config, corpus), batch)
     assert int(after.progress.skipped) == 0
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(after.params))
+
+
+def test_microbatches_stay_where_their_rows_are():
+    mesh = jax.make_mesh((2, 4), partitioning.AXES, (AxisType.Auto,) * 2)
+    microbatches, rows = Microbatches(4, mesh), np.arange(192.0, dtype=np.float32).reshape(64, 3)
+
+    @jax.jit
+    def all_of_it(x):
+        total = microbatches.sum(lambda x: jnp.square(x).sum(), x)
+        return microbatches.map(jnp.square, x), microbatches.slots(64), total
+
+    placed = jax.device_put(rows, jax.NamedSharding(mesh, partitioning.ROWS))
+    program = all_of_it.lower(placed).compile()
+    squares, slots, total = program(placed)
+    np.testing.assert_array_equal(squares, rows**2)
+    np.testing.assert_array_equal(slots, np.arange(64))
+    np.testing.assert_allclose(total, (rows**2).sum(), rtol=1e-6)
+    assert squares.sharding.shard_shape((64, 3)) == (8, 3)
+    assert slots.sharding.shard_shape((64,)) == (8,)
+    sent = ("all-gather", "all-to-all", "collective-permute")
+    assert not [name for name in sent if name in program.as_text()]
+    one = Microbatches(1, mesh)
+    alone = jax.jit(lambda x: (one.map(jnp.square, x), one.sum(jnp.square, x))).lower(placed)
+    assert "while" not in alone.as_text() and "while" in all_of_it.lower(placed).as_text()
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from references import losses as reference
 
 from xlj import config as schema
 from xlj.config import parse
+from xlj.objectives.flops import Operations
 from xlj.objectives.objective import Loss, LossSums, Objective, Rows
 from xlj.training import optimizer, partitioning
 from xlj.training.randomness import row_rngs
@@ -43,7 +44,7 @@ def plain():
         corrupt=corrupt,
         count=lambda inputs: {"a_one": inputs[0][:, 0], "a_two": 0 * inputs[1] + 2},
         loss=loss,
-        flops=lambda rows, length: 0.0,
+        flops=lambda rows, length: Operations(),
     )
 
 
@@ -62,7 +63,7 @@ def evolving():
         corrupt=lambda rows, rngs: rows.tokens.astype(jnp.float32),
         count=lambda inputs: {"b": jnp.ones(len(inputs))},
         loss=loss,
-        flops=lambda rows, length: 0.0,
+        flops=lambda rows, length: Operations(),
         targets=targets,
         init_state=lambda params: {"w": 2 * params["x_head"]["bias"]},
         update=lambda state, params, inputs: {

@@ -10,8 +10,8 @@ from xlj.training.summary import summary
 
 def shown(workdir, *lines):
     (workdir / metrics.FILE).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    outcome = Outcome(9, True, workdir, workdir / "checkpoints/9")
-    return summary(outcome, "train", Counts(1e9, 2e9, 3e9)).split("\n")
+    outcome = Outcome(9, True, workdir, workdir / "checkpoints/9", Counts(1e9, 2e9, 3e9))
+    return summary(outcome, "train").split("\n")
 
 
 def test_losses_stand_with_their_accuracy_and_other_measures_below(tmp_path):

@@ -13,6 +13,7 @@ import numpy as np
 from xlj.config import Config
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.preparing import prepare_rows, with_rows
+from xlj.models import sharding
 from xlj.models.dense import product
 
 
@@ -33,7 +34,7 @@ def median_seconds(call: Callable[[], Any], repeats: int) -> float:
 
 def peak(config: Config, size: Size) -> None:
     """The rate of a large matrix product, in each type."""
-    width = 2048 if jax.default_backend() == "cpu" else 8192
+    width = 2048 if sharding.platform() == "cpu" else 8192
     for dtype in map(jnp.dtype, ("float32", "bfloat16")):
         x = jax.random.normal(jax.random.key(0), (width, width)).astype(dtype)
         square = jax.jit(partial(product, dtype=dtype))

@@ -130,7 +130,7 @@ def _train_step(config: Config, size: Size, name: str, dtype: str) -> tuple[floa
         median_seconds(call, size.repeats),
         text,
         analysis.temp_size_in_bytes,
-        built[name].flops(rows, length),
+        built[name].flops(rows, length).total,
     )
 
 

@@ -118,9 +118,10 @@ class TaskModel:
         0.1, "dropout of embeddings, of every sub-layer's output and of the head", low=0, high=0.9
     )
     attention_dropout: float = like(Model, "attention_dropout")
+    attention: str = like(Model, "attention")
     dtype: str = like(Model, "dtype")
     scan_layers: bool = like(Model, "scan_layers")
-    remat: bool = like(Model, "remat")
+    remat: str = like(Model, "remat")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,9 @@
 """The sections of a pretraining config, and when each of their keys is read."""
 
 import dataclasses
+import re
 from functools import partial
+from pathlib import Path
 
 from xlj.config.fields import Idle, Reading, key, only_if_set, only_with
 from xlj.config.objectives.options import ROW_KINDS, Config, read_by_objectives
@@ -19,6 +21,13 @@ def _of_text(read: Reading | None = None) -> Reading:
 
 
 _NO_VOCABULARY_IS_TRAINED = "data.vocabulary names a vocabulary, so none is trained"
+
+
+def _for_cache(config: Config, path: str) -> Idle | None:
+    """Says that the cache is read for text, or where `data.rows` is a hash."""
+    if not config.data.rows or config.data.rows_are_hashed:
+        return None
+    return Idle("data.rows names finished rows by their folder", recipes_may=True)
 
 
 def _for_training_a_vocabulary(config: Config, path: str) -> Idle | None:
@@ -53,8 +62,8 @@ _vocabulary_key = partial(key, read=_of_text(_for_training_a_vocabulary))
 class Data:
     rows: str = key(
         "",
-        "folder of finished rows (built by xlj.prepare); empty: the rows of the text below, built "
-        "if need be",
+        "finished rows (built by xlj.prepare): their folder, or its hash in data.cache; empty: the "
+        "rows of the text below, built if need be",
     )
     languages: tuple[str, ...] = key(
         (),
@@ -63,8 +72,9 @@ class Data:
     )
     mono: tuple[str, ...] = key(
         (),
-        "templates of monolingual sources with {language}: files (.txt .gz .xz .zst), "
-        "phrasebook:{language}, tfds:NAME#FIELD or seqio:TASK#FIELD",
+        "templates of monolingual sources with {language}, and * where several files match: text, "
+        "FILE.jsonl#FIELD, FILE.parquet#FIELD (.gz .xz .zst too), phrasebook:{language}, "
+        "tfds:NAME#FIELD or seqio:TASK#FIELD",
         read=_of_text(_for_text),
     )
     pairs: tuple[str, ...] = key(
@@ -75,16 +85,14 @@ class Data:
     parallel: tuple[str, ...] = key(
         (),
         "templates of parallel sources with {pair}, or {source} and {target}: TSV files, two "
-        "line-aligned files joined by '|', phrasebook:{pair}, tfds:NAME#FIELD|FIELD, "
-        "seqio:TASK#FIELD|FIELD",
+        "line-aligned files joined by '|', FILE.jsonl#FIELD|FIELD, FILE.parquet#FIELD|FIELD, "
+        "phrasebook:{pair}, tfds:NAME#FIELD|FIELD, seqio:TASK#FIELD|FIELD",
         read=_of_text(_for_text),
     )
     seqio_modules: tuple[str, ...] = key(
         (), "modules to import that register seqio Tasks", read=_of_text(_for_seqio)
     )
-    cache: str = _text_key(
-        "runs/rows", "folder where vocabularies and rows live, one folder a recipe"
-    )
+    cache: str = key("runs/rows", "folder where vocabularies and rows live", read=_for_cache)
     alpha: float = key(0.7, "exponent of language sampling, p_j = m_j^a / sum m_k^a", low=0, high=1)
     vocabulary: str = key("", "SentencePiece model or tokenizer.json; empty means train one")
     vocabulary_size: int = _vocabulary_key(
@@ -106,15 +114,49 @@ class Data:
     pair_length: int = key(
         512, "tokens in a row of sentence pairs", low=8, read=_of_text(_for_rows)
     )
-    held_out_lines: int = _text_key(
-        1000, "lines of each language, about, held out of training for evaluation", low=0
+    held_out_share: float = _text_key(
+        0.02,
+        "share of the lines of each language held out of training for evaluation",
+        low=0,
+        high=0.2,
+    )
+    exclude: tuple[str, ...] = _text_key(
+        (),
+        "files of evaluations, as in data.mono: lines and pairs with a line of theirs are left out",
+    )
+    filter: str = _text_key(
+        "", "module:function of your own, a line -> whether to keep it; of pairs both sides"
+    )
+    duplicates: str = _text_key(
+        "keep",
+        "what becomes of a line of text, or a pair, that stands before in its language or pair",
+        choices=("keep", "drop"),
+    )
+    unit_bytes: int = _text_key(
+        32 << 20, "bytes of input that a process takes at a time; rows depend on it", low=1 << 10
     )
     invalid_utf8: str = _text_key(
         "error",
         "what a line that is not UTF-8 does: stop, or be skipped and counted",
         choices=("error", "skip"),
     )
+    damaged_rows: str = key(
+        "stop",
+        "what a row does whose checksum is wrong: stop the run, or leave its slot empty (pad)",
+        choices=("stop", "pad"),
+    )
     workers: int = _text_key(0, "processes that build rows; 0 means one a core", low=0)
+
+    @property
+    def rows_are_hashed(self) -> bool:
+        """Whether `rows` is the hash of a store, not its folder."""
+        return re.fullmatch("[0-9a-f]{16}", self.rows) is not None
+
+    @property
+    def rows_folder(self) -> Path:
+        """The folder of the rows that `rows` names."""
+        folder = Path(self.cache, self.rows) if self.rows_are_hashed else Path(self.rows)
+        return folder.expanduser()
 
 
 def _for_predicted_languages(config: Config, path: str) -> Idle | None:
@@ -157,6 +199,12 @@ class Model:
         0.1, "dropout of embeddings and of every sub-layer's output", low=0, high=0.9
     )
     attention_dropout: float = key(0.1, "dropout of attention probabilities", low=0, high=0.9)
+    attention: str = key(
+        "auto",
+        "how attention is computed: with the scores of all pairs in memory, or fused in a kernel "
+        "(GPUs from Ampere on, TPUs; a CPU interprets it, slowly); auto is dense on CPUs alone",
+        choices=("auto", "dense", "fused"),
+    )
     norm: str = key(
         "post",
         "where LayerNorm stands: after each sub-layer and the embeddings (XLM-R), or before each "
@@ -167,11 +215,17 @@ class Model:
     init_std: float = key(0.02, "standard deviation of initial weights", low=0)
     dtype: str = key(
         "float32",
-        "type that matrix products compute in; parameters and reductions are float32",
+        "type that matrix products compute in, and of what lies between them; parameters, the "
+        "residual stream, norms and reductions are float32",
         choices=("float32", "bfloat16"),
     )
     scan_layers: bool = key(True, "compile one layer and loop, or all of them unrolled")
-    remat: bool = key(False, "recompute each layer in the backward pass, to save memory")
+    remat: str = key(
+        "none",
+        "what the backward pass computes again, to save memory: nothing to speak of, all of a "
+        "layer but its products and its attention, or all of it",
+        choices=("none", "products", "all"),
+    )
     language_embeddings: str = key(
         "none",
         "a vector of each token's language: none, where a token is to be predicted from another "
@@ -213,9 +267,9 @@ class Optimizer:
     decay_steps: int = key(
         0, "steps of the final decay", low=0, read=only_with("optimizer.schedule", "wsd")
     )
-    b1: float = key(0.9, "AdamW's beta 1", low=0, high=1)
-    b2: float = key(0.999, "AdamW's beta 2", low=0, high=1)
-    epsilon: float = key(1e-6, "AdamW's epsilon", low=0)
+    b1: float = key(0.9, "AdamW's beta 1", low=0, high=0.999999)
+    b2: float = key(0.999, "AdamW's beta 2", low=0, high=0.999999)
+    epsilon: float = key(1e-6, "AdamW's epsilon", low=1e-30)
     weight_decay: float = key(0.01, "decoupled decay; never of biases and norms", low=0)
     clip_norm: float = key(0.0, "largest global norm of the gradient; 0 means no clipping", low=0)
     layer_decay: float = key(

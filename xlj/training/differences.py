@@ -71,7 +71,7 @@ def row_differences(checkpoint: Checkpoint, manifest: Manifest) -> list[str]:
     return found
 
 
-_FREE = ("dropout", "attention_dropout", "dtype", "scan_layers", "remat", "init_std")
+_FREE = ("dropout", "attention_dropout", "attention", "dtype", "scan_layers", "remat", "init_std")
 """Keys of `model` that change nothing of what the same parameters compute."""
 
 FREE_AT_START = (*_FREE, "language_embeddings", "generator_layers", "generator_embeddings")

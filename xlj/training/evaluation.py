@@ -13,7 +13,7 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.layout import PAD
 from xlj.io.hashing import sample
-from xlj.models.sharding import on
+from xlj.models.sharding import on_mesh
 from xlj.objectives.objective import LossSums, Objective, Rows
 from xlj.training.partitioning import replicated, shard
 from xlj.training.randomness import row_rngs
@@ -44,7 +44,7 @@ class Evaluation:
         microbatches = Microbatches(config.train.accumulation, mesh)
         self._functions = {
             name: jax.jit(
-                on(mesh, partial(_loss_sums, objectives[name], name, microbatches)),
+                on_mesh(mesh, partial(_loss_sums, objectives[name], name, microbatches)),
                 out_shardings=replicated(mesh),
             )
             for name in objectives

@@ -14,20 +14,19 @@ from tqdm import tqdm
 
 from xlj.config import Config, ConfigError, record
 from xlj.data.rows.batches import Batches
-from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import atomic
-from xlj.objectives import build, build_all
+from xlj.objectives import build_all
 from xlj.training import checkpoints, differences, initialisation, metrics, partitioning
 from xlj.training import state as states
 from xlj.training.evaluation import Evaluation
 from xlj.training.lines import Lines, Probe
+from xlj.training.phases import jitted_steps
 from xlj.training.preemption import Preemption
 from xlj.training.prefetch import Prefetch
-from xlj.training.run_flops import RunFlops
+from xlj.training.run_flops import Counts, RunFlops
 from xlj.training.state import State
-from xlj.training.step import make_train_step
 from xlj.training.throughput import Throughput
 
 _IN_FLIGHT = 2  # steps that the host may be ahead of the devices
@@ -42,12 +41,16 @@ class Outcome:
     """False if it was asked to stop (SIGTERM) before the last step."""
     workdir: Path
     checkpoint: Path
+    operations: Counts
+    """Of all steps so far, those of earlier calls too."""
 
 
 def train(
     config: Config, workdir: Path, store: RowStore, probes: Sequence[Probe] = (), best: str = ""
 ) -> Outcome:
     """Trains from finished rows, from the workdir's latest checkpoint if there is one.
+
+    The main process prints what the run will cost, and what slows it, before the first step.
 
     Args:
       config: as `xlj.config.checks.parse` returned it.
@@ -74,6 +77,7 @@ def train(
     start = int(state.progress.step)
     # What was to be said of the step before is due, if the run was stopped while measuring it.
     unsaid = latest is None or not latest.meta["measured"]
+    flops = RunFlops(config, batches.corpus, batches.shapes)
     if latest is not None:
         finished = start == config.train.steps and (
             not unsaid or any(line["step"] == start for line in metrics.read(workdir))
@@ -81,11 +85,17 @@ def train(
         if main_process:
             _tell(latest, config, finished)
         if finished:
-            return Outcome(start, True, workdir, latest.folder)
+            return Outcome(start, True, workdir, latest.folder, flops.until(start))
+    if main_process:
+        if partitioning.crosses_hosts(mesh):
+            print(
+                f"slow: mesh.fsdp={config.mesh.fsdp} gathers the parameters of every layer from "
+                "several hosts or TPU slices; one that divides the devices of each would not"
+            )
+        print(f"operations of the run: {flops.until(config.train.steps)}\n", flush=True)
     pre_decay = initialisation.pre_decay_steps(config, workdir)
     unscored = initialisation.unmeasured_steps(workdir) if best else ()
-    flops = RunFlops(config, batches.corpus, batches.shapes)
-    steps = _compiled_steps(config, batches.corpus, mesh, sharding)
+    steps = jitted_steps(config, batches.corpus, mesh, sharding)
     evaluations: list[Probe] = [Evaluation(store, config, objectives, mesh), *probes]
 
     with atomic.mendable(workdir / "config.json"):
@@ -144,7 +154,8 @@ def train(
         for flag in in_flight:
             _check_finite(config, batches, workdir, *flag)
     finished = said and done == config.train.steps
-    return Outcome(done, finished, workdir, workdir / "checkpoints" / str(done))
+    folder = workdir / "checkpoints" / str(done)
+    return Outcome(done, finished, workdir, folder, flops.until(done))
 
 
 @contextlib.contextmanager
@@ -165,28 +176,6 @@ def _tell(latest: checkpoints.Checkpoint, config: Config, finished: bool) -> Non
         print(f"{latest.folder} is the last of a finished run: nothing is left to do")
     for change in differences.changes(latest, config):
         print(f"no effect: {change}" if finished else f"resuming: {change}", flush=True)
-
-
-def _compiled_steps(config: Config, corpus: Corpus, mesh: Any, sharding: State) -> list[Any]:
-    """The jitted step of each phase; a phase that changes alpha alone shares that before it."""
-    steps: list[Any] = []
-    before: Config | None = None
-    for start, phase in config.schedule:
-        if before is not None and phase.objectives == before.objectives:
-            steps.append(steps[-1])
-            continue
-        already = before.objectives.active() if before is not None else {}
-        active = phase.objectives.active()
-        begins = {name: start for name in active if name not in already}
-        step = make_train_step(phase, build(active, config.model, corpus), mesh, begins)
-
-        def with_flag(state: State, batch: Any, step: Any = step) -> tuple[State, jax.Array]:
-            state = step(state, batch)
-            return state, state.progress.skipped_in_a_row
-
-        steps.append(jax.jit(with_flag, donate_argnums=0, out_shardings=(sharding, None)))
-        before = phase
-    return steps
 
 
 def _check_finite(

@@ -1,6 +1,5 @@
 """Whether a run can fit into memory at all, said before any work."""
 
-import math
 import os
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -13,7 +12,7 @@ from xlj.data.rows.preparing import open_rows
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.training import state as states
-from xlj.training.partitioning import named_leaves
+from xlj.training.partitioning import bytes_on_device, named_leaves
 
 _GIB = 2**30
 
@@ -104,8 +103,7 @@ def _state_bytes(config: Config, corpus: Corpus, mesh: Mesh) -> dict[str, int]:
             "more than any array can hold; lower it"
         ) from None
     return {
-        f"{name} {leaf.dtype}{list(leaf.shape)}": leaf.dtype.itemsize
-        * math.prod(leaf.sharding.shard_shape(leaf.shape))
+        f"{name} {leaf.dtype}{list(leaf.shape)}": bytes_on_device(leaf)
         for name, leaf in leaves.items()
     }
 

@@ -42,6 +42,35 @@ def transform(options: Optimizer) -> optax.GradientTransformation:
     )
 
 
+def update(
+    options: Optimizer, gradients: Any, state: Any, params: Any, finite: jax.Array
+) -> tuple[Any, Any]:
+    """What `transform(options).update` gives, and its state; if not `finite`, the state as it was.
+
+    The state is guarded before the updates are made of it: then XLA writes each moment in place.
+    Guarded behind them, as the whole state would be, old and new of all of them are alive at once.
+
+    Returns:
+      updates, as finite as the gradients are, and the new state.
+    """
+    adam, *rest = state
+
+    def moment(old: Any, decay: float, order: int) -> Any:
+        new = optax.tree.update_moment(gradients, old, decay, order)
+        return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
+
+    count = adam.count + finite.astype(adam.count.dtype)
+    mu, nu = moment(adam.mu, options.b1, 1), moment(adam.nu, options.b2, 2)
+    first, second = (1 - beta ** jnp.maximum(count, 1) for beta in (options.b1, options.b2))
+
+    def of_leaf(mean: Any, square: Any, param: Any, decays: bool) -> Any:
+        change = mean / first / (jnp.sqrt(square / second) + options.epsilon)
+        return change + options.weight_decay * param if decays else change
+
+    updates = jax.tree.map(of_leaf, mu, nu, params, decayed(params))
+    return updates, (adam._replace(count=count, mu=mu, nu=nu), *rest)
+
+
 def decayed(params: Any) -> Any:
     """True for the parameters that weight decay applies to: all but biases and norms.
 

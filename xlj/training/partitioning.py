@@ -1,5 +1,6 @@
 """Meshes of devices, and the trees that lie on them by the rules of `models/sharding.py`."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,8 +66,7 @@ def _laid_out(fsdp: int, devices: Sequence[jax.Device]) -> np.ndarray:
     within a slice of TPUs, or a host of others."""
     fast: dict[int, list[jax.Device]] = {}
     for device in devices:
-        of_slice = getattr(device, "slice_index", 0 if device.platform == "tpu" else None)
-        fast.setdefault(device.process_index if of_slice is None else of_slice, []).append(device)
+        fast.setdefault(_group(device), []).append(device)
     groups = list(fast.values())
     if any(len(group) % fsdp for group in groups):
         groups = [sum(groups, [])]
@@ -80,6 +80,17 @@ def _laid_out(fsdp: int, devices: Sequence[jax.Device]) -> np.ndarray:
     )
 
 
+def crosses_hosts(mesh: Mesh) -> bool:
+    """Whether parameters are gathered over slow links: between hosts, or slices of TPUs."""
+    return any(len({_group(device) for device in row}) > 1 for row in mesh.devices)
+
+
+def _group(device: jax.Device) -> int:
+    """Which devices this one has fast links to: its slice of TPUs, or its host."""
+    of_slice = getattr(device, "slice_index", 0 if device.platform == "tpu" else None)
+    return device.process_index if of_slice is None else of_slice
+
+
 def mesh_of(tree: Any) -> Mesh:
     """The mesh that arrays live on; of the first device alone, if they are on none."""
     mesh = getattr(jax.tree.leaves(tree)[0].sharding, "mesh", None)
@@ -91,10 +102,8 @@ def shard(tree: Any, mesh: Mesh) -> Any:
 
     Every process has the whole of each array, and places the parts of its own devices.
     """
-    sharding = NamedSharding(mesh, ROWS)
-    return jax.tree.map(
-        lambda x: jax.make_array_from_callback(x.shape, sharding, x.__getitem__), tree
-    )
+    split = NamedSharding(mesh, ROWS)
+    return jax.tree.map(lambda x: jax.make_array_from_callback(x.shape, split, x.__getitem__), tree)
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
@@ -141,7 +150,12 @@ def shardings(tree: Any, mesh: Mesh, rules: Rules = RULES) -> Any:
 def abstract_like(tree: Any, where: Any) -> Any:
     """Shapes and types of arrays, with the shardings that they are to have."""
     return jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+        lambda leaf, place: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
         tree,
         where,
     )
+
+
+def bytes_on_device(leaf: Any) -> int:
+    """What a device has of an array, or of its shape with a sharding."""
+    return leaf.dtype.itemsize * math.prod(leaf.sharding.shard_shape(leaf.shape))

@@ -11,7 +11,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xlj.config import Config
-from xlj.models.sharding import ROWS, on
+from xlj.models.sharding import ROWS, on_mesh
 from xlj.objectives.objective import LossSums, Objective, Rows
 from xlj.training import optimizer
 from xlj.training.randomness import row_rngs
@@ -34,7 +34,6 @@ def make_train_step(
     sums of microbatches are scaled by them and add up to the gradient of one large batch. A phase
     whose weights are all 0 changes no parameter: it only fills what objectives keep.
     """
-    transform = optimizer.transform(config.optimizer)
     rate = optimizer.learning_rate(config)
     frozen, parts = config.optimizer.frozen, config.train.accumulation
     weights = {name: loss.weight for o in objectives.values() for name, loss in o.losses.items()}
@@ -75,39 +74,42 @@ def make_train_step(
             gradient_of = jax.value_and_grad(loss_of, has_aux=True)
             (loss, losses), gradients = microbatches.sum(partial(gradient_of, state.params), both)
             norm = optax.tree.norm(gradients)
-            updates, new_optimizer = transform.update(
+            # Known before any update, so that each array is updated in place. Of finite gradients
+            # AdamW's updates are finite: its betas are below 1, its epsilon above 0.
+            finite = jnp.isfinite(loss) & jnp.isfinite(norm)
+            updates, new_optimizer = optimizer.update(
+                config.optimizer,
                 optimizer.clip(gradients, norm, config.optimizer.clip_norm),
                 state.optimizer,
                 state.params,
+                finite,
             )
             updates = optimizer.by_layer(updates, config.optimizer.layer_decay)
             updates = optimizer.change_frozen(updates, frozen, jnp.zeros_like)
             new_params = jax.tree.map(lambda p, u: p - rate(step) * u, state.params, updates)
-            finite = jnp.isfinite(loss) & jnp.isfinite(norm)
-            finite &= jnp.isfinite(optax.tree.norm(updates))
         else:
             loss, losses = microbatches.sum(partial(loss_of, state.params), both)
             norm, finite = jnp.zeros(()), jnp.isfinite(loss)
             new_params, new_optimizer = state.params, state.optimizer
 
+        def if_finite(new: Any, old: Any) -> Any:
+            return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
+
+        new_params = if_finite(new_params, state.params)
         new_objectives = {
             name: objectives[name].update(kept, new_params, inputs[name])
             if name in inputs
             else kept
             for name, kept in state.objectives.items()
         }
-
-        def if_finite(new: Any, old: Any) -> Any:
-            return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
-
         return State(
-            params=if_finite(new_params, state.params),
-            optimizer=if_finite(new_optimizer, state.optimizer),
+            params=new_params,
+            optimizer=new_optimizer,
             objectives=if_finite(new_objectives, state.objectives),
             progress=_advance(state.progress, finite, loss, norm, losses),
         )
 
-    return on(mesh, train_step)
+    return on_mesh(mesh, train_step)
 
 
 class Microbatches:
@@ -159,7 +161,10 @@ def with_targets(
     state: State,
     batch: Batch,
 ) -> tuple[dict[str, Any], dict[str, jax.Array]]:
-    """Inputs with targets of each objective at a step, by name, and dropout rngs [rows]."""
+    """Inputs with targets of each objective at a step, by name, and dropout rngs [rows].
+
+    The gradient of a step is that of `loss` at these inputs: none passes through them.
+    """
     inputs, dropout_rngs = {}, {}
     for name, rows in batch.items():
         objective, step = objectives[name], state.progress.step
@@ -168,7 +173,7 @@ def with_targets(
         kept = state.objectives.get(name, {})
         inputs[name] = objective.targets(state.params, kept, corrupted, microbatches.map)
         dropout_rngs[name] = row_rngs(seed, f"{name}/dropout", step, slots)
-    return jax.lax.stop_gradient(inputs), dropout_rngs
+    return inputs, dropout_rngs
 
 
 def loss_scales(
@@ -181,7 +186,7 @@ def loss_scales(
     with a weight.
     An objective that predicts nothing in a step contributes 0, not NaN.
     """
-    total = sum((counts[name] for name in counts if weights[name]), jnp.zeros(()))
+    total = sum((counts[name] for name in sorted(counts) if weights[name]), jnp.zeros(()))
     denominators = counts if normalisation == "per_objective" else dict.fromkeys(counts, total)
     return {name: weights[name] / jnp.maximum(denominators[name], 1) for name in counts}
 

@@ -4,23 +4,21 @@ from typing import Any
 
 from xlj.training import metrics
 from xlj.training.loop import Outcome
-from xlj.training.run_flops import Counts
 
 _OF_A_LOSS = ("loss", "accuracy")
 """Measures that stand in one line of the table of losses."""
 
 
-def summary(outcome: Outcome, command: str, flops: Counts) -> str:
+def summary(outcome: Outcome, command: str) -> str:
     """Where the checkpoint is, what evaluations said before and after, and what to run next.
 
     Args:
       command: what the run was started with, without its workdir.
-      flops: operations of the steps done.
     """
     lines = metrics.read(outcome.workdir)
     evaluations = [line for line in lines if any(key.startswith("eval/") for key in line)]
     text = [f"\ncheckpoint: {outcome.checkpoint}", f"metrics:    {outcome.workdir / metrics.FILE}"]
-    text.append(f"operations: {flops}")
+    text.append(f"operations: {outcome.operations}")
     if evaluations:
         text += _tables(evaluations[0], evaluations[-1])
     if not outcome.finished:

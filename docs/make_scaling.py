@@ -1,0 +1,190 @@
+"""Writes docs/scaling.md's tables: what each published recipe could reach on GPUs and TPUs.
+
+    python docs/make_scaling.py [--only=xlm_r,h100] [--folder=build/scaling]
+
+Compiles every recipe for every topology without their chips (`pip install -e '.[cuda]'` and
+`'.[tpu]'`); hours of one core. Figures are kept in the folder, so that it goes on where it was
+stopped; those of other code stay there too, so remove the folder after a change.
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from xlj.planning import topologies  # noqa: E402
+
+RECIPES = (
+    *("xlm", "xlm_r_base", "xlm_r_large", "xlm_r_tlm", "infoxlm", "xlm_align", "meta_xlm"),
+    *("xlm_e", "ernie_m_small", "ernie_m_base", "ernie_m_15", "ernie_m_large"),
+    "ernie_m_retrieval",
+)
+TOPOLOGIES = ("h100:1x8", "h100:8x8", "v5e:16x16", "v6e:16x16")
+WEAK = ("h100:1x8", "h100:8x8", "h100:64x8")
+WEAK_ROWS = 32
+PAGE = ROOT / "docs" / "scaling.md"
+_GIB = 2**30
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="parts of RECIPE,TOPOLOGY to make")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "scaling")
+    flags = parser.parse_args()
+    topologies.use_compilers()
+    flags.folder.mkdir(parents=True, exist_ok=True)
+    recipe, _, chips = flags.only.partition(",")
+    for topology in TOPOLOGIES:
+        for name in RECIPES:
+            path = flags.folder / f"{name}-{topology.replace(':', '-')}.json"
+            if name.startswith(recipe) and topology.startswith(chips) and not path.exists():
+                made(path, lambda name=name, topology=topology: planned(name, topology))
+    for topology in WEAK:
+        path = flags.folder / f"weak-{topology.replace(':', '-')}.json"
+        if "weak".startswith(recipe) and topology.startswith(chips) and not path.exists():
+            made(path, lambda topology=topology: weak(topology))
+    PAGE.write_text(page(flags.folder), "utf-8")
+
+
+def made(path: Path, work) -> None:
+    import jax
+
+    from xlj.io import atomic
+
+    began = time.monotonic()
+    record = work()
+    atomic.write(path, (json.dumps(record, indent=1) + "\n").encode())
+    jax.clear_caches()
+    print(f"{path.name}: {time.monotonic() - began:.0f} s", flush=True)
+
+
+def parsed(name: str, changes: dict[str, object]):
+    """The config of a recipe, and the sizes of its rows."""
+    from xlj import config as schema
+    from xlj.cli import configs
+    from xlj.training.memory import expected
+
+    overrides = [f"--config.{key}={value}" for key, value in changes.items()]
+    config = configs.load(str(ROOT / "configs" / f"{name}.py"), overrides, schema)
+    return config, expected(config)
+
+
+def planned(name: str, topology: str) -> dict[str, object]:
+    """The first mesh and microbatches that fit, and their figures."""
+    from xlj.config import ConfigError
+    from xlj.planning import figures, search
+    from xlj.planning.programs import DoesNotFit
+
+    config, sizes = parsed(name, {})
+    there = topologies.parse(topology)
+    try:
+        best, *_ = search.search(config, sizes, there, all_of_them=False)
+        if not best.fits:
+            return {"why": "nothing that was tried fits"}
+        config = best.choice.of(config)
+        found = figures.of_run(config, sizes, there, {search.heaviest(config): best.figures})
+    except (ConfigError, DoesNotFit) as error:
+        return {"why": str(error)}
+    return {"choice": best.choice._asdict(), "phases": [each.record() for each in found]}
+
+
+def weak(topology: str) -> dict[str, object]:
+    """XLM-R base with as many rows for each device on every topology, and a copy on each host."""
+    from xlj.planning import figures, theory
+
+    there = topologies.parse(topology)
+    config, sizes = parsed(
+        "xlm_r_base",
+        {
+            "objectives.mmlm.batch_rows": WEAK_ROWS * there.size,
+            "mesh.fsdp": there.shape[-1],
+            "model.remat": "all",
+            "train.accumulation": 1,
+        },
+    )
+    found = figures.of_phase(config, sizes, there, 0)
+    return {"figures": found.record(), "theory": theory.sent(config, sizes, there.size)}
+
+
+def page(folder: Path) -> str:
+    text = PAGE.read_text("utf-8")
+    for mark, lines in (("recipes", recipe_rows(folder)), ("weak", weak_rows(folder))):
+        begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = before + begin + "\n" + "\n".join(lines) + "\n\n" + end + after
+    return text
+
+
+def recipe_rows(folder: Path) -> list[str]:
+    """The table of recipes: a line for each phase."""
+    lines = [
+        "| recipe, from step | on | mesh.fsdp, remat, accumulation | GiB a device | traffic, GB | "
+        "sent, GB (fast, slow) | least time of a step | bottleneck | MFU at most | tokens/s | "
+        "days of the run |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name in RECIPES:
+        for topology in TOPOLOGIES:
+            path = folder / f"{name}-{topology.replace(':', '-')}.json"
+            if not path.exists():
+                lines.append(f"| {name} | {topology} | not made |" + " |" * 8)
+                continue
+            record = json.loads(path.read_text("utf-8"))
+            if "why" in record:
+                lines.append(f"| {name} | {topology} | {record['why']} |" + " |" * 8)
+                continue
+            choice, phases = record["choice"], record["phases"]
+            how = f"{choice['fsdp']}, {choice['remat']}, {choice['accumulation']}"
+            days = sum(phase["days"] for phase in phases)
+            for number, phase in enumerate(phases):
+                sent = [
+                    sum(each[kind] for each in phase["collectives"]) for kind in ("fast", "slow")
+                ]
+                cells = [
+                    f"{name}, {phase['start']:,}",
+                    topology,
+                    how,
+                    f"{phase['memory']['peak'] / _GIB:.1f} of {phase['memory']['limit'] / _GIB:.1f}"
+                    + ("" if phase["memory"]["fits"] else ": **does not fit**"),
+                    f"{sum(phase['traffic'].values()) / 1e9:,.0f}",
+                    f"{sent[0] / 1e9:.1f}, {sent[1] / 1e9:.1f}",
+                    f"{phase['step_seconds']:.3f} s",
+                    phase["bottleneck"],
+                    f"{phase['mfu']:.0%}",
+                    f"{phase['tokens_per_second'] / 1e6:.2f} M",
+                    "" if number else f"{days:,.1f}",
+                ]
+                lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def weak_rows(folder: Path) -> list[str]:
+    """The table of weak scaling."""
+    lines = [
+        "| devices | memory beside the state, GiB | gathered, GB (theory) | reduced and scattered "
+        "| exchanged | summed over copies | least time of a step | MFU at most |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for topology in WEAK:
+        path = folder / f"weak-{topology.replace(':', '-')}.json"
+        if not path.exists():
+            continue
+        record = json.loads(path.read_text("utf-8"))
+        found = record["figures"]
+        cells = [topology, f"{found['memory']['working'] / _GIB:.2f}"]
+        for kind in ("all-gather", "reduce-scatter", "all-to-all", "all-reduce"):
+            same = [each for each in found["collectives"] if each["kind"] == kind]
+            sent = sum(each["fast"] + each["slow"] for each in same)
+            cells.append(f"{sent / 1e9:.2f} ({record['theory'][kind] / 1e9:.2f})")
+        cells += [f"{found['step_seconds']:.3f} s", f"{found['mfu']:.0%}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+if __name__ == "__main__":
+    main()

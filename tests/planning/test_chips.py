@@ -1,0 +1,70 @@
+"""Steps compiled for real chips that are not here: skipped where their compilers are not.
+
+pip install -e '.[cuda]'      # or '.[tpu]'
+pytest -m compilers tests/planning
+"""
+
+import json
+import os
+import subprocess
+import sys
+from importlib import metadata, util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HAS = {
+    "h100": any(e.name.startswith("xla_cuda") for e in metadata.entry_points(group="jax_plugins")),
+    "v5e": util.find_spec("libtpu") is not None,
+}
+SMALL = (
+    *("--config.model.layers=2", "--config.model.hidden=256", "--config.model.heads=4"),
+    *("--config.model.intermediate=1024", "--config.train.accumulation=1"),
+    *("--config.data.vocabulary_size=40000", "--config.data.length=128"),
+)
+
+pytestmark = [pytest.mark.compilers, pytest.mark.slow]
+
+
+def planned(tmp_path, recipe, topology, rows, *more):
+    if not HAS[topology.partition(":")[0]]:
+        pytest.skip(f"no compiler for {topology} is installed")
+    path = tmp_path / "plan.json"
+    command = [sys.executable, "-m", "xlj.plan", f"--config=configs/{recipe}.py", *SMALL, *more]
+    command += [f"--topology={topology}", f"--json={path}", f"--programs={tmp_path}"]
+    command += [f"--config.objectives.{name}.batch_rows={count}" for name, count in rows.items()]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *sys.path])
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode in (0, 1), done.stderr[-2000:]
+    return json.loads(path.read_text())["phases"][0], (tmp_path / "phase-0.txt").read_text()
+
+
+def sent(phase, kind):
+    same = [each for each in phase["collectives"] if each["kind"] == kind]
+    return sum(each["fast"] for each in same), sum(each["slow"] for each in same)
+
+
+def test_parameters_are_gathered_within_a_host_of_gpus_and_gradients_scattered(tmp_path):
+    phase, text = planned(tmp_path, "xlm_r_base", "h100:2x4", {"mmlm": 32}, "--config.mesh.fsdp=4")
+    kernels = 2 * (4 * 256 * 256 + 2 * 256 * 1024) + 256 * 256 + 3 * 16_384 * 256
+    fast, slow = sent(phase, "all-gather")
+    assert fast == pytest.approx(0.75 * 2 * 2 * kernels, rel=0.1) and slow == 0
+    fast, slow = sent(phase, "reduce-scatter")
+    assert fast == pytest.approx(0.75 * 4 * kernels, rel=0.1) and slow == 0
+    fast, slow = sent(phase, "all-reduce")
+    assert slow == pytest.approx(0.5 * 2 * 4 * (kernels + 40_000 * 256) / 4, rel=0.1)
+    assert "reduce-scatter" in text
+
+
+def test_a_side_of_a_torus_scatters_gradients(tmp_path):
+    more = ("--config.mesh.fsdp=4", "--config.model.remat=all")
+    phase, text = planned(tmp_path, "xlm_r_base", "v5e:4x4", {"mmlm": 64}, *more)
+    kernels = 2 * (4 * 256 * 256 + 2 * 256 * 1024) + 256 * 256 + 3 * 16_384 * 256
+    # The compiler pads what it scatters.
+    assert sent(phase, "reduce-scatter")[0] == pytest.approx(0.75 * 4 * kernels, rel=0.15)
+    assert 0 < phase["mfu"] < 1 and phase["memory"]["fits"]
+    # The loop over layers is counted as often as it runs: half the layers, half of their products.
+    multiplied = sum(phase["products"].values()) * 16
+    assert 1.0 < multiplied / sum(phase["operations"].values()) < 1.6

@@ -1,0 +1,118 @@
+"""A plan's figures follow from the compiled step: here one for eight CPU devices."""
+
+import json
+
+import jax
+import pytest
+
+from xlj import config as schema
+from xlj.config import parse
+from xlj.objectives.flops import TRAINED, of_layers, of_predictions
+from xlj.planning import figures, table, topologies
+from xlj.planning.collectives import Collective
+from xlj.training.memory import expected
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """A topology whose devices are this machine's."""
+    monkeypatch.setattr(topologies.Topology, "devices", lambda self: jax.devices()[: self.size])
+    return topologies.parse("h100:1x8")
+
+
+def config_of(**changes):
+    config = schema.default()
+    config.data.languages, config.data.mono = "en,de", "phrasebook:{language}"
+    config.data.pairs, config.data.parallel = "en-de", "phrasebook:{pair}"
+    config.data.vocabulary_size = 2 * 16_384
+    config.data.length = config.data.pair_length = 64
+    model = config.model
+    model.layers, model.hidden, model.heads, model.intermediate = 2, 64, 2, 128
+    model.positions, model.dropout, model.attention_dropout = 66, 0.0, 0.0
+    config.objectives.mmlm.batch_rows = 32
+    config.objectives.mmlm.mask_rate = 0.2
+    config.train.steps = 100
+    config.mesh.fsdp = 4
+    config.phases = {
+        "alpha": {"start_step": 10, "data": {"alpha": 0.5}},
+        "pairs": {"start_step": 40, "objectives": {"tlm": {"batch_rows": 16}}},
+        "again": {"start_step": 70, "data": {"alpha": 0.7}},
+    }
+    config.update_from_flattened_dict(changes)
+    return parse(config)
+
+
+def test_phases_that_change_alpha_alone_share_a_step():
+    assert figures.distinct_phases(config_of()) == {0: 40, 2: 60}
+
+
+def test_the_figures_of_a_run(here):
+    config = config_of()
+    first, second = figures.of_run(config, expected(config), here)
+    assert (first.start, first.steps, second.start, second.steps) == (0, 40, 40, 60)
+    assert first.rows == {"mmlm": (32, 64)}
+    assert second.rows == {"mmlm": (32, 64), "tlm": (16, 64)}
+
+    slots = 13  # 20 % of 62
+    model = config.model
+    mmlm = TRAINED * (of_layers(model, 2, 32, 64) + of_predictions(model, 32_768, 32 * slots))
+    assert first.operations == mmlm and first.counts.xlj == mmlm.total
+    # The program does the model's products, and the logits once more in the backward pass.
+    again = 2 * 32 * slots * 64 * 32_768
+    assert sum(first.products.values()) * 8 == pytest.approx(mmlm.total + again, rel=1e-6)
+
+    memory = first.memory
+    parameters = memory.parameters
+    assert memory.optimizer == pytest.approx(2 * parameters, rel=0.01)
+    kernels = 4 * (2 * (4 * 64 * 64 + 2 * 64 * 128) + 64 * 64 + 32_768 * 64 + 66 * 64) / 4
+    others = 4 * 32_768  # the head's bias; and some thousand bytes
+    assert kernels + others <= parameters <= 1.05 * (kernels + others)
+    parts = memory.parameters + memory.optimizer + memory.objectives + memory.rows + memory.working
+    assert parts <= memory.peak and memory.rows > 4 * 64 * 2
+    assert memory.fits and memory.limit == here.chip.memory
+
+    chip = here.chip
+    sent = sum(each.fast / each.links for each in first.collectives)
+    assert first.seconds == {
+        "products": sum(first.products.values()) / chip.float32,  # no bit is left out
+        "memory": sum(first.traffic.values()) / chip.bandwidth,
+        "fast links": sent / chip.fast,
+        "slow links": 0,
+    }
+    assert {each.kind for each in first.collectives} >= {"all-gather", "all-reduce", "all-to-all"}
+    assert first.step_seconds == max(first.seconds.values())
+    assert first.tokens_per_second == 32 * 64 / first.step_seconds
+    assert first.mfu == mmlm.total / 8 / chip.flops / first.step_seconds
+    assert first.days == 40 * first.step_seconds / 86_400
+    record = json.loads(json.dumps(first.record()))
+    assert record["mfu"] == first.mfu and record["memory"]["fits"] is True
+    assert record["traffic"] == first.traffic
+
+    text = table.table([first, second], "tiny", here)
+    assert "steps 0 to 40: mmlm 32 x 64" in text and "steps 40 to 100: mmlm 32 x 64, tlm" in text
+    assert f"for its {first.bottleneck} (" in text and "DOES NOT FIT" not in text
+    assert text.count(" GB  ") >= 20
+
+
+def test_known_phases_are_not_compiled_and_programs_are_kept(here, tmp_path, monkeypatch):
+    config = config_of()
+    sizes, known = expected(config), object()
+    compiled = []
+    real = figures.compile_phase
+    monkeypatch.setattr(figures, "compile_phase", lambda *a: compiled.append(a[-1]) or real(*a))
+    found = figures.of_run(config, sizes, here, {0: known}, tmp_path)
+    assert found[0] is known and compiled == [2]
+    (kept,) = tmp_path.iterdir()
+    assert kept.name == "phase-2.txt" and kept.read_text().startswith("HloModule")
+
+
+def test_what_is_slow_between_hosts_and_on_few_links_takes_its_time(here, monkeypatch):
+    config = config_of()
+    sent = [Collective("all-reduce", 16, 4, 1, 8e9, 1), Collective("all-gather", 4, 1, 3, 6e9, 2)]
+    monkeypatch.setattr(figures, "collectives", lambda *a: sent)
+    found = figures.of_phase(config, expected(config), here, 0)
+    fast = 2 * 8e9 * 3 / 4 + 6e9 * 3 / 4 / 3
+    assert found.seconds["fast links"] == pytest.approx(fast / here.chip.fast)
+    slow = 2 * 8e9 * 3 / 4 / 4
+    assert found.seconds["slow links"] == pytest.approx(slow / here.chip.slow)
+    assert found.bottleneck == "slow links"

@@ -1,0 +1,55 @@
+"""Topologies by name, with errors that say what to give or to install."""
+
+import math
+
+import pytest
+
+from xlj.config import ConfigError
+from xlj.planning import topologies
+from xlj.planning.chips import CHIPS
+
+
+@pytest.mark.parametrize(
+    "name, size", [("h100:8x8", 64), ("a100:1x1", 1), ("v5e:4x4", 16), ("v5p:4x4x8", 128)]
+)
+def test_a_name_tells_chip_and_sides(name, size):
+    found = topologies.parse(name)
+    assert found.size == size and found.chip is CHIPS[name.partition(":")[0]]
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("v4:4x4", "the chips are a100, h100, h200, b200, v5e, v5p, v6e"),
+        ("h100", "give sides, e.g. h100:8x8"),
+        ("h100:8", "give sides"),
+        ("h100:0x8", "give sides"),
+        ("h100:8x8x8", "give hosts x GPUs of a host, e.g. h100:8x8"),
+        ("v5e:4x4x4", "give the two sides of a torus, e.g. v5e:4x4"),
+        ("v5p:4x4", "give the three sides of a torus, e.g. v5p:4x4x4"),
+        ("v5e:4*4", "give sides"),
+    ],
+)
+def test_what_is_no_topology_is_an_error(name, message):
+    with pytest.raises(ConfigError, match=message):
+        topologies.parse(name)
+
+
+def test_a_compiler_that_is_not_there_is_named(monkeypatch):
+    def nothing(*arguments, **named):
+        raise RuntimeError("Unknown backend cuda\nmore of it")
+
+    monkeypatch.setattr("jax.experimental.topologies.get_topology_desc", nothing)
+    with pytest.raises(ConfigError, match=r"Unknown backend cuda.*pip install -e '.\[cuda\]'"):
+        topologies.parse("h100:1x8").devices()
+    with pytest.raises(ConfigError, match=r"pip install -e '.\[tpu\]'"):
+        topologies.parse("v5e:4x4").devices()
+
+
+def test_rates_of_products():
+    h100, v5e = CHIPS["h100"], CHIPS["v5e"]
+    assert h100.rate("bf16") == 2 * h100.rate("f32") > h100.rate("f32 highest") == 67e12
+    assert v5e.rate("bf16") == v5e.rate("f32") == pytest.approx(6 * v5e.rate("f32 highest"))
+    for chip in CHIPS.values():
+        assert 10 < chip.flops / chip.bandwidth < 1000 and chip.fast > chip.slow
+        assert math.log2(chip.memory) > 33

@@ -1,0 +1,167 @@
+"""Traffic with memory is what a count by hand gives, and what an independent counter does."""
+
+import importlib.util
+import re
+from collections import Counter
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from xlj.planning import traffic
+from xlj.planning.hlo import Program
+
+COUNTER = Path(__file__).resolve().parents[3] / "shared" / "tools" / "hlo_traffic.py"
+
+
+def moved(text):
+    return sum(traffic.traffic(Program(text)).values())
+
+
+def compiled(function, *arguments):
+    return jax.jit(function).lower(*arguments).compile().as_text()
+
+
+def test_an_instruction_reads_and_writes():
+    text = compiled(lambda a, b: a @ b, jnp.ones((32, 64)), jnp.ones((64, 16)))
+    assert moved(text) == 4 * (32 * 64 + 64 * 16 + 32 * 16)
+
+
+FUSIONS = """\
+HloModule m
+
+%slices (p0: f32[100,64], p1: s32[]) -> f32[1,64] {
+  %p0 = f32[100,64]{1,0} parameter(0)
+  %p1 = s32[] parameter(1)
+  %zero = s32[] constant(0)
+  %view = f32[100,64]{1,0} bitcast(%p0)
+  ROOT %slice = f32[1,64]{1,0} dynamic-slice(%view, %p1, %zero), dynamic_slice_sizes={1,64}
+}
+
+%updates (q0: f32[100,64], q1: f32[1,64], q2: s32[]) -> f32[100,64] {
+  %q0 = f32[100,64]{1,0} parameter(0)
+  %q1 = f32[1,64]{1,0} parameter(1)
+  %q2 = s32[] parameter(2)
+  %none = s32[] constant(0)
+  ROOT %update = f32[100,64]{1,0} dynamic-update-slice(%q0, %q1, %q2, %none)
+}
+
+%whole (r0: f32[100,64], r1: s32[]) -> f32[1,64] {
+  %r0 = f32[100,64]{1,0} parameter(0)
+  %r1 = s32[] parameter(1)
+  %first = s32[] constant(0)
+  %one = f32[1,64]{1,0} dynamic-slice(%r0, %r1, %first), dynamic_slice_sizes={1,64}
+  %all = f32[64]{0} reduce(%r0, %first), dimensions={0}, to_apply=%sum
+  ROOT %both = f32[1,64]{1,0} add(%one, %all)
+}
+
+ENTRY %main (x: f32[100,64], n: s32[], row: f32[1,64]) -> f32[100,64] {
+  %x = f32[100,64]{1,0} parameter(0)
+  %n = s32[] parameter(1)
+  %row = f32[1,64]{1,0} parameter(2)
+  BODY
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "line, bytes",
+    [
+        ("%a = f32[1,64]{1,0} fusion(%x, %n), kind=kLoop, calls=%slices", 2 * 256 + 4),
+        # The update is read and written; of the array it lands in nothing is read.
+        ("%a = f32[100,64]{1,0} fusion(%x, %row, %n), kind=kLoop, calls=%updates", 2 * 256 + 4),
+        ("%a = f32[1,64]{1,0} fusion(%x, %n), kind=kLoop, calls=%whole", 25_600 + 4 + 256),
+        ("%a = f32[1,64]{1,0} dynamic-slice(%x, %n, %n), dynamic_slice_sizes={1,64}", 2 * 256),
+        ("%a = f32[100,64]{1,0} dynamic-update-slice(%x, %row, %n, %n)", 2 * 256),
+        ("%a = f32[100,64]{1,0} copy(%x)", 2 * 25_600),
+        ("%a = f32[64,100]{0,1} bitcast(%x)", 0),
+        ("%a = (f32[100,64]{1,0}, s32[]) tuple(%x, %n)", 0),
+        (
+            '%a = (f32[1,64]{1,0}, s8[9]{0}) custom-call(%x), custom_call_target="__cublas$gemm"',
+            25_600 + 256,
+        ),
+        ("%a = (f32[1,64]{1,0}, f32[100,64]{1,0}) custom-call(%x)", 2 * 25_600 + 256),
+        # Out of the chip's memory into what is nearer: one way.
+        ("%a = (f32[1,64]{1,0}, f32[1,64]{1,0:S(1)}, u32[]) copy-start(%row)", 256),
+        ("%a = f32[1,64]{1,0:S(1)} copy-done(%row)", 0),
+        ("%a = (f32[1,64]{1,0}, f32[8,64]{1,0}) all-gather-start(%row)", 256 + 8 * 256),
+        # Operands, what becomes of them, and what the exchange needs for itself.
+        ("%a = (f32[1,64]{1,0}, f32[1,64]{1,0}, u32[64]) collective-permute-start(%row)", 512),
+        ("%a = f32[1,64]{1,0} all-reduce-start(%row), to_apply=%sum", 2 * 256),
+        ("%a = (f32[1,64]{1,0}, f32[1,64]{1,0}) all-reduce-start(%row, %row)", 4 * 256),
+    ],
+)
+def test_what_is_sliced_updated_or_near_counts_as_what_is_touched(line, bytes):
+    assert moved(FUSIONS.replace("BODY", f"ROOT {line}")) == bytes
+
+
+def test_a_stack_of_layers_is_read_once_a_pass():
+    layers, width, rows = 6, 48, 512
+
+    def f(x, weights):
+        return jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, weights)[0]
+
+    text = compiled(f, jnp.ones((rows, width)), jnp.ones((layers, width, width)))
+    weights, x = 4 * layers * width * width, 4 * rows * width
+    # Each layer reads and writes the vectors some times; the weights are sliced out, then read.
+    assert 2 * layers * x <= moved(text) <= 3 * weights + 8 * layers * x
+
+
+def two_programs():
+    def attend(q, k, v):
+        def loss(q, k, v):
+            scores = jax.nn.softmax(jnp.einsum("bqd,bkd->bqk", q, k))
+            return (jnp.einsum("bqk,bkd->bqd", scores, v) ** 2).sum()
+
+        return jax.grad(loss, (0, 1, 2))(q, k, v)
+
+    def layers(x, weights, ids):
+        def layer(x, w):
+            return jax.nn.gelu(x @ w[0]) @ w[1] + x, x.sum(1)
+
+        def loss(weights):
+            y, sums = jax.lax.scan(layer, x[ids], weights)
+            return (y**2).mean() + sums.sum()
+
+        return jax.grad(loss)(weights)
+
+    q = jnp.ones((4, 96, 32))
+    weights = (jnp.ones((5, 32, 128)), jnp.ones((5, 128, 32)))
+    return {
+        "attention": compiled(attend, q, q, q),
+        "layers": compiled(layers, jnp.ones((64, 32)), weights, jnp.arange(200) % 64),
+    }
+
+
+@pytest.mark.skipif(not COUNTER.exists(), reason=f"there is no {COUNTER}")
+def test_two_programs_have_the_traffic_that_an_independent_counter_finds():
+    spec = importlib.util.spec_from_file_location("counter", COUNTER)
+    counter = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(counter)
+    for name, text in two_programs().items():
+        computations, entry = counter.parse(text)
+        theirs = counter.cost(entry, computations, {})
+        # It reads the whole of what a slice at a fixed place takes a part of.
+        ours: Counter[str] = Counter()
+        program = Program(text)
+        for body, found, times in program.executed():
+            key = f"{found.op}:" + re.sub(r"[.\d]+$", "", found.name)
+            ours[key] += times * traffic.of_instruction(program, body, found)
+        sliced = {key for key in theirs if "slice" in key}
+        for key in {*theirs, *ours} - sliced:
+            assert ours[key] == pytest.approx(theirs[key], rel=0.01, abs=64), (name, key)
+        total = sum(theirs.values())
+        assert sum(ours.values()) == pytest.approx(total, rel=0.05), name
+
+
+def test_the_largest_come_first_and_say_where_they_are_from():
+    def f(x):
+        with jax.named_scope("large"):
+            x = jnp.sin(x) @ x
+        with jax.named_scope("small"):
+            return jnp.cos(x[0]).sum()
+
+    found = traffic.traffic(Program(compiled(f, jnp.ones((64, 64)))))
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+    assert "large" in next(iter(found))

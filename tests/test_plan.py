@@ -1,0 +1,80 @@
+"""The command that plans a run: what it prints and writes, and what it refuses before any work."""
+
+import json
+
+import jax
+import pytest
+
+from xlj import plan
+from xlj.config import ConfigError
+from xlj.planning import figures, search, topologies
+from xlj.planning.programs import DoesNotFit
+
+RECIPE = "--config=configs/xlm_r_base.py:tiny"
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch):
+    """Devices of this machine, whatever the topology."""
+    monkeypatch.setattr(topologies, "use_compilers", lambda: None)
+    monkeypatch.setattr(topologies.Topology, "devices", lambda self: jax.devices()[: self.size])
+
+
+def test_a_plan_is_printed_and_written(call, tmp_path):
+    path, programs = tmp_path / "plan.json", tmp_path / "programs"
+    printed = call(
+        plan.main, RECIPE, "--topology=h100:1x2", f"--json={path}", f"--programs={programs}"
+    ).out
+    record = json.loads(path.read_text())
+    (phase,) = record["phases"]
+    assert record["topology"] == "h100:1x2" and phase["devices"] == 2
+    assert f"so at most            {phase['mfu']:.1%} MFU" in printed
+    assert f"all {phase['steps']:,} steps: {phase['days']:,.1f} days at least" in printed
+    assert [p.name for p in programs.iterdir()] == ["phase-0.txt"]
+
+
+def test_a_search_ends_with_flags_to_paste(call, tmp_path):
+    path = tmp_path / "plan.json"
+    arguments = (RECIPE, "--topology=h100:1x1", "--config.model.layers=1")
+    printed = call(plan.main, *arguments, "--search", f"--json={path}").out
+    flags = printed.splitlines()[-1].removeprefix("flags: ")
+    best = json.loads(path.read_text())["trials"][0]
+    assert flags == search.Choice(*(best[key] for key in search.Choice._fields)).flags()
+    again = call(plan.main, *arguments, *flags.split()).out
+    assert (
+        again.splitlines()[2:]
+        == printed.partition("\n\n")[2].rpartition("\n\n")[0].splitlines()[2:]
+    )
+
+
+def test_what_does_not_fit_is_said_with_an_exit_code(capsys, monkeypatch):
+    def too_large(*arguments):
+        raise DoesNotFit("Ran out of memory. Used 16.4G of 15.7G hbm")
+
+    monkeypatch.setattr(figures, "of_phase", too_large)
+    assert plan.main([RECIPE, "--topology=v5e:1x1"]) == 1
+    assert "does not fit: Ran out of memory. Used 16.4G" in capsys.readouterr().out
+    monkeypatch.setattr(search, "of_phase", too_large)
+    assert plan.main([RECIPE, "--topology=v5e:1x1", "--search"]) == 1
+    printed = capsys.readouterr().out
+    assert "nothing fits: take more or larger chips" in printed and "flags:" not in printed
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--topology=tpu"], "--topology=tpu: the chips are a100"),
+        ([], "--topology"),
+        (["--topology=h100:1x1", "--json=no/such/plan.json"], "no such folder"),
+        (
+            ["--topology=h100:1x5"],
+            "objectives.mmlm.batch_rows=.* not divisible by 5 devices",
+        ),
+        (["--topology=h100:1x5", "--search"], "nothing fits: objectives.mmlm.batch_rows="),
+        (["--topology=h100:1x4", "--config.mesh.fsdp=3"], "mesh.fsdp=3 does not use the 4 devices"),
+    ],
+)
+def test_bad_input_is_an_error_before_any_work(call, monkeypatch, arguments, message):
+    monkeypatch.setattr(jax.stages.Lowered, "compile", None)
+    with pytest.raises(ConfigError, match=message):
+        call(plan.main, RECIPE, *arguments)

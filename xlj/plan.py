@@ -1,0 +1,82 @@
+"""Tells what a run needs and could reach at best on GPUs or TPUs that are not here.
+
+    python -m xlj.plan --config=configs/xlm_r_base.py --topology=h100:8x8 [--search] [--json=FILE]
+
+Compiles the train step of every phase for that topology, without its chips: `pip install -e
+'.[cuda]'` brings the compiler for a100, h100, h200, b200 (hosts x GPUs of a host), '.[tpu]' that
+for v5e, v6e (two sides of a torus, v5e:4x4) and v5p (three). Prints memory, operations, traffic
+with memory and between devices, and the least time that these take. `--search` tries meshes,
+recomputation and microbatches for the same batch, and ends with flags to paste.
+docs/scaling.md tells more.
+"""
+
+import json
+from argparse import Namespace
+from pathlib import Path
+
+from xlj import config as schema
+from xlj.cli import command, configs, outputs
+from xlj.cli.parser import Parser
+
+
+def _add_flags(parser: Parser) -> None:
+    add = parser.add_argument
+    add("--topology", metavar="CHIP:SIDES", required=True, help="h100:8x8, v5e:4x4, v5p:4x4x4, ...")
+    add("--search", action="store_true", help="find the fastest mesh and microbatches that fit")
+    parser.add_file("--json", "all figures, as JSON")
+    help = "keep the text of the compiled programs there, phase-N.txt"
+    add("--programs", metavar="DIR", type=Path, help=help)
+
+
+@command.entry("plan", __doc__, _add_flags, schema)
+def main(flags: Namespace) -> int:
+    """Prints the plan; returns 1 if it does not fit."""
+    from xlj.io import atomic
+    from xlj.planning import topologies
+
+    topology = topologies.parse(flags.topology)
+    outputs.check_output("json", flags.json, [("config", flags.config_file.partition(":")[0])])
+    if flags.programs:
+        outputs.check_folder("programs", flags.programs)
+        flags.programs.mkdir(parents=True, exist_ok=True)
+    topologies.use_compilers()
+
+    from xlj.data.rows.preparing import with_rows
+    from xlj.planning import figures, programs, search, table
+    from xlj.training import memory
+
+    config = with_rows(flags.config)
+    sizes = memory.expected(config)
+    record: dict[str, object] = {"config": flags.config_file, "topology": topology.name}
+    known: dict[int, figures.Figures] = {}
+    advice = ""
+    if flags.search:
+        trials = search.search(config, sizes, topology)
+        print(table.trials(trials), "\n", flush=True)
+        record["trials"] = [trial.record() for trial in trials]
+        best = trials[0]
+        if best.fits and best.figures:
+            config, known = best.choice.of(config), {search.heaviest(config): best.figures}
+            advice = f"\nflags: {best.choice.flags()}"
+        else:
+            advice = "nothing fits: take more or larger chips, or a smaller model"
+    fits = not flags.search or bool(known)
+    if fits:
+        try:
+            found = figures.of_run(config, sizes, topology, known, flags.programs)
+        except programs.DoesNotFit as error:
+            found, fits = [], False
+            print(f"does not fit: {error}")
+        else:
+            fits = all(each.memory.fits for each in found)
+            print(table.table(found, configs.name_of(flags.config_file), topology))
+        record["phases"] = [each.record() for each in found]
+    if advice:
+        print(advice)
+    if flags.json:
+        atomic.write(flags.json, (json.dumps(record, indent=1) + "\n").encode())
+    return 0 if fits else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,78 @@
+"""The chips that runs are planned for: what each can do at most, as its maker says."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+_GIB = 2**30
+
+
+class Chip(NamedTuple):
+    """One accelerator."""
+
+    platform: str
+    """JAX's name: gpu or tpu."""
+    flops: float
+    """bfloat16 operations a second in matrix products, a multiply-add as 2, without sparsity."""
+    float32: float
+    """Those of float32, where all its bits are asked for."""
+    memory: float
+    """Bytes that programs can have."""
+    bandwidth: float
+    """Bytes a second between the chip and its main memory."""
+    fast: float
+    """Bytes a second, one way: of a GPU's NVLinks together, of one of a TPU's links."""
+    slow: float
+    """Bytes a second, one way: of a device's share of the network between hosts, or slices."""
+    ring: int = 0
+    """The side from whose multiples on a TPU's torus closes: it has two links for such an axis, and
+    else one, as a line's middle has."""
+    target: Mapping[str, float | str] = MappingProxyType({})
+    """What the compiler for GPUs asks of a chip."""
+
+    def rate(self, kind: str) -> float:
+        """Operations a second in products of a kind (`products.products`). Float32 at the default
+        precision is TF32 on GPUs, half as fast as bfloat16, and one pass of bfloat16 on TPUs."""
+        if kind in ("bf16", "f16"):
+            return self.flops
+        if kind == "f32":
+            return self.flops / 2 if self.platform == "gpu" else self.flops
+        return self.float32
+
+
+def _gpu(name: str, major: int, minor: int, cores: int, shared: int) -> dict[str, float | str]:
+    return {"name": name, "major": major, "minor": minor, "cores": cores, "shared": shared}
+
+
+def _tpu(
+    flops: float, memory: float, bandwidth: float, fast: float, slow: float, ring: int
+) -> Chip:
+    # Six passes of bfloat16 make a product of float32.
+    return Chip("tpu", flops, flops / 6, memory * _GIB, bandwidth, fast, slow, ring)
+
+
+_OF_GPU = 0.92  # of a GPU's memory (ours): CUDA, NCCL and cuDNN take some
+
+CHIPS = {
+    "a100": Chip(
+        *("gpu", 312e12, 19.5e12, _OF_GPU * 79.25 * _GIB, 2.039e12, 300e9, 25e9),
+        target=_gpu("NVIDIA A100-SXM4-80GB", 8, 0, 108, 167_936),
+    ),
+    "h100": Chip(
+        *("gpu", 989e12, 67e12, _OF_GPU * 79.1 * _GIB, 3.352e12, 450e9, 50e9),
+        target=_gpu("NVIDIA H100 80GB HBM3", 9, 0, 132, 233_472),
+    ),
+    "h200": Chip(
+        *("gpu", 989e12, 67e12, _OF_GPU * 139.8 * _GIB, 4.8e12, 450e9, 50e9),
+        target=_gpu("NVIDIA H200", 9, 0, 132, 233_472),
+    ),
+    "b200": Chip(
+        *("gpu", 2250e12, 75e12, _OF_GPU * 178.4 * _GIB, 8e12, 900e9, 50e9),
+        target=_gpu("NVIDIA B200", 10, 0, 148, 233_472),
+    ),
+    "v5e": _tpu(197e12, 15.75, 0.819e12, 50e9, 3.125e9, 16),
+    "v5p": _tpu(459e12, 95.74, 2.765e12, 100e9, 6.25e9, 4),
+    "v6e": _tpu(918e12, 31.25, 1.64e12, 100e9, 12.5e9, 16),
+}
+"""Makers' figures: NVIDIA's data sheets (HGX systems, a network card of 200 or 400 Gb/s for each
+GPU), and Google's pages of each TPU (links within a slice, and the data centre's network)."""

@@ -1,0 +1,191 @@
+"""The fastest way to train a config on a topology: mesh, recomputation, and rows at a time."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+from tqdm import tqdm
+
+from xlj.config import Config, ConfigError
+from xlj.planning.figures import Figures, distinct_phases, of_phase
+from xlj.planning.programs import DoesNotFit
+from xlj.planning.topologies import Topology
+from xlj.training import partitioning
+from xlj.training import state as states
+from xlj.training.memory import Sizes
+
+_BYTES = 260.0  # for a token, layer and hidden dimension: where a search begins, no more than that
+_RECOMPUTED = 0.2  # of them, if layers are computed again
+
+
+class Choice(NamedTuple):
+    """What a search changes; the batch, and so the training, stays as it is."""
+
+    fsdp: int
+    remat: str
+    accumulation: int
+
+    def of(self, config: Config) -> Config:
+        """The config with it."""
+        return dataclasses.replace(
+            config,
+            mesh=dataclasses.replace(config.mesh, fsdp=self.fsdp, replica=0),
+            model=dataclasses.replace(config.model, remat=self.remat),
+            train=dataclasses.replace(config.train, accumulation=self.accumulation),
+        )
+
+    def flags(self) -> str:
+        """For a command line."""
+        return (
+            f"--config.mesh.fsdp={self.fsdp} --config.model.remat={self.remat} "
+            f"--config.train.accumulation={self.accumulation}"
+        )
+
+
+class Trial(NamedTuple):
+    """A choice, and its figures; none if the compiler found that it does not fit."""
+
+    choice: Choice
+    figures: Figures | None
+    needed: float
+    """Bytes of a device."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether a chip has enough memory."""
+        return self.figures is not None and self.figures.memory.fits
+
+    def record(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        figures = self.figures.record() if self.figures else None
+        return (
+            self.choice._asdict()
+            | {"needed": self.needed, "fits": self.fits}
+            | {"figures": figures}
+        )
+
+
+def search(
+    config: Config, sizes: Sizes, topology: Topology, all_of_them: bool = True
+) -> list[Trial]:
+    """Tries what may be fastest, the best that fits first, then those that do not.
+
+    For each mesh, with and without recomputation, it looks for the most rows at a time that fit,
+    in the phase with the most rows.
+
+    Args:
+      all_of_them: whether to go on once something fits: copies of the parameters come before
+        sharding, and what is kept before what is computed again.
+
+    Raises:
+      ConfigError: if no number of microbatches divides the batches over the devices.
+    """
+    parts = divisors(config, topology.size)
+    phase = heaviest(config)
+    trials: list[Trial] = []
+    pairs = [(fsdp, remat) for fsdp in meshes(topology) for remat in ("none", "all")]
+    with tqdm(pairs, unit=" meshes", dynamic_ncols=True) as bar:
+        for fsdp, remat in bar:
+            if not all_of_them and any(trial.fits for trial in trials):
+                break
+            for trial in _most_rows(config, sizes, topology, phase, fsdp, remat, parts):
+                trials.append(trial)
+                bar.set_postfix_str(f"{len(trials)} programs")
+    return sorted(trials, key=_order)
+
+
+def meshes(topology: Topology) -> list[int]:
+    """Values of mesh.fsdp: copies everywhere; the GPUs of a host, or a side of a torus; all."""
+    return sorted({1, topology.shape[-1], topology.size})
+
+
+def divisors(config: Config, devices: int) -> list[int]:
+    """Numbers of microbatches that divide every batch over the devices, the fewest first.
+
+    Raises:
+      ConfigError: if there is none.
+    """
+    batches = {
+        f"{options.path(name)}.batch_rows={options.batch_rows}": options.batch_rows
+        for active in config.objectives_by_phase
+        for name, options in active.items()
+    }
+    for name, rows in batches.items():
+        if rows % devices:
+            raise ConfigError(
+                f"nothing fits: {name} rows cannot be shared by {devices} devices; take fewer "
+                "chips, or another batch"
+            )
+    smallest = min(batches.values()) // devices
+    return [
+        parts
+        for parts in range(1, smallest + 1)
+        if all(rows % (parts * devices) == 0 for rows in batches.values())
+    ]
+
+
+def heaviest(config: Config) -> int:
+    """The phase with the most rows."""
+
+    def rows(phase: int) -> int:
+        return sum(options.batch_rows for options in config.objectives_by_phase[phase].values())
+
+    return max(distinct_phases(config), key=rows)
+
+
+def _most_rows(
+    config: Config,
+    sizes: Sizes,
+    topology: Topology,
+    phase: int,
+    fsdp: int,
+    remat: str,
+    parts: list[int],
+) -> Iterator[Trial]:
+    """Yields trials of one mesh, until the fewest microbatches that fit are known. Nothing is
+    compiled if the state alone does not fit."""
+    mesh = partitioning.make_mesh(Choice(fsdp, remat, 1).of(config), topology.devices())
+    state = states.abstract(config, sizes.corpus, mesh)
+    kept = sum(map(partitioning.bytes_on_device, jax.tree.leaves(state)))
+    if kept > topology.chip.memory:
+        yield Trial(Choice(fsdp, remat, parts[-1]), None, kept)
+        return
+    active = config.objectives_by_phase[phase].values()
+    tokens = sum(o.batch_rows * sizes.lengths[o.rows] for o in active) / topology.size
+    width = config.model.layers * config.model.hidden
+    first = topology.chip.memory / (_BYTES * width * (1 if remat == "none" else _RECOMPUTED))
+    place = next((n for n, p in enumerate(parts) if tokens / p <= first), len(parts) - 1)
+    tried: dict[int, Trial] = {}
+    while place not in tried:
+        trial = _try(Choice(fsdp, remat, parts[place]).of(config), sizes, topology, phase)
+        tried[place] = trial
+        yield trial
+        if trial.fits:
+            if place - 1 in tried or not place or not _may_grow(trial, parts, place):
+                return
+            place -= 1
+        elif place + 1 < len(parts):
+            place += 1
+
+
+def _try(config: Config, sizes: Sizes, topology: Topology, phase: int) -> Trial:
+    choice = Choice(config.mesh.fsdp, config.model.remat, config.train.accumulation)
+    try:
+        figures = of_phase(config, sizes, topology, phase)
+    except DoesNotFit as error:
+        return Trial(choice, None, error.needed)
+    return Trial(choice, figures, figures.memory.peak)
+
+
+def _may_grow(trial: Trial, parts: list[int], place: int) -> bool:
+    """Whether the next fewer microbatches may fit: half of what a step needs beside the state
+    grows with its rows at least."""
+    assert trial.figures is not None
+    memory, more = trial.figures.memory, parts[place] / parts[place - 1]
+    return memory.peak + (more - 1) * memory.working / 2 <= memory.limit
+
+
+def _order(trial: Trial) -> tuple[bool, float]:
+    seconds = trial.figures.step_seconds if trial.figures else trial.needed
+    return not trial.fits, seconds

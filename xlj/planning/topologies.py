@@ -1,0 +1,124 @@
+"""Devices that are not here, for compilers that are."""
+
+import math
+import os
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from xlj.config import ConfigError
+from xlj.planning.chips import CHIPS, Chip
+
+_TARGET = """
+gpu_device_info {{
+  cuda_compute_capability {{ major: {major} minor: {minor} }}
+  core_count: {cores} fpus_per_core: 128 threads_per_warp: 32 clock_rate_ghz: 1.7
+  threads_per_block_limit: 1024 threads_per_core_limit: 2048
+  block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
+  registers_per_block_limit: 65536 registers_per_core_limit: 65536
+  shared_memory_per_block: 49152 shared_memory_per_core: {shared}
+  shared_memory_per_block_optin: {optin}
+  l2_cache_size: 52428800 memory_bandwidth: {bandwidth} device_memory_size: {memory}
+}}
+platform_name: "CUDA" device_description_str: "{name}"
+dnn_version_info {{ major: 9 minor: 12 }} runtime_version {{ major: 13 }}
+"""
+
+
+class Topology(NamedTuple):
+    """A number of chips, and how they are joined."""
+
+    name: str
+    chip: Chip
+    shape: tuple[int, ...]
+    """Hosts and GPUs of a host; or the sides of a TPU's torus."""
+
+    @property
+    def size(self) -> int:
+        """How many chips."""
+        return math.prod(self.shape)
+
+    def devices(self) -> Sequence[Any]:
+        """JAX's devices, to compile for; `use_compilers` comes first.
+
+        Raises:
+          ConfigError: if the compiler is not installed, or knows no such topology.
+        """
+        from jax.experimental import topologies
+
+        platform = {"gpu": "cuda", "tpu": "tpu"}[self.chip.platform]
+        sides = "x".join(map(str, self.shape))
+        try:
+            if platform == "tpu":
+                kind = self.name.partition(":")[0]
+                return topologies.get_topology_desc(f"{kind}:{sides}", platform="tpu").devices
+            target = _TARGET.format(
+                **self.chip.target,
+                optin=int(self.chip.target["shared"]) - 1024,
+                bandwidth=int(self.chip.bandwidth),
+                memory=int(self.chip.memory),
+            )
+            return topologies.get_topology_desc(
+                platform="cuda", topology=f"1x{sides}", target_config=target
+            ).devices
+        except Exception as error:  # each plugin raises its own kind
+            extra = {"tpu": "tpu", "cuda": "cuda"}[platform]
+            why = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+            raise ConfigError(
+                f"--topology={self.name}: no compiler for it ({why[:200]}); "
+                f"pip install -e '.[{extra}]' brings the compiler, and no chip is needed"
+            ) from None
+
+
+def parse(text: str) -> Topology:
+    """The topology of a name: h100:8x8 is eight hosts of eight GPUs, v5e:4x4 a torus of sixteen.
+
+    Raises:
+      ConfigError: if it is none.
+    """
+    kind, _, sides = text.partition(":")
+    known = ", ".join(CHIPS)
+    if kind not in CHIPS:
+        raise ConfigError(f"--topology={text}: the chips are {known}, e.g. h100:8x8 or v5e:4x4")
+    if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*){1,2}", sides):
+        raise ConfigError(f"--topology={text}: give sides, e.g. {kind}:{_example(kind)}")
+    shape = tuple(map(int, sides.split("x")))
+    flat = CHIPS[kind].platform == "gpu" or kind != "v5p"
+    if len(shape) != (2 if flat else 3):
+        raise ConfigError(f"--topology={text}: give {_sides(kind)}, e.g. {kind}:{_example(kind)}")
+    return Topology(text, CHIPS[kind], shape)
+
+
+def use_compilers() -> None:
+    """Prepares this process to compile for chips that it does not have, before JAX is used."""
+    quiet = {"TPU_SKIP_MDS_QUERY": "1", "TPU_MIN_LOG_LEVEL": "3", "TPU_STDERR_LOG_LEVEL": "3"}
+    # No TPU is asked where it stands, and none is held: several processes may compile.
+    quiet |= {"TPU_WORKER_HOSTNAMES": "localhost", "TPU_WORKER_ID": "0"}
+    quiet |= {"TPU_ACCELERATOR_TYPE": "v5litepod-16"}  # whichever is compiled for
+    quiet |= {"ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
+    for name, value in quiet.items():
+        os.environ.setdefault(name, value)
+    os.environ["JAX_PLATFORMS"] = "cpu,cuda" if _has_cuda() else "cpu"
+    os.environ["JAX_SKIP_CUDA_CONSTRAINTS_CHECK"] = "1"
+    flags = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_autotune_level=0".strip()
+
+
+def _has_cuda() -> bool:
+    from importlib import metadata
+
+    return any(found.name.startswith("xla_cuda") for found in _plugins(metadata))
+
+
+def _plugins(metadata: Any) -> Any:
+    return metadata.entry_points(group="jax_plugins")
+
+
+def _example(kind: str) -> str:
+    return {"gpu": "8x8", "tpu": "4x4x4" if kind == "v5p" else "4x4"}[CHIPS[kind].platform]
+
+
+def _sides(kind: str) -> str:
+    if CHIPS[kind].platform == "gpu":
+        return "hosts x GPUs of a host"
+    return "the three sides of a torus" if kind == "v5p" else "the two sides of a torus"

@@ -1,0 +1,62 @@
+"""The jitted step of each phase of a run, and the batch that it takes."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding
+
+from xlj.config import Config
+from xlj.data.rows.corpus import Corpus
+from xlj.models.sharding import ROWS
+from xlj.objectives import build
+from xlj.objectives.objective import Rows
+from xlj.training.state import State
+from xlj.training.step import Batch, make_train_step
+
+Step = Callable[[State, Batch], tuple[State, jax.Array]]
+"""Gives the next state, which takes the place of the last, and `skipped_in_a_row`."""
+
+
+def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) -> list[Any]:
+    """The step of each phase; a phase that changes alpha alone shares that before it.
+
+    Args:
+      sharding: of the state.
+    """
+    steps: list[Any] = []
+    before: Config | None = None
+    for start, phase in config.schedule:
+        if before is not None and phase.objectives == before.objectives:
+            steps.append(steps[-1])
+            continue
+        already = before.objectives.active() if before is not None else {}
+        active = phase.objectives.active()
+        begins = {name: start for name in active if name not in already}
+        step = make_train_step(phase, build(active, config.model, corpus), mesh, begins)
+
+        def with_flag(state: State, batch: Batch, step: Any = step) -> tuple[State, jax.Array]:
+            state = step(state, batch)
+            return state, state.progress.skipped_in_a_row
+
+        steps.append(jax.jit(with_flag, donate_argnums=0, out_shardings=(sharding, None)))
+        before = phase
+    return steps
+
+
+def abstract_batch(shapes: Mapping[str, tuple[int, int]], dtype: Any, mesh: Mesh) -> Batch:
+    """Shapes, types and shardings of a batch.
+
+    Args:
+      shapes: (rows, their length) of each objective.
+      dtype: of a row's ids.
+    """
+    rows = NamedSharding(mesh, ROWS)
+    return {
+        name: Rows(
+            tokens=jax.ShapeDtypeStruct(shape, dtype, sharding=rows),
+            languages=jax.ShapeDtypeStruct((shape[0], 2), jnp.int32, sharding=rows),
+        )
+        for name, shape in shapes.items()
+    }
