@@ -18,12 +18,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest
+from _pytest.runner import runtestprotocol
+from log import Log
 from operators import Mutant
 from sources import Living
 from tqdm import tqdm
 
 MEMORY = 20 * 2**30
 LATE = "it took too long"
+PASSED = "."
+USUAL = 2.0
+"""Seconds that a test takes until it is known."""
 
 
 class Session:
@@ -32,13 +37,24 @@ class Session:
     Args:
       tests: the tests that may be run for a file, those first that are likely to notice:
         {file: folders and files of tests}.
-      limit: seconds after which a mutant is taken for an endless loop, and killed.
+      limit: seconds after which a test is taken for an endless loop, and its mutant for killed.
+      log: takes what is found; what is in it is not run.
     """
 
-    def __init__(self, mutants: Sequence[Mutant], tests: Mapping[str, Sequence[str]], limit: float):
-        self._mutants, self._tests, self._limit = mutants, tests, limit
+    def __init__(
+        self,
+        mutants: Sequence[Mutant],
+        tests: Mapping[str, Sequence[str]],
+        limit: float,
+        log: Log,
+    ):
+        self._mutants, self._tests, self._limit, self._log = mutants, tests, limit, log
         self._write: Callable[[str], None] | None = None  # where a fork reports its first failure
-        self.alive: list[Mutant] = []
+        self._runs: Counter[tuple[str, str]] = Counter()  # of (place or file, test)
+        self._kills: Counter[tuple[str, str]] = Counter()
+        self._seconds: dict[str, float] = {}  # that a test took when it was last run
+        for (file, function, *_), test in log.found.items():
+            self._learn((file, f"{file} {function}"), [test] if test else [], test)
         self.error = ""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -47,61 +63,50 @@ class Session:
             os._exit(0)
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Leaves in `alive` those mutants on which every test passes."""
-        import jax
+        """Runs the tests of each mutant until one fails."""
         from jax._src import xla_bridge
 
+        _make_rows(session)
         for file in {mutant.source.file for mutant in self._mutants}:
             module = file.removesuffix(".py").removeprefix("configs/").replace("/", ".")
             importlib.import_module(module)
         if xla_bridge.backends_are_initialized():
             self.error = "a test module uses JAX when it is imported: nothing can fork after that"
             return True
-        # Programs that were compiled for the tests are read, and none of mutants are kept.
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 1e9)
-        living, items = Living(), list(session.items)
-        killers: Counter[tuple[str, pytest.Item]] = Counter()
+        living, items, alive = Living(), list(session.items), 0
         with tqdm(self._mutants, unit=" mutants", smoothing=0) as bar:
             for mutant in bar:
-                bar.set_postfix_str(f"{len(self.alive)} alive; {mutant.place}")
-                chosen = self._chosen(mutant, items, killers)
-                found = self._first_failure(chosen, mutant, living)
-                killers.update(
-                    (key, item)
-                    for item in chosen
-                    if item.nodeid == found
-                    for key in (mutant.place, mutant.source.file)
-                )
+                bar.set_postfix_str(f"{alive} alive; {mutant.place}")
+                self._log.read()
+                if mutant.key in self._log.found:
+                    continue
+                found = self._first_failure(self._chosen(mutant, items), mutant, living)
+                self._log.add(mutant, found)
                 if not found:
-                    self.alive.append(mutant)
+                    alive += 1
                     bar.write(f"alive: {describe(mutant)}", file=sys.stderr)
-        used = {item for _, item in killers}
-        wrong = [item.nodeid for item in used if self._first_failure([item])]
+        used = {test for _, test in self._kills}
+        wrong = [
+            item.nodeid for item in items if item.nodeid in used and self._first_failure([item])
+        ]
         if wrong:
             self.error = f"fails without a mutant: {', '.join(sorted(wrong))}"
         return True
 
-    def _chosen(
-        self,
-        mutant: Mutant,
-        items: Sequence[pytest.Item],
-        killers: Counter[tuple[str, pytest.Item]],
-    ) -> list[pytest.Item]:
-        """The tests for a mutant, those first that killed others of its function or have its name,
-        then those that killed others of its file, then those against NumPy."""
+    def _chosen(self, mutant: Mutant, items: Sequence[pytest.Item]) -> list[pytest.Item]:
+        """The tests for a mutant, those first that are likeliest to notice in little time: by what
+        they noticed of the function's other mutants, and of its file's; until that is known, by
+        name and folder."""
         file, name = mutant.source.file, mutant.function.name.rpartition(".")[2]
         found = []
         for item in items:
-            folders = [n for n, p in enumerate(self._tests[file]) if item.nodeid.startswith(p)]
+            test = item.nodeid
+            folders = [n for n, p in enumerate(self._tests[file]) if test.startswith(p)]
             if folders:
-                order = (
-                    -killers[mutant.place, item],
-                    name not in item.nodeid,
-                    -killers[file, item],
-                    folders[0],
-                    "numpy" not in item.nodeid,
-                )
-                found.append((order, len(found), item))
+                share = 0.5 if name in test else 0.3 if "numpy" in test else 0.2 / (1 + folders[0])
+                for key in ((file, test), (mutant.place, test)):
+                    share = (self._kills[key] + share) / (self._runs[key] + 1)
+                found.append((-share / self._seconds.get(test, USUAL), len(found), item))
         return [item for *_, item in sorted(found, key=lambda entry: entry[:2])]
 
     def _first_failure(
@@ -123,22 +128,44 @@ class Session:
                 for item, following in zip(items, [*items[1:], None], strict=True):
                     hook = item.config.hook.pytest_runtest_protocol
                     hook(item=item, nextitem=following)
+                    self._write(PASSED)
             except BaseException:
                 self._write(traceback.format_exc())
             os._exit(0)
         os.close(write)
-        found, deadline = b"", time.monotonic() + self._limit
-        while select.select([read], [], [], max(0, deadline - time.monotonic()))[0]:
+        said, passed, began = b"", 0, time.monotonic()
+        while select.select([read], [], [], max(0, began + self._limit - time.monotonic()))[0]:
             part = os.read(read, 65_536)
             if not part:
                 break
-            found += part
+            said += part
+            for item in items[passed : len(said) - len(said.lstrip(PASSED.encode()))]:
+                self._seconds[item.nodeid] = time.monotonic() - began
+                passed, began = passed + 1, time.monotonic()
         else:
             os.kill(process, signal.SIGKILL)
-            found = found or LATE.encode()
+            said += LATE.encode()
         os.close(read)
         _, status = os.waitpid(process, 0)
-        return found.decode(errors="replace") or (f"status {status}" if status else "")
+        found = said[passed:].decode(errors="replace") or (f"status {status}" if status else "")
+        if mutant:
+            tests = [item.nodeid for item in items[: passed + bool(found)]]
+            self._learn((mutant.source.file, mutant.place), tests, tests[-1] if found else "")
+        return found
+
+    def _learn(self, places: tuple[str, str], tests: Sequence[str], noticed: str) -> None:
+        self._runs.update((place, test) for place in places for test in tests)
+        self._kills.update((place, noticed) for place in places if noticed)
+
+
+def _make_rows(session: pytest.Session) -> None:
+    """Makes the text and the rows of the tests once, for all forks: the fixtures of a test that
+    reads them, which is not run."""
+    item = next((item for item in session.items if "store" in item.fixturenames), None)
+    if item:
+        item.runtest = lambda: None
+        runtestprotocol(item, log=False, nextitem=session)  # those of the session stay
+        del item.runtest
 
 
 def describe(mutant: Mutant) -> str:
