@@ -38,6 +38,7 @@ setup(
         "sentencepiece>=0.2.2,<0.2.3",
         "protobuf",  # SentencePiece's model files; of the versions that TensorFlow takes
         "zstandard>=0.22,<1",
+        "pyarrow>=14",  # Parquet; TensorFlow Datasets needs it too
         # Hugging Face folders: their tokenizers (rows are made with encode_batch_fast), and their
         # weights, which are read from no other format.
         "tokenizers>=0.21,<0.24",

@@ -14,7 +14,7 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / "build" / "cache" / "jax")
 )
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.5"
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
 
 import itertools
 
@@ -76,7 +76,7 @@ def tiny(corpus, rows_folder):
     config.data.vocabulary_size = 400
     config.data.length = 32
     config.data.pair_length = 48
-    config.data.held_out_lines = 100
+    config.data.held_out_share = 0.05
     config.model.layers = 2
     config.model.hidden = 32
     config.model.heads = 2

@@ -29,6 +29,7 @@ FLOORS = (
     "sweeping",
     "conversion",
     "benchmarking",
+    "planning",
     "cli",
     "commands",
     "remote_code",
@@ -53,11 +54,13 @@ HOMES = {
         "finetuning",
         "conversion",
         "benchmarking",
+        "planning",
         "commands",
     ),
     "matplotlib": ("evaluation",),
     "optax": ("training",),
     "orbax": ("training",),
+    "pyarrow": ("data",),
     "safetensors": ("interop",),
     "scipy": ("alignment",),
     "seqio": ("data",),
@@ -87,6 +90,7 @@ HEAVY = (
     "xlj.reporting",
     "xlj.conversion",
     "xlj.benchmarking",
+    "xlj.planning",
 )
 """Rooms that take their time to import."""
 

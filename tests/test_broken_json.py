@@ -120,17 +120,20 @@ def test_a_manifest_of_rows(tmp_path, content):
 
 
 @everywhere
-def test_shards_and_ends_that_are_made_again(tmp_path, content):
-    found = shards.Shards(tmp_path / "text.en", 16, "<u2")
-    found.write_end(shards.End(3, {}))
-    assert found.read_end() == shards.End(3, {})
-    (end,) = found.folder.iterdir()
-    write(end, content)
-    assert found.read_end() is None
-    one = {"rows": 1, "examples": 1, "sentences": 1}
-    none = {"rows": 0, "examples": 0, "sentences": 0}
-    rows = np.zeros((1, 16), np.uint16)
-    found.write(0, shards.Counts(one, none, 1, 0, {}), rows, rows[:0])
-    assert found.read(0) is not None
-    write(found.file(0).with_suffix(".json"), content)
-    assert found.read(0) is None
+def test_units_that_are_made_again(tmp_path, content):
+    found = shards.Shards(tmp_path / "text.en", "text", 1, 16, "<u2")
+    counts, rows = shards.Counts(), np.zeros((1, 16), np.uint16)
+    counts.train.update(rows=1, tokens=16, examples=1, sentences=1)
+    with found.writing_unit(0, counts) as add:
+        add(rows, rows[:0])
+    note = found.unit_file(0).with_suffix(".json")
+    good = note.read_bytes()
+    write(note, content)
+    with pytest.raises(RuntimeError, match="00000000.rows is damaged; start again"):
+        found.finish(0)
+    assert not found.has_unit(0) and not found.has_shard(0)
+    write(note, good)
+    found.finish(0)
+    assert found.has_shard(0)
+    write(found.folder / "00000.json", content)
+    assert not found.has_shard(0)

@@ -83,13 +83,13 @@ def test_bench_refuses_what_it_cannot_measure(arguments, message):
 
 def test_damaged_rows_are_one_clear_line(tmp_path, tiny, store):
     shutil.copytree(store.path.parent, tmp_path / "rows")
-    tiny.data.cache = str(tmp_path / "rows")
+    tiny.data.rows = str(tmp_path / "rows" / store.path.name)
     config = tmp_path / "mine.py"
     config.write_text(
         f"import json, ml_collections\n\n\ndef get_config():\n"
         f"    return ml_collections.ConfigDict(json.loads({tiny.to_json()!r}))\n"
     )
-    damaged = tmp_path / "rows" / store.path.name / "text.en" / "train.rows"
+    damaged = tmp_path / "rows" / store.path.name / store.task("text.en").folder / "00000.rows"
     damaged.write_bytes(damaged.read_bytes()[:-1])
     for name, own in (
         ("prepare", ()),
@@ -99,7 +99,8 @@ def test_damaged_rows_are_one_clear_line(tmp_path, tiny, store):
         code, output, errors = run(f"--config={config}", *own, name=name)
         last = errors.strip().split("\n")[-1]
         assert code == 2 and not output
-        assert last.startswith(f"error: {damaged} has ") and "to build it anew" in last
+        assert last.startswith("error: data.rows=") and f"{damaged} has " in last
+        assert f"delete {damaged} and start python -m xlj.prepare" in last
         assert "Traceback" not in errors
 
 

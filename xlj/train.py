@@ -36,12 +36,10 @@ def main(flags: Namespace) -> None:
     if flags.distributed:
         jax.distributed.initialize()
 
-    from xlj.data.rows.batches import Batches
     from xlj.data.rows.preparing import prepare_rows, with_rows
     from xlj.data.rows.report import report
     from xlj.evaluation import probe_files, probes
     from xlj.training import initialisation, loop, memory, partitioning, summary
-    from xlj.training.run_flops import RunFlops
     from xlj.training.workdir import only_run
 
     # All of these refuse what does not fit before any rows are built.
@@ -55,16 +53,13 @@ def main(flags: Namespace) -> None:
     main_process = jax.process_index() == 0
     with only_run(workdir) if main_process else contextlib.nullcontext():
         store = prepare_rows(config, processes=jax.process_count())
-        batches = Batches(store, config)
-        flops = RunFlops(config, batches.corpus, batches.shapes)
         if main_process:
-            print(report(store, config.data.alpha), "\n")
-            print(f"operations of the run: {flops.until(config.train.steps)}\n", flush=True)
+            print(report(store, config.data.alpha), "\n", flush=True)
         outcome = loop.train(config, workdir, store, probes.make(config, files, store))
     if main_process:
         # Without what is this run's own.
         again = command.line("train", flags.arguments, ("workdir", "config.init_from"))
-        print(summary.summary(outcome, again, flops.until(outcome.step)))
+        print(summary.summary(outcome, again))
 
 
 if __name__ == "__main__":

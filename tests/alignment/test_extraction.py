@@ -16,6 +16,7 @@ MATRICES = random_matrices(10_000, 8)
 
 RULES = {
     "argmax": (jax.jit(extraction.argmax), plain.argmax),
+    "union": (jax.jit(extraction.union), plain.union),
     "itermax": (jax.jit(extraction.itermax), plain.itermax),
 }
 

@@ -78,3 +78,38 @@ def test_broken_compression_names_the_file(tmp_path, ending, damage):
     path.write_bytes(COMPRESS[ending](raw)[:-50_000] if damage == "cut" else b"plain text\n" * 99)
     with pytest.raises(ConfigError, match=f"broken{ending}: cannot read it to the end"):
         lines(path)
+
+
+@pytest.mark.parametrize("ending", [b"", b"\n", b"\n\n"])
+@pytest.mark.parametrize("size", [1, 3, 50, 4000, 1 << 18, 3 << 20])
+def test_stretches_have_every_line_once(tmp_path, ending, size):
+    path = tmp_path / "a.txt"
+    many = 40 if size < 50 else 3000
+    content = [b"", b"\xff", b"long " * 1000, "žluť".encode(), b"x"] * (many // 5)
+    if size > 1 << 19:
+        content += [b"y" * files.LINE_BYTES, b"z"] * 3
+    path.write_bytes(b"\xef\xbb\xbf" + b"\n".join(content) + ending)
+    total = path.stat().st_size
+    found = []
+    for start in range(0, total, size):
+        for block in files.stretch(path, start, min(total, start + size)):
+            found += block
+    assert found == lines(path)
+
+
+def test_a_line_too_long_is_told_in_a_stretch_too(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a\n" * 300_000 + b"x" * (files.LINE_BYTES + 1) + b"\nb\n")
+    for start in (0, 400_000):
+        with pytest.raises(ConfigError, match=r"a\.txt:300001: the line has more than 1,048,576 b"):
+            list(files.stretch(path, start, path.stat().st_size))
+
+
+def test_files_that_a_pattern_stands_for(tmp_path):
+    for name in ("b.txt", "a.txt", "c/d.txt", "[x].txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    found = [str(f.relative_to(tmp_path)) for f in files.matching(f"{tmp_path}/**/*.txt")]
+    assert found == ["[x].txt", "a.txt", "b.txt", "c/d.txt"]
+    assert files.matching(f"{tmp_path}/[x].txt") == [tmp_path / "[x].txt"]  # the file of that name
+    assert files.matching(f"{tmp_path}/c") == files.matching(f"{tmp_path}/no") == []

@@ -70,11 +70,11 @@ def itermax(
 
 
 def match(similarity: np.ndarray, source_ids: np.ndarray, target_ids: np.ndarray) -> np.ndarray:
-    """Links of a maximum-weight matching of each example (SimAlign's Match, section
-    3.2), in NumPy on the host.
+    """Links of a maximum-weight matching of each example (SimAlign's Match, section 3.2), in NumPy
+    on the host. A similarity of zero gives no link.
 
     Args:
-      similarity: float32 [..., m, n].
+      similarity: float32 [..., m, n], not negative.
       source_ids, target_ids: as of `argmax`; their leading axes may be broadcast.
 
     Returns:

@@ -2,8 +2,10 @@
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
+import platform
 import select
 import shlex
 import sys
@@ -17,6 +19,7 @@ from xlj.config import ConfigError, as_tree
 
 Work = Callable[[Namespace], int | None]
 _TUNABLES = "GLIBC_TUNABLES"
+_CACHE = "JAX_COMPILATION_CACHE_DIR"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -92,6 +95,8 @@ def run(parser: Parser, work: Work, argv: Sequence[str] | None = None) -> int:
 
 def _done(parser: Parser, work: Work, argv: Sequence[str] | None) -> int:
     flags = parser.read(argv)
+    if argv is None:
+        keep_compiled()
     if parser.schema:
         if argv is None:
             _use_huge_pages()
@@ -117,6 +122,27 @@ def line(name: str, arguments: Sequence[str], without: Sequence[str] = ()) -> st
         elif not equals:
             next(given, None)  # its value
     return shlex.join(["python", "-m", f"xlj.{name}", *kept])
+
+
+def keep_compiled() -> None:
+    """Keeps what XLA compiles, for the next call, under `$XDG_CACHE_HOME/xlj/compiled` (~/.cache),
+    in a folder for this kind of processor, since programs for CPUs run on no other. JAX is not
+    imported yet. Nothing is done where JAX_COMPILATION_CACHE_DIR or JAX_ENABLE_COMPILATION_CACHE
+    is set.
+    """
+    if not {_CACHE, "JAX_ENABLE_COMPILATION_CACHE"}.isdisjoint(os.environ):
+        return
+    root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    os.environ[_CACHE] = os.path.join(root, "xlj", "compiled", _processor())
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+
+
+def _processor() -> str:
+    """A name that processors of the same instructions share."""
+    told = platform.machine() + platform.processor()
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as lines:
+        told += next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return f"{platform.machine()}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
 
 
 def _use_huge_pages() -> None:

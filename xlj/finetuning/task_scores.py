@@ -19,6 +19,7 @@ from xlj.finetuning.task_data import KINDS, Set, TaskData
 from xlj.inference.row_batches import buckets, in_flight
 from xlj.io import atomic
 from xlj.models.encoder import Params
+from xlj.models.sharding import on_mesh
 from xlj.objectives import supervised
 from xlj.training.partitioning import replicated, shard
 
@@ -34,7 +35,8 @@ class Predictor:
 
     def __init__(self, kind: str, model: Model, mesh: Mesh):
         self._mesh = mesh
-        self._predict = jax.jit(partial(_predicted, kind, model), out_shardings=replicated(mesh))
+        predicted = on_mesh(mesh, partial(_predicted, kind, model))
+        self._predict = jax.jit(predicted, out_shardings=replicated(mesh))
 
     def __call__(
         self,

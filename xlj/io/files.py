@@ -1,19 +1,29 @@
 """Text files, plain or compressed: their lines."""
 
 import codecs
+import glob
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from xlj.config import ConfigError
 from xlj.io import compressed
 
-NOT_TEXT = (".bz2", ".zip", ".7z", ".lz4", ".tar", ".tgz", ".parquet", ".arrow", ".json", ".jsonl")
 STDIN = Path("-")
 """Standard input, where a file is asked for."""
 LINE_BYTES = 1 << 20
 """The longest line that is read; of a sentence or a paragraph it is a thousand times too much."""
+
+
+def matching(pattern: str) -> list[Path]:
+    """The files that a path stands for, in order; `*`, `?`, `[...]` and `**` match as in a shell,
+    and a leading `~` is the home folder."""
+    path = Path(pattern).expanduser()
+    if path.is_file() or not glob.has_magic(str(path)):
+        return [path] if path.is_file() else []
+    found = map(Path, glob.glob(str(path), recursive=True))
+    return sorted(match for match in found if match.is_file())
 
 
 def is_stream(path: Path) -> bool:
@@ -21,13 +31,10 @@ def is_stream(path: Path) -> bool:
     return path == STDIN or (path.exists() and not path.is_file() and not path.is_dir())
 
 
-def pieces(path: Path, seen: Callable[[bytes], Any] = len) -> Iterator[bytes]:
+def pieces(path: Path) -> Iterator[bytes]:
     """The content of a file in pieces of at most `compressed.PIECE_BYTES`.
 
     Files that end in .gz, .xz or .zst are decompressed; standard input is not.
-
-    Args:
-      seen: called with the raw bytes of the file, piece by piece.
 
     Raises:
       ConfigError: if the file cannot be read or decompressed to its end.
@@ -35,7 +42,6 @@ def pieces(path: Path, seen: Callable[[bytes], Any] = len) -> Iterator[bytes]:
 
     def raw(file: BinaryIO) -> Iterator[bytes]:
         while found := file.read(compressed.PIECE_BYTES):
-            seen(found)
             yield found
 
     try:
@@ -45,29 +51,79 @@ def pieces(path: Path, seen: Callable[[bytes], Any] = len) -> Iterator[bytes]:
             else:
                 yield from raw(file)
     except (OSError, EOFError) as error:
-        raise ConfigError(
-            f"{path}: cannot read it to the end ({getattr(error, 'strerror', '') or error})"
-        ) from error
+        raise _unreadable(path, error) from error
 
 
-def blocks(path: Path, seen: Callable[[bytes], Any] = len) -> Iterator[list[str | None]]:
+def stretch(
+    path: Path, start: int, stop: int, longest: int = LINE_BYTES
+) -> Iterator[list[str | None]]:
+    """The lines of a plain file that begin in its bytes [start, stop), in blocks as those of
+    `blocks`, which it raises like. Stretches that follow each other have every line once."""
+    try:
+        with path.open("rb") as file:
+            if start:
+                file.seek(start - 1)
+                _rest_of_line(file, path, longest, longest)
+            while (begin := file.tell()) < stop:
+                block = file.read(min(compressed.PIECE_BYTES, stop - begin))
+                if not block:
+                    break
+                if not block.endswith(b"\n"):
+                    last = len(block) - block.rfind(b"\n") - 1
+                    block += _rest_of_line(file, path, longest - last, longest)
+                yield _decode(
+                    (block if begin else block.removeprefix(codecs.BOM_UTF8)).removesuffix(b"\n")
+                )
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def line_number(path: Path, offset: int) -> int:
+    """The number, from 1, of the line that holds a byte of a plain file."""
+    count, left = 1, offset
+    with path.open("rb") as file:
+        while left and (piece := file.read(min(compressed.PIECE_BYTES, left))):
+            count += piece.count(b"\n")
+            left -= len(piece)
+    return count
+
+
+def _rest_of_line(file: BinaryIO, path: Path, room: int, longest: int) -> bytes:
+    """What follows in a file up to a line feed, with it; a `ConfigError` if that is more than
+    `room`, so that the line is longer than `longest`."""
+    rest = file.readline(room + 1)
+    if len(rest.removesuffix(b"\n")) > room:
+        raise _too_long(path, line_number(path, file.tell() - len(rest)), longest)
+    return rest
+
+
+def _too_long(path: Path, line: int, longest: int) -> ConfigError:
+    return ConfigError(
+        f"{path}:{line}: the line has more than {longest:,} bytes; bring lines of text, at most a "
+        "paragraph each"
+    )
+
+
+def _unreadable(path: Path, error: Exception) -> ConfigError:
+    reason = getattr(error, "strerror", "") or error
+    return ConfigError(f"{path}: cannot read it to the end ({reason})")
+
+
+def blocks(path: Path, longest: int = LINE_BYTES) -> Iterator[list[str | None]]:
     """The lines of a file (see `pieces`) in blocks, split at line feeds only; None is a line that
     is not UTF-8. A byte order mark is left out.
 
-    A block is less than `compressed.PIECE_BYTES` and `LINE_BYTES` together.
+    A block is less than `compressed.PIECE_BYTES` and `longest` together.
 
     Raises:
-      ConfigError: as `pieces` does, or on a line of more than `LINE_BYTES`, with its number.
+      ConfigError: as `pieces` does, or on a line of more than `longest` bytes, with its number.
     """
     unfinished: list[bytes] = []
     size, before = 0, 0  # bytes of the unfinished line, and lines before it
-    for piece in pieces(path, seen):
+    for piece in pieces(path):
         end = piece.find(b"\n")
-        if size + (len(piece) if end < 0 else end) > LINE_BYTES:
-            raise ConfigError(
-                f"{path}:{before + 1}: the line has more than {LINE_BYTES:,} bytes; bring lines of "
-                "text, at most a paragraph each"
-            )
+        if size + (len(piece) if end < 0 else end) > longest:
+            raise _too_long(path, before + 1, longest)
         if end < 0:
             unfinished.append(piece)
             size += len(piece)

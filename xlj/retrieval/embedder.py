@@ -17,6 +17,7 @@ from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import buckets, in_flight
 from xlj.models import encoder
+from xlj.models.sharding import on_mesh
 from xlj.objectives.bitext import average
 from xlj.training.partitioning import mesh_of, replicated, shard
 
@@ -104,9 +105,11 @@ def _pooled(
     inputs = encoder.Inputs(tokens, positions, segments, segments)
     depth = max(1, *layers)
     if layers == (depth,):
-        pooled = _pool(encoder.apply(params, model, inputs, layers=depth), tokens, pooling)[None]
+        hidden = on_mesh(mesh, partial(encoder.apply, layers=depth))(params, model, inputs)
+        pooled = _pool(hidden, tokens, pooling)[None]
     else:
-        every = encoder.apply(params, model, inputs, layers=depth, all_layers=True)
+        apply = partial(encoder.apply, layers=depth, all_layers=True)
+        every = on_mesh(mesh, apply)(params, model, inputs)
         pooled = jnp.stack([_pool(every[layer], tokens, pooling) for layer in layers])
     return jax.lax.with_sharding_constraint(pooled, replicated(mesh))
 

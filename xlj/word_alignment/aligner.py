@@ -16,6 +16,7 @@ from xlj.config import ConfigError, Model
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import in_flight
 from xlj.models import encoder
+from xlj.models.sharding import on_mesh
 from xlj.training.partitioning import mesh_of, replicated, shard
 from xlj.word_alignment.pair_batches import Batch, Pieces, batches, pieces_of
 from xlj.word_alignment.sentence_pairs import Pair
@@ -106,7 +107,8 @@ _NO_LINKS = np.zeros((0, 2), np.int32)
 def _align(params: encoder.Params, rows: Any, mesh: Mesh, **static: Any) -> jax.Array:
     """Links between pieces, bool [layers, pairs, side, side]; for `match`, their similarities. On
     every device."""
-    return jax.lax.with_sharding_constraint(_linked(params, rows, **static), replicated(mesh))
+    linked = on_mesh(mesh, partial(_linked, **static))(params, rows)
+    return jax.lax.with_sharding_constraint(linked, replicated(mesh))
 
 
 def _linked(

@@ -204,6 +204,9 @@ class XljTask(XljPreTrainedModel):
     """XLM-R's model for a task, with an encoder of xlj."""
 
     def __init__(self, config):
+        # XLM-R's constructor makes the head, whose parts are that of the release of transformers,
+        # and an encoder that is let go. `from_pretrained` builds both on the meta device, where
+        # that costs nothing.
         super().__init__(config)
         self.roberta = XljModel(config)
         self.post_init()
