@@ -29,10 +29,11 @@ from xlj.config import ConfigError, parse
 def call(capsys):
     """Calls a command in this process: `call(align.main, *arguments)` returns what it prints.
 
-    An error that it prints is raised.
+    What was printed before it is dropped. An error that it prints is raised.
     """
 
     def call(main, *arguments):
+        capsys.readouterr()
         code, printed = main([str(argument) for argument in arguments]), capsys.readouterr()
         if code:
             assert code == 2
