@@ -1,5 +1,7 @@
 """Dropout: its masks against NumPy, and their statistics."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,11 @@ from references import dropout as reference
 
 from xlj.models.dropout import dropout, kept, row_seeds
 
-KEYS = jax.random.split(jax.random.key(0), 8)
+
+@functools.cache
+def eight_keys():
+    """Of 8 rows, [8]. Made when a test asks, since a process that has used JAX cannot fork."""
+    return jax.random.split(jax.random.key(0), 8)
 
 
 def masks(keys, shape, rate=0.1, layer=1, site=1):
@@ -17,28 +23,28 @@ def masks(keys, shape, rate=0.1, layer=1, site=1):
 
 def test_dropout_equals_numpy():
     x = np.random.default_rng(0).normal(size=(8, 7, 3, 9)).astype(np.float32)
-    words = np.asarray(jax.random.key_data(KEYS))
+    words = np.asarray(jax.random.key_data(eight_keys()))
     wanted = x * reference.kept(words, 4, 3, x.shape[1:], 0.3) / (1 - round(0.3 * 2**24) / 2**24)
-    np.testing.assert_allclose(dropout(jnp.asarray(x), KEYS, 4, 3, 0.3), wanted, rtol=1e-6)
+    np.testing.assert_allclose(dropout(jnp.asarray(x), eight_keys(), 4, 3, 0.3), wanted, rtol=1e-6)
 
 
 def test_the_gradient_has_the_same_mask():
     x = jnp.ones((8, 5, 9))
-    gradient = jax.grad(lambda x: (3 * dropout(x, KEYS, 2, 1, 0.4)).sum())(x)
-    np.testing.assert_allclose(gradient, 3 * dropout(x, KEYS, 2, 1, 0.4), rtol=1e-6)
+    gradient = jax.grad(lambda x: (3 * dropout(x, eight_keys(), 2, 1, 0.4)).sum())(x)
+    np.testing.assert_allclose(gradient, 3 * dropout(x, eight_keys(), 2, 1, 0.4), rtol=1e-6)
 
 
 def test_a_mask_depends_on_the_rows_key_alone():
     x = jnp.ones((8, 33, 7))
-    whole = dropout(x, KEYS, 1, 1, 0.3)
-    np.testing.assert_array_equal(dropout(x[2:5], KEYS[2:5], 1, 1, 0.3), whole[2:5])
+    whole = dropout(x, eight_keys(), 1, 1, 0.3)
+    np.testing.assert_array_equal(dropout(x[2:5], eight_keys()[2:5], 1, 1, 0.3), whole[2:5])
     np.testing.assert_array_equal(dropout(x, None, 1, 1, 0.3), x)
-    np.testing.assert_array_equal(dropout(x, KEYS, 1, 1, 0.0), x)
+    np.testing.assert_array_equal(dropout(x, eight_keys(), 1, 1, 0.0), x)
 
 
 def test_no_mask_is_kept_for_the_backward_pass():
     def total(x):
-        return dropout(jnp.sin(x), KEYS, 1, 1, 0.3).sum()
+        return dropout(jnp.sin(x), eight_keys(), 1, 1, 0.3).sum()
 
     _, backward = jax.vjp(total, jnp.ones((8, 64, 64)))
     kept_types = {leaf.dtype for leaf in jax.tree.leaves(backward) if leaf.size > 8}
@@ -48,13 +54,15 @@ def test_no_mask_is_kept_for_the_backward_pass():
 @pytest.mark.parametrize("rate", [0.05, 0.1, 0.5, 0.9])
 def test_the_rate(rate):
     """Within four standard deviations, of all, and of each row, head, query and key."""
-    dropped = ~masks(KEYS, (4, 64, 128), rate)
+    dropped = ~masks(eight_keys(), (4, 64, 128), rate)
     for axes in ((), (0,), (0, 1), (2,), (3,)):
         others = tuple(axis for axis in range(4) if axis not in axes)
         shares, count = dropped.mean(others), dropped.size / max(1, dropped.mean(others).size)
         spread = np.sqrt(rate * (1 - rate) / count)
         assert np.abs(shares - rate).max() < 4.5 * spread, axes
-    np.testing.assert_allclose(dropout(jnp.ones((8, 4096)), KEYS, 0, 0, rate).mean(), 1, atol=0.05)
+    np.testing.assert_allclose(
+        dropout(jnp.ones((8, 4096)), eight_keys(), 0, 0, rate).mean(), 1, atol=0.05
+    )
 
 
 def correlation(a, b):
@@ -66,7 +74,7 @@ def correlation(a, b):
 @pytest.mark.parametrize("rate", [0.1, 0.5])
 def test_masks_are_independent(rate):
     """Of neighbours along each axis and along diagonals, of rows, layers, sites and steps."""
-    here = 1.0 * masks(KEYS, (4, 64, 128), rate)
+    here = 1.0 * masks(eight_keys(), (4, 64, 128), rate)
     for axis in range(4):
         for distance in (1, 2, 3):
             a, b = np.split(here, [distance], axis)[1], np.split(here, [-distance], axis)[0]
@@ -77,9 +85,12 @@ def test_masks_are_independent(rate):
     signs = here - here.mean()
     corners = signs[:, :, 1:, 1:] * signs[:, :, :-1, 1:]
     assert abs(correlation(corners, signs[:, :, 1:, :-1] * signs[:, :, :-1, :-1])) < 4.5
-    steps = jax.vmap(jax.random.fold_in, (0, None))(KEYS, 1)
-    others = [masks(steps, (4, 64, 128), rate), masks(KEYS, (4, 64, 128), rate, layer=2)]
-    others += [masks(KEYS, (4, 64, 128), rate, site=2), masks(KEYS, (4, 64, 128), rate, 2, 1)]
+    steps = jax.vmap(jax.random.fold_in, (0, None))(eight_keys(), 1)
+    others = [masks(steps, (4, 64, 128), rate), masks(eight_keys(), (4, 64, 128), rate, layer=2)]
+    others += [
+        masks(eight_keys(), (4, 64, 128), rate, site=2),
+        masks(eight_keys(), (4, 64, 128), rate, 2, 1),
+    ]
     for other in others:
         assert abs(correlation(here, 1.0 * other)) < 4.5
 
