@@ -6,31 +6,18 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import pytest
+from every_objective import OBJECTIVES, objective_and_rows
 from jax.extend.core import jaxprs_in_params
-from random_rows import CORPUS, SIZE, rows_of
+from random_rows import CORPUS, SIZE
 
-from xlj.config.objectives.btmlm import BackTranslation
-from xlj.config.objectives.distillation import Distillation
-from xlj.config.objectives.dwa import WordAlignment
-from xlj.config.objectives.mlm import Masking
-from xlj.config.objectives.retrieval import Retrieval
-from xlj.config.objectives.rtd import ReplacedTokenDetection
-from xlj.config.objectives.xlco import Contrast
 from xlj.models import encoder
-from xlj.objectives import btmlm, camlm, distillation, dwa, mlm, retrieval, rtd, xlco
 from xlj.objectives.segments import whole_examples
 
-PASSES = {
-    "mlm": (mlm, "pairs", Masking(), [3]),
-    "camlm": (camlm, "pairs", Masking(), [3]),
-    "btmlm": (btmlm, "sentences", BackTranslation(), [3]),
-    "rtd": (rtd, "pairs", ReplacedTokenDetection(), [2, 3]),
-    "dwa": (dwa, "pairs", WordAlignment(), [3]),
-    "xlco": (xlco, "bitext", Contrast(layer=1, queue=40), [1]),
-    "retrieval": (retrieval, "bitext", Retrieval(layer=2), [2, 2]),
-    "distillation": (distillation, "text", Distillation(language="de"), [3]),
+LAYERS = {
+    **dict.fromkeys(("mlm", "camlm", "btmlm", "dwa", "distillation"), [3]),
+    **{"rtd": [2, 3], "xlco": [1], "retrieval": [2, 2]},
 }
-"""Of each: the layers that its passes have."""
+"""Of each objective: the layers that its passes have."""
 
 
 def is_mask(equation):
@@ -55,11 +42,10 @@ def draws_of(function, *arguments):
     return draws(jax.make_jaxpr(function)(*arguments).jaxpr)
 
 
-@pytest.mark.parametrize("name", PASSES)
+@pytest.mark.parametrize("name", OBJECTIVES)
 def test_each_pass_of_a_loss_has_dropout(name, full_model, keys_of):
-    module, kind, options, layers = PASSES[name]
     model = dataclasses.replace(full_model, dropout=0.2, attention_dropout=0.1)
-    objective, rows = module.objective(name, options, model, CORPUS), rows_of(kind)
+    objective, rows = objective_and_rows(name, model)
     keys = keys_of(rows)
 
     @jax.eval_shape
@@ -79,7 +65,7 @@ def test_each_pass_of_a_loss_has_dropout(name, full_model, keys_of):
     read = whole_examples(model, rows.tokens, rows.languages)
     wanted = sum(
         draws_of(lambda p, n=n: encoder.apply(p, model, read, keys, layers=n), params)
-        for n in layers
+        for n in LAYERS[name]
     )
     assert draws_of(loss(None), params, state, inputs) == 0
     assert draws_of(loss(keys), params, state, inputs) == wanted > 0

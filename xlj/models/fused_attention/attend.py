@@ -67,7 +67,7 @@ def attend(
     Args:
       query, key, value: [rows, length, heads, size], multiplied in their type.
       query_segment_ids, key_segment_ids: int32 [rows, length]. A query without a key gives zeros.
-      bias: float32 [heads, 2 blocks - 1, block, block], the tiles (`position_bias.tiles`) of
+      bias: float32 [heads, 2 blocks - 1, block, block], the tiles (`position_bias.bias_tiles`) of
         `padded_length`, or None; its gradient is summed over rows inside.
       gates: float32 [rows, heads, length], the factor of the bias for each query, or None.
       seeds: int32 [rows], dropout's (`dropout.row_seeds`); None for no dropout.

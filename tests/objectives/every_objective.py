@@ -1,0 +1,28 @@
+"""Each objective by name, with the rows that it reads: for what holds for all of them."""
+
+from random_rows import CORPUS, rows_of
+
+from xlj.config.objectives.btmlm import BackTranslation
+from xlj.config.objectives.distillation import Distillation
+from xlj.config.objectives.dwa import WordAlignment
+from xlj.config.objectives.mlm import Masking
+from xlj.config.objectives.retrieval import Retrieval
+from xlj.config.objectives.rtd import ReplacedTokenDetection
+from xlj.config.objectives.xlco import Contrast
+from xlj.objectives import btmlm, camlm, distillation, dwa, mlm, retrieval, rtd, xlco
+
+OBJECTIVES = {
+    "mlm": (mlm, "pairs", Masking()),
+    "camlm": (camlm, "pairs", Masking()),
+    "btmlm": (btmlm, "sentences", BackTranslation()),
+    "rtd": (rtd, "pairs", ReplacedTokenDetection()),
+    "dwa": (dwa, "pairs", WordAlignment()),
+    "xlco": (xlco, "bitext", Contrast(layer=1, queue=40)),
+    "retrieval": (retrieval, "bitext", Retrieval(layer=2)),
+    "distillation": (distillation, "text", Distillation(language="de")),
+}
+
+
+def objective_and_rows(name, model):
+    module, kind, options = OBJECTIVES[name]
+    return module.objective(name, options, model, CORPUS), rows_of(kind)
