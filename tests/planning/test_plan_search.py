@@ -121,6 +121,21 @@ def test_the_first_that_fits_ends_a_short_search(chips):
     assert {choice.fsdp for choice, _ in tried} == {1}
 
 
+@pytest.mark.parametrize("slope", [0.5, 30, 90, 700, 2000])
+def test_a_few_programs_find_the_most_rows_that_fit(chips, slope):
+    """Of 13 numbers of microbatches, whatever a row takes."""
+
+    def needed(choice):
+        return (1 + slope / choice.accumulation) * GIB
+
+    config = config_of(rows=8 * 4096, pair_rows=0)
+    topology, tried = chips(seconds, needed, stops=True)
+    trials = search.search(config, expected(config), topology, all_of_them=False)
+    fitting = [parts for parts in search.divisors(config, 8) if 1 + slope / parts <= 10]
+    assert trials[0].choice == search.Choice(1, "none", fitting[0])
+    assert len(tried) <= 4
+
+
 def test_where_nothing_fits_the_least_comes_first(chips):
     config = config_of()
     topology, _ = chips(seconds, lambda choice: needed(choice) + 20 * GIB, stops=True)

@@ -15,8 +15,8 @@ from xlj.training import partitioning
 from xlj.training import state as states
 from xlj.training.memory import Sizes
 
-_BYTES = 260.0  # for a token, layer and hidden dimension: where a search begins, no more than that
-_RECOMPUTED = 0.2  # of them, if layers are computed again
+_BYTES = 45.0  # for a token, layer and hidden dimension: where a search begins, no more than that
+_RECOMPUTED = 0.3  # of them, if layers are computed again
 
 
 class Choice(NamedTuple):
@@ -145,28 +145,37 @@ def _most_rows(
 ) -> Iterator[Trial]:
     """Yields trials of one mesh, until the fewest microbatches that fit are known. Nothing is
     compiled if the state alone does not fit."""
+    chip = topology.chip
     mesh = partitioning.make_mesh(Choice(fsdp, remat, 1).of(config), topology.devices())
     state = states.abstract(config, sizes.corpus, mesh)
     kept = sum(map(partitioning.bytes_on_device, jax.tree.leaves(state)))
-    if kept > topology.chip.memory:
+    if kept > chip.memory:
         yield Trial(Choice(fsdp, remat, parts[-1]), None, kept)
         return
     active = config.objectives_by_phase[phase].values()
     tokens = sum(o.batch_rows * sizes.lengths[o.rows] for o in active) / topology.size
     width = config.model.layers * config.model.hidden
-    first = topology.chip.memory / (_BYTES * width * (1 if remat == "none" else _RECOMPUTED))
+    first = chip.memory / (_BYTES * width * (1 if remat == "none" else _RECOMPUTED))
     place = next((n for n, p in enumerate(parts) if tokens / p <= first), len(parts) - 1)
-    tried: dict[int, Trial] = {}
-    while place not in tried:
+    too_few, enough = -1, len(parts)  # places of what is known not to fit, and to fit
+    while too_few < place < enough:
         trial = _try(Choice(fsdp, remat, parts[place]).of(config), sizes, topology, phase)
-        tried[place] = trial
         yield trial
-        if trial.fits:
-            if place - 1 in tried or not place or not _may_grow(trial, parts, place):
-                return
-            place -= 1
-        elif place + 1 < len(parts):
-            place += 1
+        ends = [_needed(trial, kept, parts[place] / part) for part in parts]
+        too_few, enough = (too_few, place) if trial.fits else (place, enough)
+        likely = (n for n in range(too_few + 1, enough) if trial.needed and ends[n] <= chip.memory)
+        if enough == len(parts):  # nothing fits so far
+            place = next(likely, len(parts) - 1)
+        else:  # perhaps half of what is beside the state does not grow with the rows
+            hope = _needed(trial, kept, (parts[place] / parts[enough - 1] + 1) / 2)
+            place = next(likely, enough - 1 if hope <= chip.memory else enough)
+
+
+def _needed(trial: Trial, kept: float, times: float) -> float:
+    """Bytes of a device with so many times the rows, if all that a step needs beside the state
+    grows with them."""
+    working = trial.figures.memory.working if trial.figures else max(0.0, trial.needed - kept)
+    return trial.needed + (times - 1) * working
 
 
 def _try(config: Config, sizes: Sizes, topology: Topology, phase: int) -> Trial:
@@ -176,14 +185,6 @@ def _try(config: Config, sizes: Sizes, topology: Topology, phase: int) -> Trial:
     except DoesNotFit as error:
         return Trial(choice, None, error.needed)
     return Trial(choice, figures, figures.memory.peak)
-
-
-def _may_grow(trial: Trial, parts: list[int], place: int) -> bool:
-    """Whether the next fewer microbatches may fit: half of what a step needs beside the state
-    grows with its rows at least."""
-    assert trial.figures is not None
-    memory, more = trial.figures.memory, parts[place] / parts[place - 1]
-    return memory.peak + (more - 1) * memory.working / 2 <= memory.limit
 
 
 def _order(trial: Trial) -> tuple[bool, float]:
