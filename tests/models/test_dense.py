@@ -42,6 +42,18 @@ def test_a_gelu_is_computed_again_but_on_cpus(platform, dtype, tolerance, monkey
         assert error < tolerance
 
 
+@pytest.mark.parametrize("activation", [gelu, None])
+def test_what_is_computed_again_stands_behind_a_barrier(activation, monkeypatch):
+    """Without one XLA finds equal values, and keeps the forward pass' for the backward pass. (That
+    for CPUs drops barriers early, so its programs do not tell.)"""
+    monkeypatch.setattr(sharding, "platform", lambda: "tpu")
+    dense = Dense(8, jnp.dtype("float32"), 0.02, activation=activation)
+    x = jnp.zeros((1, 5, 8))
+    params = dense.init(jax.random.key(0), x)
+    passes = jax.jit(lambda params, x: jax.vjp(dense.apply, params, x)[1](x))
+    assert passes.lower(params, x).as_text().count("optimization_barrier") == (activation is gelu)
+
+
 def test_the_gelu_is_exact():
     x = jnp.linspace(-6, 6, 101)
     np.testing.assert_allclose(gelu(x), jax.nn.gelu(x, approximate=False), rtol=1e-5, atol=1e-6)

@@ -7,6 +7,7 @@ import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AxisType, Mesh, NamedSharding
 
 from xlj.config import Model
 from xlj.models import dropout, encoder, fused_norm, residual, sharding
@@ -16,20 +17,24 @@ from xlj.objectives.segments import segments
 MODEL = Model(layers=2, hidden=48, heads=2, intermediate=64, positions=66, dtype="bfloat16")
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.3])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_kernel_equals_plain_jax(dtype, rate):
+@pytest.mark.parametrize(
+    "dtype, rate, devices", [("float32", 0.3, 1), ("bfloat16", 0.3, 4), ("bfloat16", 0.0, 1)]
+)
+def test_the_kernel_equals_plain_jax(dtype, rate, devices):
     """A width that is no power of 2; gradients that come by both outputs."""
     rng = np.random.default_rng(0)
+    some = np.array(jax.devices()[:devices]).reshape(-1, min(2, devices))
+    mesh = Mesh(some, sharding.AXES, axis_types=(AxisType.Auto,) * 2)
 
     def normal(*shape, dtype=jnp.float32):
-        return jnp.asarray(rng.normal(size=shape), dtype)
+        spec = sharding.ROWS if len(shape) > 1 else sharding.REPLICATED
+        return jax.device_put(jnp.asarray(rng.normal(size=shape), dtype), NamedSharding(mesh, spec))
 
-    shape = (3, 2 * fused_norm.MULTIPLE, 48)
+    shape = (4, 2 * fused_norm.MULTIPLE, 48)
     x, update = normal(*shape), normal(*shape, dtype=dtype)
     scale, bias = normal(48), normal(48)
     first, second = normal(*shape), normal(*shape)
-    seeds = dropout.row_seeds(jax.random.split(jax.random.key(0), 3), 2, 3)
+    seeds = dropout.row_seeds(jax.random.split(jax.random.key(0), 4), 2, 3)
 
     def kernel(*arrays):
         options = fused_norm.Options(1e-3, rate, jnp.dtype(dtype), interpret=True)
@@ -45,9 +50,8 @@ def test_the_kernel_equals_plain_jax(dtype, rate):
             wide, narrow = function(*arrays)
             return (wide * first + narrow.astype(jnp.float32) * second).sum(), (wide, narrow)
 
-        (_, outputs), gradients = jax.jit(
-            jax.value_and_grad(total, (0, 1, 2, 3), has_aux=True)
-        )(x, update, scale, bias)  # fmt: skip
+        whole = sharding.on_mesh(mesh, jax.value_and_grad(total, (0, 1, 2, 3), has_aux=True))
+        (_, outputs), gradients = jax.jit(whole)(x, update, scale, bias)
         return *outputs, *gradients
 
     for a, b in zip(with_gradients(kernel), with_gradients(plain), strict=True):
@@ -94,3 +98,8 @@ def test_the_kernel_is_for_bfloat16_on_gpus(monkeypatch):
     assert fused("gpu") and not fused("tpu") and not fused("cpu")
     assert not fused("gpu", dtype="float32") and not fused("gpu", norm="pre")
     assert not fused("gpu", length=60)
+
+
+def test_sub_layers_read_what_is_narrow():
+    wide, narrow = jnp.zeros((1, 1, 2)), jnp.zeros((1, 1, 2), jnp.bfloat16)
+    assert residual.Stream(wide, narrow).read is narrow and residual.Stream(wide, None).read is wide

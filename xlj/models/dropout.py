@@ -22,8 +22,10 @@ def row_seeds(rngs: jax.Array, layer: int | jax.Array, site: int) -> jax.Array:
       site: a number that tells this place in the layer from the others.
     """
     words = jax.lax.bitcast_convert_type(jax.random.key_data(rngs), jnp.int32)
-    first = hashed(jnp.full_like(words[:, 0], 0x1E3779B9), words[:, 0])
-    return hashed(hashed(hashed(first, words[:, 1]), layer), site)
+    seeds = jnp.full(len(words), 0x1E3779B9, jnp.int32)
+    for word in words.T:
+        seeds = hashed(seeds, word)
+    return hashed(hashed(seeds, layer), site)
 
 
 def hashed(seed: jax.Array, number: jax.Array | int) -> jax.Array:

@@ -71,7 +71,7 @@ class Embeddings(nn.Module):
             language = self.param("language", normal, (self.languages, model.hidden))
             if inputs.languages is not None:
                 marked = (inputs.languages >= 0)[..., None]
-                x += jnp.where(marked, language[jnp.maximum(inputs.languages, 0)], 0)
+                x += jnp.where(marked, language[inputs.languages], 0)
         if model.norm == "post":
             x = LayerNorm(model.layer_norm_epsilon, name="norm")(x)
         return dropout(x, rngs, 0, 0, model.dropout)

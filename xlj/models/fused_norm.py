@@ -107,7 +107,7 @@ def _add_norm(
         total = load(x_ref, every, mask)
         more = load(update_ref, every, mask)
         if options.rate:
-            more = more * _keeps(seeds_ref[0], first, width, options.rate)
+            more = more * _keeps(seeds_ref[...], first, width, options.rate)
         total = total + more
         mean = total.sum(1) / hidden
         centred = jnp.where(mask, total - mean[:, None], 0.0)
@@ -124,7 +124,7 @@ def _add_norm(
     block = pl.BlockSpec((None, TOKENS, width), lambda r, i: (r, i, 0))
     vector = pl.BlockSpec((width,), lambda r, i: (0,))
     of_token = pl.BlockSpec((None, TOKENS), lambda r, i: (r, i))
-    of_row = pl.BlockSpec((1,), lambda r, i: (r,))
+    of_row = pl.BlockSpec((None,), lambda r, i: (r,))
     per_token = jax.ShapeDtypeStruct((rows, length), jnp.float32)
     return pl.pallas_call(
         kernel,
@@ -183,7 +183,7 @@ def _of_add_norm(
             of_update = of_x
             if options.rate:
                 start = first + number * TOKENS
-                of_update = of_x * _keeps(seeds_ref[0], start, width, options.rate)
+                of_update = of_x * _keeps(seeds_ref[...], start, width, options.rate)
             triton.store(of_x_ref.at[here, :], of_x, mask=mask)
             triton.store(of_update_ref.at[here, :], of_update.astype(kind), mask=mask)
             return of_scale + (gradient * y).sum(0), of_bias + gradient.sum(0)
@@ -196,7 +196,7 @@ def _of_add_norm(
     block = pl.BlockSpec((None, MULTIPLE, width), lambda r, i: (r, i, 0))
     vector = pl.BlockSpec((width,), lambda r, i: (0,))
     of_token = pl.BlockSpec((None, MULTIPLE), lambda r, i: (r, i))
-    of_row = pl.BlockSpec((1,), lambda r, i: (r,))
+    of_row = pl.BlockSpec((None,), lambda r, i: (r,))
     of_part = pl.BlockSpec((None, None, width), lambda r, i: (r, i, 0))
     partial_sums = jax.ShapeDtypeStruct((rows, parts, hidden), jnp.float32)
     of_x, of_update, of_scale, of_bias = pl.pallas_call(

@@ -1,0 +1,58 @@
+"""The encoder's gradient as it is handed to the compilers of GPUs and TPUs, of which none is needed
+here: attention and norms are kernels there, and no array of all pairs is among the program's."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.sharding import AbstractDevice, AbstractMesh
+
+from xlj.config import Model
+from xlj.models import encoder, sharding
+
+LENGTH = 384  # a multiple of every block; no other axis is as long
+KERNELS = {
+    "cuda": {"attention", "attention_of_query", "attention_of_key", "attention_of_bias"}
+    | {"add_norm", "add_norm_backward"},
+    "tpu": {"attention", "attention_backward"},
+}
+
+
+DEVICES = {
+    "cuda": AbstractDevice("NVIDIA H100 80GB HBM3", num_cores=None, platform="gpu"),
+    "tpu": AbstractDevice("TPU v5 lite", num_cores=1, platform="tpu"),
+}
+
+
+def lowered(target, **options):
+    mesh = AbstractMesh((1, 1), sharding.AXES, abstract_device=DEVICES[target])
+    model = Model(
+        layers=2, hidden=128, heads=2, intermediate=192, positions=LENGTH + 2, dtype="bfloat16",
+        dropout=0.1, attention_dropout=0.1, position_bias="gated", **options,
+    )  # fmt: skip
+    params = jax.eval_shape(lambda: encoder.init(jax.random.key(0), model, 50, 1))
+    ids = jax.ShapeDtypeStruct((2, LENGTH), jnp.int32)
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 2))
+
+    def total(params, ids, keys):
+        inputs = encoder.Inputs(ids, ids, ids, ids)
+        return jnp.square(encoder.apply(params, model, inputs, keys)).sum()
+
+    with jax.sharding.use_abstract_mesh(mesh):
+        traced = jax.jit(jax.grad(total)).trace(params, ids, keys)
+        return traced.lower(lowering_platforms=(target,)).as_text()
+
+
+@pytest.mark.parametrize("target", KERNELS)
+def test_attention_and_norms_are_kernels(target):
+    text = lowered(target)
+    names = set(re.findall(r'name = "(\w+)"', text)) | set(
+        re.findall(r'kernel_name = "(\w+)"', text)
+    )
+    assert names >= KERNELS[target]
+    assert f"{LENGTH}x{LENGTH}x" not in text
+
+
+def test_dense_attention_has_all_pairs():
+    assert f"{LENGTH}x{LENGTH}x" in lowered("tpu", attention="dense")

@@ -1,0 +1,37 @@
+"""What objectives add to the parameters, and keep between steps, is named by rules of sharding."""
+
+import jax
+import numpy as np
+import pytest
+from every_objective import OBJECTIVES, objective_and_rows
+from jax.sharding import AxisType, Mesh
+from random_rows import CORPUS, SIZE
+
+from xlj.models import encoder
+from xlj.models.sharding import AXES, RULES
+from xlj.training.partitioning import shardings
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_every_kernel_and_table_is_split(name, full_model):
+    """But those of gates, which are tiny: a rule of their own says so."""
+    objective, _ = objective_and_rows(name, full_model)
+    mesh = Mesh(np.array(jax.devices()[:4]).reshape(1, 4), AXES, axis_types=(AxisType.Auto,) * 2)
+
+    def made():
+        params = encoder.init(jax.random.key(0), full_model, SIZE, len(CORPUS.languages))
+        params |= {part: make(jax.random.key(1)) for part, make in objective.parts.items()}
+        return {"params": params, "objective": objective.init_state(params)}
+
+    found = jax.tree_util.tree_leaves_with_path(
+        shardings(jax.eval_shape(made), mesh, RULES + objective.rules)
+    )
+    split = {jax.tree_util.keystr(path) for path, place in found if "fsdp" in place.spec}
+    names = [jax.tree_util.keystr(path) for path, _ in found]
+    wide = {
+        name
+        for name in names
+        if ("kernel" in name or "embeddings" in name and "norm" not in name) and "gates" not in name
+    }
+    assert wide <= split and len(wide) > 8, wide - split
+    assert not any("bias" in name or "scale" in name for name in split)
