@@ -54,7 +54,12 @@ TESTS = {
     "xlj/models/dense_attention.py": "models objectives/test_mlm",
     "xlj/models/dropout.py": "models",
     "xlj/models/encoder.py": "models objectives/test_mlm objectives/test_camlm",
-    "xlj/models/fused_norm.py": "models/test_residual",
+    **{
+        f"xlj/models/fused_attention/{name}.py": "models/test_fused_attention "
+        "models/test_lowered_kernels"
+        for name in ("attend", "gpu", "tiles", "tpu")
+    },
+    "xlj/models/fused_norm.py": "models/test_residual models/test_lowered_kernels",
     "xlj/models/heads.py": "models objectives/test_mlm objectives/test_rtd objectives/test_dwa "
     "objectives/test_xlco objectives/test_supervised",
     "xlj/models/lookup.py": "models/test_sharding models/test_encoder",
@@ -82,12 +87,12 @@ TESTS = {
     "xlj/objectives/retrieval.py": "objectives/test_retrieval_loss objectives/test_flops "
     "objectives/test_dropout_of_losses",
     "xlj/objectives/rtd.py": "objectives/test_rtd objectives/test_draws_stay "
-    "objectives/test_flops objectives/test_dropout_of_losses",
+    "objectives/test_flops objectives/test_dropout_of_losses objectives/test_sharded_parts",
     "xlj/objectives/segments.py": "objectives/test_segments objectives/test_mlm "
     "objectives/test_camlm",
     "xlj/objectives/supervised.py": "objectives/test_supervised objectives/test_flops",
     "xlj/objectives/xlco.py": "objectives/test_xlco objectives/test_draws_stay "
-    "objectives/test_flops objectives/test_dropout_of_losses",
+    "objectives/test_flops objectives/test_dropout_of_losses objectives/test_sharded_parts",
     "xlj/training/step.py": "training/test_step_numpy training/test_step",
     "configs/xlm_e.py": "test_recipe_values",
 }
