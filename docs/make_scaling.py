@@ -23,6 +23,8 @@ RECIPES = (
     *("xlm_e", "ernie_m_small", "ernie_m_base", "ernie_m_15", "ernie_m_large"),
     "ernie_m_retrieval",
 )
+NEEDS_NO_FILE = {"data.vocabulary": "", "data.vocabulary_size": 250_002}
+"""Of a recipe that names XLM-R's vocabulary: its size."""
 TOPOLOGIES = ("h100:1x8", "h100:8x8", "v5e:16x16", "v6e:16x16")
 WEAK = ("h100:1x8", "h100:8x8", "h100:64x8")
 WEAK_ROWS = 32
@@ -79,7 +81,7 @@ def planned(name: str, topology: str) -> dict[str, object]:
     from xlj.planning import figures, search
     from xlj.planning.programs import DoesNotFit
 
-    config, sizes = parsed(name, {})
+    config, sizes = parsed(name, NEEDS_NO_FILE if name == "meta_xlm" else {})
     there = topologies.parse(topology)
     try:
         best, *_ = search.search(config, sizes, there, all_of_them=False)

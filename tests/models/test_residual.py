@@ -51,8 +51,9 @@ def test_the_kernel_equals_plain_jax(dtype, rate, devices):
             return (wide * first + narrow.astype(jnp.float32) * second).sum(), (wide, narrow)
 
         whole = sharding.on_mesh(mesh, jax.value_and_grad(total, (0, 1, 2, 3), has_aux=True))
+        alone = jax.jit(sharding.on_mesh(mesh, function))(x, update, scale, bias)
         (_, outputs), gradients = jax.jit(whole)(x, update, scale, bias)
-        return *outputs, *gradients
+        return *alone, *outputs, *gradients
 
     for a, b in zip(with_gradients(kernel), with_gradients(plain), strict=True):
         assert a.dtype == b.dtype and a.shape == b.shape

@@ -88,6 +88,22 @@ def test_a_look_up_and_its_gradient(replica, fsdp):
     assert "f32[50,24]" not in text or fsdp == 1, "a device has the whole table"
 
 
+def test_ids_of_any_shape_are_looked_up():
+    table = normal(0, 50, 24)
+    for shape in ((16,), (16, 3, 2)):
+        ids = jnp.asarray(np.random.default_rng(2).integers(0, 50, shape), jnp.int32)
+        pull = normal(1, *shape, 24)
+
+        def both(table, ids, pull):
+            y, back = jax.vjp(lambda table: look_up(table, ids), table)
+            return y, *back(pull)
+
+        found, _ = run_on_mesh(both, (TABLE, ROWS, ROWS), (table, ids, pull))
+        of_table = np.zeros((50, 24), np.float32)
+        np.add.at(of_table, np.asarray(ids), np.asarray(pull))
+        close(found, (table[ids], of_table))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_loss_and_the_choice_of_tokens(dtype):
     dtype = jnp.dtype(dtype)

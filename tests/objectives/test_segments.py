@@ -20,6 +20,13 @@ def test_pairs_and_padding():
     assert languages[0].tolist() == [5, 5, 5, 5, 3, 3, 5, 5, 5, 3, 3, 3, -1, -1]
 
 
+def test_sides_after_the_second_have_its_language():
+    row = jnp.array([[0, 10, 2, 11, 2, 12, 2]])
+    assert segments(row).side[0].tolist() == [0, 0, 0, 1, 1, 2, 2]
+    languages = languages_of(segments(row), jnp.array([[5, 3]]))
+    assert languages[0].tolist() == [5, 5, 5, 3, 3, 3, 3]
+
+
 def test_an_empty_row_is_all_padding():
     layout = segments(jnp.ones((2, 5), jnp.int32))
     assert all((np.asarray(part) == 0).all() for part in layout)
