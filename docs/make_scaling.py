@@ -1,16 +1,18 @@
 """Writes docs/scaling.md's tables: what each published recipe could reach on GPUs and TPUs.
 
-    python docs/make_scaling.py [--only=xlm_r,h100] [--folder=build/scaling]
+    python docs/make_scaling.py [--only=xlm_r,h100] [--folder=build/scaling] [--again=FOLDER]
 
 Compiles every recipe for every topology without their chips (`pip install -e '.[cuda]'` and
 `'.[tpu]'`); hours of one core. Figures are kept in the folder, so that it goes on where it was
-stopped; those of other code stay there too, so remove the folder after a change.
+stopped; those of other code stay there too, so take another folder after a change. With the old
+one as `--again` the choices that were found are compiled again, and none is searched for.
 """
 
 import argparse
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,6 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="parts of RECIPE,TOPOLOGY to make")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "scaling")
+    parser.add_argument("--again", type=Path, help="a folder with choices to compile again")
     flags = parser.parse_args()
     topologies.use_compilers()
     flags.folder.mkdir(parents=True, exist_ok=True)
@@ -44,11 +47,12 @@ def main() -> None:
         for name in RECIPES:
             path = flags.folder / f"{name}-{topology.replace(':', '-')}.json"
             if name.startswith(recipe) and topology.startswith(chips) and not path.exists():
-                made(path, lambda name=name, topology=topology: planned(name, topology))
+                before = chosen(flags.again / path.name) if flags.again else None
+                made(path, partial(planned, name, topology, before))
     for topology in WEAK:
         path = flags.folder / f"weak-{topology.replace(':', '-')}.json"
         if "weak".startswith(recipe) and topology.startswith(chips) and not path.exists():
-            made(path, lambda topology=topology: weak(topology))
+            made(path, partial(weak, topology))
     PAGE.write_text(page(flags.folder), "utf-8")
 
 
@@ -75,8 +79,14 @@ def parsed(name: str, changes: dict[str, object]):
     return config, expected(config)
 
 
-def planned(name: str, topology: str) -> dict[str, object]:
-    """The first mesh and microbatches that fit, and their figures."""
+def chosen(path: Path):
+    """The choice of a record, if it has one."""
+    record = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    return record.get("choice")
+
+
+def planned(name: str, topology: str, before: dict[str, object] | None) -> dict[str, object]:
+    """The figures of a choice, or of the first mesh and microbatches that fit."""
     from xlj.config import ConfigError
     from xlj.planning import figures, search
     from xlj.planning.programs import DoesNotFit
@@ -84,14 +94,17 @@ def planned(name: str, topology: str) -> dict[str, object]:
     config, sizes = parsed(name, NEEDS_NO_FILE if name == "meta_xlm" else {})
     there = topologies.parse(topology)
     try:
-        best, *_ = search.search(config, sizes, there, all_of_them=False)
-        if not best.fits:
-            return {"why": "nothing that was tried fits"}
-        config = best.choice.of(config)
-        found = figures.of_run(config, sizes, there, {search.heaviest(config): best.figures})
+        if before:
+            choice, known = search.Choice(**before), {}
+        else:
+            best, *_ = search.search(config, sizes, there, all_of_them=False)
+            if not best.fits:
+                return {"why": "nothing that was tried fits"}
+            choice, known = best.choice, {search.heaviest(config): best.figures}
+        found = figures.of_run(choice.of(config), sizes, there, known)
     except (ConfigError, DoesNotFit) as error:
         return {"why": str(error)}
-    return {"choice": best.choice._asdict(), "phases": [each.record() for each in found]}
+    return {"choice": choice._asdict(), "phases": [each.record() for each in found]}
 
 
 def weak(topology: str) -> dict[str, object]:

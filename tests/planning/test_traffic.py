@@ -56,6 +56,22 @@ HloModule m
   ROOT %both = f32[1,64]{1,0} add(%one, %all)
 }
 
+%nested (s0: f32[100,64], s1: s32[], s2: f32[1,64]) -> f32[1,64] {
+  %s0 = f32[100,64]{1,0} parameter(0)
+  %s1 = s32[] parameter(1)
+  %s2 = f32[1,64]{1,0} parameter(2)
+  %part = f32[1,64]{1,0} fusion(%s0, %s1), kind=kLoop, calls=%slices
+  ROOT %sum = f32[1,64]{1,0} add(%part, %s2)
+}
+
+%nested_updates (t0: f32[100,64], t1: f32[1,64], t2: s32[]) -> f32[100,64] {
+  %t0 = f32[100,64]{1,0} parameter(0)
+  %t1 = f32[1,64]{1,0} parameter(1)
+  %t2 = s32[] parameter(2)
+  %twice = f32[1,64]{1,0} add(%t1, %t1)
+  ROOT %inner = f32[100,64]{1,0} fusion(%t0, %twice, %t2), kind=kLoop, calls=%updates
+}
+
 ENTRY %main (x: f32[100,64], n: s32[], row: f32[1,64]) -> f32[100,64] {
   %x = f32[100,64]{1,0} parameter(0)
   %n = s32[] parameter(1)
@@ -72,6 +88,9 @@ ENTRY %main (x: f32[100,64], n: s32[], row: f32[1,64]) -> f32[100,64] {
         # The update is read and written; of the array it lands in nothing is read.
         ("%a = f32[100,64]{1,0} fusion(%x, %row, %n), kind=kLoop, calls=%updates", 2 * 256 + 4),
         ("%a = f32[1,64]{1,0} fusion(%x, %n), kind=kLoop, calls=%whole", 25_600 + 4 + 256),
+        # As TPUs' programs have them: a fusion inside a fusion.
+        ("%a = f32[1,64]{1,0} fusion(%x, %n, %row), kind=kOutput, calls=%nested", 3 * 256 + 4),
+        ("%a = f32[100,64]{1,0} fusion(%x, %row, %n), calls=%nested_updates", 2 * 256 + 4),
         ("%a = f32[1,64]{1,0} dynamic-slice(%x, %n, %n), dynamic_slice_sizes={1,64}", 2 * 256),
         ("%a = f32[100,64]{1,0} dynamic-update-slice(%x, %row, %n, %n)", 2 * 256),
         ("%a = f32[100,64]{1,0} copy(%x)", 2 * 25_600),

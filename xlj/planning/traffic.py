@@ -51,8 +51,8 @@ def of_instruction(program: Program, computation: Computation, instruction: Inst
         return _of_start(instruction, operands)
     if op == "fusion":
         body = program.computations[instruction.called[0]]
-        read = sum(_read(body, index, found.bytes) for index, found in enumerate(operands))
-        return read + _written(body, instruction.bytes)
+        read = sum(_read(program, body, index, found.bytes) for index, found in enumerate(operands))
+        return read + _written(program, body, instruction.bytes)
     if op in ("dynamic-slice", "gather", "slice"):
         return 2 * instruction.bytes
     if op == "dynamic-update-slice":
@@ -87,7 +87,7 @@ def _within(end: Array, moved: Array) -> float:
     return min(end.bytes, moved.bytes_anywhere)
 
 
-def _read(body: Computation, index: int, full: float) -> float:
+def _read(program: Program, body: Computation, index: int, full: float) -> float:
     """What a fusion reads of its operand, which has `full` bytes."""
     source = body.parameter(index)
     if source is None:
@@ -105,14 +105,22 @@ def _read(body: Computation, index: int, full: float) -> float:
             touched += 0.0  # in place: what is overwritten is not read
         elif user.op == "scatter" and first:
             touched += body[user.operands[-1]].bytes
+        elif user.op == "fusion":  # TPUs' have others inside
+            inner = program.computations[user.called[0]]
+            places = [place for place, operand in enumerate(user.operands) if operand == name]
+            touched += sum(_read(program, inner, place, full) for place in places)
         else:
             return full
     return min(full, touched) if users else full
 
 
-def _written(body: Computation, full: float) -> float:
+def _written(program: Program, body: Computation, full: float) -> float:
     """What a fusion writes of its results of `full` bytes: of those made in place, the update."""
     for found in body.instructions:
+        if found.op == "fusion" and found.bytes <= full:
+            full -= found.bytes - _written(
+                program, program.computations[found.called[0]], found.bytes
+            )
         if found.bytes <= full and found.op in ("dynamic-update-slice", "scatter"):
             update = found.operands[1 if found.op == "dynamic-update-slice" else -1]
             full -= max(0.0, found.bytes - body[update].bytes)
