@@ -170,7 +170,7 @@ def recipe_rows(folder: Path) -> list[str]:
                     f"{sent[0] / 1e9:.1f}, {sent[1] / 1e9:.1f}",
                     f"{phase['step_seconds']:.3f} s",
                     phase["bottleneck"],
-                    f"{phase['mfu']:.0%}",
+                    "no gradient" if phase["mfu"] is None else f"{phase['mfu']:.0%}",
                     f"{phase['tokens_per_second'] / 1e6:.2f} M",
                     "" if number else f"{days:,.1f}",
                 ]

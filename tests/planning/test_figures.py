@@ -82,7 +82,7 @@ def test_the_figures_of_a_run(here):
     assert {each.kind for each in first.collectives} >= {"all-gather", "all-reduce", "all-to-all"}
     assert first.step_seconds == max(first.seconds.values())
     assert first.tokens_per_second == 32 * 64 / first.step_seconds
-    assert first.mfu == mmlm.total / 8 / chip.flops / first.step_seconds
+    assert first.trains and first.mfu == mmlm.total / 8 / chip.flops / first.step_seconds
     assert first.days == 40 * first.step_seconds / 86_400
     record = json.loads(json.dumps(first.record()))
     assert record["mfu"] == first.mfu and record["memory"]["fits"] is True
@@ -92,6 +92,14 @@ def test_the_figures_of_a_run(here):
     assert "steps 0 to 40: mmlm 32 x 64" in text and "steps 40 to 100: mmlm 32 x 64, tlm" in text
     assert f"for its {first.bottleneck} (" in text and "DOES NOT FIT" not in text
     assert text.count(" GB  ") >= 20
+
+
+def test_a_step_without_gradients_has_no_mfu(here):
+    """As InfoXLM's first steps, which fill a queue: the model's count is that of training."""
+    config = config_of(**{"objectives.mmlm.weight": 0.0, "phases": {}})
+    found = figures.of_phase(config, expected(config), here, 0)
+    assert found.mfu is None and found.record()["mfu"] is None and not found.record()["trains"]
+    assert "so at most            no MFU" in table.table([found], "tiny", here)
 
 
 def test_known_phases_are_not_compiled_and_programs_are_kept(here, tmp_path, monkeypatch):

@@ -62,6 +62,8 @@ class Figures:
     """Of all devices, as `objectives/flops.py` counts them."""
     counts: Counts
     """Of all devices, by three conventions."""
+    trains: bool
+    """Whether anything has a weight; if not, there are no gradients, which the counts assume."""
     products: dict[str, float]
     """Operations in the program's matrix products, by type; those computed again are in it."""
     traffic: dict[str, float]
@@ -83,8 +85,11 @@ class Figures:
         return self.seconds[self.bottleneck]
 
     @property
-    def mfu(self) -> float:
-        """The highest share of the peak that the model's operations can reach."""
+    def mfu(self) -> float | None:
+        """The highest share of the peak that the model's operations can reach; None for a step
+        without gradients."""
+        if not self.trains:
+            return None
         return self.operations.total / self.devices / self.peak_flops / self.step_seconds
 
     @property
@@ -181,6 +186,7 @@ def of_phase(
         memory=_memory(program, chip.memory),
         operations=operations,
         counts=counts.of_step(program.start),
+        trains=any(loss.weight for each in built.values() for loss in each.losses.values()),
         products=multiplied,
         traffic=moved,
         collectives=sent,

@@ -29,7 +29,7 @@ def trials(tried: Sequence[Trial]) -> str:
         times = "does not fit"
         if trial.figures and trial.fits:
             found = trial.figures
-            times = f"{1e3 * found.step_seconds:10,.1f} ms, {found.bottleneck:<10} {found.mfu:7.1%}"
+            times = f"{1e3 * found.step_seconds:10,.1f} ms, {found.bottleneck:<10} {_mfu(found):>7}"
         lines.append(f"  {size}       {times:<38} {trial.choice.flags()}")
     return "\n".join(lines)
 
@@ -74,7 +74,12 @@ def _phase(found: Figures) -> list[str]:
     lines += [
         f"  least time of a step  {1e3 * found.step_seconds:.1f} ms, for its {found.bottleneck} "
         f"({times} ms)",
-        f"  so at most            {found.mfu:.1%} MFU, {found.tokens_per_second:,.0f} tokens/s "
+        f"  so at most            {_mfu(found)} MFU, {found.tokens_per_second:,.0f} tokens/s "
         f"({found.tokens_per_second / found.devices:,.0f} a chip); {found.days:,.1f} days",
     ]
     return lines
+
+
+def _mfu(found: Figures) -> str:
+    """MFU at most; none for a step without gradients."""
+    return "no" if found.mfu is None else f"{found.mfu:.1%}"
