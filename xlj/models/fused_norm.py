@@ -59,8 +59,8 @@ def add_norm(
 
 
 def _forward(options: Options, *arrays: jax.Array) -> tuple[tuple[jax.Array, jax.Array], Any]:
-    inputs, stats = (ROWS, ROWS, REPLICATED, REPLICATED, ROWS), (ROWS, ROWS, ROWS)
-    call = sharding.per_device(partial(_add_norm, options), inputs, (ROWS, ROWS, *stats))
+    inputs = (ROWS, ROWS, REPLICATED, REPLICATED, ROWS)
+    call = sharding.per_device(partial(_add_norm, options), inputs, ROWS)
     wide, narrow, *saved = call(*arrays)
     _, update, scale, _, seeds = arrays
     kind = jnp.zeros((), update.dtype)
