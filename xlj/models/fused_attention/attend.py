@@ -1,7 +1,7 @@
 """Fused attention as a function with a gradient, on any mesh: the kernels' one way in."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from jax.ad_checkpoint import checkpoint_name
 from xlj.models import dropout, sharding
 from xlj.models.dense import PRODUCT
 from xlj.models.fused_attention import gpu, tiles, tpu
-from xlj.models.fused_attention.tiles import Sizes
+from xlj.models.fused_attention.tiles import Inputs, Sizes
 from xlj.models.sharding import REPLICATED, ROWS
 
 KERNELS = {"gpu": gpu, "tpu": tpu}
@@ -25,18 +25,6 @@ PRODUCTS = {
     "attention_of_bias": 2,
 }
 """Products [length, length] of a head that each kernel makes, by its name in compiled programs."""
-
-
-class Inputs(NamedTuple):
-    """What attention is computed of; lengths are multiples of the block."""
-
-    query: jax.Array
-    key: jax.Array
-    value: jax.Array
-    query_segment_ids: jax.Array
-    key_segment_ids: jax.Array
-    seeds: jax.Array
-    gates: jax.Array | None
 
 
 def kernels_for(platform: str) -> Any:
@@ -122,11 +110,7 @@ def _forward(
     sizes: Sizes, platform: str, scale: float, inputs: Inputs, bias: jax.Array | None
 ) -> tuple[jax.Array, Any]:
     def of_rows(bias: Any, *arrays: Any) -> tuple[jax.Array, jax.Array]:
-        x = Inputs(*arrays)
-        ids = x.query_segment_ids, x.key_segment_ids
-        return kernels_for(platform).forward(
-            sizes, scale, x.query, x.key, x.value, ids, x.seeds, bias, x.gates
-        )
+        return kernels_for(platform).forward(sizes, scale, Inputs(*arrays), bias)
 
     per_device = sharding.per_device(of_rows, (REPLICATED, *_OF_INPUTS), (ROWS, ROWS))
     output, logs = per_device(bias, *inputs)
@@ -136,12 +120,9 @@ def _forward(
 
 def _backward(sizes: Sizes, platform: str, scale: float, saved: Any, gradient: Any) -> Any:
     def of_rows(bias: Any, output: Any, logs: Any, gradient: Any, *arrays: Any) -> Any:
-        x = Inputs(*arrays)
-        ids = x.query_segment_ids, x.key_segment_ids
         *of_rows, of_bias, of_gates = kernels_for(platform).backward(
-            sizes, scale, x.query, x.key, x.value, ids, x.seeds, bias, x.gates, output, logs,
-            gradient,
-        )  # fmt: skip
+            sizes, scale, Inputs(*arrays), bias, output, logs, gradient
+        )
         return *of_rows, None if of_bias is None else sharding.summed(of_bias), of_gates
 
     inputs, bias, output, logs = saved

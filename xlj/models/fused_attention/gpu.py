@@ -12,7 +12,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from xlj.models.fused_attention import tiles
-from xlj.models.fused_attention.tiles import Bounds, Sizes
+from xlj.models.fused_attention.tiles import Bounds, Inputs, Sizes
 
 BLOCK = 64
 _PARTS = 4
@@ -25,25 +25,15 @@ def head_size(size: int) -> int:
 
 
 def forward(
-    sizes: Sizes,
-    scale: float,
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    ids: tuple[jax.Array, jax.Array],
-    seeds: jax.Array,
-    bias: jax.Array | None,
-    gates: jax.Array | None,
+    sizes: Sizes, scale: float, inputs: Inputs, bias: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
     """Attention's output [rows, length, heads, size] and log-sums float32 [rows, heads, length].
 
     Args:
-      query, key, value: [rows, length, heads, size]; length is a multiple of the block.
-      ids: segment ids of queries and of keys, int32 [rows, length].
-      seeds: int32 [rows, heads].
       bias: float32 [heads, 2 length / block - 1, block, block]: the tiles of each distance.
-      gates: float32 [rows, heads, length].
     """
+    query, key, value, of_queries, of_keys, seeds, gates = inputs
+    ids = of_queries, of_keys
     block, found = sizes.block, tiles.bounds(*ids, sizes.block)
     count = query.shape[1] // block
 
@@ -95,18 +85,15 @@ def forward(
 def backward(
     sizes: Sizes,
     scale: float,
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    ids: tuple[jax.Array, jax.Array],
-    seeds: jax.Array,
+    inputs: Inputs,
     bias: jax.Array | None,
-    gates: jax.Array | None,
     output: jax.Array,
     logs: jax.Array,
     gradient: jax.Array,
 ) -> tuple[jax.Array | None, ...]:
     """The gradients of query, key, value, bias and gates; arguments and what `forward` returned."""
+    query, key, value, of_queries, of_keys, seeds, gates = inputs
+    ids = of_queries, of_keys
     rows, length, heads, _ = query.shape
     block, found = sizes.block, tiles.bounds(*ids, sizes.block)
     count = length // block

@@ -30,6 +30,22 @@ class Sizes(NamedTuple):
     """Run as plain JAX, on a CPU."""
 
 
+class Inputs(NamedTuple):
+    """What attention is computed of, but for the bias; the length is a multiple of the block."""
+
+    query: jax.Array
+    """[rows, length, heads, size], as `key` and `value`."""
+    key: jax.Array
+    value: jax.Array
+    query_segment_ids: jax.Array
+    """int32 [rows, length], as `key_segment_ids`."""
+    key_segment_ids: jax.Array
+    seeds: jax.Array
+    """int32 [rows, heads]."""
+    gates: jax.Array | None
+    """float32 [rows, heads, length]."""
+
+
 class Bounds(NamedTuple):
     """Of each block, the first block of the other side that it sees and the end of them, int32
     [rows, blocks]; equal where it sees none."""

@@ -13,7 +13,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from xlj.models.fused_attention import tiles
-from xlj.models.fused_attention.tiles import Sizes
+from xlj.models.fused_attention.tiles import Inputs, Sizes
 
 BLOCK = 128
 _LANES = 128
@@ -27,17 +27,11 @@ def head_size(size: int) -> int:
 
 
 def forward(
-    sizes: Sizes,
-    scale: float,
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    ids: tuple[jax.Array, jax.Array],
-    seeds: jax.Array,
-    bias: jax.Array | None,
-    gates: jax.Array | None,
+    sizes: Sizes, scale: float, inputs: Inputs, bias: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
     """As `gpu.forward`, but that the log-sums are [rows, groups, heads of a group, length]."""
+    query, key, value, of_queries, of_keys, seeds, gates = inputs
+    ids = of_queries, of_keys
     shape, block = query.shape, sizes.block
     count = shape[1] // block
     grouped = _Grouped(shape)
@@ -120,19 +114,16 @@ def forward(
 def backward(
     sizes: Sizes,
     scale: float,
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    ids: tuple[jax.Array, jax.Array],
-    seeds: jax.Array,
+    inputs: Inputs,
     bias: jax.Array | None,
-    gates: jax.Array | None,
     output: jax.Array,
     logs: jax.Array,
     gradient: jax.Array,
 ) -> tuple[jax.Array | None, ...]:
     """As `gpu.backward`, in one kernel: a core goes through a group's rows and blocks of keys one
     after the other, and keeps what they sum up to in its memory."""
+    query, key, value, of_queries, of_keys, seeds, gates = inputs
+    ids = of_queries, of_keys
     shape, block = query.shape, sizes.block
     rows, length = shape[:2]
     count = length // block
