@@ -8,7 +8,7 @@ import pytest
 from xlj.models import dropout
 from xlj.models.dense_attention import dense_attention
 from xlj.models.fused_attention import tiles
-from xlj.models.fused_attention.attend import KERNELS, attend
+from xlj.models.fused_attention.attend import KERNELS, attend, padded_length
 from xlj.models.position_bias import bias_tiles
 
 PLATFORMS = tuple(KERNELS)
@@ -141,6 +141,12 @@ def test_blocks_that_no_query_sees_are_never_read(platform):
     for name in ("output", "query", "key", "value"):
         others = np.r_[0:block, 2 * block : 3 * block]
         np.testing.assert_array_equal(found[name][:, others], whole[name][:, others], err_msg=name)
+
+
+def test_rows_are_filled_up_to_blocks():
+    """On a CPU those of GPUs."""
+    found = [padded_length(length) for length in (1, 64, 70, 128)]
+    assert found == [(64, 64), (64, 64), (128, 64), (128, 64)]
 
 
 def test_bounds_are_the_first_and_last_blocks_seen():
