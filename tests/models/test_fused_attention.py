@@ -80,7 +80,7 @@ def largest_error(found, wanted):
 
 CASES = [
     # rows, length, heads, size, bias, rate
-    (2, 150, 2, 16, "gated", 0.3),
+    (2, 150, 3, 64, "gated", 0.3),  # on TPUs two groups of heads, one filled up
     pytest.param(2, 70, 3, 8, "none", 0.0, marks=pytest.mark.slow),
     pytest.param(3, 128, 2, 64, "t5", 0.1, marks=pytest.mark.slow),
     pytest.param(5, 200, 4, 64, "gated", 0.0, marks=pytest.mark.slow),
