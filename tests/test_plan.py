@@ -71,6 +71,10 @@ def test_what_does_not_fit_is_said_with_an_exit_code(capsys, monkeypatch):
             "objectives.mmlm.batch_rows=.* not divisible by 5 devices",
         ),
         (["--topology=h100:1x5", "--search"], "nothing fits: objectives.mmlm.batch_rows="),
+        (
+            ["--topology=h100:1x1", "--config.data.vocabulary=no.model"],
+            "no.model cannot be read: .*; a plan needs its size alone, e.g. --config.data.voc",
+        ),
         (["--topology=h100:1x4", "--config.mesh.fsdp=3"], "mesh.fsdp=3 does not use the 4 devices"),
     ],
 )

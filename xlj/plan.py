@@ -13,10 +13,14 @@ docs/scaling.md tells more.
 import json
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xlj import config as schema
 from xlj.cli import command, configs, outputs
 from xlj.cli.parser import Parser
+
+if TYPE_CHECKING:
+    from xlj.training.memory import Sizes
 
 
 def _add_flags(parser: Parser) -> None:
@@ -43,10 +47,9 @@ def main(flags: Namespace) -> int:
 
     from xlj.data.rows.preparing import with_rows
     from xlj.planning import figures, programs, search, table
-    from xlj.training import memory
 
     config = with_rows(flags.config)
-    sizes = memory.expected(config)
+    sizes = _sizes(config)
     record: dict[str, object] = {"config": flags.config_file, "topology": topology.name}
     known: dict[int, figures.Figures] = {}
     advice = ""
@@ -76,6 +79,18 @@ def main(flags: Namespace) -> int:
     if flags.json:
         atomic.write(flags.json, (json.dumps(record, indent=1) + "\n").encode())
     return 0 if fits else 1
+
+
+def _sizes(config: schema.Config) -> "Sizes":
+    from xlj.training import memory
+
+    try:
+        return memory.expected(config)
+    except schema.ConfigError as error:
+        if not config.data.vocabulary:
+            raise
+        size = "--config.data.vocabulary= --config.data.vocabulary_size=250002"
+        raise schema.ConfigError(f"{error}; a plan needs its size alone, e.g. {size}") from None
 
 
 if __name__ == "__main__":
