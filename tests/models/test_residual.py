@@ -104,3 +104,15 @@ def test_the_kernel_is_for_bfloat16_on_gpus(monkeypatch):
 def test_sub_layers_read_what_is_narrow():
     wide, narrow = jnp.zeros((1, 1, 2)), jnp.zeros((1, 1, 2), jnp.bfloat16)
     assert residual.Stream(wide, narrow).read is narrow and residual.Stream(wide, None).read is wide
+
+
+def test_evaluation_has_no_dropout():
+    model = dataclasses.replace(MODEL, dropout=0.5)
+    x, update = np.random.default_rng(0).normal(size=(2, 1, fused_norm.MULTIPLE, 48))
+    x, update = jnp.asarray(x, jnp.float32), jnp.asarray(update, jnp.bfloat16)
+    module = residual.AddNorm(model)
+    params = module.init(jax.random.key(0), residual.Stream(x, None), update, None, 1, 2)
+    wanted = module.apply(params, residual.Stream(x, None), update, None, 1, 2)
+    found = module.apply(params, residual.Stream(x, x.astype(jnp.bfloat16)), update, None, 1, 2)
+    np.testing.assert_allclose(found.wide, wanted.wide, atol=1e-5)
+    np.testing.assert_array_equal(found.narrow, found.wide.astype(jnp.bfloat16))

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from jax.sharding import AbstractDevice, AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from xlj.models import sharding
 from xlj.models.dense import matmul
@@ -34,6 +34,15 @@ def normal(seed, *shape):
 def close(found, expected):
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
+
+
+def test_the_platform_is_that_of_the_mesh():
+    assert sharding.platform() == "cpu"
+    device = AbstractDevice("TPU v5 lite", num_cores=1, platform="tpu")
+    with jax.sharding.use_abstract_mesh(
+        AbstractMesh((1, 1), sharding.AXES, abstract_device=device)
+    ):
+        assert sharding.platform() == "tpu"
 
 
 @pytest.mark.parametrize("replica, fsdp", [(2, 4), (8, 1), (1, 8)])

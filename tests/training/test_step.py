@@ -268,6 +268,29 @@ def test_an_objective_that_updates_but_keeps_nothing_has_nothing_to_begin_with(t
     assert jax.eval_shape(make_train_step(config, unweighed, mesh), before, batch(0)) == before
 
 
+@pytest.mark.parametrize("evolves, kept", [(False, 7), (True, 0)])
+def test_what_an_objective_keeps_and_never_changes_is_not_begun_anew(tiny, store, evolves, kept):
+    """A teacher stays the one that the run began with; a momentum encoder starts from today's."""
+    config = parse(tiny)
+    mesh, objectives, batch = prepared(config, store)
+    name = next(iter(objectives))
+    changes = {"update": lambda kept, params, inputs: kept} if evolves else {}
+    objectives = objectives | {
+        name: dataclasses.replace(
+            objectives[name],
+            losses={name: Loss(0.0)},
+            init_state=lambda params: {"kept": jnp.zeros(())},
+            **changes,
+        )
+    }
+    step = make_train_step(config, {name: objectives[name]}, mesh, {name: 0})
+    before = dataclasses.replace(
+        state.init(config, Corpus.of(store)), objectives={name: {"kept": jnp.full((), 7.0)}}
+    )
+    after = jax.jit(step)(before, {name: batch(0)[name]})
+    assert float(after.objectives[name]["kept"]) == kept
+
+
 def test_rows_without_text_give_a_finite_step(tiny, store):
     config = parse(tiny)
     corpus = Corpus.of(store)
