@@ -268,6 +268,20 @@ def test_an_objective_that_updates_but_keeps_nothing_has_nothing_to_begin_with(t
     assert jax.eval_shape(make_train_step(config, unweighed, mesh), before, batch(0)) == before
 
 
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_accumulation_takes_a_part_of_the_rows_at_a_time(tiny, store, accumulation):
+    tiny.train.accumulation = accumulation
+    config = parse(tiny)
+    mesh, objectives, batch = prepared(config, store)
+    shapes = jax.eval_shape(lambda: state.init(config, Corpus.of(store)))
+    step = make_train_step(config, objectives, mesh)
+    rows, length = batch(0)["mmlm"].tokens.shape
+    program = str(jax.make_jaxpr(step)(shapes, batch(0)))
+    hidden = f"f32[{rows // accumulation},{length},{config.model.hidden}]"
+    assert hidden in program
+    assert (f"f32[{rows},{length},{config.model.hidden}]" in program) == (accumulation == 1)
+
+
 @pytest.mark.parametrize("evolves, kept", [(False, 7), (True, 0)])
 def test_what_an_objective_keeps_and_never_changes_is_not_begun_anew(tiny, store, evolves, kept):
     """A teacher stays the one that the run began with; a momentum encoder starts from today's."""

@@ -41,7 +41,7 @@ def forward(
         first, end, seed, q_ref, k_ref, v_ref, q_ids, k_ids, bias_ref, gate_ref, *outs = refs
         out_ref, log_ref = outs
         g, r, i = (pl.program_id(axis) for axis in range(3))
-        ids_of_q = q_ids[0, 0:1, :]
+        ids_of_q = q_ids[0]
         every_q = q_ref[0]
         by_lane = jnp.zeros((every_q.shape[1], block), jnp.float32)
         for h in range(group):
@@ -56,7 +56,7 @@ def forward(
                 scores = tiles.dot(k_ref[0, there, :], q, (1, 1)) * scale
                 if bias_ref is not None:
                     scores = scores + bias_ref[h, j - i + count - 1] * gate
-                seen = _column(k_ids[0, 0:1, there]) == ids_of_q
+                seen = _column(k_ids[0, :, there]) == ids_of_q
                 new = jnp.maximum(
                     largest, jnp.where(seen, scores, tiles.NEGATIVE).max(0, keepdims=True)
                 )
@@ -160,7 +160,7 @@ def backward(
                 of_bias_ref[...] = jnp.zeros_like(of_bias_ref)
 
         every_k, every_v = k_ref[0], v_ref[0]
-        ids_of_k = _column(k_ids[0, 0:1, :])
+        ids_of_k = _column(k_ids[0])
         of_k_sum = jnp.zeros(every_k.shape, jnp.float32)
         of_v_sum = jnp.zeros(every_k.shape, jnp.float32)
         for h in range(group):
@@ -178,7 +178,7 @@ def backward(
                 if bias_ref is not None:
                     gate, biased = _row(gate_ref, h, at, block), bias_ref[h, j - i + count - 1]
                     scores = scores + biased * gate
-                seen = ids_of_k == q_ids[0, 0:1, there]
+                seen = ids_of_k == q_ids[0, :, there]
                 weights = tiles.exponentials(scores, seen, log_ref[0, 0, h : h + 1, there])
                 of_weights = tiles.dot(v, do, (1, 1))
                 kept = weights
