@@ -13,14 +13,11 @@ docs/scaling.md tells more.
 import json
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from xlj import config as schema
 from xlj.cli import command, configs, outputs
 from xlj.cli.parser import Parser
-
-if TYPE_CHECKING:
-    from xlj.training.memory import Sizes
 
 
 def _add_flags(parser: Parser) -> None:
@@ -81,7 +78,8 @@ def main(flags: Namespace) -> int:
     return 0 if fits else 1
 
 
-def _sizes(config: schema.Config) -> "Sizes":
+def _sizes(config: schema.Config) -> Any:
+    """`training.memory.expected`, whose module uses JAX."""
     from xlj.training import memory
 
     try:
