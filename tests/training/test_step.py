@@ -16,6 +16,7 @@ from xlj.data.rows.batches import Batches
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import prepare_rows
 from xlj.models import encoder
+from xlj.models.sharding import on_mesh
 from xlj.objectives.objective import Loss, Rows
 from xlj.training import partitioning, state
 from xlj.training.step import Microbatches, loss_scales, make_train_step, with_targets
@@ -56,9 +57,12 @@ def masks(config, store, devices):
     current = dataclasses.replace(
         current, progress=dataclasses.replace(current.progress, step=jnp.int32(7))
     )
-    microbatches = Microbatches(config.train.accumulation, mesh)
+    microbatches = Microbatches(config.train.accumulation)
     made = jax.jit(
-        lambda batch: with_targets(objectives, config.train.seed, microbatches, current, batch)
+        on_mesh(
+            mesh,
+            lambda batch: with_targets(objectives, config.train.seed, microbatches, current, batch),
+        )
     )(batch(7))
     return jax.tree.map(lambda x: np.asarray(jax.random.key_data(x) if is_key(x) else x), made)
 
@@ -318,15 +322,14 @@ def test_rows_without_text_give_a_finite_step(tiny, store):
 
 def test_microbatches_stay_where_their_rows_are():
     mesh = jax.make_mesh((2, 4), partitioning.AXES, (AxisType.Auto,) * 2)
-    microbatches, rows = Microbatches(4, mesh), np.arange(192.0, dtype=np.float32).reshape(64, 3)
+    microbatches, rows = Microbatches(4), np.arange(192.0, dtype=np.float32).reshape(64, 3)
 
-    @jax.jit
     def all_of_it(x):
-        total = microbatches.sum(lambda x: jnp.square(x).sum(), x)
+        total = microbatches.sum(lambda x: jnp.square(x["x"]).sum(), (), {"x": x})
         return microbatches.map(jnp.square, x), microbatches.slots(64), total
 
     placed = jax.device_put(rows, jax.NamedSharding(mesh, partitioning.ROWS))
-    program = all_of_it.lower(placed).compile()
+    program = jax.jit(on_mesh(mesh, all_of_it)).lower(placed).compile()
     squares, slots, total = program(placed)
     np.testing.assert_array_equal(squares, rows**2)
     np.testing.assert_array_equal(slots, np.arange(64))
@@ -336,8 +339,8 @@ def test_microbatches_stay_where_their_rows_are():
     sent = ("all-gather", "all-to-all", "collective-permute")
     assert not [name for name in sent if name in program.as_text()]
     for parts, has_loop in ((1, False), (4, True)):
-        some = Microbatches(parts, mesh)
-        for of_parts in (some.map, some.sum):
+        some = Microbatches(parts)
+        for of_parts in (some.map, lambda f, x, some=some: some.sum(f, (), x)):
             text = jax.jit(partial(of_parts, jnp.square)).lower(placed).as_text()
             assert ("while" in text) == has_loop, (parts, of_parts)
 
@@ -369,7 +372,8 @@ def test_every_partitioning_rule_names_something(every):
     config, corpus = parse(every), Corpus(400, ("en", "de", "sw"), (3, 2, 1))
     abstract = jax.eval_shape(lambda: state.init(config, corpus))
     names = [*partitioning.named_leaves(abstract.params)]
-    names += [*partitioning.named_leaves(abstract.objectives), "activations/hidden"]
+    names += [*partitioning.named_leaves(abstract.objectives)]
+    names += ["activations/hidden", "activations/microbatches"]
     objectives = objectives_room.build_all(config, corpus).values()
     rules = partitioning.RULES + tuple(rule for o in objectives for rule in o.rules)
     used = {partitioning.rule_of(name, rules)[0] for name in names}

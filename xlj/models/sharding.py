@@ -9,6 +9,7 @@ a device grows with the number of devices then. XLA left to itself gathers the r
 import math
 import re
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any
 
@@ -33,7 +34,8 @@ RULES: Rules = (
     (r"embeddings/(word|position|token_type|language)", TABLE),
     (r"layers/.*/kernel", PartitionSpec(None, *KERNEL)),
     (r"\w+_head/.*kernel", KERNEL),
-    (r"activations/hidden", ROWS),
+    (r"activations/(hidden|slots)", ROWS),
+    (r"activations/microbatches", PartitionSpec(None, *ROWS)),
 )
 """(regular expression over an array's name, its axes); the first that matches holds. A name may
 have any parts before: the generator's layers are named as the encoder's are. An objective adds
@@ -78,7 +80,7 @@ def parts(mesh: Any, axes: str | tuple[str, ...] | None) -> int:
 
 def constrained(x: jax.Array, name: str) -> jax.Array:
     """An activation [rows, ...], and its gradient, where the rule of `activations/NAME` says."""
-    spec = rule_of(f"activations/{name}")[1]
+    spec = _within(rule_of(f"activations/{name}")[1], _free())
     return jax.lax.with_sharding_constraint(x, spec) if _is_sharded((x,), (spec,)) else x
 
 
@@ -93,15 +95,77 @@ def per_device(function: Callable[..., Any], inputs: Any, outputs: Any) -> Calla
     def call(*arguments: Any) -> Any:
         if not _is_sharded(arguments, inputs):
             return function(*arguments)
-        mapped = jax.shard_map(function, in_specs=inputs, out_specs=outputs, check_vma=False)
-        return mapped(*arguments)
+        return _mapped(function, _free(), inputs, outputs)(*arguments)
 
     return call
 
 
+def by_replica(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A function (shared, rows) -> sums over rows, such as gradients: each copy of the parameters
+    takes the sums of its own rows, and they are added up once, at the end.
+
+    Inside, `per_device` is of the devices that share a copy.
+    """
+
+    def call(shared: Any, rows: Any) -> Any:
+        leaves = jax.tree.leaves(rows)
+        replica = PartitionSpec("replica")
+        if not _is_sharded(leaves, [ROWS] * len(leaves)) or "replica" not in _free():
+            return function(shared, rows)
+
+        def of_replica(shared: Any, rows: Any) -> Any:
+            return jax.tree.map(lambda x: jax.lax.psum(x, "replica"), function(shared, rows))
+
+        # An axis of one device is no more to share out: with it the whole function is mapped.
+        axes = [axis for axis in AXES if axis == "replica" or axis not in _free()]
+        return _mapped(of_replica, axes, (REPLICATED, replica), REPLICATED)(shared, rows)
+
+    return call
+
+
+_shared: ContextVar[tuple[str, ...]] = ContextVar("shared", default=())
+"""The axes that the innermost `per_device` shares its work out over."""
+
+
+def _mapped(
+    function: Callable[..., Any], axes: Sequence[str], inputs: Any, outputs: Any
+) -> Callable[..., Any]:
+    """A function that each part of some axes of the mesh computes of its own."""
+
+    def of_part(*arguments: Any) -> Any:
+        before = _shared.set(tuple(axes))
+        try:
+            return function(*arguments)
+        finally:
+            _shared.reset(before)
+
+    inputs, outputs = (
+        jax.tree.map(lambda spec: _within(spec, axes), specs) for specs in (inputs, outputs)
+    )
+    return jax.shard_map(
+        of_part, in_specs=inputs, out_specs=outputs, axis_names=set(axes), check_vma=False
+    )
+
+
+def _free() -> list[str]:
+    """The axes of more than one device that work can still be shared out over."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return [a for a in AXES if not mesh.empty and mesh.shape[a] > 1 and a not in mesh.manual_axes]
+
+
+def _within(spec: PartitionSpec, axes: Sequence[str]) -> PartitionSpec:
+    """What a specification says of some axes."""
+
+    def kept(names: Any) -> Any:
+        left = tuple(n for n in ((names,) if isinstance(names, str) else names or ()) if n in axes)
+        return left if len(left) > 1 else left[0] if left else None
+
+    return PartitionSpec(*map(kept, spec))
+
+
 def gathered(x: jax.Array, axis: int) -> jax.Array:
     """Of a device's slice along `axis`, the array (all-gather); inside `per_device`."""
-    if "fsdp" not in _shared():
+    if "fsdp" not in _shared.get():
         return x
     return jax.lax.all_gather(x, "fsdp", axis=axis, tiled=True)
 
@@ -109,7 +173,7 @@ def gathered(x: jax.Array, axis: int) -> jax.Array:
 def summed(x: jax.Array, axis: int | None = None) -> jax.Array:
     """The sum of what devices have (all-reduce), or a device's slice of it along `axis`
     (reduce-scatter); inside `per_device`."""
-    axes = _shared()
+    axes = list(_shared.get())
     if axis is not None and "fsdp" in axes:
         axes.remove("fsdp")
         x = jax.lax.psum_scatter(x, "fsdp", scatter_dimension=axis, tiled=True)
@@ -118,30 +182,23 @@ def summed(x: jax.Array, axis: int | None = None) -> jax.Array:
 
 def summed_over_replicas(x: jax.Array) -> jax.Array:
     """The sum of what the devices have that hold copies of one slice; inside `per_device`."""
-    return jax.lax.psum(x, "replica") if "replica" in _shared() else x
+    return jax.lax.psum(x, "replica") if "replica" in _shared.get() else x
 
 
 def exchanged(x: jax.Array, split: int, joined: int) -> jax.Array:
     """Each device's array is split along `split`, a part for each device that shares a copy of the
     parameters; what a device gets is joined along `joined` (all-to-all). Inside `per_device`."""
-    if "fsdp" not in _shared():
+    if "fsdp" not in _shared.get():
         return x
     return jax.lax.all_to_all(x, "fsdp", split, joined, tiled=True)
 
 
 def _is_sharded(arrays: Sequence[Any], specs: Sequence[PartitionSpec]) -> bool:
-    mesh = jax.sharding.get_abstract_mesh()
-    if mesh.empty or mesh.size == 1 or mesh.manual_axes:
-        return False
-    return not any(
+    """Whether work can be shared out, and the arrays so specified."""
+    mesh, free = jax.sharding.get_abstract_mesh(), _free()
+    return bool(free) and not any(
         size % parts(mesh, axes)
         for array, spec in zip(arrays, specs, strict=True)
         if array is not None
-        for size, axes in zip(array.shape, spec, strict=False)
+        for size, axes in zip(array.shape, _within(spec, free), strict=False)
     )
-
-
-def _shared() -> list[str]:
-    """The axes of more than one device, inside `per_device`; none outside."""
-    mesh = jax.sharding.get_abstract_mesh()
-    return [axis for axis in mesh.manual_axes if mesh.shape[axis] > 1]

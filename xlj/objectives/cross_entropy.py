@@ -69,11 +69,11 @@ def _forward(
     dtype: jnp.dtype,
     block: int,
 ) -> tuple[tuple[jax.Array, jax.Array], Any]:
-    size, starts = block_starts(table, block)
-
     def of_rows(
         vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        size, starts = block_starts(table, block)
+
         def body(carry: Any, start: jax.Array) -> tuple[Any, None]:
             largest, best, total, of_label = carry
             logits, true_start, _ = block_logits(vectors, table, bias, start, size, dtype)

@@ -41,7 +41,7 @@ class Evaluation:
         if config.evaluation.perplexity:
             losses = (item for o in objectives.values() for item in o.losses.items())
             self._perplexities = {name for name, loss in losses if loss.over_vocabulary}
-        microbatches = Microbatches(config.train.accumulation, mesh)
+        microbatches = Microbatches(config.train.accumulation)
         self._functions = {
             name: jax.jit(
                 on_mesh(mesh, partial(_loss_sums, objectives[name], name, microbatches)),

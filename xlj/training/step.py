@@ -8,10 +8,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
 from xlj.config import Config
-from xlj.models.sharding import ROWS, on_mesh
+from xlj.models import sharding
+from xlj.models.sharding import on_mesh
 from xlj.objectives.objective import LossSums, Objective, Rows
 from xlj.training import optimizer
 from xlj.training.randomness import row_rngs
@@ -37,7 +38,7 @@ def make_train_step(
     rate = optimizer.learning_rate(config)
     frozen, parts = config.optimizer.frozen, config.train.accumulation
     weights = {name: loss.weight for o in objectives.values() for name, loss in o.losses.items()}
-    microbatches = Microbatches(parts, mesh)
+    microbatches = Microbatches(parts)
 
     def begun(state: State) -> State:
         kept = dict(state.objectives)
@@ -59,20 +60,20 @@ def make_train_step(
             counts |= jax.tree.map(jnp.sum, objectives[name].count(found))
         scales = loss_scales(config.objectives.normalisation, weights, counts)
 
-        def loss_of(params: Any, part: Any) -> tuple[jax.Array, dict[str, LossSums]]:
+        def loss_of(params: Any, others: Any, part: Any) -> tuple[jax.Array, dict[str, LossSums]]:
             params = optimizer.change_frozen(params, frozen, jax.lax.stop_gradient)
-            losses: dict[str, LossSums] = {}
+            (kept, scales), losses = others, dict[str, LossSums]()
             for name, (found, dropout_rngs) in part.items():
-                kept = state.objectives.get(name, {})
-                by_row = objectives[name].loss(params, kept, found, dropout_rngs)
+                by_row = objectives[name].loss(params, kept.get(name, {}), found, dropout_rngs)
                 losses |= {loss: jax.tree.map(jnp.sum, sums) for loss, sums in by_row.items()}
             total = sum((scales[loss] * losses[loss].sum for loss in losses), jnp.zeros(()))
             return total, losses
 
         both = {name: (inputs[name], rngs[name]) for name in inputs}
+        shared = state.params, (state.objectives, scales)
         if any(weights.values()):
             gradient_of = jax.value_and_grad(loss_of, has_aux=True)
-            (loss, losses), gradients = microbatches.sum(partial(gradient_of, state.params), both)
+            (loss, losses), gradients = microbatches.sum(gradient_of, shared, both)
             norm = optax.tree.norm(gradients)
             # Known before any update, so that each array is updated in place. Of finite gradients
             # AdamW's updates are finite: its betas are below 1, its epsilon above 0.
@@ -88,7 +89,7 @@ def make_train_step(
             updates = optimizer.change_frozen(updates, frozen, jnp.zeros_like)
             new_params = jax.tree.map(lambda p, u: p - rate(step) * u, state.params, updates)
         else:
-            loss, losses = microbatches.sum(partial(loss_of, state.params), both)
+            loss, losses = microbatches.sum(loss_of, shared, both)
             norm, finite = jnp.zeros(()), jnp.isfinite(loss)
             new_params, new_optimizer = state.params, state.optimizer
 
@@ -113,31 +114,35 @@ def make_train_step(
 
 
 class Microbatches:
-    """The rows of a step in `parts` equal parts, one after the other.
+    """The rows of a step in `parts` equal parts, one after another; every device keeps its rows."""
 
-    Args:
-      mesh: every device keeps its rows.
-    """
-
-    def __init__(self, parts: int, mesh: Mesh):
+    def __init__(self, parts: int):
         self._parts = parts
-        self._rows = NamedSharding(mesh, ROWS)
-        self._sharding = NamedSharding(mesh, PartitionSpec(None, *ROWS))
 
     def slots(self, rows: int) -> jax.Array:
         """The place of each row in the global batch, int32 [rows]."""
-        return jax.lax.with_sharding_constraint(jnp.arange(rows), self._rows)
+        return sharding.constrained(jnp.arange(rows), "slots")
 
-    def sum(self, function: Callable[[Any], Any], inputs: Any) -> Any:
-        """The sum over microbatches of the results of `function`."""
+    def sum(self, function: Callable[..., Any], shared: tuple[Any, ...], inputs: Any) -> Any:
+        """The sum over microbatches of function(*shared, microbatch).
+
+        Copies of the parameters add up what each has of all microbatches and objectives once. If
+        there is one of both, each gradient is summed as soon as it is known, beside other work.
+        """
+        sums = partial(self._sums, function)
+        if self._parts * len(inputs) > 1:
+            sums = sharding.by_replica(sums)
+        return sums(shared, inputs)
+
+    def _sums(self, function: Callable[..., Any], shared: tuple[Any, ...], inputs: Any) -> Any:
         if self._parts == 1:
-            return function(inputs)
+            return function(*shared, inputs)
 
         def add(sums: Any, part: Any) -> tuple[Any, None]:
-            return jax.tree.map(jnp.add, sums, function(part)), None
+            return jax.tree.map(jnp.add, sums, function(*shared, part)), None
 
         split = jax.tree.map(self._split, inputs)
-        shapes = jax.eval_shape(function, jax.tree.map(lambda x: x[0], split))
+        shapes = jax.eval_shape(function, *shared, jax.tree.map(lambda x: x[0], split))
         nothing = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
         return jax.lax.scan(add, nothing, split)[0]
 
@@ -151,7 +156,7 @@ class Microbatches:
     def _split(self, x: jax.Array) -> jax.Array:
         """[rows, ...] -> [parts, rows / parts, ...]."""
         x = x.reshape(x.shape[0] // self._parts, self._parts, *x.shape[1:]).swapaxes(0, 1)
-        return jax.lax.with_sharding_constraint(x, self._sharding)
+        return sharding.constrained(x, "microbatches")
 
 
 def with_targets(
