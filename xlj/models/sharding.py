@@ -95,7 +95,8 @@ def per_device(function: Callable[..., Any], inputs: Any, outputs: Any) -> Calla
     def call(*arguments: Any) -> Any:
         if not _is_sharded(arguments, inputs):
             return function(*arguments)
-        return _mapped(function, _free(), inputs, outputs)(*arguments)
+        free = _free()
+        return _mapped(function, free, inputs, outputs, shared=free)(*arguments)
 
     return call
 
@@ -118,7 +119,8 @@ def by_replica(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
 
         # An axis of one device is no more to share out: with it the whole function is mapped.
         axes = [axis for axis in AXES if axis == "replica" or axis not in _free()]
-        return _mapped(of_replica, axes, (REPLICATED, replica), REPLICATED)(shared, rows)
+        mapped = _mapped(of_replica, axes, (REPLICATED, replica), REPLICATED, shared=())
+        return mapped(shared, rows)
 
     return call
 
@@ -128,12 +130,17 @@ _shared: ContextVar[tuple[str, ...]] = ContextVar("shared", default=())
 
 
 def _mapped(
-    function: Callable[..., Any], axes: Sequence[str], inputs: Any, outputs: Any
+    function: Callable[..., Any],
+    axes: Sequence[str],
+    inputs: Any,
+    outputs: Any,
+    shared: Sequence[str],
 ) -> Callable[..., Any]:
-    """A function that each part of some axes of the mesh computes of its own."""
+    """A function that each part of some axes of the mesh computes of its own, `shared` the axes
+    that it gathers and sums over."""
 
     def of_part(*arguments: Any) -> Any:
-        before = _shared.set(tuple(axes))
+        before = _shared.set(tuple(shared))
         try:
             return function(*arguments)
         finally:
