@@ -20,6 +20,20 @@ def test_kernels_pass(platform):
     check_attention(jax.jit(lambda *arrays: attend(*arrays, platform=platform)), rows=1)
 
 
+def test_packed_examples_are_whole_and_one_after_the_other():
+    """As an attention function may take for granted that finds their ends."""
+    seen = []
+
+    def attention(q, k, v, query_ids, key_ids):
+        seen.append(np.asarray(query_ids))
+        return dense_attention(q, k, v, query_ids, key_ids)
+
+    check_attention(attention)
+    packed = seen[0]
+    assert (np.diff(packed[:, :-15]) >= 0).all() and (packed[:, -15:] == 0).all()
+    assert (np.ptp(packed, axis=1) == 5).all()
+
+
 def masked(sees):
     """Attention by a mask that `sees` makes of both vectors."""
 

@@ -1,5 +1,7 @@
 """The kernels, interpreted, against dense attention: values and gradients."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 
 from xlj.models import dropout
 from xlj.models.dense_attention import dense_attention
-from xlj.models.fused_attention import tiles
+from xlj.models.fused_attention import tiles, tpu
 from xlj.models.fused_attention.attend import KERNELS, attend, padded_length
 from xlj.models.position_bias import bias_tiles
 
@@ -81,6 +83,7 @@ def largest_error(found, wanted):
 CASES = [
     # rows, length, heads, size, bias, rate
     (2, 150, 3, 64, "gated", 0.3),  # on TPUs two groups of heads, one filled up
+    (1, 20, 1, 16, "t5", 0.0),
     pytest.param(2, 70, 3, 8, "none", 0.0, marks=pytest.mark.slow),
     pytest.param(3, 128, 2, 64, "t5", 0.1, marks=pytest.mark.slow),
     pytest.param(5, 200, 4, 64, "gated", 0.0, marks=pytest.mark.slow),
@@ -160,3 +163,49 @@ def test_bounds_are_the_first_and_last_blocks_seen():
             places = np.flatnonzero(by_block[row, block])
             wanted = (places[0], places[-1] + 1) if len(places) else (0, 0)
             assert (int(first[row, block]), int(end[row, block])) == wanted
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_blocks_lie_within_their_arrays(platform, monkeypatch):
+    """A chip reads what lies beside an array; interpreted, the nearest block is taken instead."""
+    called, pallas_call = [], KERNELS[platform].pl.pallas_call
+
+    def checked(kernel, **options):
+        spec = options.get("grid_spec", SimpleNamespace(**options))
+        scalars, name = getattr(spec, "num_scalar_prefetch", 0), options["name"]
+
+        def call(*inputs):
+            arrays = [*inputs[scalars:], *options["out_shape"]]
+            for block, array in zip([*spec.in_specs, *spec.out_specs], arrays, strict=True):
+                if block is None:
+                    continue
+                sizes = [size or 1 for size in block.block_shape]
+                for place in np.ndindex(*spec.grid):
+                    starts = np.multiply(block.index_map(*place), sizes)
+                    assert (starts >= 0).all(), (name, place)
+                    assert (starts + sizes <= array.shape).all(), (name, place)
+            called.append(name)
+            return pallas_call(kernel, **options)(*inputs)
+
+        return call
+
+    monkeypatch.setattr(KERNELS[platform].pl, "pallas_call", checked)
+    arrays, ids, weights = problem(3, 150, 3, 64, "gated")
+    with_gradients(lambda a: fused(a, ids, 0.3, platform), arrays, weights)
+    assert len(called) == {"gpu": 4, "tpu": 2}[platform]
+
+
+@pytest.mark.parametrize(
+    "platform, sizes", [("gpu", {8: 16, 24: 32, 64: 64, 200: 256}),
+                        ("tpu", {8: 8, 24: 32, 64: 64, 128: 128, 129: 256, 200: 256, 320: 384})]
+)  # fmt: skip
+def test_what_size_heads_are_filled_up_to(platform, sizes):
+    assert {size: KERNELS[platform].head_size(size) for size in sizes} == sizes
+
+
+def test_groups_of_heads_on_tpus():
+    grouped = tpu._Grouped((2, 256, 3, 64))
+    gates, bias = jnp.ones((2, 3, 256)), jnp.ones((3, 3, 128, 128))
+    seeds, bias, gates = grouped.prepared(jnp.ones((2, 3), jnp.int32), bias, gates)
+    assert [x.shape for x in (seeds, bias, gates)] == [(2, 4), (4, 3, 128, 128), (2, 2, 2, 256)]
+    np.testing.assert_array_equal(seeds[:, 3:], 0)

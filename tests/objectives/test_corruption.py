@@ -126,3 +126,14 @@ def test_values_are_put_at_positions_as_they_are():
     placed = at_positions(jnp.array([[2, 0], [1, 3]]), jnp.array([[0.5, 0.25], [-0.75, 1.5]]), 5)
     assert placed.tolist() == [[0.25, 0, 0.5, 0, 0], [0, -0.75, 0, 1.5, 0]]
     assert placed.dtype == jnp.float32
+
+
+def test_the_order_is_that_of_31_bits():
+    """Of this key two tokens' numbers differ in the last of them alone."""
+    keys = jax.random.split(jax.random.key(59), 16_384)[10_189][None]
+    bits = jax.random.bits(jax.random.split(keys[0], 4)[1], (64,), jnp.uint32) >> 1
+    wanted, coarser = (np.argsort(np.asarray(x), kind="stable") for x in (bits, bits >> 1))
+    tokens = jnp.full((1, 64), 7, jnp.int32)
+    found = np.asarray(masked(tokens, keys, rate=0.9).positions[0])
+    np.testing.assert_array_equal(found, wanted[: len(found)])
+    assert (wanted != coarser).any(), "another key is needed"

@@ -168,6 +168,7 @@ def test_a_phase_of_zero_weights_fills_the_queue_and_changes_no_parameter(every)
     config = parse(every)
     before, *_, after = run(config, prepare_rows(config))
     jax.tree.map(np.testing.assert_array_equal, before.params, after.params)
+    assert float(after.progress.gradient_norm) == 0
     assert int(after.objectives["xlco"]["filled"]) == 32
     assert (np.abs(after.objectives["xlco"]["queue"]).sum(1) > 0).all()
 

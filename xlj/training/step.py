@@ -129,7 +129,7 @@ class Microbatches:
         Copies of the parameters add up what each has of all microbatches and objectives once. If
         there is one of both, each gradient is summed as soon as it is known, beside other work.
         """
-        sums = partial(self._sums, function)
+        sums: Callable[[Any, Any], Any] = partial(self._sums, function)
         if self._parts * len(inputs) > 1:
             sums = sharding.by_replica(sums)
         return sums(shared, inputs)

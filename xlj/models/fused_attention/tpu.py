@@ -41,8 +41,8 @@ def forward(
         first, end, seed, q_ref, k_ref, v_ref, q_ids, k_ids, bias_ref, gate_ref, *outs = refs
         out_ref, log_ref = outs
         g, r, i = (pl.program_id(axis) for axis in range(3))
-        ids_of_q = q_ids[0]
-        every_q = q_ref[0]
+        ids_of_q = q_ids[...]
+        every_q = q_ref[...]
         by_lane = jnp.zeros((every_q.shape[1], block), jnp.float32)
         for h in range(group):
             q = _lanes_of(every_q, h, size)
@@ -53,10 +53,10 @@ def forward(
                      of_head: Any = of_head) -> Any:  # fmt: skip
                 out, largest, total = carry
                 there = pl.ds(pl.multiple_of(j * block, block), block)
-                scores = tiles.dot(k_ref[0, there, :], q, (1, 1)) * scale
+                scores = tiles.dot(k_ref[there, :], q, (1, 1)) * scale
                 if bias_ref is not None:
                     scores = scores + bias_ref[h, j - i + count - 1] * gate
-                seen = _column(k_ids[0, :, there]) == ids_of_q
+                seen = _column(k_ids[:, there]) == ids_of_q
                 new = jnp.maximum(
                     largest, jnp.where(seen, scores, tiles.NEGATIVE).max(0, keepdims=True)
                 )
@@ -65,7 +65,7 @@ def forward(
                 total = total * shrink + weights.sum(0, keepdims=True)
                 if sizes.rate:
                     weights *= tiles.keeps(of_head, *_places(i, j, block), sizes.rate)
-                v = v_ref[0, there, :]
+                v = v_ref[there, :]
                 return out * shrink + tiles.dot(v, weights.astype(v.dtype), (0, 0)), new, total
 
             carry = (
@@ -76,14 +76,14 @@ def forward(
             out, largest, total = jax.lax.fori_loop(first[r, i], end[r, i], body, carry)
             out = out / jnp.where(total > 0, total, 1.0)
             by_lane += _sublanes_of(out, h, size)
-            log_ref[0, 0, h : h + 1, :] = tiles.log_sum(largest, total)
-        out_ref[0] = by_lane.T.astype(out_ref.dtype)
+            log_ref[h : h + 1, :] = tiles.log_sum(largest, total)
+        out_ref[...] = by_lane.T.astype(out_ref.dtype)
 
     rows, length = shape[:2]
     found = tiles.bounds(*ids, block)
-    one = pl.BlockSpec((1, block, grouped.lanes), lambda g, r, i, *_: (r, i, g))
-    whole = pl.BlockSpec((1, length, grouped.lanes), lambda g, r, i, *_: (r, 0, g))
-    of_query = pl.BlockSpec((1, 1, group, block), lambda g, r, i, *_: (r, g, 0, i))
+    one = pl.BlockSpec((None, block, grouped.lanes), lambda g, r, i, *_: (r, i, g))
+    whole = pl.BlockSpec((None, length, grouped.lanes), lambda g, r, i, *_: (r, 0, g))
+    of_query = pl.BlockSpec((None, None, group, block), lambda g, r, i, *_: (r, g, 0, i))
     padded, bias, gates = grouped.prepared(seeds, bias, gates)
     output, logs = _call(
         kernel,
@@ -95,8 +95,8 @@ def forward(
             one,
             whole,
             whole,
-            pl.BlockSpec((1, 1, block), lambda g, r, i, *_: (r, 0, i)),
-            pl.BlockSpec((1, 1, length), lambda g, r, i, *_: (r, 0, 0)),
+            pl.BlockSpec((None, 1, block), lambda g, r, i, *_: (r, 0, i)),
+            pl.BlockSpec((None, 1, length), lambda g, r, i, *_: (r, 0, 0)),
             None if bias is None else _of_group(bias, group),
             None if gates is None else of_query,
         ],
@@ -144,7 +144,7 @@ def backward(
             if of_gate_ref is not None:
                 of_gate_ref[...] = jnp.zeros_like(of_gate_ref)
             # For each query and head the sum over lanes of output times gradient, as a row.
-            products = o_ref[0].astype(jnp.float32) * do_ref[0].astype(jnp.float32)
+            products = o_ref[...].astype(jnp.float32) * do_ref[...].astype(jnp.float32)
             of_lane = jax.lax.broadcasted_iota(jnp.int32, (8, products.shape[1]), 1) // size
             of_head = jax.lax.broadcasted_iota(jnp.int32, (8, products.shape[1]), 0)
             for start in range(0, group, 8):
@@ -159,8 +159,8 @@ def backward(
             def _() -> None:
                 of_bias_ref[...] = jnp.zeros_like(of_bias_ref)
 
-        every_k, every_v = k_ref[0], v_ref[0]
-        ids_of_k = _column(k_ids[0])
+        every_k, every_v = k_ref[...], v_ref[...]
+        ids_of_k = _column(k_ids[...])
         of_k_sum = jnp.zeros(every_k.shape, jnp.float32)
         of_v_sum = jnp.zeros(every_k.shape, jnp.float32)
         for h in range(group):
@@ -172,14 +172,14 @@ def backward(
                 of_k, of_v = carry
                 at = pl.multiple_of(i * block, block)
                 there = pl.ds(at, block)
-                q, do = q_ref[0, there, :], do_ref[0, there, :]
+                q, do = q_ref[there, :], do_ref[there, :]
                 q_h, do_h = _lanes_of(q, h, size), _lanes_of(do, h, size)
                 scores = tiles.dot(k, q, (1, 1)) * scale
                 if bias_ref is not None:
                     gate, biased = _row(gate_ref, h, at, block), bias_ref[h, j - i + count - 1]
                     scores = scores + biased * gate
-                seen = ids_of_k == q_ids[0, :, there]
-                weights = tiles.exponentials(scores, seen, log_ref[0, 0, h : h + 1, there])
+                seen = ids_of_k == q_ids[:, there]
+                weights = tiles.exponentials(scores, seen, log_ref[h : h + 1, there])
                 of_weights = tiles.dot(v, do, (1, 1))
                 kept = weights
                 if sizes.rate:
@@ -189,9 +189,7 @@ def backward(
                 if of_bias_ref is not None:
                     of_bias_ref[h, j - i + count - 1] += of_scores * gate
                 if of_gate_ref is not None:
-                    of_gate_ref[0, 0, h : h + 1, there] += (of_scores * biased).sum(
-                        0, keepdims=True
-                    )
+                    of_gate_ref[h : h + 1, there] += (of_scores * biased).sum(0, keepdims=True)
                 narrow = of_scores.astype(q.dtype)
                 sum_q[there, :] += tiles.dot(narrow, k, (0, 0))
                 of_v += tiles.dot(kept.astype(do.dtype), do_h, (1, 0))
@@ -200,17 +198,17 @@ def backward(
             of_k_sum, of_v_sum = jax.lax.fori_loop(
                 first[r, j], end[r, j], body, (of_k_sum, of_v_sum)
             )
-        of_k_ref[0] = (of_k_sum * scale).astype(of_k_ref.dtype)
-        of_v_ref[0] = of_v_sum.astype(of_v_ref.dtype)
+        of_k_ref[...] = (of_k_sum * scale).astype(of_k_ref.dtype)
+        of_v_ref[...] = of_v_sum.astype(of_v_ref.dtype)
 
         @pl.when(j == count - 1)
         def _() -> None:
-            of_q_ref[0] = (sum_q[...] * scale).astype(of_q_ref.dtype)
+            of_q_ref[...] = (sum_q[...] * scale).astype(of_q_ref.dtype)
 
     found = tiles.bounds(*ids, block)
-    one = pl.BlockSpec((1, block, grouped.lanes), lambda g, r, j, *_: (r, j, g))
-    whole = pl.BlockSpec((1, length, grouped.lanes), lambda g, r, j, *_: (r, 0, g))
-    of_query = pl.BlockSpec((1, 1, group, length), lambda g, r, j, *_: (r, g, 0, 0))
+    one = pl.BlockSpec((None, block, grouped.lanes), lambda g, r, j, *_: (r, j, g))
+    whole = pl.BlockSpec((None, length, grouped.lanes), lambda g, r, j, *_: (r, 0, g))
+    of_query = pl.BlockSpec((None, None, group, length), lambda g, r, j, *_: (r, g, 0, 0))
     padded, bias_in, gates_in = grouped.prepared(seeds, bias, gates)
     flat = jax.ShapeDtypeStruct((rows, length, grouped.width), query.dtype)
     out_specs: list[Any] = [whole, one, one]
@@ -229,8 +227,8 @@ def backward(
             whole,
             one,
             one,
-            pl.BlockSpec((1, 1, length), lambda g, r, j, *_: (r, 0, 0)),
-            pl.BlockSpec((1, 1, block), lambda g, r, j, *_: (r, 0, j)),
+            pl.BlockSpec((None, 1, length), lambda g, r, j, *_: (r, 0, 0)),
+            pl.BlockSpec((None, 1, block), lambda g, r, j, *_: (r, 0, j)),
             None if bias_in is None else _of_group(bias_in, group),
             None if gates_in is None else of_query,
             whole,
@@ -307,7 +305,7 @@ def _sublanes_of(x: jax.Array, head: int, size: int) -> jax.Array:
 
 def _row(ref: Any, head: int, start: Any, block: int) -> Any:
     """A head's gates as a row [1, block]; 1 without gates."""
-    return 1.0 if ref is None else ref[0, 0, head : head + 1, pl.ds(start, block)]
+    return 1.0 if ref is None else ref[head : head + 1, pl.ds(start, block)]
 
 
 def _column(row: jax.Array) -> jax.Array:
