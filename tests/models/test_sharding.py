@@ -1,5 +1,6 @@
 """Products, look-ups and losses on a mesh are those of one device, and no device holds more."""
 
+import re
 from functools import partial
 
 import jax
@@ -134,6 +135,44 @@ def test_the_loss_and_the_choice_of_tokens(dtype):
     close(found, all_of_it(*arguments))
     assert " reduce-scatter(" in text
     assert "[50,24]" not in text, "a device holds the whole table"
+
+
+@pytest.mark.parametrize("replica, fsdp", [(2, 4), (8, 1), (1, 8)])
+def test_copies_add_their_sums_up_once(replica, fsdp):
+    """Of two products and a look-up, with rows that each device has its own of."""
+    x, kernel, table = normal(0, 16, 24), normal(1, 24, 24), normal(2, 50, 24)
+    ids = jnp.asarray(np.random.default_rng(3).integers(0, 50, 16), jnp.int32)
+
+    def gradients(shared, rows):
+        def total(shared):
+            kernel, table = shared
+            x = sharding.constrained(rows["x"] + look_up(table, rows["ids"]), "hidden")
+            twice = matmul(jnp.tanh(matmul(x, kernel, x.dtype)), kernel, x.dtype)
+            return jnp.square(twice).sum()
+
+        return jax.value_and_grad(total)(shared)
+
+    def by_replica(kernel, table, x, ids):
+        return sharding.by_replica(gradients)((kernel, table), {"x": x, "ids": ids})
+
+    found, text = run_on_mesh(
+        by_replica, (KERNEL, TABLE, ROWS, ROWS), (kernel, table, x, ids), replica, fsdp
+    )
+    close(found, gradients((kernel, table), {"x": x, "ids": ids}))
+    of_kernel, of_table = found[1]
+    assert of_kernel.sharding.shard_shape((24, 24)) == (24 // fsdp, 24)
+    assert of_table.sharding.shard_shape((50, 24)) == (50, 24 // fsdp)
+    results = "".join(re.findall(r" = (.*) all-reduce\(", text))
+    summed = re.findall(r"f32\[(\d+,\d+)\]", results)
+    wanted = {f"{24 // fsdp},24", f"50,{24 // fsdp}"} if replica > 1 else set()
+    assert len(summed) == len(wanted) and set(summed) == wanted
+
+
+def test_rows_that_devices_cannot_share_are_summed_as_on_one():
+    x, kernel = normal(0, 3, 24), normal(1, 24, 12)
+    function = sharding.by_replica(lambda kernel, rows: jnp.square(rows @ kernel).sum())
+    found, _ = run_on_mesh(function, (KERNEL, REPLICATED), (kernel, x))
+    close(found, jnp.square(x @ kernel).sum())
 
 
 @pytest.mark.parametrize("rows, width, kernel", [(1, 24, KERNEL), (16, 9, REPLICATED)])

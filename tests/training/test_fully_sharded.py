@@ -11,13 +11,13 @@ import pytest
 ROOT, SCRIPT = Path(__file__).parents[2], Path(__file__).with_name("compiled_step.py")
 
 
-def measured(devices, fsdp, names):
+def measured(devices, fsdp, names, parts=1):
     environment = dict(
         os.environ,
         PYTHONPATH=str(ROOT),
         XLA_FLAGS=f"--xla_force_host_platform_device_count={devices}",
     )
-    command = [sys.executable, str(SCRIPT), str(devices), str(fsdp), names]
+    command = [sys.executable, str(SCRIPT), *map(str, (devices, fsdp, parts)), names]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -42,6 +42,17 @@ def test_copies_of_the_parameters_only_sum_gradients(names):
     # Each slice of a gradient is sent to the other copies and back: half of it twice, then 7 / 8.
     assert many["sent"].pop("all-reduce") <= 1.8 * few["sent"].pop("all-reduce")
     assert sum(many["sent"].values()) <= 1.01 * sum(few["sent"].values()), (few, many)
+
+
+@pytest.mark.slow
+def test_copies_sum_gradients_once_whatever_the_objectives_and_microbatches():
+    """Of copies on one device each, and of copies on four."""
+    for fsdp in (1, 4):
+        one, *others = (
+            measured(8, fsdp, names, parts)["sent"]["all-reduce"]
+            for names, parts in (("mmlm", 1), ("mmlm,tlm", 1), ("mmlm,tlm", 4))
+        )
+        assert all(one <= other <= 1.02 * one for other in others), (fsdp, one, others)
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 ZeRO-3 (Rajbhandari et al., 2020): each kernel is gathered for the forward and for the backward
 pass, in the type that it is multiplied in, and its gradient is summed in float32, each device
-keeping its slice; copies of the parameters sum their slices then.
+keeping its slice; copies of the parameters sum their slices once a step.
 """
 
 import math
@@ -27,10 +27,10 @@ def sent(config: Config, sizes: Sizes, devices: int) -> dict[str, float]:
     tokens = sum(o.batch_rows * sizes.lengths[o.rows] for o in active.values()) / devices
     width = {"float32": 4, "bfloat16": 2}[model.dtype]
     within, between = (share - 1) / share, (copies - 1) / copies
-    embeddings = config.train.accumulation * len(active) * size * h
+    parameters = linear + h * h + (size + model.positions) * h
     return {
         "all-gather": within * 2 * width * kernels,
         "reduce-scatter": within * 4 * kernels,
         "all-to-all": within * 2 * 4 * tokens * h,  # vectors that were looked up, their gradients
-        "all-reduce": between * 2 * 4 * (kernels + embeddings) / share,
+        "all-reduce": between * 2 * 4 * parameters / share,
     }

@@ -124,15 +124,10 @@ class Microbatches:
         return sharding.constrained(jnp.arange(rows), "slots")
 
     def sum(self, function: Callable[..., Any], shared: tuple[Any, ...], inputs: Any) -> Any:
-        """The sum over microbatches of function(*shared, microbatch).
-
-        Copies of the parameters add up what each has of all microbatches and objectives once. If
-        there is one of both, each gradient is summed as soon as it is known, beside other work.
-        """
-        sums: Callable[[Any, Any], Any] = partial(self._sums, function)
-        if self._parts * len(inputs) > 1:
-            sums = sharding.by_replica(sums)
-        return sums(shared, inputs)
+        """The sum over microbatches of function(*shared, microbatch), which each copy of the
+        parameters takes of its own rows; the copies' are added up once, whatever the number of
+        microbatches and objectives."""
+        return sharding.by_replica(partial(self._sums, function))(shared, inputs)
 
     def _sums(self, function: Callable[..., Any], shared: tuple[Any, ...], inputs: Any) -> Any:
         if self._parts == 1:
