@@ -117,9 +117,7 @@ def by_replica(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
         def of_replica(shared: Any, rows: Any) -> Any:
             return jax.tree.map(lambda x: jax.lax.psum(x, "replica"), function(shared, rows))
 
-        # An axis of one device is no more to share out: with it the whole function is mapped.
-        axes = [axis for axis in AXES if axis == "replica" or axis not in _free()]
-        mapped = _mapped(of_replica, axes, (REPLICATED, replica), REPLICATED, shared=())
+        mapped = _mapped(of_replica, ["replica"], (REPLICATED, replica), REPLICATED, shared=())
         return mapped(shared, rows)
 
     return call
@@ -138,6 +136,9 @@ def _mapped(
 ) -> Callable[..., Any]:
     """A function that each part of some axes of the mesh computes of its own, `shared` the axes
     that it gathers and sums over."""
+    mesh = jax.sharding.get_abstract_mesh()
+    # Axes of one device too: a TPU's kernels must find none that is left.
+    alone = [axis for axis in AXES if mesh.shape[axis] == 1 and axis not in mesh.manual_axes]
 
     def of_part(*arguments: Any) -> Any:
         before = _shared.set(tuple(shared))
@@ -150,7 +151,7 @@ def _mapped(
         jax.tree.map(lambda spec: _within(spec, axes), specs) for specs in (inputs, outputs)
     )
     return jax.shard_map(
-        of_part, in_specs=inputs, out_specs=outputs, axis_names=set(axes), check_vma=False
+        of_part, in_specs=inputs, out_specs=outputs, axis_names={*axes, *alone}, check_vma=False
     )
 
 
