@@ -6,7 +6,7 @@ import re
 import jax
 import jax.numpy as jnp
 import pytest
-from jax.sharding import AbstractDevice, AbstractMesh
+from jax.sharding import AbstractDevice, AbstractMesh, AxisType
 
 from xlj.config import Model
 from xlj.models import encoder, sharding
@@ -25,22 +25,25 @@ DEVICES = {
 }
 
 
-def lowered(target, **options):
-    mesh = AbstractMesh((1, 1), sharding.AXES, abstract_device=DEVICES[target])
+def lowered(target, shape=(1, 1), **options):
+    types = (AxisType.Auto,) * 2
+    mesh = AbstractMesh(shape, sharding.AXES, types, abstract_device=DEVICES[target])
     model = Model(
         layers=2, hidden=128, heads=2, intermediate=192, positions=LENGTH + 2, dtype="bfloat16",
         dropout=0.1, attention_dropout=0.1, position_bias="gated", **options,
     )  # fmt: skip
     params = jax.eval_shape(lambda: encoder.init(jax.random.key(0), model, 50, 1))
-    ids = jax.ShapeDtypeStruct((2, LENGTH), jnp.int32)
-    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 2))
+    ids = jax.ShapeDtypeStruct((4, LENGTH), jnp.int32)
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 4))
 
-    def total(params, ids, keys):
+    def total(params, rows):
+        ids, keys = rows
         inputs = encoder.Inputs(ids, ids, ids, ids)
         return jnp.square(encoder.apply(params, model, inputs, keys)).sum()
 
     with jax.sharding.use_abstract_mesh(mesh):
-        traced = jax.jit(jax.grad(total)).trace(params, ids, keys)
+        gradient = sharding.by_replica(jax.grad(total))
+        traced = jax.jit(gradient).trace(params, (ids, keys))
         return traced.lower(lowering_platforms=(target,)).as_text()
 
 
@@ -55,6 +58,14 @@ def test_attention_and_norms_are_kernels(target):
     if target == "tpu":  # for the backward pass of long rows, which the compiler's own limit stops
         memory = re.findall(r"scoped_memory_configs[^]]*?size\\22: (\d+)", text)
         assert len(memory) == text.count("custom_call_config") and set(memory) == {str(100 << 20)}
+
+
+@pytest.mark.parametrize("target", KERNELS)
+@pytest.mark.parametrize("shape", [(2, 1), (1, 2), (2, 2)])
+def test_on_a_mesh_they_are_kernels_too(target, shape):
+    """Of TPUs, none may be inside an axis that XLA is left to partition."""
+    text = lowered(target, shape)
+    assert all(name in text for name in KERNELS[target])
 
 
 def test_dense_attention_has_all_pairs():
