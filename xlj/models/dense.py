@@ -57,7 +57,11 @@ def _as_is(*arrays: jax.Array) -> Any:
 
 
 def matmul(
-    x: jax.Array, kernel: jax.Array, dtype: jnp.dtype, activation: Activation | None = None
+    x: jax.Array,
+    kernel: jax.Array,
+    dtype: jnp.dtype,
+    activation: Activation | None = None,
+    shift: jax.Array | None = None,
 ) -> jax.Array:
     """x [..., in] times kernel [in, out], multiplied in `dtype`, summed and returned in float32.
 
@@ -68,35 +72,44 @@ def matmul(
       activation: what is done with each element of x before, in float32. It is computed again in
         the backward pass, which keeps x and not its activation; not on a CPU, where an exact GELU
         costs more than memory does.
+      shift: float32 [in], added to x before its activation.
     """
     if activation is not None and sharding.platform() == "cpu":
-        x, activation = activation(x.astype(jnp.float32)), None
-    return _matmul(x.astype(dtype), kernel, dtype, activation)
+        x, activation, shift = activation(_shifted(x, shift)), None, None
+    return _matmul(x.astype(dtype), kernel, shift, dtype, activation)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+@partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def _matmul(
-    x: jax.Array, kernel: jax.Array, dtype: jnp.dtype, activation: Activation | None
+    x: jax.Array,
+    kernel: jax.Array,
+    shift: jax.Array | None,
+    dtype: jnp.dtype,
+    activation: Activation | None,
 ) -> jax.Array:
-    return _forward(x, kernel, dtype, activation)[0]
+    return _forward(x, kernel, shift, dtype, activation)[0]
 
 
 def _forward(
-    x: jax.Array, kernel: jax.Array, dtype: jnp.dtype, activation: Activation | None
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    x: jax.Array,
+    kernel: jax.Array,
+    shift: jax.Array | None,
+    dtype: jnp.dtype,
+    activation: Activation | None,
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array | None]]:
     def of_rows(x: jax.Array, kernel: jax.Array) -> jax.Array:
         return product(x, sharding.gathered(kernel.astype(dtype), 0), dtype)
 
-    active = _activated(x, activation)
-    return sharding.per_device(of_rows, (ROWS, KERNEL), ROWS)(active, kernel), (x, kernel)
+    active = _activated(x, shift, activation)
+    return sharding.per_device(of_rows, (ROWS, KERNEL), ROWS)(active, kernel), (x, kernel, shift)
 
 
 def _backward(
     dtype: jnp.dtype,
     activation: Activation | None,
-    saved: tuple[jax.Array, jax.Array],
+    saved: tuple[jax.Array, jax.Array, jax.Array | None],
     gradient: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
+) -> tuple[jax.Array, jax.Array, jax.Array | None]:
     def of_rows(
         x: jax.Array, kernel: jax.Array, gradient: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
@@ -105,21 +118,28 @@ def _backward(
         of_kernel = product(tokens, gradient.reshape(-1, gradient.shape[-1]), dtype)
         return of_x.astype(dtype), sharding.summed(of_kernel, 0)
 
-    x, kernel = saved
+    x, kernel, shift = saved
     gradient = gradient.astype(dtype)
     if activation is not None:  # else XLA would find it computed already, and keep it
         x, gradient = jax.lax.optimization_barrier((x, gradient))
-    active, through_activation = jax.vjp(lambda x: _activated(x, activation), x)
+    active, through_activation = jax.vjp(partial(_activated, activation=activation), x, shift)
     per_device = sharding.per_device(of_rows, (ROWS, KERNEL, ROWS), (ROWS, KERNEL))
     of_active, of_kernel = per_device(active, kernel, gradient)
-    return *through_activation(of_active), of_kernel
+    of_x, of_shift = through_activation(of_active)
+    return of_x, of_kernel, of_shift
 
 
 _matmul.defvjp(_forward, _backward)
 
 
-def _activated(x: jax.Array, activation: Activation | None) -> jax.Array:
-    return x if activation is None else activation(x.astype(jnp.float32)).astype(x.dtype)
+def _activated(x: jax.Array, shift: jax.Array | None, activation: Activation | None) -> jax.Array:
+    return x if activation is None else activation(_shifted(x, shift)).astype(x.dtype)
+
+
+def _shifted(x: jax.Array, shift: jax.Array | None) -> jax.Array:
+    """x plus the shift, in float32."""
+    x = x.astype(jnp.float32)
+    return x if shift is None else x + shift
 
 
 def gelu(x: jax.Array) -> jax.Array:
@@ -131,7 +151,8 @@ class Dense(nn.Module):
     """A linear layer with float32 parameters `kernel` [in, out] and `bias` [out].
 
     `result` is the type that its output is rounded to, after the bias is added; None for float32.
-    `activation`, as in `matmul`, is of its input.
+    `activation`, as in `matmul`, is of its input. One that is `apart` gives its bias back beside
+    the product, for the next layer to add as its `shift`: memory is not gone through for it.
     """
 
     features: int
@@ -139,17 +160,20 @@ class Dense(nn.Module):
     init_std: float
     result: jnp.dtype | None = None
     activation: Activation | None = None
+    apart: bool = False
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """x [..., in] -> [..., out]."""
+    def __call__(self, x: jax.Array, shift: jax.Array | None = None) -> Any:
+        """x [..., in] -> [..., out]; with `apart`, that without the bias, and the bias."""
         normal = nn.initializers.normal(self.init_std)
         kernel = self.param("kernel", normal, (x.shape[-1], self.features))
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
         result = self.result or jnp.float32
-        y = matmul(x, kernel, self.dtype, self.activation)
+        y = matmul(x, kernel, self.dtype, self.activation, shift)
         if sharding.platform() == "gpu":  # else the product writes float32, for others to round
             y = jax.lax.optimization_barrier(y.astype(result))
+        if self.apart:
+            return checkpoint_name(y.astype(result), PRODUCT), bias
         return checkpoint_name((y + bias).astype(result), PRODUCT)
 
 

@@ -87,8 +87,8 @@ class FeedForward(nn.Module):
         """[rows, length, hidden] -> the same, of the model's dtype."""
         model, dtype = self.model, jnp.dtype(self.model.dtype)
         linear = partial(Dense, dtype=dtype, init_std=model.init_std, result=dtype)
-        x = linear(model.intermediate, name="inner")(x)
-        return linear(model.hidden, activation=gelu, name="outer")(x)
+        x, bias = linear(model.intermediate, apart=True, name="inner")(x)
+        return linear(model.hidden, activation=gelu, name="outer")(x, bias)
 
 
 class Layer(nn.Module):

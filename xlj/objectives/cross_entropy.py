@@ -152,7 +152,8 @@ def _backward(dtype: jnp.dtype, block: int, saved: Any, gradients: Any) -> tuple
             )
             return (of_vectors + more_of_vectors, of_table, of_bias), None
 
-        initial = (jnp.zeros_like(vectors), jnp.zeros_like(table), jnp.zeros_like(bias))
+        of_table = jax.lax.empty(table.shape, jnp.float32)  # all of it is written below
+        initial = (jnp.zeros_like(vectors), of_table, jnp.zeros_like(bias))
         # The last block comes first: those of its entries that the block before has too, and which
         # are 0 in it, are then written over, and nothing is read to be added to.
         (of_vectors, of_table, of_bias), _ = jax.lax.scan(body, initial, starts, reverse=True)
