@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from xlj.models import sharding
 from xlj.models.sharding import REPLICATED, ROWS, TABLE
-from xlj.objectives.cross_entropy import BLOCK, block_logits, block_starts
+from xlj.objectives.logits import BLOCK, block_of, block_starts, logits
 
 
 def choose(
@@ -41,13 +41,14 @@ def choose(
 
         def body(carry: tuple[jax.Array, jax.Array], start: jax.Array) -> tuple:
             largest, best = carry
-            logits, true_start, _ = block_logits(vectors, table, bias, start, size, dtype)
+            weights, biases, true_start = block_of(table, bias, start, size, dtype)
+            scores = logits(vectors, weights, biases, start - true_start)
             if rngs is not None:
                 here = jax.vmap(jax.random.fold_in, (0, None))(rngs, start)
-                logits /= temperature
-                logits += jax.vmap(lambda rng: jax.random.gumbel(rng, (size,)))(here)
-            top = logits.max(1)
-            best = jnp.where(top > largest, logits.argmax(1).astype(jnp.int32) + true_start, best)
+                scores /= temperature
+                scores += jax.vmap(lambda rng: jax.random.gumbel(rng, (size,)))(here)
+            top = scores.max(1)
+            best = jnp.where(top > largest, scores.argmax(1).astype(jnp.int32) + true_start, best)
             return (jnp.maximum(largest, top), best), None
 
         initial = (jnp.full(len(vectors), -jnp.inf), jnp.zeros(len(vectors), jnp.int32))

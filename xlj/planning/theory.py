@@ -8,7 +8,7 @@ keeping its slice; copies of the parameters sum their slices once a step.
 import math
 
 from xlj.config import Config
-from xlj.objectives.cross_entropy import BLOCK
+from xlj.objectives.logits import BLOCK
 from xlj.training.memory import Sizes
 
 

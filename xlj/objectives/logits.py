@@ -1,0 +1,89 @@
+"""Logits of a block of the vocabulary, and what a loss needs of them, in plain JAX.
+
+`fused_logits` has kernels for the same on GPUs.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from xlj.models import sharding
+from xlj.models.dense import product
+
+BLOCK = 16_384
+"""Vocabulary entries whose logits are held at a time."""
+
+
+def block_starts(table: jax.Array, block: int) -> tuple[int, jax.Array]:
+    """The size of a block, and where each starts; the last one is moved back to fit."""
+    size = min(block, table.shape[0])
+    return size, jnp.arange(0, table.shape[0], size)
+
+
+def block_of(
+    table: jax.Array, bias: jax.Array, start: jax.Array, size: int, dtype: jnp.dtype
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The weights [size, hidden] and biases [size] of the block that begins at `start`, and its
+    true start. Entries that the block before had already come first in it."""
+    true_start = jnp.minimum(start, table.shape[0] - size)
+    weights = jax.lax.dynamic_slice_in_dim(table, true_start, size)
+    biases = jax.lax.dynamic_slice_in_dim(bias, true_start, size)
+    return sharding.gathered(weights.astype(dtype), 1), biases, true_start
+
+
+def logits(vectors: jax.Array, weights: jax.Array, bias: jax.Array, first: jax.Array) -> jax.Array:
+    """float32 [n, size]: vectors [n, hidden] times weights [size, hidden], plus bias [size]; -inf
+    for places before `first`. They are multiplied in the weights' type."""
+    found = product(vectors, weights, weights.dtype, right_axis=1) + bias
+    return jnp.where(jnp.arange(len(bias)) >= first, found, -jnp.inf)
+
+
+def statistics(
+    vectors: jax.Array, weights: jax.Array, bias: jax.Array, labels: jax.Array, first: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """What `cross_entropy` needs of a block's logits, for each vector.
+
+    Args:
+      vectors: [n, hidden].
+      weights: [size, hidden].
+      bias: float32 [size].
+      labels: int32 [n], places in the block; those outside of it are not found.
+      first: int32, the block's first place that counts; logits before are -inf.
+
+    Returns:
+      [n] each: the largest logit, the sum of exponentials relative to it, the first place that has
+      it, and the label's logit, 0 if it is not here.
+    """
+    found = logits(vectors, weights, bias, first)
+    largest = found.max(1)
+    places = jnp.arange(len(bias), dtype=jnp.int32)
+    place = jnp.where(found == largest[:, None], places, jnp.iinfo(jnp.int32).max).min(1)
+    of_label = jnp.where(_is_label(labels, first, len(bias)), found, 0).sum(1)
+    return largest, jnp.exp(found - largest[:, None]).sum(1), place, of_label
+
+
+def gradient(
+    vectors: jax.Array,
+    weights: jax.Array,
+    bias: jax.Array,
+    labels: jax.Array,
+    first: jax.Array,
+    normaliser: jax.Array,
+    of_loss: jax.Array,
+) -> jax.Array:
+    """The gradient of a block's logits, [n, size] of the weights' type.
+
+    Args:
+      vectors, weights, bias, labels, first: as in `statistics`.
+      normaliser: float32 [n], the logarithm of the sum of exponentials of all logits.
+      of_loss: float32 [n], the gradient of each loss.
+    """
+    probabilities = jnp.exp(logits(vectors, weights, bias, first) - normaliser[:, None])
+    is_label = _is_label(labels, first, len(bias))
+    of_logits = ((probabilities - is_label) * of_loss[:, None]).astype(weights.dtype)
+    # Rounded before anything is made of it: float32 is not written to memory.
+    return jax.lax.optimization_barrier(of_logits)
+
+
+def _is_label(labels: jax.Array, first: jax.Array, size: int) -> jax.Array:
+    places = jnp.arange(size, dtype=jnp.int32)
+    return (places == labels[:, None]) & (places >= first)
