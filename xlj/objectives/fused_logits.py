@@ -13,6 +13,9 @@ from jax.experimental.pallas import triton
 from xlj.models import sharding
 from xlj.models.fused_attention.tiles import dot
 
+PRODUCTS = {"logits_statistics": 1, "logits_gradient": 1}
+"""Products of vectors and weights that each kernel makes, by its name in compiled programs."""
+
 VECTORS, IDS = 64, 128
 """Of a tile of logits."""
 _DEPTH = 64

@@ -4,7 +4,8 @@ import math
 import re
 from collections.abc import Iterator
 
-from xlj.models.fused_attention.attend import PRODUCTS
+from xlj.models.fused_attention import attend
+from xlj.objectives import fused_logits
 from xlj.planning.hlo import Array, Computation, Instruction, Program
 
 
@@ -19,9 +20,7 @@ def products(program: Program) -> dict[str, float]:
     for outer, instruction, times in program.executed():
         for body, found in _inside(program, outer, instruction):
             if count := of_instruction(body, found):
-                kernel = found.source.endswith("/pallas_call")
-                first = _queries(body, found) if kernel else body.operands(found)[0].results[0]
-                kind = first.type
+                kind = _floats(body, found)[0].type
                 exact = kind == "f32" and "operand_precision={highest" in found.attributes
                 kind = "f32 highest" if exact else kind
                 total[kind] = total.get(kind, 0.0) + times * count
@@ -49,16 +48,19 @@ def of_instruction(body: Computation, instruction: Instruction) -> float:
 
 
 def _of_kernel(body: Computation, instruction: Instruction) -> float:
-    """Those of attention, which no compiler tells, as if no block was skipped."""
-    queries = _queries(body, instruction)
-    made = PRODUCTS.get(instruction.source.split("/")[-2], 0)
-    return 2.0 * made * math.prod(queries.dims) * queries.dims[1] if made else 0.0
+    """Those of our kernels, which no compiler tells; attention's as if no block was skipped."""
+    name, arrays = instruction.source.split("/")[-2], _floats(body, instruction)
+    if made := attend.PRODUCTS.get(name):  # of queries [rows, length, heads, size]
+        return 2.0 * made * math.prod(arrays[0].dims) * arrays[0].dims[1]
+    if made := fused_logits.PRODUCTS.get(name):  # of vectors [n, hidden] and weights [size, hidden]
+        return 2.0 * made * math.prod(arrays[0].dims) * arrays[1].dims[0]
+    return 0.0
 
 
-def _queries(body: Computation, instruction: Instruction) -> Array:
-    """Of a kernel: its first argument [rows, length, heads, size] or [rows, length, hidden]."""
+def _floats(body: Computation, instruction: Instruction) -> list[Array]:
+    """The arguments of an instruction that are no integers."""
     arrays = (found.results[0] for found in body.operands(instruction))
-    return next(array for array in arrays if len(array.dims) > 2)
+    return [array for array in arrays if "f" in array.type]
 
 
 def _inside(
