@@ -79,12 +79,19 @@ def test_a_wrong_mask_is_noticed(name):
         check_attention(masked(WRONG[name]))
 
 
-def test_a_leak_in_the_gradient_alone_is_noticed():
+@pytest.mark.parametrize("differences", [False, True])
+def test_a_leak_in_the_gradient_alone_is_noticed(differences):
+    """Of what all dimensions get, or of how they differ."""
+
     @jax.custom_vjp
     def leaky(v):
         return v
 
-    leaky.defvjp(lambda v: (v, None), lambda _, g: (g + 1e-12 * g.sum(1, keepdims=True),))
+    def leak(_, g):
+        leaking = jnp.roll(g, 1, 3) - g if differences else g
+        return (g + 1e-12 * leaking.sum(1, keepdims=True),)
+
+    leaky.defvjp(lambda v: (v, None), leak)
     with pytest.raises(AssertionError, match="value .* reaches"):
         check_attention(lambda q, k, v, *ids: dense_attention(q, k, leaky(v), *ids))
 

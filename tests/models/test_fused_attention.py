@@ -144,6 +144,34 @@ def test_blocks_that_no_query_sees_are_never_read(platform):
     for name in ("output", "query", "key", "value"):
         others = np.r_[0:block, 2 * block : 3 * block]
         np.testing.assert_array_equal(found[name][:, others], whole[name][:, others], err_msg=name)
+    far = np.abs(np.arange(found["line"].shape[1]) - found["line"].shape[1] // 2) > block
+    np.testing.assert_array_equal(found["line"][:, far], 0)
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_large_scores_stay_finite_in_any_order_of_blocks(platform):
+    """300 in one block, 0 in the other: exp of neither the first nor the difference is finite."""
+    block = KERNELS[platform].BLOCK
+    ids = (jnp.zeros((1, 2 * block), jnp.int32),) * 2
+    value = jnp.asarray(np.random.default_rng(0).normal(size=(1, 2 * block, 1, 16)), jnp.float32)
+    query = jnp.full(value.shape, 5.0)
+    for large in (slice(None, block), slice(block, None)):
+        key = jnp.zeros(value.shape).at[:, large].set(15.0)
+        found = attend(query, key, value, *ids, platform=platform)
+        wanted = jnp.broadcast_to(value[:, large].mean(1, keepdims=True), found.shape)
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_query_without_keys_has_a_log_sum_of_0():
+    found = tiles.log_sum(jnp.array([tiles.NEGATIVE, 2.0]), jnp.array([0.0, 3.0]))
+    np.testing.assert_allclose(found, [0, 2 + np.log(3)], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype, exact", [("float32", True), ("bfloat16", False)])
+def test_products_of_float32_are_exact_on_every_chip(dtype, exact):
+    x = jnp.zeros((16, 16), dtype)
+    program = str(jax.make_jaxpr(lambda x: tiles.dot(x, x, (1, 1)))(x))
+    assert ("HIGHEST" in program) == exact
 
 
 def test_rows_are_filled_up_to_blocks():

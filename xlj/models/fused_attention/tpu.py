@@ -342,9 +342,7 @@ def _call(
             scratch_shapes=scratch,
         ),
         out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in outputs],
-        compiler_params=pltpu.CompilerParams(
-            dimension_semantics=(pltpu.ARBITRARY,) * len(grid), vmem_limit_bytes=_MEMORY
-        ),
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=_MEMORY),
         interpret=sizes.interpret,
         name=name,
     )(*scalars, *inputs)
