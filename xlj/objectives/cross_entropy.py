@@ -112,8 +112,9 @@ def _backward(dtype: jnp.dtype, block: int, saved: Any, gradients: Any) -> tuple
             )
             return (of_vectors + more_of_vectors, of_table, of_bias), None
 
-        of_table = jax.lax.empty(table.shape, jnp.float32)  # all of it is written below
-        initial = (jnp.zeros(vectors.shape), of_table, jnp.zeros_like(bias))
+        # All of these two is written below.
+        of_table, of_bias = (jax.lax.empty(x.shape, jnp.float32) for x in (table, bias))
+        initial = (jnp.zeros(vectors.shape), of_table, of_bias)
         # The last block comes first: those of its entries that the block before has too, and which
         # are 0 in it, are then written over, and nothing is read to be added to.
         (of_vectors, of_table, of_bias), _ = jax.lax.scan(body, initial, starts, reverse=True)
