@@ -68,6 +68,30 @@ def test_a_result_is_rounded_after_the_bias():
     assert float(Dense(1, bfloat16, 0.02).apply(params, x)[0, 0]) == 1 + float(bias[0])
 
 
+def test_a_bias_that_is_apart_is_added_by_the_next_layer():
+    """Each rounds what it gives: the product without its bias, and the sum of both nowhere."""
+    x, bfloat16 = jax.random.normal(jax.random.key(0), (2, 3, 8)), jnp.dtype("bfloat16")
+    first, second = (
+        Dense(width, bfloat16, 0.5, bfloat16, activation, apart)
+        for width, activation, apart in ((16, None, True), (4, gelu, False))
+    )
+    params = first.init(jax.random.key(1), x)
+    bias = jax.random.normal(jax.random.key(2), (16,))
+    params["params"]["bias"] = bias
+    product, apart = first.apply(params, x)
+    assert product.shape == (2, 3, 16) and product.dtype == bfloat16
+    np.testing.assert_array_equal(apart, bias)
+    exact = x.astype(bfloat16).astype(jnp.float32) @ params["params"]["kernel"].astype(
+        bfloat16
+    ).astype(jnp.float32)
+    np.testing.assert_allclose(product.astype(jnp.float32), exact, rtol=2**-8, atol=1e-5)
+    others = second.init(jax.random.key(3), product, apart)
+    summed = product.astype(jnp.float32) + bias
+    np.testing.assert_array_equal(
+        second.apply(others, product, apart), second.apply(others, summed)
+    )
+
+
 def test_a_norm_keeps_its_input_and_two_numbers_a_vector():
     x = 3 + 2 * jax.random.normal(jax.random.key(0), (3, 5, 8))
     scale, bias, weights = jax.random.normal(jax.random.key(1), (3, 8))

@@ -237,3 +237,7 @@ def test_groups_of_heads_on_tpus():
     seeds, bias, gates = grouped.prepared(jnp.ones((2, 3), jnp.int32), bias, gates)
     assert [x.shape for x in (seeds, bias, gates)] == [(2, 4), (4, 3, 128, 128), (2, 2, 2, 256)]
     np.testing.assert_array_equal(seeds[:, 3:], 0)
+    x = jnp.ones((2, 256, 3, 64))
+    flat = grouped.flat(x)
+    assert flat.shape == (2, 256, 2 * 128) and flat.sum() == x.sum()
+    np.testing.assert_array_equal(grouped.unflat(flat), x)

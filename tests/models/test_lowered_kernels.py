@@ -55,6 +55,9 @@ def test_attention_and_norms_are_kernels(target):
     )
     assert names >= KERNELS[target]
     assert f"{LENGTH}x{LENGTH}x" not in text
+    if target == "cuda":  # Triton takes powers of 2
+        warps = re.findall(r"num_warps = (\d+)", text)
+        assert set(warps) == {"4", "8"}
     if target == "tpu":  # for the backward pass of long rows, which the compiler's own limit stops
         memory = re.findall(r"scoped_memory_configs[^]]*?size\\22: (\d+)", text)
         assert len(memory) == text.count("custom_call_config") and set(memory) == {str(100 << 20)}

@@ -73,7 +73,8 @@ TESTS = {
     "xlj/objectives/camlm.py": "objectives/test_camlm objectives/test_dropout_of_losses",
     "xlj/objectives/fused_logits.py": "objectives/test_fused_logits",
     "xlj/objectives/logits.py": "objectives/test_cross_entropy objectives/test_fused_logits",
-    "xlj/objectives/choosing.py": "objectives/test_rtd objectives/test_btmlm models/test_sharding",
+    "xlj/objectives/choosing.py": "objectives/test_cross_entropy objectives/test_rtd "
+    "objectives/test_btmlm models/test_sharding",
     "xlj/objectives/corruption.py": "objectives/test_corruption objectives/test_draws_stay "
     "objectives/test_mlm",
     "xlj/objectives/cross_entropy.py": "objectives/test_cross_entropy objectives/test_mlm "
