@@ -11,7 +11,7 @@ from jax.sharding import AbstractDevice, AbstractMesh, AxisType, NamedSharding, 
 
 from xlj.models import sharding
 from xlj.models.dense import matmul
-from xlj.models.lookup import look_up
+from xlj.models.lookup import look_up, look_up_small
 from xlj.models.sharding import KERNEL, REPLICATED, ROWS, TABLE
 from xlj.objectives.choosing import choose
 from xlj.objectives.cross_entropy import cross_entropy
@@ -98,6 +98,23 @@ def test_a_look_up_and_its_gradient(replica, fsdp):
     assert shards == [(2, 5, 24), (50, 24 // fsdp)]
     assert "f32[16,5,24]" not in text, "the rows of all devices are gathered"
     assert "f32[50,24]" not in text or fsdp == 1, "a device has the whole table"
+
+
+@pytest.mark.parametrize("replica, fsdp", [(2, 4), (8, 1), (1, 8)])
+def test_a_small_table_is_gathered_and_no_rows_are(replica, fsdp):
+    table, pull = normal(0, 7, 24), normal(1, 16, 5, 24)
+    ids = jnp.asarray(np.random.default_rng(2).integers(-1, 7, (16, 5)), jnp.int32)  # -1: the last
+
+    def both(table, ids, pull):
+        y, back = jax.vjp(lambda table: look_up_small(table, ids), table)
+        return y, *back(pull)
+
+    found, text = run_on_mesh(both, (TABLE, ROWS, ROWS), (table, ids, pull), replica, fsdp)
+    of_table = np.zeros((7, 24), np.float32)
+    np.add.at(of_table, np.asarray(ids), np.asarray(pull))
+    close(found, (table[ids], of_table))
+    assert [y.sharding.shard_shape(y.shape) for y in found] == [(2, 5, 24), (7, 24 // fsdp)]
+    assert "f32[16,5,24]" not in text and " all-to-all(" not in text
 
 
 def test_ids_of_any_shape_are_looked_up():

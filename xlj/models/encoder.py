@@ -18,7 +18,7 @@ from xlj.config import Model
 from xlj.models.attention import Attention, shared_bias
 from xlj.models.dense import PRODUCT, Dense, LayerNorm, gelu
 from xlj.models.dropout import Rngs, dropout
-from xlj.models.lookup import look_up
+from xlj.models.lookup import look_up, look_up_small
 from xlj.models.position_bias import PositionBias
 from xlj.models.residual import AddNorm, Stream, stream_of
 from xlj.models.sharding import constrained
@@ -62,16 +62,16 @@ class Embeddings(nn.Module):
         x = look_up(word, inputs.tokens)
         if model.absolute_positions:
             position = self.param("position", normal, (model.positions, model.hidden))
-            x += position[inputs.positions + FIRST_POSITION]
+            x += look_up_small(position, inputs.positions + FIRST_POSITION)
         if model.token_types:
             token_type = self.param("token_type", normal, (model.token_types, model.hidden))
-            typed = model.pair_token_types and inputs.token_types is not None
-            x += token_type[inputs.token_types] if typed else token_type[0]
+            types = inputs.token_types if model.pair_token_types else None
+            x += token_type[0] if types is None else look_up_small(token_type, types)
         if model.language_embeddings != "none":
             language = self.param("language", normal, (self.languages, model.hidden))
             if inputs.languages is not None:
                 marked = (inputs.languages >= 0)[..., None]
-                x += jnp.where(marked, language[inputs.languages], 0)
+                x += jnp.where(marked, look_up_small(language, inputs.languages), 0)
         if model.norm == "post":
             x = LayerNorm(model.layer_norm_epsilon, name="norm")(x)
         return dropout(x, rngs, 0, 0, model.dropout)

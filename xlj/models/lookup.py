@@ -9,6 +9,15 @@ from xlj.models import sharding
 from xlj.models.sharding import ROWS, TABLE
 
 
+def look_up_small(table: jax.Array, ids: jax.Array) -> jax.Array:
+    """As `look_up`, of a table that is smaller than what is looked up: each device gathers it."""
+
+    def of_rows(table: jax.Array, ids: jax.Array) -> jax.Array:
+        return sharding.gathered(table, 1)[ids]
+
+    return sharding.per_device(of_rows, (TABLE, ROWS), ROWS)(table, ids)
+
+
 @jax.custom_vjp
 def look_up(table: jax.Array, ids: jax.Array) -> jax.Array:
     """table[ids]: float32 [vocabulary, hidden], ids [rows, ...] -> float32 [rows, ..., hidden].
