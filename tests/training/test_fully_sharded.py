@@ -60,7 +60,8 @@ def test_what_is_sent_is_what_must_be_from_8_to_512_devices():
     first, *others = (measured(devices, 8, "mmlm,tlm") for devices in (8, 16, 512))
     for found in (first, *others):
         for kind, wanted in found["theory"].items():
-            assert abs(found["sent"][kind] - wanted) <= 0.1 * wanted + 1e6, (kind, found)
+            others_too = 0 if kind == "all-to-all" else 1e6  # biases, norms and small tables
+            assert abs(found["sent"][kind] - wanted) <= 0.1 * wanted + others_too, (kind, found)
     one, two = others
     assert two["memory"] <= 1.02 * one["memory"]
     assert two["state"] == one["state"] == first["state"]
