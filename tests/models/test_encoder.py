@@ -148,6 +148,26 @@ def test_a_loop_over_layers_equals_unrolled_and_rematerialised_layers():
         )
 
 
+def test_which_products_are_computed_again():
+    """Those of linear layers are kept by `products`, the scores of dense attention are not."""
+    params = encoder.init(jax.random.key(0), TINY, SIZE, 1)
+    ids = jnp.ones((2, 16), jnp.int32)
+
+    def count(remat):
+        model = dataclasses.replace(TINY, remat=remat)
+
+        def total(params):
+            return encoder.apply(params, model, encoder.Inputs(ids, ids, ids, ids)).sum()
+
+        return jax.jit(jax.grad(total)).lower(params).as_text().count("dot_general")
+
+    none = count("none")
+    assert {remat: count(remat) - none for remat in ("products", "all")} == {
+        "products": 1,
+        "all": 8,  # six linear layers, scores, and what they weigh
+    }
+
+
 @pytest.mark.parametrize("scan", [True, False])
 @pytest.mark.parametrize("remat", ["none", "products", "all"])
 def test_programs_are_a_loop_and_rematerialise_as_configured(scan, remat):

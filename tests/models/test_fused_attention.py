@@ -83,7 +83,7 @@ def largest_error(found, wanted):
 CASES = [
     # rows, length, heads, size, bias, rate
     (2, 150, 3, 64, "gated", 0.3),  # on TPUs two groups of heads, one filled up
-    (1, 20, 1, 16, "t5", 0.0),
+    (5, 20, 1, 16, "t5", 0.0),  # on GPUs rows are summed in four parts
     pytest.param(2, 70, 3, 8, "none", 0.0, marks=pytest.mark.slow),
     pytest.param(3, 128, 2, 64, "t5", 0.1, marks=pytest.mark.slow),
     pytest.param(5, 200, 4, 64, "gated", 0.0, marks=pytest.mark.slow),

@@ -62,7 +62,8 @@ def make_train_step(
 
         def loss_of(params: Any, others: Any, part: Any) -> tuple[jax.Array, dict[str, LossSums]]:
             params = optimizer.change_frozen(params, frozen, jax.lax.stop_gradient)
-            (kept, scales), losses = others, dict[str, LossSums]()
+            kept, scales = others
+            losses: dict[str, LossSums] = {}
             for name, (found, dropout_rngs) in part.items():
                 by_row = objectives[name].loss(params, kept.get(name, {}), found, dropout_rngs)
                 losses |= {loss: jax.tree.map(jnp.sum, sums) for loss, sums in by_row.items()}
