@@ -43,7 +43,7 @@ def test_of_equal_logits_the_first_is_told():
 def test_the_gradient_equals_the_plain_one(first):
     vectors, weights, bias, labels = problem(count=192)
     rng = np.random.default_rng(1)
-    found = logits.logits(vectors, weights, bias, jnp.int32(first))
+    found = logits.block_logits(vectors, weights, bias, jnp.int32(first))
     normaliser = jax.nn.logsumexp(found, 1) + 0.3
     of_loss = jnp.asarray(rng.uniform(0.5, 2, 192), jnp.float32)
     given = vectors, weights, bias, labels, jnp.int32(first), normaliser, of_loss

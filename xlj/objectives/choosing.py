@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from xlj.models import sharding
 from xlj.models.sharding import REPLICATED, ROWS, TABLE
-from xlj.objectives.logits import BLOCK, block_of, block_starts, logits
+from xlj.objectives.logits import BLOCK, block_logits, block_of, block_starts
 
 
 def choose(
@@ -42,7 +42,7 @@ def choose(
         def body(carry: tuple[jax.Array, jax.Array], start: jax.Array) -> tuple:
             largest, best = carry
             weights, biases, true_start = block_of(table, bias, start, size, dtype)
-            scores = logits(vectors, weights, biases, start - true_start)
+            scores = block_logits(vectors, weights, biases, start - true_start)
             if rngs is not None:
                 here = jax.vmap(jax.random.fold_in, (0, None))(rngs, start)
                 scores /= temperature

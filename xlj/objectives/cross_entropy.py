@@ -50,13 +50,13 @@ def _forward(
         vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         size, starts = block_starts(table, block)
-        room = _room(size, vectors, dtype)
+        implementation = _implementation(size, vectors, dtype)
         vectors = vectors.astype(dtype)
 
         def body(carry: Any, start: jax.Array) -> tuple[Any, None]:
             largest, best, total, of_label = carry
             weights, biases, true_start = block_of(table, bias, start, size, dtype)
-            here, more, place, picked = room.statistics(
+            here, more, place, picked = implementation.statistics(
                 vectors, weights, biases, labels - true_start, start - true_start
             )
             new_largest = jnp.maximum(largest, here)
@@ -77,8 +77,8 @@ def _forward(
     return (losses, correct), (vectors, table, bias, labels, normaliser)
 
 
-def _room(size: int, vectors: jax.Array, dtype: jnp.dtype) -> Any:
-    """Who computes what is needed of a block's logits."""
+def _implementation(size: int, vectors: jax.Array, dtype: jnp.dtype) -> Any:
+    """The module whose `statistics` and `gradient` are for blocks of this size, here."""
     return fused_logits if fused_logits.is_used(size, vectors.shape[1], dtype) else logits
 
 
@@ -92,8 +92,8 @@ def _backward(dtype: jnp.dtype, block: int, saved: Any, gradients: Any) -> tuple
         of_loss: jax.Array,
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         size, starts = block_starts(table, block)
-        room, count = _room(size, vectors, dtype), len(vectors)
-        if room is fused_logits:  # what is filled up has no loss
+        implementation, count = _implementation(size, vectors, dtype), len(vectors)
+        if implementation is fused_logits:  # what is filled up has no loss
             vectors, labels, of_loss = map(fused_logits.filled, (vectors, labels, of_loss))
             normaliser = fused_logits.filled(normaliser, jnp.inf)
         vectors = vectors.astype(dtype)
@@ -103,7 +103,9 @@ def _backward(dtype: jnp.dtype, block: int, saved: Any, gradients: Any) -> tuple
             of_vectors, of_table, of_bias = carry
             weights, biases, true_start = block_of(table, bias, start, size, dtype)
             places = labels - true_start, start - true_start
-            of_logits = room.gradient(vectors, weights, biases, *places, normaliser, of_loss)
+            of_logits = implementation.gradient(
+                vectors, weights, biases, *places, normaliser, of_loss
+            )
             more_of_vectors = product(of_logits, weights, dtype)
             of_weights = sharding.summed(product(by_dimension, of_logits, dtype), 0)
             of_table = jax.lax.dynamic_update_slice_in_dim(of_table, of_weights.T, true_start, 0)

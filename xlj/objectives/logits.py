@@ -30,7 +30,9 @@ def block_of(
     return sharding.gathered(weights.astype(dtype), 1), biases, true_start
 
 
-def logits(vectors: jax.Array, weights: jax.Array, bias: jax.Array, first: jax.Array) -> jax.Array:
+def block_logits(
+    vectors: jax.Array, weights: jax.Array, bias: jax.Array, first: jax.Array
+) -> jax.Array:
     """float32 [n, size]: vectors [n, hidden] times weights [size, hidden], plus bias [size]; -inf
     for places before `first`. They are multiplied in the weights' type."""
     found = product(vectors, weights, weights.dtype, right_axis=1) + bias
@@ -53,7 +55,7 @@ def statistics(
       [n] each: the largest logit, the sum of exponentials relative to it, the first place that has
       it, and the label's logit, 0 if it is not here.
     """
-    found = logits(vectors, weights, bias, first)
+    found = block_logits(vectors, weights, bias, first)
     largest = found.max(1)
     places = jnp.arange(len(bias), dtype=jnp.int32)
     place = jnp.where(found == largest[:, None], places, jnp.iinfo(jnp.int32).max).min(1)
@@ -77,7 +79,7 @@ def gradient(
       normaliser: float32 [n], the logarithm of the sum of exponentials of all logits.
       of_loss: float32 [n], the gradient of each loss.
     """
-    probabilities = jnp.exp(logits(vectors, weights, bias, first) - normaliser[:, None])
+    probabilities = jnp.exp(block_logits(vectors, weights, bias, first) - normaliser[:, None])
     is_label = _is_label(labels, first, len(bias))
     of_logits = ((probabilities - is_label) * of_loss[:, None]).astype(weights.dtype)
     # Rounded before anything is made of it: float32 is not written to memory.
