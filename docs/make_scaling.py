@@ -154,7 +154,8 @@ def recipe_rows(folder: Path) -> list[str]:
                 lines.append(f"| {name} | {topology} | {record['why']} |" + " |" * 8)
                 continue
             choice, phases = record["choice"], record["phases"]
-            how = f"{choice['fsdp']}, {choice['remat']}, {choice['accumulation']}"
+            gather = ", once a step" if choice.get("gather") == "step" else ""
+            how = f"{choice['fsdp']}{gather}, {choice['remat']}, {choice['accumulation']}"
             days = sum(phase["days"] for phase in phases)
             for number, phase in enumerate(phases):
                 sent = [

@@ -42,7 +42,7 @@ def lowered(target, shape=(1, 1), **options):
         return jnp.square(encoder.apply(params, model, inputs, keys)).sum()
 
     with jax.sharding.use_abstract_mesh(mesh):
-        gradient = sharding.by_replica(jax.grad(total))
+        gradient = sharding.by_copy(jax.grad(total))
         traced = jax.jit(gradient).trace(params, (ids, keys))
         return traced.lower(lowering_platforms=(target,)).as_text()
 

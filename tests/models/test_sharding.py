@@ -21,7 +21,7 @@ def run_on_mesh(function, places, arguments, replica=2, fsdp=4):
     """Its result for arguments that lie on a mesh of eight devices, and the compiled program."""
     mesh = jax.make_mesh((replica, fsdp), sharding.AXES, (AxisType.Auto,) * 2)
     placed = [
-        jax.device_put(x, NamedSharding(mesh, spec))
+        jax.device_put(x, jax.tree.map(lambda spec: NamedSharding(mesh, spec), spec))
         for x, spec in zip(arguments, places, strict=True)
     ]
     program = jax.jit(sharding.on_mesh(mesh, function)).lower(*placed).compile()
@@ -171,11 +171,11 @@ def test_copies_add_their_sums_up_once(replica, fsdp):
 
         return jax.value_and_grad(total)(shared)
 
-    def by_replica(kernel, table, x, ids):
-        return sharding.by_replica(gradients)((kernel, table), {"x": x, "ids": ids})
+    def by_copy(kernel, table, x, ids):
+        return sharding.by_copy(gradients)((kernel, table), {"x": x, "ids": ids})
 
     found, text = run_on_mesh(
-        by_replica, (KERNEL, TABLE, ROWS, ROWS), (kernel, table, x, ids), replica, fsdp
+        by_copy, (KERNEL, TABLE, ROWS, ROWS), (kernel, table, x, ids), replica, fsdp
     )
     close(found, gradients((kernel, table), {"x": x, "ids": ids}))
     of_kernel, of_table = found[1]
@@ -187,9 +187,45 @@ def test_copies_add_their_sums_up_once(replica, fsdp):
     assert len(summed) == len(wanted) and set(summed) == wanted
 
 
+@pytest.mark.parametrize("replica, fsdp", [(2, 4), (1, 8), (8, 1)])
+def test_whole_copies_are_gathered_and_their_sums_scattered_once(replica, fsdp):
+    x, kernel, table, bias = normal(0, 16, 24), normal(1, 24, 24), normal(2, 50, 24), normal(4, 24)
+    ids = jnp.asarray(np.random.default_rng(3).integers(0, 50, 16), jnp.int32)
+    lie = {"kernel": KERNEL, "table": TABLE, "bias": REPLICATED}
+
+    def gradients(shared, rows):
+        def total(shared):
+            x = rows["x"] + look_up(shared["table"], rows["ids"]) + shared["bias"]
+            twice = matmul(
+                jnp.tanh(matmul(x, shared["kernel"], x.dtype)), shared["kernel"], x.dtype
+            )
+            return jnp.square(twice).sum(), {"rows": jnp.float32(len(x))}
+
+        return jax.value_and_grad(total, has_aux=True)(shared)
+
+    def by_copy(shared, x, ids):
+        spread = sharding.by_copy(gradients, True, lie, (REPLICATED, lie))
+        return spread(shared, {"x": x, "ids": ids})
+
+    shared = {"kernel": kernel, "table": table, "bias": bias}
+    found, text = run_on_mesh(by_copy, (lie, ROWS, ROWS), (shared, x, ids), replica, fsdp)
+    close(found, gradients(shared, {"x": x, "ids": ids}))
+    shapes = {"kernel": (24 // fsdp, 24), "table": (50, 24 // fsdp), "bias": (24,)}
+    assert {n: g.sharding.shard_shape(g.shape) for n, g in found[1].items()} == shapes
+    assert "all-to-all" not in text
+    gathers, scatters = (
+        re.findall(r"f32\[(\d+,\d+)\]", "".join(re.findall(rf" = (.*) {kind}\(", text)))
+        for kind in ("all-gather", "reduce-scatter")
+    )
+    once = {"24,24", "50,24"} if fsdp > 1 else set()
+    slices = {f"{24 // fsdp},24", f"50,{24 // fsdp}"} if fsdp > 1 else set()
+    assert len(gathers) == len(once) and set(gathers) == once, gathers
+    assert len(scatters) == len(slices) and set(scatters) == slices, scatters
+
+
 def test_rows_that_devices_cannot_share_are_summed_as_on_one():
     x, kernel = normal(0, 3, 24), normal(1, 24, 12)
-    function = sharding.by_replica(lambda kernel, rows: jnp.square(rows @ kernel).sum())
+    function = sharding.by_copy(lambda kernel, rows: jnp.square(rows @ kernel).sum())
     found, _ = run_on_mesh(function, (KERNEL, REPLICATED), (kernel, x))
     close(found, jnp.square(x @ kernel).sum())
 

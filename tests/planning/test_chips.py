@@ -71,6 +71,19 @@ def test_a_side_of_a_torus_scatters_gradients(tmp_path):
     assert 1.0 < multiplied / sum(phase["operations"].values()) < 1.6
 
 
+def test_a_side_of_a_torus_gathers_once_a_step(tmp_path):
+    """Of three objectives in two microbatches each: kernels in the type that they multiply in, the
+    table in float32, and one sum of their gradients."""
+    more = ("--config.mesh.fsdp=4", "--config.mesh.gather=step", "--config.train.accumulation=2")
+    rows = {"mmlm": 64, "tlm": 64, "camlm": 64}
+    phase, _ = planned(tmp_path, "ernie_m_base", "v5e:4x4", rows, *more)
+    kernels, table = 2 * (4 * 256 * 256 + 2 * 256 * 1024) + 256 * 256, (40_000 + 514) * 256
+    fast, _ = sent(phase, "all-gather")
+    assert 0.75 * (2 * kernels + 4 * table) < 1.02 * fast < 1.1 * 0.75 * 4 * (kernels + table)
+    summed = sent(phase, "reduce-scatter")[0] + sent(phase, "all-reduce")[0]
+    assert summed < 4 * 4 * (kernels + table), "more than one sum of all gradients, each way"
+
+
 WHOLE = ("--config.train.accumulation=1",)
 
 

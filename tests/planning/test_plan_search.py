@@ -37,7 +37,9 @@ def chips(monkeypatch):
         tried = []
 
         def of_phase(config, sizes, topology, phase):
-            choice = search.Choice(config.mesh.fsdp, config.model.remat, config.train.accumulation)
+            choice = search.Choice(
+                config.mesh.fsdp, config.model.remat, config.train.accumulation, config.mesh.gather
+            )
             tried.append((choice, phase))
             peak = needed(choice)
             if stops and peak > limit:
@@ -62,14 +64,14 @@ def chips(monkeypatch):
 
 def needed(choice):
     return (
-        6 / choice.fsdp + 40 / choice.accumulation * (1 if choice.remat == "none" else 0.25)
+        (6 / choice.fsdp if choice.gather == "layer" else 5.8)
+        + 40 / choice.accumulation * (1 if choice.remat == "none" else 0.25)
     ) * GIB
 
 
 def seconds(choice):
-    return (
-        1.0 + 0.3 * (choice.remat == "all") + 0.01 * choice.accumulation + 0.02 * (choice.fsdp > 1)
-    )
+    sent = 0 if choice.fsdp == 1 else 0.02 if choice.gather == "layer" else 0.001
+    return 1.0 + 0.3 * (choice.remat == "all") + 0.01 * choice.accumulation + sent
 
 
 @pytest.mark.parametrize("stops", [False, True])
@@ -78,8 +80,8 @@ def test_the_fastest_that_fits_comes_first(chips, stops):
     topology, tried = chips(seconds, needed, stops=stops)
     trials = search.search(config, expected(config), topology)
     every = [
-        search.Choice(fsdp, remat, parts)
-        for fsdp in (1, 8)
+        search.Choice(fsdp, remat, parts, gather)
+        for fsdp, gather in ((1, "layer"), (8, "step"), (8, "layer"))
         for remat in ("none", "all")
         for parts in (1, 2, 4, 8, 16, 32)
     ]
@@ -94,21 +96,23 @@ def test_the_fastest_that_fits_comes_first(chips, stops):
         assert trial.needed == pytest.approx(needed(trial.choice), rel=0.01)
     shown = table.trials(trials).splitlines()
     assert shown[1].endswith(
-        "--config.mesh.fsdp=8 --config.model.remat=none --config.train.accumulation=8"
+        "--config.mesh.fsdp=8 --config.model.remat=none --config.train.accumulation=8 "
+        "--config.mesh.gather=layer"
     )
     assert "does not fit" in shown[-1] and len(shown) == 1 + len(trials)
     assert trials[0].record()["figures"] == {"peak": needed(trials[0].choice)}
 
 
 def test_the_flags_give_the_choice(chips):
-    choice = search.Choice(4, "all", 2)
+    choice = search.Choice(4, "all", 2, "step")
     config = schema.default()
     for flag in choice.flags().split():
         key, _, value = flag.removeprefix("--config.").partition("=")
-        config.update_from_flattened_dict({key: value if value == "all" else int(value)})
+        config.update_from_flattened_dict({key: int(value) if value.isdigit() else value})
     wanted = choice.of(config_of())
     assert config.mesh.fsdp == wanted.mesh.fsdp == 4 and wanted.mesh.replica == 0
     assert config.model.remat == wanted.model.remat
+    assert config.mesh.gather == wanted.mesh.gather == "step"
     assert config.train.accumulation == wanted.train.accumulation == 2
     assert dataclasses.replace(wanted, mesh=config_of().mesh) != config_of()
 
@@ -148,7 +152,7 @@ def test_a_state_that_does_not_fit_is_not_compiled(chips):
     config = config_of(**{"data.vocabulary_size": 400_000})
     topology, tried = chips(seconds, needed, limit=2**22)
     trials = search.search(config, expected(config), topology)
-    assert not tried and len(trials) == 4 and not any(trial.fits for trial in trials)
+    assert not tried and len(trials) == 6 and not any(trial.fits for trial in trials)
     assert trials[0].choice.fsdp == 8 and trials[-1].needed > trials[0].needed > 2**22
 
 

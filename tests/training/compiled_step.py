@@ -1,4 +1,4 @@
-"""What a device holds and sends in a step: `compiled_step.py DEVICES FSDP PARTS OBJECTIVE,...`"""
+"""What a device holds and sends in a step: `compiled_step.py DEVICES FSDP GATHER PARTS OBJECTIVE,...`"""
 
 import json
 import sys
@@ -15,7 +15,7 @@ from xlj.training.memory import expected
 PER_DEVICE = 4
 
 
-def config_of(devices, fsdp, parts, names):
+def config_of(devices, fsdp, gather, parts, names):
     config = schema.default()
     config.data.languages, config.data.mono = "en,de", "phrasebook:{language}"
     config.data.pairs, config.data.parallel = "en-de", "phrasebook:{pair}"
@@ -31,12 +31,13 @@ def config_of(devices, fsdp, parts, names):
     model.position_bias = "gated"
     for name in schema.registered():
         config.objectives[name].batch_rows = PER_DEVICE * devices if name in names else 0
-    config.mesh.fsdp, config.train.accumulation = fsdp, parts
+    config.mesh.fsdp, config.mesh.gather, config.train.accumulation = fsdp, gather, parts
     return parse(config)
 
 
-devices, fsdp, parts = map(int, sys.argv[1:4])
-config = config_of(devices, fsdp, parts, sys.argv[4].split(","))
+gather, names = sys.argv[3], sys.argv[5].split(",")
+devices, fsdp, parts = (int(sys.argv[place]) for place in (1, 2, 4))
+config = config_of(devices, fsdp, gather, parts, names)
 sizes = expected(config)
 program = programs.compile_phase(config, sizes, jax.devices()[:devices], 0)
 sent = {}

@@ -11,13 +11,13 @@ import pytest
 ROOT, SCRIPT = Path(__file__).parents[2], Path(__file__).with_name("compiled_step.py")
 
 
-def measured(devices, fsdp, names, parts=1):
+def measured(devices, fsdp, names, parts=1, gather="layer"):
     environment = dict(
         os.environ,
         PYTHONPATH=str(ROOT),
         XLA_FLAGS=f"--xla_force_host_platform_device_count={devices}",
     )
-    command = [sys.executable, str(SCRIPT), *map(str, (devices, fsdp, parts)), names]
+    command = [sys.executable, str(SCRIPT), *map(str, (devices, fsdp, gather, parts)), names]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -53,6 +53,16 @@ def test_copies_sum_gradients_once_whatever_the_objectives_and_microbatches():
             for names, parts in (("mmlm", 1), ("mmlm,tlm", 1), ("mmlm,tlm", 4))
         )
         assert all(one <= other <= more * one for other in others), (fsdp, one, others)
+
+
+@pytest.mark.slow
+def test_gathered_once_a_step_little_is_sent_whatever_the_objectives_and_microbatches():
+    """All parameters once, their gradients once; for copies, slices of them."""
+    for names, parts in (("mmlm", 1), ("mmlm,tlm", 4)):
+        found = measured(8, 4, names, parts, "step")
+        for kind, wanted in found["theory"].items():
+            assert abs(found["sent"][kind] - wanted) <= 0.1 * wanted, (names, parts, kind, found)
+        assert set(found["sent"]) == set(found["theory"])
 
 
 @pytest.mark.slow

@@ -81,17 +81,18 @@ def constant(token):
 
 
 @pytest.mark.parametrize(
-    "replica, fsdp",
+    "replica, fsdp, gather",
     [
-        pytest.param(4, 1, marks=pytest.mark.slow),
-        pytest.param(8, 1, marks=pytest.mark.slow),
-        (2, 4),
+        pytest.param(4, 1, "layer", marks=pytest.mark.slow),
+        pytest.param(8, 1, "layer", marks=pytest.mark.slow),
+        (2, 4, "layer"),
+        (2, 4, "step"),
     ],
 )
-def test_a_mesh_changes_no_mask_and_no_loss(tiny, store, replica, fsdp):
+def test_a_mesh_changes_no_mask_and_no_loss(tiny, store, replica, fsdp, gather):
     tiny.train.accumulation = 2
     alone, alone_masks = run(parse(tiny), store, 1), masks(parse(tiny), store, 1)
-    tiny.mesh.replica, tiny.mesh.fsdp = replica, fsdp
+    tiny.mesh.replica, tiny.mesh.fsdp, tiny.mesh.gather = replica, fsdp, gather
     spread = run(parse(tiny), store, replica * fsdp)
     jax.tree.map(
         np.testing.assert_array_equal, masks(parse(tiny), store, replica * fsdp), alone_masks
@@ -145,16 +146,19 @@ def test_every_objective_is_the_same_on_any_mesh_and_under_accumulation(every):
     assert set(alone[-1].objectives) == {"xlco", "distillation"}
     every.mesh.replica, every.mesh.fsdp = 2, 4
     spread = run(parse(every), store, 8)
+    every.mesh.gather = "step"
+    whole = run(parse(every), store, 8)
     every.mesh.replica, every.mesh.fsdp, every.train.accumulation = 0, 1, 4
     parts = run(parse(every), store)
-    for other in (spread, parts):
+    for other in (spread, whole, parts):
         assert_close(alone[1], other[1], 1e-5)
         assert_close(alone[2], other[2], 1e-4)
         np.testing.assert_allclose(
             other[1].progress.gradient_norm, alone[1].progress.gradient_norm, rtol=1e-5
         )
-    queue = spread[-1].objectives["xlco"]["queue"]
-    assert queue.sharding.shard_shape(queue.shape)[0] == 32 // 8
+    for other in (spread, whole):
+        queue = other[-1].objectives["xlco"]["queue"]
+        assert queue.sharding.shard_shape(queue.shape)[0] == 32 // 8
 
 
 @pytest.mark.slow

@@ -375,6 +375,12 @@ class Mesh:
         0, "devices along which the parameters are copied; 0 means all / mesh.fsdp", low=0
     )
     fsdp: int = key(1, "devices along which the parameters are sharded", low=1)
+    gather: str = key(
+        "layer",
+        "when a device gathers the parameters: layer by layer, in each pass of each microbatch "
+        "(least memory), or once a step (least sent)",
+        choices=("layer", "step"),
+    )
 
 
 _matched_key = partial(key, read=only_with("transfer.vocabulary", "matched"))

@@ -101,26 +101,50 @@ def per_device(function: Callable[..., Any], inputs: Any, outputs: Any) -> Calla
     return call
 
 
-def by_replica(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def by_copy(
+    function: Callable[[Any, Any], Any],
+    whole: bool = False,
+    inputs: Any = REPLICATED,
+    outputs: Any = REPLICATED,
+) -> Callable[[Any, Any], Any]:
     """A function (shared, rows) -> sums over rows, such as gradients: each copy of the parameters
-    takes the sums of its own rows, and they are added up once, at the end.
+    takes the sums of its own rows, and they are added up once, at the end. Inside, `per_device` is
+    of the devices that share a copy.
 
-    Inside, `per_device` is of the devices that share a copy.
+    Args:
+      whole: whether every device gathers a copy for itself first, and scatters the sums at the end.
+      inputs, outputs: how what is shared and the sums lie; specifications may stand for trees.
     """
 
     def call(shared: Any, rows: Any) -> Any:
+        axes = [axis for axis in _free() if whole or axis == "replica"]
         leaves = jax.tree.leaves(rows)
-        replica = PartitionSpec("replica")
-        if not _is_sharded(leaves, [ROWS] * len(leaves)) or "replica" not in _free():
+        if not axes or not _is_sharded(leaves, [ROWS] * len(leaves)):
             return function(shared, rows)
 
-        def of_replica(shared: Any, rows: Any) -> Any:
-            return jax.tree.map(lambda x: jax.lax.psum(x, "replica"), function(shared, rows))
+        def of_copy(shared: Any, rows: Any) -> Any:
+            copy = _along_slices(gathered, inputs, shared)
+            return _along_slices(summed, outputs, _sharing((), function)(copy, rows))
 
-        mapped = _mapped(of_replica, ["replica"], (REPLICATED, replica), REPLICATED, shared=())
-        return mapped(shared, rows)
+        slices = jax.tree.map(_slices, (inputs, outputs))
+        return _mapped(of_copy, axes, (slices[0], ROWS), slices[1], shared=axes)(shared, rows)
 
     return call
+
+
+def _slices(spec: PartitionSpec) -> PartitionSpec:
+    """What a specification says of the devices that share a copy of the parameters."""
+    return PartitionSpec(*(name if name == "fsdp" else None for name in spec))
+
+
+def _along_slices(exchange: Callable[..., jax.Array], specs: Any, tree: Any) -> Any:
+    """`gathered` or `summed` along the axis that each array is sliced along, if it is."""
+
+    def exchanged_of(spec: PartitionSpec, part: Any) -> Any:
+        axis = spec.index("fsdp") if "fsdp" in spec else None
+        return jax.tree.map(lambda x: exchange(x, axis), part)
+
+    return jax.tree.map(exchanged_of, specs, tree)
 
 
 _shared: ContextVar[tuple[str, ...]] = ContextVar("shared", default=())
@@ -140,19 +164,29 @@ def _mapped(
     # Axes of one device too: a TPU's kernels must find none that is left.
     alone = [axis for axis in AXES if mesh.shape[axis] == 1 and axis not in mesh.manual_axes]
 
-    def of_part(*arguments: Any) -> Any:
-        before = _shared.set(tuple(shared))
+    inputs, outputs = (
+        jax.tree.map(lambda spec: _within(spec, axes), specs) for specs in (inputs, outputs)
+    )
+    return jax.shard_map(
+        _sharing(shared, function),
+        in_specs=inputs,
+        out_specs=outputs,
+        axis_names={*axes, *alone},
+        check_vma=False,
+    )
+
+
+def _sharing(axes: Sequence[str], function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function in which `gathered` and the like are over these axes."""
+
+    def call(*arguments: Any) -> Any:
+        before = _shared.set(tuple(axes))
         try:
             return function(*arguments)
         finally:
             _shared.reset(before)
 
-    inputs, outputs = (
-        jax.tree.map(lambda spec: _within(spec, axes), specs) for specs in (inputs, outputs)
-    )
-    return jax.shard_map(
-        of_part, in_specs=inputs, out_specs=outputs, axis_names={*axes, *alone}, check_vma=False
-    )
+    return call
 
 
 def _free() -> list[str]:
@@ -171,9 +205,9 @@ def _within(spec: PartitionSpec, axes: Sequence[str]) -> PartitionSpec:
     return PartitionSpec(*map(kept, spec))
 
 
-def gathered(x: jax.Array, axis: int) -> jax.Array:
+def gathered(x: jax.Array, axis: int | None) -> jax.Array:
     """Of a device's slice along `axis`, the array (all-gather); inside `per_device`."""
-    if "fsdp" not in _shared.get():
+    if axis is None or "fsdp" not in _shared.get():
         return x
     return jax.lax.all_gather(x, "fsdp", axis=axis, tiled=True)
 

@@ -25,12 +25,13 @@ class Choice(NamedTuple):
     fsdp: int
     remat: str
     accumulation: int
+    gather: str = "layer"
 
     def of(self, config: Config) -> Config:
         """The config with it."""
         return dataclasses.replace(
             config,
-            mesh=dataclasses.replace(config.mesh, fsdp=self.fsdp, replica=0),
+            mesh=dataclasses.replace(config.mesh, fsdp=self.fsdp, replica=0, gather=self.gather),
             model=dataclasses.replace(config.model, remat=self.remat),
             train=dataclasses.replace(config.train, accumulation=self.accumulation),
         )
@@ -39,7 +40,7 @@ class Choice(NamedTuple):
         """For a command line."""
         return (
             f"--config.mesh.fsdp={self.fsdp} --config.model.remat={self.remat} "
-            f"--config.train.accumulation={self.accumulation}"
+            f"--config.train.accumulation={self.accumulation} --config.mesh.gather={self.gather}"
         )
 
 
@@ -71,8 +72,8 @@ def search(
 ) -> list[Trial]:
     """Tries what may be fastest, the best that fits first, then those that do not.
 
-    For each mesh, with and without recomputation, it looks for the most rows at a time that fit,
-    in the phase with the most rows.
+    For each mesh, for parameters gathered once a step and layer by layer, with and without
+    recomputation, it looks for the most rows at a time that fit, in the phase with the most rows.
 
     Args:
       all_of_them: whether to go on once something fits: copies of the parameters come before
@@ -84,12 +85,11 @@ def search(
     parts = divisors(config, topology.size)
     phase = heaviest(config)
     trials: list[Trial] = []
-    pairs = [(fsdp, remat) for fsdp in meshes(topology) for remat in ("none", "all")]
-    with tqdm(pairs, unit=" meshes", dynamic_ncols=True) as bar:
-        for fsdp, remat in bar:
+    with tqdm(ways(topology), unit=" meshes", dynamic_ncols=True) as bar:
+        for way in bar:
             if not all_of_them and any(trial.fits for trial in trials):
                 break
-            for trial in _most_rows(config, sizes, topology, phase, fsdp, remat, parts):
+            for trial in _most_rows(config, sizes, topology, phase, way, parts):
                 trials.append(trial)
                 bar.set_postfix_str(f"{len(trials)} programs")
     return sorted(trials, key=_order)
@@ -98,6 +98,16 @@ def search(
 def meshes(topology: Topology) -> list[int]:
     """Values of mesh.fsdp: copies everywhere; the GPUs of a host, or a side of a torus; all."""
     return sorted({1, topology.shape[-1], topology.size})
+
+
+def ways(topology: Topology) -> list[Choice]:
+    """All choices of one microbatch, those that are fast where they fit first."""
+    return [
+        Choice(fsdp, remat, 1, gather)
+        for fsdp in meshes(topology)
+        for gather in (("step", "layer") if fsdp > 1 else ("layer",))
+        for remat in ("none", "all")
+    ]
 
 
 def divisors(config: Config, devices: int) -> list[int]:
@@ -139,27 +149,27 @@ def _most_rows(
     sizes: Sizes,
     topology: Topology,
     phase: int,
-    fsdp: int,
-    remat: str,
+    way: Choice,
     parts: list[int],
 ) -> Iterator[Trial]:
-    """Yields trials of one mesh, until the fewest microbatches that fit are known. Nothing is
+    """Yields trials of one way, until the fewest microbatches that fit are known. Nothing is
     compiled if the state alone does not fit."""
     chip = topology.chip
-    mesh = partitioning.make_mesh(Choice(fsdp, remat, 1).of(config), topology.devices())
+    mesh = partitioning.make_mesh(way.of(config), topology.devices())
     state = states.abstract(config, sizes.corpus, mesh)
     kept = sum(map(partitioning.bytes_on_device, jax.tree.leaves(state)))
     if kept > chip.memory:
-        yield Trial(Choice(fsdp, remat, parts[-1]), None, kept)
+        yield Trial(way._replace(accumulation=parts[-1]), None, kept)
         return
     active = config.objectives_by_phase[phase].values()
     tokens = sum(o.batch_rows * sizes.lengths[o.rows] for o in active) / topology.size
     width = config.model.layers * config.model.hidden
-    first = chip.memory / (_BYTES * width * (1 if remat == "none" else _RECOMPUTED))
+    first = chip.memory / (_BYTES * width * (1 if way.remat == "none" else _RECOMPUTED))
     place = next((n for n, p in enumerate(parts) if tokens / p <= first), len(parts) - 1)
     too_few, enough = -1, len(parts)  # places of what is known not to fit, and to fit
     while too_few < place < enough:
-        trial = _try(Choice(fsdp, remat, parts[place]).of(config), sizes, topology, phase)
+        choice = way._replace(accumulation=parts[place])
+        trial = _try(choice, config, sizes, topology, phase)
         yield trial
         ends = [_needed(trial, kept, parts[place] / part) for part in parts]
         too_few, enough = (too_few, place) if trial.fits else (place, enough)
@@ -178,10 +188,9 @@ def _needed(trial: Trial, kept: float, times: float) -> float:
     return trial.needed + (times - 1) * working
 
 
-def _try(config: Config, sizes: Sizes, topology: Topology, phase: int) -> Trial:
-    choice = Choice(config.mesh.fsdp, config.model.remat, config.train.accumulation)
+def _try(choice: Choice, config: Config, sizes: Sizes, topology: Topology, phase: int) -> Trial:
     try:
-        figures = of_phase(config, sizes, topology, phase)
+        figures = of_phase(choice.of(config), sizes, topology, phase)
     except DoesNotFit as error:
         return Trial(choice, None, error.needed)
     return Trial(choice, figures, figures.memory.peak)

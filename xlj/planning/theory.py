@@ -2,7 +2,8 @@
 
 ZeRO-3 (Rajbhandari et al., 2020): each kernel is gathered for the forward and for the backward
 pass, in the type that it is multiplied in, and its gradient is summed in float32, each device
-keeping its slice; copies of the parameters sum their slices once a step.
+keeping its slice; copies of the parameters sum their slices once a step. With `mesh.gather=step`
+all parameters are gathered once, in float32, and their gradients summed once.
 """
 
 import math
@@ -28,9 +29,13 @@ def sent(config: Config, sizes: Sizes, devices: int) -> dict[str, float]:
     width = {"float32": 4, "bfloat16": 2}[model.dtype]
     within, between = (share - 1) / share, (copies - 1) / copies
     parameters = linear + h * h + (size + model.positions) * h
+    summed = between * 2 * 4 * parameters / share
+    if config.mesh.gather == "step":
+        once = within * 4 * parameters
+        return {"all-gather": once, "reduce-scatter": once, "all-reduce": summed}
     return {
         "all-gather": within * 2 * width * kernels,
         "reduce-scatter": within * 4 * kernels,
         "all-to-all": within * 2 * 4 * tokens * h,  # vectors that were looked up, their gradients
-        "all-reduce": between * 2 * 4 * parameters / share,
+        "all-reduce": summed,
     }

@@ -7,15 +7,16 @@ from typing import Any
 import jax
 import numpy as np
 from jax.experimental import mesh_utils
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh, NamedSharding
 
 from xlj.config import Config, ConfigError
 from xlj.models import sharding
-from xlj.models.sharding import AXES, ROWS, RULES, Rules, rule_of
+from xlj.models.sharding import AXES, REPLICATED, ROWS, RULES, Rules, rule_of
 
-STORED: Rules = (*RULES, (r".*", PartitionSpec()))
-"""The rules for the parameters of a stored model: those that no rule names are replicated, since
-the objective that they belong to may be unknown here."""
+OTHERS: Rules = ((r".*", REPLICATED),)
+"""The last rule where objectives may be unknown that parameters belong to."""
+STORED: Rules = (*RULES, *OTHERS)
+"""The rules for the parameters of a stored model."""
 
 
 def make_mesh(config: Config, devices: Sequence[jax.Device] = ()) -> Mesh:
@@ -108,7 +109,7 @@ def shard(tree: Any, mesh: Mesh) -> Any:
 
 def replicated(mesh: Mesh) -> NamedSharding:
     """The sharding of an array of which each device has all."""
-    return NamedSharding(mesh, PartitionSpec())
+    return NamedSharding(mesh, REPLICATED)
 
 
 def name_of(path: Any) -> str:
@@ -119,6 +120,11 @@ def name_of(path: Any) -> str:
 def named_leaves(tree: Any) -> dict[str, Any]:
     """The leaves of a tree by name."""
     return {name_of(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+
+
+def layout(tree: Any, rules: Rules = RULES) -> Any:
+    """The specification of each array."""
+    return jax.tree_util.tree_map_with_path(lambda path, _: rule_of(name_of(path), rules)[1], tree)
 
 
 def shardings(tree: Any, mesh: Mesh, rules: Rules = RULES) -> Any:

@@ -12,9 +12,10 @@ from jax.sharding import Mesh
 
 from xlj.config import Config
 from xlj.models import sharding
-from xlj.models.sharding import on_mesh
+from xlj.models.sharding import REPLICATED, RULES, on_mesh
 from xlj.objectives.objective import LossSums, Objective, Rows
-from xlj.training import optimizer
+from xlj.training import optimizer, partitioning
+from xlj.training.partitioning import OTHERS
 from xlj.training.randomness import row_rngs
 from xlj.training.state import Progress, State
 
@@ -38,7 +39,8 @@ def make_train_step(
     rate = optimizer.learning_rate(config)
     frozen, parts = config.optimizer.frozen, config.train.accumulation
     weights = {name: loss.weight for o in objectives.values() for name, loss in o.losses.items()}
-    microbatches = Microbatches(parts)
+    microbatches = Microbatches(parts, whole=config.mesh.gather == "step")
+    rules = tuple(rule for o in objectives.values() for rule in o.rules)
 
     def begun(state: State) -> State:
         kept = dict(state.objectives)
@@ -72,9 +74,12 @@ def make_train_step(
 
         both = {name: (inputs[name], rngs[name]) for name in inputs}
         shared = state.params, (state.objectives, scales)
+        lie = partitioning.layout(shared, (*RULES, *rules, *OTHERS))
         if any(weights.values()):
             gradient_of = jax.value_and_grad(loss_of, has_aux=True)
-            (loss, losses), gradients = microbatches.sum(gradient_of, shared, both)
+            (loss, losses), gradients = microbatches.sum(
+                gradient_of, shared, both, lie, (REPLICATED, lie[0])
+            )
             norm = optax.tree.norm(gradients)
             # Known before any update, so that each array is updated in place. Of finite gradients
             # AdamW's updates are finite: its betas are below 1, its epsilon above 0.
@@ -90,7 +95,7 @@ def make_train_step(
             updates = optimizer.change_frozen(updates, frozen, jnp.zeros_like)
             new_params = jax.tree.map(lambda p, u: p - rate(step) * u, state.params, updates)
         else:
-            loss, losses = microbatches.sum(loss_of, shared, both)
+            loss, losses = microbatches.sum(loss_of, shared, both, lie, REPLICATED)
             norm, finite = jnp.zeros(()), jnp.isfinite(loss)
             new_params, new_optimizer = state.params, state.optimizer
 
@@ -115,20 +120,32 @@ def make_train_step(
 
 
 class Microbatches:
-    """The rows of a step in `parts` equal parts, one after another; every device keeps its rows."""
+    """The rows of a step in `parts` equal parts, one after another; every device keeps its rows.
 
-    def __init__(self, parts: int):
-        self._parts = parts
+    Args:
+      whole: whether each device takes its sums with a whole copy of what they share.
+    """
+
+    def __init__(self, parts: int, whole: bool = False):
+        self._parts, self._whole = parts, whole
 
     def slots(self, rows: int) -> jax.Array:
         """The place of each row in the global batch, int32 [rows]."""
         return sharding.constrained(jnp.arange(rows), "slots")
 
-    def sum(self, function: Callable[..., Any], shared: tuple[Any, ...], inputs: Any) -> Any:
+    def sum(
+        self,
+        function: Callable[..., Any],
+        shared: tuple[Any, ...],
+        inputs: Any,
+        lie: Any = REPLICATED,
+        sums_lie: Any = REPLICATED,
+    ) -> Any:
         """The sum over microbatches of function(*shared, microbatch), which each copy of the
         parameters takes of its own rows; the copies' are added up once, whatever the number of
-        microbatches and objectives."""
-        return sharding.by_replica(partial(self._sums, function))(shared, inputs)
+        microbatches and objectives. `lie` and `sums_lie` say how what is shared and the sums lie."""
+        sums = partial(self._sums, function)
+        return sharding.by_copy(sums, self._whole, lie, sums_lie)(shared, inputs)
 
     def _sums(self, function: Callable[..., Any], shared: tuple[Any, ...], inputs: Any) -> Any:
         if self._parts == 1:
