@@ -1,4 +1,5 @@
-"""What a device holds and sends in a step: `compiled_step.py DEVICES FSDP GATHER PARTS OBJECTIVE,...`"""
+"""What a device holds and sends in a step:
+`compiled_step.py DEVICES FSDP GATHER PARTS OBJECTIVE,...`."""
 
 import json
 import sys

@@ -143,7 +143,7 @@ class Microbatches:
     ) -> Any:
         """The sum over microbatches of function(*shared, microbatch), which each copy of the
         parameters takes of its own rows; the copies' are added up once, whatever the number of
-        microbatches and objectives. `lie` and `sums_lie` say how what is shared and the sums lie."""
+        microbatches and objectives. `lie` and `sums_lie`: how what is shared and sums lie."""
         sums = partial(self._sums, function)
         return sharding.by_copy(sums, self._whole, lie, sums_lie)(shared, inputs)
 
