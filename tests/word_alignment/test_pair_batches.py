@@ -100,3 +100,24 @@ def test_pieces_of_words(vocabulary):
     assert pieces.ids.tolist() == sum(alone, [])
     assert pieces.words.tolist() == sum(([k] * len(ids) for k, ids in enumerate(alone)), [])
     assert len(empty.ids) == len(empty.words) == 0
+
+
+@both_ways
+def test_the_last_pairs_fill_up_the_batch_of_longer_ones(together):
+    """As long as there is room in it, and those in windows by themselves."""
+
+    def pairs_of(*sizes):
+        side = [Pieces(np.arange(10, 10 + n, dtype=np.int32), np.arange(n)) for n in sizes]
+        return list(zip(side, side, strict=True))
+
+    few = list(batches(pairs_of(*range(1, 33)), 512, together))
+    assert [len(batch.members) for batch in few] == [32]
+    size = len(few[0].rows.source_places)
+    many = list(batches(pairs_of(*[9] * 20, *[25] * (size - 4)), 512, together))
+    assert [len(batch.members) for batch in many] == [20, size - 4]
+    assert many[0].rows.tokens.shape[1] < many[1].rows.tokens.shape[1]
+    short, long = sorted(
+        batches(pairs_of(9, 1000, 25), 512, together), key=lambda batch: batch.windowed
+    )
+    assert sorted(short.members) == [0, 2] and not short.windowed
+    assert long.members == [1] and long.windowed

@@ -75,7 +75,8 @@ def pieces_of(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) -> lis
 def batches(
     pairs: Sequence[tuple[Pieces, Pieces]], limit: int, together: bool, devices: int = 1
 ) -> Iterator[Batch]:
-    """All pairs with two sides, in batches of pairs of similar length.
+    """All pairs with two sides, in batches of pairs of similar length. The last pairs of a length
+    fill up the last batch of the next one, so that few pairs need few shapes.
 
     Args:
       limit: the most tokens of a row, from the model's positions.
@@ -92,7 +93,13 @@ def batches(
         buckets[shape].append((index, cut))
         if len(buckets[shape]) == shape.pairs:
             yield _filled(buckets.pop(shape), pairs, shape, together)
-    for shape, members in buckets.items():
+    left = sorted(buckets, key=lambda shape: (shape.rows // shape.pairs, shape.side))
+    for shape, longer in itertools.zip_longest(left, left[1:]):
+        members = buckets[shape]
+        if longer and shape.rows // shape.pairs == longer.rows // longer.pairs:
+            if len(members) + len(buckets[longer]) <= longer.pairs:
+                buckets[longer] += members
+                continue
         yield _filled(members, pairs, shape, together)
 
 
