@@ -26,7 +26,8 @@ def start(config):
 def aligned(config):
     """A start of which languages are near to each other."""
     start(config)
-    config.objectives.camlm.batch_rows = config.objectives.retrieval.batch_rows = 16
+    config.objectives.camlm.batch_rows = 16
+    config.objectives.retrieval.batch_rows = 4  # of four pairs each, about
     config.objectives.camlm.mask_rate = 0.25
     config.objectives.retrieval.weight = 0.3
 

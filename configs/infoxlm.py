@@ -8,9 +8,10 @@ The released command's values (unilm, infoxlm/README.md): xlm_r_tlm.py, and XLCO
 layer 8, a queue of 131,072 keys that is filled before training, momentum 0.9999, temperature 0.25,
 mixup contrast, 15 % of the input masked. The paper itself was not at hand.
 
-Ours: languages, pairs and alpha (see xlm_r_tlm.py), and which side is the query, drawn anew. A row
-of XLCO holds one pair, of two halves of at most 256 tokens. The first 64 of the 200k steps fill the
-queue and change no parameter. `:tiny` trains on the embedded corpus, with a queue of 128 keys.
+Ours: languages, pairs and alpha (see xlm_r_tlm.py), and which side is the query, drawn anew. Pairs
+are packed, at most 16 of them in a row of two halves of 256 tokens, so 256 rows stand for 2,048
+pairs. The first 64 of the 200k steps fill the queue and change no parameter. `:tiny` trains on the
+embedded corpus, with a queue of 128 keys.
 """
 
 import xlm_r_tlm
@@ -21,7 +22,7 @@ from xlj.config import variants
 def get_config(variant=""):
     config = xlm_r_tlm.get_config()
 
-    config.objectives.xlco.batch_rows = 2048
+    config.objectives.xlco.batch_rows = 256
     config.objectives.xlco.layer = 8
     config.objectives.xlco.queue = 131_072
     config.objectives.xlco.momentum = 0.9999

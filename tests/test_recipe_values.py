@@ -93,7 +93,7 @@ XLM = flat(  # Lample and Conneau, 2019, section 5.1, and the released command
     train={"steps": 500_000},
 )
 INFOXLM = XLM_R_TLM | flat(  # the released command; weights are 0 while the queue fills
-    objectives__xlco={"batch_rows": 2048, "layer": 8, "queue": 131_072, "momentum": 0.9999}
+    objectives__xlco={"batch_rows": 256, "layer": 8, "queue": 131_072, "momentum": 0.9999}
     | {"temperature": 0.25, "mixup": True, "mask_rate": 0.15, "weight": 0.0},
     objectives__mmlm={"weight": 0.0},
     objectives__tlm={"weight": 0.0},
@@ -120,7 +120,7 @@ VALUES = {
     "ernie_m_retrieval": XLM_R  # ours but for the model and the objective
     | flat(model=LARGE | {"language_embeddings": "none"}, data={"pair_length": 128})
     | flat(objectives__mmlm={"batch_rows": 0}, optimizer={"learning_rate": 1e-5})
-    | flat(objectives__retrieval={"batch_rows": 256, "layer": 16, "negatives": "hardest"})
+    | flat(objectives__retrieval={"batch_rows": 128, "layer": 16, "negatives": "hardest"})
     | flat(optimizer={"warmup_steps": 1_000, "clip_norm": 1.0}, train={"steps": 10_000}),
     "xlm_align": XLM_ALIGN,
     "xlm_align:ablation": ABLATION,

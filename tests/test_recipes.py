@@ -147,7 +147,7 @@ def test_back_translation_follows_cross_attention():
 def test_infoxlm_fills_its_queue_before_it_trains():
     (_, filling), (start, training) = parse(load("infoxlm")).schedule
     xlco = training.objectives.xlco
-    assert start * xlco.batch_rows == xlco.queue
+    assert start * 8 * xlco.batch_rows == xlco.queue  # of eight pairs a row, about
     assert not any(options.weight for options in filling.objectives.active().values())
     assert all(options.weight == 1 for options in training.objectives.active().values())
 

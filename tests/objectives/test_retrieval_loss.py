@@ -13,7 +13,7 @@ from references.encoder import float64
 from xlj.config.objectives.retrieval import Retrieval
 from xlj.models import encoder
 from xlj.objectives import retrieval
-from xlj.objectives.bitext import average
+from xlj.objectives.bitext import averages
 from xlj.objectives.segments import whole_examples
 
 OPTIONS = [Retrieval(scale=5.0, negatives=kind) for kind in ("hardest", "all")]
@@ -32,10 +32,10 @@ def halves_at_a_time(function, inputs):
 
 
 def vectors(params, model, side, padding):
-    """Unit vectors of the middle layer's averages; `padding` for rows of padding."""
+    """Unit vectors of the middle layer's averages, of one example a row; 1 for rows of padding."""
     read = whole_examples(model, side.tokens, side.languages)
     hidden = encoder.apply(params, model, read, layers=encoder.middle_layer(model.layers))
-    mean = average(hidden, side.tokens).at[padding].set(1.0)
+    mean = averages(hidden, side.tokens, 1)[:, 0].at[padding].set(1.0)
     return mean / jnp.linalg.norm(mean, axis=1, keepdims=True)
 
 
@@ -79,32 +79,46 @@ def test_loss_has_negatives_from_all_rows(options, model, params_of, keys_of):
     jax.tree.map(partial(np.testing.assert_allclose, atol=1e-5), parts, made)
 
 
+@pytest.mark.parametrize("length, count, most", [(48, 10, 1), (128, 30, 4)])
 @OF_BOTH
-def test_all_of_it_equals_numpy(options, full_model, params_of, keys_of, step_of):
+def test_all_of_it_equals_numpy(
+    options, length, count, most, full_model, params_of, keys_of, step_of
+):
+    """Of rows of one pair, and of several."""
     kind = options.negatives
     options = Retrieval(scale=7.0, negatives=kind, layer=1, weight=3.0)
     objective = retrieval.objective("retrieval", options, full_model, CORPUS)
-    params, rows = params_of(full_model, objective), rows_of("bitext", count=10)
-    tokens, half = rows.tokens.at[7].set(rows.tokens[3]).at[9].set(1), rows.tokens.shape[1] // 2
-    rows = rows._replace(tokens=tokens.at[5, :half].set(tokens[2, :half]))
+    params = params_of(full_model, objective)
+    rows = rows_of("bitext", count=count, length=length)
+    rows = jax.tree.map(lambda x: x[:10], rows)  # of several pairs, only the last may have one
+    tokens, half = rows.tokens.at[7].set(rows.tokens[3]), length // 2
+    rows = rows._replace(tokens=tokens.at[-1].set(1).at[5, :half].set(tokens[2, :half]))
+    if most > 1:  # as many on both sides
+        assert len(rows.tokens) >= 7
+        rows = rows._replace(tokens=rows.tokens.at[5, half:].set(tokens[2, half:]))
+    number = len(rows.tokens)
     before, made, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
-    for part, shape in zip(before[2:], [(10, 32)] * 2 + [(10,)] * 3, strict=True):
-        assert part.shape == shape and not np.asarray(part).any()
+    shape = (number, most)
+    for part, wanted in zip(before[2:], [(*shape, 32)] * 2 + [shape] * 3, strict=True):
+        assert part.shape == wanted and not np.asarray(part).any()
     first, second = (
-        reference.averaged(float64(params), full_model, side, layer=1)
+        reference.averaged(float64(params), full_model, side, 1, most)
         for side in (made.first, made.second)
     )
     sides = np.asarray(rows.tokens[:, :half]), np.asarray(rows.tokens[:, half:])
     for number, (side, tokens) in enumerate(zip(before[:2], sides, strict=True)):
         np.testing.assert_array_equal(side.tokens, tokens)
         np.testing.assert_array_equal(side.languages, rows.languages[:, [number, number]])
-    negatives = reference.negatives_of(*sides)
-    sums, correct = reference.compared(first, second, negatives, 7.0, kind)
-    found = losses["retrieval"]
+    negatives = reference.negatives_of(*sides, most)
+    sums, correct = (
+        x.reshape(shape).sum(1) for x in reference.compared(first, second, negatives, 7.0, kind)
+    )
+    found, pairs = losses["retrieval"], [len(row) for row in reference.examples(sides[0])]
+    assert pairs[-1] == 0 and max(pairs) == most
     np.testing.assert_allclose(found.sum, sums, rtol=1e-3, atol=1e-4)
     np.testing.assert_array_equal(found.correct, correct)
-    np.testing.assert_array_equal(found.count, [1] * 9 + [0])
-    np.testing.assert_array_equal(counts["retrieval"], [1] * 9 + [0])
+    np.testing.assert_array_equal(found.count, pairs)
+    np.testing.assert_array_equal(counts["retrieval"], pairs)
 
     def total(*sides):
         return reference.compared(*sides, negatives, 7.0, kind)[0].sum()
@@ -114,7 +128,7 @@ def test_all_of_it_equals_numpy(options, full_model, params_of, keys_of, step_of
         reference.slopes(lambda x: total(first, x), second),
     )
     for pull, wanted in zip((made.pull_first, made.pull_second), pulls, strict=True):
-        np.testing.assert_allclose(pull, wanted, rtol=2e-3, atol=2e-3)
+        np.testing.assert_allclose(pull.reshape(wanted.shape), wanted, rtol=2e-3, atol=2e-3)
     assert objective.losses["retrieval"].weight == 3
 
 
@@ -174,8 +188,9 @@ def test_pairs_that_are_all_the_same_teach_nothing(options, model, params_of, ke
 
 
 def test_sentences_are_told_apart_by_the_order_of_their_words():
-    digests = retrieval._digests(jnp.array([[0, 5, 6, 2], [0, 6, 5, 2], [0, 5, 6, 2]], jnp.int32))
-    assert digests[0] == digests[2] != digests[1]
+    rows = jnp.array([[0, 5, 6, 2, 0, 6, 5, 2], [0, 5, 6, 2, 1, 1, 1, 1]], jnp.int32)
+    (one, turned, none), (again, *_) = retrieval._digests(rows, 3).tolist()
+    assert one == again != turned != none == 0
 
 
 def test_digests_equal_a_transcription():
@@ -188,18 +203,20 @@ def test_digests_equal_a_transcription():
         return x ^ x >> 16
 
     assert mixed(1) == 0x514E28B7
-    tokens = np.random.default_rng(0).integers(0, 60_000, (5, 40))
+    tokens = np.random.default_rng(0).integers(4, 60_000, (5, 40))
+    tokens[:, 0] = 0
     wanted = [
         sum(mixed(id * 0x9E3779B1 + place * 0x85EBCA77 & bits) for place, id in enumerate(row))
         & bits
         for row in tokens.tolist()
     ]
-    assert retrieval._digests(jnp.asarray(tokens, jnp.int32)).tolist() == wanted
+    assert retrieval._digests(jnp.asarray(tokens, jnp.int32), 1)[:, 0].tolist() == wanted
     # 1,000 sentences, many with the same sum of ids, or of ids times places.
     all_of_three = np.stack(np.meshgrid(*[np.arange(4, 14)] * 3), -1).reshape(-1, 3)
-    digests = retrieval._digests(jnp.asarray(all_of_three, jnp.int32)).tolist()
+    all_of_three = np.insert(all_of_three, 0, 0, axis=1)
+    digests = retrieval._digests(jnp.asarray(all_of_three, jnp.int32), 1)[:, 0].tolist()
     assert len(set(digests)) == 1000
-    assert digests == [sum(map(murmur3, row, range(3))) % 2**32 for row in all_of_three.tolist()]
+    assert digests == [sum(map(murmur3, row, range(4))) % 2**32 for row in all_of_three.tolist()]
 
 
 def murmur3(token, place):

@@ -7,15 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from random_rows import CORPUS, SIZE, rows_of
+from random_rows import CORPUS, SIZE, ragged, rows_of
 from references import bitext as reference
 from references.encoder import float64
 
 from xlj.config.objectives.xlco import Contrast
+from xlj.data.rows import packing
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 from xlj.objectives import xlco
 from xlj.objectives.bitext import halves
+from xlj.objectives.objective import Rows
 
 OPTIONS = Contrast(queue=48, momentum=0.9, mask_rate=0.0, temperature=0.5)
 
@@ -46,7 +48,7 @@ def test_each_pair_is_joined_with_another_in_an_order_of_its_own(keys_of):
     assert len(index) == len(index2) == 200
     partners = []
     for step in (0, 1):
-        one, other = xlco.mix(first, second, keys_of(rows, step))
+        one, other = xlco.mix(first, second, 1, keys_of(rows, step))
         found, turned = [], []
         for i, (a, b) in enumerate(zip(one.tokens, other.tokens, strict=True)):
             left = [index[part] for part in examples(np.asarray(a))]
@@ -64,7 +66,51 @@ def test_each_pair_is_joined_with_another_in_an_order_of_its_own(keys_of):
     assert sum(a != b for a, b in zip(*partners, strict=True)) > 180
 
 
+def test_pairs_of_a_row_are_joined_with_those_at_their_places(keys_of):
+    """Rows of as many pairs with each other, mostly; against joining lists."""
+    rng = np.random.default_rng(0)
+    packed = packing.bitext(*(ragged(rng, 300, 4, 60) for _ in range(2)), 160, np.dtype(np.uint16))
+    tokens = jnp.asarray(packed.rows, jnp.int32).at[-2:].set(PAD)
+    rows = Rows(tokens, jnp.asarray(rng.integers(0, 3, (len(tokens), 2)), jnp.int32))
+    sides = halves(rows)
+    split_sides = [reference.examples(side.tokens) for side in sides]
+    index = {str(example): (row, n) for row, found in enumerate(split_sides[0])
+             for n, example in enumerate(found)}  # fmt: skip
+    pairs = [len(row) for row in split_sides[0]]
+    assert set(pairs) >= {0, 1, 2, 3}
+    partners, alone, turned = {}, 0, set()
+    mixed = xlco.mix(*sides, 5, keys_of(rows))
+    for row, (one, other) in enumerate(zip(*(m.tokens for m in mixed), strict=True)):
+        made = [reference.examples(tokens[None])[0] for tokens in (one, other)]
+        assert len(made[0]) == len(made[1]) == pairs[row]
+        assert all((np.asarray(t)[sum(map(len, m)) :] == PAD).all()
+                   for t, m in zip((one, other), made, strict=True))  # fmt: skip
+        for n, example in enumerate(made[0]):
+            cut = example.index(EOS) + 1
+            parts = [example[:cut]] + ([[BOS, *example[cut:]]] if example[cut:] else [])
+            owners = [index[str(part)] for part in parts]
+            assert (row, n) in owners
+            if len(owners) == 1:
+                alone += 1
+                assert made[1][n] == split_sides[1][row][n]
+                continue
+            (partner,) = {r for r, _ in owners} - {row}
+            assert partners.setdefault(row, partner) == partner
+            assert [m for _, m in owners] == [n, n]
+            second = [split_sides[1][r][n] for r in (row, partner)]
+            joined = [a + b[1:] for a, b in (second, second[::-1])]
+            assert made[1][n] in joined
+            order = owners[0][0] == row, made[1][n] == joined[0]
+            turned.add(order)
+            for side, m, first in zip(sides, mixed, order, strict=True):
+                wanted = [side.languages[r, 0] for r in ((row, partner), (partner, row))[not first]]
+                np.testing.assert_array_equal(m.languages[row], wanted)
+    assert sorted(partners.values()) == sorted(partners) == [r for r, n in enumerate(pairs) if n]
+    assert alone <= 2 * max(pairs) and len(turned) == 4
+
+
 def prepared(model, params_of, keys_of, options=OPTIONS):
+    """Of rows of one pair each."""
     objective = xlco.objective("xlco", options, model, CORPUS)
     params = params_of(model, objective)
     rows = rows_of("bitext", count=24)
@@ -79,8 +125,9 @@ def test_loss_equals_numpy(model, params_of, keys_of):
     inputs = objective.targets(params, state, jax.jit(objective.corrupt)(rows, keys), whole)
     # The momentum encoder is still the encoder, so its vectors of the queries are the queries'.
     swapped = inputs._replace(keys=inputs.queries)
-    queries = np.asarray(objective.targets(params, state, swapped, whole).vectors, np.float64)
-    own = (queries * np.asarray(inputs.vectors, np.float64)).sum(1) / 0.5
+    queries = objective.targets(params, state, swapped, whole).vectors
+    queries, vectors = (np.asarray(x, np.float64)[:, 0] for x in (queries, inputs.vectors))
+    own = (queries * vectors).sum(1) / 0.5
     others = queries @ queue[:30].T.astype(np.float64) / 0.5
     scores = np.concatenate([own[:, None], others], axis=1)
     wanted = np.log(np.exp(scores - scores.max(1, keepdims=True)).sum(1)) + scores.max(1) - own
@@ -89,31 +136,37 @@ def test_loss_equals_numpy(model, params_of, keys_of):
     np.testing.assert_array_equal(found.correct, own >= others.max(1))
 
 
-def test_all_of_it_equals_numpy(full_model, params_of, keys_of, step_of):
+@pytest.mark.parametrize("length, count, most", [(48, 24, 1), (128, 60, 4)])
+def test_all_of_it_equals_numpy(length, count, most, full_model, params_of, keys_of, step_of):
+    """Of rows of one pair, and of several, the last one of padding."""
     options = Contrast(
         mask_rate=0.3, mask_share=0.7, random_share=0.3, weight=3.0, layer=1, temperature=0.6,
-        queue=40, momentum=0.8, mixup=True,
+        queue=80, momentum=0.8, mixup=True,
     )  # fmt: skip
     objective = xlco.objective("xlco", options, full_model, CORPUS)
     params, other = params_of(full_model, objective), params_of(full_model, objective, seed=5)
-    rows, rng = rows_of("bitext"), np.random.default_rng(0)
+    rows = rows_of("bitext", count=count, length=length)
+    rows, rng = rows._replace(tokens=rows.tokens.at[-1].set(PAD)), np.random.default_rng(0)
     state = objective.init_state(other)  # a momentum encoder that is not the encoder
-    assert int(state["next"]) == int(state["filled"]) == 0 and state["queue"].shape == (40, 32)
-    queue = rng.normal(size=(40, 32)).astype(np.float32)
-    state |= {"queue": jnp.asarray(queue), "next": jnp.int32(25), "filled": jnp.int32(25)}
+    assert int(state["next"]) == int(state["filled"]) == 0 and state["queue"].shape == (80, 32)
+    queue = rng.normal(size=(80, 32)).astype(np.float32)
+    state |= {"queue": jnp.asarray(queue), "next": jnp.int32(65), "filled": jnp.int32(65)}
     moved = jax.tree.map(lambda leaf: 1.5 * leaf + 0.1, params)
     made = step_of(objective, params, rows, keys_of(rows), state, moved)
     before, inputs, losses, counts, following = made
     assert before.vectors.shape == inputs.vectors.shape and not np.asarray(before.vectors).any()
-    keys = reference.projected(float64(other), full_model, inputs.keys, layer=1)
-    np.testing.assert_allclose(inputs.vectors, keys, rtol=1e-3, atol=1e-3)
-    queries = reference.projected(float64(params), full_model, inputs.queries, layer=1)
-    sums, correct = reference.contrast(queries, keys, queue[:25].astype(float), 0.6)
+    keys, there = reference.projected(float64(other), full_model, inputs.keys, 1, most)
+    assert inputs.vectors.shape == keys.shape and there.sum(1).max() == most
+    np.testing.assert_allclose(np.asarray(inputs.vectors)[there], keys[there], rtol=1e-3, atol=1e-3)
+    queries, same = reference.projected(float64(params), full_model, inputs.queries, 1, most)
+    np.testing.assert_array_equal(same, there)
+    sums, correct = reference.contrast(queries, keys, queue[:65].astype(float), 0.6, there)
+    pairs = [len(row) for row in reference.examples(rows.tokens[:, : length // 2])]
     np.testing.assert_allclose(losses["xlco"].sum, sums, rtol=1e-3, atol=1e-3)
     np.testing.assert_array_equal(losses["xlco"].correct, correct)
-    np.testing.assert_array_equal(losses["xlco"].count, np.ones(len(sums)))
-    np.testing.assert_array_equal(counts["xlco"], np.ones(len(sums)))
-    wanted = reference.contrast_state(state, moved, np.asarray(inputs.vectors), 0.8)
+    np.testing.assert_array_equal(losses["xlco"].count, pairs)
+    np.testing.assert_array_equal(counts["xlco"], pairs)
+    wanted = reference.contrast_state(state, moved, np.asarray(inputs.vectors), 0.8, there)
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5), following, wanted)
     assert objective.losses["xlco"].weight == 3
 
@@ -163,7 +216,7 @@ def test_the_queue_goes_round_and_the_momentum_encoder_follows(model, params_of,
     assert set(state["momentum"]) == {"embeddings", "layers", "contrast_head"}
     moved = jax.tree.map(lambda x: x + 1.0, params)
     for step in range(3):
-        vectors = jnp.full((24, model.hidden), float(step + 1))
+        vectors = jnp.full((24, 1, model.hidden), float(step + 1))
         state = objective.update(state, moved, inputs._replace(vectors=vectors))
         assert int(state["filled"]) == min(24 * (step + 1), 48)
     assert int(state["next"]) == 24
@@ -197,7 +250,7 @@ def test_padding_is_nobodys_partner(keys_of):
     """As in evaluation, where the last batch is filled up."""
     rows = rows_of("bitext", count=12)
     padded = rows._replace(tokens=rows.tokens.at[7:].set(PAD))
-    one, other = xlco.mix(*halves(padded), keys_of(rows))
+    one, other = xlco.mix(*halves(padded), 1, keys_of(rows))
     for tokens in (one.tokens, other.tokens):
         assert (np.asarray(tokens[:7, 0]) == BOS).all()
         assert all(len(examples(row)) == 2 for row in np.asarray(tokens[:7]))
@@ -207,8 +260,10 @@ def test_padding_is_nobodys_partner(keys_of):
 def test_a_batch_of_another_size_overwrites_the_oldest_keys(model, params_of, keys_of):
     objective, params, rows, keys = prepared(model, params_of, keys_of)
     state, inputs = objective.init_state(params), jax.jit(objective.corrupt)(rows, keys)
-    for value, count in ((1.0, 20), (2.0, 20), (3.0, 16)):
-        vectors = jnp.full((count, model.hidden), value)
-        state = objective.update(state, params, inputs._replace(vectors=vectors))
+    for value, count in ((1.0, 20), (2.0, 20), (3.0, 16)):  # of 24 rows, the others are padding
+        vectors = jnp.full((24, 1, model.hidden), value).at[3 : 27 - count].set(9.0)
+        tokens = inputs.keys.tokens.at[3 : 27 - count].set(PAD)
+        batch = inputs._replace(vectors=vectors, keys=inputs.keys._replace(tokens=tokens))
+        state = objective.update(state, params, batch)
     found = [float(row[0]) for row in state["queue"]]
     assert found == [3.0] * 8 + [1.0] * 12 + [2.0] * 20 + [3.0] * 8

@@ -3,30 +3,66 @@
 import numpy as np
 
 from references.encoder import encode
-from references.layout import PAD, is_word
+from references.layout import BOS, PAD, is_word
 from references.losses import log_sum_exp, softplus
 
 
-def projected(params, model, side, layer):
-    """InfoXLM's vector of a row: the projection of its first token's, [rows, hidden]."""
-    hidden = encode(params, model, side.tokens, side.languages)[layer]
-    return hidden[:, 0] @ params["contrast_head"]["kernel"]
+def examples(tokens):
+    """Each row's examples, as lists of ids."""
+    found = []
+    for row in np.asarray(tokens).tolist():
+        found.append([])
+        for token in row:
+            if token == BOS:
+                found[-1].append([])
+            if token != PAD:
+                found[-1][-1].append(token)
+    return found
 
 
-def contrast(queries, keys, queue, temperature):
+def by_example(vector, params, model, side, layer, most):
+    """`vector(hidden [length, hidden], ids [length])` of each example, encoded in a row of its own:
+    [rows, most, hidden], 0 where there is none; and which are there, bool [rows, most]."""
+    found = examples(side.tokens)
+    where = [(row, n) for row, several in enumerate(found) for n in range(len(several))]
+    alone = np.full((len(where), np.asarray(side.tokens).shape[1]), PAD)
+    for k, (row, n) in enumerate(where):
+        alone[k, : len(found[row][n])] = found[row][n]
+    languages = np.asarray(side.languages)[[row for row, _ in where]]
+    hidden = encode(params, model, alone, languages)[layer]
+    made = np.stack([vector(h, ids) for h, ids in zip(hidden, alone, strict=True)])
+    vectors = np.zeros((len(found), most, made.shape[1]))
+    there = np.zeros((len(found), most), bool)
+    for k, place in enumerate(where):
+        vectors[place], there[place] = made[k], True
+    return vectors, there
+
+
+def projected(params, model, side, layer, most):
+    """InfoXLM's vectors: the projections of the examples' first tokens, as `by_example`."""
+
+    def vector(hidden, ids):
+        return hidden[0] @ params["contrast_head"]["kernel"]
+
+    return by_example(vector, params, model, side, layer, most)
+
+
+def contrast(queries, keys, queue, temperature, there):
     """-log softmax of each query's own key among it and the queue: sums and correct, [rows]."""
     sums, correct = np.zeros(len(queries)), np.zeros(len(queries))
-    for row, query in enumerate(queries):
-        scores = np.concatenate([[query @ keys[row]], queue @ query]) / temperature
-        sums[row] = log_sum_exp(scores) - scores[0]
-        correct[row] = (scores[0] >= scores[1:]).all()
+    for row, n in zip(*np.nonzero(there), strict=True):
+        query = queries[row, n]
+        scores = np.concatenate([[query @ keys[row, n]], queue @ query]) / temperature
+        sums[row] += log_sum_exp(scores) - scores[0]
+        correct[row] += (scores[0] >= scores[1:]).all()
     return sums, correct
 
 
-def contrast_state(state, params, vectors, momentum):
-    """The momentum encoder after the step, and the queue with the step's vectors, one by one."""
+def contrast_state(state, params, vectors, momentum, there):
+    """The momentum encoder after the step, and the queue with the vectors that are there, one by
+    one."""
     queue, following, filled = np.array(state["queue"]), int(state["next"]), int(state["filled"])
-    for vector in vectors:
+    for vector in vectors[there]:
         queue[following] = vector
         following, filled = (following + 1) % len(queue), min(filled + 1, len(queue))
 
@@ -40,22 +76,27 @@ def contrast_state(state, params, vectors, momentum):
     return {"momentum": kept, "queue": queue, "next": following, "filled": filled}
 
 
-def averaged(params, model, side, layer):
-    """Unit vectors of the mean of a row's words at a layer, [rows, hidden]; 0 for padding."""
-    hidden = encode(params, model, side.tokens, side.languages)[layer]
-    found = np.zeros((len(hidden), hidden.shape[-1]))
-    for row, words in enumerate(is_word(np.asarray(side.tokens))):
-        if words.any():
-            mean = hidden[row, words].mean(0)
-            found[row] = mean / np.sqrt(mean @ mean)
-    return found
+def averaged(params, model, side, layer, most):
+    """Unit vectors of the mean of each example's words at a layer, [rows x most, hidden]; 0 where
+    there is none."""
+
+    def vector(hidden, ids):
+        mean = hidden[is_word(ids)].mean(0)
+        return mean / np.sqrt(mean @ mean)
+
+    found, _ = by_example(vector, params, model, side, layer, most)
+    return found.reshape(-1, found.shape[-1])
 
 
-def negatives_of(first, second):
-    """The pairs that are no padding and share no sentence with pair i, on either side, for each i;
-    none for padding. `first` and `second` are tokens [rows, length]."""
-    sentences = [{tuple(a), tuple(b)} for a, b in zip(first, second, strict=True)]
-    real = [i for i, row in enumerate(first) if row[0] != PAD]
+def negatives_of(first, second, most):
+    """The pairs that are there and share no sentence with pair i, on either side, for each i of
+    rows x most; none for one that is not there. `first` and `second` are tokens [rows, length]."""
+    sentences, real = [], []
+    for row in zip(examples(first), examples(second), strict=True):
+        real += [len(sentences) + n for n in range(len(row[0]))]
+        pairs = [{tuple(a), tuple(b)} for a, b in zip(*row, strict=True)]
+        sentences += pairs + [set()] * (most - len(pairs))
+    first = sentences
     return [
         [j for j in real if not sentences[i] & sentences[j]] if i in real else []
         for i in range(len(first))

@@ -1,18 +1,51 @@
-"""Rows of the kind `bitext`: one pair a row, each sentence alone in its half."""
+"""Rows of the kind `bitext`: the first sentences of some pairs in one half, each an example of its
+own, the second ones in the same order in the other."""
 
 import jax
 import jax.numpy as jnp
 
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.objectives.objective import Rows
+from xlj.objectives.segments import segments
 
 
 def halves(rows: Rows) -> tuple[Rows, Rows]:
-    """The two sides of each pair, tokens int32 [rows, length / 2], their language twice."""
+    """The two sides of the pairs, tokens int32 [rows, length / 2], their language twice."""
     tokens = rows.tokens.astype(jnp.int32)
     middle = tokens.shape[1] // 2
     first, second = (jnp.repeat(rows.languages[:, i : i + 1], 2, axis=1) for i in (0, 1))
     return Rows(tokens[:, :middle], first), Rows(tokens[:, middle:], second)
+
+
+def count(tokens: jax.Array) -> jax.Array:
+    """How many examples a row has: int32 [rows, length] -> int32 [rows]."""
+    return (tokens == BOS).sum(1)
+
+
+def is_there(tokens: jax.Array, most: int) -> jax.Array:
+    """Which of `most` examples each row has: int32 [rows, length] -> bool [rows, most]."""
+    return jnp.arange(most) < count(tokens)[:, None]
+
+
+def starts(tokens: jax.Array, most: int, none: int = 0) -> jax.Array:
+    """Where each of `most` examples begins: int32 [rows, length] -> int32 [rows, most], `none` for
+    one that is not there."""
+
+    def of_row(row: jax.Array) -> jax.Array:
+        return jnp.nonzero(row == BOS, size=most, fill_value=none)[0].astype(jnp.int32)
+
+    return jax.vmap(of_row)(tokens)
+
+
+def averages(hidden: jax.Array, tokens: jax.Array, most: int) -> jax.Array:
+    """Mean vectors of each of `most` examples, as `average`: [rows, length, hidden] ->
+    [rows, most, hidden]."""
+    segment = segments(tokens).segment
+
+    def of_example(number: jax.Array) -> jax.Array:
+        return average(hidden, jnp.where(segment == number, tokens, PAD))
+
+    return jax.vmap(of_example, out_axes=1)(jnp.arange(1, most + 1))
 
 
 def average(hidden: jax.Array, tokens: jax.Array) -> jax.Array:

@@ -5,35 +5,34 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xlj.config import Model
+from xlj.config import Model, most_pairs
 from xlj.config.objectives.retrieval import Retrieval
 from xlj.data.rows.corpus import Corpus
-from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
-from xlj.objectives.bitext import average, halves
+from xlj.objectives.bitext import averages, halves, is_there
 from xlj.objectives.corruption import split
 from xlj.objectives.flops import TRAINED, Operations, of_layers
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
-from xlj.objectives.segments import whole_examples
+from xlj.objectives.segments import segments, whole_examples
 
 _NEVER = -1e9  # a logit that is never taken, and has a gradient, where -inf has none
 
 
 class Compared(NamedTuple):
-    """Both sides of each pair, and what the batch says of them: zeros until `targets`."""
+    """Both sides of the pairs, and what the batch says of them: zeros until `targets`."""
 
     first: Rows
     second: Rows
     pull_first: jax.Array
-    """The gradient of the whole batch's loss at `first`'s vector, float32 [rows, hidden]."""
+    """The gradient of the batch's loss at `first`'s vectors, float32 [rows, pairs, hidden]."""
     pull_second: jax.Array
     losses: jax.Array
-    """The loss of each pair, float32 [rows]."""
+    """The loss of each pair, float32 [rows, pairs]."""
     correct: jax.Array
-    """1 where each side of the pair is nearer to the other than any negative, float32 [rows]."""
+    """1 where each side of the pair is nearer to the other than any negative, [rows, pairs]."""
     found: jax.Array
-    """1 where the row is a pair and the batch has another, float32 [rows]."""
+    """1 where there is a pair and the batch has another, float32 [rows, pairs]."""
 
 
 def objective(name: str, options: Retrieval, model: Model, corpus: Corpus) -> Objective:
@@ -53,14 +52,14 @@ def objective(name: str, options: Retrieval, model: Model, corpus: Corpus) -> Ob
     def vectors(params: Params, rows: Rows, rngs: Rngs) -> jax.Array:
         inputs = whole_examples(model, rows.tokens, rows.languages)
         hidden = encoder.apply(params, model, inputs, rngs, layers=layer)
-        mean = average(hidden, rows.tokens)
-        square = (mean * mean).sum(1, keepdims=True)
+        mean = averages(hidden, rows.tokens, most_pairs(2 * rows.tokens.shape[1]))
+        square = (mean * mean).sum(-1, keepdims=True)
         return mean / jnp.sqrt(jnp.maximum(square, 1e-12))  # padding has a gradient too, of 0
 
     def corrupt(rows: Rows, rngs: jax.Array) -> Compared:
         first, second = halves(rows)
-        pull = jnp.zeros((len(first.tokens), model.hidden))
-        number = pull[:, 0]
+        number = jnp.zeros((len(first.tokens), most_pairs(rows.tokens.shape[1])))
+        pull = jnp.zeros((*number.shape, model.hidden))
         return Compared(first, second, pull, pull, number, number, number)
 
     def targets(
@@ -70,17 +69,20 @@ def objective(name: str, options: Retrieval, model: Model, corpus: Corpus) -> Ob
             by_microbatch(lambda rows: vectors(params, rows, None), side)
             for side in (inputs.first, inputs.second)
         )
-        negatives = _negatives(inputs.first, inputs.second)
+        shape = inputs.found.shape
+        negatives = _negatives(inputs.first.tokens, inputs.second.tokens, shape[1])
         found = negatives.any(1).astype(jnp.float32)
 
         def of_batch(
             first: jax.Array, second: jax.Array
         ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+            first, second = (side.reshape(-1, model.hidden) for side in (first, second))
             losses, correct = against(first, second, negatives, options.scale)
             losses = losses * found
             return losses.sum(), (losses, correct * found)
 
-        pulls, (losses, correct) = jax.grad(of_batch, argnums=(0, 1), has_aux=True)(first, second)
+        pulls, made = jax.grad(of_batch, argnums=(0, 1), has_aux=True)(first, second)
+        losses, correct, found = (x.reshape(shape) for x in (*made, found))
         return Compared(inputs.first, inputs.second, pulls[0], pulls[1], losses, correct, found)
 
     def loss(params: Params, state: object, inputs: Compared, rngs: Rngs) -> Losses:
@@ -89,9 +91,9 @@ def objective(name: str, options: Retrieval, model: Model, corpus: Corpus) -> Ob
             vectors(params, rows, own)
             for rows, own in zip((inputs.first, inputs.second), of_side, strict=True)
         )
-        pulled = (inputs.pull_first * first + inputs.pull_second * second).sum(1)
+        pulled = (inputs.pull_first * first + inputs.pull_second * second).sum(-1)
         losses = inputs.losses + (pulled - jax.lax.stop_gradient(pulled))  # its value is `losses`
-        return {name: LossSums(sum=losses, count=inputs.found, correct=inputs.correct)}
+        return {name: LossSums(losses.sum(1), inputs.found.sum(1), inputs.correct.sum(1))}
 
     def flops(rows: int, length: int) -> Operations:
         return 2 * (1 + TRAINED) * of_layers(model, layer, rows, length // 2)
@@ -99,7 +101,7 @@ def objective(name: str, options: Retrieval, model: Model, corpus: Corpus) -> Ob
     return Objective(
         losses={name: Loss(options.weight)},
         corrupt=corrupt,
-        count=lambda inputs: {name: inputs.found},
+        count=lambda inputs: {name: inputs.found.sum(1)},
         loss=loss,
         flops=flops,
         targets=targets,
@@ -113,13 +115,13 @@ def against_hardest(
     is not one (Faghri et al., 2018), in both directions.
 
     Args:
-      first, second: unit vectors of both sides of the pairs, float32 [rows, hidden].
-      negatives: which pairs are negatives of which, bool [rows, rows].
+      first, second: unit vectors of both sides of the pairs, float32 [pairs, hidden].
+      negatives: which pairs are negatives of which, bool [pairs, pairs].
       scale: what cosines are multiplied by.
 
     Returns:
-      The loss of each pair, float32 [rows]; whether each side is nearer to the other than to any
-      negative, bool [rows].
+      The loss of each pair, float32 [pairs]; whether each side is nearer to the other than to any
+      negative, bool [pairs].
     """
     right = scale * (first * second).sum(1)
     similarity = scale * jnp.matmul(first, second.T, precision="highest")
@@ -148,20 +150,33 @@ def against_all(
     return losses.reshape(2, -1).sum(0), correct.reshape(2, -1).all(0)
 
 
-def _negatives(first: Rows, second: Rows) -> jax.Array:
+def _negatives(first: jax.Array, second: jax.Array, most: int) -> jax.Array:
     """Which pairs of the batch are there and share no sentence, on either side: a sentence of
-    English-German may stand in German-French too, bool [rows, rows]."""
-    sides = _digests(first.tokens), _digests(second.tokens)
+    English-German may stand in German-French too.
+
+    Args:
+      first, second: tokens of both sides, int32 [rows, length].
+      most: pairs that a row may have.
+
+    Returns:
+      bool [rows x most, rows x most].
+    """
+    sides = [_digests(side, most).reshape(-1) for side in (first, second)]
     shared = [one[:, None] == other for one in sides for other in sides]
-    real = first.tokens[:, 0] != PAD
+    real = is_there(first, most).reshape(-1)
     return ~jnp.stack(shared).any(0) & real & real[:, None]
 
 
-def _digests(tokens: jax.Array) -> jax.Array:
-    """32 bits of each row, uint32 [rows]: the sum over its tokens, each mixed with its place as
-    MurmurHash3 ends (Appleby), so that tokens which change places change the sum."""
-    places = jnp.arange(tokens.shape[1], dtype=jnp.uint32)
+def _digests(tokens: jax.Array, most: int) -> jax.Array:
+    """32 bits of each of `most` examples of rows [rows, length], uint32 [rows, most]: the sum over
+    its tokens, each mixed with its place as MurmurHash3 ends (Appleby), so that tokens which change
+    places change the sum."""
+    layout = segments(tokens)
+    places = layout.position.astype(jnp.uint32)
     mixed = tokens.astype(jnp.uint32) * jnp.uint32(0x9E3779B1) + places * jnp.uint32(0x85EBCA77)
     mixed = (mixed ^ (mixed >> 16)) * jnp.uint32(0x85EBCA6B)
     mixed = (mixed ^ (mixed >> 13)) * jnp.uint32(0xC2B2AE35)
-    return (mixed ^ (mixed >> 16)).sum(1, dtype=jnp.uint32)
+    mixed ^= mixed >> 16
+    numbers = jnp.arange(1, most + 1)
+    own = jax.vmap(lambda number: jnp.where(layout.segment == number, mixed, 0), out_axes=1)
+    return own(numbers).sum(2, dtype=jnp.uint32)

@@ -21,7 +21,7 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder, heads
 from xlj.models.dropout import Rngs
-from xlj.objectives.bitext import average
+from xlj.objectives.bitext import averages
 from xlj.objectives.flops import TRAINED, of_layers
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import whole_examples
@@ -93,10 +93,7 @@ def logits(
     if kind == "classification":
         return heads.classify(head, model, hidden[:, 0], rngs)
     if kind == "pair_classification":
-        first, second = (
-            average(hidden, jnp.where(inputs.query_segment_ids == number, tokens, PAD))
-            for number in (1, 2)
-        )
+        first, second = averages(hidden, tokens, 2).swapaxes(0, 1)
         return heads.classify(head, model, heads.pair_features(first, second), rngs)
     if kind == "tagging":
         return heads.classify_tokens(head, model, hidden, model.dropout, rngs)

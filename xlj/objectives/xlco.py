@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
-from xlj.config import Model
+from xlj.config import Model, most_pairs
 from xlj.config.objectives.xlco import Contrast
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder, heads
 from xlj.models.dropout import Rngs
-from xlj.objectives.bitext import halves
+from xlj.objectives.bitext import count, halves, is_there, starts
 from xlj.objectives.corruption import mask_tokens, split
 from xlj.objectives.flops import TRAINED, Operations, of_layers
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
@@ -26,7 +26,8 @@ class Contrasted(NamedTuple):
     queries: Rows
     keys: Rows
     vectors: jax.Array
-    """Of `keys` by the momentum encoder, float32 [rows, hidden]; zeros until `targets`."""
+    """Of the examples of `keys` by the momentum encoder, float32 [rows, pairs, hidden]; zeros until
+    `targets`."""
 
 
 def objective(name: str, options: Contrast, model: Model, corpus: Corpus) -> Objective:
@@ -38,20 +39,24 @@ def objective(name: str, options: Contrast, model: Model, corpus: Corpus) -> Obj
     """
     layer = options.layer or encoder.middle_layer(model.layers)
 
-    def vectors(params: Params, rows: Rows, rngs: Rngs) -> jax.Array:
+    def vectors(params: Params, rows: Rows, most: int, rngs: Rngs) -> jax.Array:
         inputs = whole_examples(model, rows.tokens, rows.languages)
         hidden = encoder.apply(params, model, inputs, rngs, layers=layer)
-        return heads.project(params["contrast_head"], model, hidden[:, 0])
+        first = jnp.take_along_axis(hidden, starts(rows.tokens, most)[..., None], axis=1)
+        return heads.project(params["contrast_head"], model, first)
 
     def targets(
         params: Params, state: Any, inputs: Contrasted, by_microbatch: ByMicrobatch
     ) -> Contrasted:
-        of_keys = by_microbatch(lambda keys: vectors(state["momentum"], keys, None), inputs.keys)
+        momentum, most = state["momentum"], inputs.vectors.shape[1]
+        of_keys = by_microbatch(lambda keys: vectors(momentum, keys, most, None), inputs.keys)
         return inputs._replace(vectors=of_keys)
 
     def loss(params: Params, state: Any, inputs: Contrasted, rngs: Rngs) -> Losses:
-        queries = vectors(params, inputs.queries, rngs)
-        return {name: contrast(queries, inputs.vectors, state, options.temperature, inputs.queries)}
+        most = inputs.vectors.shape[1]
+        queries = vectors(params, inputs.queries, most, rngs)
+        real = is_there(inputs.queries.tokens, most)
+        return {name: contrast(queries, inputs.vectors, state, options.temperature, real)}
 
     def init_state(params: Params) -> dict[str, Any]:
         return {
@@ -65,24 +70,28 @@ def objective(name: str, options: Contrast, model: Model, corpus: Corpus) -> Obj
         def average(old: jax.Array, new: jax.Array) -> jax.Array:
             return options.momentum * old + (1 - options.momentum) * new
 
-        count, size = len(inputs.vectors), len(state["queue"])
-        places = (state["next"] + jnp.arange(count)) % size
+        size, most = len(state["queue"]), inputs.vectors.shape[1]
+        real = is_there(inputs.keys.tokens, most).reshape(-1)
+        before = jnp.cumsum(real) - real
+        places = jnp.where(real, (state["next"] + before) % size, size)  # the last is nowhere
+        keys = inputs.vectors.reshape(-1, model.hidden)
         return {
             "momentum": jax.tree.map(average, state["momentum"], _contrasting(params, layer)),
-            "queue": state["queue"].at[places].set(inputs.vectors),
-            "next": (state["next"] + count) % size,
-            "filled": jnp.minimum(state["filled"] + count, size),
+            "queue": state["queue"].at[places].set(keys, mode="drop"),
+            "next": (state["next"] + real.sum()) % size,
+            "filled": jnp.minimum(state["filled"] + real.sum(), size),
         }
 
     def flops(rows: int, length: int) -> Operations:
         side = of_layers(model, layer, rows, length if options.mixup else length // 2)
-        queue = Operations(other=2.0 * rows * options.queue * model.hidden)
+        queries = rows * most_pairs(length)
+        queue = Operations(other=2.0 * queries * options.queue * model.hidden)
         return (TRAINED + 1) * side + TRAINED * queue
 
     return Objective(
         losses={name: Loss(options.weight)},
         corrupt=partial(corrupt, options=options, model=model, corpus=corpus),
-        count=lambda inputs: {name: _real(inputs.queries)},
+        count=lambda inputs: {name: count(inputs.queries.tokens).astype(jnp.float32)},
         loss=loss,
         flops=flops,
         parts={"contrast_head": partial(heads.init_projection, model=model)},
@@ -102,31 +111,30 @@ def _contrasting(params: Params, layer: int) -> Params:
     return encoder.first_layers({n: part for n, part in params.items() if n in needed}, layer)
 
 
-def _real(rows: Rows) -> jax.Array:
-    """1 for rows that hold text, 0 for rows of padding, float32 [rows]."""
-    return (rows.tokens[:, 0] != PAD).astype(jnp.float32)
-
-
 def corrupt(
     rows: Rows, rngs: jax.Array, *, options: Contrast, model: Model, corpus: Corpus
 ) -> Contrasted:
     """Joins pairs, masks both sides, and draws which side is the query, anew in every step."""
+    most = most_pairs(rows.tokens.shape[1])
     first_rngs, second_rngs, order_rngs, swap_rngs = split(rngs, 4)
     first, second = halves(rows)
     if options.mixup:
-        first, second = mix(first, second, order_rngs)
+        first, second = mix(first, second, most, order_rngs)
     masked = [
         mask_tokens(side, side_rngs, options, corpus.vocabulary_size)
         for side, side_rngs in ((first, first_rngs), (second, second_rngs))
     ]
     one, other = (Rows(side.tokens, side.languages) for side in masked)
     queries, keys = _swapped(swap_rngs, one, other)
-    return Contrasted(queries, keys, jnp.zeros((len(one.tokens), model.hidden)))
+    return Contrasted(queries, keys, jnp.zeros((len(one.tokens), most, model.hidden)))
 
 
-def _swapped(rngs: jax.Array, first: Rows, second: Rows) -> tuple[Rows, Rows]:
-    """The two, each row in an order drawn by its random key."""
-    swap = jax.vmap(jax.random.bernoulli)(rngs)[:, None]
+def _swapped(
+    rngs: jax.Array, first: Rows, second: Rows, may: jax.Array | bool = True
+) -> tuple[Rows, Rows]:
+    """The two, each row in an order drawn by its random key; as it is where it may not, bool
+    [rows]."""
+    swap = (jax.vmap(jax.random.bernoulli)(rngs) & may)[:, None]
 
     def where(one: Rows, other: Rows) -> Rows:
         return jax.tree.map(lambda a, b: jnp.where(swap, a, b), one, other)
@@ -134,59 +142,88 @@ def _swapped(rngs: jax.Array, first: Rows, second: Rows) -> tuple[Rows, Rows]:
     return where(second, first), where(first, second)
 
 
-def mix(first: Rows, second: Rows, rngs: jax.Array) -> tuple[Rows, Rows]:
+def mix(first: Rows, second: Rows, most: int, rngs: jax.Array) -> tuple[Rows, Rows]:
     """Mixup contrast (InfoXLM section 3.3): both sides of a pair joined with those of another, in
     an order of its own on each side.
 
-    Partners form one random cycle through the batch, drawn from the rows' rngs: no pair is its own
-    partner, and none has the same partner in every step. Rows of padding are their own.
+    Rows that have as many pairs, mostly, form one random cycle through the batch, drawn from their
+    rngs, and each joins its pairs with those at the same places of the next one: no pair is its own
+    partner, and none has the same partner in every step. Pairs that the next row has no place for
+    stay alone. Rows of padding are their own.
     """
     partner_rngs, *side_rngs = split(rngs, 3)
     drawn = jax.vmap(lambda rng: jax.random.bits(rng, (), jnp.uint32))(partner_rngs) >> 1
-    is_pair = _real(first) > 0
-    order = jnp.argsort(jnp.where(is_pair, drawn, jnp.uint32(0xFFFFFFFF)))  # pairs come first
-    rank, count = jnp.arange(len(order)), is_pair.sum()
-    following = order[jnp.where(rank + 1 < count, rank + 1, 0)]
-    partner = jnp.zeros_like(order).at[order].set(jnp.where(rank < count, following, order))
+    pairs = count(first.tokens)
+    order = jnp.lexsort((drawn, -pairs))  # padding comes last
+    rank, real = jnp.arange(len(order)), (pairs > 0).sum()
+    following = order[jnp.where(rank + 1 < real, rank + 1, 0)]
+    partner = jnp.zeros_like(order).at[order].set(jnp.where(rank < real, following, order))
+    fewer = pairs[partner] < pairs  # one that stays alone is its row's own, so that comes first
 
     def mixed(side: Rows, own_rngs: jax.Array) -> Rows:
-        one, two = _swapped(own_rngs, side, jax.tree.map(lambda leaf: leaf[partner], side))
+        other = jax.tree.map(lambda leaf: leaf[partner], side)
+        one, two = _swapped(own_rngs, side, other, ~fewer)
         languages = jnp.stack([one.languages[:, 0], two.languages[:, 0]], axis=1)
-        return Rows(join(one.tokens, two.tokens), languages)
+        return Rows(join(one.tokens, two.tokens, pairs, most), languages)
 
     return mixed(first, side_rngs[0]), mixed(second, side_rngs[1])
 
 
-def join(first: jax.Array, second: jax.Array) -> jax.Array:
-    """`<s> A </s>` and `<s> B </s>`, padded [rows, n] each, as `<s> A </s> B </s>` [rows, 2 n]."""
-    size = first.shape[1]
-    length = (first != PAD).sum(1, keepdims=True)
-    indices = jnp.arange(2 * size)[None]
-    from_second = jnp.clip(indices - length + 1, 0, size - 1)  # past the second `<s>`
-    taken = jnp.take_along_axis(second, jnp.broadcast_to(from_second, (len(first), 2 * size)), 1)
-    taken = jnp.where(indices - length + 1 < size, taken, PAD)
-    own = jnp.pad(first, ((0, 0), (0, size)), constant_values=PAD)
-    return jnp.where(indices < length, own, taken)
+def join(first: jax.Array, second: jax.Array, pairs: jax.Array, most: int) -> jax.Array:
+    """The examples `<s> A </s>` and `<s> B </s>` at the same places of padded rows [rows, n] as
+    `<s> A </s> B </s>`, one after another, [rows, 2 n].
+
+    Args:
+      pairs: how many examples to make of each row, int32 [rows]. One without a second sentence is
+        `<s> A </s>`.
+      most: of them in a row.
+    """
+    made = jnp.arange(most) < pairs[:, None]
+    (begin, own), (begin_second, others) = (_bounds(side, most) for side in (first, second))
+    own, others = (jnp.where(made, size, 0) for size in (own, jnp.maximum(others - 1, 0)))
+    ends = jnp.cumsum(own + others, axis=1)
+    place = jnp.arange(2 * first.shape[1])
+    number = (place[:, None] >= ends[:, None]).sum(2)  # of the example of each place
+
+    def at(values: jax.Array) -> jax.Array:
+        return jnp.take_along_axis(values, jnp.minimum(number, most - 1), axis=1)
+
+    within = place - at(ends - own - others)
+    rest = within - at(own)  # from the first token after the second `<s>`
+    last = first.shape[1] - 1
+    from_first, from_second = (
+        jnp.take_along_axis(tokens, jnp.clip(where, 0, last), axis=1)
+        for tokens, where in ((first, at(begin) + within), (second, at(begin_second) + 1 + rest))
+    )
+    return jnp.where(number < most, jnp.where(rest < 0, from_first, from_second), PAD)
+
+
+def _bounds(tokens: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
+    """Where examples begin in rows [rows, n], and their tokens, int32 [rows, most] each."""
+    size = (tokens != PAD).sum(1, keepdims=True)
+    begin = jnp.minimum(starts(tokens, most, tokens.shape[1]), size)
+    return begin, jnp.diff(begin, axis=1, append=size)
 
 
 def contrast(
-    queries: jax.Array, keys: jax.Array, state: Any, temperature: float, rows: Rows
+    queries: jax.Array, keys: jax.Array, state: Any, temperature: float, real: jax.Array
 ) -> LossSums:
-    """-log softmax of each query's own key among it and the queue, by row.
+    """-log softmax of each query's own key among it and the queue, summed by row.
 
     Args:
-      queries, keys: float32 [rows, hidden].
+      queries, keys: float32 [rows, pairs, hidden].
       state: its queue is read as far as it is filled.
+      real: which of the pairs are there, bool [rows, pairs].
     """
     queue = state["queue"]
-    own = (queries * keys).sum(1) / temperature
-    others = jnp.einsum("rh,qh->rq", queries, queue, precision="highest") / temperature
+    own = (queries * keys).sum(2) / temperature
+    others = jnp.einsum("rph,qh->rpq", queries, queue, precision="highest") / temperature
     others = jnp.where(jnp.arange(len(queue)) < state["filled"], others, -jnp.inf)
-    largest = jnp.maximum(own, others.max(1))
-    total = jnp.exp(own - largest) + jnp.exp(others - largest[:, None]).sum(1)
-    real = _real(rows)
+    largest = jnp.maximum(own, others.max(2))
+    total = jnp.exp(own - largest) + jnp.exp(others - largest[..., None]).sum(2)
+    there = real.astype(jnp.float32)
     return LossSums(
-        sum=real * (largest + jnp.log(total) - own),
-        count=real,
-        correct=real * (own >= others.max(1)),
+        sum=(there * (largest + jnp.log(total) - own)).sum(1),
+        count=there.sum(1),
+        correct=(there * (own >= others.max(2))).sum(1),
     )

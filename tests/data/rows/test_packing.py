@@ -122,16 +122,62 @@ def test_bitext_has_each_sentence_in_its_half():
             assert list(half) == [0, *side, 2, *[1] * (14 - len(side))]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_row_of_bitext_has_several_pairs_in_one_order(seed):
+    rng = np.random.default_rng(seed)
+    shape = 64 + 32 * seed
+    first, second = (ragged(rng, rng.integers(0, 40, 400)) for _ in range(2))
+    packed = packing.bitext(first, second, shape, DTYPE)
+    found = []
+    for row in packed.rows:
+        sides = [examples_of(half) for half in (row[: shape // 2], row[shape // 2 :])]
+        assert len(sides[0]) == len(sides[1]) <= shape // 32
+        found += zip(*sides, strict=True)
+    wanted = [
+        ([0, *a, 2], [0, *b, 2]) for a, b in zip(parts(first), parts(second), strict=True)
+        if 0 < len(a) <= shape // 2 - 2 and 0 < len(b) <= shape // 2 - 2
+    ]  # fmt: skip
+    assert sorted(found) == sorted(wanted) and packed.sentences == len(wanted)
+    assert packed.examples == 2 * len(wanted) and len(packed.rows) < 0.9 * len(wanted)
+    assert packed.sentences + sum(packed.dropped.values()) == 400
+    short = packing.bitext(*[ragged(rng, np.full(100, 3))] * 2, shape, DTYPE)
+    assert len(short.rows) == -(-100 // (shape // 32)), "as many pairs as are allowed, no more"
+
+
+def examples_of(half):
+    """The examples of half a row, which stand one after another at its beginning."""
+    ids = half[half != 1].tolist()
+    assert half[: len(ids)].tolist() == ids
+    starts = [place for place, token in enumerate(ids) if token == 0]
+    return [ids[a:b] for a, b in zip(starts, [*starts[1:], None], strict=True)]
+
+
+@pytest.mark.parametrize("kind", ["pairs", "bitext"])
+@pytest.mark.parametrize("length", [32, 128])
+def test_pairs_come_out_as_they_went_in(kind, length):
+    rng = np.random.default_rng(0)
+    first, second = (ragged(rng, rng.integers(1, 9, 50)) for _ in range(2))
+    rows = packing.pack(kind, [first, second], None, length, DTYPE, mask=299).rows
+    some = rows[rng.permutation(len(rows))[::3]]
+    few = packing.repack(kind, some)
+    before, after, of_some, of_few = (
+        sorted(zip(*map(parts, sides), strict=True))
+        for sides in ((first, second), *(packing.sides_of(kind, r) for r in (rows, some, few)))
+    )
+    assert before == after and of_some == of_few and len(few) <= len(some)
+    assert all(len(side.lengths) == 0 for side in packing.sides_of(kind, rows[:0]))
+
+
 def test_repacking_loses_nothing():
     rng = np.random.default_rng(4)
     single = [
         packing.text(ragged(rng, [n]), np.zeros(1, int), 64, DTYPE).rows for n in range(1, 50)
     ]
     rows = np.concatenate(single)
-    packed = packing.repack(rows)
+    packed = packing.repack("text", rows)
     assert Counter(examples(packed)) == Counter(examples(rows))
     assert len(packed) < 0.6 * len(rows)
-    assert packing.repack(rows[:0]).shape == (0, 64)
+    assert packing.repack("text", rows[:0]).shape == (0, 64)
 
 
 @pytest.mark.parametrize("seed", range(5))

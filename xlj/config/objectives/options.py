@@ -34,6 +34,11 @@ ROW_KINDS = {
 sentence pairs read together; sentence pairs read apart."""
 
 
+def most_pairs(length: int) -> int:
+    """How many pairs a row of bitext may have: one for 32 of its tokens, but at least one."""
+    return max(1, length // 32)
+
+
 def while_on(config: Config, path: str) -> Idle | None:
     """Says that an objective's key is read while the objective is on, in any phase."""
     section, _, name = path.rpartition(".")

@@ -13,7 +13,7 @@ class Retrieval(Options):
     rows = "bitext"
     implementation = "xlj.objectives.retrieval:objective"
 
-    batch_rows: int = option(0, "rows a step, one pair each; 0 turns the objective off", low=0)
+    batch_rows: int = option(0, "rows a step, of some pairs each; 0 turns the objective off", low=0)
     negatives: str = option(
         "hardest",
         "what a translation is told apart from: the most similar other sentence of its side of "

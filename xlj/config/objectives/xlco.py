@@ -6,7 +6,7 @@ from typing import Any
 
 from xlj.config.fields import ConfigError
 from xlj.config.objectives.mlm import Masking
-from xlj.config.objectives.options import Config, option, register
+from xlj.config.objectives.options import Config, most_pairs, option, register
 
 
 @register("xlco")
@@ -29,10 +29,11 @@ class Contrast(Masking):
     def check(self, path: str, config: Config) -> None:
         """Refuses a queue that does not hold the keys of a step."""
         super().check(path, config)
-        if self.queue < self.batch_rows:
+        keys = self.batch_rows * most_pairs(config.data.pair_length)
+        if self.queue < keys:
             raise ConfigError(
-                f"{path}.queue={self.queue} does not hold the {path}.batch_rows="
-                f"{self.batch_rows} keys of a step"
+                f"{path}.queue={self.queue} may not hold the keys of a step: {keys}, of {path}."
+                f"batch_rows={self.batch_rows} rows of data.pair_length={config.data.pair_length}"
             )
 
     @classmethod

@@ -4,9 +4,9 @@ from collections import Counter
 
 import numpy as np
 
+from xlj.data.rows import packing
 from xlj.data.rows.packing import Ragged
 from xlj.data.rows.store import RowStore
-from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.io.hashing import sample
 
 
@@ -19,21 +19,12 @@ def read(store: RowStore, pair: str, count: int) -> tuple[Ragged, Ragged]:
     names = {task.name for task in store.manifest.tasks}
     name = next(name for name in (f"pairs.{pair}", f"bitext.{pair}") if name in names)
     rows = store.task(name).held_out.rows
-    first, second = split(store.read(name, "held_out", np.arange(rows)))
+    kind = name.partition(".")[0]
+    first, second = packing.sides_of(kind, store.read(name, "held_out", np.arange(rows)))
     distinct = np.flatnonzero(_once(first) & _once(second))
     keep = np.zeros(len(first.lengths), bool)
     keep[distinct[sample(count, len(distinct))]] = True
     return first.select(keep), second.select(keep)
-
-
-def split(rows: np.ndarray) -> tuple[Ragged, Ragged]:
-    """The first and the second sentences of rows, [rows, length], of kind `pairs` or `bitext`, in
-    order: in both, each sentence ends at `</s>`."""
-    ids = rows[(rows != PAD) & (rows != BOS)].astype(np.int32)
-    lengths = np.diff(np.flatnonzero(ids == EOS), prepend=-1) - 1
-    sentences = Ragged(ids[ids != EOS], lengths)
-    odd = np.arange(len(lengths)) % 2 == 1
-    return sentences.select(~odd), sentences.select(odd)
 
 
 def _once(sentences: Ragged) -> np.ndarray:

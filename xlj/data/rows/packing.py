@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from xlj.config import most_pairs
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 
-PACKING = 1
+PACKING = 2
 """Version of these functions; part of the recipe, so after a change rows are built again."""
 
 
@@ -125,18 +126,33 @@ def pairs(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packed
 
 
 def bitext(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packed:
-    """Sentence pairs to be read apart: a row has `<s> A </s>` in its first half and `<s> B </s>` in
-    its second, each padded to length / 2. Pairs with a side that is longer are dropped and counted.
+    """Sentence pairs to be read apart: a row has the first sentences of its pairs, `<s> A </s>`
+    each, in its first half, and the second ones in the same order in its second.
+
+    At most `most_pairs(length)` are in a row, packed best-fit decreasing by the longer side. Pairs
+    with a side that a half does not hold are dropped and counted.
     """
     half = length // 2
-    keep, dropped = _kept(first, second, np.maximum(first.lengths, second.lengths) + 2 <= half)
-    rows = np.full((int(keep.sum()), length), PAD, dtype)
-    flat, starts = rows.reshape(-1), np.arange(len(rows)) * length
-    for side, offset in ((first.select(keep), 0), (second.select(keep), half)):
-        flat[starts + offset] = BOS
-        flat[starts + offset + 1 + side.lengths] = EOS
-        copy_runs(side.ids, side.starts, flat, starts + offset + 1, side.lengths)
-    return Packed(rows, 2 * len(rows), len(rows), 0, dropped)
+    sizes = np.maximum(first.lengths, second.lengths) + 2
+    keep, dropped = _kept(first, second, sizes <= half)
+    bins, offsets, count = best_fit(sizes[keep], half, most_pairs(length))
+    # Rows stand in the order of their first pairs, which is the text's where each has one.
+    _, begins = np.unique(bins, return_index=True)
+    bins = np.argsort(np.argsort(begins))[bins]
+    order = np.lexsort((offsets, bins))
+    row_starts = np.searchsorted(bins[order], np.arange(count))
+    rows = np.full((count, length), PAD, dtype)
+    flat = rows.reshape(-1)
+    for side, begin in ((first.select(keep), 0), (second.select(keep), half)):
+        taken = side.lengths[order] + 2
+        before = np.cumsum(taken) - taken
+        places = np.empty_like(before)
+        places[order] = before - np.repeat(before[row_starts], np.bincount(bins, minlength=count))
+        places += bins * length + begin
+        flat[places] = BOS
+        flat[places + 1 + side.lengths] = EOS
+        copy_runs(side.ids, side.starts, flat, places + 1, side.lengths)
+    return Packed(rows, 2 * len(bins), len(bins), 0, dropped)
 
 
 def sentences(lines: Ragged, length: int, dtype: np.dtype, *, mask: int) -> Packed:
@@ -163,8 +179,29 @@ def sentences(lines: Ragged, length: int, dtype: np.dtype, *, mask: int) -> Pack
     return Packed(rows, len(sizes), len(sizes), int((lines.lengths > limit).sum()), dropped)
 
 
-def repack(rows: np.ndarray) -> np.ndarray:
-    """The examples of `rows` [rows, length], packed anew into as few rows as best fit finds."""
+def sides_of(kind: str, rows: np.ndarray) -> tuple[Ragged, Ragged]:
+    """The first and the second sentences, without specials, of rows [rows, length] of kind `pairs`
+    or `bitext`, in order."""
+    if kind == "bitext":
+        half = rows.shape[1] // 2
+        return _sentences(rows[:, :half]), _sentences(rows[:, half:])
+    every = _sentences(rows)
+    odd = np.arange(len(every.lengths)) % 2 == 1
+    return every.select(~odd), every.select(odd)
+
+
+def _sentences(rows: np.ndarray) -> Ragged:
+    """What stands before each `</s>`."""
+    ids = rows[(rows != PAD) & (rows != BOS)].astype(np.int32)
+    lengths = np.diff(np.flatnonzero(ids == EOS), prepend=-1) - 1
+    return Ragged(ids[ids != EOS], lengths)
+
+
+def repack(kind: str, rows: np.ndarray) -> np.ndarray:
+    """The examples of rows [rows, length] of a kind, packed anew into as few rows as best fit
+    finds."""
+    if kind == "bitext":
+        return bitext(*sides_of(kind, rows), rows.shape[1], rows.dtype).rows
     ids = rows[rows != PAD]
     starts = np.flatnonzero(ids == BOS)
     sizes = np.diff(starts, append=len(ids))
@@ -178,11 +215,14 @@ def count_tokens(rows: np.ndarray) -> int:
     return int(np.count_nonzero(rows != PAD))
 
 
-def best_fit(sizes: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray, int]:
+def best_fit(
+    sizes: np.ndarray, capacity: int, most: int | None = None
+) -> tuple[np.ndarray, np.ndarray, int]:
     """Best-fit decreasing: longest first, each into the fullest bin that still has room.
 
     Args:
       sizes: int64 [items], each from 1 to `capacity`.
+      most: items in a bin, if they are limited.
 
     Returns:
       The bin of each item and its offset there, int64 [items], and the number of bins.
@@ -191,6 +231,7 @@ def best_fit(sizes: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray, 
     with_room: list[list[int]] = [[] for _ in range(capacity + 1)]
     rooms = 0  # bit r is set when some bin has room for exactly r more
     count = 0
+    held: list[int] = []  # items in each bin
     lengths = sizes.tolist()
     for item in np.argsort(-sizes, kind="stable").tolist():
         size = lengths[item]
@@ -203,9 +244,11 @@ def best_fit(sizes: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray, 
         else:
             room, chosen = capacity, count
             count += 1
+            held.append(0)
         bins[item], offsets[item] = chosen, capacity - room
+        held[chosen] += 1
         left = room - size
-        if left:
+        if left and held[chosen] != most:
             with_room[left].append(chosen)
             rooms |= 1 << left
     return bins, offsets, count

@@ -132,8 +132,7 @@ class Shards:
         for part, _, _ in units:
             counts.add(part)
         held = np.concatenate([found["ids"][aside] for _, found, aside in units])
-        if self.kind != "bitext":  # whose rows cannot be any fuller
-            held = packing.repack(held)
+        held = packing.repack(self.kind, held)
         counts.held_out["rows"] = len(held)
         file = store.shard_file(self.folder, shard)
         digests = [hashlib.sha256(), hashlib.sha256()]
