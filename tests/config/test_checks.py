@@ -102,7 +102,7 @@ def test_buckets_that_do_not_divide_distances_are_refused(tiny):
         (
             "xlco.queue",
             6,
-            r"xlco\.queue=6 may not hold .*: 8, of .*batch_rows=8 rows of .*pair_length=48",
+            r"xlco\.queue=6 may not hold .*: 8, of .*=8 rows of .*pair_length=48",
         ),
         ("distillation.batch_rows", 8, r"name a checkpoint with .*teacher"),
     ],
