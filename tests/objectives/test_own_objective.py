@@ -165,8 +165,8 @@ def test_it_is_sharded_by_its_rules(tiny, module):
     corpus = Corpus(400, ("en", "de", "sw"), (3, 2, 1))
     mesh = partitioning.make_mesh(parsed, jax.devices()[:4])
     where = state.sharding(parsed, corpus, mesh)
-    assert where.params["mine_head"]["kernel"].spec == partitioning.PartitionSpec("fsdp", None)
-    assert where.objectives["mine"]["centre"].spec == partitioning.PartitionSpec()
+    assert where.params["mine_head"]["kernel"].spec == jax.sharding.PartitionSpec("fsdp", None)
+    assert where.objectives["mine"]["centre"].spec == jax.sharding.PartitionSpec()
     module.write_text(MINE.replace('rules=((r"centre", PartitionSpec()),),', ""), encoding="utf-8")
     forget("mine", "my_objective")
     with pytest.raises(ValueError, match="no partitioning rule names the array .*centre"):
