@@ -9,8 +9,8 @@ from 1e-4 to 5e-4 and linear warm-up, 95k pieces, alpha = 0.7 for sampling and 0
 vocabulary. Adam's beta 2, no weight decay and the feed-forward width are the released command's.
 
 Ours: 500k steps and 10k of warm-up (not stated), linear decay (the command: inverse square root),
-both objectives in every step (XLM alternates), positions that run on across a pair (XLM resets
-them), BPE of text that is not tokenised before. `:tiny` trains on the embedded corpus.
+both objectives in every step (XLM alternates), BPE of text that is not tokenised before. `:tiny`
+trains on the embedded corpus.
 """
 
 from xlj import config as schema
@@ -42,6 +42,7 @@ def get_config(variant=""):
     config.model.heads = 8
     config.model.intermediate = 4096
     config.model.language_embeddings = "all"
+    config.model.pair_positions = "restart"
     config.model.dropout = 0.1
     config.model.attention_dropout = 0.1
 

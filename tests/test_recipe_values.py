@@ -84,7 +84,7 @@ META_XLM = XLM_R | flat(  # Chi et al., 2021, Appendix A and Table 7
 )
 XLM = flat(  # Lample and Conneau, 2019, section 5.1, and the released command
     model={"layers": 12, "hidden": 1024, "heads": 8, "intermediate": 4096, "dropout": 0.1}
-    | {"attention_dropout": 0.1, "language_embeddings": "all"},
+    | {"attention_dropout": 0.1, "language_embeddings": "all", "pair_positions": "restart"},
     data={"alpha": 0.7, "vocabulary_alpha": 0.5, "vocabulary_size": 95_000, "length": 256}
     | {"pair_length": 256, "vocabulary_type": "bpe"},
     objectives__mmlm={"batch_rows": 64, "mask_rate": 0.15},

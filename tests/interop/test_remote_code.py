@@ -226,7 +226,7 @@ def test_hidden_states_and_logits_are_xljs(tmp_path, size, bias, absolute):
         tokens = rows(kind, LENGTHS[size])
         layout = segments(jnp.asarray(tokens))
         inputs = encoder.Inputs(
-            tokens, layout.position, layout.segment, layout.segment, token_types=layout.side
+            tokens, layout.position, layout.segment, layout.segment, sides=layout.side
         )
         hidden = run(params, model, inputs)
         vectors, table, token_bias = heads.predict(head, params["embeddings"]["word"], model,

@@ -233,6 +233,13 @@ def test_labels_that_are_not_the_heads_are_refused(names, match, exported, model
         importing.inspect(folder)
 
 
+def test_positions_that_restart_are_not_exported(model, vocabulary, params_of):
+    leaves = named_leaves(params_of(model, vocabulary.size))
+    restarts = dataclasses.replace(model, pair_positions="restart")
+    with pytest.raises(ConfigError, match="model.pair_positions=restart.*cannot be exported"):
+        exporting.plan(leaves, restarts, vocabulary, False, ())
+
+
 def test_labels_must_be_known(model, vocabulary, params_of):
     leaves = named_leaves(params_of(model, vocabulary.size, True, "tagging", LABELS))
     with pytest.raises(ConfigError, match="tagging_head has 3 classes, and its config names 2"):

@@ -214,7 +214,7 @@ def test_token_types_are_added_by_the_side_of_a_pair():
     tokens = [[0, 7, 8, 2, 9, 2, 0, 7, 2, 1]]
     layout = segments(jnp.asarray(tokens))
     batch = encoder.Inputs(jnp.asarray(tokens), layout.position, layout.segment, layout.segment)
-    typed = batch._replace(token_types=layout.side)
+    typed = batch._replace(sides=layout.side)
     for pairs, read in ((False, [0] * 10), (True, [0, 0, 0, 0, 1, 1, 0, 0, 0, 0])):
         model = dataclasses.replace(TINY, token_types=2, pair_token_types=pairs)
         drawn = params(model)
@@ -226,8 +226,31 @@ def test_token_types_are_added_by_the_side_of_a_pair():
         expected = apply(drawn | {"embeddings": plain}, TINY,
                          batch._replace(tokens=jnp.arange(10)[None]))  # fmt: skip
         np.testing.assert_allclose(apply(drawn, model, typed), expected, rtol=1e-5, atol=1e-5)
-        untyped = apply(drawn, model, batch._replace(token_types=jnp.zeros_like(layout.side)))
+        untyped = apply(drawn, model, batch._replace(sides=jnp.zeros_like(layout.side)))
         np.testing.assert_array_equal(apply(drawn, model, batch), untyped)
+
+
+def test_positions_may_restart_at_the_second_sentence_of_a_pair():
+    tokens = jnp.asarray([[0, 7, 8, 2, 9, 6, 2, 0, 7, 2, 0, 5, 2, 4, 2, 1]])
+    wanted = [0, 1, 2, 3, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 0]
+    layout = segments(tokens)
+    assert encoder.restarted(layout.position, layout.side).tolist() == [wanted]
+    at_once = encoder.restarted(jnp.asarray([[0, 1, 2]]), jnp.asarray([[1, 1, 1]]))
+    assert at_once.tolist() == [[0, 1, 2]]
+    runs = dataclasses.replace(TINY, layers=1)
+    restarts = dataclasses.replace(runs, pair_positions="restart")
+    pairs = encoder.Inputs(
+        tokens, layout.position, layout.segment, layout.segment, None, layout.side
+    )
+    by_hand = pairs._replace(positions=jnp.asarray([wanted]))
+    drawn = params(runs)
+    found = apply(drawn, restarts, pairs)
+    np.testing.assert_array_equal(found, apply(drawn, runs, by_hand))
+    changed = jnp.abs(found - apply(drawn, runs, pairs)).max(-1)[0] > 0
+    of_pairs = [place < 7 or 10 <= place < 15 for place in range(16)]
+    assert changed.tolist() == of_pairs, "an example of one sentence is read as before"
+    no_sides = apply(drawn, restarts, pairs._replace(sides=None))
+    np.testing.assert_array_equal(no_sides, apply(drawn, runs, pairs))
 
 
 @pytest.mark.parametrize("norm, scan", [("pre", True), ("post", False)])

@@ -150,9 +150,9 @@ def test_placeholders_are_of_the_second_side_in_both_stages(model, params_of, ke
     objective.targets(params, {}, before, whole)
     objective.loss(params, {}, after, None)
     for inputs in read:
-        types = jnp.take_along_axis(inputs.token_types, before.positions, axis=1)
+        types = jnp.take_along_axis(inputs.sides, before.positions, axis=1)
         assert (np.asarray(types)[np.asarray(before.used)] == 1).all()
-        assert not np.asarray(inputs.token_types)[np.asarray(rows.tokens) == BOS].any()
+        assert not np.asarray(inputs.sides)[np.asarray(rows.tokens) == BOS].any()
     assert len(read) == 2
     params["embeddings"]["token_type"] = params["embeddings"]["token_type"].at[1].multiply(-9)
     other = objective.targets(params, {}, before, whole)

@@ -106,6 +106,10 @@ def encode(params, model, tokens, languages, *, sees=None, marked=None, shape=No
     tokens = np.asarray(tokens)
     shape = tokens if shape is None else shape
     example, side, position = layout(shape)
+    if model.pair_positions == "restart":
+        for row, at in zip(*np.nonzero(side), strict=True):
+            begins = side[row, at - 1] == 0
+            position[row, at] = 0 if begins else position[row, at - 1] + 1
     table = params["embeddings"]
     x = table["word"][tokens]
     if model.absolute_positions:

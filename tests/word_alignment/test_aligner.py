@@ -11,6 +11,7 @@ from xlj.config import ConfigError
 from xlj.config.choices import METHODS
 from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.models import encoder
+from xlj.objectives.segments import segments
 from xlj.word_alignment import aligner, pair_batches
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.sentence_pairs import Pair
@@ -85,6 +86,22 @@ def links_by_method(source, target):
         "itermax": extraction.itermax(cosine, *tokens),
         "match": match(np.asarray(cosine), *tokens),
     }
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_pair_is_read_as_in_pretraining(random_encoder, together, monkeypatch):
+    """Positions and sides too, of which models may make more than their sum."""
+    read, real = [], encoder.apply
+    monkeypatch.setattr(encoder, "apply", lambda *a, **b: (read.append(a[2]), real(*a, **b))[1])
+    monkeypatch.setattr(aligner, "_align", aligner._align.__wrapped__)
+    pairs = random_pairs(random_encoder.vocabulary, 6, sizes=(2, 5))
+    list(Aligner(random_encoder, [1], "itermax", together).align(pairs))
+    for inputs in read:
+        layout = segments(inputs.tokens)
+        np.testing.assert_array_equal(inputs.sides, layout.side)
+        np.testing.assert_array_equal(inputs.positions, layout.position)
+        np.testing.assert_array_equal(inputs.key_segment_ids, layout.segment)
+    assert read and any(np.asarray(inputs.sides).any() for inputs in read) == together
 
 
 @both_ways

@@ -63,10 +63,11 @@ def only_with(path: str, *values: str) -> Reading:
 
 
 def only_if_set(path: str) -> Reading:
-    """Says that a key is read where the key at `path` is not empty."""
+    """Says that a key is read where the key at `path` is on, or not empty."""
 
     def read(config: Any, _: str) -> Idle | None:
-        return None if lookup(config, path) else Idle(f"{path} is empty")
+        value = lookup(config, path)
+        return None if value else Idle(f"{path} is {'off' if value is False else 'empty'}")
 
     return read
 

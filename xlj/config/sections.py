@@ -185,6 +185,13 @@ class Model:
     pair_token_types: bool = key(
         False, "the second sentence of a pair adds the second row of that table (BERT)"
     )
+    pair_positions: str = key(
+        "running",
+        "how positions count in a pair: on into its second sentence (XLM-R, and all since), or "
+        "from 0 again there (XLM)",
+        choices=("running", "restart"),
+        read=only_if_set("model.absolute_positions"),
+    )
     position_bias: str = key(
         "none",
         "what attention adds for the distance of two tokens: nothing, a learned number a head "

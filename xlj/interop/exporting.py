@@ -62,6 +62,11 @@ def plan(
             "the model adds a language embedding to every token (model.language_embeddings=all); "
             "no architecture of transformers does, so it cannot be exported"
         )
+    if model.absolute_positions and model.pair_positions == "restart":
+        raise ConfigError(
+            "positions restart at a pair's second sentence (model.pair_positions=restart), those "
+            "of transformers run on, and its vectors of pairs would differ: it cannot be exported"
+        )
     plain = model.position_bias == "none" and model.absolute_positions
     architecture = architectures.OF_MARKERS[vocabulary.markers] if plain else XLJ
     if model.norm == "pre":

@@ -41,9 +41,9 @@ class Inputs(NamedTuple):
     key_segment_ids: jax.Array
     languages: jax.Array | None = None
     """Rows of the language embedding to add, -1 for none. Not read by a model without one."""
-    token_types: jax.Array | None = None
+    sides: jax.Array | None = None
     """1 in the second sentence of a pair, else 0; None means 0 everywhere. Read with
-    `pair_token_types`."""
+    `pair_token_types`, and where `pair_positions` restart."""
 
 
 class Embeddings(nn.Module):
@@ -62,10 +62,13 @@ class Embeddings(nn.Module):
         x = look_up(word, inputs.tokens)
         if model.absolute_positions:
             position = self.param("position", normal, (model.positions, model.hidden))
-            x += look_up_small(position, inputs.positions + FIRST_POSITION)
+            positions = inputs.positions
+            if model.pair_positions == "restart" and inputs.sides is not None:
+                positions = restarted(positions, inputs.sides)
+            x += look_up_small(position, positions + FIRST_POSITION)
         if model.token_types:
             token_type = self.param("token_type", normal, (model.token_types, model.hidden))
-            types = inputs.token_types if model.pair_token_types else None
+            types = inputs.sides if model.pair_token_types else None
             x += token_type[0] if types is None else look_up_small(token_type, types)
         if model.language_embeddings != "none":
             language = self.param("language", normal, (self.languages, model.hidden))
@@ -75,6 +78,15 @@ class Embeddings(nn.Module):
         if model.norm == "post":
             x = LayerNorm(model.layer_norm_epsilon, name="norm")(x)
         return dropout(x, rngs, 0, 0, model.dropout)
+
+
+def restarted(positions: jax.Array, sides: jax.Array) -> jax.Array:
+    """Positions that count from 0 again in the second sentence of a pair, as XLM's do (section
+    3.3): int32 [rows, length] each, where they run on in each example."""
+    place = jnp.broadcast_to(jnp.arange(sides.shape[1]), sides.shape)
+    before = jnp.pad(sides, ((0, 0), (1, 0)))[:, :-1]
+    begin = jax.lax.cummax(jnp.where((sides > 0) & (before == 0), place, 0), axis=1)
+    return jnp.where(sides > 0, place - begin, positions)
 
 
 class FeedForward(nn.Module):

@@ -115,7 +115,7 @@ def _linked(
     params: encoder.Params, rows: Any, model: Model, layers: tuple[int, ...], method: str
 ) -> jax.Array:
     inputs = encoder.Inputs(
-        rows.tokens, rows.positions, rows.segments, rows.segments, token_types=rows.sides
+        rows.tokens, rows.positions, rows.segments, rows.segments, sides=rows.sides
     )
     depth = max(layers)
     if len(layers) == 1:
