@@ -1,12 +1,14 @@
 """Every recipe of fine-tuning, and each of its variants, is a config that can be run."""
 
 import importlib.util
+import itertools
 import sys
 from pathlib import Path
 
 import pytest
 
 from xlj.config import finetuning
+from xlj.sweeping import definition
 
 FOLDER = Path(__file__).parents[1] / "configs" / "finetune"
 NAMES = sorted(file.stem for file in FOLDER.glob("*.py"))
@@ -31,18 +33,42 @@ def test_recipes_and_their_variants_parse(name, monkeypatch):
     assert len(parsed) == 1 + len(getattr(module, "VARIANTS", {}))  # each changes something
 
 
-def test_the_papers_settings(monkeypatch):
-    """XLM-E, Table 7."""
-    wanted = {
-        "udpos": (16, 10),
-        "panx": (8, 10),
-        "xquad": (32, 4),
-        "xnli": (32, 10),
-        "pawsx": (32, 10),
+GRIDS = {  # XLM-E, Table 7: rows, rates and epochs
+    "udpos": ((8, 16, 32), (1e-5, 2e-5, 3e-5), (10,)),
+    "panx": ((8,), (5e-6, 6e-6, 7e-6, 8e-6, 9e-6), (10,)),
+    "xquad": ((32,), (2e-5, 3e-5, 4e-5), (4,)),
+    "mlqa": ((32,), (2e-5, 3e-5, 4e-5), (2, 3, 4)),
+    "tydiqa": ((32,), (2e-5, 3e-5, 4e-5), (10, 20, 40)),
+    "xnli": ((32,), (5e-6, 6e-6, 7e-6, 8e-6), (10,)),
+    "pawsx": ((32,), (8e-6, 9e-6, 1e-5, 2e-5), (10,)),
+}
+OTHERS_OF_XLM_ALIGN = {  # its Table 12 where that differs
+    "tydiqa_xlm_align": ((32,), (2e-5, 3e-5), (5, 10, 15, 20)),
+    "pawsx_xlm_align": ((32,), (1e-5, 2e-5), (10,)),
+}
+
+
+@pytest.mark.parametrize("sweep", [*GRIDS, *OTHERS_OF_XLM_ALIGN])
+def test_the_papers_grids(sweep, monkeypatch, tmp_path):
+    """XLM-E, Table 7, and XLM-Align, Table 12: every combination is run once, and what a recipe has
+    without a sweep is one of them."""
+    name = sweep.partition("_")[0]
+    read = definition.read(FOLDER.parent / f"sweeps/finetune_{sweep}.py", tmp_path)
+    assert (read.config, read.command) == (f"configs/finetune/{name}.py", "xlj.finetune")
+    config = recipe(name, monkeypatch).get_config()
+    own = {
+        "train.batch_rows": config.train.batch_rows,
+        "optimizer.learning_rate": config.optimizer.learning_rate,
+        "train.epochs": config.train.epochs,
     }
-    for name, (rows, epochs) in wanted.items():
-        train = recipe(name, monkeypatch).get_config().train
-        assert (train.batch_rows, train.epochs) == (rows, epochs)
+    assert not read.settings and all(set(run) <= set(own) for run in read.runs)
+    runs = [tuple((own | run).values()) for run in read.runs]
+    assert sorted(runs) == sorted(itertools.product(*(GRIDS | OTHERS_OF_XLM_ALIGN)[sweep]))
+    assert tuple(own.values()) in itertools.product(*GRIDS[name])
+    optimizer = config.optimizer
+    assert (optimizer.schedule, optimizer.weight_decay) == ("linear", 0)
+    warmup = optimizer.warmup_steps, optimizer.warmup_share  # a share, where there are no steps
+    assert warmup == (12_500 if name == "xnli" else 0, 0.1)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,17 @@ Where a paper is silent the value is ours (docs/fidelity.md), and held all the s
 """
 
 import importlib
+import re
+from pathlib import Path
 
 import pytest
 
+from xlj import config as schema
 from xlj.config import parse
 from xlj.config.fields import lookup
 
+PAIRS = {"parallel": ("data/parallel/{pair}.tsv.gz",)}
+PAPERS = (Path(__file__).parents[1] / "docs/papers.md").read_text("utf-8")
 ADAM = {"b1": 0.9, "b2": 0.98, "epsilon": 1e-6, "weight_decay": 0.01, "schedule": "linear"}
 BASE = {"layers": 12, "hidden": 768, "heads": 12, "intermediate": 3072}
 LARGE = {"layers": 24, "hidden": 1024, "heads": 16, "intermediate": 4096}
@@ -26,32 +31,50 @@ def flat(**sections):
 
 XLM_R = flat(  # Conneau et al., 2020, Table 8 and section 3; RoBERTa (Liu et al., 2019), Table 9
     model=BASE | {"dropout": 0.1, "attention_dropout": 0.1, "norm": "post"},
-    data={"alpha": 0.3, "vocabulary_size": 250_002, "length": 512},
+    data={"alpha": 0.3, "vocabulary_size": 250_002, "length": 512}
+    | {"mono": ("data/cc100/{language}.txt.xz",)},
     objectives__mmlm={"batch_rows": 8192, "mask_rate": 0.15, "mask_share": 0.8, "random_share": 0.1}
     | {"weight": 1.0},
     optimizer=ADAM | {"learning_rate": 6e-4, "warmup_steps": 24_000, "clip_norm": 0.0},
     train={"steps": 1_500_000},
 )
-XLM_R_TLM = XLM_R | flat(  # InfoXLM's released command
-    model={"dropout": 0.0, "attention_dropout": 0.0},
-    data={"alpha": 0.7, "pair_length": 512},
-    objectives={"normalisation": "global"},
-    objectives__mmlm={"batch_rows": 2048},
-    objectives__tlm={"batch_rows": 256, "mask_rate": 0.15, "weight": 1.0},
-    optimizer={"learning_rate": 2e-4, "warmup_steps": 10_000, "clip_norm": 1.0},
-    train={"steps": 200_000},
+XLM_R_TLM = (
+    XLM_R
+    | flat(  # InfoXLM's released command
+        model={"dropout": 0.0, "attention_dropout": 0.0},
+        data={"alpha": 0.7, "pair_length": 512, "mono": ("data/ccnet/{language}.txt.xz",)} | PAIRS,
+        objectives={"normalisation": "global"},
+        objectives__mmlm={"batch_rows": 2048},
+        objectives__tlm={"batch_rows": 256, "mask_rate": 0.15, "weight": 1.0},
+        optimizer={"learning_rate": 2e-4, "warmup_steps": 10_000, "clip_norm": 1.0},
+        train={"steps": 200_000},
+    )
+    | {"init_from": "checkpoints/xlm_r_base"}
 )
-ERNIE_M = XLM_R | flat(  # Ouyang et al., 2021, section 4
-    model={"language_embeddings": "predicted"},
-    data={"pair_length": 512},
-    objectives__mmlm={"batch_rows": 2048},
-    objectives__tlm={"batch_rows": 256, "mask_rate": 0.15, "weight": 1.0},
-    objectives__camlm={"batch_rows": 256, "mask_rate": 0.15, "weight": 1.0},
-    objectives__btmlm={"pseudo_ratio": 0.2, "target_alpha": 0.0, "generation": "argmax"},
-    optimizer={"learning_rate": 2e-4, "warmup_steps": 10_000, "clip_norm": 1.0},
-    train={"steps": 200_000},
+ERNIE_M = (
+    XLM_R
+    | flat(  # Ouyang et al., 2021, section 4
+        model={"language_embeddings": "predicted"},
+        data={"pair_length": 512} | PAIRS,
+        objectives__mmlm={"batch_rows": 2048},
+        objectives__tlm={"batch_rows": 256, "mask_rate": 0.15, "weight": 1.0},
+        objectives__camlm={"batch_rows": 256, "mask_rate": 0.15, "weight": 1.0},
+        objectives__btmlm={"pseudo_ratio": 0.2, "target_alpha": 0.0, "generation": "argmax"},
+        optimizer={"learning_rate": 2e-4, "warmup_steps": 10_000, "clip_norm": 1.0},
+        train={"steps": 200_000},
+    )
+    | {
+        "init_from": "checkpoints/xlm_r_base",
+        "phases": {
+            "back_translation": {
+                "start_step": 100_000,
+                "objectives": {"btmlm": {"batch_rows": 256}},
+            }
+        },
+    }
 )
 XLM_ALIGN = XLM_R_TLM | flat(  # Chi et al., 2021, section 4.1 and Table 11
+    data={"mono": ("data/wiki/{language}.txt.gz", "data/ccnet/{language}.txt.xz")},
     objectives__tlm={"batch_rows": 0},
     objectives__dwa={"batch_rows": 256, "mask_rate": 0.15, "weight": 1.0, "alignment_weight": 1.0}
     | {"label_layer": 10, "query_layer": 12, "sinkhorn_iterations": 2, "filtering": True}
@@ -65,88 +88,160 @@ ABLATION = XLM_ALIGN | flat(  # its section 5
 )
 XLM_E = XLM_R | flat(  # Chi et al., 2022, section 4.1, Appendix A and Table 6
     model={"generator_layers": 4, "generator_embeddings": "shared", "position_bias": "gated"},
-    data={"alpha": 0.7, "pair_length": 512},
+    data={"alpha": 0.7, "pair_length": 512} | PAIRS,
     objectives={"normalisation": "per_objective"},
     objectives__mmlm={"batch_rows": 0},
     **{
         f"objectives__{task}": {"batch_rows": 2048, "mask_rate": 0.15, "weight": 50.0}
-        | {"generator_weight": 1.0, "temperature": 1.0}
+        | {"generator_weight": 1.0, "temperature": 1.0, "mask_share": 1.0, "random_share": 0.0}
         for task in ("mrtd", "trtd")
     },
     optimizer={"learning_rate": 5e-4, "warmup_steps": 10_000, "clip_norm": 2.0},
     train={"steps": 125_000},
 )
-META_XLM = XLM_R | flat(  # Chi et al., 2021, Appendix A and Table 7
-    data={"alpha": 0.7},
-    objectives__mmlm={"batch_rows": 64},
-    optimizer={"learning_rate": 1e-4, "warmup_steps": 10_000, "clip_norm": 1.0},
-    train={"steps": 200_000},
+META_XLM = (
+    XLM_R
+    | flat(  # Chi et al., 2021, Appendix A and Table 7; section 3.2
+        data={"alpha": 0.7, "mono": ("data/wiki/{language}.txt.gz",)}
+        | {"vocabulary": "checkpoints/xlm-roberta-base/sentencepiece.bpe.model"},
+        transfer={"vocabulary": "matched", "accents": False, "place": False, "unmatched": "random"}
+        | {"dictionaries": (), "dictionaries_first": False, "parts": ("body", "embeddings")},
+        objectives__mmlm={"batch_rows": 64},
+        optimizer={"learning_rate": 1e-4, "warmup_steps": 10_000, "clip_norm": 1.0},
+        train={"steps": 200_000},
+    )
+    | {"init_from": "checkpoints/roberta-base"}
+)
+FROM_SCRATCH = {"init_from": "", "transfer.vocabulary": "same"} | flat(
+    transfer={"accents": True, "place": True}  # nothing reads them
 )
 XLM = flat(  # Lample and Conneau, 2019, section 5.1, and the released command
     model={"layers": 12, "hidden": 1024, "heads": 8, "intermediate": 4096, "dropout": 0.1}
     | {"attention_dropout": 0.1, "language_embeddings": "all", "pair_positions": "restart"},
     data={"alpha": 0.7, "vocabulary_alpha": 0.5, "vocabulary_size": 95_000, "length": 256}
-    | {"pair_length": 256, "vocabulary_type": "bpe"},
+    | {"pair_length": 256, "vocabulary_type": "bpe", "mono": ("data/wiki/{language}.txt.gz",)}
+    | PAIRS,
     objectives__mmlm={"batch_rows": 64, "mask_rate": 0.15},
     objectives__tlm={"batch_rows": 16, "mask_rate": 0.15},
     optimizer=ADAM | {"learning_rate": 1e-4, "warmup_steps": 10_000, "weight_decay": 0.0},
     train={"steps": 500_000},
 )
-INFOXLM = XLM_R_TLM | flat(  # the released command; weights are 0 while the queue fills
-    objectives__xlco={"batch_rows": 256, "layer": 8, "queue": 131_072, "momentum": 0.9999}
-    | {"temperature": 0.25, "mixup": True, "mask_rate": 0.15, "weight": 0.0},
-    objectives__mmlm={"weight": 0.0},
-    objectives__tlm={"weight": 0.0},
+INFOXLM = (
+    XLM_R_TLM
+    | flat(  # the released command; weights are 0 while the queue fills
+        objectives__xlco={"batch_rows": 256, "layer": 8, "queue": 131_072, "momentum": 0.9999}
+        | {"temperature": 0.25, "mixup": True, "mask_rate": 0.15, "weight": 0.0},
+        objectives__mmlm={"weight": 0.0},
+        objectives__tlm={"weight": 0.0},
+    )
+    | {
+        "phases": {
+            "train": {
+                "start_step": 64,
+                "objectives": {name: {"weight": 1.0} for name in ("mmlm", "tlm", "xlco")},
+            }
+        }
+    }
 )
 
 SMALL = flat(model={"layers": 6, "hidden": 384, "heads": 12, "intermediate": 1536})
+
+
+def ablation(**changes):
+    return ABLATION | {f"objectives.dwa.{name}": value for name, value in changes.items()}
+
+
+WITHOUT_PAIRS = {"data.parallel": (), "data.pairs": ()}
+WITHOUT_CAMLM = {"objectives.camlm.batch_rows": 0, "model.language_embeddings": "none"}
+WITHOUT_BTMLM = {"phases": {}, "objectives.btmlm.pseudo_ratio": 0.1}
+WITHOUT_TLM = {"objectives.tlm.batch_rows": 0}
+MMLM = WITHOUT_PAIRS | WITHOUT_TLM | WITHOUT_CAMLM | WITHOUT_BTMLM
+WITHOUT_DWA = {"objectives.dwa.batch_rows": 0, "objectives.dwa.label_layer": 0} | {
+    "objectives.dwa.query_layer": 0
+}
 
 VALUES = {
     "xlm_r_base": XLM_R,
     "xlm_r_large": XLM_R
     | flat(model=LARGE, optimizer={"learning_rate": 4e-4, "warmup_steps": 30_000}),
     "xlm_r_tlm": XLM_R_TLM,
+    "xlm_r_tlm:mmlm": XLM_R_TLM | WITHOUT_PAIRS | WITHOUT_TLM,
     "xlm": XLM,
     "infoxlm": INFOXLM,
     "ernie_m_base": ERNIE_M,
     "ernie_m_15": ERNIE_M,
     "ernie_m_ablations": ERNIE_M,
-    "ernie_m_large": ERNIE_M | flat(model=LARGE, optimizer={"learning_rate": 1e-4}),
+    "ernie_m_ablations:exp1": ERNIE_M | MMLM,
+    "ernie_m_ablations:exp2": ERNIE_M | WITHOUT_CAMLM | WITHOUT_BTMLM,
+    "ernie_m_ablations:exp3": ERNIE_M | WITHOUT_TLM | WITHOUT_BTMLM,
+    "ernie_m_ablations:exp4": ERNIE_M | WITHOUT_TLM,
+    "ernie_m_ablations:exp5": ERNIE_M,
+    "ernie_m_large": ERNIE_M
+    | flat(model=LARGE, optimizer={"learning_rate": 1e-4})
+    | {"init_from": "checkpoints/xlm_r_large"},
     "ernie_m_small": ERNIE_M | {"init_from": ""} | SMALL,
-    "ernie_m_small:xlm_r": ERNIE_M  # Table 8
-    | {"init_from": "", "objectives.tlm.batch_rows": 0, "objectives.camlm.batch_rows": 0}
-    | {"objectives.btmlm.pseudo_ratio": 0.1, "model.language_embeddings": "none", "phases": {}}
-    | SMALL,
+    "ernie_m_small:xlm_r": ERNIE_M | {"init_from": ""} | SMALL | MMLM,  # Table 8
     "ernie_m_retrieval": XLM_R  # ours but for the model and the objective
-    | flat(model=LARGE | {"language_embeddings": "none"}, data={"pair_length": 128})
-    | flat(objectives__mmlm={"batch_rows": 0}, optimizer={"learning_rate": 1e-5})
+    | flat(model=LARGE | {"language_embeddings": "none"}, data={"pair_length": 128, "mono": ()})
+    | flat(objectives__mmlm={"batch_rows": 0}, optimizer={"learning_rate": 1e-5}, data=PAIRS)
     | flat(objectives__retrieval={"batch_rows": 128, "layer": 16, "negatives": "hardest"})
-    | flat(optimizer={"warmup_steps": 1_000, "clip_norm": 1.0}, train={"steps": 10_000}),
+    | flat(objectives__retrieval={"scale": 20.0, "weight": 1.0})
+    | flat(optimizer={"warmup_steps": 1_000, "clip_norm": 1.0}, train={"steps": 10_000})
+    | {"init_from": "runs/finetune/xnli/seed-0"},
     "xlm_align": XLM_ALIGN,
     "xlm_align:ablation": ABLATION,
-    "xlm_align:no_tlm": ABLATION | {"objectives.dwa.weight": 0.0},
-    "xlm_align:label_layer_8": ABLATION | {"objectives.dwa.label_layer": 8},
-    "xlm_align:label_layer_12": ABLATION | {"objectives.dwa.label_layer": 12},
-    "xlm_align:query_layer_8": ABLATION | {"objectives.dwa.query_layer": 8},
-    "xlm_align:query_layer_10": ABLATION | {"objectives.dwa.query_layer": 10},
-    "xlm_align:no_filtering": ABLATION | {"objectives.dwa.filtering": False},
-    "xlm_align:unmasked_queries": ABLATION | {"objectives.dwa.queries": "unmasked"},
-    "xlm_align:aligned_queries": ABLATION | {"objectives.dwa.queries": "aligned"},
-    "xlm_align:no_queries": ABLATION | {"objectives.dwa.queries": "none"},
+    "xlm_align:mmlm": ABLATION | WITHOUT_PAIRS | WITHOUT_DWA,
+    "xlm_align:no_dwa": ABLATION | WITHOUT_DWA | {"objectives.tlm.batch_rows": 32},
+    "xlm_align:no_tlm": ablation(weight=0.0),
+    "xlm_align:label_layer_8": ablation(label_layer=8),
+    "xlm_align:label_layer_10": ablation(label_layer=10),
+    "xlm_align:label_layer_12": ablation(label_layer=12),
+    "xlm_align:query_layer_8": ablation(query_layer=8),
+    "xlm_align:query_layer_10": ablation(query_layer=10),
+    "xlm_align:query_layer_12": ablation(query_layer=12),
+    "xlm_align:query_layer_12,label_layer_12": ablation(query_layer=12, label_layer=12),
+    "xlm_align:no_filtering": ablation(filtering=False),
+    "xlm_align:unmasked_queries": ablation(queries="unmasked"),
+    "xlm_align:aligned_queries": ablation(queries="aligned"),
+    "xlm_align:no_queries": ablation(queries="none"),
     "xlm_e": XLM_E,
-    "xlm_e:without_trtd": XLM_E | flat(objectives__trtd={"batch_rows": 0}),
+    "xlm_e:without_trtd": XLM_E
+    | WITHOUT_PAIRS
+    | flat(objectives__trtd={"batch_rows": 0, "mask_share": 0.8, "random_share": 0.1}),
     "xlm_e:mmlm_tlm": XLM_R  # Figure 1
-    | flat(data={"alpha": 0.7, "pair_length": 512}, model={"position_bias": "none"})
+    | flat(data={"alpha": 0.7, "pair_length": 512} | PAIRS, model={"position_bias": "none"})
     | flat(objectives__mmlm={"batch_rows": 2048}, objectives__tlm={"batch_rows": 2048})
     | flat(objectives__mrtd={"batch_rows": 0}, objectives__trtd={"batch_rows": 0})
     | {"optimizer.learning_rate": 5e-4, "optimizer.warmup_steps": 10_000}
     | {"optimizer.clip_norm": 2.0, "train.steps": 125_000},
-    "meta_xlm": META_XLM | {"init_from": "checkpoints/roberta-base"},
-    "meta_xlm:xlm": META_XLM | {"init_from": ""},
+    "meta_xlm": META_XLM,
+    "meta_xlm:xlm": META_XLM | FROM_SCRATCH,
+    "meta_xlm:dict": META_XLM
+    | flat(transfer={"dictionaries": ("data/muse/{pair}.txt",), "dictionaries_first": True}),
     "meta_xlm:body": META_XLM | {"transfer.parts": ("body",)},
     "meta_xlm:embeddings": META_XLM | {"transfer.parts": ("embeddings",)},
+    "meta_xlm:kd": META_XLM
+    | FROM_SCRATCH
+    | flat(objectives__distillation={"batch_rows": 64, "weight": 1.0, "language": "en"})
+    | {"objectives.distillation.teacher": "runs/roberta_base_matched"},
     "meta_xlm:freezing": META_XLM | {"optimizer.frozen": ("layers",)},
 }
+LANGUAGES = {  # how many of text, and pairs; a code may stand for several languages
+    "xlm_r_base": (100, 0), "xlm_r_large": (100, 0), "xlm_r_tlm": (87, 14), "xlm": (15, 14),
+    "infoxlm": (87, 14), "ernie_m_base": (94, 14), "ernie_m_15": (15, 14),
+    "ernie_m_large": (94, 14), "ernie_m_small": (94, 14), "ernie_m_ablations": (94, 14),
+    "ernie_m_retrieval": (0, 14), "xlm_align": (87, 14), "xlm_e": (100, 93), "meta_xlm": (87, 0),
+}  # fmt: skip
+OF_MACHINES = {"model.dtype", "model.remat", "train.accumulation"}
+
+
+def leaves(config, path=""):
+    """{key: value} of a recipe, but for what its phases change."""
+    found = {}
+    for name, value in config.items():
+        inner = hasattr(value, "items") and name != "phases"
+        found |= leaves(value, f"{path}{name}.") if inner else {path + name: value}
+    return found
 
 
 @pytest.mark.parametrize("recipe", VALUES)
@@ -154,6 +249,31 @@ def test_recipes_have_the_papers_values(recipe):
     name, _, variant = recipe.partition(":")
     config = parse(importlib.import_module(name).get_config(variant))
     assert {key: lookup(config, key) for key in VALUES[recipe]} == VALUES[recipe]
+    lengths = len(config.data.languages), len(config.data.pairs)
+    languages, pairs = LANGUAGES[name]
+    assert lengths == (languages, pairs if config.data.parallel else 0)
+
+
+@pytest.mark.parametrize("recipe", VALUES)
+def test_the_table_has_all_that_a_recipe_changes(recipe):
+    name, _, variant = recipe.partition(":")
+    found, usual = (
+        leaves(importlib.import_module(name).get_config(variant)),
+        leaves(schema.default()),
+    )
+    changed = {key for key, value in found.items() if value != usual[key]}
+    counted = {"data.languages", "data.pairs", "evaluation.retrieval.source"}
+    assert changed <= set(VALUES[recipe]) | OF_MACHINES | counted
+
+
+def test_the_tables_have_every_recipe_of_the_papers():
+    named = re.findall(r"xlj\.train --config=configs/(\w+)\.py(:[\w,]+)?", PAPERS)
+    own = {
+        f"{name}:{variant}"
+        for name in LANGUAGES
+        for variant in getattr(importlib.import_module(name), "VARIANTS", {})
+    }
+    assert {*LANGUAGES, *own, *map("".join, named)} <= set(VALUES)
 
 
 @pytest.mark.parametrize("name", ["ernie_m_base", "ernie_m_15", "ernie_m_ablations"])
