@@ -184,6 +184,13 @@ def test_remote_code_stands_alone():
     assert libraries == {"math", "torch", "transformers"}
 
 
+def test_references_stand_alone():
+    """What the code is held against has none of it, nor of its libraries."""
+    files = (ROOT / "tests/references").glob("*.py")
+    libraries = {name.split(".")[0] for file in files for name, _ in imports_of(file)}
+    assert libraries == {"math", "numpy", "references"}
+
+
 def run(*arguments):
     done = subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300
