@@ -77,8 +77,8 @@ TESTS = {
     "objectives/test_btmlm models/test_sharding",
     "xlj/objectives/corruption.py": "objectives/test_corruption objectives/test_draws_stay "
     "objectives/test_mlm",
-    "xlj/objectives/cross_entropy.py": "objectives/test_cross_entropy objectives/test_mlm "
-    "models/test_sharding",
+    "xlj/objectives/cross_entropy.py": "objectives/test_cross_entropy objectives/test_fused_logits "
+    "objectives/test_mlm models/test_sharding",
     "xlj/objectives/distillation.py": "objectives/test_distillation objectives/test_flops "
     "objectives/test_dropout_of_losses",
     "xlj/objectives/dwa.py": "objectives/test_dwa objectives/test_draws_stay "

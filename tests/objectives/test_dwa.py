@@ -43,8 +43,9 @@ def test_all_of_it_equals_numpy(
     )  # fmt: skip
     objective = dwa.objective("dwa", options, full_model, CORPUS)
     params, rows = params_of(full_model, objective), rows_of("pairs", seed=4)
-    _, after, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
+    before, after, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
     assert_masked(rows.tokens, after.masked, options)
+    assert after.positions.shape == after.labels.shape == before.labels.shape
     plain, tokens = float64(params), np.asarray(rows.tokens)
     labels = reference.labels(
         plain, full_model, tokens, rows.languages, layer=1, iterations=3, filtering=filtering

@@ -15,7 +15,7 @@ from xlj.training.randomness import row_rngs
 from xlj.training.state import Progress, State
 from xlj.training.step import make_train_step
 
-ROWS, BROKEN = 4, 99
+ROWS, BROKEN, STEEP = 4, 99, 98
 WEIGHTS = {"a_one": 3.0, "a_two": 0.5, "b": 2.0}
 SEED, RATE, WARMUP, CLIP, DECAY, LAYER_DECAY = 5, 0.1, 2, 0.05, 0.3, 0.5
 B1, B2, EPSILON = 0.8, 0.9, 0.01
@@ -31,7 +31,9 @@ def plain():
         tokens, noise = inputs
         dropped = jax.vmap(jax.random.uniform)(rngs)
         broken = jnp.where(tokens[:, 0] == BROKEN, jnp.nan, 0)
-        first = noise * (tokens @ params["embeddings"]["word"]) + broken
+        word = params["embeddings"]["word"]
+        steep = jnp.sqrt(jnp.where(tokens[:, 0] == STEEP, 0 * word.sum(), 1)) - 1
+        first = noise * (tokens @ word) + broken + steep
         second = dropped * (tokens @ params["layers"]["kernel"].sum(0))
         zero = jnp.zeros_like(noise)
         return {
@@ -139,7 +141,7 @@ class Reference:
         }
         norm = np.sqrt(sum((x**2).sum() for x in gradients.values()))
         self.step += 1
-        if (a == BROKEN).any():
+        if np.isin(a, (BROKEN, STEEP)).any():
             self.skipped, self.in_a_row = self.skipped + 1, self.in_a_row + 1
             return
         self.in_a_row, self.since, self.norm = 0, self.since + 1, self.norm + norm
@@ -186,8 +188,8 @@ def test_steps_equal_numpy(normalisation, accumulation):
     rng = np.random.default_rng(1)
     for number in range(5):
         a, b = rng.integers(1, 9, (2, ROWS, 3))
-        if number in (1, 3):
-            a[0, 0] = BROKEN  # the loss is not finite: a step that is skipped
+        if number in (1, 3):  # the loss is not finite, or the gradient alone: a step is skipped
+            a[0, 0] = BROKEN if number == 1 else STEEP
         languages = jnp.zeros((ROWS, 2), jnp.int32)
         state = step(state, {n: Rows(jnp.asarray(x), languages) for n, x in (("a", a), ("b", b))})
         plain_step.do(a.astype(float), b.astype(float))
