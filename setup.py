@@ -54,6 +54,7 @@ setup(
         "test": [
             "pytest>=8.3,<10",
             "pytest-xdist>=3.6,<4",
+            "hypothesis>=6.100,<7",
             "ruff>=0.17,<0.18",
             "mypy>=2.0,<3",
             "pot>=0.9.5,<1",

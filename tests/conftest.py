@@ -16,13 +16,23 @@ os.environ.setdefault(
 )
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
 
+# What Hypothesis looks up of Unicode.
+os.environ.setdefault(
+    "HYPOTHESIS_STORAGE_DIRECTORY", str(Path(__file__).parents[1] / "build/cache/hypothesis")
+)
+
 import itertools
 
 import pytest
+from hypothesis import settings
 
 from xlj import config as schema
 from xlj import phrasebook
 from xlj.config import ConfigError, parse
+
+# The same examples each time, on any machine, however busy.
+settings.register_profile("xlj", derandomize=True, database=None, deadline=None, max_examples=60)
+settings.load_profile("xlj")
 
 
 @pytest.fixture

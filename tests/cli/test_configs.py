@@ -1,12 +1,21 @@
 """Config files on the command line: types, overrides, neighbours, many in one process."""
 
 import json
+import typing
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from xlj import bench, prepare, train
+from xlj import config as schema
+from xlj.cli import configs
 from xlj.cli.configs import name_of
 from xlj.config import ConfigError
+
+QUICKSTART = "configs/quickstart.py"
+FIELDS = {path: field for path, field in schema.keys() if path != "phases"}
+NAMES = st.text("abcxyz019-_/{}#:.*", min_size=1, max_size=9)
 
 
 @pytest.fixture
@@ -69,3 +78,70 @@ def test_names_of_configs():
 
 def test_help_is_printed_and_no_error(call):
     assert "--config.train.steps" in call(train.main, "--help").out
+
+
+class Alone:
+    """The schema without what its values mean together."""
+
+    keys = staticmethod(schema.keys)
+
+    @staticmethod
+    def parse(config, explicit):
+        return schema.build(config.to_dict())
+
+
+@st.composite
+def settings(draw):
+    """(path, value) of a key, a value that it may have."""
+    path = draw(st.sampled_from([path for path in FIELDS if path != "objective_modules"]))
+    field = FIELDS[path]
+    low, high, choices = (field.metadata[name] for name in ("low", "high", "choices"))
+    if choices:
+        return path, draw(st.sampled_from(choices))
+    if typing.get_origin(field.type) is tuple:
+        return path, tuple(draw(st.lists(NAMES, unique=True, max_size=4)))
+    if isinstance(field.default, bool):
+        return path, draw(st.booleans())
+    if isinstance(field.default, int):
+        bounds = [None if bound is None else int(bound) for bound in (low, high)]
+        return path, draw(st.integers(*bounds))
+    if isinstance(field.default, float):
+        value = draw(st.floats(low, high, allow_nan=False, allow_infinity=False))
+        whole = value.is_integer() and draw(st.booleans())
+        return path, int(value) if whole else value
+    return path, draw(st.just("") | NAMES)
+
+
+@given(st.lists(settings(), max_size=4).map(dict))
+def test_values_of_the_command_line_are_those_of_the_config(values):
+    shown = {k: ",".join(v) if isinstance(v, tuple) else v for k, v in values.items()}
+    found = configs.load(QUICKSTART, [f"--config.{k}={v}" for k, v in shown.items()], Alone)
+    recipe = configs.load(QUICKSTART, [], Alone)
+    for path in FIELDS:
+        value, before = schema.lookup(found, path), schema.lookup(recipe, path)
+        assert value == values.get(path, before) and type(value) is type(before), path
+    kept = json.loads(json.dumps(schema.record(found)))
+    assert schema.build(kept) == found, "what a checkpoint keeps is the config"
+
+
+PATHS = st.sampled_from(
+    [*FIELDS, "phases", "phases.x.start_step", "data", "objectives.mmlm", "data.mono[1]", ".", "["]
+)
+BAD = ["None", "[1]", "()", "{}", "(1,", "'", "1e999", "-1", "nan", "inf", "1_0", "~nobody/x", "a,"]
+VALUES = st.sampled_from(BAD) | st.text(max_size=9) | st.integers().map(str) | st.floats().map(str)
+
+
+@given(st.lists(st.tuples(PATHS | st.text(max_size=9), VALUES), min_size=1, max_size=2))
+@example([("train.steps", "1e3")])
+@example([("data.cache", "\0")])
+@example([("transfer.accents[0]", "0")])
+@example([("data.mono[0]", "0")])
+def test_what_cannot_be_read_is_a_config_error_and_no_other(values):
+    overrides = [f"--config.{path}={value}" for path, value in values]
+    try:
+        found = configs.load(QUICKSTART, overrides, schema)
+    except ConfigError as error:
+        assert str(error)
+    else:
+        assert {path for path, _ in values} <= set(FIELDS)
+        assert schema.build(schema.record(found)) == found

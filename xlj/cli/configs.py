@@ -60,7 +60,7 @@ def _read(file: str, overrides: Sequence[str]) -> Any:
         return own.config
     except ConfigError:
         raise
-    except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
+    except (flags.Error, AttributeError, LookupError, TypeError, ValueError) as error:
         # ConfigDict's own errors (a typo in the file, a wrong type) say what is wrong; a bug in the
         # config file comes with its traceback in the message.
         message = str(error).strip('"').rpartition("ConfigError: ")[2].strip()

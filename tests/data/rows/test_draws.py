@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from xlj.data.rows import draws
 from xlj.data.rows.draws import BLOCK, Phase, Stream, draws_per_block, rates
 from xlj.io import hashing
 
@@ -37,6 +40,25 @@ def test_rates_follow_the_formula():
     assert sum(p.values()) == pytest.approx(1) and "empty" not in p
 
 
+TOKENS = st.dictionaries(
+    st.integers(0, 99).map("l{}".format), st.integers(1, 10**12), min_size=1, max_size=60
+)
+
+
+@given(TOKENS, st.floats(0, 1))
+@example({"big": 10**12} | {f"tiny{i}": 1 for i in range(100)}, 1.0)
+def test_blocks_follow_the_rates_whatever_the_order_of_tasks(tokens, alpha):
+    p = rates(tokens, alpha)
+    assert sum(p.values()) == pytest.approx(1) and p.keys() == tokens.keys()
+    counts = draws_per_block(p)
+    assert sum(counts.values()) == BLOCK and min(counts.values()) >= 1
+    rare = sum(BLOCK * share < 1 for share in p.values())
+    for task, count in counts.items():
+        assert abs(count - BLOCK * p[task]) <= 1 + rare
+        assert rare or abs(count - BLOCK * p[task]) < 1
+    assert draws_per_block(dict(reversed(p.items()))) == counts
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 0.7, 1.0])
 def test_blocks_are_within_one_of_the_rates_and_at_least_one(alpha):
     tokens = {f"l{i}": 3**i for i in range(20)}
@@ -48,12 +70,6 @@ def test_blocks_are_within_one_of_the_rates_and_at_least_one(alpha):
     for task, count in counts.items():
         assert count >= 1
         assert abs(count - BLOCK * p[task]) <= (1 if feasible else 2) or count == 1
-
-
-def test_more_rare_tasks_than_remainders_still_sum_up():
-    p = rates({"big": 10**12} | {f"tiny{i}": 1 for i in range(100)}, 1.0)
-    counts = draws_per_block(p)
-    assert sum(counts.values()) == BLOCK and min(counts.values()) == 1
 
 
 def stream(rows=(1000, 37, 1), alphas=((0, 0.7),), batch_rows=(24,), seed=3):
@@ -70,26 +86,49 @@ def everything(a_stream, steps, sizes):
     return tuple(np.concatenate([getattr(d, part) for d in drawn]) for part in ("tasks", "rows"))
 
 
-def test_each_block_holds_exact_counts():
-    a_stream, phases = stream(batch_rows=(BLOCK // 4,))
-    tasks, _ = everything(a_stream, range(8), [BLOCK // 4] * 8)
-    for block in range(2):
-        counts = np.bincount(tasks[block * BLOCK : (block + 1) * BLOCK], minlength=3)
-        assert tuple(counts) == phases[0].counts
+@st.composite
+def short_runs(draw):
+    """(rows of each task, alphas by step, batch sizes, steps, the constants of `draws`)."""
+    rows = draw(st.lists(st.integers(1, 400), min_size=1, max_size=4))
+    starts = sorted(draw(st.sets(st.integers(1, 40), max_size=2)))
+    alphas = [(start, draw(st.sampled_from([0.0, 0.5, 1.0]))) for start in (0, *starts)]
+    sizes = [draw(st.integers(1, 100)) for _ in alphas]
+    constants = {"BLOCK": 64, "_LEAST_RUNS": draw(st.sampled_from([4, 64])), "_PIECE": 4}
+    return rows, alphas, sizes, draw(st.integers(1, 60)), constants
 
 
-def test_every_row_once_before_any_twice_across_a_change_of_alpha_and_batch():
-    alphas, sizes = ((0, 1.0), (701, 0.1)), (24, 40)
-    a_stream, _ = stream((5000, 370, 1), alphas, sizes)
-    steps = range(1500)
-    tasks, rows = everything(a_stream, steps, [24 if s < 701 else 40 for s in steps])
-    for task, size in enumerate((5000, 370, 1)):
-        mine = rows[tasks == task]
-        assert len(mine) > size
-        for epoch in range(len(mine) // size):
-            assert len(np.unique(mine[epoch * size : (epoch + 1) * size])) == size
-        rest = mine[len(mine) // size * size :]
-        assert len(np.unique(rest)) == len(rest)
+SEVERAL = ([500, 37, 1], [(0, 1.0), (21, 0.0)], [24, 40], 60)
+"""A run in which every task is in its second epoch at least, and the rates change."""
+
+
+@given(short_runs(), st.integers(0, 2**31 - 1))
+@example((*SEVERAL, {"BLOCK": 64, "_LEAST_RUNS": 4, "_PIECE": 4}), 0)
+@example(([5000, 370, 1], [(0, 1.0), (701, 0.1)], [24, 40], 1500, {}), 3)  # blocks as they are
+def test_each_row_once_an_epoch_and_exact_counts_a_block(run, seed):
+    rows, alphas, sizes, steps, constants = run
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in constants.items():
+            patch.setattr(draws, name, value)
+        a_stream, phases = stream(rows, alphas, sizes, seed)
+        batches = [sizes[sum(start <= step for start, _ in alphas) - 1] for step in range(steps)]
+        tasks, drawn = everything(a_stream, range(steps), batches)
+        block = draws.BLOCK
+        begins = [sum(batches[: phase.start_step]) for phase in phases]
+        for phase, begin, end in zip(phases, begins, [*begins[1:], len(tasks)], strict=True):
+            for first in range(begin, end - block + 1, block):
+                counts = np.bincount(tasks[first : first + block], minlength=len(rows))
+                assert tuple(counts) == phase.counts
+        for task, size in enumerate(rows):
+            mine = drawn[tasks == task]
+            assert (mine < size).all()
+            epochs = np.arange(len(mine)) // size
+            assert len(np.unique(epochs * size + mine)) == len(mine)
+        step = steps // 2
+        some = np.arange(batches[step])[::-3]
+        again = stream(rows, alphas, sizes, seed)[0].draw(step, some)
+        before = sum(batches[:step])
+        assert np.array_equal(again.rows, drawn[before + some])
+        assert np.array_equal(again.tasks, tasks[before + some])
 
 
 def test_slices_equal_the_whole_in_any_order():

@@ -1,9 +1,9 @@
 """F1 of mined pairs, and the best threshold against trying them all."""
 
-import random
-
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from xlj.evaluation.metrics.pairs import best_threshold, pair_scores
 
@@ -25,30 +25,23 @@ def test_the_threshold_lies_halfway():
     assert best_threshold(np.array([]), [], 2) == float("inf")
 
 
-@pytest.mark.parametrize("ties", [False, True])
-def test_no_other_threshold_is_better(ties):
-    rng = random.Random(ties)
-    thresholds = set()
-    for _ in range(1500):
-        count = rng.randint(1, 12)
-        scores = [rng.randint(0, 5) / 4 if ties else rng.random() for _ in range(count)]
-        right = [rng.random() < 0.4 for _ in range(count)]
-        gold = {place for place in range(count) if right[place]}
-        gold |= {-1 - missed for missed in range(rng.randint(0, 3))}
-        if not gold:
-            continue
+SCORES = st.integers(0, 5).map(lambda n: n / 4) | st.floats(-1, 1, width=16)
 
-        found = best_threshold(np.array(scores), right, len(gold))
-        kept = [place for place in range(count) if scores[place] >= found]
-        best = pair_scores(kept, gold).f1
-        assert (best > 0) == any(right)
-        for threshold in scores:
-            others = [place for place in range(count) if scores[place] >= threshold]
-            value = pair_scores(others, gold).f1
-            assert value < best + 1e-12
-            assert len(others) >= len(kept) or value < best - 1e-12
-        thresholds.add(found)
-    assert len(thresholds) > 10
+
+@given(st.lists(st.tuples(SCORES, st.booleans()), max_size=12), st.integers(0, 3))
+def test_no_other_threshold_is_better(candidates, missed):
+    scores, right = np.array(candidates).reshape(-1, 2).T
+    gold = {place for place in range(len(scores)) if right[place]}
+    gold |= {-1 - n for n in range(missed)}
+    found = best_threshold(scores, right, len(gold))
+    kept = [place for place in range(len(scores)) if scores[place] >= found]
+    best = pair_scores(kept, gold).f1
+    assert (best > 0) == bool(right.any())
+    for threshold in scores:
+        others = [place for place in range(len(scores)) if scores[place] >= threshold]
+        value = pair_scores(others, gold).f1
+        assert value < best + 1e-12
+        assert len(others) >= len(kept) or value < best - 1e-12
 
 
 def test_what_does_not_fit_is_refused():
