@@ -82,6 +82,16 @@ def test_drawn_rows_stay_what_they_are():
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
+def test_draws_are_box_and_mullers_to_the_bit(monkeypatch):
+    """Of the halves of each hash, whatever a whole turn more would be rounded to."""
+    hashes = np.random.default_rng(0).integers(0, 2**64, (50, 7), np.uint64)
+    monkeypatch.setattr(matched_rows, "hash64", lambda ids, keys: hashes)
+    first, second = hashes // 2**32, (hashes % 2**32).astype(np.float64)
+    radius = np.sqrt(-2 * np.log((first + 0.5) / 2**32))
+    wanted = radius * np.cos(2 * np.pi * second / 2**32)
+    np.testing.assert_array_equal(matched_rows._normal(np.arange(50), 7, 3), wanted)
+
+
 def test_the_smallest_draw_is_finite(monkeypatch):
     monkeypatch.setattr(matched_rows, "hash64", lambda ids, keys: np.zeros_like(keys + ids))
     found = embeddings(np.zeros((1, 3)), matches_of([[]]), "random", 1.0, 7)
