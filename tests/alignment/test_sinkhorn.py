@@ -35,6 +35,14 @@ def test_against_float64_in_the_log_domain(iterations, columns_first):
             assert not part[m:].any() and not part[:, n:].any()
 
 
+def test_two_iterations_and_columns_first_unless_told_otherwise():
+    """XLM-Align, Table 11, and its released code."""
+    similarity = square(5)
+    expected = plain.sinkhorn_log(similarity, 2, True)
+    for part, reference in zip(run(similarity, ones(5), ones(5)), expected, strict=True):
+        np.testing.assert_allclose(part, reference, atol=2e-6)
+
+
 def test_square_plans_become_doubly_stochastic():
     for size in (2, 7, 40):
         similarity = np.abs(square(size)) + 0.1
