@@ -1,13 +1,14 @@
 """The command that plans a run: what it prints and writes, and what it refuses before any work."""
 
 import json
+from types import SimpleNamespace
 
 import jax
 import pytest
 
 from xlj import plan
 from xlj.config import ConfigError
-from xlj.planning import figures, search, topologies
+from xlj.planning import figures, search, table, topologies
 from xlj.planning.programs import DoesNotFit
 
 RECIPE = "--config=configs/xlm_r_base.py:tiny"
@@ -58,6 +59,24 @@ def test_what_does_not_fit_is_said_with_an_exit_code(capsys, monkeypatch):
     assert plan.main([RECIPE, "--topology=v5e:1x1", "--search"]) == 1
     printed = capsys.readouterr().out
     assert "nothing fits: take more or larger chips" in printed and "flags:" not in printed
+
+
+def test_no_flags_are_given_where_another_phase_does_not_fit(capsys, monkeypatch):
+    """The search tries the phase with the most rows; another may still need more memory."""
+
+    def too_large(*arguments):
+        raise DoesNotFit("Used 16.4G of 15.7G hbm")
+
+    monkeypatch.setattr(figures, "of_phase", too_large)
+    trial = SimpleNamespace(fits=True, figures=object(), record=dict)
+    trial.choice = search.Choice(1, "none", 1)
+    monkeypatch.setattr(search, "search", lambda *arguments: [trial])
+    monkeypatch.setattr(table, "trials", lambda trials: "trials")
+    recipe = "--config=configs/ernie_m_small.py:tiny"
+    assert plan.main([recipe, "--topology=h100:1x1", "--search"]) == 1
+    printed = capsys.readouterr().out
+    assert "does not fit: Used 16.4G" in printed
+    assert "nothing fits in every phase" in printed and "flags:" not in printed
 
 
 @pytest.mark.parametrize(

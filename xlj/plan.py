@@ -71,6 +71,8 @@ def main(flags: Namespace) -> int:
             fits = all(each.memory.fits for each in found)
             print(table.table(found, configs.name_of(flags.config_file), topology))
         record["phases"] = [each.record() for each in found]
+    if advice and known and not fits:  # another phase needs more than the one that was tried
+        advice = "nothing fits in every phase: take more or larger chips, or a smaller model"
     if advice:
         print(advice)
     if flags.json:
