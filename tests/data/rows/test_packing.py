@@ -200,6 +200,20 @@ def test_best_fit_never_overlaps(data, capacity, most):
         assert not (may[:b] & (left[:b] >= sizes[bins == b].max())).any()
 
 
+@given(st.lists(st.integers(1, 12), max_size=60))
+@example([9, 6, 2, 2])
+def test_best_fit_takes_the_longest_first_into_the_fullest(sizes):
+    left: list[int] = []  # room in each bin
+    for size in sorted(sizes, reverse=True):
+        fitting = [room for room in left if room >= size]
+        if fitting:
+            left.remove(min(fitting))
+        left.append(min(fitting, default=12) - size)
+    bins, _, count = packing.best_fit(np.array(sizes, np.int64), 12)
+    found = 12 - np.bincount(bins, weights=sizes, minlength=count)
+    assert sorted(found) == sorted(left)
+
+
 def test_nothing_gives_no_rows():
     none = Ragged(np.empty(0, np.int32), np.zeros(3, np.int64))
     assert packing.text(none, np.zeros(3, int), 16, DTYPE).rows.shape == (0, 16)
