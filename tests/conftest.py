@@ -21,7 +21,11 @@ os.environ.setdefault(
     "HYPOTHESIS_STORAGE_DIRECTORY", str(Path(__file__).parents[1] / "build/cache/hypothesis")
 )
 
+import ctypes
+import gc
 import itertools
+import resource
+import sys
 
 import pytest
 from hypothesis import settings
@@ -33,6 +37,33 @@ from xlj.config import ConfigError, parse
 # The same examples each time, on any machine, however busy.
 settings.register_profile("xlj", derandomize=True, database=None, deadline=None, max_examples=60)
 settings.load_profile("xlj")
+
+MOST_MEMORY = 3.0
+"""GiB that a process of the tests may hold."""
+
+
+@pytest.fixture(scope="session")
+def peaks():
+    """The most that this process has held so far, in GiB, by module in the order in which they end.
+    When the session ends, in each process of it, that must be less than `MOST_MEMORY`."""
+    held: dict[str, float] = {}
+    yield held
+    grew = [f"{now:.1f} in {module}" for (module, now), before in
+            zip(held.items(), [0, *held.values()], strict=False) if now > before + 0.2]  # fmt: skip
+    assert max(held.values(), default=0) < MOST_MEMORY, f"GiB of this process: {', '.join(grew)}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def memory(request, peaks):
+    """Gives back what a module made: compiled programs, and what only they refer to."""
+    yield
+    unit = 2**30 if sys.platform == "darwin" else 2**20
+    peaks[request.node.nodeid] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
+        gc.collect()
+        if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+            libc.malloc_trim(0)
 
 
 @pytest.fixture
