@@ -1,4 +1,4 @@
-r"""Objectives beside each other on the embedded corpus, as docs/results.md compares them.
+r"""Objectives beside each other on the embedded corpus: docs/experiments/objectives.md.
 
     python -m xlj.sweep --config=configs/sweeps/comparison.py
 

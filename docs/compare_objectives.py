@@ -3,10 +3,10 @@
     python -m xlj.sweep --config=configs/sweeps/comparison.py
     python docs/compare_objectives.py [--folder=runs/comparison]
 
-Prints the numbers of docs/results.md as one table, mean and deviation over the seeds: alignment
-error rate, and retrieval accuracy with and without the mean of each language, on phrasebook pairs
-that are in no training text. What it finds of a run stays in the run's phrasebook.jsonl, which
-xlj.report draws.
+Prints the numbers of docs/experiments/objectives.md as one table, mean and deviation over the
+seeds: alignment error rate, and retrieval accuracy with and without the mean of each language, on
+phrasebook pairs that are in no training text. What it finds of a run stays in the run's
+phrasebook.jsonl, which xlj.report draws.
 """
 
 from __future__ import annotations

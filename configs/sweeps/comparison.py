@@ -1,4 +1,4 @@
-"""The objectives of configs/comparison.py beside each other, three seeds: docs/results.md.
+"""The objectives of configs/comparison.py beside each other: docs/experiments/objectives.md.
 
     python -m xlj.sweep --config=configs/sweeps/comparison.py
 
