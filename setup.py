@@ -63,6 +63,8 @@ setup(
         ],
         "beam": [_BEAM],
         "cuda": ["jax[cuda13]>=0.10,<0.12; sys_platform == 'linux'"],
+        # The site of docs/: mkdocs build --strict
+        "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6,<10"],
         # Peers: of xlj.bench, and of tests that compare with what others compute.
         "parity": ["torch>=2.6,<3", "transformers>=5,<6"],
         # Error rates and accuracies by layer, drawn by xlj.align and xlj.retrieve.

@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import re
+import types
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "launch").iterdir()),
 ]
 KEYS = {name for module in (schema, finetuning) for name, _ in module.keys()}
@@ -52,6 +53,25 @@ def test_relative_links_resolve(page):
     assert not broken
 
 
+@pytest.mark.parametrize("repository", ["", "https://example.org/xlj/"])
+def test_links_out_of_the_site_lead_to_the_repository(repository, caplog):
+    spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs/site_hooks.py")
+    hook = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hook)
+    config = {"docs_dir": str(ROOT / "docs"), "repo_url": repository}
+    page = types.SimpleNamespace(file=types.SimpleNamespace(src_uri="tutorials/own_text.md"))
+    kept = "[a](../data.md#x) [b](#c) [d](https://example.org/e.py) ![f](../meta_xlm_minilm.png)"
+    text = f"{kept} [recipe](../../configs/xlm.py#L1) [maker](../make_configs.py)"
+    found = hook.on_page_markdown(text, page, config, None)
+    start = "https://example.org/xlj/blob/main" if repository else ROOT.as_uri()
+    assert found == (
+        f"{kept} [recipe]({start}/configs/xlm.py#L1) [maker]({start}/docs/make_configs.py)"
+    )
+    assert not caplog.records
+    hook.on_page_markdown("[x](../../configs/none.py) [y](../../../there)", page, config, None)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+
+
 @page
 def test_commands_exist(page):
     names = found(r"python -m xlj\.(\w+)", page)
@@ -82,6 +102,7 @@ def test_config_keys_are_in_the_schema(page):
     keys = found(r"--config\.([\w.]+)=", page) - {"KEY"}
     sections = tuple(f"{name.rpartition('.')[0]}." for name in KEYS if "." in name)
     keys |= {name for name in found(r"`([a-z_.]+)(?:=[^`]*)?`", page) if name.startswith(sections)}
+    keys = {name for name in keys if not name.endswith((".safetensors", ".json"))}  # files
     keys -= found(r"unknown config key ([\w.]+);", page)  # an example of a typo
     for own in found(r'@register\("(\w+)"\)', page):  # the page writes an objective
         keys = {key for key in keys if not key.startswith(f"objectives.{own}.")}

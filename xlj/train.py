@@ -3,7 +3,7 @@
     python -m xlj.train --config=configs/NAME.py [--workdir=DIR] [--config.train.steps=1000]
 
 The same command again goes on from the workdir's latest checkpoint. SIGTERM saves and ends with
-exit code 0. docs/getting_started.md tells more.
+exit code 0. docs/train.md tells more.
 """
 
 import contextlib
