@@ -5,7 +5,8 @@
 Compiles every recipe for every topology without their chips (`pip install -e '.[cuda]'` and
 `'.[tpu]'`); hours of one core. Figures are kept in the folder, so that it goes on where it was
 stopped; those of other code stay there too, so take another folder after a change. With the old
-one as `--again` the choices that were found are compiled again, and none is searched for.
+one as `--again` the choices that were found are compiled again, and none is searched for. Rows of
+the page that the folder has no figures of stay as they are.
 """
 
 import argparse
@@ -22,13 +23,16 @@ from xlj.planning import topologies  # noqa: E402
 
 RECIPES = (
     *("xlm", "xlm_r_base", "xlm_r_large", "xlm_r_tlm", "infoxlm", "xlm_align", "meta_xlm"),
-    *("xlm_e", "ernie_m_small", "ernie_m_base", "ernie_m_15", "ernie_m_large"),
-    "ernie_m_retrieval",
+    *("meta_xlm_minilm", "xlm_e", "ernie_m_small", "ernie_m_base", "ernie_m_15", "ernie_m_large"),
+    *("ernie_m_retrieval", "continue_pretraining"),
 )
+"""All but those that need no paper (quickstart, xlm_tiny, comparison), and ernie_m_ablations, which
+is ernie_m_base with some of its objectives."""
 NEEDS_NO_FILE = {"data.vocabulary": "", "data.vocabulary_size": 250_002}
 """Of a recipe that names XLM-R's vocabulary: its size."""
 TOPOLOGIES = ("h100:1x8", "h100:8x8", "v5e:16x16", "v6e:16x16")
-WEAK = ("h100:1x8", "h100:8x8", "h100:64x8")
+WEAK = {"h100:1x8": 8, "h100:8x8": 8, "h100:64x8": 8, "v5p:2x2x4": 4, "v5p:4x8x16": 4}
+"""The devices that share a copy of the parameters: of a host, or of one side of a torus."""
 WEAK_ROWS = 32
 PAGE = ROOT / "docs" / "scaling.md"
 _GIB = 2**30
@@ -108,7 +112,7 @@ def planned(name: str, topology: str, before: dict[str, object] | None) -> dict[
 
 
 def weak(topology: str) -> dict[str, object]:
-    """XLM-R base with as many rows for each device on every topology, and a copy on each host."""
+    """XLM-R base with as many rows for each device on every topology, and copies beside it."""
     from xlj.planning import figures, theory
 
     there = topologies.parse(topology)
@@ -116,7 +120,7 @@ def weak(topology: str) -> dict[str, object]:
         "xlm_r_base",
         {
             "objectives.mmlm.batch_rows": WEAK_ROWS * there.size,
-            "mesh.fsdp": there.shape[-1],
+            "mesh.fsdp": WEAK[topology],
             "model.remat": "all",
             "train.accumulation": 1,
         },
@@ -127,15 +131,26 @@ def weak(topology: str) -> dict[str, object]:
 
 def page(folder: Path) -> str:
     text = PAGE.read_text("utf-8")
-    for mark, lines in (("recipes", recipe_rows(folder)), ("weak", weak_rows(folder))):
+    for mark, made_rows in (("recipes", recipe_rows), ("weak", weak_rows)):
         begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
         before, _, rest = text.partition(begin)
-        _, _, after = rest.partition(end)
+        old, _, after = rest.partition(end)
+        lines = made_rows(folder, old.splitlines())
         text = before + begin + "\n" + "\n".join(lines) + "\n\n" + end + after
     return text
 
 
-def recipe_rows(folder: Path) -> list[str]:
+def beginning(lines: list[str], *cells: str) -> list[str]:
+    """The rows of a table whose first cells are these; of a phase, a recipe's name and a step."""
+
+    def first(line: str) -> tuple[str, ...]:
+        found = [cell.strip().partition(",")[0] for cell in line.split("|")[1:]]
+        return tuple(found[: len(cells)])
+
+    return [line for line in lines if first(line) == cells]
+
+
+def recipe_rows(folder: Path, old: list[str]) -> list[str]:
     """The table of recipes: a line for each phase."""
     lines = [
         "| recipe, from step | on | mesh.fsdp, remat, accumulation | GiB a device | traffic, GB | "
@@ -147,7 +162,8 @@ def recipe_rows(folder: Path) -> list[str]:
         for topology in TOPOLOGIES:
             path = folder / f"{name}-{topology.replace(':', '-')}.json"
             if not path.exists():
-                lines.append(f"| {name} | {topology} | not made |" + " |" * 8)
+                not_made = f"| {name} | {topology} | not made |" + " |" * 8
+                lines += beginning(old, name, topology) or [not_made]
                 continue
             record = json.loads(path.read_text("utf-8"))
             if "why" in record:
@@ -179,7 +195,7 @@ def recipe_rows(folder: Path) -> list[str]:
     return lines
 
 
-def weak_rows(folder: Path) -> list[str]:
+def weak_rows(folder: Path, old: list[str]) -> list[str]:
     """The table of weak scaling."""
     lines = [
         "| devices | memory beside the state, GiB | gathered, GB (theory) | reduced and scattered "
@@ -189,6 +205,7 @@ def weak_rows(folder: Path) -> list[str]:
     for topology in WEAK:
         path = folder / f"weak-{topology.replace(':', '-')}.json"
         if not path.exists():
+            lines += beginning(old, topology)
             continue
         record = json.loads(path.read_text("utf-8"))
         found = record["figures"]

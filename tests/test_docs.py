@@ -46,6 +46,17 @@ def test_the_listing_has_a_line_for_each_file():
     assert "|  |" not in listed  # each says what it is
 
 
+def test_every_recipe_of_a_paper_has_its_rows_of_scaling(tmp_path):
+    """And rows of which the folder has no figures stay as they are."""
+    spec = importlib.util.spec_from_file_location("make_scaling", ROOT / "docs/make_scaling.py")
+    maker = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(maker)
+    text = maker.PAGE.read_text("utf-8")
+    assert maker.page(tmp_path) == text and "not made" not in text
+    others = {"quickstart", "xlm_tiny", "comparison", "ernie_m_ablations"}
+    assert {file.stem for file in (ROOT / "configs").glob("*.py")} - others == {*maker.RECIPES}
+
+
 @page
 def test_relative_links_resolve(page):
     links = found(r"\]\(([^)#\s]+)[^)]*\)", page)
