@@ -14,11 +14,14 @@ from xlj.config import ConfigError, Mesh, parse
 from xlj.data.rows import held_out_pairs
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation import probe_files, probes
+from xlj.inference.pretrained import Pretrained
 from xlj.models import encoder
 from xlj.models.encoder import middle_layer
 from xlj.training import checkpoints, loop, metrics, partitioning
 from xlj.training.preemption import Interrupted
 from xlj.training.state import State
+from xlj.word_alignment import gold_alignments
+from xlj.word_alignment.aligner import Aligner
 
 SENTENCES, LAYER = 40, 2
 
@@ -133,7 +136,7 @@ def test_held_out_pairs_are_found_by_their_copies(tiny, store):
     assert found["eval/sentence_retrieval/accuracy"] == mean
 
     def accuracy(sides):
-        measure = probes.retrieval(config.model, vocabulary, 0, {"x": sides})
+        measure = probes.retrieval(config.model, vocabulary, -1, {"x": sides})
         return measure(state)["eval/sentence_retrieval/accuracy"]
 
     assert accuracy((first, first)) == 1
@@ -197,7 +200,31 @@ def test_the_layer_is_two_thirds_of_the_depth_unless_said(probed, store):
         made = probes.make(config, probe_files.read(config), store)
         return [measure(state) for measure in made]
 
-    assert measured(0) == measured(middle_layer(2)) != measured(2)
+    assert measured(-1) == measured(middle_layer(2)) != measured(2)
+    assert measured(0) not in (measured(-1), measured(1), measured(2))
+
+
+def test_alignment_takes_method_encoding_and_prior(probed, store):
+    probed.evaluation.alignment.sentences = 8
+    state = random_state(parse(probed))
+
+    def measured(**options):
+        probed.evaluation.alignment.update(options)
+        config = parse(probed)
+        files = probe_files.read(config)
+        found = probes.make(config, files, store)[1](state)
+        asked = config.evaluation.alignment
+        encoder = Pretrained(state.params, config.model, Vocabulary.load(store.vocabulary_file))
+        together = asked.encode == "together"
+        aligner = Aligner(encoder, [LAYER], asked.method, together, asked.prior)
+        pairs = files.gold["en-sw"]
+        links = [of[0] for of in aligner.align(pairs)]
+        wanted = gold_alignments.score(links, [pair.gold for pair in pairs]).aer
+        assert found["eval/word_alignment/en-sw/aer"] == wanted
+        return wanted
+
+    found = [measured(), measured(method="argmax"), measured(encode="apart"), measured(prior=3.0)]
+    assert len(set(found)) == 4
 
 
 def test_a_sample_is_fixed_and_in_order(probed, files):

@@ -44,6 +44,7 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 TESTS = {
     "xlj/alignment/error_rate.py": "alignment/test_error_rate",
     "xlj/alignment/extraction.py": "alignment/test_extraction",
+    "xlj/alignment/methods.py": "alignment/test_methods",
     "xlj/alignment/sinkhorn.py": "alignment/test_sinkhorn",
     "xlj/interop/matched_rows.py": "interop/test_matched_rows interop/test_vocabulary_matching",
     "xlj/interop/vocabulary_matching.py": "interop/test_vocabulary_matching",

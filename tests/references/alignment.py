@@ -66,3 +66,9 @@ def released(by_rows, by_columns):
 
 def label(links, i):
     return max((j for row, j in links if row == i), default=-1)
+
+
+def diagonal(m, n, strength):
+    """fast_align's prior before normalisation, exp(-strength |i / m - j / n|) from i = j = 1."""
+    rows, columns = np.arange(1, m + 1)[:, None] / m, np.arange(1, n + 1) / n
+    return np.exp(-strength * np.abs(rows - columns))

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj.alignment import extraction
+from xlj.alignment import extraction, methods
 from xlj.alignment.extraction import match
 from xlj.alignment.sinkhorn import sinkhorn
 from xlj.config import ConfigError
@@ -179,3 +179,46 @@ def test_too_many_pieces_name_the_line(random_encoder, monkeypatch):
 
 def test_middle_layer():
     assert [encoder.middle_layer(n) for n in (1, 2, 3, 6, 12, 24)] == [1, 1, 2, 4, 8, 16]
+
+
+@every_method
+def test_soft_alignments_and_confidences_are_of_the_best_pieces(random_encoder, method):
+    pairs = random_pairs(random_encoder.vocabulary, 4, sizes=(0, 2, 4))
+    pairs.append(Pair("", ["xylophone", "one"], ["two", "\u200b", "xylophone"]))
+    aligner = Aligner(random_encoder, [2], method, prior=0.8)
+    ways = aligner.align(pairs), aligner.scored(pairs), aligner.soft(pairs)
+    for pair, (links,), ((same, confidences),), (soft,) in zip(pairs, *ways, strict=True):
+        assert soft.shape == (len(pair.source), len(pair.target)) and soft.dtype == np.float32
+        np.testing.assert_array_equal(links, same)
+        if not pair.source or not pair.target:
+            assert not soft.any() and not confidences.size
+            continue
+        source, target, words = one_by_one(random_encoder, pair, together=True)
+        ids = np.ones(len(source), np.int32), np.ones(len(target), np.int32)
+        plain, linked = methods.align(method, source, target, *ids, 0.8)
+        plain = np.asarray(plain)
+        linked = match(plain, *ids) if method == "match" else np.asarray(linked)
+
+        def of_words(values, words=words, shape=soft.shape):
+            table = np.zeros(shape, np.float32)
+            np.maximum.at(table, tuple(np.meshgrid(*words, indexing="ij")), values)
+            return table
+
+        np.testing.assert_allclose(soft, of_words(plain), rtol=1e-3, atol=1e-5)
+        expected = of_words(plain * linked)
+        np.testing.assert_array_equal(np.argwhere(expected), links)
+        np.testing.assert_allclose(confidences, expected[expected > 0], rtol=1e-3)
+
+
+@every_method
+def test_a_threshold_leaves_out_links_of_low_confidence(random_encoder, method):
+    pairs = random_pairs(random_encoder.vocabulary, 12, sizes=(2, 5))
+    scored = [found for (found,) in Aligner(random_encoder, [2], method).scored(pairs)]
+    least = float(np.median(np.concatenate([found.confidences for found in scored])))
+    some = Aligner(random_encoder, [2], method, threshold=least)
+    for every, (aligned,), (links,) in zip(
+        scored, some.scored(pairs), some.align(pairs), strict=True
+    ):
+        kept = every.confidences >= np.float32(least)
+        np.testing.assert_array_equal(links, every.links[kept])
+        np.testing.assert_array_equal(aligned.confidences, every.confidences[kept])

@@ -3,6 +3,9 @@
 METHODS = ("optimal_transport", "released", "argmax", "itermax", "match")
 """Of alignment: XLM-Align's paper; XLM-Align's released aligner; the three of SimAlign."""
 
+ENCODINGS = ("together", "apart")
+"""Of the two sentences that are aligned: as one example (XLM-Align), or each alone (SimAlign)."""
+
 POOLINGS = ("mean", "text", "first")
 """The mean over all of a sentence's tokens, `<s>` and `</s>` too (XTREME's script,
 sentence-transformers); over the text's own (what XLCO and fine-tuning for retrieval compare); or

@@ -5,6 +5,7 @@ import re
 from functools import partial
 from pathlib import Path
 
+from xlj.config.choices import ENCODINGS, METHODS
 from xlj.config.fields import Idle, Reading, key, only_if_set, only_with
 from xlj.config.objectives.options import ROW_KINDS, Config, read_by_objectives
 
@@ -341,7 +342,9 @@ class RetrievalEvaluation:
         200, "most sentence pairs of each; fewer are easier to tell apart", low=2
     )
     layer: int = _retrieval_key(
-        0, "layer of the sentence vectors; 0 means two thirds of the layers", low=0
+        -1,
+        "layer of the sentence vectors, 0 is the embeddings; -1 means two thirds of the layers",
+        low=-1,
     )
 
 
@@ -350,7 +353,7 @@ _alignment_key = partial(key, read=only_if_set("evaluation.alignment.source"))
 
 @dataclasses.dataclass(frozen=True)
 class AlignmentEvaluation:
-    """Alignment error rate of `xlj.align`, by optimal transport."""
+    """Alignment error rate of `xlj.align`."""
 
     source: tuple[str, ...] = key(
         (),
@@ -361,8 +364,17 @@ class AlignmentEvaluation:
     pairs: tuple[str, ...] = _alignment_key((), "language pairs to look at; empty means data.pairs")
     sentences: int = _alignment_key(200, "most sentence pairs of each", low=1)
     layer: int = _alignment_key(
-        0, "layer whose vectors are aligned; 0 means two thirds of the layers", low=0
+        -1,
+        "layer whose vectors are aligned, 0 is the embeddings; -1 means two thirds of the layers",
+        low=-1,
     )
+    method: str = _alignment_key(
+        "optimal_transport", "how words are linked (docs/align.md)", choices=METHODS
+    )
+    encode: str = _alignment_key(
+        "together", "a pair as one example, or each sentence alone", choices=ENCODINGS
+    )
+    prior: float = _alignment_key(0.0, "strength of the prior on the diagonal; 0 is none", low=0)
 
 
 @dataclasses.dataclass(frozen=True)

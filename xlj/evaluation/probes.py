@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from xlj.config import HELD_OUT, Config, Model
+from xlj.config.sections import AlignmentEvaluation
 from xlj.data.rows import held_out_pairs
 from xlj.data.rows.packing import Ragged
 from xlj.data.rows.store import RowStore
@@ -41,8 +42,8 @@ def make(config: Config, files: Files, store: RowStore) -> list[Probe]:
     if sides:
         probes.append(retrieval(config.model, vocabulary, config.evaluation.retrieval.layer, sides))
     if files.gold:
-        layer = config.evaluation.alignment.layer
-        probes.append(alignment(config.model, vocabulary, layer, files.gold))
+        options = config.evaluation.alignment
+        probes.append(alignment(config.model, vocabulary, options, files.gold))
     return probes
 
 
@@ -50,12 +51,12 @@ def retrieval(
     model: Model, vocabulary: Vocabulary, layer: int, sides: Mapping[str, Sides]
 ) -> Probe:
     """Measures eval/sentence_retrieval/PAIR/accuracy, accuracy@1 averaged over both directions;
-    without a pair, the mean over pairs. Layer 0 means two thirds of the layers."""
+    without a pair, the mean over pairs. Layer -1 means two thirds of the layers."""
     every = [side for both in sides.values() for side in both]
     ids, lengths = [side.ids for side in every], [side.lengths for side in every]
     sentences = Ragged(np.concatenate(ids), np.concatenate(lengths))
     bounds = np.cumsum([len(side.lengths) for side in every])[:-1]
-    chosen = layer or middle_layer(model.layers)
+    chosen = _layer(layer, model)
 
     def measure(params: Params, check: Check) -> dict[str, float]:
         embedder = Embedder(Pretrained(params, model, vocabulary), [chosen], "mean")
@@ -70,16 +71,20 @@ def retrieval(
 
 
 def alignment(
-    model: Model, vocabulary: Vocabulary, layer: int, gold: Mapping[str, Sequence[Pair]]
+    model: Model,
+    vocabulary: Vocabulary,
+    options: AlignmentEvaluation,
+    gold: Mapping[str, Sequence[Pair]],
 ) -> Probe:
     """Measures eval/word_alignment/PAIR/aer, the alignment error rate; without a pair, the mean
-    over pairs. Layer 0 means two thirds of the layers."""
+    over pairs."""
     every = [pair for pairs in gold.values() for pair in pairs]
-    chosen = layer or middle_layer(model.layers)
+    layer = _layer(options.layer, model)
+    together = options.encode == "together"
 
     def measure(params: Params, check: Check) -> dict[str, float]:
         encoder = Pretrained(params, model, vocabulary)
-        aligner = Aligner(encoder, [chosen], "optimal_transport")
+        aligner = Aligner(encoder, [layer], options.method, together, options.prior)
         links = aligner.align(every, check)
         return {
             name: gold_alignments.score(
@@ -89,6 +94,10 @@ def alignment(
         }
 
     return _probe("word_alignment", "aer", measure)
+
+
+def _layer(layer: int, model: Model) -> int:
+    return middle_layer(model.layers) if layer < 0 else layer
 
 
 def _probe(name: str, key: str, measure: Callable[[Params, Check], dict[str, float]]) -> Probe:

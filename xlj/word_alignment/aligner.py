@@ -3,15 +3,14 @@
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from xlj.alignment import extraction
-from xlj.alignment.sinkhorn import sinkhorn
+from xlj.alignment import extraction, methods
 from xlj.config import ConfigError, Model
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import in_flight
@@ -27,27 +26,42 @@ MOST_PIECES = 8192
 _CHUNK = 16_384  # sentence pairs held in memory at a time
 
 
+class Aligned(NamedTuple):
+    """Of a sentence pair, at one layer."""
+
+    links: np.ndarray  # int32 [links, 2], sorted, words from 0
+    confidences: np.ndarray  # float32 [links], of each link, between 0 and 1
+
+
 class Aligner:
     """Aligns sentence pairs.
 
     Args:
       pretrained: the encoder, on any mesh; each process then aligns the same pairs.
       layers: whose hidden vectors to align, each between 0 (embeddings) and the model's last.
-      method: one of `choices.METHODS`. Those of XLM-Align compare tokens by the product of their
-        vectors, those of SimAlign by (cosine + 1) / 2.
+      method: one of `choices.METHODS` (`alignment.methods` tells what each does).
       together: encode a pair as one example (XLM-Align), not each sentence alone (SimAlign).
+      prior: strength of the prior on the diagonal (`methods.diagonal`), of a pair's pieces.
+      threshold: links of a lower confidence are left out.
 
     Attributes:
       windowed: pairs so far that were too long for the model, and were encoded in windows.
     """
 
     def __init__(
-        self, pretrained: Pretrained, layers: Sequence[int], method: str, together: bool = True
+        self,
+        pretrained: Pretrained,
+        layers: Sequence[int],
+        method: str,
+        together: bool = True,
+        prior: float = 0.0,
+        threshold: float = 0.0,
     ):
         self._pretrained, self._mesh = pretrained, mesh_of(pretrained.params)
         self._limit = pretrained.model.positions - encoder.FIRST_POSITION
         self._layers, self._method, self._together = tuple(layers), method, together
-        static = {"mesh": self._mesh, "model": pretrained.model, "method": method}
+        self._threshold = threshold
+        static = {"mesh": self._mesh, "model": pretrained.model, "method": method, "prior": prior}
         self._align = partial(_align, layers=self._layers, **static)
         self.windowed = 0
 
@@ -62,14 +76,46 @@ class Aligner:
         Raises:
           ConfigError: if a sentence has more than `MOST_PIECES` pieces.
         """
+        what = "confidences" if self._threshold else "links"
+        for _, found in self._found(pairs, what, progress):
+            yield [aligned.links for aligned in found]
+
+    def scored(
+        self, pairs: Iterable[Pair], progress: Callable[[int], Any] = bool
+    ) -> Iterator[list[Aligned]]:
+        """The links of each pair as `align` gives them, with their confidences, for each layer.
+
+        The confidence of a link between pieces is its entry in the soft alignment
+        (`alignment.methods`), that of a link between words the highest of its pieces'.
+        """
+        for _, found in self._found(pairs, "confidences", progress):
+            yield found
+
+    def soft(
+        self, pairs: Iterable[Pair], progress: Callable[[int], Any] = bool
+    ) -> Iterator[np.ndarray]:
+        """The soft alignment of each pair, in order: float32 [layers, source words, target words],
+        the highest of the words' pieces (`alignment.methods`); 0 of a word without any piece."""
+        for pair, found in self._found(pairs, "soft", progress):
+            matrices = np.zeros((len(found), len(pair.source), len(pair.target)), np.float32)
+            for matrix, (ends, values) in zip(matrices, found, strict=True):
+                matrix[tuple(ends.T)] = values
+            yield matrices
+
+    def _found(
+        self, pairs: Iterable[Pair], what: str, progress: Callable[[int], Any]
+    ) -> Iterator[tuple[Pair, list[Aligned]]]:
+        """Each pair with what is asked for of it: its links, these with their confidences, or all
+        pairs of words with their values ('soft')."""
         pairs = iter(pairs)
-        while chunk := list(itertools.islice(pairs, _CHUNK)):
+        held = max(_CHUNK // 16, 1) if what == "soft" else _CHUNK
+        while chunk := list(itertools.islice(pairs, held)):
             pieces = self._pieces(chunk)
-            found = [[_NO_LINKS] * len(self._layers) for _ in chunk]
-            for batch, links in self._links(pieces):
-                _collect(found, batch, links, pieces)
+            found = [[_NOTHING] * len(self._layers) for _ in chunk]
+            for batch, values in self._values(pieces, what):
+                _collect(found, batch, values, pieces)
                 progress(len(batch.members))
-            yield from found
+            yield from zip(chunk, found, strict=True)
 
     def _pieces(self, chunk: list[Pair]) -> list[tuple[Pieces, Pieces]]:
         vocabulary = self._pretrained.vocabulary
@@ -85,34 +131,49 @@ class Aligner:
                 )
         return pieces
 
-    def _links(self, pieces: list[tuple[Pieces, Pieces]]) -> Iterator[tuple[Batch, np.ndarray]]:
-        """Batches, each with its links between pieces, bool [layers, pairs, side, side]."""
-        for batch, result in in_flight(self._started(pieces)):
-            found = np.asarray(result)
-            if self._method == "match":
+    def _values(
+        self, pieces: list[tuple[Pieces, Pieces]], what: str
+    ) -> Iterator[tuple[Batch, np.ndarray]]:
+        """Batches, each with what is asked for of its pieces, [layers, pairs, side, side]: bool, or
+        float32 values, 0 where there is nothing."""
+        on_device = "soft" if self._method == "match" else what
+        for batch, result in in_flight(self._started(pieces, on_device)):
+            values = np.asarray(result)
+            if self._method == "match" and what != "soft":
                 rows = batch.rows
-                found = extraction.match(found, rows.source_places >= 0, rows.target_places >= 0)
-            yield batch, found
+                links = extraction.match(values, rows.source_places >= 0, rows.target_places >= 0)
+                values = links if what == "links" else np.where(links, values, 0)
+            if self._threshold and what != "soft":
+                values = np.where(values >= self._threshold, values, 0)
+            yield batch, values
 
-    def _started(self, pieces: list[tuple[Pieces, Pieces]]) -> Iterator[tuple[Batch, jax.Array]]:
+    def _started(
+        self, pieces: list[tuple[Pieces, Pieces]], what: str
+    ) -> Iterator[tuple[Batch, jax.Array]]:
         for batch in batches(pieces, self._limit, self._together, self._mesh.size):
             self.windowed += len(batch.members) * batch.windowed
-            yield batch, self._align(self._pretrained.params, shard(batch.rows, self._mesh))
+            rows = shard(batch.rows, self._mesh)
+            yield batch, self._align(self._pretrained.params, rows, what=what)
 
 
-_NO_LINKS = np.zeros((0, 2), np.int32)
+_NOTHING = Aligned(np.zeros((0, 2), np.int32), np.zeros(0, np.float32))
 
 
-@partial(jax.jit, static_argnames=("mesh", "model", "layers", "method"))
+@partial(jax.jit, static_argnames=("mesh", "model", "layers", "method", "prior", "what"))
 def _align(params: encoder.Params, rows: Any, mesh: Mesh, **static: Any) -> jax.Array:
-    """Links between pieces, bool [layers, pairs, side, side]; for `match`, their similarities. On
-    every device."""
-    linked = on_mesh(mesh, partial(_linked, **static))(params, rows)
-    return jax.lax.with_sharding_constraint(linked, replicated(mesh))
+    """What is asked for of pieces, [layers, pairs, side, side]. On every device."""
+    found = on_mesh(mesh, partial(_of_rows, **static))(params, rows)
+    return jax.lax.with_sharding_constraint(found, replicated(mesh))
 
 
-def _linked(
-    params: encoder.Params, rows: Any, model: Model, layers: tuple[int, ...], method: str
+def _of_rows(
+    params: encoder.Params,
+    rows: Any,
+    model: Model,
+    layers: tuple[int, ...],
+    method: str,
+    prior: float,
+    what: str,
 ) -> jax.Array:
     inputs = encoder.Inputs(
         rows.tokens, rows.positions, rows.segments, rows.segments, sides=rows.sides
@@ -127,48 +188,36 @@ def _linked(
     source, target = hidden[:, rows.source_places], hidden[:, rows.target_places]
     source_ids = (rows.source_places >= 0).astype(jnp.int32)
     target_ids = (rows.target_places >= 0).astype(jnp.int32)
-    if method in ("optimal_transport", "released"):
-        transport = sinkhorn(_products(source, target), source_ids, target_ids)
-        if method == "released":
-            return extraction.released(transport)
-        return extraction.itermax(transport.plan, source_ids, target_ids)
-    similarity = (1 + _products(_unit(source), _unit(target))) / 2
-    if method == "match":
-        return similarity
-    extract = {"argmax": extraction.argmax, "itermax": extraction.itermax}[method]
-    return extract(similarity, source_ids, target_ids)
-
-
-def _products(source: jax.Array, target: jax.Array) -> jax.Array:
-    """[..., m, hidden] and [..., n, hidden] -> float32 [..., m, n], exact on every backend."""
-    return jnp.einsum("...mh,...nh->...mn", source, target, precision=jax.lax.Precision.HIGHEST)
-
-
-def _unit(vectors: jax.Array) -> jax.Array:
-    return vectors / jnp.maximum(jnp.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    found = methods.align(method, source, target, source_ids, target_ids, prior)
+    if what == "soft" or found.links is None:
+        return found.soft
+    return found.links if what == "links" else jnp.where(found.links, found.soft, 0)
 
 
 def _collect(
-    found: list[list[np.ndarray]],
+    found: list[list[Aligned]],
     batch: Batch,
-    links: np.ndarray,
+    values: np.ndarray,
     pieces: list[tuple[Pieces, Pieces]],
 ) -> None:
-    """Puts a batch's links between pieces into `found`, as links between words."""
-    layer, place, *ends = np.nonzero(links)
+    """Puts a batch's values of pieces into `found`, as those of words: the highest counts."""
+    layer, place, *ends = np.nonzero(values)
     words = []
     for side, end in enumerate(ends):
-        table = np.zeros((links.shape[1], links.shape[2]), np.int64)
+        table = np.zeros((values.shape[1], values.shape[2]), np.int64)
         for k, member in enumerate(batch.members):
             mine = pieces[member][side].words
             table[k, : len(mine)] = mine
         words.append(table[place, end])
-    owner = layer * links.shape[1] + place
+    owner = layer * values.shape[1] + place
     # One number a link, in the order that links are written: 24 bits for each word.
-    distinct = np.unique(owner << 48 | words[0] << 24 | words[1])
-    pairs = np.stack([distinct >> 24 & 0xFFFFFF, distinct & 0xFFFFFF], 1).astype(np.int32)
-    bounds = np.searchsorted(distinct >> 48, np.arange(links.shape[0] * links.shape[1] + 1))
-    for layer_index in range(links.shape[0]):
+    distinct, which = np.unique(owner << 48 | words[0] << 24 | words[1], return_inverse=True)
+    highest = np.zeros(len(distinct), np.float32)
+    np.maximum.at(highest, which, values[layer, place, ends[0], ends[1]])
+    links = np.stack([distinct >> 24 & 0xFFFFFF, distinct & 0xFFFFFF], 1).astype(np.int32)
+    bounds = np.searchsorted(distinct >> 48, np.arange(values.shape[0] * values.shape[1] + 1))
+    for layer_index in range(values.shape[0]):
         for k, member in enumerate(batch.members):
-            at = layer_index * links.shape[1] + k
-            found[member][layer_index] = pairs[bounds[at] : bounds[at + 1]]
+            at = layer_index * values.shape[1] + k
+            start, end = bounds[at], bounds[at + 1]
+            found[member][layer_index] = Aligned(links[start:end], highest[start:end])
