@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from xlj.config import ConfigError
+from xlj.data.labelled.chunks import CHUNK_TAG
 from xlj.evaluation import language_report, prediction_files
 from xlj.evaluation.metrics import answers
 from xlj.evaluation.metrics.pairs import pair_scores
 from xlj.evaluation.metrics.shares import accuracy
-from xlj.evaluation.metrics.tags import CHUNK_TAG, chunk_scores
+from xlj.evaluation.metrics.tags import chunk_scores
 from xlj.evaluation.prediction_files import Form
 from xlj.io.quoting import quoted
 

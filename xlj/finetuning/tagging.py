@@ -10,11 +10,12 @@ import numpy as np
 from xlj.config import ConfigError
 from xlj.config.finetuning import Task
 from xlj.data.labelled import features
+from xlj.data.labelled.chunks import CHUNK_TAG
 from xlj.data.labelled.examples import Words
 from xlj.data.labelled.features import WordFeatures
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation.metrics.shares import accuracy
-from xlj.evaluation.metrics.tags import CHUNK_TAG, chunk_scores
+from xlj.evaluation.metrics.tags import chunk_scores
 from xlj.io.quoting import shortened
 
 ENDING = "tsv"

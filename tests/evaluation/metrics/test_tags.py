@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from xlj.evaluation.metrics.tags import Chunk, chunk_scores, chunks
+from xlj.data.labelled.chunks import Chunk, chunks
+from xlj.evaluation.metrics.tags import chunk_scores
 
 PREFIXED = ["O", *(f"{prefix}-{kind}" for prefix in "BIES" for kind in ("PER", "LOC"))]
 RAW = ["NOUN", "SCONJ", "CCONJ", "SYM", "INTJ", "X"]
