@@ -92,6 +92,91 @@ def test_all_layers_make_a_table_and_a_plot(run, gold, tmp_path):
     assert written[2]["aer"] == pytest.approx(one["aer"], abs=1e-6)
 
 
+def test_methods_and_encodings_are_crossed_in_one_start(run, gold, tmp_path):
+    files = f"--plot={tmp_path / 'aer.svg'}", f"--scores={tmp_path / 'aer.jsonl'}"
+    every = "--gold", "--layers=all", "--method=all", "--encode=all", "--prior=0.5"
+    printed = run(f"--input={gold[0]}", *every, *files).out
+    rows = [line.split() for line in printed.splitlines()[1:]]
+    assert len(rows) == 2 * 5 * 4 and printed.count("lowest AER") == 1
+    lines = [json.loads(line) for line in (tmp_path / "aer.jsonl").read_text().splitlines()]
+    ways = [(line["encode"], line["method"], str(line["layer"])) for line in lines]
+    assert [tuple(row[:3]) for row in rows] == ways and len(set(ways)) == len(ways)
+    best = min(lines, key=lambda line: line["aer"])
+    assert "lowest" in rows[lines.index(best)]
+    chosen = "--encode=apart", "--method=argmax", "--layer=2", "--prior=0.5"
+    one = json.loads(run(f"--input={gold[0]}", "--gold", *chosen).out)
+    assert one["prior"] == 0.5
+    (same,) = [line for line in lines if ("apart", "argmax", 2) == tuple(line.values())[:3]]
+    assert same["aer"] == pytest.approx(one["aer"], abs=1e-6)
+    without = json.loads(run(f"--input={gold[0]}", "--gold", *chosen[:3]).out)
+    assert without["aer"] != one["aer"]
+
+
+def test_confidences_stand_beside_their_links(run, gold, tmp_path):
+    output, scores = tmp_path / "links.txt", tmp_path / "scores.txt"
+    arguments = f"--input={gold[0]}", "--layer=1", "--method=argmax"
+    run(*arguments, f"--output={output}", f"--scores={scores}")
+    links = [line.split() for line in output.read_text().splitlines()]
+    numbers = [[float(x) for x in line.split()] for line in scores.read_text().splitlines()]
+    assert list(map(len, links)) == list(map(len, numbers)) and sum(map(len, links)) > 20
+    every = [number for line in numbers for number in line]
+    assert 0 < min(every) < max(every) <= 1
+    least = sorted(every)[len(every) // 2]
+    run(*arguments, f"--output={output}", f"--threshold={least + 0.00005}")
+    kept = [
+        [link for link, number in zip(*both, strict=True) if number > least]
+        for both in zip(links, numbers, strict=True)
+    ]
+    assert [line.split() for line in output.read_text().splitlines()] == kept
+
+
+def test_words_are_compared_in_lower_case_if_asked(run, tmp_path):
+    files = [tmp_path / name for name in ("upper.tsv", "lower.tsv")]
+    text = "The Woman Sees THE DOG\tDie Frau SIEHT DEN Hund\n"
+    for file, content in zip(files, (text, text.lower()), strict=True):
+        file.write_text(content)
+    found = [
+        run(f"--input={file}", "--output=-", "--method=argmax", *more).out
+        for file, more in ((files[0], []), (files[0], ["--lowercase"]), (files[1], []))
+    ]
+    assert found[0] != found[1] == found[2]
+
+
+def test_tags_are_carried_across(run, gold, tmp_path):
+    file, pairs = gold
+    tags = tmp_path / "tags.conll"
+    words = [[word.form for word in pair.source.words] for pair in pairs]
+    tags.write_text(
+        "\n".join("".join(f"{word}\tT{k}\n" for k, word in enumerate(side)) for side in words)
+    )
+    links, output = tmp_path / "links.txt", tmp_path / "out.conll"
+    arguments = f"--input={file}", "--layer=1"
+    run(*arguments, f"--output={links}")
+    printed = run(*arguments, f"--output={output}", f"--project={tags}").err
+    assert "tagged " in printed and " had no link" in printed
+    sentences = [part.splitlines() for part in output.read_text().removesuffix("\n").split("\n\n")]
+    for lines, pair, line in zip(sentences, pairs, links.read_text().splitlines(), strict=True):
+        linked = [tuple(map(int, link.split("-"))) for link in line.split()]
+        assert [row.split("\t")[0] for row in lines] == [w.form for w in pair.target.words]
+        for j, row in enumerate(lines):
+            wanted = {f"T{i}" for i, k in linked if k == j} or {"_"}
+            assert row.split("\t")[1] in wanted
+    tags.write_text("other\tX\n")
+    with pytest.raises(ConfigError, match=r"tags\.conll:1: 'other' are not the words"):
+        run(*arguments, f"--output={output}", f"--project={tags}")
+
+
+def test_a_page_has_the_links_that_are_written(run, gold, tmp_path):
+    page, output = tmp_path / "page.html", tmp_path / "links.txt"
+    run(f"--input={gold[0]}", "--gold", "--layer=1", f"--html={page}", f"--output={output}")
+    data = page.read_text().partition('id="data">')[2].partition("</script>")[0]
+    links = [" ".join(f"{i}-{j}" for i, j, _ in pair[2]) for pair in json.loads(data)]
+    assert links == output.read_text().splitlines()
+    assert [pair[3] for pair in json.loads(data)] == [
+        [list(link) for link in sorted(pair.alignment)] for pair in gold[1]
+    ]
+
+
 def test_without_matplotlib_there_is_a_table_and_a_hint(run, gold, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     printed = run(f"--input={gold[0]}", "--gold", "--layers=all", f"--plot={tmp_path / 'aer.png'}")
@@ -122,7 +207,15 @@ def test_no_output_is_left_after_an_error(run, tmp_path, monkeypatch):
         ([], "say where the links go with --output=FILE, or score them with --gold"),
         (["--layers=all"], "--layers=all only scores: it needs --gold"),
         (["--gold", "--layers=all", "--layer=1"], "--layers=all only scores"),
-        (["--gold", "--scores=x.jsonl"], "--scores=x.jsonl needs --layers=all"),
+        (["--gold", "--layers=all", "--html=x.html"], "--layers=all only scores"),
+        (["--gold", "--method=all"], "--method=all needs --layers=all"),
+        (["--gold", "--encode=all"], "--encode=all needs --layers=all"),
+        (["--gold", "--prior=-1"], "argument --prior: -1 is not a finite number from 0 on"),
+        (["--gold", "--threshold=nan"], "argument --threshold: nan is not a finite number"),
+        (["--gold", "--project=x"], "--project=x: say where the labels go with --output=FILE"),
+        (["--output=x", "--project=/none"], "/none: cannot read it"),
+        (["--gold", "--html=/none/x.html"], "--html=/none/x.html: there is no such folder"),
+        (["--output=x", "--scores=x"], "--scores=x would overwrite --output=x"),
         (["--gold", "--layer=4"], "--layer=4: this model has layers 0 (embeddings) to 3"),
         (["--output=/none/links.txt"], "--output=/none/links.txt: there is no such folder"),
         (["--gold", "--layers=all", "--plot=/none/x.png"], "--plot=/none/x.png: there is no such"),

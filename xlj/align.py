@@ -4,18 +4,22 @@
     python -m xlj.align --checkpoint=DIR --input=gold.tsv --gold [--layers=all]
 
 A line of the input is `source TAB target`, words separated by spaces; a line of the output has the
-links of that pair, `i-j` for the words i and j counted from 0. docs/align.md tells more.
+links of that pair, `i-j` for the words i and j counted from 0. --html makes a page to look through
+them, --project carries tags across. docs/align.md tells more.
 """
 
+import contextlib
 import itertools
 import json
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from xlj.cli import alignment_flags, command, outputs
 from xlj.config import ConfigError
+from xlj.config.choices import ENCODINGS, METHODS
 
 
 @command.entry("align", __doc__, alignment_flags.add)
@@ -24,59 +28,128 @@ def main(flags: Namespace) -> None:
     alignment_flags.check(flags)
     from xlj.inference import pretrained
     from xlj.models.encoder import middle_layer
-    from xlj.word_alignment import sentence_pairs
+    from xlj.word_alignment import projection, sentence_pairs
     from xlj.word_alignment.aligner import Aligner
 
     size, pairs = sentence_pairs.checked(flags.input, flags.gold)
+    labels = None
+    if flags.project:
+        kept = list(pairs)
+        labels, pairs = projection.read(flags.project, kept), iter(kept)
     encoder = pretrained.load(flags.checkpoint)
     depth = encoder.model.layers
+    if flags.layers:
+        _score_layers(flags, encoder, size, list(pairs))
+        return
     layer = middle_layer(depth) if flags.layer is None else flags.layer
     if not 0 <= layer <= depth:
         raise ConfigError(f"--layer={layer}: this model has layers 0 (embeddings) to {depth}")
-    layers = list(range(depth + 1)) if flags.layers else [layer]
-    aligner = Aligner(encoder, layers, flags.method, flags.encode == "together")
-    scores = _aligned(flags, aligner, size, pairs)
+    together = flags.encode == "together"
+    aligner = Aligner(encoder, [layer], flags.method, together, flags.prior, flags.threshold)
+    chosen = {"method": flags.method, "encode": flags.encode, "layer": layer}
+    chosen |= {name: getattr(flags, name) for name in ("prior", "threshold") if vars(flags)[name]}
+    projected = projection.Projection(labels) if labels else None
+    scores = _aligned(flags, aligner, size, pairs, chosen, projected)
+    _report_windows(aligner, size)
+    if projected:
+        print(projected.report(), file=sys.stderr)
+    if scores:
+        rounded = {name: round(value, 6) for name, value in scores._asdict().items()}
+        print(json.dumps({**chosen, "pairs": size, **rounded}))
+
+
+def _aligned(
+    flags: Namespace, aligner: Any, size: int, pairs: Any, chosen: dict, projected: Any
+) -> Any:
+    """Writes what the flags ask for of each pair; the scores of all links, if asked for."""
+    from xlj.reporting.alignment_page import Page
+    from xlj.word_alignment import gold_alignments
+
+    golds, kept = [], []
+    pairs, again = itertools.tee(_shown(pairs, size))
+    with contextlib.ExitStack() as files:
+        output, scores, html = (
+            files.enter_context(outputs.opened(path))
+            for path in (flags.output, flags.scores, flags.html and str(flags.html))
+        )
+        title = f"{flags.input.name}, aligned"
+        page = Page(html, title, chosen, flags.gold is not None) if html else None
+        if page:
+            files.enter_context(page)
+        found = aligner.scored(_compared(pairs, flags))
+        for index, ((aligned,), pair) in enumerate(zip(found, again, strict=True)):
+            if output and projected:
+                words, tags = projected.tags(index, pair, aligned)
+                lines = [f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True)]
+                output.write("".join([*lines, "\n"] if lines else lines).encode())
+            elif output:
+                links = b" ".join(b"%d-%d" % (i, j) for i, j in aligned.links.tolist())
+                output.write(links + b"\n")
+            if scores:
+                scores.write(b" ".join(b"%.4f" % c for c in aligned.confidences.tolist()) + b"\n")
+            if page:
+                page.add(pair, aligned)
+            if flags.gold is not None:
+                golds.append(pair.gold)
+                kept.append(aligned.links)
+    return gold_alignments.score(kept, golds) if flags.gold is not None else None
+
+
+def _shown(pairs: Any, size: int) -> Any:
+    """The pairs, with a bar of how many have been read."""
+    from tqdm import tqdm
+
+    return tqdm(pairs, "aligning", size, unit=" pairs", disable=None)
+
+
+def _compared(pairs: Any, flags: Namespace) -> Iterator:
+    """The pairs with their words as they are compared."""
+    for pair in pairs:
+        if flags.lowercase:
+            source, target = ([word.lower() for word in side] for side in pair[1:3])
+            pair = pair._replace(source=source, target=target)
+        yield pair
+
+
+def _report_windows(aligner: Any, size: int) -> None:
     if aligner.windowed:
         print(
             f"{aligner.windowed} of {size} pairs were too long for the model, and were "
             "encoded in overlapping windows",
             file=sys.stderr,
         )
-    if flags.layers:
-        _report_layers(flags, scores)
-    elif scores:
-        chosen = {"method": flags.method, "encode": flags.encode, "layer": layer}
-        rounded = {name: round(value, 6) for name, value in scores[0]._asdict().items()}
-        print(json.dumps({**chosen, "pairs": size, **rounded}))
 
 
-def _aligned(flags: Namespace, aligner: Any, size: int, pairs: Any) -> list:
-    """Writes the links of the first layer, a line a pair; the scores of each, if asked for."""
-    from tqdm import tqdm
-
-    from xlj.word_alignment import gold_alignments
-
-    golds, kept = [], []
-    pairs, again = itertools.tee(tqdm(pairs, "aligning", size, unit=" pairs", disable=None))
-    with outputs.opened(flags.output) as file:
-        for links, pair in zip(aligner.align(pairs), again, strict=True):
-            if file:
-                file.write(b" ".join(b"%d-%d" % (i, j) for i, j in links[0].tolist()) + b"\n")
-            if flags.gold is not None:
-                golds.append(pair.gold)
-                kept.append(links)
-    return [gold_alignments.score(of_layer, golds) for of_layer in zip(*kept, strict=True)]
-
-
-def _report_layers(flags: Namespace, scores: list) -> None:
+def _score_layers(flags: Namespace, encoder: Any, size: int, pairs: list) -> None:
+    """Scores all layers, by all methods and encodings that are asked for."""
     from xlj.evaluation import layer_report
     from xlj.io import atomic
+    from xlj.word_alignment import gold_alignments
+    from xlj.word_alignment.aligner import Aligner
 
-    print(layer_report.table(scores))
+    methods = METHODS if flags.method == "all" else (flags.method,)
+    encodings = ENCODINGS if flags.encode == "all" else (flags.encode,)
+    ways = list(itertools.product(encodings, methods))
+    layers = range(encoder.model.layers + 1)
+    found: dict[str, list] = {}
+    lines = []
+    for encode, method in ways:
+        together = encode == "together"
+        aligner = Aligner(encoder, layers, method, together, flags.prior, flags.threshold)
+        links = list(aligner.align(_compared(_shown(pairs, size), flags)))
+        golds = [pair.gold for pair in pairs]
+        scores = [gold_alignments.score([of[k] for of in links], golds) for k in layers]
+        found[f"{encode} {method}"] = scores
+        way = {"encode": encode, "method": method} if len(ways) > 1 else {}
+        lines += [{**way, "layer": i, **score._asdict()} for i, score in enumerate(scores)]
+        if method == methods[0]:
+            _report_windows(aligner, size)
+    print(layer_report.table(found))
     if flags.scores:
-        lines = [json.dumps({"layer": i, **found._asdict()}) for i, found in enumerate(scores)]
-        atomic.write(Path(flags.scores), "".join(f"{line}\n" for line in lines).encode())
-    curves, title = {"AER": [found.aer for found in scores]}, f"{flags.input.name}: {flags.method}"
+        content = "".join(f"{json.dumps(line)}\n" for line in lines)
+        atomic.write(Path(flags.scores), content.encode())
+    curves = {name: [score.aer for score in scores] for name, scores in found.items()}
+    title = flags.input.name if len(ways) > 1 else f"{flags.input.name}: {flags.method}"
     outputs.draw(flags.plot, lambda: layer_report.plot(curves, flags.plot, title, "AER"))
 
 

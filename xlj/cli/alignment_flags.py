@@ -4,9 +4,9 @@ from argparse import Namespace
 from pathlib import Path
 
 from xlj.cli import outputs
-from xlj.cli.parser import Parser
+from xlj.cli.parser import Parser, positive
 from xlj.config import ConfigError
-from xlj.config.choices import METHODS
+from xlj.config.choices import ENCODINGS, METHODS
 
 
 def add(parser: Parser) -> None:
@@ -18,27 +18,13 @@ def add(parser: Parser) -> None:
         "sentence pairs: TSV, also .gz, .xz or .zst; a first line `src TAB tgt` is a header",
         required=True,
     )
-    add("--output", metavar="FILE", help="where the links go, a line a pair; - prints them")
     add(
-        "--method",
-        choices=METHODS,
-        default="optimal_transport",
-        help="optimal_transport: XLM-Align's paper (the default). released: XLM-Align's released "
-        "aligner. argmax, itermax, match: SimAlign's",
+        "--output",
+        metavar="FILE",
+        help="where the links go, a line a pair, or with --project the labels; - prints them",
     )
-    add(
-        "--encode",
-        choices=("together", "apart"),
-        default="together",
-        help="together: a pair as one example, as XLM-Align does (the default). apart: each "
-        "sentence alone, as SimAlign does",
-    )
-    parser.add_layer("compare")
-    add(
-        "--layers",
-        choices=("all",),
-        help="score every layer: a table of AER by layer, and a plot; needs --gold",
-    )
+    add("--lowercase", action="store_true", help="compare words in lower case")
+    _add_choices(parser)
     add(
         "--gold",
         metavar="FILE",
@@ -52,20 +38,80 @@ def add(parser: Parser) -> None:
         "where --layers=all draws (.png, .svg, .pdf) [aer_by_layer.png]",
         default=Path("aer_by_layer.png"),
     )
-    add("--scores", metavar="FILE", help="where --layers=all writes a line of JSON a layer")
+    add(
+        "--scores",
+        metavar="FILE",
+        help="where the confidences of the links go, a line a pair, in their order; of "
+        "--layers=all, AER as a line of JSON a layer",
+    )
+    parser.add_file("--html", "where a page goes to look through the alignments")
+    parser.add_file(
+        "--project",
+        "tagged words of one side, `word TAB tag`, blank lines between sentences: --output is the "
+        "other side with these tags",
+    )
+
+
+def _add_choices(parser: Parser) -> None:
+    """Adds the flags that say how words are linked."""
+    add = parser.add_argument
+    add(
+        "--method",
+        choices=(*METHODS, "all"),
+        default="optimal_transport",
+        help="optimal_transport: XLM-Align's paper (the default). released: XLM-Align's released "
+        "aligner. argmax, itermax, match: SimAlign's. all: with --layers=all",
+    )
+    add(
+        "--encode",
+        choices=(*ENCODINGS, "all"),
+        default="together",
+        help="together: a pair as one example, as XLM-Align does (the default). apart: each "
+        "sentence alone, as SimAlign does. all: with --layers=all",
+    )
+    add(
+        "--prior",
+        metavar="STRENGTH",
+        type=positive,
+        default=0.0,
+        help="multiply similarities by exp(-STRENGTH |i/m - j/n|), fast_align's prior on the "
+        "diagonal [0]",
+    )
+    add(
+        "--threshold",
+        metavar="CONFIDENCE",
+        type=positive,
+        default=0.0,
+        help="leave out links of a lower confidence [0]",
+    )
+    parser.add_layer("compare")
+    add(
+        "--layers",
+        choices=("all",),
+        help="score every layer: a table of AER by layer, and a plot; needs --gold",
+    )
 
 
 def check(flags: Namespace) -> None:
     """Refuses flags that do not go together, and outputs that cannot be written (`ConfigError`)."""
-    if flags.layers and (flags.gold is None or flags.output or flags.layer is not None):
-        raise ConfigError("--layers=all only scores: it needs --gold, and no --output or --layer")
-    if not flags.output and flags.gold is None:
+    alone = flags.output or flags.html or flags.project or flags.layer is not None
+    if flags.layers and (flags.gold is None or alone):
+        raise ConfigError(
+            "--layers=all only scores: it needs --gold, and no --output, --layer, --html or "
+            "--project"
+        )
+    for name in ("method", "encode"):
+        if getattr(flags, name) == "all" and not flags.layers:
+            raise ConfigError(f"--{name}=all needs --layers=all")
+    if not (flags.output or flags.scores or flags.html) and flags.gold is None:
         raise ConfigError("say where the links go with --output=FILE, or score them with --gold")
-    if flags.scores and not flags.layers:
-        raise ConfigError(f"--scores={flags.scores} needs --layers=all")
-    inputs = [(name, getattr(flags, name)) for name in ("checkpoint", "input", "gold")]
-    if flags.output != "-":
-        outputs.check_output("output", flags.output, inputs)
-    outputs.check_output("scores", flags.scores, inputs)
+    if flags.project and not flags.output:
+        raise ConfigError(f"--project={flags.project}: say where the labels go with --output=FILE")
+    inputs = [(name, getattr(flags, name)) for name in ("checkpoint", "input", "gold", "project")]
+    for name in ("output", "scores", "html"):
+        path = getattr(flags, name)
+        if path != "-" or name != "output":
+            outputs.check_output(name, path, inputs)
+            inputs.append((name, path))
     if flags.layers:
-        outputs.check_output("plot", flags.plot, [*inputs, ("scores", flags.scores)], outputs.PLOTS)
+        outputs.check_output("plot", flags.plot, inputs, outputs.PLOTS)

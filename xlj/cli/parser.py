@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import math
 import re
 import sys
 import textwrap
@@ -122,3 +123,13 @@ def at_least(lowest: int) -> Callable[[str], int]:
 
     number.__name__ = "int"  # argparse names it where the text is no number
     return number
+
+
+def positive(text: str) -> float:
+    """The type of a flag that takes a finite number, none below 0."""
+    if not 0 <= float(text) < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number from 0 on")
+    return float(text)
+
+
+positive.__name__ = "float"

@@ -7,13 +7,23 @@ from pathlib import Path
 from xlj.alignment.error_rate import Scores
 
 
-def table(scores: Sequence[Scores]) -> str:
-    """A line a layer, from layer 0 (the embeddings), in percent; the lowest AER is marked."""
-    best = min(range(len(scores)), key=lambda layer: scores[layer].aer)
-    lines = ["layer    AER      P      R     F1"]
-    for layer, found in enumerate(scores):
-        percents = " ".join(f"{100 * value:6.2f}" for value in found)
-        lines.append(f"{layer:5} {percents}" + ("  lowest AER" if layer == best else ""))
+def table(scores: Mapping[str, Sequence[Scores]]) -> str:
+    """A line a layer, from layer 0 (the embeddings), in percent; the lowest AER is marked.
+
+    Args:
+      scores: of the layers, by what they were aligned with; a name is left out if it is the only
+        one.
+    """
+    lowest = min(found.aer for layers in scores.values() for found in layers)
+    width = max(map(len, scores)) + 1 if len(scores) > 1 else 0
+    lines = [" " * width + "layer    AER      P      R     F1"]
+    for name, layers in scores.items():
+        for layer, found in enumerate(layers):
+            percents = " ".join(f"{100 * value:6.2f}" for value in found)
+            start = f"{name:{width}}"[:width]
+            mark = "  lowest AER" if found.aer == lowest else ""
+            lines.append(f"{start}{layer:5} {percents}{mark}")
+            lowest = -1.0 if mark else lowest  # the first of equals
     return "\n".join(lines)
 
 

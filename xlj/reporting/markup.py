@@ -40,13 +40,16 @@ def _cell(content: Content) -> Element:
     return node("td", content)
 
 
-def document(title: str, style: str, body: Sequence[Element]) -> str:
-    """The text of a page. `style` is the only part that is not escaped."""
+def document(
+    title: str, style: str, body: Sequence[Element], more_head: Sequence[Element] = ()
+) -> str:
+    """The text of a page. `style`, and what stands in a `script`, are not escaped."""
     head = [
         node("meta", charset="utf-8"),
         node("meta", name="viewport", content="width=device-width, initial-scale=1"),
         node("meta", name="color-scheme", content="light dark"),
         node("title", title),
+        *more_head,
         node("style", style),
     ]
     root = node("html", node("head", *head), node("body", *body), lang="en")

@@ -124,7 +124,8 @@ def _object(path: Path, notes: list[str]) -> dict[str, Any]:
 def _by_layer(file: Path, notes: list[str]) -> dict[str, dict[int, float]]:
     """Scores of a file with a line of JSON a layer, as xlj.retrieve --layers=all prints.
 
-    Lines of several languages count as their mean.
+    Lines of several languages count as their mean; `encode` and `method`, which xlj.align writes
+    where it crosses them, belong to the measure's name.
     """
     found: dict[str, dict[int, list[float]]] = {}
     bad: list[int] = []
@@ -146,7 +147,8 @@ def _by_layer(file: Path, notes: list[str]) -> dict[str, dict[int, float]]:
             continue
         for measure, value in line.items():
             if isinstance(value, float):
-                scores = found.setdefault(f"{file.stem} {measure}", {})
+                ways = (line[key] for key in ("encode", "method") if isinstance(line.get(key), str))
+                scores = found.setdefault(" ".join([file.stem, *ways, measure]), {})
                 scores.setdefault(layer, []).append(value)
     if bad:
         more = f", nor have {len(bad) - 1} lines more" if bad[1:] else ""

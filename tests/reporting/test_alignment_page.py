@@ -1,0 +1,77 @@
+"""The page of alignments: what stands in it, and that no text of the data becomes markup."""
+
+import base64
+import hashlib
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+
+from xlj.reporting.alignment_page import Page
+from xlj.word_alignment.aligner import Aligned
+from xlj.word_alignment.gold_alignments import parse
+from xlj.word_alignment.sentence_pairs import Pair
+
+BAD = [
+    "</script><script>alert(1)</script>",
+    '<script type="application/json" id="data">',
+    "<!--",
+    "&lt;",
+    "\"'",
+    "\u2028",
+    "x\x00",
+]
+
+
+def page_of(pairs, with_gold, title="pairs.tsv, aligned"):
+    file = io.BytesIO()
+    with Page(file, title, {"method": "argmax", "layer": 2}, with_gold) as page:
+        for pair, links, confidences in pairs:
+            links = np.array(links, np.int32).reshape(-1, 2)
+            page.add(pair, Aligned(links, np.array(confidences, np.float32)))
+    return file.getvalue().decode()
+
+
+def data_of(text):
+    (found,) = re.findall('<script type="application/json" id="data">(.*?)</script>', text, re.S)
+    return json.loads(found)
+
+
+def test_pairs_links_and_gold():
+    pair = Pair("", ["a", "b"], ["x"], parse("1-0 0p0 1p0", ""))
+    empty = Pair("", [], ["x"], parse("", ""))
+    text = page_of([(pair, [[0, 0]], [0.123456]), (empty, [], [])], True)
+    assert data_of(text) == [
+        [["a", "b"], ["x"], [[0, 0, 0.1235]], [[1, 0]], [[0, 0]]],
+        [[], ["x"], [], [], []],
+    ]
+    assert "method argmax, layer 2" in text and "most errors first" in text
+    without = page_of([(pair._replace(gold=None), [[0, 0]], [0.5])], False)
+    assert data_of(without) == [[["a", "b"], ["x"], [[0, 0, 0.5]]]]
+    assert "most errors first" not in without and data_of(page_of([], False)) == []
+
+
+@pytest.mark.parametrize("title", ["pairs", *BAD])
+def test_nothing_of_the_data_becomes_markup(title):
+    plain = page_of([(Pair("", ["a"], ["b"]), [[0, 0]], [0.5])], False)
+    text = page_of([(Pair("", BAD, BAD), [[0, 0]], [0.5])], False, title)
+    assert data_of(text)[0][:2] == [BAD, BAD]
+    for tag in ("<script", "</script", "<!--", "<"):
+        assert text.count(tag) == plain.count(tag)
+
+
+def test_only_its_own_script_may_run_and_nothing_is_fetched():
+    text = page_of([], False)
+    (script,) = re.findall("<script>(.*?)</script>", text, re.S)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in text
+    assert not re.search(r"(src|href)=|url\(|@import|innerHTML|eval", text.replace("-src", ""))
+
+
+def test_a_page_that_was_not_finished_is_seen_to_be_so():
+    file = io.BytesIO()
+    with pytest.raises(KeyError), Page(file, "t", {}, False):
+        raise KeyError
+    assert not file.getvalue().endswith(b"</html>\n")

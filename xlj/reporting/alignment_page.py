@@ -1,0 +1,118 @@
+"""One self-contained page to look through alignments: both lines, links drawn between their words.
+
+Pairs lie in the page as JSON, written as they come; its script draws some of them at a time, and
+puts text on the page as text only. A content security policy lets no other script run.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, BinaryIO
+
+from xlj.alignment.error_rate import Link
+from xlj.reporting.alignment_script import SCRIPT
+from xlj.reporting.markup import document, node
+from xlj.reporting.style import style
+from xlj.word_alignment.aligner import Aligned
+from xlj.word_alignment.sentence_pairs import Pair
+
+_DATA = '<script type="application/json" id="data">'
+"""What the pairs stand behind. No text of the page can hold it."""
+_STYLE = """
+.controls { display: flex; flex-wrap: wrap; gap: .6rem; align-items: center; margin: 0 0 1rem; }
+.controls input { width: 6rem; }
+button, select, .controls input { font: inherit; padding: .2rem .6rem; color: var(--ink);
+  background: var(--card); border: 1px solid var(--rule); border-radius: 6px; }
+figure { margin: 0 0 1rem; }
+figcaption { color: var(--soft); font-size: .85rem; margin: 0 0 .4rem; }
+.pair svg { min-width: 0; max-width: none; font-size: 15px; }
+.pair svg text { fill: var(--ink); cursor: default; }
+.pair svg path { fill: none; stroke: var(--link); }
+.found, .plain { --link: #3b82c4; }
+.right { --link: #2f9e61; }
+.wrong { --link: #c9423f; }
+.missed { --link: #e8742c; stroke-dasharray: 5 4; }
+.pair svg.lit path { stroke-opacity: .08; }
+.pair svg.lit path.lit { stroke-opacity: 1; }
+.key { display: inline-block; width: 1.6rem; border-top: 3px solid var(--link);
+  vertical-align: middle; margin: 0 .4rem 0 1rem; }
+.key.missed { border-top-style: dashed; }
+"""
+
+
+class Page(AbstractContextManager):
+    """Writes the page: pairs are added within its context, and it is whole at its end.
+
+    Args:
+      file: where it goes.
+      title: what stands above.
+      facts: how the pairs were aligned, shown in a line.
+      with_gold: whether pairs have gold links. Those with most errors come first then.
+    """
+
+    def __init__(self, file: BinaryIO, title: str, facts: Mapping[str, Any], with_gold: bool):
+        self._file, self._separator = file, b"\n"
+        head, place, self._tail = _around(title, facts, with_gold).partition(_DATA)
+        self._head = head + place
+
+    def __enter__(self) -> "Page":
+        self._file.write(f"{self._head}[".encode())
+        return self
+
+    def __exit__(self, kind: type | None, *_: object) -> None:
+        if kind is None:
+            self._file.write(f"\n]{self._tail}".encode())
+
+    def add(self, pair: Pair, aligned: Aligned) -> None:
+        """Adds a pair and its links."""
+        confidences = [round(value, 4) for value in aligned.confidences.tolist()]
+        links = [[*link, c] for link, c in zip(aligned.links.tolist(), confidences, strict=True)]
+        gold = pair.gold
+        sides = [_sorted(gold.sure), _sorted(gold.possible - gold.sure)] if gold else []
+        content = [pair.source, pair.target, links, *sides]
+        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+        # Without `<` no text can end the element that it stands in, or begin another.
+        self._file.write(self._separator + text.replace("<", "\\u003c").encode())
+        self._separator = b",\n"
+
+
+def _sorted(links: Iterable[Link]) -> list[Sequence[int]]:
+    return [list(link) for link in sorted(links)]
+
+
+def _around(title: str, facts: Mapping[str, Any], with_gold: bool) -> str:
+    """The page without pairs."""
+    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    kinds = {"right": "right", "wrong": "wrong", "missed": "missed"} if with_gold else {}
+    keys = [
+        part
+        for kind, said in (kinds or {"found": "found"}).items()
+        for part in (node("span", class_=f"key {kind}"), said)
+    ]
+    orders = [("errors", "most errors first")] if with_gold else []
+    orders += [("file", "as in the file"), ("doubt", "least confident first")]
+    options = [node("option", said, value=name) for name, said in orders]
+    controls = node(
+        "div",
+        node("button", "◀", id="back", title="the pairs before", type="button"),
+        node("button", "▶", id="on", title="the next pairs", type="button"),
+        node("span", id="status"),
+        node("select", *options, id="order", title="order"),
+        node("input", id="number", type="number", min=1, placeholder="pair", title="go to a pair"),
+        class_="controls",
+    )
+    said = ", ".join(f"{name} {value}" for name, value in facts.items())
+    body = [
+        node("h1", title),
+        node("p", f"{said}. Thick: confident.", *keys),
+        node("noscript", node("p", "The pairs are drawn by a script, which is turned off.")),
+        controls,
+        node("div", id="pairs"),
+        node("script", type="application/json", id="data"),
+        node("script", SCRIPT),
+    ]
+    head = [node("meta", http_equiv="Content-Security-Policy", content=policy)]
+    return document(title, style(0) + _STYLE, body, head)

@@ -1,0 +1,122 @@
+"""The script of the page of alignments: it draws some pairs at a time."""
+
+SCRIPT = r"""
+"use strict";
+const AT_ONCE = 25, GAP = 14, TOP = 18, BOTTOM = 104, HEIGHT = 116;
+const pairs = JSON.parse(document.getElementById("data").textContent);
+const element = id => document.getElementById(id);
+const key = link => link[0] + "-" + link[1];
+
+// Of each pair: links with what they are, and how many are wrong or missed.
+let low = Infinity, high = -Infinity;
+for (const pair of pairs) for (const link of pair[2]) {
+  low = Math.min(low, link[2]);
+  high = Math.max(high, link[2]);
+}
+function judged([source, target, links, sure, possible]) {
+  const found = new Set(links.map(key));
+  const mine = links.map(link => ({link, kind: "found"}));
+  if (!sure) return mine;
+  const good = new Set([...sure, ...possible].map(key));
+  for (const item of mine) item.kind = good.has(key(item.link)) ? "right" : "wrong";
+  return mine.concat(
+    sure.filter(link => !found.has(key(link))).map(link => ({link, kind: "missed"})));
+}
+const facts = pairs.map((pair, place) => {
+  const counts = {right: 0, wrong: 0, missed: 0, found: 0};
+  for (const {kind} of judged(pair)) counts[kind]++;
+  const sum = pair[2].reduce((total, link) => total + link[2], 0);
+  return {place, counts, doubt: pair[2].length ? sum / pair[2].length : 0};
+});
+const orders = {
+  file: (a, b) => a.place - b.place,
+  errors: (a, b) => b.counts.wrong + b.counts.missed - a.counts.wrong - a.counts.missed
+    || a.place - b.place,
+  doubt: (a, b) => a.doubt - b.doubt || a.place - b.place,
+};
+
+function make(parent, tag, attributes, text) {
+  const svg = ["svg", "text", "path", "title"].includes(tag);
+  const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag)
+    : document.createElement(tag);
+  for (const name in attributes) made.setAttribute(name, attributes[name]);
+  if (text !== undefined) made.textContent = text;
+  parent.append(made);
+  return made;
+}
+
+function draw({place, counts}) {
+  const pair = pairs[place], figure = make(element("pairs"), "figure", {class: "pair"});
+  const said = pair[3] ? `${counts.right} right, ${counts.wrong} wrong, ${counts.missed} missed`
+    : `${counts.found} links`;
+  make(figure, "figcaption", {}, `${place + 1}: ${said}`);
+  const svg = make(make(figure, "div", {class: "wide"}), "svg", {height: HEIGHT});
+  const words = [0, 1].map(side => pair[side].map(word =>
+    make(svg, "text", {y: side ? BOTTOM + 6 : TOP - 4}, word)));
+  let width = 0;
+  const middles = words.map(line => {
+    const lengths = line.map(word => word.getComputedTextLength());
+    let x = 1;
+    const found = line.map((word, k) => {
+      word.setAttribute("x", x);
+      const middle = x + lengths[k] / 2;
+      x += lengths[k] + GAP;
+      return middle;
+    });
+    width = Math.max(width, x);
+    return found;
+  });
+  svg.style.width = width + "px";
+  svg.style.height = HEIGHT + "px";
+  const touching = words.map(line => line.map(() => []));
+  for (const {link: [i, j, confidence], kind} of judged(pair)) {
+    const from = middles[0][i], to = middles[1][j];
+    if (from === undefined || to === undefined) continue;  // gold outside its sentence
+    const bend = (TOP + BOTTOM) / 2;
+    const strength = confidence === undefined ? .3
+      : high > low ? (confidence - low) / (high - low) : 1;
+    const path = make(svg, "path", {class: kind,
+      d: `M${from},${TOP + 2} C${from},${bend} ${to},${bend} ${to},${BOTTOM - 10}`,
+      "stroke-width": 1 + 2.5 * strength, "stroke-opacity": .45 + .55 * strength});
+    const number = confidence === undefined ? "" : " " + confidence;
+    make(path, "title", {}, `${pair[0][i]} – ${pair[1][j]}: ${kind}${number}`);
+    touching[0][i].push(path);
+    touching[1][j].push(path);
+  }
+  words.forEach((line, side) => line.forEach((word, k) => {
+    const light = on => () => {
+      svg.classList.toggle("lit", on);
+      for (const path of touching[side][k]) path.classList.toggle("lit", on);
+    };
+    word.addEventListener("mouseenter", light(true));
+    word.addEventListener("mouseleave", light(false));
+  }));
+}
+
+let sorted = [], start = 0;
+function show(from) {
+  start = Math.max(0, Math.min(from, Math.floor((sorted.length - 1) / AT_ONCE) * AT_ONCE));
+  element("pairs").replaceChildren();
+  sorted.slice(start, start + AT_ONCE).forEach(draw);
+  const last = Math.min(start + AT_ONCE, sorted.length);
+  element("status").textContent = sorted.length ? `${start + 1} to ${last} of ${sorted.length}`
+    : "no pairs";
+  element("back").disabled = start === 0;
+  element("on").disabled = last === sorted.length;
+}
+function sort() {
+  sorted = facts.slice().sort(orders[element("order").value]);
+  show(0);
+}
+const turn = pages => { show(start + pages * AT_ONCE); window.scrollTo(0, 0); };
+element("back").addEventListener("click", () => turn(-1));
+element("on").addEventListener("click", () => turn(1));
+element("order").addEventListener("change", sort);
+element("number").addEventListener("change", () => {
+  const place = sorted.findIndex(fact => fact.place === element("number").valueAsNumber - 1);
+  if (place < 0) return;
+  show(Math.floor(place / AT_ONCE) * AT_ONCE);
+  element("pairs").children[place - start].scrollIntoView();
+});
+sort();
+"""
