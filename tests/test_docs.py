@@ -64,6 +64,12 @@ def test_relative_links_resolve(page):
     assert not broken
 
 
+def test_every_page_is_in_the_sites_navigation():
+    listed = re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    docs = ROOT / "docs"
+    assert sorted(listed) == sorted(str(page.relative_to(docs)) for page in docs.rglob("*.md"))
+
+
 @pytest.mark.parametrize("repository", ["", "https://example.org/xlj/"])
 def test_links_out_of_the_site_lead_to_the_repository(repository, caplog):
     spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs/site_hooks.py")
