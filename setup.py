@@ -26,6 +26,7 @@ setup(
         # The model and its training.
         "jax>=0.10,<0.12",
         "flax>=0.12,<0.13",
+        "chex>=0.1.91,<0.2",
         "optax>=0.2.8,<0.3",
         "orbax-checkpoint>=0.12,<0.13",
         "numpy>=2,<3",

@@ -14,6 +14,7 @@ FLOORS = (
     "config",
     "io",
     "phrasebook",
+    "contracts",
     "alignment",
     "data",
     "models",
@@ -39,9 +40,11 @@ FLOORS = (
 HOMES = {
     "absl": ("cli",),
     "apache_beam": ("data",),
+    "chex": ("contracts", "models"),
     "flax": ("models",),
     "google": ("interop",),
     "jax": (
+        "contracts",
         "alignment",
         "models",
         "objectives",
@@ -76,6 +79,7 @@ HOMES = {
 
 HEAVY = (
     "jax",
+    "xlj.contracts",
     "xlj.alignment",
     "xlj.data",
     "xlj.models",

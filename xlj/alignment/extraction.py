@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from xlj.alignment.sinkhorn import Transport, same_example
+from xlj.alignment.sinkhorn import Transport, check_pairs, same_example
+from xlj.contracts.arrays import check
 
 TIE = 1e-5
 """The relative difference below which two values are the same (ours)."""
@@ -27,6 +28,7 @@ def argmax(similarity: jax.Array, source_ids: jax.Array, target_ids: jax.Array) 
     Returns:
       bool [..., m, n].
     """
+    check_pairs("argmax", similarity, source_ids, target_ids)
     similarity = jnp.where(same_example(source_ids, target_ids), similarity, 0)
     return _best(similarity, -1) & _best(similarity, -2)
 
@@ -36,6 +38,7 @@ def union(similarity: jax.Array, source_ids: jax.Array, target_ids: jax.Array) -
 
     Args and returns: as of `argmax`.
     """
+    check_pairs("union", similarity, source_ids, target_ids)
     similarity = jnp.where(same_example(source_ids, target_ids), similarity, 0)
     return _best(similarity, -1) | _best(similarity, -2)
 
@@ -52,6 +55,7 @@ def itermax(
 
     Args and returns: as `argmax`.
     """
+    check_pairs("itermax", similarity, source_ids, target_ids)
     same = same_example(source_ids, target_ids)
     similarity = jnp.where(same, similarity, 0)
     links = _best(similarity, -1) & _best(similarity, -2)
@@ -80,6 +84,7 @@ def match(similarity: np.ndarray, source_ids: np.ndarray, target_ids: np.ndarray
     Returns:
       bool [..., m, n].
     """
+    check_pairs("match", similarity, source_ids, target_ids)
     batch = similarity.shape[:-2]
     source_ids = np.broadcast_to(source_ids, batch + source_ids.shape[-1:])
     target_ids = np.broadcast_to(target_ids, batch + target_ids.shape[-1:])
@@ -100,6 +105,12 @@ def released(transport: Transport) -> jax.Array:
     The best column of each row of the row-normalised matrix, where it has that row as its best in
     the last column-normalised one. (The paper's aligner is `itermax` of the plan.)
     """
+    check(
+        "released",
+        plan=("float [pairs..., m, n]", transport.plan),
+        by_rows=("float [pairs..., m, n]", transport.by_rows),
+        by_columns=("float [pairs..., m, n]", transport.by_columns),
+    )
     return _best(transport.by_rows, -1) & _best(transport.by_columns, -2)
 
 
@@ -109,6 +120,7 @@ def labels(links: jax.Array) -> jax.Array:
     A token with several links has the last one as its label, as released; one without has -1.
     Labels of the target tokens are those of the transposed links.
     """
+    check("labels", links=("bool [..., m, n]", links))
     return jnp.where(links, jnp.arange(links.shape[-1], dtype=jnp.int32), -1).max(-1)
 
 

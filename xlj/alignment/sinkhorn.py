@@ -5,6 +5,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from xlj.contracts.arrays import Array, check
+
 EPSILON = 1e-6
 """The smallest similarity of two tokens (XLM-Align Eq. 1; the value is the released code's)."""
 
@@ -22,8 +24,24 @@ def same_example(source_ids: jax.Array, target_ids: jax.Array) -> jax.Array:
     Returns:
       bool [..., m, n].
     """
+    check(
+        "same_example",
+        source_ids=("int32 [..., m]", source_ids),
+        target_ids=("int32 [..., n]", target_ids),
+    )
     source, target = source_ids[..., :, None], target_ids[..., None, :]
     return (source == target) & (source != 0)
+
+
+def check_pairs(function: str, similarity: Array, source_ids: Array, target_ids: Array) -> None:
+    """Checks what a function of similarities and of their examples is given: float [..., m, n],
+    int32 [..., m] and [..., n]. Raises AssertionError, as `xlj.contracts.arrays.check`."""
+    check(
+        function,
+        similarity=("float [..., m, n]", similarity),
+        source_ids=("int32 [..., m]", source_ids),
+        target_ids=("int32 [..., n]", target_ids),
+    )
 
 
 class Transport(NamedTuple):
@@ -52,6 +70,7 @@ def sinkhorn(
       iterations: of both normalisations, at least 1. The released code does 2.
       columns_first: as released; the paper's Eq. 6 begins with the rows.
     """
+    check_pairs("sinkhorn", similarity, source_ids, target_ids)
     if iterations < 1:
         raise ValueError(f"iterations={iterations}; there must be at least 1")
     same = same_example(source_ids, target_ids)

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from xlj import objectives
@@ -113,7 +114,7 @@ def _train_step(config: Config, size: Size, name: str, dtype: str) -> tuple[floa
     mesh = partitioning.make_mesh(config)
     corpus = Corpus(pieces, ("en", "de"), (1, 1))
     tokens = _random_rows(options.rows, rows, length, pieces)
-    batch = {name: Rows(tokens, np.tile(np.array([[0, 1]], np.int32), (rows, 1)))}
+    batch = {name: Rows(tokens, jnp.tile(jnp.array([[0, 1]], jnp.int32), (rows, 1)))}
     built = objectives.build({name: options}, config.model, corpus)
     where = state.sharding(config, corpus, mesh)
     current = jax.jit(lambda: state.init(config, corpus), out_shardings=where)()

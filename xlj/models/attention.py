@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
+from xlj.contracts.arrays import check
 from xlj.models import sharding
 from xlj.models.dense import Dense
 from xlj.models.dense_attention import dense_attention
@@ -72,6 +73,8 @@ def is_fused(model: Model) -> bool:
 def shared_bias(params: dict[str, Any], model: Model, length: int) -> jax.Array:
     """The relative position bias of all layers, in the form that attention takes: for rows of this
     length float32 [heads, length, length] if it is dense, else as `fused_attention.attend` says."""
+    table = params["table"]
+    check("shared_bias", table=(f"float32 [{model.position_buckets}, {model.heads}]", table))
     if is_fused(model):
         length, block = fused.padded_length(length)
     line: Any = PositionBias(model).apply({"params": params}, length)

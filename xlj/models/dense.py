@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 
+from xlj.contracts.arrays import check
 from xlj.models import sharding
 from xlj.models.sharding import KERNEL, ROWS
 
@@ -27,6 +28,8 @@ def product(left: jax.Array, right: jax.Array, dtype: jnp.dtype, right_axis: int
     contracting its last axis. The barriers keep XLA from folding transpositions around the product
     into it, which it would then compute in float32, or not at all.
     """
+    right_is = ("float [k, m]", "float [m, k]")[right_axis]
+    check("product", left=("float [..., k]", left), right=(right_is, right))
     left, right = _as_is(left.astype(dtype), right.astype(dtype))
     dimensions = (((left.ndim - 1,), (right_axis,)), ((), ()))
     return _as_is(
@@ -47,6 +50,7 @@ def precision_of(dtype: jnp.dtype) -> jax.lax.Precision | None:
 
 def transposed(x: jax.Array) -> jax.Array:
     """x.T of a matrix, really moved in memory on a CPU (see `product`)."""
+    check("transposed", x=("any [n, m]", x))
     return _as_is(x.T.reshape(-1)).reshape(x.shape[::-1])
 
 
@@ -74,6 +78,12 @@ def matmul(
         costs more than memory does.
       shift: float32 [in], added to x before its activation.
     """
+    check(
+        "matmul",
+        x=("float [..., in]", x),
+        kernel=("float [in, out]", kernel),
+        shift=("float [in]", shift),
+    )
     if activation is not None and sharding.platform() == "cpu":
         x, activation, shift = activation(_shifted(x, shift)), None, None
     return _matmul(x.astype(dtype), kernel, shift, dtype, activation)
@@ -144,6 +154,7 @@ def _shifted(x: jax.Array, shift: jax.Array | None) -> jax.Array:
 
 def gelu(x: jax.Array) -> jax.Array:
     """The exact GELU, by erf: XLA for GPUs does not fuse the erfc of JAX's own."""
+    check("gelu", x=("float [...]", x))
     return 0.5 * x * (1 + jax.lax.erf(x * np.float32(math.sqrt(0.5))))
 
 
@@ -190,9 +201,19 @@ class LayerNorm(nn.Module):
         return norm(x.astype(jnp.float32), scale, bias, self.epsilon)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(3,))
 def norm(x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float) -> jax.Array:
     """LayerNorm of x, float32 [..., hidden]; scale and bias float32 [hidden]."""
+    check(
+        "norm",
+        x=("float32 [..., hidden]", x),
+        scale=("float32 [hidden]", scale),
+        bias=("float32 [hidden]", bias),
+    )
+    return _norm(x, scale, bias, epsilon)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _norm(x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float) -> jax.Array:
     return _forward_norm(x, scale, bias, epsilon)[0]
 
 
@@ -215,4 +236,4 @@ def _backward_norm(epsilon: float, saved: Any, gradient: jax.Array) -> tuple[jax
     return of_x, (gradient * y).sum(others), gradient.sum(others)
 
 
-norm.defvjp(_forward_norm, _backward_norm)
+_norm.defvjp(_forward_norm, _backward_norm)

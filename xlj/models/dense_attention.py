@@ -6,6 +6,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
+from xlj.contracts.arrays import check
 from xlj.models.dense import PRODUCT, checkpoint_name, precision_of
 from xlj.models.dropout import drop
 
@@ -34,6 +35,18 @@ def dense_attention(
     Returns:
       [rows, length, heads, size] of the query's type.
     """
+    same = f"{query.dtype} [rows, length, heads, size]"
+    check(
+        "dense_attention",
+        query=("float [rows, length, heads, size]", query),
+        key=(same, key),
+        value=(same, value),
+        query_segment_ids=("int32 [rows, length]", query_segment_ids),
+        key_segment_ids=("int32 [rows, length]", key_segment_ids),
+        bias=("float32 [heads, length, length]", bias),
+        gates=("float32 [rows, heads, length]", gates),
+        seeds=("int32 [rows]", seeds),
+    )
     dtype = query.dtype
     einsum = partial(jnp.einsum, precision=precision_of(dtype), preferred_element_type=jnp.float32)
     scores = einsum("bqhd,bkhd->bhqk", query, key) * query.shape[-1] ** -0.5

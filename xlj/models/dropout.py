@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xlj.contracts.arrays import check
+
 Rngs = jax.Array | None
 """A threefry key of each row [rows]; None means no dropout (evaluation)."""
 
@@ -21,6 +23,7 @@ def row_seeds(rngs: jax.Array, layer: int | jax.Array, site: int) -> jax.Array:
       layer: 0 for the embeddings, then the layers, then heads.
       site: a number that tells this place in the layer from the others.
     """
+    check("row_seeds", rngs=("key [rows]", rngs))
     words = jax.lax.bitcast_convert_type(jax.random.key_data(rngs), jnp.int32)
     seeds = jnp.full(len(words), 0x1E3779B9, jnp.int32)
     for word in words.T:
@@ -34,6 +37,7 @@ def hashed(seed: jax.Array, number: jax.Array | int) -> jax.Array:
     The mixing function is Wellons' lowbias32 (2018): each bit of the sum changes half of the
     result's. Signed, since kernels of all backends have these operations for signed integers.
     """
+    check("hashed", seed=("int32 [...]", seed), number=("int [...]", number))
     x = seed ^ jnp.asarray(number, jnp.int32)
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
         x = (x ^ jax.lax.shift_right_logical(x, jnp.int32(shift))) * np.uint32(factor).view("i4")
@@ -47,6 +51,7 @@ def threshold(rate: float) -> int:
 
 def is_kept(hashes: jax.Array, rate: float) -> jax.Array:
     """Whether the elements of these hashes, int32, stay: bool of their shape."""
+    check("is_kept", hashes=("int32 [...]", hashes))
     return jax.lax.shift_right_logical(hashes, jnp.int32(32 - _BITS)) >= threshold(rate)
 
 
@@ -60,6 +65,7 @@ def kept(seeds: jax.Array, shape: tuple[int, ...], rate: float) -> jax.Array:
 
     A kernel that makes a part of it folds the same indices, one axis after the other.
     """
+    check("kept", seeds=("int32 [rows]", seeds))
     hashes = seeds
     for size in shape:
         hashes = hashed(hashes[..., None], jnp.arange(size, dtype=jnp.int32))
@@ -76,11 +82,13 @@ def dropout(x: jax.Array, rngs: Rngs, layer: int | jax.Array, site: int, rate: f
     Returns:
       float32 [rows, ...].
     """
+    check("dropout", x=("float [rows, ...]", x), rngs=("key [rows]", rngs))
     return drop(x.astype(jnp.float32), None if rngs is None else row_seeds(rngs, layer, site), rate)
 
 
 def drop(x: jax.Array, seeds: jax.Array | None, rate: float) -> jax.Array:
     """Dropout of x, float32 [rows, ...], by the rows' seeds, int32 [rows]; None for none."""
+    check("drop", x=("float32 [rows, ...]", x), seeds=("int32 [rows]", seeds))
     return x if seeds is None or not threshold(rate) else _dropped(x, seeds, rate)
 
 

@@ -10,11 +10,13 @@ import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
+import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
+from xlj.contracts.arrays import Specified, check
 from xlj.models.attention import Attention, shared_bias
 from xlj.models.dense import PRODUCT, Dense, LayerNorm, gelu
 from xlj.models.dropout import Rngs, dropout
@@ -44,6 +46,11 @@ class Inputs(NamedTuple):
     sides: jax.Array | None = None
     """1 in the second sentence of a pair, else 0; None means 0 everywhere. Read with
     `pair_token_types`, and where `pair_positions` restart."""
+
+    def check(self, function: str, **more: Specified) -> None:
+        """Checks these, and more that a function is given, as `xlj.contracts.arrays.check`."""
+        each = {name: ("int32 [rows, length]", array) for name, array in self._asdict().items()}
+        check(function, **each, **more)
 
 
 class Embeddings(nn.Module):
@@ -83,6 +90,11 @@ class Embeddings(nn.Module):
 def restarted(positions: jax.Array, sides: jax.Array) -> jax.Array:
     """Positions that count from 0 again in the second sentence of a pair, as XLM's do (section
     3.3): int32 [rows, length] each, where they run on in each example."""
+    check(
+        "restarted",
+        positions=("int32 [rows, length]", positions),
+        sides=("int32 [rows, length]", sides),
+    )
     place = jnp.broadcast_to(jnp.arange(sides.shape[1]), sides.shape)
     before = jnp.pad(sides, ((0, 0), (1, 0)))[:, :-1]
     begin = jax.lax.cummax(jnp.where((sides > 0) & (before == 0), place, 0), axis=1)
@@ -144,6 +156,7 @@ class Layer(nn.Module):
 
 def init(rng: jax.Array, model: Model, vocabulary_size: int, languages: int) -> Params:
     """Parameters of an encoder, drawn as RoBERTa does: N(0, init_std)."""
+    check("encoder.init", rng=("key []", rng))
     embedding_rng, layer_rng, bias_rng = jax.random.split(rng, 3)
     ids = jnp.zeros((1, 1), jnp.int32)
     x = jnp.zeros((1, 1, model.hidden))
@@ -186,6 +199,7 @@ def apply(
     Returns:
       float32 [rows, length, hidden], or [layers + 1, rows, length, hidden] with `all_layers`.
     """
+    inputs.check("encoder.apply", rngs=("key [rows]", rngs))
     params = first_layers(params, layers)
     weights = params["layers"]
     count = jax.tree.leaves(weights)[0].shape[0]
@@ -233,7 +247,11 @@ def apply(
 def first_layers(params: Params, layers: int | None) -> Params:
     """The parameters of an encoder that ends after its first `layers` layers, without the final
     norm if that cuts any off; None means all."""
-    if layers is None or layers >= jax.tree.leaves(params["layers"])[0].shape[0]:
+    stacked = jax.tree.leaves(params["layers"])
+    message = "params of first_layers: what layers have is to be stacked, float [layers, ...]"
+    chex.assert_type(stacked, float, custom_message=message)
+    chex.assert_equal_shape_prefix(stacked, 1, custom_message=message)
+    if layers is None or layers >= len(stacked[0]):
         return params
     rest = {name: part for name, part in params.items() if name != "final_norm"}
     return rest | {"layers": jax.tree.map(lambda leaf: leaf[:layers], params["layers"])}

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
+from xlj.contracts.arrays import check
 from xlj.models import dropout, sharding
 from xlj.models.sharding import REPLICATED, ROWS
 
@@ -35,7 +36,6 @@ class Options(NamedTuple):
     """Run as plain JAX, on a CPU."""
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
 def add_norm(
     options: Options,
     x: jax.Array,
@@ -55,7 +55,20 @@ def add_norm(
     Returns:
       It in float32, for the next sum, and in the narrow type, for products.
     """
-    return _forward(options, x, update, scale, bias, seeds)[0]
+    check(
+        "add_norm",
+        x=("float32 [rows, length, hidden]", x),
+        update=("float [rows, length, hidden]", update),
+        scale=("float32 [hidden]", scale),
+        bias=("float32 [hidden]", bias),
+        seeds=("int32 [rows]", seeds),
+    )
+    return _with_gradient(options, x, update, scale, bias, seeds)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _with_gradient(options: Options, *arrays: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return _forward(options, *arrays)[0]
 
 
 def _forward(options: Options, *arrays: jax.Array) -> tuple[tuple[jax.Array, jax.Array], Any]:
@@ -79,7 +92,7 @@ def _backward(options: Options, saved: Any, gradients: Any) -> tuple[Any, ...]:
     return *call(*arrays, *gradients), None
 
 
-add_norm.defvjp(_forward, _backward)
+_with_gradient.defvjp(_forward, _backward)
 
 
 def _add_norm(

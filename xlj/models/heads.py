@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
+from xlj.contracts.arrays import check
 from xlj.models.dense import Dense, LayerNorm, matmul, precision_of
 from xlj.models.dropout import Rngs, dropout
 from xlj.models.encoder import Params
@@ -106,6 +107,7 @@ class Projection(nn.Module):
 
 def init_prediction(rng: jax.Array, model: Model, vocabulary_size: int) -> Params:
     """Parameters of a `Prediction` head."""
+    check("init_prediction", rng=("key []", rng))
     return Prediction(model, vocabulary_size).init(rng, _vector(model))["params"]
 
 
@@ -122,28 +124,38 @@ def predict(
     Returns:
       vectors float32 [..., hidden], the table, bias float32 [vocabulary].
     """
+    check(
+        "predict",
+        table=("float [vocabulary, hidden]", table),
+        hidden=("float [..., hidden]", hidden),
+        bias=("float [vocabulary]", params["bias"]),
+    )
     vectors, bias = _run(Prediction(model, table.shape[0]), params, hidden)
     return vectors, table, bias
 
 
 def init_detection(rng: jax.Array, model: Model) -> Params:
     """Parameters of a `Detection` head."""
+    check("init_detection", rng=("key []", rng))
     return Detection(model).init(rng, _vector(model))["params"]
 
 
 def detect(params: Params, model: Model, hidden: jax.Array) -> jax.Array:
     """Logits float32 [...] of whether the tokens of `hidden` [..., hidden] were replaced."""
+    check("detect", hidden=(f"float [..., {model.hidden}]", hidden))
     return _run(Detection(model), params, hidden)
 
 
 def init_classification(rng: jax.Array, model: Model, classes: int, vectors: int = 1) -> Params:
     """Parameters of a `Classification` head of so many vectors side by side."""
+    check("init_classification", rng=("key []", rng))
     x = jnp.zeros((1, vectors * model.hidden))
     return Classification(model, classes).init(rng, x, None)["params"]
 
 
 def classify(params: Params, model: Model, vectors: jax.Array, rngs: Rngs = None) -> jax.Array:
     """Logits float32 [rows, classes] of examples by their vectors [rows, n]."""
+    check("classify", vectors=("float [rows, n]", vectors), rngs=("key [rows]", rngs))
     classes = params["output"]["bias"].shape[0]
     return _run(Classification(model, classes), params, vectors, rngs)
 
@@ -155,11 +167,13 @@ PAIR_FEATURES = 4
 def pair_features(first: jax.Array, second: jax.Array) -> jax.Array:
     """InferSent's features of two sentences, for `classify` (Conneau et al., 2017; XNLI's
     baselines): both vectors, their distance and their product, [rows, n] each -> [rows, 4 n]."""
+    check("pair_features", first=("float [rows, n]", first), second=("float [rows, n]", second))
     return jnp.concatenate([first, second, jnp.abs(first - second), first * second], axis=-1)
 
 
 def init_token_classification(rng: jax.Array, model: Model, classes: int) -> Params:
     """Parameters of a `TokenClassification` head."""
+    check("init_token_classification", rng=("key []", rng))
     return TokenClassification(model, classes, 0.0).init(rng, _vector(model)[None], None)["params"]
 
 
@@ -168,28 +182,38 @@ def classify_tokens(
 ) -> jax.Array:
     """Logits float32 [rows, length, classes] of each token of `hidden` [rows, length, hidden]; with
     dropout at `rate` if there are rngs."""
+    of_tokens = f"float [rows, length, {model.hidden}]"
+    check("classify_tokens", hidden=(of_tokens, hidden), rngs=("key [rows]", rngs))
     classes = params["output"]["bias"].shape[0]
     return _run(TokenClassification(model, classes, rate), params, hidden, rngs)
 
 
 def init_pointer(rng: jax.Array, model: Model) -> Params:
     """Parameters of a `Pointer`."""
+    check("init_pointer", rng=("key []", rng))
     vector = _vector(model)[None]
     return Pointer(model).init(rng, vector, vector)["params"]
 
 
 def point(params: Params, model: Model, queries: jax.Array, keys: jax.Array) -> jax.Array:
     """Scores float32 [rows, q, k] of queries [rows, q, hidden] for keys [rows, k, hidden]."""
+    check(
+        "point",
+        queries=(f"float [rows, q, {model.hidden}]", queries),
+        keys=(f"float [rows, k, {model.hidden}]", keys),
+    )
     return _run(Pointer(model), params, queries, keys)
 
 
 def init_projection(rng: jax.Array, model: Model) -> Params:
     """Parameters of a `Projection`."""
+    check("init_projection", rng=("key []", rng))
     return Projection(model).init(rng, _vector(model))["params"]
 
 
 def project(params: Params, model: Model, hidden: jax.Array) -> jax.Array:
     """The projection float32 [..., hidden] of vectors [..., hidden]."""
+    check("project", hidden=(f"float [..., {model.hidden}]", hidden))
     return _run(Projection(model), params, hidden)
 
 

@@ -5,12 +5,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from xlj.contracts.arrays import check
 from xlj.models import sharding
 from xlj.models.sharding import ROWS, TABLE
 
 
 def look_up_small(table: jax.Array, ids: jax.Array) -> jax.Array:
     """As `look_up`, of a table that is smaller than what is looked up: each device gathers it."""
+    check("look_up_small", table=("float [ids, hidden]", table), ids=("int [rows, ...]", ids))
 
     def of_rows(table: jax.Array, ids: jax.Array) -> jax.Array:
         return sharding.gathered(table, 1)[ids]
@@ -18,7 +20,6 @@ def look_up_small(table: jax.Array, ids: jax.Array) -> jax.Array:
     return sharding.per_device(of_rows, (TABLE, ROWS), ROWS)(table, ids)
 
 
-@jax.custom_vjp
 def look_up(table: jax.Array, ids: jax.Array) -> jax.Array:
     """table[ids]: float32 [vocabulary, hidden], ids [rows, ...] -> float32 [rows, ..., hidden].
 
@@ -26,6 +27,12 @@ def look_up(table: jax.Array, ids: jax.Array) -> jax.Array:
     exchange what they found; the gradient goes the same way back. XLA left to itself gathers the
     gradient of the global batch on each device.
     """
+    check("look_up", table=("float32 [vocabulary, hidden]", table), ids=("int32 [rows, ...]", ids))
+    return _look_up(table, ids)
+
+
+@jax.custom_vjp
+def _look_up(table: jax.Array, ids: jax.Array) -> jax.Array:
     return _forward(table, ids)[0]
 
 
@@ -47,4 +54,4 @@ def _backward(saved: tuple[jax.Array, jax.Array], gradient: jax.Array) -> tuple[
     return per_device(*saved, gradient), None
 
 
-look_up.defvjp(_forward, _backward)
+_look_up.defvjp(_forward, _backward)

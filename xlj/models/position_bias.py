@@ -7,12 +7,14 @@ the query's content.
 
 import math
 
+import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from xlj.config import Model
+from xlj.contracts.arrays import check
 
 
 def buckets(differences: np.ndarray, count: int, distance: int) -> np.ndarray:
@@ -29,6 +31,7 @@ def buckets(differences: np.ndarray, count: int, distance: int) -> np.ndarray:
     Returns:
       Integers in [0, count), shaped as `differences`.
     """
+    check("buckets", differences=("int [...]", differences))
     half, exact = count // 2, count // 4
     far = np.abs(differences)
     growth = np.log(np.maximum(far, exact) / exact) / math.log(distance / exact)
@@ -67,6 +70,9 @@ def bias_tiles(line: jax.Array, block: int) -> jax.Array:
       [heads, 2 n - 1, block, block] for n = length / block. Tile t holds the queries of block i and
       the keys of block i + t - (n - 1); with one block, those of the whole row.
     """
+    check("bias_tiles", line=("float [heads, twice_length]", line))
+    message = f"line of bias_tiles is to be [heads, 2 length], length a multiple of {block}"
+    chex.assert_is_divisible(line.shape[1], 2 * block, custom_message=message)
     heads, count = line.shape[0], line.shape[1] // block
     parts = line.reshape(heads, count, block)
     # A tile's differences, ordered so that place (j - i) modulo 2 * block holds j - i. Repeated and

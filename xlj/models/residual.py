@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
+from xlj.contracts.arrays import check
 from xlj.models import dropout, fused_norm, sharding
 from xlj.models.dense import norm
 from xlj.models.dropout import Rngs
@@ -28,6 +29,7 @@ class Stream(NamedTuple):
 
 def stream_of(x: jax.Array, model: Model) -> Stream:
     """The stream that begins with the embeddings' output."""
+    check("stream_of", x=("float32 [rows, length, hidden]", x))
     return Stream(x, x.astype(model.dtype) if _is_fused(model, x.shape[1]) else None)
 
 

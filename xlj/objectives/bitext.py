@@ -4,6 +4,7 @@ own, the second ones in the same order in the other."""
 import jax
 import jax.numpy as jnp
 
+from xlj.contracts.arrays import check
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.objectives.objective import Rows
 from xlj.objectives.segments import segments
@@ -11,6 +12,7 @@ from xlj.objectives.segments import segments
 
 def halves(rows: Rows) -> tuple[Rows, Rows]:
     """The two sides of the pairs, tokens int32 [rows, length / 2], their language twice."""
+    rows.check("halves")
     tokens = rows.tokens.astype(jnp.int32)
     middle = tokens.shape[1] // 2
     first, second = (jnp.repeat(rows.languages[:, i : i + 1], 2, axis=1) for i in (0, 1))
@@ -19,17 +21,20 @@ def halves(rows: Rows) -> tuple[Rows, Rows]:
 
 def count(tokens: jax.Array) -> jax.Array:
     """How many examples a row has: int32 [rows, length] -> int32 [rows]."""
+    check("count", tokens=("int [rows, length]", tokens))
     return (tokens == BOS).sum(1)
 
 
 def is_there(tokens: jax.Array, most: int) -> jax.Array:
     """Which of `most` examples each row has: int32 [rows, length] -> bool [rows, most]."""
+    check("is_there", tokens=("int [rows, length]", tokens))
     return jnp.arange(most) < count(tokens)[:, None]
 
 
 def starts(tokens: jax.Array, most: int, none: int = 0) -> jax.Array:
     """Where each of `most` examples begins: int32 [rows, length] -> int32 [rows, most], `none` for
     one that is not there."""
+    check("starts", tokens=("int [rows, length]", tokens))
 
     def of_row(row: jax.Array) -> jax.Array:
         return jnp.nonzero(row == BOS, size=most, fill_value=none)[0].astype(jnp.int32)
@@ -40,6 +45,11 @@ def starts(tokens: jax.Array, most: int, none: int = 0) -> jax.Array:
 def averages(hidden: jax.Array, tokens: jax.Array, most: int) -> jax.Array:
     """Mean vectors of each of `most` examples, as `average`: [rows, length, hidden] ->
     [rows, most, hidden]."""
+    check(
+        "averages",
+        hidden=("float [rows, length, hidden]", hidden),
+        tokens=("int [rows, length]", tokens),
+    )
     segment = segments(tokens).segment
 
     def of_example(number: jax.Array) -> jax.Array:
@@ -51,6 +61,11 @@ def averages(hidden: jax.Array, tokens: jax.Array, most: int) -> jax.Array:
 def average(hidden: jax.Array, tokens: jax.Array) -> jax.Array:
     """Mean vectors of each row's own tokens, without `<s>` and `</s>`: [rows, length, hidden] ->
     [rows, hidden]."""
+    check(
+        "average",
+        hidden=("float [rows, length, hidden]", hidden),
+        tokens=("int [rows, length]", tokens),
+    )
     own = (tokens != BOS) & (tokens != EOS) & (tokens != PAD)
     text = own.astype(hidden.dtype)[..., None]
     return (hidden * text).sum(1) / jnp.maximum(text.sum(1), 1)

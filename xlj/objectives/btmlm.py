@@ -39,6 +39,17 @@ class Corrupted(NamedTuple):
     sample_rngs: jax.Array
     """A random key of each row [rows]."""
 
+    def check(self, function: str) -> None:
+        """Checks these, as `xlj.contracts.arrays.check`."""
+        self.masked.check(
+            function,
+            source=("int32 [rows, length]", self.source),
+            places=("int32 [rows, places]", self.positions),
+            used=("bool [rows, places]", self.used),
+            targets=("int32 [rows, length]", self.targets),
+            sample_rngs=("key [rows]", self.sample_rngs),
+        )
+
 
 def objective(name: str, options: BackTranslation, model: Model, corpus: Corpus) -> Objective:
     """BTMLM (ERNIE-M section 3.2).
@@ -121,6 +132,11 @@ def corrupt(
     Args:
       rows: of the kind `sentences`: slots for the largest ratio stand behind each `</s>`.
     """
+    rows.check(
+        "btmlm.corrupt",
+        rngs=("key [rows]", rngs),
+        probabilities=("float32 [languages, languages]", probabilities),
+    )
     mask_rngs, target_rngs, sample_rngs = split(rngs, 3)
     tokens = rows.tokens.astype(jnp.int32)
     layout = segments(tokens)
@@ -152,6 +168,7 @@ def corrupt(
 
 def fill(params: Params, model: Model, options: BackTranslation, inputs: Corrupted) -> Corrupted:
     """Stage 1: the placeholders of both stages' rows filled with pseudo-tokens, never specials."""
+    inputs.check("fill")
     layout = segments(inputs.source)
     placed = at_positions(inputs.positions, inputs.used, inputs.source.shape[1])
     languages = None

@@ -23,6 +23,7 @@ def objective(name: str, options: Masking, model: Model, corpus: Corpus) -> Obje
 
 def inputs_of(model: Model, masked: Masked) -> encoder.Inputs:
     """The encoder's inputs: CAMLM's pattern, and the languages where they are embedded."""
+    masked.check("camlm.inputs_of")
     layout, selected = segments(masked.tokens), masked.selected()
     query_segment_ids, key_segment_ids = pattern(layout, selected)
     languages = None
@@ -42,6 +43,7 @@ def pattern(layout: Segments, selected: jax.Array) -> tuple[jax.Array, jax.Array
     none. Every other token sees the unselected tokens of its own side. So nothing of its own side
     reaches a prediction, at any depth; its position and language do, through the residual stream.
     """
+    layout.check("pattern", selected=("bool [rows, length]", selected))
     own = 2 * layout.segment + layout.side
     other = 2 * layout.segment + 1 - layout.side
     return jnp.where(selected, other, own), jnp.where(selected, UNSEEN, own)

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from xlj.contracts.arrays import check
 from xlj.models import sharding
 from xlj.models.sharding import REPLICATED, ROWS, TABLE
 from xlj.objectives.logits import BLOCK, block_logits, block_of, block_starts
@@ -32,6 +33,13 @@ def choose(
     Returns:
       int32 [n].
     """
+    check(
+        "choose",
+        vectors=("float32 [n, hidden]", vectors),
+        table=("float32 [vocabulary, hidden]", table),
+        bias=("float32 [vocabulary]", bias),
+        rngs=("key [n]", rngs),
+    )
     vectors, table, bias = jax.lax.stop_gradient((vectors, table, bias))
 
     def of_rows(

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config.objectives.mlm import Masking
+from xlj.contracts.arrays import Specified, check
 from xlj.data.tokenizer.layout import SPECIALS
 from xlj.objectives.objective import Rows
 
@@ -25,6 +26,18 @@ class Masked(NamedTuple):
     languages: jax.Array
     """int32 [rows, 2], of each side."""
 
+    def check(self, function: str, **more: Specified) -> None:
+        """Checks these, and more that a function is given, as `xlj.contracts.arrays.check`."""
+        check(
+            function,
+            tokens=("int32 [rows, length]", self.tokens),
+            positions=("int32 [rows, slots]", self.positions),
+            labels=("int32 [rows, slots]", self.labels),
+            weights=("float32 [rows, slots]", self.weights),
+            languages=("int32 [rows, 2]", self.languages),
+            **more,
+        )
+
     def selected(self) -> jax.Array:
         """Which tokens are to be predicted, bool [rows, length]."""
         return at_positions(self.positions, self.weights, self.tokens.shape[1]) > 0
@@ -37,11 +50,15 @@ class Masked(NamedTuple):
 
 def split(rngs: jax.Array, parts: int = 2) -> jax.Array:
     """Random keys [parts, rows] of those of rows [rows]."""
+    check("split", rngs=("key [rows]", rngs))
     return jax.vmap(lambda rng: jax.random.split(rng, parts), out_axes=1)(rngs)
 
 
 def at_positions(positions: jax.Array, values: jax.Array, length: int) -> jax.Array:
     """Zeros [rows, length] with `values` [rows, n] at `positions` [rows, n]."""
+    check(
+        "at_positions", positions=("int32 [rows, n]", positions), values=("any [rows, n]", values)
+    )
     rows = jnp.arange(len(positions))[:, None]
     return jnp.zeros((len(positions), length), values.dtype).at[rows, positions].set(values)
 
@@ -63,6 +80,7 @@ def mask_tokens(rows: Rows, rngs: jax.Array, options: Masking, vocabulary_size: 
       options: `mask_rate` is the share of tokens to select, `mask_share` the share of those that
         become `<mask>`, `random_share` that become a random piece; the others stay as they are.
     """
+    rows.check("mask_tokens", rngs=("key [rows]", rngs))
     rate, mask_share, random_share = options.mask_rate, options.mask_share, options.random_share
     size = max_predictions(rows.tokens.shape[1], rate)
     first, mask = len(SPECIALS), vocabulary_size - 1

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from xlj.contracts.arrays import check
 from xlj.models import sharding
 from xlj.models.dense import product, transposed
 from xlj.models.sharding import REPLICATED, ROWS, TABLE
@@ -13,7 +14,6 @@ from xlj.objectives import fused_logits, logits
 from xlj.objectives.logits import BLOCK, block_of, block_starts
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(4, 5))
 def cross_entropy(
     vectors: jax.Array,
     table: jax.Array,
@@ -35,6 +35,25 @@ def cross_entropy(
     Returns:
       losses float32 [n], and whether the label has the largest logit, float32 [n] (no gradient).
     """
+    check(
+        "cross_entropy",
+        vectors=("float32 [n, hidden]", vectors),
+        table=("float32 [vocabulary, hidden]", table),
+        bias=("float32 [vocabulary]", bias),
+        labels=("int32 [n]", labels),
+    )
+    return _cross_entropy(vectors, table, bias, labels, dtype, block)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(4, 5))
+def _cross_entropy(
+    vectors: jax.Array,
+    table: jax.Array,
+    bias: jax.Array,
+    labels: jax.Array,
+    dtype: jnp.dtype,
+    block: int,
+) -> tuple[jax.Array, jax.Array]:
     return _forward(vectors, table, bias, labels, dtype, block)[0]
 
 
@@ -127,4 +146,4 @@ def _backward(dtype: jnp.dtype, block: int, saved: Any, gradients: Any) -> tuple
     return *per_device(*saved, gradients[0]), None
 
 
-cross_entropy.defvjp(_forward, _backward)
+_cross_entropy.defvjp(_forward, _backward)

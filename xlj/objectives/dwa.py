@@ -10,6 +10,7 @@ from xlj.alignment import extraction
 from xlj.alignment.sinkhorn import sinkhorn
 from xlj.config import Model
 from xlj.config.objectives.dwa import WordAlignment
+from xlj.contracts.arrays import Specified, check
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder, heads
@@ -32,6 +33,16 @@ class Corrupted(NamedTuple):
     labels: jax.Array
     """The position that each query should point to, int32 [rows, queries]; -1 where there is no
     query, and everywhere until `targets`."""
+
+    def check(self, function: str, **more: Specified) -> None:
+        """Checks these, and more that a function is given, as `xlj.contracts.arrays.check`."""
+        self.masked.check(
+            function,
+            query_rngs=("key [rows]", self.query_rngs),
+            queries=("int32 [rows, queries]", self.positions),
+            targets=("int32 [rows, queries]", self.labels),
+            **more,
+        )
 
 
 def objective(name: str, options: WordAlignment, model: Model, corpus: Corpus) -> Objective:
@@ -107,6 +118,7 @@ def max_queries(options: WordAlignment, length: int) -> int:
 def sides(tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The example of each token of the first and of the second sentence, int32 [rows, length] each;
     0 for specials and the other side."""
+    check("sides", tokens=("int [rows, length]", tokens))
     layout = segments(tokens)
     word = (tokens != BOS) & (tokens != EOS) & (tokens != PAD)
     first, second = (jnp.where(word & (layout.side == i), layout.segment, 0) for i in (0, 1))
@@ -120,6 +132,7 @@ def self_label(
 
     The similarity is the raw product of vectors, as released.
     """
+    inputs.check("self_label")
     original = inputs.masked.original()
     read = whole_examples(model, original, inputs.masked.languages)
     hidden = encoder.apply(params, model, read, layers=layer)
@@ -177,6 +190,7 @@ def pointed(head: Params, model: Model, hidden: jax.Array, inputs: Corrupted) ->
       head: parameters of the pointer network.
       hidden: vectors of the masked pairs, float32 [rows, length, hidden].
     """
+    inputs.check("pointed", hidden=("float [rows, length, hidden]", hidden))
     first, second = sides(inputs.masked.original())
     queries = mlm.gather(hidden, inputs.positions)
     scores = heads.point(head, model, queries, hidden)

@@ -10,8 +10,10 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
+from xlj.contracts.arrays import check
 from xlj.models import sharding
 from xlj.models.fused_attention.tiles import dot
+from xlj.objectives.logits import check_block
 
 PRODUCTS = {"logits_statistics": 1, "logits_gradient": 1}
 """Products of vectors and weights that each kernel makes, by its name in compiled programs."""
@@ -32,6 +34,7 @@ def statistics(
     vectors: jax.Array, weights: jax.Array, bias: jax.Array, labels: jax.Array, first: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """As `logits.statistics`."""
+    check_block("statistics", vectors, weights, bias, first, labels=("int32 [n]", labels))
 
     def kernel(*refs: Any) -> None:
         *inputs, labels_ref, largest_ref, total_ref, place_ref, picked_ref = refs
@@ -71,6 +74,16 @@ def gradient(
     of_loss: jax.Array,
 ) -> jax.Array:
     """As `logits.gradient`, of vectors that are `filled`."""
+    check_block(
+        "gradient",
+        vectors,
+        weights,
+        bias,
+        first,
+        labels=("int32 [n]", labels),
+        normaliser=("float32 [n]", normaliser),
+        of_loss=("float32 [n]", of_loss),
+    )
 
     def kernel(*refs: Any) -> None:
         *inputs, labels_ref, normaliser_ref, of_loss_ref, out_ref = refs
@@ -91,6 +104,7 @@ def gradient(
 
 def filled(x: jax.Array, value: float = 0) -> jax.Array:
     """x [n, ...] with as many more as make n a multiple of `VECTORS`."""
+    check("filled", x=("any [n, ...]", x))
     more = [(0, -len(x) % VECTORS)] + [(0, 0)] * (x.ndim - 1)
     return jnp.pad(x, more, constant_values=value)
 

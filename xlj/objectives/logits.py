@@ -6,6 +6,7 @@
 import jax
 import jax.numpy as jnp
 
+from xlj.contracts.arrays import Specified, check
 from xlj.models import sharding
 from xlj.models.dense import product
 
@@ -15,6 +16,7 @@ BLOCK = 16_384
 
 def block_starts(table: jax.Array, block: int) -> tuple[int, jax.Array]:
     """The size of a block, and where each starts; the last one is moved back to fit."""
+    check("block_starts", table=("float [vocabulary, hidden]", table))
     size = min(block, table.shape[0])
     return size, jnp.arange(0, table.shape[0], size)
 
@@ -24,10 +26,36 @@ def block_of(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The weights [size, hidden] and biases [size] of the block that begins at `start`, and its
     true start. Entries that the block before had already come first in it."""
+    check(
+        "block_of",
+        table=("float [vocabulary, hidden]", table),
+        bias=("float [vocabulary]", bias),
+        start=("int []", start),
+    )
     true_start = jnp.minimum(start, table.shape[0] - size)
     weights = jax.lax.dynamic_slice_in_dim(table, true_start, size)
     biases = jax.lax.dynamic_slice_in_dim(bias, true_start, size)
     return sharding.gathered(weights.astype(dtype), 1), biases, true_start
+
+
+def check_block(
+    function: str,
+    vectors: jax.Array,
+    weights: jax.Array,
+    bias: jax.Array,
+    first: jax.Array,
+    **of_vectors: Specified,
+) -> None:
+    """Checks what a function of a block of the vocabulary is given, as
+    `xlj.contracts.arrays.check`."""
+    check(
+        function,
+        vectors=("float [n, hidden]", vectors),
+        weights=("float [size, hidden]", weights),
+        bias=("float32 [size]", bias),
+        first=("int []", first),
+        **of_vectors,
+    )
 
 
 def block_logits(
@@ -35,6 +63,7 @@ def block_logits(
 ) -> jax.Array:
     """float32 [n, size]: vectors [n, hidden] times weights [size, hidden], plus bias [size]; -inf
     for places before `first`. They are multiplied in the weights' type."""
+    check_block("block_logits", vectors, weights, bias, first)
     found = product(vectors, weights, weights.dtype, right_axis=1) + bias
     return jnp.where(jnp.arange(len(bias)) >= first, found, -jnp.inf)
 
@@ -55,6 +84,7 @@ def statistics(
       [n] each: the largest logit, the sum of exponentials relative to it, the first place that has
       it, and the label's logit, 0 if it is not here.
     """
+    check_block("statistics", vectors, weights, bias, first, labels=("int32 [n]", labels))
     found = block_logits(vectors, weights, bias, first)
     largest = found.max(1)
     places = jnp.arange(len(bias), dtype=jnp.int32)
@@ -79,6 +109,16 @@ def gradient(
       normaliser: float32 [n], the logarithm of the sum of exponentials of all logits.
       of_loss: float32 [n], the gradient of each loss.
     """
+    check_block(
+        "gradient",
+        vectors,
+        weights,
+        bias,
+        first,
+        labels=("int32 [n]", labels),
+        normaliser=("float32 [n]", normaliser),
+        of_loss=("float32 [n]", of_loss),
+    )
     probabilities = jnp.exp(block_logits(vectors, weights, bias, first) - normaliser[:, None])
     is_label = _is_label(labels, first, len(bias))
     of_logits = ((probabilities - is_label) * of_loss[:, None]).astype(weights.dtype)

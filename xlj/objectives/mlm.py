@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.config.objectives.mlm import Masking
+from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder, heads
 from xlj.models.dropout import Rngs
@@ -21,6 +22,7 @@ from xlj.objectives.segments import whole_examples
 def whole(model: Model, masked: Masked) -> encoder.Inputs:
     """The encoder's inputs: a token sees its own example, and nothing else of the row; in a pair it
     sees both sentences."""
+    masked.check("whole")
     return whole_examples(model, masked.tokens, masked.languages)
 
 
@@ -62,6 +64,11 @@ def prediction_part(model: Model, corpus: Corpus) -> dict:
 
 def gather(hidden: jax.Array, positions: jax.Array) -> jax.Array:
     """Vectors [rows, n, hidden] of the tokens at `positions` [rows, n]."""
+    check(
+        "gather",
+        hidden=("float [rows, length, hidden]", hidden),
+        positions=("int32 [rows, n]", positions),
+    )
     return jnp.take_along_axis(hidden, positions[:, :, None], axis=1)
 
 
@@ -75,6 +82,7 @@ def predicted(
       head: parameters of a prediction head.
       hidden: float32 [rows, length, hidden].
     """
+    masked.check("predicted", hidden=("float [rows, length, hidden]", hidden))
     table = params["embeddings"]["word"]
     vectors, table, bias = heads.predict(head, table, model, gather(hidden, masked.positions))
     losses, correct = cross_entropy(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.sharding import PartitionSpec
 
+from xlj.contracts.arrays import Specified, check
 from xlj.models.dropout import Rngs
 from xlj.models.encoder import Params
 from xlj.objectives.flops import Operations
@@ -15,10 +16,19 @@ from xlj.objectives.flops import Operations
 class Rows(NamedTuple):
     """Rows of one objective."""
 
-    tokens: Any
+    tokens: jax.Array
     """Token ids [rows, length], int32 or as on disk."""
-    languages: Any
+    languages: jax.Array
     """int32 [rows, 2], of each side, as indices into the corpus's languages; text has one twice."""
+
+    def check(self, function: str, **more: Specified) -> None:
+        """Checks these, and more that a function is given, as `xlj.contracts.arrays.check`."""
+        check(
+            function,
+            tokens=("int [rows, length]", self.tokens),
+            languages=("int [rows, 2]", self.languages),
+            **more,
+        )
 
 
 @jax.tree_util.register_dataclass

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from xlj.config import Model, most_pairs
 from xlj.config.objectives.retrieval import Retrieval
+from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
 from xlj.models.dropout import Rngs
@@ -123,6 +124,7 @@ def against_hardest(
       The loss of each pair, float32 [pairs]; whether each side is nearer to the other than to any
       negative, bool [pairs].
     """
+    _check("against_hardest", first, second, negatives)
     right = scale * (first * second).sum(1)
     similarity = scale * jnp.matmul(first, second.T, precision="highest")
     similarity = jnp.where(negatives, similarity, _NEVER)
@@ -141,6 +143,7 @@ def against_all(
 
     Args, returns: as of `against_hardest`.
     """
+    _check("against_all", first, second, negatives)
     right = jnp.tile(scale * (first * second).sum(1), 2)
     vectors = jnp.concatenate([first, second])
     similarity = scale * jnp.matmul(vectors, vectors.T, precision="highest")
@@ -148,6 +151,15 @@ def against_all(
     losses = jax.nn.softplus(jax.nn.logsumexp(similarity, axis=1) - right)
     correct = right > similarity.max(1)
     return losses.reshape(2, -1).sum(0), correct.reshape(2, -1).all(0)
+
+
+def _check(function: str, first: jax.Array, second: jax.Array, negatives: jax.Array) -> None:
+    check(
+        function,
+        first=("float32 [pairs, hidden]", first),
+        second=("float32 [pairs, hidden]", second),
+        negatives=("bool [pairs, pairs]", negatives),
+    )
 
 
 def _negatives(first: jax.Array, second: jax.Array, most: int) -> jax.Array:

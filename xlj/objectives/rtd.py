@@ -10,6 +10,7 @@ from jax.sharding import PartitionSpec
 
 from xlj.config import Model
 from xlj.config.objectives.rtd import ReplacedTokenDetection
+from xlj.contracts.arrays import Specified, check
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder, heads
@@ -28,6 +29,10 @@ class Corrupted(NamedTuple):
     masked: Masked
     sample_rngs: jax.Array
     """A random key of each row [rows]."""
+
+    def check(self, function: str, **more: Specified) -> None:
+        """Checks these, and more that a function is given, as `xlj.contracts.arrays.check`."""
+        self.masked.check(function, sample_rngs=("key [rows]", self.sample_rngs), **more)
 
 
 def objective(
@@ -90,6 +95,7 @@ def objective(
 
 def init_generator(rng: jax.Array, model: Model, corpus: Corpus) -> Params:
     """The generator's own parameters: layers, head, and embeddings if they are separate."""
+    check("init_generator", rng=("key []", rng))
     encoder_rng, head_rng = jax.random.split(rng)
     small = dataclasses.replace(model, layers=model.generator_layers)
     size = corpus.vocabulary_size
@@ -120,6 +126,7 @@ def replace(
     Args:
       hidden: the generator's last vectors, float32 [rows, length, hidden].
     """
+    inputs.check("replace", hidden=("float [rows, length, hidden]", hidden))
     masked, table = inputs.masked, generator["embeddings"]["word"]
     vectors, table, bias = heads.predict(head, table, model, gather(hidden, masked.positions))
     rows, slots = masked.positions.shape
@@ -138,6 +145,12 @@ def detected(logits: jax.Array, replaced: jax.Array, original: jax.Array) -> Los
       replaced: what the discriminator reads, int32 [rows, length].
       original: int32 [rows, length].
     """
+    check(
+        "detected",
+        logits=("float32 [rows, length]", logits),
+        replaced=("int32 [rows, length]", replaced),
+        original=("int32 [rows, length]", original),
+    )
     real, is_replaced = original != PAD, replaced != original
     losses = jax.nn.softplus(jnp.where(is_replaced, -logits, logits))
     return LossSums(

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
+from xlj.contracts.arrays import Specified, check
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 
@@ -20,9 +21,15 @@ class Segments(NamedTuple):
     position: jax.Array
     """Counts from 0 in every example, on across its two sentences; 0 for padding."""
 
+    def check(self, function: str, **more: Specified) -> None:
+        """Checks these, and more that a function is given, as `xlj.contracts.arrays.check`."""
+        each = {name: ("int32 [rows, length]", array) for name, array in self._asdict().items()}
+        check(function, **each, **more)
+
 
 def segments(tokens: jax.Array) -> Segments:
     """The layout of rows [rows, length] of token ids."""
+    check("segments", tokens=("int [rows, length]", tokens))
     real = (tokens != PAD).astype(jnp.int32)
     starts = tokens == BOS
     indices = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
@@ -39,6 +46,7 @@ def segments(tokens: jax.Array) -> Segments:
 
 def languages_of(layout: Segments, languages: jax.Array) -> jax.Array:
     """The language of each token, int32 [rows, length], -1 for padding; `languages` [rows, 2]."""
+    layout.check("languages_of", languages=("int [rows, 2]", languages))
     sides = jnp.minimum(layout.side, languages.shape[1] - 1)
     return jnp.where(layout.segment > 0, jnp.take_along_axis(languages, sides, axis=1), -1)
 
@@ -50,6 +58,11 @@ def whole_examples(model: Model, tokens: jax.Array, languages: jax.Array) -> enc
       tokens: int32 [rows, length].
       languages: int32 [rows, 2], of each side; read if the model embeds those of all tokens.
     """
+    check(
+        "whole_examples",
+        tokens=("int [rows, length]", tokens),
+        languages=("int [rows, 2]", languages),
+    )
     layout = segments(tokens)
     everywhere = model.language_embeddings == "all"
     return encoder.Inputs(

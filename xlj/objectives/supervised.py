@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.config.objectives.supervised import Supervised
+from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder, heads
@@ -87,6 +88,12 @@ def logits(
       float32 [rows, classes] (classification, of pairs too), [rows, length, tags] (tagging), or
       [rows, length, 2] (question_answering: starts and ends here; minus infinity at padding).
     """
+    check(
+        "supervised.logits",
+        tokens=("int32 [rows, length]", tokens),
+        languages=("int32 [rows, 2]", languages),
+        rngs=("key [rows]", rngs),
+    )
     inputs = whole_examples(model, tokens, languages)
     hidden = encoder.apply(params, model, inputs, rngs)
     head = params[head_of(kind)]
@@ -103,6 +110,7 @@ def logits(
 
 def init_head(kind: str, model: Model, labels: int, rng: jax.Array) -> Params:
     """Parameters of a kind's head; that of question answering has no labels."""
+    check("init_head", rng=("key []", rng))
     if kind == "classification":
         return heads.init_classification(rng, model, labels)
     if kind == "pair_classification":

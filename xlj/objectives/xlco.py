@@ -9,6 +9,7 @@ from jax.sharding import PartitionSpec
 
 from xlj.config import Model, most_pairs
 from xlj.config.objectives.xlco import Contrast
+from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder, heads
@@ -115,6 +116,7 @@ def corrupt(
     rows: Rows, rngs: jax.Array, *, options: Contrast, model: Model, corpus: Corpus
 ) -> Contrasted:
     """Joins pairs, masks both sides, and draws which side is the query, anew in every step."""
+    rows.check("xlco.corrupt", rngs=("key [rows]", rngs))
     most = most_pairs(rows.tokens.shape[1])
     first_rngs, second_rngs, order_rngs, swap_rngs = split(rngs, 4)
     first, second = halves(rows)
@@ -151,6 +153,8 @@ def mix(first: Rows, second: Rows, most: int, rngs: jax.Array) -> tuple[Rows, Ro
     partner, and none has the same partner in every step. Pairs that the next row has no place for
     stay alone. Rows of padding are their own.
     """
+    of_second = ("int [rows, length]", second.tokens), ("int [rows, 2]", second.languages)
+    first.check("mix", rngs=("key [rows]", rngs), second=of_second[0], others=of_second[1])
     partner_rngs, *side_rngs = split(rngs, 3)
     drawn = jax.vmap(lambda rng: jax.random.bits(rng, (), jnp.uint32))(partner_rngs) >> 1
     pairs = count(first.tokens)
@@ -178,6 +182,12 @@ def join(first: jax.Array, second: jax.Array, pairs: jax.Array, most: int) -> ja
         `<s> A </s>`.
       most: of them in a row.
     """
+    check(
+        "join",
+        first=("int [rows, length]", first),
+        second=("int [rows, length]", second),
+        pairs=("int32 [rows]", pairs),
+    )
     made = jnp.arange(most) < pairs[:, None]
     (begin, own), (begin_second, others) = (_bounds(side, most) for side in (first, second))
     own, others = (jnp.where(made, size, 0) for size in (own, jnp.maximum(others - 1, 0)))
@@ -215,6 +225,14 @@ def contrast(
       state: its queue is read as far as it is filled.
       real: which of the pairs are there, bool [rows, pairs].
     """
+    check(
+        "contrast",
+        queries=("float32 [rows, pairs, hidden]", queries),
+        keys=("float32 [rows, pairs, hidden]", keys),
+        queue=("float32 [queue, hidden]", state["queue"]),
+        filled=("int32 []", state["filled"]),
+        real=("bool [rows, pairs]", real),
+    )
     queue = state["queue"]
     own = (queries * keys).sum(2) / temperature
     others = jnp.einsum("rph,qh->rpq", queries, queue, precision="highest") / temperature

@@ -14,7 +14,7 @@ from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.layout import PAD
 from xlj.io.hashing import sample
 from xlj.models.sharding import on_mesh
-from xlj.objectives.objective import LossSums, Objective, Rows
+from xlj.objectives.objective import LossSums, Objective, Params, Rows
 from xlj.training.partitioning import replicated, shard
 from xlj.training.randomness import row_rngs
 from xlj.training.state import State
@@ -35,7 +35,7 @@ class Evaluation:
     def __init__(
         self, store: RowStore, config: Config, objectives: Mapping[str, Objective], mesh: Mesh
     ):
-        self._rows: dict[str, tuple[Rows, list[str]]] = {}
+        self._rows: dict[str, tuple[np.ndarray, np.ndarray, list[str]]] = {}
         self._mesh = mesh
         self._perplexities: set[str] = set()  # losses whose exp is asked for
         if config.evaluation.perplexity:
@@ -63,9 +63,9 @@ class Evaluation:
                 owners += [task.name.partition(".")[2]] * count
             if owners:
                 sides = np.array(languages, np.int32)
-                self._rows[name] = (Rows(np.concatenate(tokens), sides), owners)
+                self._rows[name] = (np.concatenate(tokens), sides, owners)
 
-    def __call__(self, state: State, check: Callable[..., Any] = bool) -> dict[str, float]:
+    def __call__(self, state: State, check: Callable[[], object] = bool) -> dict[str, float]:
         """Metrics eval/LOSS/LANGUAGE/loss and /accuracy; eval/LOSS/loss is their mean.
 
         Losses are nats a prediction, of a token or of a sentence; a language's mean is over its
@@ -77,27 +77,30 @@ class Evaluation:
           check: called before each batch; it may raise, to stop.
         """
         metrics: dict[str, float] = {}
-        for name, (rows, owners) in self._rows.items():
+        for name, (tokens, sides, owners) in self._rows.items():
             kept = state.objectives.get(name, {})
-            for loss, sums in self._loss_sums(name, state.params, kept, rows, check).items():
+            found = self._loss_sums(name, state.params, kept, tokens, sides, check)
+            for loss, sums in found.items():
                 metrics |= _by_language(loss, sums, owners)
         return metrics | _perplexities(metrics, self._perplexities)
 
     def _loss_sums(
-        self, name: str, params: Any, kept: Any, rows: Rows, check: Callable[..., Any]
+        self,
+        name: str,
+        params: Params,
+        kept: Any,
+        tokens: np.ndarray,
+        languages: np.ndarray,
+        check: Callable[[], object],
     ) -> dict[str, LossSums]:
         """Sums of all rows, as NumPy arrays, batch by batch of a fixed shape."""
-        size, parts, count = self._batch[name], [], len(rows.tokens)
+        size, parts, count = self._batch[name], [], len(tokens)
         for start in range(0, count, size):
             check()
-            missing = max(0, start + size - count)
-            part = Rows(
-                np.pad(
-                    rows.tokens[start : start + size], ((0, missing), (0, 0)), constant_values=PAD
-                ),
-                np.pad(rows.languages[start : start + size], ((0, missing), (0, 0))),
-            )
-            batch = shard(part, self._mesh)
+            missing = ((0, max(0, start + size - count)), (0, 0))
+            padded = np.pad(tokens[start : start + size], missing, constant_values=PAD)
+            sides = np.pad(languages[start : start + size], missing)
+            batch = Rows(*shard((padded, sides), self._mesh))
             parts.append(jax.device_get(self._functions[name](params, kept, batch, start)))
         return jax.tree.map(lambda *x: np.concatenate(x)[:count], *parts)
 

@@ -53,10 +53,11 @@ def abstract_batch(shapes: Mapping[str, tuple[int, int]], dtype: Any, mesh: Mesh
       dtype: of a row's ids.
     """
     rows = NamedSharding(mesh, ROWS)
+
+    def abstract(shape: tuple[int, int], dtype: Any) -> Any:
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=rows)
+
     return {
-        name: Rows(
-            tokens=jax.ShapeDtypeStruct(shape, dtype, sharding=rows),
-            languages=jax.ShapeDtypeStruct((shape[0], 2), jnp.int32, sharding=rows),
-        )
+        name: Rows(abstract(shape, dtype), abstract((shape[0], 2), jnp.int32))
         for name, shape in shapes.items()
     }

@@ -141,7 +141,9 @@ class Aligner:
             values = np.asarray(result)
             if self._method == "match" and what != "soft":
                 rows = batch.rows
-                links = extraction.match(values, rows.source_places >= 0, rows.target_places >= 0)
+                sides = rows.source_places, rows.target_places
+                ids = ((side >= 0).astype(np.int32) for side in sides)
+                links = extraction.match(values, *ids)
                 values = links if what == "links" else np.where(links, values, 0)
             if self._threshold and what != "soft":
                 values = np.where(values >= self._threshold, values, 0)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
+from xlj.contracts.arrays import check
 from xlj.models import dropout, sharding
 from xlj.models.dense import PRODUCT
 from xlj.models.fused_attention import gpu, tiles, tpu
@@ -66,11 +67,24 @@ def attend(
     Returns:
       [rows, length, heads, size] of the query's type.
     """
+    check("attend", query=("float [rows, length, heads, size]", query))
     here = sharding.platform()
     platform = platform or (here if here in KERNELS else "gpu")
     kernels, (rows, length, heads, size) = kernels_for(platform), query.shape
     block = kernels.BLOCK
     fill, wider = -length % block, kernels.head_size(size) - size
+    same, tiles_of_bias = f"{query.dtype} [rows, length, heads, size]", 2 * -(-length // block) - 1
+    check(
+        "attend",
+        query=("float [rows, length, heads, size]", query),
+        key=(same, key),
+        value=(same, value),
+        query_segment_ids=("int32 [rows, length]", query_segment_ids),
+        key_segment_ids=("int32 [rows, length]", key_segment_ids),
+        bias=(f"float32 [heads, {tiles_of_bias}, {block}, {block}]", bias),
+        gates=("float32 [rows, heads, length]", gates),
+        seeds=("int32 [rows]", seeds),
+    )
 
     def filled(x: jax.Array, value: int = 0) -> jax.Array:
         return jnp.pad(x, ((0, 0), (0, fill)), constant_values=value) if fill else x

@@ -1,0 +1,407 @@
+"""Every public function of objectives, alignment and models that takes arrays refuses those of a
+wrong rank, dtype or size, and says which array of which function it was."""
+
+import importlib
+import inspect
+import pkgutil
+import types
+import typing
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import xlj.alignment
+import xlj.models
+import xlj.objectives
+from xlj.alignment import extraction, sinkhorn
+from xlj.config import Model
+from xlj.config.objectives.btmlm import BackTranslation
+from xlj.config.objectives.dwa import WordAlignment
+from xlj.config.objectives.mlm import Masking
+from xlj.config.objectives.rtd import ReplacedTokenDetection
+from xlj.config.objectives.xlco import Contrast
+from xlj.data.rows.corpus import Corpus
+from xlj.models import (
+    attention,
+    dense,
+    dense_attention,
+    dropout,
+    encoder,
+    fused_norm,
+    heads,
+    lookup,
+    position_bias,
+    residual,
+    sharding,
+)
+from xlj.models.fused_attention import attend
+from xlj.objectives import (
+    bitext,
+    btmlm,
+    camlm,
+    choosing,
+    corruption,
+    cross_entropy,
+    dwa,
+    fused_logits,
+    logits,
+    mlm,
+    retrieval,
+    rtd,
+    segments,
+    supervised,
+    xlco,
+)
+from xlj.objectives.corruption import Masked
+from xlj.objectives.objective import Rows
+
+MODEL = Model(
+    layers=2, hidden=8, heads=2, intermediate=12, positions=20, position_bias="learned",
+    generator_layers=1, generator_embeddings="separate",
+)  # fmt: skip
+R, N, H, V, SLOTS = 3, 12, 8, 40, 2
+CORPUS = Corpus(V, ("en", "de"), (5, 5), ("en", "de"))
+DTYPE = jnp.dtype("float32")
+
+
+def f32(*shape):
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+def i32(*shape):
+    return jax.ShapeDtypeStruct(shape, jnp.int32)
+
+
+def booleans(*shape):
+    return jax.ShapeDtypeStruct(shape, jnp.bool_)
+
+
+def keys(*shape):
+    return jax.eval_shape(lambda: jax.random.split(jax.random.key(0), shape))
+
+
+KEY, TOKENS, HIDDEN = keys(), i32(R, N), f32(R, N, H)
+ROWS = Rows(TOKENS, i32(R, 2))
+MASKED = Masked(TOKENS, i32(R, SLOTS), i32(R, SLOTS), f32(R, SLOTS), i32(R, 2))
+SEGMENTS = segments.Segments(TOKENS, TOKENS, TOKENS)
+INPUTS = encoder.Inputs(TOKENS, TOKENS, TOKENS, TOKENS, None, TOKENS)
+TABLE = {"vectors": f32(6, H), "table": f32(V, H), "bias": f32(V)}
+BLOCK = {"vectors": f32(6, H), "weights": f32(V, H), "bias": f32(V), "first": i32()}
+OF_LABELS = {"labels": i32(6), "normaliser": f32(6), "of_loss": f32(6)}
+TILES = {"vectors": f32(64, 64), "weights": f32(128, 64), "bias": f32(128), "first": i32()}
+OF_TILES = {"labels": i32(64), "normaliser": f32(64), "of_loss": f32(64)}
+HEADS = f32(R, N, 2, 4)
+IDS = {"query_segment_ids": TOKENS, "key_segment_ids": TOKENS}
+ATTENTION = {"query": HEADS, "key": HEADS, "value": HEADS, **IDS, "seeds": i32(R)}
+PAIRS = {"similarity": f32(5, 4), "source_ids": i32(5), "target_ids": i32(4)}
+VECTORS = {"first": f32(6, H), "second": f32(6, H), "negatives": booleans(6, 6)}
+
+
+def trees():
+    """Parameters, as shapes."""
+
+    def made(key):
+        params = encoder.init(key, MODEL, V, 2)
+        return params | {
+            "prediction_head": heads.init_prediction(key, MODEL, V),
+            "detection_head": heads.init_detection(key, MODEL),
+            "classification_head": heads.init_classification(key, MODEL, 3),
+            "tagging_head": heads.init_token_classification(key, MODEL, 3),
+            "pointer_head": heads.init_pointer(key, MODEL),
+            "contrast_head": heads.init_projection(key, MODEL),
+        }
+
+    return jax.eval_shape(made, KEY)
+
+
+PARAMS = trees()
+HEAD = PARAMS["prediction_head"]
+DWA, MASKING = WordAlignment(), Masking()
+
+ENTRIES: dict[Callable, tuple[dict, dict]] = {
+    # function: (arguments that are no arrays, or parameters, whose shapes flax checks; arrays)
+    sinkhorn.same_example: ({}, {n: PAIRS[n] for n in ("source_ids", "target_ids")}),
+    sinkhorn.sinkhorn: ({}, PAIRS),
+    extraction.argmax: ({}, PAIRS),
+    extraction.union: ({}, PAIRS),
+    extraction.itermax: ({}, PAIRS),
+    extraction.match: ({}, PAIRS),
+    extraction.released: (
+        {},
+        {"transport": sinkhorn.Transport(f32(R, 5, 4), f32(R, 5, 4), f32(R, 5, 4))},
+    ),
+    extraction.labels: ({}, {"links": booleans(5, 4)}),
+    attention.shared_bias: (
+        {"model": MODEL, "length": N},
+        {"params": {"table": f32(MODEL.position_buckets, 2)}},
+    ),
+    dense.product: ({"dtype": DTYPE}, {"left": f32(H), "right": f32(H, 5)}),
+    dense.transposed: ({}, {"x": f32(3, 4)}),
+    dense.matmul: (
+        {"dtype": DTYPE, "activation": dense.gelu},
+        {"x": f32(H), "kernel": f32(H, 5), "shift": f32(H)},
+    ),
+    dense.gelu: ({}, {"x": f32(3, 4)}),
+    dense.norm: ({"epsilon": 0.1}, {"x": f32(H), "scale": f32(H), "bias": f32(H)}),
+    dense_attention.dense_attention: (
+        {"rate": 0.1},
+        ATTENTION | {"bias": f32(2, N, N), "gates": f32(R, 2, N)},
+    ),
+    dropout.row_seeds: ({"layer": 1, "site": 2}, {"rngs": keys(R)}),
+    dropout.hashed: ({}, {"seed": i32(R), "number": i32(R)}),
+    dropout.is_kept: ({"rate": 0.1}, {"hashes": i32(R)}),
+    dropout.kept: ({"shape": (2, 3), "rate": 0.1}, {"seeds": i32(R)}),
+    dropout.dropout: ({"layer": 1, "site": 2, "rate": 0.1}, {"x": f32(R), "rngs": keys(R)}),
+    dropout.drop: ({"rate": 0.1}, {"x": f32(R), "seeds": i32(R)}),
+    encoder.restarted: ({}, {"positions": TOKENS, "sides": TOKENS}),
+    encoder.init: ({"model": MODEL, "vocabulary_size": V, "languages": 2}, {"rng": KEY}),
+    encoder.apply: ({"params": PARAMS, "model": MODEL}, {"inputs": INPUTS, "rngs": keys(R)}),
+    encoder.first_layers: ({"layers": 1}, {"params": {"layers": {"a": f32(2, 3), "b": f32(2)}}}),
+    fused_norm.add_norm: (
+        {"options": fused_norm.Options(0.1, 0.1, DTYPE, True)},
+        {
+            "x": f32(R, fused_norm.MULTIPLE, H),
+            "update": f32(R, fused_norm.MULTIPLE, H),
+            "scale": f32(H),
+            "bias": f32(H),
+            "seeds": i32(R),
+        },
+    ),
+    attend.attend: (
+        {"rate": 0.1},
+        ATTENTION | {"bias": f32(2, 1, 64, 64), "gates": f32(R, 2, N)},
+    ),
+    heads.init_prediction: ({"model": MODEL, "vocabulary_size": V}, {"rng": KEY}),
+    heads.init_detection: ({"model": MODEL}, {"rng": KEY}),
+    heads.init_classification: ({"model": MODEL, "classes": 3}, {"rng": KEY}),
+    heads.init_token_classification: ({"model": MODEL, "classes": 3}, {"rng": KEY}),
+    heads.init_pointer: ({"model": MODEL}, {"rng": KEY}),
+    heads.init_projection: ({"model": MODEL}, {"rng": KEY}),
+    heads.predict: ({"params": HEAD, "model": MODEL}, {"table": f32(V, H), "hidden": f32(H)}),
+    heads.detect: ({"params": PARAMS["detection_head"], "model": MODEL}, {"hidden": f32(H)}),
+    heads.classify: (
+        {"params": PARAMS["classification_head"], "model": MODEL},
+        {"vectors": f32(R, H), "rngs": keys(R)},
+    ),
+    heads.pair_features: ({}, {"first": f32(R, H), "second": f32(R, H)}),
+    heads.classify_tokens: (
+        {"params": PARAMS["tagging_head"], "model": MODEL, "rate": 0.1},
+        {"hidden": HIDDEN, "rngs": keys(R)},
+    ),
+    heads.point: (
+        {"params": PARAMS["pointer_head"], "model": MODEL},
+        {"queries": f32(R, 2, H), "keys": HIDDEN},
+    ),
+    heads.project: ({"params": PARAMS["contrast_head"], "model": MODEL}, {"hidden": f32(H)}),
+    lookup.look_up: ({}, {"table": f32(V, H), "ids": i32(R)}),
+    lookup.look_up_small: ({}, {"table": f32(V, H), "ids": i32(R)}),
+    position_bias.buckets: ({"count": 8, "distance": 12}, {"differences": i32(R)}),
+    position_bias.bias_tiles: ({"block": 4}, {"line": f32(2, 16)}),
+    residual.stream_of: ({"model": MODEL}, {"x": HIDDEN}),
+    bitext.halves: ({}, {"rows": ROWS}),
+    bitext.count: ({}, {"tokens": TOKENS}),
+    bitext.is_there: ({"most": 2}, {"tokens": TOKENS}),
+    bitext.starts: ({"most": 2}, {"tokens": TOKENS}),
+    bitext.averages: ({"most": 2}, {"hidden": HIDDEN, "tokens": TOKENS}),
+    bitext.average: ({}, {"hidden": HIDDEN, "tokens": TOKENS}),
+    btmlm.corrupt: (
+        {"options": BackTranslation(), "vocabulary_size": V},
+        {"rows": ROWS, "rngs": keys(R), "probabilities": f32(2, 2)},
+    ),
+    btmlm.fill: (
+        {"params": PARAMS, "model": MODEL, "options": BackTranslation()},
+        {"inputs": btmlm.Corrupted(MASKED, TOKENS, i32(R, 4), booleans(R, 4), TOKENS, keys(R))},
+    ),
+    camlm.inputs_of: ({"model": MODEL}, {"masked": MASKED}),
+    camlm.pattern: ({}, {"layout": SEGMENTS, "selected": booleans(R, N)}),
+    choosing.choose: ({"dtype": DTYPE}, TABLE | {"rngs": keys(6)}),
+    corruption.split: ({}, {"rngs": keys(R)}),
+    corruption.at_positions: ({"length": N}, {"positions": i32(R, 4), "values": f32(R, 4)}),
+    corruption.mask_tokens: (
+        {"options": MASKING, "vocabulary_size": V},
+        {"rows": ROWS, "rngs": keys(R)},
+    ),
+    cross_entropy.cross_entropy: ({"dtype": DTYPE}, TABLE | {"labels": i32(6)}),
+    dwa.sides: ({}, {"tokens": TOKENS}),
+    dwa.self_label: (
+        {"params": PARAMS, "model": MODEL, "options": DWA, "layer": 1},
+        {"inputs": dwa.Corrupted(MASKED, keys(R), i32(R, 4), i32(R, 4))},
+    ),
+    dwa.pointed: (
+        {"head": PARAMS["pointer_head"], "model": MODEL},
+        {"hidden": HIDDEN, "inputs": dwa.Corrupted(MASKED, keys(R), i32(R, 4), i32(R, 4))},
+    ),
+    fused_logits.statistics: ({}, TILES | {"labels": i32(64)}),
+    fused_logits.gradient: ({}, TILES | OF_TILES),
+    fused_logits.filled: ({}, {"x": f32(6)}),
+    logits.block_starts: ({"block": 16}, {"table": f32(V, H)}),
+    logits.block_of: (
+        {"size": 16, "dtype": DTYPE},
+        {"table": f32(V, H), "bias": f32(V), "start": i32()},
+    ),
+    logits.block_logits: ({}, BLOCK),
+    logits.statistics: ({}, BLOCK | {"labels": i32(6)}),
+    logits.gradient: ({}, BLOCK | OF_LABELS),
+    mlm.whole: ({"model": MODEL}, {"masked": MASKED}),
+    mlm.gather: ({}, {"hidden": HIDDEN, "positions": i32(R, SLOTS)}),
+    mlm.predicted: (
+        {"params": PARAMS, "head": HEAD, "model": MODEL},
+        {"hidden": HIDDEN, "masked": MASKED},
+    ),
+    retrieval.against_hardest: ({"scale": 2.0}, VECTORS),
+    retrieval.against_all: ({"scale": 2.0}, VECTORS),
+    rtd.init_generator: ({"model": MODEL, "corpus": CORPUS}, {"rng": KEY}),
+    rtd.replace: (
+        {"generator": PARAMS, "head": HEAD, "model": MODEL, "options": ReplacedTokenDetection()},
+        {"hidden": HIDDEN, "inputs": rtd.Corrupted(MASKED, keys(R))},
+    ),
+    rtd.detected: ({}, {"logits": f32(R, N), "replaced": TOKENS, "original": TOKENS}),
+    segments.segments: ({}, {"tokens": TOKENS}),
+    segments.languages_of: ({}, {"layout": SEGMENTS, "languages": i32(R, 2)}),
+    segments.whole_examples: ({"model": MODEL}, {"tokens": TOKENS, "languages": i32(R, 2)}),
+    supervised.logits: (
+        {"kind": "tagging", "params": PARAMS, "model": MODEL},
+        {"tokens": TOKENS, "languages": i32(R, 2), "rngs": keys(R)},
+    ),
+    supervised.init_head: ({"kind": "tagging", "model": MODEL, "labels": 3}, {"rng": KEY}),
+    xlco.corrupt: (
+        {"options": Contrast(), "model": MODEL, "corpus": CORPUS},
+        {"rows": ROWS, "rngs": keys(R)},
+    ),
+    xlco.mix: ({"most": 2}, {"first": ROWS, "second": ROWS, "rngs": keys(R)}),
+    xlco.join: ({"most": 2}, {"first": TOKENS, "second": TOKENS, "pairs": i32(R)}),
+    xlco.contrast: (
+        {"temperature": 0.1},
+        {
+            "queries": f32(R, 2, H),
+            "keys": f32(R, 2, H),
+            "state": {"queue": f32(7, H), "filled": i32()},
+            "real": booleans(R, 2),
+        },
+    ),
+}
+
+OF_ANY_ARRAYS = (
+    sharding.constrained, sharding.gathered, sharding.summed, sharding.summed_over_replicas,
+    sharding.exchanged,
+)  # fmt: skip
+"""They move arrays of any rank, size and dtype between devices."""
+CHECKS = (sinkhorn.check_pairs, logits.check_block)
+KERNELS = ("gpu", "tpu", "tiles")
+"""Behind `fused_attention.attend`, the one way in."""
+
+ANY_DTYPE = {"transposed.x", "at_positions.values", "filled.x"}
+ANY_RANK = {"gelu.x", "hashed.seed", "hashed.number", "is_kept.hashes", "buckets.differences"}
+ANY_SIZE = ANY_RANK | {
+    # Arrays that share no axis with another one, and whose sizes no option says.
+    "labels.links", "transposed.x", "row_seeds.rngs", "kept.seeds", "look_up.table", "look_up.ids",
+    "look_up_small.table", "look_up_small.ids", "stream_of.x", "count.tokens", "is_there.tokens",
+    "starts.tokens", "split.rngs", "sides.tokens", "filled.x", "block_starts.table",
+    "segments.tokens", "same_example.source_ids",
+    "same_example.target_ids",
+}  # fmt: skip
+ANYTHING = {"dtype": ANY_DTYPE, "rank": ANY_RANK, "size": ANY_SIZE}
+"""What a function takes of any dtype, rank or size."""
+
+
+def array_taking(hint):
+    """Whether a parameter of this type may hold arrays; functions of arrays are none."""
+    if hint in (jax.Array, np.ndarray, encoder.Params):
+        return True
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType, tuple, list, dict):
+        return any(map(array_taking, typing.get_args(hint)))
+    if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
+        return any(map(array_taking, typing.get_type_hints(hint).values()))
+    return False
+
+
+def public_functions():
+    for package in (xlj.alignment, xlj.models, xlj.objectives):
+        for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+            if found.name.endswith(tuple(f"fused_attention.{name}" for name in KERNELS)):
+                continue
+            module = importlib.import_module(found.name)
+            for name, function in vars(module).items():
+                inner = inspect.unwrap(function) if callable(function) else None
+                if not inspect.isfunction(inner) or name.startswith("_"):
+                    continue
+                if inner.__module__ != found.name:
+                    continue
+                hints = typing.get_type_hints(inner)
+                hints.pop("return", None)
+                if any(map(array_taking, hints.values())):
+                    yield function
+
+
+def test_every_public_function_of_arrays_stands_here():
+    found = set(public_functions())
+    held = {*ENTRIES, *OF_ANY_ARRAYS, *CHECKS}
+    new, gone = ({f"{f.__module__}.{f.__name__}" for f in s} for s in (found - held, held - found))
+    assert not new, "public functions of arrays: give each an entry"
+    assert not gone, "no public functions of arrays any more"
+
+
+def call(function, plain, arrays):
+    """Traces a function; one of NumPy arrays is called."""
+    trees = {name: plain[name] for name in plain if isinstance(plain[name], dict)}
+    rest = {name: plain[name] for name in plain if name not in trees}
+    if function in (extraction.match, position_bias.buckets):
+        arrays = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), arrays)
+        return function(**rest, **arrays)
+    return jax.eval_shape(lambda given: function(**rest, **given), arrays | trees)
+
+
+def leaves_of(function, arrays):
+    """(name, place in the tree, array) of each array."""
+    for path, leaf in jax.tree_util.tree_flatten_with_path(arrays)[0]:
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        yield f"{function.__name__}.{name}", path, leaf
+
+
+def with_leaf(arrays, path, leaf):
+    return jax.tree_util.tree_map_with_path(
+        lambda found, old: leaf if found == path else old, arrays
+    )
+
+
+def refused(function, plain, arrays, path, leaf):
+    """What is said of another array at a place; empty if it was no check that refused it."""
+    try:
+        call(function, plain, with_leaf(arrays, path, leaf))
+    except AssertionError as error:
+        return str(error)
+    except Exception:
+        return ""
+    return ""
+
+
+def other(leaf, shape):
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return keys(*shape)
+    return jax.ShapeDtypeStruct(shape, leaf.dtype)
+
+
+@pytest.mark.parametrize(
+    "function", ENTRIES, ids=lambda f: f"{f.__module__.rpartition('.')[2]}.{f.__name__}"
+)
+def test_it_refuses_arrays_of_another_kind(function):
+    plain, arrays = ENTRIES[function]
+    call(function, plain, arrays)
+    for name, path, leaf in leaves_of(function, arrays):
+        shape = leaf.shape
+        is_float = jnp.issubdtype(leaf.dtype, jnp.floating)
+        dtype = jax.ShapeDtypeStruct(shape, jnp.int32 if is_float else jnp.float32)
+        ranks = [other(leaf, (1, *shape))] + ([other(leaf, shape[1:])] if shape else [])
+        longer = [shape[:i] + (n + 1,) + shape[i + 1 :] for i, n in enumerate(shape)]
+        sizes = [other(leaf, size) for size in longer]
+        others = {"dtype": [dtype], "rank": ranks, "size": sizes}
+        for kind, changed in others.items():
+            said = [refused(function, plain, arrays, path, leaf) for leaf in changed]
+            found = any("is to be" in text for text in said)
+            expected = name not in ANYTHING[kind] and bool(changed)
+            assert found or not expected, f"{name}: another {kind} passes, or is refused elsewhere"
+            assert expected or not found, f"{name} is refused for its {kind} after all"

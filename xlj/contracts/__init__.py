@@ -1,0 +1,1 @@
+"""Contracts of functions of arrays, checked as JAX traces them."""
