@@ -25,8 +25,8 @@ def check(function: str, **arrays: Specified) -> None:
 
     A kind is a dtype, or `float`, `int` and `key` of any width, or `any`. An axis is a size, or a
     name, which stands for the same size wherever it is; `...` stands for any axes, `NAME...` for
-    the same ones wherever it is. An array that is None is not there; one of NumPy's int64 or float64
-    counts as what JAX makes of it.
+    the same ones wherever it is. An array that is None is not there; int64 and float64 of NumPy
+    count as what JAX makes of them.
 
     Args:
       function: what messages call it.
