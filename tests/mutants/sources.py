@@ -13,6 +13,7 @@ from pathlib import Path
 
 COMPOUND = (ast.FunctionDef, ast.For, ast.While, ast.If, ast.With, ast.Try)
 UNCHANGED = (ast.FunctionDef, ast.ClassDef, ast.Raise, ast.Assert, ast.JoinedStr, ast.Pass)
+CHECKS = {"check", "check_pairs", "check_block"}
 UNREAD = {"annotation", "returns", "decorator_list", "ctx", "op", "ops", "type_params"}
 
 
@@ -154,8 +155,10 @@ def _places(
         return
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return  # a docstring
-    if isinstance(node, ast.Expr) and "check" in ast.unparse(getattr(node.value, "func", node)):
-        return  # arrays that are refused: tests/contracts walk through all of these
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        called = ast.unparse(node.value.func)
+        if called.startswith("chex.") or called.split(".")[-1].strip("_") in CHECKS:
+            return  # arrays that are refused: tests/contracts walk through all of these
     if isinstance(node, ast.stmt):
         statement = node
     yield Place(node, parent, field, index, statement)

@@ -251,7 +251,7 @@ def first_layers(params: Params, layers: int | None) -> Params:
     message = "params of first_layers: what layers have is to be stacked, float [layers, ...]"
     chex.assert_type(stacked, float, custom_message=message)
     chex.assert_equal_shape_prefix(stacked, 1, custom_message=message)
-    if layers is None or layers >= len(stacked[0]):
+    if layers is None or layers >= jax.tree.leaves(params["layers"])[0].shape[0]:
         return params
     rest = {name: part for name, part in params.items() if name != "final_norm"}
     return rest | {"layers": jax.tree.map(lambda leaf: leaf[:layers], params["layers"])}
