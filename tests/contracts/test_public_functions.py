@@ -16,7 +16,7 @@ import pytest
 import xlj.alignment
 import xlj.models
 import xlj.objectives
-from xlj.alignment import extraction, sinkhorn
+from xlj.alignment import extraction, methods, sinkhorn
 from xlj.config import Model
 from xlj.config.objectives.btmlm import BackTranslation
 from xlj.config.objectives.dwa import WordAlignment
@@ -134,6 +134,15 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
         {"transport": sinkhorn.Transport(f32(R, 5, 4), f32(R, 5, 4), f32(R, 5, 4))},
     ),
     extraction.labels: ({}, {"links": booleans(5, 4)}),
+    methods.align: (
+        {"method": "itermax", "prior": 2.0},
+        {n: PAIRS[n] for n in ("source_ids", "target_ids")}
+        | {"source": f32(5, H), "target": f32(4, H)},
+    ),
+    methods.diagonal: (
+        {"strength": 2.0},
+        {n: PAIRS[n] for n in ("source_ids", "target_ids")},
+    ),
     attention.shared_bias: (
         {"model": MODEL, "length": N},
         {"params": {"table": f32(MODEL.position_buckets, 2)}},
@@ -302,6 +311,7 @@ ANY_SIZE = ANY_RANK | {
     "starts.tokens", "split.rngs", "sides.tokens", "filled.x", "block_starts.table",
     "segments.tokens", "same_example.source_ids",
     "same_example.target_ids",
+    "diagonal.source_ids", "diagonal.target_ids",
 }  # fmt: skip
 ANYTHING = {"dtype": ANY_DTYPE, "rank": ANY_RANK, "size": ANY_SIZE}
 """What a function takes of any dtype, rank or size."""

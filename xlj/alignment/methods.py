@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from xlj.alignment import extraction
 from xlj.alignment.sinkhorn import same_example, sinkhorn
+from xlj.contracts.arrays import check
 
 
 class Alignment(NamedTuple):
@@ -40,6 +41,13 @@ def align(
       source_ids, target_ids: int32 [..., m] and [..., n], as in `same_example`.
       prior: the strength of `diagonal`, by which similarities are multiplied; 0 is none.
     """
+    check(
+        "align",
+        source=("float [..., m, hidden]", source),
+        target=("float [..., n, hidden]", target),
+        source_ids=("int32 [..., m]", source_ids),
+        target_ids=("int32 [..., n]", target_ids),
+    )
     same = same_example(source_ids, target_ids)
     weight = diagonal(source_ids, target_ids, prior) if prior else 1
     if method in ("optimal_transport", "released"):
@@ -69,6 +77,11 @@ def diagonal(source_ids: jax.Array, target_ids: jax.Array, strength: float) -> j
     Returns:
       float32 [..., m, n]; 0 between examples.
     """
+    check(
+        "diagonal",
+        source_ids=("int32 [..., m]", source_ids),
+        target_ids=("int32 [..., n]", target_ids),
+    )
     source, target = _progress(source_ids), _progress(target_ids)
     distance = jnp.abs(source[..., :, None] - target[..., None, :])
     return jnp.where(same_example(source_ids, target_ids), jnp.exp(-strength * distance), 0)
