@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 
 _HERE = Path(__file__).parent
 _VERSION = re.search(r'__version__ = "(.+)"', (_HERE / "xlj/__init__.py").read_text("utf-8"))
@@ -11,6 +12,19 @@ assert _VERSION, "xlj/__init__.py has no __version__"
 
 _BEAM = "apache-beam>=2.76,<3"
 _PLOTS = "matplotlib>=3.9,<4"
+
+
+class WithRecipes(build_py):
+    """Puts configs/ into a wheel as xlj/recipes/, where `--config=quickstart` finds them."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            for file in (_HERE / "configs").rglob("*.py"):
+                to = Path(self.build_lib, "xlj/recipes", file.relative_to(_HERE / "configs"))
+                self.mkpath(str(to.parent))
+                self.copy_file(str(file), str(to))
+
 
 setup(
     name="xlj",
@@ -22,6 +36,8 @@ setup(
     python_requires=">=3.11,<3.14",
     packages=find_packages(include=["xlj*"]),
     package_data={"xlj": ["py.typed"]},
+    cmdclass={"build_py": WithRecipes},
+    entry_points={"console_scripts": ["xlj = xlj.__main__:main"]},
     install_requires=[
         # The model and its training.
         "jax>=0.10,<0.12",

@@ -23,7 +23,7 @@ def run(*arguments, name="train"):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ([], "say which recipe with --config=configs/NAME.py"),
+        ([], "say which recipe with --config=NAME or --config=FILE.py"),
         (["--config=configs/none.py"], "--config=configs/none.py: there is no such file"),
         (["--config=configs/quickstart.py:huge"], "there is no variant 'huge'"),
         (

@@ -1,3 +1,43 @@
-"""xlj: cross-lingual encoder pretraining in JAX (XLM-R, ERNIE-M, XLM-E, XLM-Align, MetaXLM)."""
+"""xlj: cross-lingual encoder pretraining in JAX (XLM-R, ERNIE-M, XLM-E, XLM-Align, MetaXLM).
+
+    model = xlj.load("runs/quickstart")
+    vectors = model.embed(["A cat sleeps.", "Eine Katze schläft."])
+
+docs/api.md has the rest. Importing xlj imports neither JAX nor NumPy: the names below are looked up
+when they are asked for.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from xlj.api import Encoder, Filling, fine_tune, load, pretrain
+    from xlj.config import ConfigError
+    from xlj.config.recipes import read as recipe
+
+_HOMES = {
+    "ConfigError": ("xlj.config", "ConfigError"),
+    "Encoder": ("xlj.api", "Encoder"),
+    "Filling": ("xlj.api", "Filling"),
+    "fine_tune": ("xlj.api", "fine_tune"),
+    "load": ("xlj.api", "load"),
+    "pretrain": ("xlj.api", "pretrain"),
+    "recipe": ("xlj.config.recipes", "read"),
+}
+"""Public names: (module, name there). None is a command's, such as `xlj.align`, which is a module
+once it is imported."""
+
+__all__ = ["__version__", *_HOMES]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'xlj' has no attribute {name!r}")
+    module, attribute = _HOMES[name]
+    return getattr(importlib.import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

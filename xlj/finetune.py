@@ -7,7 +7,6 @@ checkpoints, metrics and predictions, and results.json, results.md. The same com
 where it stopped. docs/finetune.md tells more.
 """
 
-import contextlib
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -28,15 +27,13 @@ def main(flags: Namespace) -> None:
     if flags.distributed:
         jax.distributed.initialize()
 
+    from xlj import api
     from xlj.evaluation import language_report
-    from xlj.finetuning import running, task_results
-    from xlj.training.workdir import only_run
+    from xlj.finetuning import task_results
 
     finetuning_flags.check(flags, name)
-    main_process = jax.process_index() == 0
-    with only_run(workdir) if main_process else contextlib.nullcontext():
-        outcome = running.run(config, workdir)
-    if not main_process:
+    outcome = api.fine_tune(config, workdir)
+    if jax.process_index() != 0:
         return
     if not outcome.finished:
         print(f"stopped; the same command goes on from there, in {workdir}")

@@ -31,12 +31,16 @@ def main(flags: Namespace) -> None:
         sentence_vectors.check_centred(flags, path, read.texts)
     gold = _gold(flags, source, target) if flags.gold else None
     embedder = sentence_vectors.embedder(flags)
-    (texts, names), (other_texts, other_names) = map(mining.distinct, (source, target))
-    vectors = sentence_vectors.embed(flags, embedder, texts, other_texts)
+    places = [mining.distinct(side.texts) for side in (source, target)]
+    texts, names = (
+        [[of[i] for i in first] for of, first in zip(every, places, strict=True)]
+        for every in ((source.texts, target.texts), (_names(source), _names(target)))
+    )
+    vectors = sentence_vectors.embed(flags, embedder, *texts)
     found = mining.mine(vectors[0][0], vectors[1][0])
     sentence_vectors.report_cut(embedder)
     ends = zip(found.sources.tolist(), found.targets.tolist(), strict=True)
-    pairs = [(names[i], other_names[j]) for i, j in ends]
+    pairs = [(names[0][i], names[1][j]) for i, j in ends]
     threshold = flags.threshold
     if gold and threshold is None:
         right = np.array([pair in gold for pair in pairs])
@@ -49,6 +53,11 @@ def main(flags: Namespace) -> None:
     if gold:
         printed |= {"gold": len(gold), **pair_scores(pairs, gold)._asdict()}
     print(json.dumps(printed), flush=True)
+
+
+def _names(side: Any) -> list[str]:
+    """What a line of the output calls each sentence."""
+    return side.ids or side.texts
 
 
 def _gold(flags: Namespace, source: Any, target: Any) -> set[tuple[str, str]]:

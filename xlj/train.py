@@ -6,7 +6,6 @@ The same command again goes on from the workdir's latest checkpoint. SIGTERM sav
 exit code 0. docs/train.md tells more.
 """
 
-import contextlib
 from argparse import Namespace
 from pathlib import Path
 
@@ -36,27 +35,11 @@ def main(flags: Namespace) -> None:
     if flags.distributed:
         jax.distributed.initialize()
 
-    from xlj.data.rows.preparing import prepare_rows, with_rows
-    from xlj.data.rows.report import report
-    from xlj.evaluation import probe_files, probes
-    from xlj.training import initialisation, loop, memory, partitioning, summary
-    from xlj.training.workdir import only_run
+    from xlj import api
+    from xlj.training import summary
 
-    # All of these refuse what does not fit before any rows are built.
-    config = with_rows(flags.config)
-    mesh = partitioning.make_mesh(config)
-    partitioning.check_batches(config, mesh)
-    initialisation.check_resumable(config, workdir)
-    config = initialisation.adopt_vocabulary(config, workdir)
-    memory.check_fits(config, memory.expected(config), mesh)
-    files = probe_files.read(config)
-    main_process = jax.process_index() == 0
-    with only_run(workdir) if main_process else contextlib.nullcontext():
-        store = prepare_rows(config, processes=jax.process_count())
-        if main_process:
-            print(report(store, config.data.alpha), "\n", flush=True)
-        outcome = loop.train(config, workdir, store, probes.make(config, files, store))
-    if main_process:
+    outcome = api.pretrain(flags.config, workdir)
+    if jax.process_index() == 0:
         # Without what is this run's own.
         again = command.line("train", flags.arguments, ("workdir", "config.init_from"))
         print(summary.summary(outcome, again))

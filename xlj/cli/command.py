@@ -152,10 +152,16 @@ def _use_huge_pages() -> None:
     nor in a program that calls a command.
     """
     spec = sys.modules["__main__"].__spec__
-    is_command = spec is not None and spec.name.startswith("xlj.")  # python -m xlj.train
+    # python -m xlj.train, or the script `xlj`
+    is_command = spec.name.startswith("xlj.") if spec else os.path.basename(_script()) == "xlj"
     if is_command and sys.platform == "linux" and _TUNABLES not in os.environ:
         os.environ[_TUNABLES] = "glibc.malloc.hugetlb=1"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def _script() -> str:
+    """The file that Python was started with."""
+    return getattr(sys.modules["__main__"], "__file__", None) or ""
 
 
 def _drop_closed_output() -> bool:

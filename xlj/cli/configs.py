@@ -1,16 +1,14 @@
 """Config files, `--config=FILE[:VARIANT]`, and their overrides, `--config.KEY=VALUE`."""
 
-import contextlib
-import sys
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from absl import flags
 from ml_collections import config_flags
 
-from xlj.config import registered
+from xlj.config import recipes
 from xlj.config.fields import ConfigError, nearest
 from xlj.config.objectives.options import import_modules
 
@@ -29,18 +27,18 @@ def load(file: str | None, overrides: Sequence[str], schema: Schema) -> Any:
     """The checked config of a file.
 
     Args:
-      file: `FILE` or `FILE:VARIANT`.
+      file: `FILE` or `FILE:VARIANT`, or a recipe's name in the place of its file.
       overrides: arguments `--config.KEY=VALUE`.
 
     Raises:
       ConfigError: if there is no such file or key, or a value does not fit.
     """
     if file is None:
-        raise ConfigError("say which recipe with --config=configs/NAME.py (see configs/)")
-    path = Path(file.partition(":")[0])
-    if not path.is_file():
-        raise ConfigError(f"--config={file}: there is no such file")
-    with _importable(path.parent):  # so that a config can build on its neighbours
+        raise ConfigError("say which recipe with --config=NAME or --config=FILE.py (see configs/)")
+    file = recipes.find(file)
+    with recipes.importable(
+        Path(file.partition(":")[0]).parent
+    ):  # so that a config can build on its neighbours
         import_modules(_objective_modules(overrides))
         try:
             config = _read(file, overrides)
@@ -95,27 +93,6 @@ def help_of(schema: Schema) -> str:
             field.metadata["doc"], 88, initial_indent=indent, subsequent_indent=indent
         )
     return "\n".join(lines)
-
-
-@contextlib.contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    """Lets a file import those beside it; the next may have others of the same names. Where they
-    have objectives in them, they stay importable: a run and its processes need them."""
-    before = set(sys.modules)
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        found = [
-            name
-            for name in sys.modules.keys() - before
-            if (file := getattr(sys.modules[name], "__file__", None))
-            and Path(file).resolve().parent == folder.resolve()
-        ]
-        if not {type(options).__module__ for options in registered().values()} & set(found):
-            sys.path.remove(str(folder))
-            for name in found:
-                del sys.modules[name]
 
 
 def _overridden(overrides: Sequence[str], schema: Schema) -> list[str]:

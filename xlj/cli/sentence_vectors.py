@@ -59,14 +59,11 @@ def embed(flags: Namespace, made: Any, *texts: Sequence[str]) -> list[Any]:
 def embedder(flags: Namespace, all_layers: bool = False) -> Any:
     """The `Embedder` of --checkpoint, pooled as the flags say, at one layer or at all; raises a
     `ConfigError` if there is no such model or layer."""
-    from xlj.inference import pretrained
-    from xlj.models.encoder import middle_layer
-    from xlj.retrieval.embedder import Embedder
+    from xlj import api
 
-    loaded = pretrained.load(flags.checkpoint)
-    depth = loaded.model.layers
-    layer = middle_layer(depth) if flags.layer is None else flags.layer
-    return Embedder(loaded, range(depth + 1) if all_layers else (layer,), flags.pooling)
+    encoder = api.load(flags.checkpoint)
+    layers = range(encoder.layers + 1) if all_layers else ()
+    return encoder.embedder(layers or (() if flags.layer is None else [flags.layer]), flags.pooling)
 
 
 def report_cut(made: Any) -> None:

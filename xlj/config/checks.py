@@ -12,6 +12,7 @@ from xlj.config.objectives.options import ROW_KINDS, check_common, import_module
 from xlj.config.paths import local_path
 from xlj.config.schema import Config, build
 from xlj.config.sections import FREEZABLE, HELD_OUT, Optimizer
+from xlj.config.user_code import function_of
 
 
 def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> Config:
@@ -26,10 +27,12 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
         value, a key that nothing would read, or keys that contradict each other.
     """
     tree = config.to_dict()
-    import_modules(tree["objective_modules"])
+    import_modules(tree.get("objective_modules", ""))
     parsed = build(tree)
     local_path("data.cache", parsed.data.cache)
     local_path("data.rows", parsed.data.rows)
+    if parsed.train.metrics_hook:
+        function_of(parsed.train.metrics_hook, "train.metrics_hook")
     if not parsed.data.rows:  # else the rows are checked, when they are opened
         for phase in parsed.schedule:
             _check_text(phase.config)

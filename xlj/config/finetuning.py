@@ -11,6 +11,7 @@ from xlj.config.checks import check_optimizer
 from xlj.config.fields import ConfigError, Idle, key, like, only_with, refuse_idle
 from xlj.config.paths import local_path
 from xlj.config.sections import Mesh, Model, Optimizer, Train
+from xlj.config.user_code import function_of
 
 METRICS = {
     "classification": ("accuracy",),
@@ -144,6 +145,7 @@ class TaskTrain:
     log_every: int = key(50, "steps between lines of training metrics", low=1)
     accumulation: int = like(Train, "accumulation")
     max_skipped_steps: int = like(Train, "max_skipped_steps")
+    metrics_hook: str = like(Train, "metrics_hook")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,6 +194,8 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
     """
     parsed: FinetuningConfig = fields.build(FinetuningConfig, config.to_dict())
     local_path("cache", parsed.cache)
+    if parsed.train.metrics_hook:
+        function_of(parsed.train.metrics_hook, "train.metrics_hook")
     task, train, optimizer = parsed.task, parsed.train, parsed.optimizer
     refuse_idle(parsed, explicit)
     if not parsed.init_from:

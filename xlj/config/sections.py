@@ -305,6 +305,11 @@ class Train:
     max_skipped_steps: int = key(
         20, "steps in a row with a non-finite loss or gradient before the run stops", low=0
     )
+    metrics_hook: str = key(
+        "",
+        "module:function of your own, called with the step and a dict of values by name for each "
+        "line of metrics: W&B, MLflow",
+    )
 
 
 HELD_OUT = "held_out"

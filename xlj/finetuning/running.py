@@ -236,6 +236,7 @@ def _training_config(
             keep_checkpoints=1,
             accumulation=given.accumulation,
             max_skipped_steps=given.max_skipped_steps,
+            metrics_hook=given.metrics_hook,
         ),
         mesh=config.mesh,
     )

@@ -13,7 +13,6 @@ import numpy as np
 
 from xlj.io import atomic
 from xlj.retrieval.nearest import nearest
-from xlj.retrieval.sentence_files import Sentences
 
 
 class Pairs(NamedTuple):
@@ -40,13 +39,12 @@ def mine(source: np.ndarray, target: np.ndarray) -> Pairs:
     return Pairs(sources[kept], targets[kept], scores[kept].astype(np.float64))
 
 
-def distinct(side: Sentences) -> tuple[list[str], list[str]]:
-    """Each sentence once, and the id of its first line, or else itself. Copies would be each
-    other's rivals and neighbours."""
-    first: dict[str, str] = {}
-    for text, name in zip(side.texts, side.ids or side.texts, strict=True):
-        first.setdefault(text, name)
-    return list(first), list(first.values())
+def distinct(texts: Sequence[str]) -> list[int]:
+    """Where each sentence stands first. Copies would be each other's rivals and neighbours."""
+    first: dict[str, int] = {}
+    for place, text in enumerate(texts):
+        first.setdefault(text, place)
+    return list(first.values())
 
 
 def write(path: Path, pairs: Sequence[tuple[str, str]], scores: Sequence[float] | None) -> None:

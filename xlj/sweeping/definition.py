@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from xlj.config import recipes
 from xlj.config.fields import ConfigError
 from xlj.io.quoting import shortened
 
@@ -64,8 +65,7 @@ def read(file: Path, folder: Path) -> Sweep:
     Raises:
       ConfigError: if there is none; whatever goes wrong in it is said with its line.
     """
-    if not file.is_file():
-        raise ConfigError(f"--config={file}: there is no such file")
+    file = Path(recipes.find(str(file)))
     try:
         sweep = runpy.run_path(str(file))["get_sweep"](folder)
     except ConfigError:

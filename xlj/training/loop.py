@@ -44,6 +44,11 @@ class Outcome:
     operations: Counts
     """Of all steps so far, those of earlier calls too."""
 
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """All that was measured: a dict a line of metrics.jsonl, each with its `step`."""
+        return metrics.read(self.workdir)
+
 
 def train(
     config: Config, workdir: Path, store: RowStore, probes: Sequence[Probe] = (), best: str = ""
@@ -110,7 +115,12 @@ def train(
 
         preemption = until_the_end(Preemption())
         writer = until_the_end(
-            metrics.Metrics(workdir, start - 1 if unsaid else start, write=main_process)
+            metrics.Metrics(
+                workdir,
+                start - 1 if unsaid else start,
+                write=main_process,
+                hook=config.train.metrics_hook,
+            )
         )
         checkpointer = until_the_end(
             checkpoints.Checkpointer(

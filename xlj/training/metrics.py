@@ -5,12 +5,14 @@ Everything is a pure function of the run except keys under `time/`.
 
 import json
 import os
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from xlj.config import ConfigError
+from xlj.config.user_code import function_of
 from xlj.io import atomic, json_file
 from xlj.io.atomic import mendable
 
@@ -24,13 +26,15 @@ class Metrics:
       workdir: where the file is or will be.
       step: the step the run goes on from.
       write: False in all processes of a run but one.
+      hook: `module:function`, called with (step, values) for each line, behind the files; an error
+        in it is printed, and the run goes on.
 
     Raises:
       ConfigError: here and in all methods, if nothing can be written: the disk is full, say.
     """
 
-    def __init__(self, workdir: Path, step: int, write: bool = True):
-        self._write = write
+    def __init__(self, workdir: Path, step: int, write: bool = True, hook: str = ""):
+        self._write, self._hook = write, hook
         if not write:
             return
         self._path = workdir / FILE
@@ -50,6 +54,12 @@ class Metrics:
             self._file.flush()
             os.fsync(self._file.fileno())
         self._events.log(step, values)
+        if self._hook:
+            try:
+                function_of(self._hook, "train.metrics_hook")(step, dict(values))
+            except Exception as error:
+                where = f"train.metrics_hook={self._hook}, step {step}"
+                print(f"{where}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Closes the files."""

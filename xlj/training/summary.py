@@ -15,7 +15,7 @@ def summary(outcome: Outcome, command: str) -> str:
     Args:
       command: what the run was started with, without its workdir.
     """
-    lines = metrics.read(outcome.workdir)
+    lines = outcome.metrics
     evaluations = [line for line in lines if any(key.startswith("eval/") for key in line)]
     text = [f"\ncheckpoint: {outcome.checkpoint}", f"metrics:    {outcome.workdir / metrics.FILE}"]
     text.append(f"operations: {outcome.operations}")

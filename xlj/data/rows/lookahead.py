@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from xlj.config import ConfigError
+from xlj.config.user_code import function_of
 from xlj.data.rows.request import SAMPLED_UNITS, Request, hash_of
 from xlj.data.rows.workers import Run
 from xlj.data.text import hash_sets, held_out, reading
@@ -43,7 +44,7 @@ def texts_of(request: Request) -> list[Text]:
     """The text of a request in units; a `ConfigError` if its files cannot be read."""
     read = Reading.of(request.data)
     if read.filter:
-        reading.filter_of(read.filter)  # an error in it is told before any work
+        function_of(read.filter, "data.filter")  # an error in it is told before any work
     if request.data.exclude:
         columns = list(reading.excluded_lines(request.data))
         folder = _folder(request, "excluded")

@@ -2,16 +2,15 @@
 
 import dataclasses
 import hashlib
-import importlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from xlj.config import ConfigError, Data
+from xlj.config.user_code import function_of
 from xlj.data.text import hash_sets
 from xlj.data.text.cleaning import clean, line_hashes
 from xlj.data.text.sources import RawBlock, TextSource, module_digest, open_sources
@@ -136,7 +135,7 @@ class UnitReader:
         hashes = [line_hashes(column) for column in columns]
         drop = np.zeros(len(columns[0]), bool)
         if self._reading.filter:
-            keeps = filter_of(self._reading.filter)
+            keeps = function_of(self._reading.filter, "data.filter")
             fails = [
                 not all(not line or keeps(line) for line in row)
                 for row in zip(*columns, strict=True)
@@ -196,16 +195,3 @@ def _places(file: Path, unit: int) -> np.ndarray:
     every = np.memmap(file, REPEATED, "r")
     start, stop = np.searchsorted(every["unit"], np.array([unit, unit + 1], np.uint32))
     return np.array(every["place"][start:stop])
-
-
-@lru_cache(maxsize=1)
-def filter_of(name: str) -> Callable[[str], object]:
-    """The function `module:function`; a `ConfigError` if there is none."""
-    module, _, function = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"data.filter={name}: {error}") from error
-    if not callable(found):
-        raise ConfigError(f"data.filter={name} is no function")
-    return found

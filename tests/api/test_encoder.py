@@ -1,0 +1,131 @@
+"""An encoder as programs use it, against the parts that it is made of, and by hand."""
+
+import jax
+import numpy as np
+import pytest
+
+import xlj
+from xlj.config import ConfigError
+from xlj.data.tokenizer.layout import BOS, EOS
+from xlj.models import encoder as encoders
+from xlj.models import heads
+from xlj.retrieval import nearest as neighbours
+from xlj.retrieval.embedder import Embedder
+from xlj.word_alignment.aligner import Aligner
+from xlj.word_alignment.sentence_pairs import Pair
+
+SENTENCES = ["the cat sleeps", "die Katze", "a", "", "the dog reads a book", "a"]
+
+
+@pytest.fixture(scope="module")
+def model(random_encoder):
+    return xlj.Encoder(random_encoder)
+
+
+@pytest.fixture(scope="module")
+def vectors(random_encoder):
+    """Of all layers, mean."""
+    return Embedder(random_encoder, range(4), "mean").embed(SENTENCES)
+
+
+def test_vectors(model, random_encoder, vectors):
+    assert model.layers == 3
+    for layer in (None, 0, 3):
+        found = model.embed(iter(SENTENCES), layer)
+        wanted = vectors[2 if layer is None else layer]
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    first = Embedder(random_encoder, [1], "first").embed(SENTENCES)[0]
+    centred = model.embed(SENTENCES, layer=1, pooling="first", centred=True)
+    np.testing.assert_allclose(centred, first - first.mean(0), atol=1e-6)
+    assert model.embed([], centred=True).shape == (0, 32)
+
+
+def test_what_loses_its_end_is_told(model):
+    with pytest.warns(UserWarning, match="1 sentences lost their end"):
+        model.embed(["a " * 60, "a"])
+
+
+@pytest.mark.parametrize("call", ["embed", "align", "retrieve", "mine"])
+@pytest.mark.parametrize("layer", [-1, 4])
+def test_there_must_be_the_layer(model, call, layer):
+    given = {"embed": (["a"],), "align": ([("a", "b")],)}.get(call, (["a"], ["b"]))
+    with pytest.raises(ConfigError, match=f"no layer {layer}; the model has layers 0 to 3"):
+        getattr(model, call)(*given, layer=layer)
+
+
+def test_links(model, random_encoder):
+    pairs = [("the cat sleeps", "die Katze schläft"), ("a", ""), ("the dog", "der große Hund")]
+    for options in ({}, {"layer": 1, "method": "argmax", "together": False}):
+        found = model.align(pairs, **options)
+        layer, method, together = (
+            options.get("layer", 2),
+            options.get("method", "optimal_transport"),
+            options.get("together", True),
+        )
+        aligner = Aligner(random_encoder, [layer], method, together)
+        split = [Pair("", first.split(), second.split()) for first, second in pairs]
+        wanted = [[tuple(link) for link in links[0].tolist()] for links in aligner.align(split)]
+        assert found == wanted and any(found)
+        assert found == model.align([(p.source, p.target) for p in split], **options)
+
+
+def test_translations(model):
+    source, target = ["the cat", "a dog", "books"], ["die Katze", "Hund", "x", "the cat"]
+    options = {"layer": 1, "pooling": "text", "centred": True}
+    first, second = (model.embed(side, **options) for side in (source, target))
+    found = model.retrieve(iter(source), iter(target), similarity="margin", **options)
+    wanted = neighbours.nearest(first, second, "margin")
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    cosine = model.retrieve(source, target, **options).targets.indices[:, 0]
+    unit = [side / np.linalg.norm(side, axis=1, keepdims=True) for side in (first, second)]
+    np.testing.assert_array_equal(cosine, (unit[0] @ unit[1].T).argmax(1))
+
+
+def test_mined_pairs_are_places_of_what_was_given(model):
+    source = ["the cat", "a dog", "the cat", "books", "a man"]
+    target = ["x", "der Hund", "x", "the cat", "Bücher", "books"]
+    found = model.mine(source, target)
+    assert ("the cat", "the cat") in [
+        (source[i], target[j]) for i, j in zip(found.sources, found.targets, strict=True)
+    ]
+    assert not {2} & set(found.sources) and not {2} & set(found.targets), "copies are the first"
+    assert len(found.scores) == 4 and (np.diff(found.scores) <= 0).all()
+    middle = float(found.scores[1])
+    better = model.mine(source, target, threshold=middle)
+    assert len(better.scores) == (found.scores >= middle).sum() < 4
+    with pytest.raises(ConfigError, match="mine needs sentences on both sides"):
+        model.mine([], target)
+    with pytest.raises(ConfigError, match="retrieve needs sentences on both sides"):
+        model.retrieve(source, [])
+
+
+def test_masked_words(model, random_encoder):
+    with pytest.raises(ConfigError, match="no head that predicts masked tokens"):
+        model.fill("the <mask>")
+    params, sizes, vocabulary = random_encoder
+    head = heads.init_prediction(jax.random.key(1), sizes, vocabulary.size)
+    head["bias"] = jax.random.normal(jax.random.key(2), head["bias"].shape)
+    params = {**params, "prediction_head": head}
+    filling = xlj.Encoder(random_encoder._replace(params=params))
+    text = "the <mask> sleeps, <mask>."
+    found = filling.fill(text, most=3)
+    parts = [vocabulary.encode_batch([part])[0].tolist() for part in ("the ", " sleeps, ", ".")]
+    ids = [BOS, *parts[0], vocabulary.mask, *parts[1], vocabulary.mask, *parts[2], EOS]
+    row = np.asarray([ids])
+    ones = np.ones_like(row)
+    inputs = encoders.Inputs(row, np.arange(len(ids))[None], ones, ones)
+    hidden = encoders.apply(params, sizes, inputs)[0]
+    hidden = hidden[np.flatnonzero(row[0] == vocabulary.mask)]
+    factors = heads.predict(head, params["embeddings"]["word"], sizes, hidden)
+    logits = np.asarray(factors[0], np.float64) @ np.asarray(factors[1], np.float64).T + factors[2]
+    wanted = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    assert len(found) == 2
+    for fillings, probabilities in zip(found, wanted, strict=True):
+        best = np.argsort(-probabilities)[:3]
+        assert [piece for piece, _ in fillings] == [vocabulary.pieces[i].lstrip("▁") for i in best]
+        np.testing.assert_allclose([p for _, p in fillings], probabilities[best], rtol=1e-4)
+    with pytest.raises(ConfigError, match="the text has no <mask>: 'the cat'"):
+        filling.fill("the cat")
+    with pytest.raises(ConfigError, match="the text has 6. tokens; this model reads 38"):
+        filling.fill("a " * 60 + "<mask>")

@@ -1,0 +1,51 @@
+"""Runs of a config, as programs start them."""
+
+import pytest
+
+import xlj
+from xlj.config import ConfigError, parse
+
+
+def test_pretraining_returns_what_was_measured(tiny, tmp_path, monkeypatch):
+    (tmp_path / "my_hook.py").write_text(
+        "said = []\n\n\ndef log(step, values):\n    said.append((step, values))\n"
+        "    if step == 4:\n        raise OSError('no network')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    tiny.train.metrics_hook = "my_hook:log"
+    tiny.train.steps = 4
+    first = xlj.pretrain(tiny, tmp_path / "run")
+    assert (first.step, first.finished, first.checkpoint.name) == (4, True, "4")
+    import my_hook
+
+    assert [{"step": step, **values} for step, values in my_hook.said] == first.metrics
+    assert first.metrics[-1]["step"] == 4 and "eval/mmlm/loss" in first.metrics[0]
+    tiny.train.steps, tiny.train.metrics_hook = 6, ""
+    longer = xlj.pretrain(parse(tiny), str(tmp_path / "run"))
+    assert longer.step == 6 and longer.metrics[: len(first.metrics)] == first.metrics
+    assert len(my_hook.said) == len(first.metrics), "another hook, or none, may go on"
+    model = xlj.load(tmp_path / "run")
+    assert len(model.fill("the <mask>", 7)[0]) == 7 and model.embed(["a"]).shape == (1, 32)
+
+
+def test_an_error_in_a_hook_is_told_and_the_run_goes_on(tmp_path, monkeypatch, capsys):
+    from xlj.training.metrics import Metrics, read
+
+    (tmp_path / "bad_hook.py").write_text("def log(step, values):\n    1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    writer = Metrics(tmp_path, 0, hook="bad_hook:log")
+    writer.log(3, {"x": 1.0})
+    writer.close()
+    wanted = "train.metrics_hook=bad_hook:log, step 3: ZeroDivisionError: division by zero\n"
+    assert capsys.readouterr().err == wanted and len(read(tmp_path)) == 1
+    Metrics(tmp_path, 3, write=False, hook="bad_hook:log").log(4, {"x": 1.0})
+    assert not capsys.readouterr().err
+
+
+def test_what_does_not_fit_is_refused_before_work(tiny, tmp_path):
+    tiny.train.metrics_hook = "json:no_such"
+    with pytest.raises(ConfigError, match="train.metrics_hook=json:no_such: module 'json' has no"):
+        xlj.pretrain(tiny, tmp_path / "run")
+    with pytest.raises(ConfigError, match="init_from"):
+        xlj.fine_tune(xlj.recipe("finetune/udpos:phrasebook"), tmp_path / "run")
+    assert not list(tmp_path.iterdir())

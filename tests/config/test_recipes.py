@@ -1,0 +1,53 @@
+"""Recipes by file and by name, from wherever a command is called."""
+
+import sys
+
+import pytest
+
+from xlj import config as schema
+from xlj.config import ConfigError, recipes
+
+
+def test_names_and_files_mean_the_same(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    folder = recipes.folder()
+    for name, file in (
+        ("quickstart", "quickstart.py"),
+        ("quickstart.py:tlm", "quickstart.py:tlm"),
+        ("configs/xlm_e.py:tiny", "xlm_e.py:tiny"),
+        ("finetune/udpos:phrasebook", "finetune/udpos.py:phrasebook"),
+    ):
+        assert recipes.find(name) == f"{folder}/{file}"
+    (tmp_path / "quickstart").write_text("")
+    assert recipes.find("quickstart:a") == "quickstart:a", "a file that is there is meant"
+    assert {"quickstart", "finetune/udpos", "sweeps/comparison"} <= set(recipes.names())
+
+
+@pytest.mark.parametrize("name, hint", [
+    ("quikstart:tlm", "did you mean quickstart?"),
+    ("finetune/udpso", "did you mean finetune/udpos?"),
+    ("zzz", "the recipes are in "),
+    ("../setup", "the recipes are in "),
+])  # fmt: skip
+def test_no_such_recipe(name, hint):
+    with pytest.raises(ConfigError, match=f"--config={name}: there is no such file, nor") as error:
+        recipes.find(name)
+    assert hint in str(error.value)
+
+
+def test_a_recipe_is_read_with_its_neighbours_and_leaves_nothing_behind(tmp_path):
+    before = list(sys.path), set(sys.modules)
+    read = recipes.read("xlm_e:tiny")
+    assert read.model.position_bias == "gated" and read.train.steps < 1000
+    (tmp_path / "mine.py").write_text(
+        "import other\n\n\ndef get_config(variant):\n    return other.config(variant)\n"
+    )
+    (tmp_path / "other.py").write_text(
+        "from xlj import config\n\n\ndef config(variant):\n"
+        "    made = schema.default()\n    made.data.languages = variant\n    return made\n"
+        .replace("from xlj import config", "from xlj import config as schema")
+    )  # fmt: skip
+    assert recipes.read(f"{tmp_path}/mine.py:sw").data.languages == "sw"
+    assert sys.path == before[0]
+    assert not {"mine", "other"} & (set(sys.modules) - before[1])
+    assert type(read) is type(schema.default())

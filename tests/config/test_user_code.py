@@ -1,0 +1,26 @@
+"""Functions of the user's own."""
+
+import pytest
+
+from xlj.config import ConfigError
+from xlj.config.user_code import function_of
+
+
+def test_a_function_is_found():
+    assert function_of("os.path:basename", "a.key")("x/y") == "y"
+
+
+@pytest.mark.parametrize("name, error", [
+    ("no_such:f", "a.key=no_such:f: No module named 'no_such'"),
+    ("json:no_such", "a.key=json:no_such: module 'json' has no attribute 'no_such'"),
+    ("json", "a.key=json: module 'json' has no attribute ''"),
+    (":f", "a.key=:f: ValueError: Empty module name"),
+    ("json:__doc__", "a.key=json:__doc__ is no function"),
+    ("broken_module:f", "a.key=broken_module:f: ZeroDivisionError: division by zero"),
+])  # fmt: skip
+def test_what_is_none(name, error, tmp_path, monkeypatch):
+    (tmp_path / "broken_module.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError) as raised:
+        function_of(name, "a.key")
+    assert str(raised.value) == error

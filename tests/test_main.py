@@ -1,0 +1,101 @@
+"""One command for all, the names that a program gets from xlj, and what a wheel has in it."""
+
+import importlib
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import xlj
+from xlj import __main__ as launcher
+
+ROOT = Path(__file__).parents[1]
+MODULES = {
+    file.stem
+    for file in (ROOT / "xlj").glob("*.py")
+    if '__name__ == "__main__"' in file.read_text("utf-8")
+} - {"__main__"}
+
+
+def run(monkeypatch, capsys, *arguments):
+    """(exit code, output, errors) of `xlj ARGUMENTS`."""
+    monkeypatch.setattr(sys, "argv", ["xlj", *arguments])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    code = launcher.main()
+    return code, *capsys.readouterr()
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",)])
+def test_every_command_has_a_line(arguments, monkeypatch, capsys):
+    code, output, _ = run(monkeypatch, capsys, *arguments)
+    lines = dict(line.split(maxsplit=1) for line in output.splitlines()[2:])
+    assert code == 0 and set(lines) == set(launcher.COMMANDS) == MODULES
+    for name, line in lines.items():
+        assert importlib.import_module(f"xlj.{name}").__doc__.startswith(line)
+
+
+def test_a_command_gets_what_follows_its_name(monkeypatch, capsys):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "kept")
+    monkeypatch.setenv("GLIBC_TUNABLES", "kept")
+    code, output, _ = run(monkeypatch, capsys, "train", "--config=quickstart", "--check")
+    assert code == 0 and '"en", "de", "fr"' in output
+    code, output, errors = run(monkeypatch, capsys, "train", "--config=quikstart", "--check")
+    assert (code, output) == (2, "") and "did you mean quickstart?" in errors
+    code, output, errors = run(monkeypatch, capsys, "trian")
+    assert (code, output) == (2, "") and errors.startswith("error: there is no command 'trian': ")
+    assert run(monkeypatch, capsys, "--version")[1] == f"xlj {xlj.__version__}\n"
+
+
+def test_public_names_stay_what_they_are_beside_the_commands():
+    for name in MODULES:
+        importlib.import_module(f"xlj.{name}")
+    assert not MODULES & set(xlj.__all__)
+    for name in xlj.__all__:
+        found = getattr(xlj, name)
+        assert found.__doc__ and (name == "__version__" or callable(found)), name
+        assert name in dir(xlj)
+    with pytest.raises(AttributeError, match="no attribute 'lode'"):
+        xlj.lode  # noqa: B018
+
+
+def test_the_version_is_one():
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    headings = re.findall(r"^## (\S+?),? ", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
+    assert f"\nversion: {xlj.__version__}\n" in citation
+    assert headings[0] == xlj.__version__
+
+
+@pytest.mark.slow
+def test_a_wheel_has_the_recipes(tmp_path):
+    """Installed into an empty folder, outside of the clone."""
+    clone, site = tmp_path / "clone", tmp_path / "site"
+    names = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "--deduplicate"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split("\n")  # fmt: skip
+    for name in filter(None, names):
+        if (ROOT / name).is_file():
+            (clone / name).parent.mkdir(parents=True, exist_ok=True)
+            (clone / name).write_bytes((ROOT / name).read_bytes())
+    pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "-q", "-w", tmp_path, clone]
+    subprocess.run(pip, check=True, timeout=300)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as files:
+        files.extractall(site)
+    (scripts,) = site.glob("*.dist-info/entry_points.txt")
+    assert "xlj = xlj.__main__:main" in scripts.read_text()
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from xlj.__main__ import main; main()"
+    for config, wanted in (
+        ("quickstart:tlm", "phrasebook"),
+        ("configs/xlm_e.py:tiny", "gated"),
+        ("finetune/udpos", "xtreme/udpos"),
+    ):
+        command = "finetune" if "finetune" in config else "train"
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", code, site, command, f"--config={config}", "--check"],
+            cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0 and wanted in done.stdout, done.stderr

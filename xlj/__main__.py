@@ -1,0 +1,56 @@
+"""All commands behind one name: `xlj train ...` is `python -m xlj.train ...`."""
+
+import ast
+import importlib
+import os
+import sys
+from pathlib import Path
+
+COMMANDS = (
+    "prepare",
+    "train",
+    "finetune",
+    "convert",
+    "embed",
+    "align",
+    "retrieve",
+    "mine",
+    "evaluate",
+    "sweep",
+    "report",
+    "plan",
+    "bench",
+)
+
+
+def main() -> int:
+    """Calls the command that the first argument names, with the others; returns its exit code."""
+    name, *arguments = sys.argv[1:] or ["--help"]
+    if name in ("-h", "--help", "--version"):
+        print(_version() if name == "--version" else _help())
+        return 0
+    if name not in COMMANDS:
+        print(f"error: there is no command {name!r}: {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    sys.argv = [f"{sys.argv[0]} {name}", *arguments]
+    sys.path.insert(0, os.getcwd())  # modules of the user's own, as for python -m
+    code: int = importlib.import_module(f"xlj.{name}").main()
+    return code
+
+
+def _help() -> str:
+    lines = ["xlj COMMAND ...   (xlj COMMAND --help tells more)", ""]
+    for name in COMMANDS:  # read, not imported
+        module = ast.parse(Path(__file__).with_name(f"{name}.py").read_text("utf-8"))
+        lines.append(f"  {name:9} {(ast.get_docstring(module) or '').splitlines()[0]}")
+    return "\n".join(lines)
+
+
+def _version() -> str:
+    from xlj import __version__
+
+    return f"xlj {__version__}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,245 @@
+"""A trained encoder, and what it is used for: vectors, translations, word links, masked words."""
+
+import warnings
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xlj.config import ConfigError, Model
+from xlj.data.tokenizer.layout import BOS, EOS
+from xlj.inference import pretrained
+from xlj.inference.pretrained import Pretrained
+from xlj.models import encoder, heads
+from xlj.objectives.segments import whole_examples
+from xlj.retrieval import mining
+from xlj.retrieval.embedder import Embedder
+from xlj.retrieval.mining import Pairs
+from xlj.retrieval.nearest import Nearest, centre, nearest
+from xlj.word_alignment.aligner import Aligner
+from xlj.word_alignment.sentence_pairs import Pair
+
+MASK = "<mask>"
+_HEAD = "prediction_head"
+
+Words = str | Sequence[str]
+"""A sentence, whose words are what blanks separate, or its words."""
+
+
+class Filling(NamedTuple):
+    """A piece of the vocabulary for a `<mask>`, without the mark of a word's start, and its
+    probability."""
+
+    piece: str
+    probability: float
+
+
+def load(path: str | Path) -> "Encoder":
+    """The encoder at `path`, on the first device, verified: a workdir (its latest checkpoint; of a
+    finished fine-tuning run, that which was scored), the folder of one checkpoint, or a Hugging
+    Face folder.
+
+    Raises:
+      ConfigError: if there is no model, or it is damaged.
+    """
+    return Encoder(pretrained.load(path))
+
+
+class Encoder:
+    """An encoder in use.
+
+    Where a layer is asked for, 0 is the embeddings; the default is the layer nearest to two thirds
+    of the depth, 8 of 12. A sentence that is too long for the model loses its end, with a warning.
+
+    Attributes:
+      pretrained: its parameters, its sizes, and its vocabulary.
+    """
+
+    def __init__(self, pretrained: Pretrained):
+        self.pretrained = pretrained
+
+    @property
+    def layers(self) -> int:
+        """How many it has."""
+        return self.pretrained.model.layers
+
+    def embedder(self, layers: Sequence[int] = (), pooling: str = "mean") -> Embedder:
+        """What `embed` uses, for streams of sentences, and for several layers at a time."""
+        return Embedder(self.pretrained, layers or [self._layer(None)], pooling)
+
+    def aligner(
+        self,
+        layers: Sequence[int] = (),
+        method: str = "optimal_transport",
+        together: bool = True,
+    ) -> Aligner:
+        """What `align` uses, for streams of pairs, and for several layers at a time."""
+        return Aligner(self.pretrained, layers or [self._layer(None)], method, together)
+
+    def embed(
+        self,
+        sentences: Iterable[str],
+        layer: int | None = None,
+        pooling: str = "mean",
+        centred: bool = False,
+    ) -> np.ndarray:
+        """A vector a sentence, float32 [sentences, hidden].
+
+        Args:
+          layer: whose hidden vectors to pool.
+          pooling: mean (over all tokens, `<s>` and `</s>` too), text (over the text's own), or
+            first (the vector of `<s>`).
+          centred: take their mean vector off all of them, so that what all sentences of a language
+            have in common counts for nothing.
+
+        Raises:
+          ConfigError: if there is no such layer.
+        """
+        embedder = self.embedder([self._layer(layer)], pooling)
+        vectors = embedder.embed(list(sentences))[0]
+        if embedder.cut:
+            message = f"{embedder.cut} sentences lost their end: too long for the model"
+            warnings.warn(message, stacklevel=2)
+        if centred and len(vectors):
+            centre(vectors)
+        return vectors
+
+    def align(
+        self,
+        pairs: Iterable[tuple[Words, Words]],
+        layer: int | None = None,
+        method: str = "optimal_transport",
+        together: bool = True,
+    ) -> list[list[tuple[int, int]]]:
+        """The links of each pair, sorted: (i, j) for word i of the first sentence and word j of the
+        second, counted from 0.
+
+        Args:
+          layer: whose hidden vectors to compare.
+          method: one of `xlj.config.choices.METHODS`; docs/align.md tells them apart.
+          together: encode a pair as one example, not each sentence alone.
+
+        Raises:
+          ConfigError: if there is no such layer, or a sentence is longer than any can be.
+        """
+        read = [
+            Pair(f"pair {number}", _words(first), _words(second))
+            for number, (first, second) in enumerate(pairs)
+        ]
+        aligner = self.aligner([self._layer(layer)], method, together)
+        return [[(i, j) for i, j in links[0].tolist()] for links in aligner.align(read)]
+
+    def retrieve(
+        self,
+        source: Iterable[str],
+        target: Iterable[str],
+        layer: int | None = None,
+        pooling: str = "mean",
+        centred: bool = False,
+        similarity: str = "cosine",
+    ) -> Nearest:
+        """The nearest sentence of the other side, for each of both: `targets.indices` int [sources,
+        1] and their `scores`, and `sources` likewise. Of equals the first is taken.
+
+        Args:
+          layer, pooling, centred: as of `embed`.
+          similarity: cosine, or margin (which counts how near the others are).
+
+        Raises:
+          ConfigError: if there is no such layer, or nothing on a side.
+        """
+        sides = list(source), list(target)
+        if not all(sides):
+            raise ConfigError("retrieve needs sentences on both sides")
+        first, second = (self.embed(side, layer, pooling, centred) for side in sides)
+        return nearest(first, second, similarity)
+
+    def mine(
+        self,
+        source: Iterable[str],
+        target: Iterable[str],
+        threshold: float = -np.inf,
+        layer: int | None = None,
+        pooling: str = "mean",
+        centred: bool = False,
+    ) -> Pairs:
+        """Pairs of sentences that translate each other, best first: places int [pairs] on either
+        side, and `scores`. A sentence that stands on a side twice counts as its first.
+
+        Args:
+          threshold: the lowest score (the margin: about 1 for chance) that makes a pair.
+          layer, pooling, centred: as of `embed`.
+
+        Raises:
+          ConfigError: if there is no such layer, or nothing on a side.
+        """
+        sides = list(source), list(target)
+        if not all(sides):
+            raise ConfigError("mine needs sentences on both sides")
+        first, second = (np.array(mining.distinct(side)) for side in sides)
+        found = mining.mine(
+            *(
+                self.embed([side[i] for i in places], layer, pooling, centred)
+                for side, places in zip(sides, (first, second), strict=True)
+            )
+        )
+        enough = int((found.scores >= threshold).sum())  # they fall
+        sources, targets, scores = (values[:enough] for values in found)
+        return Pairs(first[sources], second[targets], scores)
+
+    def fill(self, text: str, most: int = 5) -> list[list[Filling]]:
+        """For each `<mask>` of a text, the most likely pieces in its place, best first.
+
+        Raises:
+          ConfigError: if there is no `<mask>`, the text is too long, or the model has no head that
+            predicts masked tokens (XLM-E's discriminator, say).
+        """
+        params, model, vocabulary = self.pretrained
+        if _HEAD not in params:
+            raise ConfigError("this model has no head that predicts masked tokens")
+        parts = text.split(MASK)
+        if len(parts) == 1:
+            raise ConfigError(f"the text has no {MASK}: {text!r}")
+        ids: list[int] = [BOS]
+        for number, part in enumerate(vocabulary.encode_batch(parts)):
+            ids += [vocabulary.mask] * (number > 0) + part.tolist()
+        ids.append(EOS)
+        limit = model.positions - encoder.FIRST_POSITION
+        if len(ids) > limit:
+            raise ConfigError(f"the text has {len(ids)} tokens; this model reads {limit}")
+        tokens = jnp.asarray([ids])
+        places = np.flatnonzero(np.asarray(ids) == vocabulary.mask)
+        probabilities = np.asarray(_filled(params, tokens, places, model))
+        best = np.argsort(-probabilities, axis=1, kind="stable")[:, :most]
+        pieces = vocabulary.pieces
+        return [
+            [Filling(pieces[i].lstrip("\u2581\u0120"), float(row[i])) for i in chosen]
+            for row, chosen in zip(probabilities, best, strict=True)
+        ]
+
+    def _layer(self, layer: int | None) -> int:
+        if layer is None:
+            return encoder.middle_layer(self.layers)
+        if not 0 <= layer <= self.layers:
+            raise ConfigError(f"there is no layer {layer}; the model has layers 0 to {self.layers}")
+        return layer
+
+
+def _words(sentence: Words) -> list[str]:
+    return sentence.split() if isinstance(sentence, str) else list(sentence)
+
+
+@partial(jax.jit, static_argnames=("model",))
+def _filled(
+    params: encoder.Params, tokens: jax.Array, places: jax.Array, model: Model
+) -> jax.Array:
+    """Probabilities float32 [places, vocabulary] at places of a row, int32 [1, length]."""
+    nobody = jnp.full((1, 2), -1)  # the language is not known
+    hidden = encoder.apply(params, model, whole_examples(model, tokens, nobody))[0, places]
+    words = params["embeddings"]["word"]
+    vectors, table, bias = heads.predict(params[_HEAD], words, model, hidden)
+    return jax.nn.softmax(vectors @ table.T + bias)

@@ -1,0 +1,78 @@
+"""Runs from a config: pretraining and fine-tuning, to the end or until they are asked to stop."""
+
+import contextlib
+from pathlib import Path
+
+import jax
+import ml_collections
+
+from xlj.config import Config, finetuning, parse
+from xlj.config.finetuning import FinetuningConfig
+from xlj.config.paths import local_path
+from xlj.data.rows.preparing import prepare_rows, with_rows
+from xlj.data.rows.report import report
+from xlj.evaluation import probe_files, probes
+from xlj.finetuning import running
+from xlj.training import initialisation, loop, memory, partitioning
+from xlj.training.workdir import only_run
+
+
+def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | Path) -> loop.Outcome:
+    """Builds the rows if need be, trains, evaluates, checkpoints; goes on from the workdir's latest
+    checkpoint if there is one. What `python -m xlj.train` does.
+
+    Args:
+      config: such as `xlj.recipe("quickstart")`.
+      workdir: gets checkpoints and metrics.
+
+    Returns:
+      The last step, its checkpoint, and `metrics`, all that was measured.
+
+    Raises:
+      ConfigError: before any work, if the config is wrong, or text, mesh, memory or the workdir's
+        checkpoint do not fit it; later, if too many steps were not finite.
+    """
+    config = parse(config) if isinstance(config, ml_collections.ConfigDict) else config
+    workdir = local_path("workdir", workdir)
+    # All of these refuse what does not fit before any rows are built.
+    config = with_rows(config)
+    mesh = partitioning.make_mesh(config)
+    partitioning.check_batches(config, mesh)
+    initialisation.check_resumable(config, workdir)
+    config = initialisation.adopt_vocabulary(config, workdir)
+    memory.check_fits(config, memory.expected(config), mesh)
+    files = probe_files.read(config)
+    with _alone(workdir):
+        store = prepare_rows(config, processes=jax.process_count())
+        if jax.process_index() == 0:
+            print(report(store, config.data.alpha), "\n", flush=True)
+        return loop.train(config, workdir, store, probes.make(config, files, store))
+
+
+def fine_tune(
+    config: ml_collections.ConfigDict | FinetuningConfig, workdir: str | Path
+) -> running.Outcome:
+    """Fine-tunes an encoder on a task, one seed after the other, and scores it in all languages;
+    what the workdir has already is taken from there. What `python -m xlj.finetune` does.
+
+    Args:
+      config: such as `xlj.recipe("finetune/udpos")`, with `init_from` set.
+      workdir: gets a folder a seed.
+
+    Returns:
+      The runs, each with its scores on dev and test by language, and those of the baseline.
+
+    Raises:
+      ConfigError: before any training, if the config is wrong, or data, labels, model or mesh do
+        not fit it; later, as `pretrain`.
+    """
+    if isinstance(config, ml_collections.ConfigDict):
+        config = finetuning.parse(config)
+    workdir = local_path("workdir", workdir)
+    with _alone(workdir):
+        return running.run(config, workdir)
+
+
+def _alone(workdir: Path) -> contextlib.AbstractContextManager:
+    """Keeps a workdir from other runs; one process of a run sees to it."""
+    return only_run(workdir) if jax.process_index() == 0 else contextlib.nullcontext()
