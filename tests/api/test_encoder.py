@@ -127,5 +127,5 @@ def test_masked_words(model, random_encoder):
         np.testing.assert_allclose([p for _, p in fillings], probabilities[best], rtol=1e-4)
     with pytest.raises(ConfigError, match="the text has no <mask>: 'the cat'"):
         filling.fill("the cat")
-    with pytest.raises(ConfigError, match="the text has 6. tokens; this model reads 38"):
+    with pytest.raises(ConfigError, match="the text has .* tokens; this model reads 38"):
         filling.fill("a " * 60 + "<mask>")

@@ -18,12 +18,13 @@ def test_pretraining_returns_what_was_measured(tiny, tmp_path, monkeypatch):
     assert (first.step, first.finished, first.checkpoint.name) == (4, True, "4")
     import my_hook
 
-    assert [{"step": step, **values} for step, values in my_hook.said] == first.metrics
-    assert first.metrics[-1]["step"] == 4 and "eval/mmlm/loss" in first.metrics[0]
+    lines = first.metrics
+    assert [{"step": step, **values} for step, values in my_hook.said] == lines
+    assert lines[-1]["step"] == 4 and "eval/mmlm/loss" in lines[0]
     tiny.train.steps, tiny.train.metrics_hook = 6, ""
     longer = xlj.pretrain(parse(tiny), str(tmp_path / "run"))
-    assert longer.step == 6 and longer.metrics[: len(first.metrics)] == first.metrics
-    assert len(my_hook.said) == len(first.metrics), "another hook, or none, may go on"
+    assert longer.step == longer.metrics[-1]["step"] == 6 and longer.metrics[: len(lines)] == lines
+    assert len(my_hook.said) == len(lines), "another hook, or none, may go on"
     model = xlj.load(tmp_path / "run")
     assert len(model.fill("the <mask>", 7)[0]) == 7 and model.embed(["a"]).shape == (1, 32)
 

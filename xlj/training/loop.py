@@ -46,7 +46,7 @@ class Outcome:
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """All that was measured: a dict a line of metrics.jsonl, each with its `step`."""
+        """All that was measured in the workdir so far: its lines, each with its `step`."""
         return metrics.read(self.workdir)
 
 
