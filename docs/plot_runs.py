@@ -35,10 +35,12 @@ def main() -> None:
         runs[name] = metrics.read(Path(workdir))
     figure, (curves, bars) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for color, (name, lines) in enumerate(runs.items()):
+        wide = len(runs) - color  # earlier runs are wider, so that those beneath others are seen
         for key, style in ((TRAINING, "-"), (HELD_OUT, "o")):
             points = [(line["step"], line[key]) for line in lines if key in line]
             label = f"{name}, {'training' if key == TRAINING else 'held out'}"
-            curves.plot(*zip(*points, strict=True), style, color=f"C{color}", label=label)
+            curves.plot(*zip(*points, strict=True), style, color=f"C{color}", label=label,
+                        linewidth=1.5 * wide, markersize=4 + 2 * wide)  # fmt: skip
     curves.set(xlabel="step", ylabel="loss (nats a predicted token)")
     curves.legend()
     evaluated = [
@@ -59,7 +61,7 @@ def main() -> None:
         bars.bar(places, heights, width, color=f"C{color}", label=name)
     bars.set(xticks=[index + 0.4 - width / 2 for index in range(len(languages))],
              xticklabels=languages, ylabel=f"held-out loss at step {last}")  # fmt: skip
-    bars.legend()
+    bars.legend(loc="lower right")
     figure.savefig(arguments.output, dpi=80)
 
 
