@@ -4,7 +4,10 @@ import copy
 import json
 import random
 import shutil
+from pathlib import Path
+from typing import NamedTuple
 
+import ml_collections
 import numpy as np
 import pytest
 
@@ -39,12 +42,11 @@ def files(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def settings(files, checkpoint, tmp_path):
+def classification(files, checkpoint, cache):
     """Classification in English, scored in both languages."""
     config = finetuning.default()
     config.init_from = str(checkpoint)
-    config.cache = str(tmp_path / "rows")
+    config.cache = str(cache)
     for split in ("train", "dev", "test"):
         config.task[split] = f"{files}/{split}-{{language}}.tsv"
     config.task.test_languages = "en,de"
@@ -55,32 +57,64 @@ def settings(files, checkpoint, tmp_path):
     return config
 
 
+@pytest.fixture
+def settings(files, checkpoint, tmp_path):
+    return classification(files, checkpoint, tmp_path / "rows")
+
+
+class Done(NamedTuple):
+    """A run that is finished; tests leave its folder as they find it."""
+
+    settings: ml_collections.ConfigDict
+    workdir: Path
+    outcome: running.Outcome
+
+    def again(self, **changes):
+        """The same run again, with other settings."""
+        settings = copy.deepcopy(self.settings)
+        settings.update_from_flattened_dict(changes)
+        return running.run(finetuning.parse(settings), self.workdir)
+
+
+@pytest.fixture(scope="module")
+def done(files, checkpoint, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("classification")
+    settings = classification(files, checkpoint, folder / "rows")
+    outcome = running.run(finetuning.parse(settings), folder / "run")
+    assert outcome.finished and len(outcome.runs) == 1
+    return Done(settings, folder / "run", outcome)
+
+
 def tagging(settings):
     settings.task.kind = "tagging"
     for split in ("train", "dev", "test"):
         settings.task[split] = settings.task[split].replace(".tsv", ".conll")
 
 
-def test_classification_is_learned_chosen_and_kept(settings, files, tmp_path):
-    config = finetuning.parse(settings)
-    outcome = running.run(config, tmp_path / "run")
-    (run,) = outcome.runs
-    assert outcome.finished and run.test["accuracy"]["en"] > 90
-    assert 40 < outcome.baseline["accuracy"]["en"] < 65
+def test_classification_is_learned(done):
+    assert done.outcome.runs[0].test["accuracy"]["en"] > 90
+    assert 40 < done.outcome.baseline["accuracy"]["en"] < 65
 
-    # The checkpoint that was best on dev is there, and is the one that was scored.
+
+def test_the_checkpoint_that_was_best_on_dev_is_scored_and_kept(done):
+    (run,) = done.outcome.runs
     lines = [line for line in metrics.read(run.folder) if line["step"] and SCORE in line]
     assert [line["step"] for line in lines] == [12, 24, 36, 48]
     best = max(line[SCORE] for line in lines)
     assert {line["step"]: line[SCORE] for line in lines}[run.step] == best
     assert run.step in checkpoints.steps(run.folder)
-    # It began from one checkpoint, not from whatever the latest in a workdir will be.
-    began = checkpoints.find(run.folder).config()["init_from"]
-    assert began == str(checkpoints.find(settings.init_from).folder)
     assert sum(run.dev["accuracy"].values()) / 2 == pytest.approx(best)
     assert lines[-1]["eval/dev/de/accuracy"] > 0
 
-    # Predictions are those that were scored.
+
+def test_it_begins_from_one_checkpoint_whatever_the_latest_of_a_workdir_will_be(done):
+    began = checkpoints.find(done.outcome.runs[0].folder).config()["init_from"]
+    assert began == str(checkpoints.find(done.settings.init_from).folder)
+
+
+def test_predictions_are_those_that_were_scored(done, files):
+    (run,) = done.outcome.runs
+    assert run.test["accuracy"].keys() == {"en", "de"}
     for language, score in run.test["accuracy"].items():
         gold = [
             line.split("\t")[1]
@@ -90,40 +124,46 @@ def test_classification_is_learned_chosen_and_kept(settings, files, tmp_path):
         right = sum(a == b for a, b in zip(text.splitlines(), gold, strict=True))
         assert score == pytest.approx(100 * right / len(gold))
 
-    # A finished run is not done again; one that lost its result comes to the same from its folder.
-    stamp = (run.folder / running.RUN).stat().st_mtime_ns
-    assert running.run(config, tmp_path / "run").runs == outcome.runs
-    assert (run.folder / running.RUN).stat().st_mtime_ns == stamp
-    (run.folder / running.RUN).unlink()
-    assert running.run(config, tmp_path / "run").runs == outcome.runs
 
-    # Where the encoder is, and how the work is divided, may change; the encoder may not.
-    moved, again = tmp_path / "moved", copy.deepcopy(settings)
-    shutil.copytree(checkpoints.find(settings.init_from).folder, moved)
-    again.init_from, again.train.log_every = str(moved), 5
-    assert running.run(finetuning.parse(again), tmp_path / "run").runs == outcome.runs
-    shutil.rmtree(moved)
-    shutil.copytree(run.folder / "checkpoints" / str(run.step), moved)
+def test_a_finished_run_is_not_done_again(done):
+    result = done.outcome.runs[0].folder / running.RUN
+    stamp = result.stat().st_mtime_ns
+    assert done.again().runs == done.outcome.runs and result.stat().st_mtime_ns == stamp
+
+
+def test_a_run_that_lost_its_result_comes_to_the_same_from_its_folder(done):
+    (done.outcome.runs[0].folder / running.RUN).unlink()
+    assert done.again().runs == done.outcome.runs
+
+
+def test_where_the_encoder_is_and_how_work_is_divided_may_change(done, tmp_path):
+    moved = shutil.copytree(checkpoints.find(done.settings.init_from).folder, tmp_path / "moved")
+    changes = {"init_from": str(moved), "train.log_every": 5}
+    assert done.again(**changes).runs == done.outcome.runs
+
+
+def test_another_encoder_or_config_may_not_go_on(done):
+    (run,) = done.outcome.runs
+    other = run.folder / "checkpoints" / str(run.step)
     with pytest.raises(ConfigError, match="or from another encoder; take another"):
-        running.run(finetuning.parse(again), tmp_path / "run")
-
-    # Another config may not go on there, also where it is trained in the same way.
+        done.again(init_from=str(other))
     for key, value in (("optimizer.learning_rate", 2e-2), ("task.select", "last")):
-        other = copy.deepcopy(settings)
-        other.update_from_flattened_dict({key: value})
         with pytest.raises(ConfigError, match="holds a run of another config"):
-            running.run(finetuning.parse(other), tmp_path / "run")
+            done.again(**{key: value})
 
-    # Results over seeds, and XTREME's files.
-    content = task_results.as_json("animals", config, outcome)
+
+def test_results_over_seeds_and_files_for_xtreme(done, tmp_path):
+    config, (run,) = finetuning.parse(done.settings), done.outcome.runs
+    content = task_results.as_json("animals", config, done.outcome)
     assert content["languages"] == {k: round(v, 4) for k, v in run.test["accuracy"].items()}
     gap = run.test["accuracy"]["en"] - run.test["accuracy"]["de"]
     assert content["transfer_gap"] == pytest.approx(gap, abs=1e-4)
-    assert "| accuracy | " in task_results.as_markdown("animals", config, outcome)
-    folder, others = task_results.submit(tmp_path / "submission", "animals", config, outcome)
+    assert "| accuracy | " in task_results.as_markdown("animals", config, done.outcome)
+    made = tmp_path / "submission"
+    folder, others = task_results.submit(made, "animals", config, done.outcome)
     assert sorted(p.name for p in folder.iterdir()) == ["test-de.tsv", "test-en.tsv"] and not others
     (folder / "test-fr.tsv").touch()
-    others = task_results.submit(tmp_path / "submission", "animals", config, outcome)[1]
+    others = task_results.submit(made, "animals", config, done.outcome)[1]
     assert [path.name for path in others] == ["test-fr.tsv"]
 
 

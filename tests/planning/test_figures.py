@@ -13,11 +13,15 @@ from xlj.planning.collectives import Collective
 from xlj.training.memory import expected
 
 
+def topology(patch):
+    """One whose devices are this machine's."""
+    patch.setattr(topologies.Topology, "devices", lambda self: jax.devices()[: self.size])
+    return topologies.parse("h100:1x8")
+
+
 @pytest.fixture
 def here(monkeypatch):
-    """A topology whose devices are this machine's."""
-    monkeypatch.setattr(topologies.Topology, "devices", lambda self: jax.devices()[: self.size])
-    return topologies.parse("h100:1x8")
+    return topology(monkeypatch)
 
 
 def config_of(**changes):
@@ -46,22 +50,40 @@ def test_phases_that_change_alpha_alone_share_a_step():
     assert figures.distinct_phases(config_of()) == {0: 40, 2: 60}
 
 
-def test_the_figures_of_a_run(here):
+@pytest.fixture(scope="module")
+def planned():
+    """(config, first phase, second phase) of a run."""
     config = config_of()
-    first, second = figures.of_run(config, expected(config), here)
+    with pytest.MonkeyPatch.context() as patch:
+        return config, *figures.of_run(config, expected(config), topology(patch))
+
+
+def test_phases_of_a_run(planned):
+    _, first, second = planned
     assert (first.start, first.steps, second.start, second.steps) == (0, 40, 40, 60)
     assert first.rows == {"mmlm": (32, 64)}
     assert second.rows == {"mmlm": (32, 64), "tlm": (16, 64)}
 
-    slots = 13  # 20 % of 62
-    model = config.model
-    mmlm = TRAINED * (of_layers(model, 2, 32, 64) + of_predictions(model, 32_768, 32 * slots))
+
+def operations(config):
+    """Those of the first phase, and the slots of its rows: 20 % of 62."""
+    slots, model = 13, config.model
+    return slots, TRAINED * (
+        of_layers(model, 2, 32, 64) + of_predictions(model, 32_768, 32 * slots)
+    )
+
+
+def test_operations_are_those_of_the_model(planned):
+    config, first, _ = planned
+    slots, mmlm = operations(config)
     assert first.operations == mmlm and first.counts.xlj == mmlm.total
     # The program does the model's products, and the logits once more in the backward pass.
     again = 2 * 32 * slots * 64 * 32_768
     assert sum(first.products.values()) * 8 == pytest.approx(mmlm.total + again, rel=1e-6)
 
-    memory = first.memory
+
+def test_memory_is_that_of_the_parameters_and_more(planned):
+    memory = planned[1].memory
     parameters = memory.parameters
     assert memory.optimizer == pytest.approx(2 * parameters, rel=0.01)
     kernels = 4 * (2 * (4 * 64 * 64 + 2 * 64 * 128) + 64 * 64 + 32_768 * 64 + 66 * 64) / 4
@@ -69,9 +91,11 @@ def test_the_figures_of_a_run(here):
     assert kernels + others <= parameters <= 1.05 * (kernels + others)
     parts = memory.parameters + memory.optimizer + memory.objectives + memory.rows + memory.working
     assert parts <= memory.peak and memory.rows > 4 * 64 * 2
-    assert memory.fits and memory.limit == here.chip.memory
 
-    chip = here.chip
+
+def test_the_least_time_is_that_of_the_slowest_part(planned, here):
+    (config, first, _), chip = planned, here.chip
+    assert first.memory.fits and first.memory.limit == chip.memory
     sent = sum(each.fast / each.links for each in first.collectives)
     assert first.seconds == {
         "products": sum(first.products.values()) / chip.float32,  # no bit is left out
@@ -82,12 +106,16 @@ def test_the_figures_of_a_run(here):
     assert {each.kind for each in first.collectives} >= {"all-gather", "all-reduce", "all-to-all"}
     assert first.step_seconds == max(first.seconds.values())
     assert first.tokens_per_second == 32 * 64 / first.step_seconds
-    assert first.trains and first.mfu == mmlm.total / 8 / chip.flops / first.step_seconds
+    done = operations(config)[1].total
+    assert first.trains and first.mfu == done / 8 / chip.flops / first.step_seconds
     assert first.days == 40 * first.step_seconds / 86_400
+
+
+def test_figures_are_recorded_and_printed(planned, here):
+    _, first, second = planned
     record = json.loads(json.dumps(first.record()))
     assert record["mfu"] == first.mfu and record["memory"]["fits"] is True
     assert record["traffic"] == first.traffic
-
     text = table.table([first, second], "tiny", here)
     assert "steps 0 to 40: mmlm 32 x 64" in text and "steps 40 to 100: mmlm 32 x 64, tlm" in text
     assert f"for its {first.bottleneck} (" in text and "DOES NOT FIT" not in text

@@ -1,6 +1,7 @@
 """A tokenizer.json of any layout comes into ours, and its ids can be brought back."""
 
 import json
+import os
 import pickle
 
 import numpy as np
@@ -12,6 +13,7 @@ from tokenizers import Tokenizer
 from xlj.config import ConfigError, parse
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.tokenizer.layout import UNK
+from xlj.data.tokenizer.tokenizer_json import explained
 from xlj.data.tokenizer.vocabulary import Vocabulary
 
 
@@ -190,3 +192,28 @@ def test_a_model_that_fails_on_unknown_characters_is_refused_at_once(tmp_path):
     (tmp_path / "file").write_text(json.dumps(content))
     with pytest.raises(ConfigError, match="file is not a tokenizer.json .*unk_id"):
         Vocabulary.load(tmp_path / "file")
+
+
+class PanicException(BaseException):
+    """As PyO3's, which is made anew by each library."""
+
+
+@pytest.mark.parametrize("error", [PanicException("a\n b"), Exception("a b"), ValueError("a b")])
+def test_errors_of_the_library_are_explained(error):
+    with pytest.raises(ConfigError, match=r"^is broken \(a b\)$"), explained("is broken"):
+        raise error
+
+
+def test_notes_of_rust_are_not_shown(capfd):
+    with explained("is broken"):
+        os.write(2, b"thread '<unnamed>' panicked")
+    os.write(2, b"after")
+    assert capfd.readouterr().err == "after"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ConfigError("mine")])
+def test_interrupts_and_our_own_errors_stay_what_they_are(error):
+    with pytest.raises(BaseException) as caught, explained("is broken"):
+        raise error
+    assert type(caught.value) is (error if isinstance(error, type) else ConfigError)
+    assert "broken" not in str(caught.value)
