@@ -30,7 +30,7 @@ from xlj.objectives import (
     supervised,
     xlco,
 )
-from xlj.objectives.flops import of_layers
+from xlj.objectives.flops import of_layers, of_predictions
 
 TINY = Model(layers=3, hidden=32, heads=4, intermediate=48, positions=66)
 
@@ -106,3 +106,15 @@ def test_layers_that_are_not_given_are_at_two_thirds(full_model):
 def layers_of(options):
     name = "label_layer" if hasattr(options, "label_layer") else "layer"
     return {}, {name: 4}, {name: 5}
+
+
+def test_each_part_of_the_model_counts_as_itself():
+    model = dataclasses.replace(TINY, position_bias="gated")
+    attention = 3 * 2 * 5 * reference.product(11, 32, 11)
+    linear = reference.layers(model, 3, 5, 11) - attention
+    found = of_layers(model, 3, 5, 11)
+    assert dataclasses.astuple(found) == (linear, attention, 0, 0)
+    vocabulary = reference.predictions(model, 60, 7)
+    assert dataclasses.astuple(of_predictions(model, 60, 7)) == (0, 0, vocabulary, 0)
+    both = 2 * (found + of_predictions(model, 60, 7))
+    assert dataclasses.astuple(both) == (2 * linear, 2 * attention, 2 * vocabulary, 0)
