@@ -26,18 +26,17 @@ from xlj.config.choices import ENCODINGS, METHODS
 def main(flags: Namespace) -> None:
     """Aligns, writes links, prints scores."""
     alignment_flags.check(flags)
-    from xlj.inference import pretrained
+    from xlj import api
     from xlj.models.encoder import middle_layer
     from xlj.word_alignment import projection, sentence_pairs
-    from xlj.word_alignment.aligner import Aligner
 
     size, pairs = sentence_pairs.checked(flags.input, flags.gold)
     labels = None
     if flags.project:
         kept = list(pairs)
         labels, pairs = projection.read(flags.project, kept), iter(kept)
-    encoder = pretrained.load(flags.checkpoint)
-    depth = encoder.model.layers
+    encoder = api.load(flags.checkpoint)
+    depth = encoder.layers
     if flags.layers:
         _score_layers(flags, encoder, size, list(pairs))
         return
@@ -45,7 +44,7 @@ def main(flags: Namespace) -> None:
     if not 0 <= layer <= depth:
         raise ConfigError(f"--layer={layer}: this model has layers 0 (embeddings) to {depth}")
     together = flags.encode == "together"
-    aligner = Aligner(encoder, [layer], flags.method, together, flags.prior, flags.threshold)
+    aligner = encoder.aligner([layer], flags.method, together, flags.prior, flags.threshold)
     chosen = {"method": flags.method, "encode": flags.encode, "layer": layer}
     chosen |= {name: getattr(flags, name) for name in ("prior", "threshold") if vars(flags)[name]}
     projected = projection.Projection(labels) if labels else None
@@ -125,17 +124,16 @@ def _score_layers(flags: Namespace, encoder: Any, size: int, pairs: list) -> Non
     from xlj.evaluation import layer_report
     from xlj.io import atomic
     from xlj.word_alignment import gold_alignments
-    from xlj.word_alignment.aligner import Aligner
 
     methods = METHODS if flags.method == "all" else (flags.method,)
     encodings = ENCODINGS if flags.encode == "all" else (flags.encode,)
     ways = list(itertools.product(encodings, methods))
-    layers = range(encoder.model.layers + 1)
+    layers = range(encoder.layers + 1)
     found: dict[str, list] = {}
     lines = []
     for encode, method in ways:
         together = encode == "together"
-        aligner = Aligner(encoder, layers, method, together, flags.prior, flags.threshold)
+        aligner = encoder.aligner(layers, method, together, flags.prior, flags.threshold)
         links = list(aligner.align(_compared(_shown(pairs, size), flags)))
         golds = [pair.gold for pair in pairs]
         scores = [gold_alignments.score([of[k] for of in links], golds) for k in layers]

@@ -55,18 +55,25 @@ def test_there_must_be_the_layer(model, call, layer):
 
 def test_links(model, random_encoder):
     pairs = [("the cat sleeps", "die Katze schläft"), ("a", ""), ("the dog", "der große Hund")]
-    for options in ({}, {"layer": 1, "method": "argmax", "together": False}):
-        found = model.align(pairs, **options)
-        layer, method, together = (
-            options.get("layer", 2),
-            options.get("method", "optimal_transport"),
-            options.get("together", True),
-        )
-        aligner = Aligner(random_encoder, [layer], method, together)
-        split = [Pair("", first.split(), second.split()) for first, second in pairs]
+    split = [Pair("", first.split(), second.split()) for first, second in pairs]
+    chosen = {"layer": 1, "method": "argmax", "together": False, "prior": 3.0}
+    all_links = Aligner(random_encoder, [1], "argmax", False, 3.0).scored(split)
+    confidences = np.concatenate([of.confidences for (of,) in all_links])
+    chosen["threshold"] = float(np.median(confidences))
+    for options in ({}, chosen):
+        layer, method, *more = ({"layer": 2, "method": "optimal_transport"} | options).values()
+        aligner = Aligner(random_encoder, [layer], method, *more)
         wanted = [[tuple(link) for link in links[0].tolist()] for links in aligner.align(split)]
+        found = model.align(iter(pairs), **options)
         assert found == wanted and any(found)
         assert found == model.align([(p.source, p.target) for p in split], **options)
+        options = {name: value for name, value in options.items() if name != "threshold"}
+        soft = model.soft_align(pairs, **options)
+        assert [matrix.shape for matrix in soft] == [(3, 3), (1, 0), (2, 3)]
+        for matrix, (theirs,) in zip(soft, aligner.soft(split), strict=True):
+            np.testing.assert_array_equal(matrix, theirs)
+    assert model.align(pairs, **chosen) != model.align(pairs, **chosen | {"prior": 0.0})
+    assert model.align(pairs, **chosen) != model.align(pairs, **chosen | {"threshold": 0.0})
 
 
 def test_translations(model):

@@ -1,7 +1,7 @@
 """A trained encoder, and what it is used for: vectors, translations, word links, masked words."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -76,9 +76,13 @@ class Encoder:
         layers: Sequence[int] = (),
         method: str = "optimal_transport",
         together: bool = True,
+        prior: float = 0.0,
+        threshold: float = 0.0,
     ) -> Aligner:
-        """What `align` uses, for streams of pairs, and for several layers at a time."""
-        return Aligner(self.pretrained, layers or [self._layer(None)], method, together)
+        """What `align` uses, for streams of pairs, several layers at a time, and confidences of
+        links (`Aligner.scored`)."""
+        layers = layers or [self._layer(None)]
+        return Aligner(self.pretrained, layers, method, together, prior, threshold)
 
     def embed(
         self,
@@ -114,6 +118,8 @@ class Encoder:
         layer: int | None = None,
         method: str = "optimal_transport",
         together: bool = True,
+        prior: float = 0.0,
+        threshold: float = 0.0,
     ) -> list[list[tuple[int, int]]]:
         """The links of each pair, sorted: (i, j) for word i of the first sentence and word j of the
         second, counted from 0.
@@ -122,16 +128,27 @@ class Encoder:
           layer: whose hidden vectors to compare.
           method: one of `xlj.config.choices.METHODS`; docs/align.md tells them apart.
           together: encode a pair as one example, not each sentence alone.
+          prior: strength of the prior on the diagonal; 0 is none.
+          threshold: links of a lower confidence are left out.
 
         Raises:
           ConfigError: if there is no such layer, or a sentence is longer than any can be.
         """
-        read = [
-            Pair(f"pair {number}", _words(first), _words(second))
-            for number, (first, second) in enumerate(pairs)
-        ]
-        aligner = self.aligner([self._layer(layer)], method, together)
-        return [[(i, j) for i, j in links[0].tolist()] for links in aligner.align(read)]
+        aligner = self.aligner([self._layer(layer)], method, together, prior, threshold)
+        return [[(i, j) for i, j in links[0].tolist()] for links in aligner.align(_pairs(pairs))]
+
+    def soft_align(
+        self,
+        pairs: Iterable[tuple[Words, Words]],
+        layer: int | None = None,
+        method: str = "optimal_transport",
+        together: bool = True,
+        prior: float = 0.0,
+    ) -> list[np.ndarray]:
+        """The soft alignment of each pair, float32 [words of the first, words of the second]:
+        between 0 and 1, what the method takes links from. Options and errors as of `align`."""
+        aligner = self.aligner([self._layer(layer)], method, together, prior)
+        return [matrices[0] for matrices in aligner.soft(_pairs(pairs))]
 
     def retrieve(
         self,
@@ -227,6 +244,11 @@ class Encoder:
         if not 0 <= layer <= self.layers:
             raise ConfigError(f"there is no layer {layer}; the model has layers 0 to {self.layers}")
         return layer
+
+
+def _pairs(pairs: Iterable[tuple[Words, Words]]) -> Iterator[Pair]:
+    for number, (first, second) in enumerate(pairs, 1):
+        yield Pair(f"pair {number}", _words(first), _words(second))
 
 
 def _words(sentence: Words) -> list[str]:
