@@ -3,6 +3,7 @@ clear, and what was killed goes on. Rows are built in processes of their own, as
 
 import dataclasses
 import fcntl
+import gzip
 import itertools
 import json
 import os
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -23,13 +25,16 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from xlj import phrasebook
 from xlj.config import Config, ConfigError, Data, Objectives
 from xlj.config.objectives.mlm import MultilingualMLM, TranslationLM
+from xlj.data.rows import building, lookahead, units
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.rows.report import report
+from xlj.data.rows.request import request_of
 from xlj.data.rows.shards import Counts, Shards
 from xlj.data.rows.store import RowStore
 from xlj.data.text import held_out
 from xlj.data.text.cleaning import clean, line_hashes
 from xlj.data.text.held_out import Rule
+from xlj.data.text.reading import UnitReader
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -349,6 +354,67 @@ def test_a_killed_run_stops_at_once_and_goes_on(built, config, tmp_path):
     assert {f: f.stat().st_mtime_ns for f in done} == done  # what was finished was left alone
     assert not (tmp_path / "text.xx" / "x.part").exists()
     assert not [f for f in tmp_path.rglob("*") if f.name == "units"]
+
+
+def test_a_killed_run_loses_what_was_in_flight_only(built, config, tmp_path, monkeypatch):
+    """One process stops in each seventh unit that it reads; every other unit is read once."""
+    read, stopped = [], 0
+
+    class Killed(UnitReader):
+        def chunks(self):
+            read.append(self._unit)
+            if len(read) % 7 == 0:
+                raise KeyboardInterrupt
+            yield from super().chunks()
+
+    monkeypatch.setattr(units, "UnitReader", Killed)
+    monkeypatch.setattr(building.workers, "in_processes", here)
+    while not (tmp_path / built.path.name / "manifest.json").exists():
+        try:
+            building.build_rows(request_of(config(tmp_path)))
+        except KeyboardInterrupt:
+            stopped += 1
+            assert stopped < 99, "nothing is kept"
+    assert stopped > 5 and len(read) == len(set(read)) + stopped
+    assert files(RowStore(tmp_path / built.path.name)) == files(built)
+
+
+@contextmanager
+def here(workers):
+    """Runs jobs in this process."""
+
+    def run(doing, jobs):
+        for job in jobs:
+            job()
+
+    yield run
+
+
+def test_what_cannot_be_cut_is_named_before_any_work(config, text, tmp_path, monkeypatch, capsys):
+    for name, times in (("xx", 3), ("yy", 1)):
+        content = (text / f"{name}.txt").read_bytes()
+        (tmp_path / f"{name}.txt.gz").write_bytes(gzip.compress(content * times))
+    asked = config(
+        tmp_path / "cache",
+        mono=(f"{tmp_path}/{{language}}*.gz",),
+        parallel=(f"{text}/xx.txt|{text}/yy.txt",),
+    )
+
+    def stop(*job):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(building.workers, "in_processes", here)
+    monkeypatch.setattr(lookahead.UnitReader, "chunks", stop)
+    for size, named in ((40_000, ("xx.txt.gz", "yy.txt.gz", "yy.txt.")), (1 << 30, ())):
+        with pytest.raises(KeyboardInterrupt):
+            data = dataclasses.replace(asked.data, unit_bytes=size)
+            building.build_rows(request_of(dataclasses.replace(asked, data=data)))
+        said = capsys.readouterr().err
+        assert all(name in said for name in named) and bool(named) == ("minutes" in said)
+        if named:
+            together = sum((text / f"{name}.txt").stat().st_size for name in ("xx", "yy"))
+            most = max(together, (tmp_path / "xx.txt.gz").stat().st_size)
+            assert f"The largest has {most / 1e6:,.0f} MB: about" in said
 
 
 def test_a_damaged_unit_is_made_again(built, config, tmp_path):

@@ -21,10 +21,12 @@ from xlj.data.rows.store import MANIFEST, VOCABULARY, Manifest, TaskRows
 from xlj.data.rows.units import BuildUnit, Plan
 from xlj.data.rows.workers import Run
 from xlj.data.text.held_out import Rule
+from xlj.data.text.sources import FileSource
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import atomic
 
 _TASK = "task.json"
+_NAMED = 10  # files, at most
 _UNCUT_RATE = 3e6  # bytes a second of a compressed file: 10 MB of text, of which it holds a third
 
 
@@ -105,13 +107,16 @@ def _finished(text: Text, kind: str, shards: Shards) -> TaskRows:
 
 def _tell_uncut(texts: Sequence[Text], size: int) -> None:
     """Names the files that one process must read from end to end, and the time that they set."""
-    sources = [(s.uncut(size), s.text) for text in texts for s in text.task.sources]
-    uncut = sorted(found for found in sources if found[0])
+    sources = [s for text in texts for s in text.task.sources if isinstance(s, FileSource)]
+    uncut = sorted(((s.uncut(size), s.paths) for s in sources), reverse=True)
+    uncut = [(total, paths) for total, paths in uncut if total]
     if uncut:
-        most, name = uncut[-1]
+        named = [" with ".join(map(str, paths)) for _, paths in uncut[:_NAMED]]
+        more = f" and {len(uncut) - _NAMED:,} more" * (len(uncut) > _NAMED)
+        most = uncut[0][0]
         print(
-            f"{len(uncut):,} files cannot be cut (compressed, or line-aligned pairs): one process "
-            f"reads each. The largest, {name}, has {most / 1e6:,.0f} MB: about "
+            f"one process reads each of what cannot be cut (compressed in one piece, or line-"
+            f"aligned): {', '.join(named)}{more}. The largest has {most / 1e6:,.0f} MB: about "
             f"{most / _UNCUT_RATE / 60:,.0f} minutes, however many processes there are",
             file=sys.stderr,
         )
