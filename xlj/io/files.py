@@ -3,17 +3,19 @@
 import codecs
 import glob
 import itertools
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from xlj.config import ConfigError
-from xlj.io import compressed
+from xlj.io import compressed, zstd_frames
 
 STDIN = Path("-")
 """Standard input, where a file is asked for."""
 LINE_BYTES = 1 << 20
 """The longest line that is read; of a sentence or a paragraph it is a thousand times too much."""
+_FRAMED = ".zst"
 
 
 def matching(pattern: str) -> list[Path]:
@@ -40,25 +42,51 @@ def pieces(path: Path) -> Iterator[bytes]:
       ConfigError: if the file cannot be read or decompressed to its end.
     """
 
-    def raw(file: BinaryIO) -> Iterator[bytes]:
-        while found := file.read(compressed.PIECE_BYTES):
-            yield found
-
     try:
         with open(0, "rb", closefd=False) if path == STDIN else path.open("rb") as file:
             if path.suffix in compressed.ENDINGS:
-                yield from compressed.decompressed(raw(file), path.suffix)
+                yield from compressed.decompressed(_raw(file), path.suffix)
             else:
-                yield from raw(file)
+                yield from _raw(file)
     except (OSError, EOFError) as error:
         raise _unreadable(path, error) from error
+
+
+def _raw(file: BinaryIO, left: int = sys.maxsize) -> Iterator[bytes]:
+    """What comes next in a file, at most so many bytes, piece by piece."""
+    while found := file.read(min(compressed.PIECE_BYTES, left)):
+        left -= len(found)
+        yield found
+
+
+def can_be_cut(path: Path, size: int) -> bool:
+    """Whether `stretch` reads parts of about `size` bytes of a file that is longer: it is plain, or
+    a .zst file of many frames, as far as the first ones tell; a `ConfigError` if it cannot be
+    read."""
+    try:
+        if path.suffix == _FRAMED:
+            return zstd_frames.are_small(path, size)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    return path.suffix not in compressed.ENDINGS
 
 
 def stretch(
     path: Path, start: int, stop: int, longest: int = LINE_BYTES
 ) -> Iterator[list[str | None]]:
-    """The lines of a plain file that begin in its bytes [start, stop), in blocks as those of
-    `blocks`, which it raises like. Stretches that follow each other have every line once."""
+    """The lines of a file that begin in its bytes [start, stop), in blocks as those of `blocks`,
+    which it raises like. Stretches that follow each other have every line once.
+
+    Of a .zst file it is those that begin in the frames that begin there, but for one that begins
+    with the first of them: whether it does is known only of what stands before, so it belongs
+    there. Other compressed files have one stretch.
+    """
+    if path.suffix == _FRAMED:
+        yield from _blocks(_frames(path, start, stop), path, start, longest)
+        return
+    if path.suffix in compressed.ENDINGS:
+        yield from blocks(path, longest)
+        return
     try:
         with path.open("rb") as file:
             if start:
@@ -76,6 +104,46 @@ def stretch(
                 )
     except OSError as error:
         raise _unreadable(path, error) from error
+
+
+def _frames(path: Path, start: int, stop: int) -> Iterator[bytes]:
+    """The content of a stretch of a .zst file, in pieces."""
+    try:
+        begin, end = (zstd_frames.first_from(path, offset) for offset in (start, stop))
+        found = _decompressed(path, begin, end)
+        if start:
+            for piece in found:
+                _, feed, rest = piece.partition(b"\n")
+                if feed:
+                    yield rest
+                    break
+            else:
+                return
+        yield from found
+        for piece in _decompressed(path, end):
+            line, feed, _ = piece.partition(b"\n")
+            yield line + feed
+            if feed:
+                return
+    except (OSError, EOFError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _decompressed(path: Path, begin: int, end: int = sys.maxsize) -> Iterator[bytes]:
+    """The content of frames, piece by piece."""
+    with path.open("rb") as file:
+        file.seek(begin)
+        yield from compressed.decompressed(_raw(file, end - begin), path.suffix)
+
+
+def first_line(path: Path, start: int) -> int:
+    """The number, from 1, of the first line of the stretch of a file from `start` on."""
+    if not start:
+        return 1
+    if path.suffix == _FRAMED:
+        found = _decompressed(path, 0, zstd_frames.first_from(path, start))
+        return sum(piece.count(b"\n") for piece in found) + 2
+    return line_number(path, start - 1) + 1
 
 
 def line_number(path: Path, offset: int) -> int:
@@ -118,12 +186,19 @@ def blocks(path: Path, longest: int = LINE_BYTES) -> Iterator[list[str | None]]:
     Raises:
       ConfigError: as `pieces` does, or on a line of more than `longest` bytes, with its number.
     """
+    yield from _blocks(pieces(path), path, 0, longest)
+
+
+def _blocks(
+    found: Iterator[bytes], path: Path, start: int, longest: int
+) -> Iterator[list[str | None]]:
+    """The lines of the content of a stretch, which comes in pieces."""
     unfinished: list[bytes] = []
     size, before = 0, 0  # bytes of the unfinished line, and lines before it
-    for piece in pieces(path):
+    for piece in found:
         end = piece.find(b"\n")
         if size + (len(piece) if end < 0 else end) > longest:
-            raise _too_long(path, before + 1, longest)
+            raise _too_long(path, before + first_line(path, start), longest)
         if end < 0:
             unfinished.append(piece)
             size += len(piece)
@@ -131,12 +206,12 @@ def blocks(path: Path, longest: int = LINE_BYTES) -> Iterator[list[str | None]]:
         head, _, tail = piece.rpartition(b"\n")
         block = b"".join([*unfinished, head])
         unfinished, size = [tail], len(tail)
-        lines = _decode(block if before else block.removeprefix(codecs.BOM_UTF8))
+        lines = _decode(block if start or before else block.removeprefix(codecs.BOM_UTF8))
         before += len(lines)
         yield lines
     rest = b"".join(unfinished)
     if rest:
-        yield _decode(rest if before else rest.removeprefix(codecs.BOM_UTF8))
+        yield _decode(rest if start or before else rest.removeprefix(codecs.BOM_UTF8))
 
 
 def aligned_blocks(paths: Sequence[Path]) -> Iterator[tuple[list[str | None], ...]]:

@@ -1,12 +1,14 @@
 """Templates find their sources, and blocks of clean text come out of them, in order."""
 
 import json
+import random
 import types
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 from xlj.config import ConfigError
 from xlj.data.text import hash_sets
@@ -267,3 +269,30 @@ def test_filters_and_excluded_lines(config, write, tmp_path, monkeypatch):
     assert Reading("error", "own_filter:short").identity() != before
     with pytest.raises(ConfigError, match="data.filter=no_such: there is no such module"):
         Reading("error", "no_such:f").identity()
+
+
+def test_a_zst_file_of_many_frames_is_cut(config, write, tmp_path):
+    """Text, JSON lines and pairs, each in frames that end anywhere; errors name their lines."""
+    compress = zstandard.ZstdCompressor().compress
+
+    def framed(name, content):
+        raw = content.encode()
+        write(name, b"".join(compress(raw[i : i + 997]) for i in range(0, len(raw), 997)))
+
+    numbers = random.Random(0).choices(range(10**9), k=4000)
+    framed("en.txt.zst", "".join(f"{n}\n" for n in numbers))
+    framed("en.jsonl.zst", "".join(f'{{"text": "{n}"}}\n' for n in numbers))
+    framed("en-de.tsv.zst", "".join(f"{n}\t{n + 1}\n" for n in numbers) + "no tab\n")
+    write("en.one.zst", compress("".join(f"{n}\n" for n in numbers).encode()))
+    for source in ("@{language}.txt.zst", "@{language}.jsonl.zst#text", "@{language}.one.zst"):
+        (task,) = text_tasks(config(languages=("en",), mono=(source,)).data)
+        (file,) = task.sources
+        cut = "one" not in source
+        assert (len(task.units(3000)) > 4) == cut
+        assert file.uncut(3000) == (0 if cut else file.paths[0].stat().st_size)
+        assert file.uncut(1 << 20) == 0
+        assert [line for (line,) in read(task, size=3000) if line] == list(map(str, numbers))
+    (task,) = text_tasks(config(pairs=("en-de",), parallel=("@{pair}.tsv.zst",)).data)
+    assert len(task.units(3000)) > 4
+    with pytest.raises(ConfigError, match=r"tsv\.zst: line 4001 has 0 tabs"):
+        read(task, size=3000)

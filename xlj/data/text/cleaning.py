@@ -10,9 +10,9 @@ import numpy as np
 
 from xlj.io.hashing import hash64
 
-CLEANING = 3
-"""Version of `clean`, `line_hashes` and `held_out`; part of the recipe, so after a change
-rows are built again."""
+CLEANING = 4
+"""Version of `clean`, `line_hashes`, `held_out`, and of where files are cut; part of the recipe, so
+after a change rows are built again."""
 
 HASHES = 1 << 64
 BLANK = HASHES - 1

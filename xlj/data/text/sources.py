@@ -93,16 +93,14 @@ class FileSource(TextSource):
         return [[f"{path.absolute()}", found.st_size, found.st_mtime_ns] for path, found in stats]
 
     def parts(self, size: int) -> list[Part]:
-        (path,), total = self.paths, self._size()
-        if path.suffix in compressed.ENDINGS:
-            return [Part(self, 0, total, total)]
-        count = max(1, round(total / size))
+        total = self._size()
+        count = 1 if self.uncut(size) else max(1, round(total / size))
         cuts = [total * i // count for i in range(count + 1)]
         return [Part(self, a, b, b - a) for a, b in itertools.pairwise(cuts)]
 
     def uncut(self, size: int) -> int:
-        one = self.paths[0].suffix in compressed.ENDINGS and self._size() > size
-        return self._size() if one else 0
+        total = self._size()
+        return total if total > size and not files.can_be_cut(self.paths[0], size) else 0
 
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
         before = 0
@@ -114,10 +112,7 @@ class FileSource(TextSource):
             before += len(lines)
 
     def _lines(self, start: int, stop: int, longest: int) -> Iterator[list[str | None]]:
-        (path,) = self.paths
-        if path.suffix in compressed.ENDINGS:
-            return files.blocks(path, longest)
-        return files.stretch(path, start, stop, longest)
+        return files.stretch(self.paths[0], start, stop, longest)
 
     def _split(self, lines: Sequence[str | None], start: int, before: int) -> RawBlock:
         pairs = [(None, None) if line is None else line.split("\t") for line in lines]
@@ -130,9 +125,7 @@ class FileSource(TextSource):
         return tuple(zip(*pairs, strict=True))
 
     def place(self, start: int, before: int) -> str:
-        # The part's first line is the one that begins at or behind its first byte.
-        first = files.line_number(self.paths[0], start - 1) + 1 if start else 1
-        return f"{self.paths[0]}: line {first + before}"
+        return f"{self.paths[0]}: line {files.first_line(self.paths[0], start) + before}"
 
     def _size(self) -> int:
         return sum(path.stat().st_size for path in self.paths)

@@ -1,0 +1,118 @@
+"""Frames are found from any byte, and lines of a cut file are each read once."""
+
+import random
+import struct
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from xlj.config import ConfigError
+from xlj.io import files, zstd_frames
+
+
+def frame(content: bytes, **options) -> bytes:
+    return zstandard.ZstdCompressor(**options).compress(content)
+
+
+def skippable(content: bytes) -> bytes:
+    return struct.pack("<II", 0x184D2A5E, len(content)) + content
+
+
+def write(path: Path, parts: list[bytes]) -> list[int]:
+    """Writes frames; returns where each begins, and the end."""
+    starts = [0]
+    for part in parts:
+        starts.append(starts[-1] + len(part))
+    path.write_bytes(b"".join(parts))
+    return starts
+
+
+def lines(path: Path, cuts: list[int]) -> list[list[str | None]]:
+    return [
+        [line for block in files.stretch(path, a, b) for line in block]
+        for a, b in zip(cuts[:-1], cuts[1:], strict=True)
+    ]
+
+
+def noise(count: int) -> bytes:
+    return random.Random(count).randbytes(count)
+
+
+def test_the_first_frame_from_any_byte(tmp_path):
+    path = tmp_path / "a.zst"
+    options = {"write_checksum": True, "write_content_size": False}
+    plain = frame(b"\n".join(b"%d" % i for i in range(99)))
+    # What holds the mark of a frame, or a whole one, in a block that is not compressed.
+    marked = frame(noise(300) + zstandard.FRAME_HEADER + noise(300) + plain + noise(300))
+    assert zstandard.FRAME_HEADER in marked[4:] and plain in marked
+    large = frame(noise(600_000), **options)  # several blocks
+    same = frame(b"x" * 400_000)  # blocks of one byte that is repeated
+    parts = [plain, marked, skippable(b"1234"), large, same, frame(b""), plain]
+    starts = write(path, parts)
+    real = [start for start, part in zip(starts, parts, strict=False) if part[0] == 0x28]
+    every = [1, 17, starts[1] + 1, starts[3] - 1, starts[3] + 1, *real, starts[-1] - 1, starts[-1]]
+    every += list(range(5, starts[-1], 7919))
+    for offset in every:
+        wanted = min((start for start in real if start >= offset), default=starts[-1])
+        assert zstd_frames.first_from(path, offset) == wanted
+    assert zstd_frames.first_from(path, 0) == 0
+
+
+@pytest.mark.parametrize("size", [1, 9, 60, 1000, 1 << 20])
+def test_a_cut_file_has_every_line_once(tmp_path, size):
+    """Lines that run over the ends of frames, end with them, or fill several."""
+    path = tmp_path / "a.zst"
+    content = b"\xef\xbb\xbf" + b"".join(
+        b"%d %s\n" % (i, b"y" * (i * i % 41)) if i % 7 else b"\n" for i in range(300)
+    )
+    content += b"z" * 500 + b"\nlast"
+    ends = [0, 3, 10, 11, 200, 201, content.index(b"\n", 900) + 1, 1500, len(content) - 5]
+    ends += [len(content) - 300, len(content) - 200, len(content) - 100, len(content)]
+    ends = sorted({*ends, *(i + 1 for i, b in enumerate(content[2000:2400], 2000) if b == 10)})
+    parts = [frame(content[a:b]) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    parts[4:4] = [skippable(b""), frame(b"")]
+    total = write(path, parts)[-1]
+    cuts = [*range(0, total, size), total]
+    found = lines(path, cuts)
+    assert sum(found, []) == [line for block in files.blocks(path) for line in block]
+    assert sum(map(bool, found)) > 1 or size > total
+    for start, part in zip(cuts, found, strict=False):
+        if part:
+            whole = content.decode("utf-8-sig").split("\n")
+            assert whole[files.first_line(path, start) - 1] == part[0]
+
+
+def test_only_files_of_small_frames_can_be_cut(tmp_path):
+    path = tmp_path / "a.zst"
+    small, large = frame(noise(5000)), frame(noise(40_000))
+    for parts, can in (
+        ([small] * 20, True),
+        ([skippable(b"1234"), small] * 20, True),
+        ([large], False),
+        ([small, large, small], False),
+        ([small, b"\0\0\0\0", *[small] * 20], False),  # padding is read, but by one process
+        ([small[:-1]] + [small] * 5, False),
+        ([b"no zstd at all " * 2000], False),
+    ):
+        write(path, parts)
+        assert files.can_be_cut(path, 20_000) == can
+    path.with_suffix(".gz").touch()
+    path.with_suffix(".txt").touch()
+    assert files.can_be_cut(path.with_suffix(".txt"), 9)
+    assert not files.can_be_cut(path.with_suffix(".gz"), 9)
+
+
+def test_damage_is_told_by_the_part_that_reads_it(tmp_path):
+    path = tmp_path / "a.zst"
+    parts = [frame(b"%d\n%s\n" % (i, noise(30_000).hex().encode())) for i in range(20)]
+    starts = write(path, [*parts, frame(noise(3000).hex().encode())[:-40]])
+    total = path.stat().st_size
+    assert lines(path, [0, starts[5]])[0]
+    with pytest.raises(ConfigError, match=r"a\.zst: cannot read it to the end"):
+        lines(path, [starts[15], total])
+    long = [frame(b"a\nb\n"), frame(b"x" * 600_000), frame(b"x" * 600_000 + b"\nc\n")]
+    starts = write(path, [*long, frame(b"d\n")])
+    for cuts in ([0, starts[1]], [0, starts[-1]]):
+        with pytest.raises(ConfigError, match=r"a\.zst:3: the line has more than 1,048,576 bytes"):
+            lines(path, cuts)
