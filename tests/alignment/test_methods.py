@@ -74,3 +74,15 @@ def test_soft_alignments_keep_examples_apart():
         apart = source_ids[:, None] != target_ids
         apart |= source_ids[:, None] == 0
         assert not soft[apart].any() and 0 <= soft.min() and soft.max() <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_batch_is_aligned_as_each_pair_alone(method):
+    pairs = [vectors(5, 6, seed) for seed in range(3)]
+    ones = np.ones((3, 5), np.int32), np.ones((3, 6), np.int32)
+    found = methods.align(method, *map(np.stack, zip(*pairs, strict=True)), *ones, 0.5)
+    for k, pair in enumerate(pairs):
+        alone = methods.align(method, *pair, ones[0][k], ones[1][k], 0.5)
+        np.testing.assert_allclose(found.soft[k], alone.soft, rtol=1e-5, atol=1e-6)
+        if alone.links is not None:
+            np.testing.assert_array_equal(found.links[k], alone.links)
