@@ -134,6 +134,8 @@ VALUES = st.sampled_from(BAD) | st.text(max_size=9) | st.integers().map(str) | s
 @given(st.lists(st.tuples(PATHS | st.text(max_size=9), VALUES), min_size=1, max_size=2))
 @example([("train.steps", "1e3")])
 @example([("data.cache", "\0")])
+@example([("data.alpha", "nan")])
+@example([("optimizer.learning_rate", "inf")])
 @example([("transfer.accents[0]", "0")])
 @example([("data.mono[0]", "0")])
 def test_what_cannot_be_read_is_a_config_error_and_no_other(values):

@@ -18,6 +18,10 @@ def test_defaults_plus_an_objective_parse(tiny):
     assert config.model.layers == 2 and config.optimizer.learning_rate == 1e-3
 
 
+def test_a_whole_number_may_stand_for_a_float():
+    assert isinstance(schema.build({"data": {"alpha": 1}}).data.alpha, float)
+
+
 def test_every_key_of_the_schema_is_in_the_default_config():
     default = schema.default()
     for path, field in schema.keys():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from xlj.evaluation.metrics.pairs import best_threshold, pair_scores
@@ -28,7 +28,9 @@ def test_the_threshold_lies_halfway():
 SCORES = st.integers(0, 5).map(lambda n: n / 4) | st.floats(-1, 1, width=16)
 
 
+@settings(max_examples=300)
 @given(st.lists(st.tuples(SCORES, st.booleans()), max_size=12), st.integers(0, 3))
+@example([(0.5, True), (0.25, True), *[(0.25, False)] * 3], 0)  # a cut between equals is none
 def test_no_other_threshold_is_better(candidates, missed):
     scores, right = np.array(candidates).reshape(-1, 2).T
     gold = {place for place in range(len(scores)) if right[place]}
