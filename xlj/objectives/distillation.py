@@ -1,6 +1,6 @@
 """Knowledge distillation from a monolingual teacher, MetaXLM's baseline (Table 3)."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,12 @@ from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, 
 from xlj.objectives.segments import whole_examples
 
 
+class Teacher(TypedDict):
+    """What the objective keeps."""
+
+    teacher: Params
+
+
 class Taught(NamedTuple):
     """Rows, and which of their tokens the teacher knows."""
 
@@ -24,7 +30,7 @@ class Taught(NamedTuple):
     """1 for tokens of the teacher's language, 0 for others and padding, float32 [rows, length]."""
 
 
-def objective(name: str, options: Distillation, model: Model, corpus: Corpus) -> Objective:
+def objective(name: str, options: Distillation, model: Model, corpus: Corpus) -> Objective[Taught, Teacher]:
     """Mean squared difference of the last vectors to the teacher's, over the tokens of its language
     (section 5.3; which vectors and which distance the paper does not say, so they are ours).
 
@@ -41,7 +47,7 @@ def objective(name: str, options: Distillation, model: Model, corpus: Corpus) ->
         tokens, languages = inputs.rows
         return encoder.apply(params, model, whole_examples(model, tokens, languages), rngs)
 
-    def loss(params: Params, state: Any, inputs: Taught, rngs: Rngs) -> Losses:
+    def loss(params: Params, state: Teacher, inputs: Taught, rngs: Rngs) -> Losses:
         taught = jax.lax.stop_gradient(vectors(state["teacher"], inputs, None))
         errors = jnp.square(vectors(params, inputs, rngs) - taught).mean(-1)
         count = inputs.weights.sum(1)

@@ -32,7 +32,7 @@ def objective(
     model: Model,
     corpus: Corpus,
     inputs_of: Callable[[Model, Masked], encoder.Inputs] = whole,
-) -> Objective:
+) -> Objective[Masked, object]:
     """Cross-entropy of the selected tokens (XLM sections 3.2 and 3.3; ERNIE-M section 3.2)."""
 
     def loss(params: Params, state: object, masked: Masked, rngs: Rngs) -> Losses:

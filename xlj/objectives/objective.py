@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import jax
 from jax.sharding import PartitionSpec
@@ -47,8 +47,20 @@ class LossSums:
 
 Losses = dict[str, LossSums]
 """By the name of the loss."""
-ByMicrobatch = Callable[[Callable[[Any], Any], Any], Any]
-"""(function, inputs [rows, ...]) -> its result for all rows, computed a microbatch at a time."""
+
+Inputs = TypeVar("Inputs")
+"""What an objective makes of rows: a pytree of arrays [rows, ...]."""
+Kept = TypeVar("Kept")
+"""The state of an objective: a pytree of arrays."""
+Given = TypeVar("Given")
+Found = TypeVar("Found")
+
+
+class ByMicrobatch(Protocol):
+    """Computes a function of rows a microbatch at a time."""
+
+    def __call__(self, function: Callable[[Given], Found], inputs: Given, /) -> Found:
+        """The function's result for all rows of `inputs`, a pytree of arrays [rows, ...]."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,12 +73,20 @@ class Loss:
     """Whether it is a cross-entropy of tokens, so that its exp is a perplexity."""
 
 
-def _unchanged(state: Any, params: Params, inputs: Any) -> Any:
+def _as_they_are(params: Params, state: object, inputs: Inputs, _: ByMicrobatch) -> Inputs:
+    return inputs
+
+
+def _none(params: Params) -> Any:
+    return {}
+
+
+def _unchanged(state: Kept, params: Params, inputs: object) -> Kept:
     return state
 
 
 @dataclasses.dataclass(frozen=True)
-class Objective:
+class Objective(Generic[Inputs, Kept]):
     """One objective of a run.
 
     In a step, `corrupt` and `targets` see all rows of the batch and pass no gradient, so that
@@ -76,11 +96,11 @@ class Objective:
 
     losses: Mapping[str, Loss]
     """Its losses by name."""
-    corrupt: Callable[[Rows, jax.Array], Any]
+    corrupt: Callable[[Rows, jax.Array], Inputs]
     """(rows, rngs [rows]) -> inputs: a pytree of arrays [rows, ...]. Uses no parameters."""
-    count: Callable[[Any], dict[str, jax.Array]]
+    count: Callable[[Inputs], dict[str, jax.Array]]
     """Inputs with targets -> the number of predictions of each row, by loss, float32 [rows]."""
-    loss: Callable[[Params, Any, Any, Rngs], Losses]
+    loss: Callable[[Params, Kept, Inputs, Rngs], Losses]
     """(params, state, inputs with targets, dropout rngs) -> each loss by row."""
     flops: Callable[[int, int], Operations]
     """(rows, their length) -> floating-point operations of a step, as `flops` counts them."""
@@ -89,14 +109,12 @@ class Objective:
     rules: tuple[tuple[str, PartitionSpec], ...] = ()
     """How its own parameters and arrays of its state are sharded: (regular expression over a name,
     axes), after the rules in `models/sharding.py`. Heads, `NAME_head/...`, need none."""
-    targets: Callable[[Params, Any, Any, ByMicrobatch], Any] = dataclasses.field(
-        default=lambda params, state, inputs, by_microbatch: inputs
-    )
+    targets: Callable[[Params, Kept, Inputs, ByMicrobatch], Inputs] = _as_they_are
     """(params, state, inputs, by_microbatch) -> inputs, with the targets that the current
     parameters give them."""
-    init_state: Callable[[Params], Any] = dataclasses.field(default=lambda params: {})
+    init_state: Callable[[Params], Kept] = _none
     """(initial params) -> its state; an empty dict for most."""
-    update: Callable[[Any, Params, Any], Any] = _unchanged
+    update: Callable[[Kept, Params, Inputs], Kept] = _unchanged
     """(state, the step's new params, inputs of all rows with targets) -> the next state."""
 
     @property

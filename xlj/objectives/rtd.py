@@ -37,7 +37,7 @@ class Corrupted(NamedTuple):
 
 def objective(
     name: str, options: ReplacedTokenDetection, model: Model, corpus: Corpus
-) -> Objective:
+) -> Objective[Corrupted, object]:
     """Generator and discriminator, trained together (XLM-E section 3.1, after ELECTRA).
 
     The generator predicts masked tokens; its samples take their place, with no gradient; the

@@ -1,7 +1,7 @@
 """Cross-lingual contrast (XLCO) with a momentum encoder and a queue, of InfoXLM."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,19 @@ from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objec
 from xlj.objectives.segments import whole_examples
 
 
+class Queue(TypedDict):
+    """What the objective keeps from step to step."""
+
+    momentum: Params
+    """A moving average of the parameters that the vectors need."""
+    queue: jax.Array
+    """Vectors of the latest keys, float32 [queue, hidden]."""
+    next: jax.Array
+    """Where the queue is written next, int32."""
+    filled: jax.Array
+    """How much of it was written, int32."""
+
+
 class Contrasted(NamedTuple):
     """One side of each pair for the encoder, the other for the momentum encoder."""
 
@@ -31,12 +44,11 @@ class Contrasted(NamedTuple):
     `targets`."""
 
 
-def objective(name: str, options: Contrast, model: Model, corpus: Corpus) -> Objective:
+def objective(name: str, options: Contrast, model: Model, corpus: Corpus) -> Objective[Contrasted, Queue]:
     """XLCO (InfoXLM section 3.3, after MoCo): -log softmax of the translation among the queue.
 
     The vector of a sequence is the projection of its first token's at the configured layer. State:
-    `momentum`, a moving average of the parameters that the vectors need; `queue` [queue, hidden];
-    `next`, where the queue is written next; `filled`, how much of it was written.
+    a `Queue`.
     """
     layer = options.layer or encoder.middle_layer(model.layers)
 
@@ -47,19 +59,19 @@ def objective(name: str, options: Contrast, model: Model, corpus: Corpus) -> Obj
         return heads.project(params["contrast_head"], model, first)
 
     def targets(
-        params: Params, state: Any, inputs: Contrasted, by_microbatch: ByMicrobatch
+        params: Params, state: Queue, inputs: Contrasted, by_microbatch: ByMicrobatch
     ) -> Contrasted:
         momentum, most = state["momentum"], inputs.vectors.shape[1]
         of_keys = by_microbatch(lambda keys: vectors(momentum, keys, most, None), inputs.keys)
         return inputs._replace(vectors=of_keys)
 
-    def loss(params: Params, state: Any, inputs: Contrasted, rngs: Rngs) -> Losses:
+    def loss(params: Params, state: Queue, inputs: Contrasted, rngs: Rngs) -> Losses:
         most = inputs.vectors.shape[1]
         queries = vectors(params, inputs.queries, most, rngs)
         real = is_there(inputs.queries.tokens, most)
         return {name: contrast(queries, inputs.vectors, state, options.temperature, real)}
 
-    def init_state(params: Params) -> dict[str, Any]:
+    def init_state(params: Params) -> Queue:
         return {
             "momentum": _contrasting(params, layer),
             "queue": jnp.zeros((options.queue, model.hidden)),
@@ -67,7 +79,7 @@ def objective(name: str, options: Contrast, model: Model, corpus: Corpus) -> Obj
             "filled": jnp.zeros((), jnp.int32),
         }
 
-    def update(state: Any, params: Params, inputs: Contrasted) -> dict[str, Any]:
+    def update(state: Queue, params: Params, inputs: Contrasted) -> Queue:
         def average(old: jax.Array, new: jax.Array) -> jax.Array:
             return options.momentum * old + (1 - options.momentum) * new
 
@@ -216,7 +228,7 @@ def _bounds(tokens: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
 
 
 def contrast(
-    queries: jax.Array, keys: jax.Array, state: Any, temperature: float, real: jax.Array
+    queries: jax.Array, keys: jax.Array, state: Queue, temperature: float, real: jax.Array
 ) -> LossSums:
     """-log softmax of each query's own key among it and the queue, summed by row.
 
