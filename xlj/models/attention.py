@@ -1,5 +1,6 @@
 """Self-attention whose pattern is two integer vectors a row: i sees j where their ids agree."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -70,7 +71,7 @@ def is_fused(model: Model) -> bool:
     return model.attention == "fused"
 
 
-def shared_bias(params: dict[str, Any], model: Model, length: int) -> jax.Array:
+def shared_bias(params: Mapping[str, jax.Array], model: Model, length: int) -> jax.Array:
     """The relative position bias of all layers, in the form that attention takes: for rows of this
     length float32 [heads, length, length] if it is dense, else as `fused_attention.attend` says."""
     table = params["table"]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import Ref
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
@@ -106,9 +107,9 @@ def _add_norm(
     rows, length, hidden = x.shape
     width = pl.next_power_of_2(hidden)
 
-    def kernel(x_ref: Any, update_ref: Any, scale_ref: Any, bias_ref: Any, seeds_ref: Any,
-               wide_ref: Any, narrow_ref: Any, sum_ref: Any, mean_ref: Any,
-               factor_ref: Any) -> None:  # fmt: skip
+    def kernel(x_ref: Ref, update_ref: Ref, scale_ref: Ref, bias_ref: Ref, seeds_ref: Ref,
+               wide_ref: Ref, narrow_ref: Ref, sum_ref: Ref, mean_ref: Ref,
+               factor_ref: Ref) -> None:  # fmt: skip
         first = pl.program_id(1) * TOKENS
         inside = jnp.arange(width) < hidden
         mask = jnp.broadcast_to(inside[None, :], (TOKENS, width))
@@ -171,9 +172,9 @@ def _of_add_norm(
     rows, length, hidden = total.shape
     width, parts = pl.next_power_of_2(hidden), length // MULTIPLE
 
-    def kernel(total_ref: Any, mean_ref: Any, factor_ref: Any, scale_ref: Any, seeds_ref: Any,
-               wide_ref: Any, narrow_ref: Any, of_x_ref: Any, of_update_ref: Any,
-               of_scale_ref: Any, of_bias_ref: Any) -> None:  # fmt: skip
+    def kernel(total_ref: Ref, mean_ref: Ref, factor_ref: Ref, scale_ref: Ref, seeds_ref: Ref,
+               wide_ref: Ref, narrow_ref: Ref, of_x_ref: Ref, of_update_ref: Ref,
+               of_scale_ref: Ref, of_bias_ref: Ref) -> None:  # fmt: skip
         first = pl.program_id(1) * MULTIPLE
         inside = jnp.arange(width) < hidden
         mask = jnp.broadcast_to(inside[None, :], (TOKENS, width))

@@ -11,10 +11,15 @@ import re
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import jax
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, PartitionSpec
+
+Given = ParamSpec("Given")
+Found = TypeVar("Found")
+Shared = TypeVar("Shared")
+RowsOf = TypeVar("RowsOf")
 
 AXES = ("replica", "fsdp")
 ROWS = PartitionSpec(AXES)
@@ -54,13 +59,13 @@ def rule_of(name: str, rules: Rules = RULES) -> tuple[str, PartitionSpec]:
     raise ValueError(f"no partitioning rule names the array {name}")
 
 
-def on_mesh(mesh: Mesh, function: Callable[..., Any]) -> Callable[..., Any]:
+def on_mesh(mesh: Mesh, function: Callable[Given, Found]) -> Callable[Given, Found]:
     """A function to be jitted, whose arrays lie on a mesh by the rules."""
 
     @wraps(function)
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: Given.args, **named: Given.kwargs) -> Found:
         with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
-            return function(*arguments)
+            return function(*arguments, **named)
 
     return call
 
@@ -72,7 +77,7 @@ def platform() -> str:
     return device.platform if device is not None else jax.local_devices()[0].platform
 
 
-def parts(mesh: Any, axes: str | tuple[str, ...] | None) -> int:
+def parts(mesh: Mesh | AbstractMesh, axes: str | tuple[str, ...] | None) -> int:
     """How many devices an axis of an array is split over."""
     names = (axes,) if isinstance(axes, str) else axes or ()
     return math.prod(mesh.shape[name] for name in names)
@@ -84,7 +89,9 @@ def constrained(x: jax.Array, name: str) -> jax.Array:
     return jax.lax.with_sharding_constraint(x, spec) if _is_sharded((x,), (spec,)) else x
 
 
-def per_device(function: Callable[..., Any], inputs: Any, outputs: Any) -> Callable[..., Any]:
+def per_device(
+    function: Callable[..., Found], inputs: tuple[PartitionSpec, ...], outputs: object
+) -> Callable[..., Found]:
     """A function of rows as each device computes it of its own rows; for what devices share it uses
     `gathered` and `summed`. It is itself on one device, and for arrays that devices cannot share.
 
@@ -92,7 +99,7 @@ def per_device(function: Callable[..., Any], inputs: Any, outputs: Any) -> Calla
       inputs, outputs: how its arguments and results lie.
     """
 
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: Any) -> Found:
         if not _is_sharded(arguments, inputs):
             return function(*arguments)
         free = _free()
@@ -102,11 +109,11 @@ def per_device(function: Callable[..., Any], inputs: Any, outputs: Any) -> Calla
 
 
 def by_copy(
-    function: Callable[[Any, Any], Any],
+    function: Callable[[Shared, RowsOf], Found],
     whole: bool = False,
-    inputs: Any = REPLICATED,
-    outputs: Any = REPLICATED,
-) -> Callable[[Any, Any], Any]:
+    inputs: object = REPLICATED,
+    outputs: object = REPLICATED,
+) -> Callable[[Shared, RowsOf], Found]:
     """A function (shared, rows) -> sums over rows, such as gradients: each copy of the parameters
     takes the sums of its own rows, and they are added up once, at the end. Inside, `per_device` is
     of the devices that share a copy.
@@ -116,13 +123,13 @@ def by_copy(
       inputs, outputs: how what is shared and the sums lie; specifications may stand for trees.
     """
 
-    def call(shared: Any, rows: Any) -> Any:
+    def call(shared: Shared, rows: RowsOf) -> Found:
         axes = [axis for axis in _free() if whole or axis == "replica"]
         leaves = jax.tree.leaves(rows)
         if not axes or not _is_sharded(leaves, [ROWS] * len(leaves)):
             return function(shared, rows)
 
-        def of_copy(shared: Any, rows: Any) -> Any:
+        def of_copy(shared: Shared, rows: RowsOf) -> Found:
             copy = _along_slices(gathered, inputs, shared)
             return _along_slices(summed, outputs, _sharing((), function)(copy, rows))
 
@@ -137,10 +144,10 @@ def _slices(spec: PartitionSpec) -> PartitionSpec:
     return PartitionSpec(*(name if name == "fsdp" else None for name in spec))
 
 
-def _along_slices(exchange: Callable[..., jax.Array], specs: Any, tree: Any) -> Any:
+def _along_slices(exchange: Callable[..., jax.Array], specs: object, tree: object) -> Any:
     """`gathered` or `summed` along the axis that each array is sliced along, if it is."""
 
-    def exchanged_of(spec: PartitionSpec, part: Any) -> Any:
+    def exchanged_of(spec: PartitionSpec, part: object) -> object:
         axis = spec.index("fsdp") if "fsdp" in spec else None
         return jax.tree.map(lambda x: exchange(x, axis), part)
 
@@ -154,8 +161,8 @@ _shared: ContextVar[tuple[str, ...]] = ContextVar("shared", default=())
 def _mapped(
     function: Callable[..., Any],
     axes: Sequence[str],
-    inputs: Any,
-    outputs: Any,
+    inputs: object,
+    outputs: object,
     shared: Sequence[str],
 ) -> Callable[..., Any]:
     """A function that each part of some axes of the mesh computes of its own, `shared` the axes

@@ -51,7 +51,9 @@ class Corrupted(NamedTuple):
         )
 
 
-def objective(name: str, options: BackTranslation, model: Model, corpus: Corpus) -> Objective[Corrupted, object]:
+def objective(
+    name: str, options: BackTranslation, model: Model, corpus: Corpus
+) -> Objective[Corrupted, object]:
     """BTMLM (ERNIE-M section 3.2).
 
     Stage 1, with the current parameters and no gradient: placeholders behind a sentence are filled

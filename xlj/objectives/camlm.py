@@ -16,7 +16,9 @@ UNSEEN = -1
 """A segment id of keys that no query has."""
 
 
-def objective(name: str, options: Masking, model: Model, corpus: Corpus) -> Objective[Masked, object]:
+def objective(
+    name: str, options: Masking, model: Model, corpus: Corpus
+) -> Objective[Masked, object]:
     """CAMLM (ERNIE-M section 3.2, by the formula: nothing of the predicted token's own side)."""
     return mlm.objective(name, options, model, corpus, inputs_of)
 

@@ -30,7 +30,9 @@ class Taught(NamedTuple):
     """1 for tokens of the teacher's language, 0 for others and padding, float32 [rows, length]."""
 
 
-def objective(name: str, options: Distillation, model: Model, corpus: Corpus) -> Objective[Taught, Teacher]:
+def objective(
+    name: str, options: Distillation, model: Model, corpus: Corpus
+) -> Objective[Taught, Teacher]:
     """Mean squared difference of the last vectors to the teacher's, over the tokens of its language
     (section 5.3; which vectors and which distance the paper does not say, so they are ours).
 

@@ -45,7 +45,9 @@ class Corrupted(NamedTuple):
         )
 
 
-def objective(name: str, options: WordAlignment, model: Model, corpus: Corpus) -> Objective[Corrupted, object]:
+def objective(
+    name: str, options: WordAlignment, model: Model, corpus: Corpus
+) -> Objective[Corrupted, object]:
     """XLM-Align (sections 3.1 and 3.2): in each step the current parameters label the words of the
     unmasked pairs, with no gradient, and a pointer network has to find the labels from the masked
     pairs, in the forward pass of TLM.

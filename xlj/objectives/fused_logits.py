@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Ref
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
@@ -110,7 +111,7 @@ def filled(x: jax.Array, value: float = 0) -> jax.Array:
 
 
 def _tile(
-    vectors_ref: Any, weights_ref: Any, bias_ref: Any, first_ref: Any
+    vectors_ref: Ref, weights_ref: Ref, bias_ref: Ref, first_ref: Ref
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """A tile's logits float32 [VECTORS, IDS], their places in the block, and which places count."""
 

@@ -36,7 +36,9 @@ class Compared(NamedTuple):
     """1 where there is a pair and the batch has another, float32 [rows, pairs]."""
 
 
-def objective(name: str, options: Retrieval, model: Model, corpus: Corpus) -> Objective[Compared, object]:
+def objective(
+    name: str, options: Retrieval, model: Model, corpus: Corpus
+) -> Objective[Compared, object]:
     """Losses of scaled cosines of averaged vectors (the scale is ours), by `options.negatives`:
 
     - `hardest`: ERNIE-M's fine-tuning for retrieval (section 4.2), `against_hardest`.

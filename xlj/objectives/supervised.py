@@ -39,7 +39,9 @@ class Examples(NamedTuple):
     """[rows, 2]."""
 
 
-def objective(name: str, options: Supervised, model: Model, corpus: Corpus) -> Objective[Examples, object]:
+def objective(
+    name: str, options: Supervised, model: Model, corpus: Corpus
+) -> Objective[Examples, object]:
     """Cross-entropy of the labels; of an answer, the mean of its first and its last position's."""
     kind = options.rows
 

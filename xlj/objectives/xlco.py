@@ -44,7 +44,9 @@ class Contrasted(NamedTuple):
     `targets`."""
 
 
-def objective(name: str, options: Contrast, model: Model, corpus: Corpus) -> Objective[Contrasted, Queue]:
+def objective(
+    name: str, options: Contrast, model: Model, corpus: Corpus
+) -> Objective[Contrasted, Queue]:
     """XLCO (InfoXLM section 3.3, after MoCo): -log softmax of the translation among the queue.
 
     The vector of a sequence is the projection of its first token's at the configured layer. State:

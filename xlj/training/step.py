@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 from xlj.config import Config
 from xlj.models import sharding
 from xlj.models.sharding import REPLICATED, RULES, on_mesh
-from xlj.objectives.objective import LossSums, Objective, Rows
+from xlj.objectives.objective import Found, Given, LossSums, Objective, Params, Rows
 from xlj.training import optimizer, partitioning
 from xlj.training.partitioning import OTHERS
 from xlj.training.randomness import row_rngs
@@ -21,6 +21,8 @@ from xlj.training.state import Progress, State
 
 Batch = Mapping[str, Rows]
 """The rows of each objective."""
+
+Tree = TypeVar("Tree")
 
 
 def make_train_step(
@@ -36,41 +38,18 @@ def make_train_step(
     sums of microbatches are scaled by them and add up to the gradient of one large batch. A phase
     whose weights are all 0 changes no parameter: it only fills what objectives keep.
     """
-    rate = optimizer.learning_rate(config)
-    frozen, parts = config.optimizer.frozen, config.train.accumulation
     weights = {name: loss.weight for o in objectives.values() for name, loss in o.losses.items()}
-    microbatches = Microbatches(parts, whole=config.mesh.gather == "step")
+    microbatches = Microbatches(config.train.accumulation, whole=config.mesh.gather == "step")
     rules = tuple(rule for o in objectives.values() for rule in o.rules)
-
-    def begun(state: State) -> State:
-        kept = dict(state.objectives)
-        for name, start in (begins or {}).items():
-            if name in kept and objectives[name].evolves:
-                now = state.progress.step == start
-                fresh = objectives[name].init_state(state.params)
-                kept[name] = jax.tree.map(
-                    lambda a, b, now=now: jnp.where(now, a, b), fresh, kept[name]
-                )
-        return dataclasses.replace(state, objectives=kept)
+    loss_of = partial(_loss_of, objectives, config.optimizer.frozen)
 
     def train_step(state: State, batch: Batch) -> State:
-        state = begun(state)
-        step = state.progress.step
+        state = _begun(objectives, begins, state)
         inputs, rngs = with_targets(objectives, config.train.seed, microbatches, state, batch)
         counts: dict[str, jax.Array] = {}
         for name, found in inputs.items():
             counts |= jax.tree.map(jnp.sum, objectives[name].count(found))
         scales = loss_scales(config.objectives.normalisation, weights, counts)
-
-        def loss_of(params: Any, others: Any, part: Any) -> tuple[jax.Array, dict[str, LossSums]]:
-            params = optimizer.change_frozen(params, frozen, jax.lax.stop_gradient)
-            kept, scales = others
-            losses: dict[str, LossSums] = {}
-            for name, (found, dropout_rngs) in part.items():
-                by_row = objectives[name].loss(params, kept.get(name, {}), found, dropout_rngs)
-                losses |= {loss: jax.tree.map(jnp.sum, sums) for loss, sums in by_row.items()}
-            total = sum((scales[loss] * losses[loss].sum for loss in losses), jnp.zeros(()))
-            return total, losses
 
         both = {name: (inputs[name], rngs[name]) for name in inputs}
         shared = state.params, (state.objectives, scales)
@@ -84,25 +63,13 @@ def make_train_step(
             # Known before any update, so that each array is updated in place. Of finite gradients
             # AdamW's updates are finite: its betas are below 1, its epsilon above 0.
             finite = jnp.isfinite(loss) & jnp.isfinite(norm)
-            updates, new_optimizer = optimizer.update(
-                config.optimizer,
-                optimizer.clip(gradients, norm, config.optimizer.clip_norm),
-                state.optimizer,
-                state.params,
-                finite,
-            )
-            updates = optimizer.by_layer(updates, config.optimizer.layer_decay)
-            updates = optimizer.change_frozen(updates, frozen, jnp.zeros_like)
-            new_params = jax.tree.map(lambda p, u: p - rate(step) * u, state.params, updates)
+            new_params, new_optimizer = _updated(config, state, gradients, norm, finite)
         else:
             loss, losses = microbatches.sum(loss_of, shared, both, lie, REPLICATED)
             norm, finite = jnp.zeros(()), jnp.isfinite(loss)
             new_params, new_optimizer = state.params, state.optimizer
 
-        def if_finite(new: Any, old: Any) -> Any:
-            return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
-
-        new_params = if_finite(new_params, state.params)
+        new_params = _if(finite, new_params, state.params)
         new_objectives = {
             name: objectives[name].update(kept, new_params, inputs[name])
             if name in inputs
@@ -112,11 +79,68 @@ def make_train_step(
         return State(
             params=new_params,
             optimizer=new_optimizer,
-            objectives=if_finite(new_objectives, state.objectives),
+            objectives=_if(finite, new_objectives, state.objectives),
             progress=_advance(state.progress, finite, loss, norm, losses),
         )
 
     return on_mesh(mesh, train_step)
+
+
+def _begun(
+    objectives: Mapping[str, Objective], begins: Mapping[str, int] | None, state: State
+) -> State:
+    """The state, in which what the objectives that begin at this step keep is new."""
+    kept = dict(state.objectives)
+    for name, start in (begins or {}).items():
+        if name in kept and objectives[name].evolves:
+            fresh = objectives[name].init_state(state.params)
+            kept[name] = _if(state.progress.step == start, fresh, kept[name])
+    return dataclasses.replace(state, objectives=kept)
+
+
+def _loss_of(
+    objectives: Mapping[str, Objective],
+    frozen: tuple[str, ...],
+    params: Params,
+    others: tuple[Mapping[str, object], Mapping[str, jax.Array]],
+    part: Mapping[str, tuple[object, jax.Array]],
+) -> tuple[jax.Array, dict[str, LossSums]]:
+    """The scaled loss of a microbatch, and its sums by name.
+
+    Args:
+      others: what objectives keep, and the scale of each loss.
+      part: inputs and dropout rngs of each objective.
+    """
+    params = optimizer.change_frozen(params, frozen, jax.lax.stop_gradient)
+    kept, scales = others
+    losses: dict[str, LossSums] = {}
+    for name, (found, dropout_rngs) in part.items():
+        by_row = objectives[name].loss(params, kept.get(name, {}), found, dropout_rngs)
+        losses |= {loss: jax.tree.map(jnp.sum, sums) for loss, sums in by_row.items()}
+    total = sum((scales[loss] * losses[loss].sum for loss in losses), jnp.zeros(()))
+    return total, losses
+
+
+def _updated(
+    config: Config, state: State, gradients: Params, norm: jax.Array, finite: jax.Array
+) -> tuple[Params, optax.OptState]:
+    """Parameters and the optimizer's state behind its update."""
+    updates, new_optimizer = optimizer.update(
+        config.optimizer,
+        optimizer.clip(gradients, norm, config.optimizer.clip_norm),
+        state.optimizer,
+        state.params,
+        finite,
+    )
+    updates = optimizer.by_layer(updates, config.optimizer.layer_decay)
+    updates = optimizer.change_frozen(updates, config.optimizer.frozen, jnp.zeros_like)
+    rate = optimizer.learning_rate(config)(state.progress.step)
+    return jax.tree.map(lambda p, u: p - rate * u, state.params, updates), new_optimizer
+
+
+def _if(condition: jax.Array, new: Tree, old: Tree) -> Tree:
+    """One of two trees of arrays, by a bool []."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
 class Microbatches:
@@ -135,23 +159,25 @@ class Microbatches:
 
     def sum(
         self,
-        function: Callable[..., Any],
-        shared: tuple[Any, ...],
-        inputs: Any,
-        lie: Any = REPLICATED,
-        sums_lie: Any = REPLICATED,
-    ) -> Any:
+        function: Callable[..., Found],
+        shared: tuple[object, ...],
+        inputs: object,
+        lie: object = REPLICATED,
+        sums_lie: object = REPLICATED,
+    ) -> Found:
         """The sum over microbatches of function(*shared, microbatch), which each copy of the
         parameters takes of its own rows; the copies' are added up once, whatever the number of
         microbatches and objectives. `lie` and `sums_lie`: how what is shared and sums lie."""
         sums = partial(self._sums, function)
         return sharding.by_copy(sums, self._whole, lie, sums_lie)(shared, inputs)
 
-    def _sums(self, function: Callable[..., Any], shared: tuple[Any, ...], inputs: Any) -> Any:
+    def _sums(
+        self, function: Callable[..., Found], shared: tuple[object, ...], inputs: object
+    ) -> Found:
         if self._parts == 1:
             return function(*shared, inputs)
 
-        def add(sums: Any, part: Any) -> tuple[Any, None]:
+        def add(sums: Found, part: object) -> tuple[Found, None]:
             return jax.tree.map(jnp.add, sums, function(*shared, part)), None
 
         split = jax.tree.map(self._split, inputs)
@@ -159,7 +185,7 @@ class Microbatches:
         nothing = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
         return jax.lax.scan(add, nothing, split)[0]
 
-    def map(self, function: Callable[[Any], Any], inputs: Any) -> Any:
+    def map(self, function: Callable[[Given], Found], inputs: Given, /) -> Found:
         """The result of a function of rows for all rows."""
         if self._parts == 1:
             return function(inputs)
@@ -178,12 +204,13 @@ def with_targets(
     microbatches: Microbatches,
     state: State,
     batch: Batch,
-) -> tuple[dict[str, Any], dict[str, jax.Array]]:
+) -> tuple[dict[str, object], dict[str, jax.Array]]:
     """Inputs with targets of each objective at a step, by name, and dropout rngs [rows].
 
     The gradient of a step is that of `loss` at these inputs: none passes through them.
     """
-    inputs, dropout_rngs = {}, {}
+    inputs: dict[str, object] = {}
+    dropout_rngs: dict[str, jax.Array] = {}
     for name, rows in batch.items():
         objective, step = objectives[name], state.progress.step
         slots = microbatches.slots(rows.tokens.shape[0])

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Ref
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
@@ -37,7 +38,7 @@ def forward(
     block, found = sizes.block, tiles.bounds(*ids, sizes.block)
     count = query.shape[1] // block
 
-    def kernel(q_ref: Any, k_ref: Any, v_ref: Any, *refs: Any) -> None:
+    def kernel(q_ref: Ref, k_ref: Ref, v_ref: Ref, *refs: Any) -> None:
         (q_ids, k_ids, first, end, seed, bias_ref, gate_ref), (out_ref, log_ref) = _split(refs, 7)
         i = pl.program_id(2)
         here = pl.ds(i * block, block)
@@ -115,7 +116,7 @@ def backward(
             kept, of_weights = weights * keeps, of_weights * keeps
         return kept, weights * (of_weights - inner[:, None])
 
-    def of_query(q_ref: Any, k_ref: Any, v_ref: Any, do_ref: Any, *refs: Any) -> None:
+    def of_query(q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: Any) -> None:
         taken, given = _split(refs, 9)
         q_ids, k_ids, first, end, seed, bias_ref, gate_ref, log_ref, inner_ref = taken
         i = pl.program_id(2)
@@ -142,7 +143,7 @@ def backward(
         if gate_ref is not None:
             given[1][...] = of_gate
 
-    def of_key(q_ref: Any, k_ref: Any, v_ref: Any, do_ref: Any, *refs: Any) -> None:
+    def of_key(q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: Any) -> None:
         taken, (of_k_ref, of_v_ref) = _split(refs, 9)
         q_ids, k_ids, first, end, seed, bias_ref, gate_ref, log_ref, inner_ref = taken
         j = pl.program_id(2)
@@ -166,7 +167,7 @@ def backward(
         of_k_ref[...] = (of_k * scale).astype(of_k_ref.dtype)
         of_v_ref[...] = of_v.astype(of_v_ref.dtype)
 
-    def of_bias(q_ref: Any, k_ref: Any, v_ref: Any, do_ref: Any, *refs: Any) -> None:
+    def of_bias(q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: Any) -> None:
         """Of one distance of blocks: its tiles of some rows are summed where they are made."""
         taken, (out_ref,) = _split(refs, 9)
         q_ids, k_ids, first, end, seeds, bias_ref, gate_ref, log_ref, inner_ref = taken
@@ -248,7 +249,7 @@ def backward(
     return of_q, of_k, of_v, of_tiles.sum(2), of_gates[0] if of_gates else None
 
 
-def _gate(gate_ref: Any, here: Any) -> Any:
+def _gate(gate_ref: Ref, here: Any) -> Any:
     return 1.0 if gate_ref is None else gate_ref[here][:, None]
 
 
