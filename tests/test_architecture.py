@@ -234,3 +234,36 @@ def test_importing_xlj_takes_a_moment():
     loaded = set(run("-c", "import sys, xlj; print(*sys.modules, sep='\\n')").stdout.split())
     assert {name for name in loaded if name.startswith("xlj")} == {"xlj"}
     assert not {"jax", "numpy", "absl", "ml_collections"} & loaded
+
+
+LONGEST = 60
+"""Lines of a function, with its docstring and the functions in it."""
+
+LONG = {
+    "xlj.models.fused_attention.gpu.backward": "three kernels of the same blocks",
+    "xlj.models.fused_attention.tpu.forward": "a kernel, whose loops share its blocks",
+    "xlj.models.fused_attention.tpu.backward": "a kernel, whose loops share its blocks",
+    "xlj.models.fused_attention.tpu.backward.kernel": "its loops share its blocks",
+    "xlj.models.fused_norm._of_add_norm": "a kernel, and how its blocks lie",
+}
+"""Those that may be longer, and why: what a kernel is made of reads and writes the same blocks."""
+
+
+def functions_of(tree, prefix):
+    for node in ast.iter_child_nodes(tree):
+        inner = prefix
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            inner = f"{prefix}.{node.name}"
+            if not isinstance(node, ast.ClassDef):
+                yield inner, node.end_lineno - node.lineno + 1
+        yield from functions_of(node, inner)
+
+
+def test_functions_are_short_but_for_kernels():
+    found = {
+        name: lines
+        for module, file in MODULES.items()
+        for name, lines in functions_of(ast.parse(file.read_text("utf-8")), module)
+        if lines > LONGEST
+    }
+    assert set(found) == set(LONG), f"functions of more than {LONGEST} lines, or none any more"

@@ -298,7 +298,7 @@ OF_ANY_ARRAYS = (
     sharding.exchanged,
 )  # fmt: skip
 """They move arrays of any rank, size and dtype between devices."""
-CHECKS = (sinkhorn.check_pairs, logits.check_block)
+CHECKS = (sinkhorn.check_pairs, logits.check_block, dense_attention.check_inputs)
 KERNELS = ("gpu", "tpu", "tiles")
 """Behind `fused_attention.attend`, the one way in."""
 

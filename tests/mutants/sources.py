@@ -13,7 +13,7 @@ from pathlib import Path
 
 COMPOUND = (ast.FunctionDef, ast.For, ast.While, ast.If, ast.With, ast.Try)
 UNCHANGED = (ast.FunctionDef, ast.ClassDef, ast.Raise, ast.Assert, ast.JoinedStr, ast.Pass)
-CHECKS = {"check", "check_pairs", "check_block"}
+CHECKS = {"check", "check_pairs", "check_block", "check_inputs"}
 UNREAD = {"annotation", "returns", "decorator_list", "ctx", "op", "ops", "type_params"}
 
 

@@ -5,7 +5,7 @@ import itertools
 import json
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -80,6 +80,21 @@ def plan(
     parts = {name.partition("/")[0] for name in params}
     there = [head for head in architecture.classes if head in parts]
     head = "" if headless or not there else there[-1]  # a task's comes after prediction_head
+    left_out = _left_out(params, there, head, headless)
+    named = TASKS.get(head) in ("classification", "tagging")
+    classes = params[f"{head}/output/bias"].shape[0] if named else 0
+    if named and classes != len(labels):
+        raise ConfigError(
+            f"the checkpoint's {head} has {classes} classes, and its config names {len(labels)} "
+            "labels: export a checkpoint that xlj.finetune wrote, or an import of a folder"
+        )
+    return Exported(architecture, head, left_out, labels if named else ())
+
+
+def _left_out(
+    params: Iterable[str], there: Collection[str], head: str, headless: bool
+) -> dict[str, str]:
+    """Why leaves of the parameters are not exported, by name."""
     left_out = {}
     for name in params:
         part = name.partition("/")[0]
@@ -93,14 +108,7 @@ def plan(
             left_out[name] = "read in pretraining only, where a token is predicted or generated"
         elif part not in (*PARTS, head):
             left_out[name] = "belongs to a pretraining objective"
-    named = TASKS.get(head) in ("classification", "tagging")
-    classes = params[f"{head}/output/bias"].shape[0] if named else 0
-    if named and classes != len(labels):
-        raise ConfigError(
-            f"the checkpoint's {head} has {classes} classes, and its config names {len(labels)} "
-            "labels: export a checkpoint that xlj.finetune wrote, or an import of a folder"
-        )
-    return Exported(architecture, head, left_out, labels if named else ())
+    return left_out
 
 
 def write(

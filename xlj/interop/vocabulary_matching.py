@@ -2,6 +2,7 @@
 of the same word in the old vocabulary, or of its translation."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -49,18 +50,8 @@ def match(
       accents, place: whether there is that guess; without `accents`, 6 has accents too.
     """
     index = _index(words(old))
-
-    def translated(word: Word) -> Iterator[int]:
-        if word.starts_word or is_spaceless(word.text):
-            key = folded(word.text)
-            for dictionary in dictionaries:
-                for translation in dictionary.get(key, ()):
-                    yield from _look_up(index, Word(translation, True), str, folded)
-
-    def elsewhere(word: Word) -> Iterator[int]:
-        forms = (str, folded, unaccented) if accents else (str, folded)
-        return _look_up(index, Word(word.text, not word.starts_word), *forms)
-
+    translated = partial(_translated, index, dictionaries)
+    forms = (str, folded, unaccented) if accents else (str, folded)
     look_ups: list[tuple[str, Callable[[Word], Iterator[int]]]] = [
         ("exact", lambda word: _look_up(index, word, str)),
         ("normalised", lambda word: _look_up(index, word, folded)),
@@ -70,7 +61,7 @@ def match(
     if accents:
         look_ups.append(("accents", lambda word: _look_up(index, word, unaccented)))
     if place:
-        look_ups.append(("place", elsewhere))
+        look_ups.append(("place", partial(_elsewhere, index, forms)))
 
     size = len(new.pieces)
     found = np.full(size, -1, np.int32)
@@ -83,6 +74,20 @@ def match(
     found[specials(size)] = specials(len(old.pieces))
     rules[specials(size)] = RULES.index("special")
     return Matches(Ragged(found[found >= 0], (found >= 0).astype(np.int64)), rules)
+
+
+def _translated(index: _Index, dictionaries: Sequence[Dictionary], word: Word) -> Iterator[int]:
+    """Old ids of a whole word's translations."""
+    if word.starts_word or is_spaceless(word.text):
+        key = folded(word.text)
+        for dictionary in dictionaries:
+            for translation in dictionary.get(key, ()):
+                yield from _look_up(index, Word(translation, True), str, folded)
+
+
+def _elsewhere(index: _Index, forms: Sequence[_Form], word: Word) -> Iterator[int]:
+    """Old ids of a piece that starts a word where this one does not, or the other way round."""
+    return _look_up(index, Word(word.text, not word.starts_word), *forms)
 
 
 def _look_up(index: _Index, word: Word, *forms: _Form) -> Iterator[int]:

@@ -6,7 +6,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from xlj.contracts.arrays import check
+from xlj.contracts.arrays import Specified, check
 from xlj.models.dense import PRODUCT, checkpoint_name, precision_of
 from xlj.models.dropout import drop
 
@@ -35,17 +35,16 @@ def dense_attention(
     Returns:
       [rows, length, heads, size] of the query's type.
     """
-    same = f"{query.dtype} [rows, length, heads, size]"
-    check(
+    check_inputs(
         "dense_attention",
-        query=("float [rows, length, heads, size]", query),
-        key=(same, key),
-        value=(same, value),
-        query_segment_ids=("int32 [rows, length]", query_segment_ids),
-        key_segment_ids=("int32 [rows, length]", key_segment_ids),
+        query,
+        key,
+        value,
+        query_segment_ids,
+        key_segment_ids,
         bias=("float32 [heads, length, length]", bias),
-        gates=("float32 [rows, heads, length]", gates),
-        seeds=("int32 [rows]", seeds),
+        gates=gates,
+        seeds=seeds,
     )
     dtype = query.dtype
     einsum = partial(jnp.einsum, precision=precision_of(dtype), preferred_element_type=jnp.float32)
@@ -58,3 +57,31 @@ def dense_attention(
     weights = drop(weights, seeds, rate).astype(dtype)
     mixed = einsum("bhqk,bkhd->bqhd", weights, value)
     return checkpoint_name(mixed.astype(dtype), PRODUCT)
+
+
+def check_inputs(
+    function: str,
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    query_segment_ids: jax.Array,
+    key_segment_ids: jax.Array,
+    *,
+    bias: Specified,
+    gates: jax.Array | None,
+    seeds: jax.Array | None,
+) -> None:
+    """Checks what a function of attention is given, as `xlj.contracts.arrays.check`; `bias` says
+    what that is to be."""
+    heads = "[rows, length, heads, size]"
+    check(
+        function,
+        query=(f"float {heads}", query),
+        key=(f"{query.dtype} {heads}", key),
+        value=(f"{query.dtype} {heads}", value),
+        query_segment_ids=("int32 [rows, length]", query_segment_ids),
+        key_segment_ids=("int32 [rows, length]", key_segment_ids),
+        bias=bias,
+        gates=("float32 [rows, heads, length]", gates),
+        seeds=("int32 [rows]", seeds),
+    )

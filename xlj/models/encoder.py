@@ -7,6 +7,7 @@ loop or one by one, so that a checkpoint does not depend on it.
 """
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -26,6 +27,8 @@ from xlj.models.residual import AddNorm, Stream, stream_of
 from xlj.models.sharding import constrained
 
 Params = dict[str, Any]
+
+Body = Callable[[Stream, tuple[Params, jax.Array]], tuple[Stream, Any]]
 
 PARTS = ("embeddings", "layers", "position_bias", "final_norm")
 """The parts of a model's parameters that are its encoder's; others belong to objectives."""
@@ -212,36 +215,36 @@ def apply(
     if model.position_bias != "none":
         bias = shared_bias(params["position_bias"], model, inputs.tokens.shape[1])
 
-    def layer(x: Stream, weights_and_index: tuple[Params, jax.Array]) -> tuple[Any, Any]:
+    def layer(x: Stream, weights_and_index: tuple[Params, jax.Array]) -> tuple[Stream, Any]:
         weights, index = weights_and_index
-        y = _run(
-            Layer(model),
-            weights,
-            x,
-            inputs.query_segment_ids,
-            inputs.key_segment_ids,
-            rngs,
-            index + 1,
-            bias,
-        )
+        ids = inputs.query_segment_ids, inputs.key_segment_ids
+        y = _run(Layer(model), weights, x, *ids, rngs, index + 1, bias)
         narrow = None if y.narrow is None else constrained(y.narrow, "hidden")
         y = Stream(constrained(y.wide, "hidden"), narrow)
         return y, y.wide if all_layers else None
 
-    if model.remat != "none":
-        policy = jax.checkpoint_policies.save_only_these_names(PRODUCT)
-        layer = jax.checkpoint(
-            layer,
-            prevent_cse=not model.scan_layers,
-            policy=policy if model.remat == "products" else None,
-        )
     unroll = 1 if model.scan_layers else count
     begun = stream_of(x, model)
-    ended, every = jax.lax.scan(layer, begun, (weights, jnp.arange(count)), unroll=unroll)
+    ended, every = jax.lax.scan(
+        _recomputed(layer, model), begun, (weights, jnp.arange(count)), unroll=unroll
+    )
     last = ended.wide
     if "final_norm" in params:
         last = _run(LayerNorm(model.layer_norm_epsilon), params["final_norm"], last)
     return jnp.concatenate([x[None], every[:-1], last[None]]) if all_layers else last
+
+
+def _recomputed(layer: Body, model: Model) -> Body:
+    """The body of the loop over layers, of which the backward pass computes again what
+    `model.remat` says."""
+    if model.remat == "none":
+        return layer
+    policy = jax.checkpoint_policies.save_only_these_names(PRODUCT)
+    return jax.checkpoint(
+        layer,
+        prevent_cse=not model.scan_layers,
+        policy=policy if model.remat == "products" else None,
+    )
 
 
 def first_layers(params: Params, layers: int | None) -> Params:

@@ -169,6 +169,8 @@ def _of_add_norm(
     of_wide: jax.Array,
     of_narrow: jax.Array,
 ) -> tuple[jax.Array, ...]:
+    """The gradients of x, update, scale and bias. Long, since the kernel's loop shares what it was
+    given, and how its blocks lie stands beside it."""
     rows, length, hidden = total.shape
     width, parts = pl.next_power_of_2(hidden), length // MULTIPLE
 

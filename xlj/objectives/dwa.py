@@ -88,15 +88,6 @@ def objective(
         queries = (inputs.labels >= 0).sum(1).astype(jnp.float32)
         return {tlm_loss: inputs.masked.weights.sum(1), alignment_loss: queries}
 
-    def flops(rows: int, length: int) -> Operations:
-        labelling = of_layers(model, label_layer, rows, length)
-        labelling += Operations(other=2.0 * rows * length * length * model.hidden)
-        queries = max_queries(options, length)
-        each = (length + queries) * model.hidden + length * queries
-        pointing = Operations(other=2.0 * rows * model.hidden * each)
-        rest = mlm.flops(rows, length, options=options, model=model, corpus=corpus)
-        return labelling + TRAINED * pointing + rest
-
     return Objective(
         losses={
             tlm_loss: Loss(options.weight, over_vocabulary=True),
@@ -105,11 +96,24 @@ def objective(
         corrupt=corrupt,
         count=count,
         loss=loss,
-        flops=flops,
+        flops=partial(_flops, options, model, corpus, label_layer),
         parts=mlm.prediction_part(model, corpus)
         | {"pointer_head": partial(heads.init_pointer, model=model)},
         targets=targets,
     )
+
+
+def _flops(
+    options: WordAlignment, model: Model, corpus: Corpus, label_layer: int, rows: int, length: int
+) -> Operations:
+    """Operations of a step: the labels, the pointer network, and TLM."""
+    labelling = of_layers(model, label_layer, rows, length)
+    labelling += Operations(other=2.0 * rows * length * length * model.hidden)
+    queries = max_queries(options, length)
+    each = (length + queries) * model.hidden + length * queries
+    pointing = Operations(other=2.0 * rows * model.hidden * each)
+    rest = mlm.flops(rows, length, options=options, model=model, corpus=corpus)
+    return labelling + TRAINED * pointing + rest
 
 
 def max_queries(options: WordAlignment, length: int) -> int:

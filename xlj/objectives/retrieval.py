@@ -1,5 +1,6 @@
 """Sentence retrieval: translations told apart from the other sentences of the batch."""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -13,7 +14,7 @@ from xlj.models import encoder
 from xlj.models.dropout import Rngs
 from xlj.objectives.bitext import averages, halves, is_there
 from xlj.objectives.corruption import split
-from xlj.objectives.flops import TRAINED, Operations, of_layers
+from xlj.objectives.flops import TRAINED, of_layers
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import segments, whole_examples
 
@@ -51,19 +52,7 @@ def objective(
     """
     against = {"hardest": against_hardest, "all": against_all}[options.negatives]
     layer = options.layer or encoder.middle_layer(model.layers)
-
-    def vectors(params: Params, rows: Rows, rngs: Rngs) -> jax.Array:
-        inputs = whole_examples(model, rows.tokens, rows.languages)
-        hidden = encoder.apply(params, model, inputs, rngs, layers=layer)
-        mean = averages(hidden, rows.tokens, most_pairs(2 * rows.tokens.shape[1]))
-        square = (mean * mean).sum(-1, keepdims=True)
-        return mean / jnp.sqrt(jnp.maximum(square, 1e-12))  # padding has a gradient too, of 0
-
-    def corrupt(rows: Rows, rngs: jax.Array) -> Compared:
-        first, second = halves(rows)
-        number = jnp.zeros((len(first.tokens), most_pairs(rows.tokens.shape[1])))
-        pull = jnp.zeros((*number.shape, model.hidden))
-        return Compared(first, second, pull, pull, number, number, number)
+    vectors = partial(_vectors, model, layer)
 
     def targets(
         params: Params, state: object, inputs: Compared, by_microbatch: ByMicrobatch
@@ -98,17 +87,31 @@ def objective(
         losses = inputs.losses + (pulled - jax.lax.stop_gradient(pulled))  # its value is `losses`
         return {name: LossSums(losses.sum(1), inputs.found.sum(1), inputs.correct.sum(1))}
 
-    def flops(rows: int, length: int) -> Operations:
-        return 2 * (1 + TRAINED) * of_layers(model, layer, rows, length // 2)
-
     return Objective(
         losses={name: Loss(options.weight)},
-        corrupt=corrupt,
+        corrupt=partial(_corrupt, model),
         count=lambda inputs: {name: inputs.found.sum(1)},
         loss=loss,
-        flops=flops,
+        flops=lambda rows, length: 2 * (1 + TRAINED) * of_layers(model, layer, rows, length // 2),
         targets=targets,
     )
+
+
+def _vectors(model: Model, layer: int, params: Params, rows: Rows, rngs: Rngs) -> jax.Array:
+    """Unit vectors of the sentences of rows, float32 [rows, pairs, hidden]."""
+    inputs = whole_examples(model, rows.tokens, rows.languages)
+    hidden = encoder.apply(params, model, inputs, rngs, layers=layer)
+    mean = averages(hidden, rows.tokens, most_pairs(2 * rows.tokens.shape[1]))
+    square = (mean * mean).sum(-1, keepdims=True)
+    return mean / jnp.sqrt(jnp.maximum(square, 1e-12))  # padding has a gradient too, of 0
+
+
+def _corrupt(model: Model, rows: Rows, rngs: jax.Array) -> Compared:
+    """Both sides of the pairs, as they are."""
+    first, second = halves(rows)
+    number = jnp.zeros((len(first.tokens), most_pairs(rows.tokens.shape[1])))
+    pull = jnp.zeros((*number.shape, model.hidden))
+    return Compared(first, second, pull, pull, number, number, number)
 
 
 def against_hardest(

@@ -81,22 +81,6 @@ def objective(
             "filled": jnp.zeros((), jnp.int32),
         }
 
-    def update(state: Queue, params: Params, inputs: Contrasted) -> Queue:
-        def average(old: jax.Array, new: jax.Array) -> jax.Array:
-            return options.momentum * old + (1 - options.momentum) * new
-
-        size, most = len(state["queue"]), inputs.vectors.shape[1]
-        real = is_there(inputs.keys.tokens, most).reshape(-1)
-        before = jnp.cumsum(real) - real
-        places = jnp.where(real, (state["next"] + before) % size, size)  # the last is nowhere
-        keys = inputs.vectors.reshape(-1, model.hidden)
-        return {
-            "momentum": jax.tree.map(average, state["momentum"], _contrasting(params, layer)),
-            "queue": state["queue"].at[places].set(keys, mode="drop"),
-            "next": (state["next"] + real.sum()) % size,
-            "filled": jnp.minimum(state["filled"] + real.sum(), size),
-        }
-
     def flops(rows: int, length: int) -> Operations:
         side = of_layers(model, layer, rows, length if options.mixup else length // 2)
         queries = rows * most_pairs(length)
@@ -116,8 +100,29 @@ def objective(
         ),
         targets=targets,
         init_state=init_state,
-        update=update,
+        update=partial(_update, options, model, layer),
     )
+
+
+def _update(
+    options: Contrast, model: Model, layer: int, state: Queue, params: Params, inputs: Contrasted
+) -> Queue:
+    """The queue with the keys of a step, and the average moved towards the parameters."""
+
+    def average(old: jax.Array, new: jax.Array) -> jax.Array:
+        return options.momentum * old + (1 - options.momentum) * new
+
+    size, most = len(state["queue"]), inputs.vectors.shape[1]
+    real = is_there(inputs.keys.tokens, most).reshape(-1)
+    before = jnp.cumsum(real) - real
+    places = jnp.where(real, (state["next"] + before) % size, size)  # the last is nowhere
+    keys = inputs.vectors.reshape(-1, model.hidden)
+    return {
+        "momentum": jax.tree.map(average, state["momentum"], _contrasting(params, layer)),
+        "queue": state["queue"].at[places].set(keys, mode="drop"),
+        "next": (state["next"] + real.sum()) % size,
+        "filled": jnp.minimum(state["filled"] + real.sum(), size),
+    }
 
 
 def _contrasting(params: Params, layer: int) -> Params:

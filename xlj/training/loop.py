@@ -4,12 +4,13 @@ import collections
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 from tqdm import tqdm
 
 from xlj.config import Config, ConfigError, record
@@ -22,12 +23,19 @@ from xlj.training import checkpoints, differences, initialisation, metrics, part
 from xlj.training import state as states
 from xlj.training.evaluation import Evaluation
 from xlj.training.lines import Lines, Probe
-from xlj.training.phases import jitted_steps
+from xlj.training.phases import Step, jitted_steps
 from xlj.training.preemption import Preemption
 from xlj.training.prefetch import Prefetch
 from xlj.training.run_flops import Counts, RunFlops
 from xlj.training.state import State
 from xlj.training.throughput import Throughput
+
+
+class _Closable(Protocol):
+    def close(self) -> object: ...
+
+
+Resource = TypeVar("Resource", bound=_Closable)
 
 _IN_FLIGHT = 2  # steps that the host may be ahead of the devices
 
@@ -69,7 +77,6 @@ def train(
       ConfigError: before any work, if mesh, rows, vocabulary or checkpoint do not fit the config;
         later, if more than `train.max_skipped_steps` steps in a row were not finite.
     """
-    main_process = jax.process_index() == 0
     mesh = partitioning.make_mesh(config)
     partitioning.check_batches(config, mesh)
     vocabulary = Vocabulary.load(store.vocabulary_file)
@@ -87,58 +94,83 @@ def train(
         finished = start == config.train.steps and (
             not unsaid or any(line["step"] == start for line in metrics.read(workdir))
         )
-        if main_process:
-            _tell(latest, config, finished)
+        _tell(latest, config, finished)
         if finished:
             return Outcome(start, True, workdir, latest.folder, flops.until(start))
-    if main_process:
-        if partitioning.crosses_hosts(mesh):
-            print(
-                f"slow: mesh.fsdp={config.mesh.fsdp} gathers the parameters of every layer from "
-                "several hosts or TPU slices; one that divides the devices of each would not"
-            )
-        print(f"operations of the run: {flops.until(config.train.steps)}\n", flush=True)
+    _tell_costs(config, mesh, flops)
     pre_decay = initialisation.pre_decay_steps(config, workdir)
-    unscored = initialisation.unmeasured_steps(workdir) if best else ()
-    steps = jitted_steps(config, batches.corpus, mesh, sharding)
-    evaluations: list[Probe] = [Evaluation(store, config, objectives, mesh), *probes]
+    run = _Run(
+        config=config,
+        workdir=workdir,
+        store=store,
+        batches=batches,
+        mesh=mesh,
+        sharding=sharding,
+        flops=flops,
+        steps=jitted_steps(config, batches.corpus, mesh, sharding),
+        evaluations=[Evaluation(store, config, objectives, mesh), *probes],
+        pre_decay=pre_decay,
+        kept=(*pre_decay, *(initialisation.unmeasured_steps(workdir) if best else ())),
+        best=best,
+    )
+    _record(config, workdir)
+    done, said = _go_on(run, vocabulary, state, start, unsaid)
+    finished, folder = said and done == config.train.steps, workdir / "checkpoints" / str(done)
+    return Outcome(done, finished, workdir, folder, flops.until(done))
 
-    with atomic.mendable(workdir / "config.json"):
-        workdir.mkdir(parents=True, exist_ok=True)
-        if main_process:
-            text = json.dumps(record(config), indent=1) + "\n"
-            atomic.write(workdir / "config.json", text.encode())
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """What stays the same from step to step."""
+
+    config: Config
+    workdir: Path
+    store: RowStore
+    batches: Batches
+    mesh: Mesh
+    sharding: State
+    flops: RunFlops
+    steps: Sequence[Step]
+    """By phase."""
+    evaluations: Sequence[Probe]
+    pre_decay: Collection[int]
+    """Steps after which a checkpoint is due."""
+    kept: tuple[int, ...]
+    """Steps whose checkpoints stay."""
+    best: str
+
+
+def _go_on(
+    run: _Run, vocabulary: Vocabulary, state: State, start: int, unsaid: bool
+) -> tuple[int, bool]:
+    """Steps, lines of metrics and checkpoints, to the end or until the run is to stop: how many
+    steps are done, and whether all was said of them."""
+    config, batches, total = run.config, run.batches, run.config.train.steps
+    main_process = jax.process_index() == 0
     with contextlib.ExitStack() as stack:
 
-        def until_the_end(resource: Any) -> Any:
+        def until_the_end(resource: Resource) -> Resource:
             return stack.enter_context(_closing(resource))
 
         preemption = until_the_end(Preemption())
-        writer = until_the_end(
-            metrics.Metrics(
-                workdir,
-                start - 1 if unsaid else start,
-                write=main_process,
-                hook=config.train.metrics_hook,
-            )
-        )
-        checkpointer = until_the_end(
-            checkpoints.Checkpointer(
-                workdir, config.train.keep_checkpoints, (*pre_decay, *unscored), bool(best)
-            )
-        )
-        total, silent = config.train.steps, not main_process
+        hook, said_before = config.train.metrics_hook, start - 1 if unsaid else start
+        writer = until_the_end(metrics.Metrics(run.workdir, said_before, main_process, hook))
+        keep, best = config.train.keep_checkpoints, bool(run.best)
+        checkpointer = until_the_end(checkpoints.Checkpointer(run.workdir, keep, run.kept, best))
+        silent = not main_process
         bar = tqdm(total=total, initial=start, unit="step", dynamic_ncols=True, disable=silent)
         until_the_end(bar)
-        prefetch = until_the_end(Prefetch(batches, mesh, start, total))
-        clock = Throughput(flops, prefetch)
-        restart_sums = jax.jit(states.restart_sums, out_shardings=sharding.progress)
-        lines = Lines(config, evaluations, flops, writer, clock, preemption, bar, restart_sums)
+        prefetch = until_the_end(Prefetch(batches, run.mesh, start, total))
+        clock = Throughput(run.flops, prefetch)
+        restart_sums = jax.jit(states.restart_sums, out_shardings=run.sharding.progress)
+        lines = Lines(
+            config, run.evaluations, run.flops, writer, clock, preemption, bar, restart_sums
+        )
 
         def save(state: State, line: Mapping[str, float], said: bool) -> None:
             with clock.paused():
-                score = line.get(best)
-                checkpointer.save(state, config, store.manifest, vocabulary, score, said)
+                score = line.get(run.best)
+                checkpointer.save(state, config, run.store.manifest, vocabulary, score, said)
 
         done, said = start, True
         if unsaid:
@@ -147,29 +179,27 @@ def train(
                 save(state, line, said)
         in_flight: collections.deque[tuple[int, jax.Array]] = collections.deque()
         for batch, tokens in prefetch if said else ():
-            state, skipped_in_a_row = steps[batches.phase(done)[0]](state, batch)
+            state, skipped_in_a_row = run.steps[batches.phase(done)[0]](state, batch)
             clock.count(done, tokens)
             done += 1
             in_flight.append((done - 1, skipped_in_a_row))
             if len(in_flight) > _IN_FLIGHT:
-                _check_finite(config, batches, workdir, *in_flight.popleft())
+                _check_finite(config, batches, run.workdir, *in_flight.popleft())
             bar.update()
             state, line, said = lines.write(state, done)
-            last = done == config.train.steps
             stop = not said or preemption.requested()
-            if done % config.train.checkpoint_every == 0 or last or stop or done in pre_decay:
+            due = done % config.train.checkpoint_every == 0 or done in (total, *run.pre_decay)
+            if due or stop:
                 save(state, line, said)
             if stop:
                 break
         for flag in in_flight:
-            _check_finite(config, batches, workdir, *flag)
-    finished = said and done == config.train.steps
-    folder = workdir / "checkpoints" / str(done)
-    return Outcome(done, finished, workdir, folder, flops.until(done))
+            _check_finite(config, batches, run.workdir, *flag)
+    return done, said
 
 
 @contextlib.contextmanager
-def _closing(resource: Any) -> Iterator[Any]:
+def _closing(resource: Resource) -> Iterator[Resource]:
     """As `contextlib.closing`, but an error in closing never hides one that came before."""
     try:
         yield resource
@@ -180,8 +210,31 @@ def _closing(resource: Any) -> Iterator[Any]:
     resource.close()
 
 
+def _record(config: Config, workdir: Path) -> None:
+    """Writes the config into the workdir, which it makes."""
+    with atomic.mendable(workdir / "config.json"):
+        workdir.mkdir(parents=True, exist_ok=True)
+        if jax.process_index() == 0:
+            text = json.dumps(record(config), indent=1) + "\n"
+            atomic.write(workdir / "config.json", text.encode())
+
+
+def _tell_costs(config: Config, mesh: Mesh, flops: RunFlops) -> None:
+    """Says what the run will cost, and what slows it."""
+    if jax.process_index():
+        return
+    if partitioning.crosses_hosts(mesh):
+        print(
+            f"slow: mesh.fsdp={config.mesh.fsdp} gathers the parameters of every layer from "
+            "several hosts or TPU slices; one that divides the devices of each would not"
+        )
+    print(f"operations of the run: {flops.until(config.train.steps)}\n", flush=True)
+
+
 def _tell(latest: checkpoints.Checkpoint, config: Config, finished: bool) -> None:
     """Says what of the config is no longer what it was, and whether that has an effect."""
+    if jax.process_index():
+        return
     if finished:
         print(f"{latest.folder} is the last of a finished run: nothing is left to do")
     for change in differences.changes(latest, config):

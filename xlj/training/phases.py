@@ -1,7 +1,7 @@
 """The jitted step of each phase of a run, and the batch that it takes."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -15,17 +15,26 @@ from xlj.objectives.objective import Rows
 from xlj.training.state import State
 from xlj.training.step import Batch, make_train_step
 
-Step = Callable[[State, Batch], tuple[State, jax.Array]]
-"""Gives the next state, which takes the place of the last, and `skipped_in_a_row`."""
+Plain = Callable[[State, Batch], State]
 
 
-def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) -> list[Any]:
+class Step(Protocol):
+    """The jitted step of a phase."""
+
+    def __call__(self, state: State, batch: Batch, /) -> tuple[State, jax.Array]:
+        """The next state, which takes the place of the last, and `skipped_in_a_row`."""
+
+    def lower(self, state: State, batch: Batch, /) -> jax.stages.Lowered:
+        """It, traced for arrays of these shapes, types and shardings."""
+
+
+def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) -> list[Step]:
     """The step of each phase; a phase that changes alpha alone shares that before it.
 
     Args:
       sharding: of the state.
     """
-    steps: list[Any] = []
+    steps: list[Step] = []
     before: Config | None = None
     for start, phase in config.schedule:
         if before is not None and phase.objectives == before.objectives:
@@ -36,7 +45,7 @@ def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) ->
         begins = {name: start for name in active if name not in already}
         step = make_train_step(phase, build(active, config.model, corpus), mesh, begins)
 
-        def with_flag(state: State, batch: Batch, step: Any = step) -> tuple[State, jax.Array]:
+        def with_flag(state: State, batch: Batch, step: Plain = step) -> tuple[State, jax.Array]:
             state = step(state, batch)
             return state, state.progress.skipped_in_a_row
 

@@ -134,8 +134,8 @@ def _updated(
     )
     updates = optimizer.by_layer(updates, config.optimizer.layer_decay)
     updates = optimizer.change_frozen(updates, config.optimizer.frozen, jnp.zeros_like)
-    rate = optimizer.learning_rate(config)(state.progress.step)
-    return jax.tree.map(lambda p, u: p - rate * u, state.params, updates), new_optimizer
+    rate, step = optimizer.learning_rate(config), state.progress.step
+    return jax.tree.map(lambda p, u: p - rate(step) * u, state.params, updates), new_optimizer
 
 
 def _if(condition: jax.Array, new: Tree, old: Tree) -> Tree:

@@ -65,13 +65,7 @@ def make(
         found; below, some that cross the border of two windows are lost.
       question_length: most tokens of a question; the rest is cut off.
     """
-    least = length - 3 - question_length
-    if least <= stride:
-        raise ConfigError(
-            f"task.length {length}: beside <s>, two </s> and a question of task.question_length "
-            f"{question_length} there is room for {max(0, least)} tokens of the context; that "
-            f"must be more than the {stride} that two windows have in common (task.stride)"
-        )
+    _check_room(length, stride, question_length)
     asked = vocabulary.encode([question.question for question in questions])
     sizes = np.minimum(asked.lengths, question_length)
     texts = list(dict.fromkeys(question.context for question in questions))
@@ -79,21 +73,8 @@ def make(
     context = np.array([numbers[question.context] for question in questions], np.int64)
     encoded, spans = vocabulary.encode_with_spans(texts)
 
-    # By question: the tokens of its context, and how many of them a window holds.
-    total, room = encoded.lengths[context], length - 3 - sizes
-    count = 1 + np.maximum(0, -((room - total) // (room - stride)))
-    # By window: the tokens of the context that it holds.
-    whose = np.repeat(np.arange(len(questions)), count)
-    turn = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    first = turn * (room - stride)[whose]
-    after = np.minimum(first + room[whose], total[whose])
-
-    # Two windows part what they share in the middle, where a token has as much context in both.
-    middle = (first[1:] + after[:-1] + 1) // 2
-    parted = whose[1:] == whose[:-1]
-    owned = np.stack([first, after], 1)
-    owned[1:, 0][parted] = owned[:-1, 1][parted] = middle[parted]
-
+    whose, first, after = _cut(encoded.lengths[context], length - 3 - sizes, stride)
+    owned = _owned(whose, first, after)
     begin = sizes[whose] + 2
     shift = begin - first  # from tokens of a context to positions
     tokens = encoded.starts[context][whose] + first
@@ -120,6 +101,45 @@ def make(
         cut_questions=int((asked.lengths > question_length).sum()),
         lost_answers=int((answered & ~found).sum()),
     )
+
+
+def _check_room(length: int, stride: int, question_length: int) -> None:
+    least = length - 3 - question_length
+    if least <= stride:
+        raise ConfigError(
+            f"task.length {length}: beside <s>, two </s> and a question of task.question_length "
+            f"{question_length} there is room for {max(0, least)} tokens of the context; that "
+            f"must be more than the {stride} that two windows have in common (task.stride)"
+        )
+
+
+def _cut(
+    total: np.ndarray, room: np.ndarray, stride: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The windows of contexts.
+
+    Args:
+      total, room: by question, the tokens of its context, and how many of them a window holds.
+
+    Returns:
+      By window, its question, and the tokens of the context that it holds, from the first one to
+      that after the last.
+    """
+    count = 1 + np.maximum(0, -((room - total) // (room - stride)))
+    whose = np.repeat(np.arange(len(total)), count)
+    turn = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    first = turn * (room - stride)[whose]
+    return whose, first, np.minimum(first + room[whose], total[whose])
+
+
+def _owned(whose: np.ndarray, first: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """The tokens that each window owns, [windows, 2], of those that it holds. Two windows part what
+    they share in the middle, where a token has as much context in both."""
+    middle = (first[1:] + after[:-1] + 1) // 2
+    parted = whose[1:] == whose[:-1]
+    owned = np.stack([first, after], 1)
+    owned[1:, 0][parted] = owned[:-1, 1][parted] = middle[parted]
+    return owned
 
 
 def _wanted(

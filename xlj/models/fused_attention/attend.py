@@ -10,6 +10,7 @@ from jax.ad_checkpoint import checkpoint_name
 from xlj.contracts.arrays import check
 from xlj.models import dropout, sharding
 from xlj.models.dense import PRODUCT
+from xlj.models.dense_attention import check_inputs
 from xlj.models.fused_attention import gpu, tiles, tpu
 from xlj.models.fused_attention.tiles import Inputs, Sizes
 from xlj.models.sharding import REPLICATED, ROWS
@@ -73,18 +74,9 @@ def attend(
     kernels, (rows, length, heads, size) = kernels_for(platform), query.shape
     block = kernels.BLOCK
     fill, wider = -length % block, kernels.head_size(size) - size
-    same, tiles_of_bias = f"{query.dtype} [rows, length, heads, size]", 2 * -(-length // block) - 1
-    check(
-        "attend",
-        query=("float [rows, length, heads, size]", query),
-        key=(same, key),
-        value=(same, value),
-        query_segment_ids=("int32 [rows, length]", query_segment_ids),
-        key_segment_ids=("int32 [rows, length]", key_segment_ids),
-        bias=(f"float32 [heads, {tiles_of_bias}, {block}, {block}]", bias),
-        gates=("float32 [rows, heads, length]", gates),
-        seeds=("int32 [rows]", seeds),
-    )
+    of_bias = f"float32 [heads, {2 * -(-length // block) - 1}, {block}, {block}]"
+    ids = query_segment_ids, key_segment_ids
+    check_inputs("attend", query, key, value, *ids, bias=(of_bias, bias), gates=gates, seeds=seeds)
 
     def filled(x: jax.Array, value: int = 0) -> jax.Array:
         return jnp.pad(x, ((0, 0), (0, fill)), constant_values=value) if fill else x

@@ -92,7 +92,10 @@ def backward(
     logs: jax.Array,
     gradient: jax.Array,
 ) -> tuple[jax.Array | None, ...]:
-    """The gradients of query, key, value, bias and gates; arguments and what `forward` returned."""
+    """The gradients of query, key, value, bias and gates; arguments and what `forward` returned.
+
+    Long, since its three kernels make the same tiles of the same blocks.
+    """
     query, key, value, of_queries, of_keys, seeds, gates = inputs
     ids = of_queries, of_keys
     rows, length, heads, _ = query.shape

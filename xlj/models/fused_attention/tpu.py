@@ -29,7 +29,10 @@ def head_size(size: int) -> int:
 def forward(
     sizes: Sizes, scale: float, inputs: Inputs, bias: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
-    """As `gpu.forward`, but that the log-sums are [rows, groups, heads of a group, length]."""
+    """As `gpu.forward`, but that the log-sums are [rows, groups, heads of a group, length].
+
+    Long, since the kernel's loops over blocks and heads share what it was given.
+    """
     query, key, value, of_queries, of_keys, seeds, gates = inputs
     ids = of_queries, of_keys
     shape, block = query.shape, sizes.block
@@ -121,7 +124,10 @@ def backward(
     gradient: jax.Array,
 ) -> tuple[jax.Array | None, ...]:
     """As `gpu.backward`, in one kernel: a core goes through a group's rows and blocks of keys one
-    after the other, and keeps what they sum up to in its memory."""
+    after the other, and keeps what they sum up to in its memory.
+
+    Long, since the kernel's loops over blocks and heads share what it was given.
+    """
     query, key, value, of_queries, of_keys, seeds, gates = inputs
     ids = of_queries, of_keys
     shape, block = query.shape, sizes.block
