@@ -17,6 +17,8 @@ from xlj.evaluation.metrics import answers
 from xlj.finetuning import answer_spans
 
 ENDING = "json"
+majority = None
+"""No answer is that of most questions."""
 
 
 @dataclasses.dataclass(frozen=True)

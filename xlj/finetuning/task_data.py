@@ -1,10 +1,10 @@
 """The data of a task: its examples by split and language, as rows."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from types import ModuleType
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
+import numpy as np
 from tqdm import tqdm
 
 from xlj.config import ConfigError
@@ -17,12 +17,45 @@ from xlj.data.labelled.reading import SPLITS
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.finetuning import classification, question_answering, tagging
 
-KINDS: dict[str, ModuleType] = {
+
+class TaskKind(Protocol):
+    """What the module of a kind of task has; its examples, and what it makes of them, are its
+    own."""
+
+    ENDING: str
+    """Of files of predictions."""
+
+    def rows(
+        self, examples: Any, vocabulary: Vocabulary, labels: Sequence[str], task: Task
+    ) -> Features:
+        """The rows of examples."""
+
+    def decode(
+        self, outputs: np.ndarray, made: Any, examples: Any, labels: Sequence[str], task: Task
+    ) -> Any:
+        """Predictions of examples, from the outputs of the head for their rows."""
+
+    @property
+    def majority(self) -> Callable[[Any], Callable[[Any], Any]] | None:
+        """Training examples -> a function that predicts their most frequent labels; None for a kind
+        without labels."""
+
+    def labelled(self, examples: Any) -> bool:
+        """Whether predictions of them can be scored."""
+
+    def scores(self, predicted: Any, examples: Any, metric: str, language: str) -> dict[str, float]:
+        """Shares by metric, the task's own first."""
+
+    def to_text(self, predicted: Any) -> str:
+        """XTREME's file of predictions."""
+
+
+KINDS: dict[str, TaskKind] = {
     "classification": classification,
     "tagging": tagging,
     "question_answering": question_answering,
 }
-"""The module of each kind of task, all with the same functions."""
+"""The module of each kind of task."""
 
 Examples = dict[str, list[Any]]
 """Examples by language."""

@@ -136,12 +136,13 @@ def baseline(data: TaskData, task: Task) -> Scores:
     """Test scores (dev's where no test set has labels) of the most frequent labels of the training
     data, each language's own with `task.per_language`; of questions, none."""
     kind, found = KINDS[task.kind], Scores()
-    if not hasattr(kind, "majority"):
+    majority = kind.majority
+    if majority is None:
         return found
 
     @cache
     def learned(languages: tuple[str, ...]) -> Callable[[Any], Any]:
-        return kind.majority([e for name in languages for e in data.train[name].examples])
+        return majority([e for name in languages for e in data.train[name].examples])
 
     tested = any(kind.labelled(entry.examples) for entry in data.test.values())
     for language, entry in (data.test if tested else data.dev).items():
