@@ -6,7 +6,7 @@ import inspect
 import pkgutil
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -322,7 +322,7 @@ def array_taking(hint):
     if hint in (jax.Array, np.ndarray, encoder.Params):
         return True
     origin = typing.get_origin(hint)
-    if origin in (typing.Union, types.UnionType, tuple, list, dict):
+    if origin in (typing.Union, types.UnionType, tuple, list, dict, Mapping):
         return any(map(array_taking, typing.get_args(hint)))
     if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
         return any(map(array_taking, typing.get_type_hints(hint).values()))
