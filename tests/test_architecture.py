@@ -102,6 +102,7 @@ HEAVY = (
 """Rooms that take their time to import."""
 
 INSIDE_FUNCTIONS = {
+    "alignment": ("scipy",),
     "data": ("apache_beam", "seqio", "tensorflow", "tensorflow_datasets", "tokenizers"),
     "cli": HEAVY,
     "commands": HEAVY,

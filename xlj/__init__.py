@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from xlj.api import Encoder, Filling, fine_tune, load, pretrain
+    from xlj.api.encoder import Encoder, Filling, load
+    from xlj.api.runs import fine_tune, pretrain
     from xlj.config import ConfigError
     from xlj.config.recipes import read as recipe
 
 _HOMES = {
     "ConfigError": ("xlj.config", "ConfigError"),
-    "Encoder": ("xlj.api", "Encoder"),
-    "Filling": ("xlj.api", "Filling"),
-    "fine_tune": ("xlj.api", "fine_tune"),
-    "load": ("xlj.api", "load"),
-    "pretrain": ("xlj.api", "pretrain"),
+    "Encoder": ("xlj.api.encoder", "Encoder"),
+    "Filling": ("xlj.api.encoder", "Filling"),
+    "fine_tune": ("xlj.api.runs", "fine_tune"),
+    "load": ("xlj.api.encoder", "load"),
+    "pretrain": ("xlj.api.runs", "pretrain"),
     "recipe": ("xlj.config.recipes", "read"),
 }
 """Public names: (module, name there). None is a command's, such as `xlj.align`, which is a module

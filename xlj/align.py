@@ -26,7 +26,7 @@ from xlj.config.choices import ENCODINGS, METHODS
 def main(flags: Namespace) -> None:
     """Aligns, writes links, prints scores."""
     alignment_flags.check(flags)
-    from xlj import api
+    from xlj.api.encoder import load
     from xlj.models.encoder import middle_layer
     from xlj.word_alignment import projection, sentence_pairs
 
@@ -35,7 +35,7 @@ def main(flags: Namespace) -> None:
     if flags.project:
         kept = list(pairs)
         labels, pairs = projection.read(flags.project, kept), iter(kept)
-    encoder = api.load(flags.checkpoint)
+    encoder = load(flags.checkpoint)
     depth = encoder.layers
     if flags.layers:
         _score_layers(flags, encoder, size, list(pairs))

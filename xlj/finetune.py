@@ -27,12 +27,12 @@ def main(flags: Namespace) -> None:
     if flags.distributed:
         jax.distributed.initialize()
 
-    from xlj import api
+    from xlj.api import runs
     from xlj.evaluation import language_report
     from xlj.finetuning import task_results
 
     finetuning_flags.check(flags, name)
-    outcome = api.fine_tune(config, workdir)
+    outcome = runs.fine_tune(config, workdir)
     if jax.process_index() != 0:
         return
     if not outcome.finished:

@@ -35,10 +35,10 @@ def main(flags: Namespace) -> None:
     if flags.distributed:
         jax.distributed.initialize()
 
-    from xlj import api
+    from xlj.api import runs
     from xlj.training import summary
 
-    outcome = api.pretrain(flags.config, workdir)
+    outcome = runs.pretrain(flags.config, workdir)
     if jax.process_index() == 0:
         # Without what is this run's own.
         again = command.line("train", flags.arguments, ("workdir", "config.init_from"))

@@ -9,7 +9,6 @@ where a row packs several.
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from xlj.alignment.sinkhorn import Transport, check_pairs, same_example
 from xlj.contracts.arrays import check
@@ -84,6 +83,8 @@ def match(similarity: np.ndarray, source_ids: np.ndarray, target_ids: np.ndarray
     Returns:
       bool [..., m, n].
     """
+    from scipy.optimize import linear_sum_assignment  # it takes its time to import
+
     check_pairs("match", similarity, source_ids, target_ids)
     batch = similarity.shape[:-2]
     source_ids = np.broadcast_to(source_ids, batch + source_ids.shape[-1:])

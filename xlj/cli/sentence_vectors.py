@@ -59,9 +59,9 @@ def embed(flags: Namespace, made: Any, *texts: Sequence[str]) -> list[Any]:
 def embedder(flags: Namespace, all_layers: bool = False) -> Any:
     """The `Embedder` of --checkpoint, pooled as the flags say, at one layer or at all; raises a
     `ConfigError` if there is no such model or layer."""
-    from xlj import api
+    from xlj.api.encoder import load
 
-    encoder = api.load(flags.checkpoint)
+    encoder = load(flags.checkpoint)
     layers = range(encoder.layers + 1) if all_layers else ()
     return encoder.embedder(layers or (() if flags.layer is None else [flags.layer]), flags.pooling)
 
