@@ -216,6 +216,15 @@ def test_training_needs_no_tensorflow():
     assert not {"tensorflow", "seqio", "tensorflow_datasets", "apache_beam"} & loaded
 
 
+def test_using_an_encoder_needs_no_optimizer():
+    """So that a command's second call, which compiles nothing, is done soon."""
+    loaded = set(
+        run("-c", "import sys, xlj.api.encoder; print(*sys.modules, sep='\\n')").stdout.split()
+    )
+    assert "jax" in loaded
+    assert not {"optax", "scipy", "tensorflow", "xlj.training.loop", "xlj.objectives.dwa"} & loaded
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_answers_without_jax(command):
     done = run("-X", "importtime", "-m", command, "--help")

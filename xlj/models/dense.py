@@ -81,7 +81,7 @@ def matmul(
     check(
         "matmul",
         x=("float [..., in]", x),
-        kernel=("float [in, out]", kernel),
+        kernel=("float [in_here, out]", kernel),  # on a device alone its slice; `product` has `in`
         shift=("float [in]", shift),
     )
     if activation is not None and sharding.platform() == "cpu":

@@ -27,7 +27,7 @@ def look_up(table: jax.Array, ids: jax.Array) -> jax.Array:
     exchange what they found; the gradient goes the same way back. XLA left to itself gathers the
     gradient of the global batch on each device.
     """
-    check("look_up", table=("float32 [vocabulary, hidden]", table), ids=("int32 [rows, ...]", ids))
+    check("look_up", table=("float32 [vocabulary, hidden]", table), ids=("int [rows, ...]", ids))
     return _look_up(table, ids)
 
 

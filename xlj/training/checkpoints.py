@@ -13,7 +13,7 @@ import json
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,9 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.training import orbax_errors
 from xlj.training.digests import digests
 from xlj.training.partitioning import STORED, abstract_like, named_leaves, shardings
-from xlj.training.state import State
+
+if TYPE_CHECKING:  # a type only: who reads a model needs no optimizer, which takes its time
+    from xlj.training.state import State
 
 _FORMAT = 1
 _PIECE = 64 << 20
@@ -171,7 +173,7 @@ class Checkpointer:
 
     def save(
         self,
-        state: State,
+        state: "State",
         config: Config,
         manifest: Manifest,
         vocabulary: Vocabulary,
@@ -303,7 +305,7 @@ def _composite(meta: dict[str, Any], vocabulary: Vocabulary, **parts: Any) -> oc
     )
 
 
-def _parts(state: State) -> dict[str, Any]:
+def _parts(state: "State") -> dict[str, Any]:
     return {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
 
 
@@ -315,14 +317,15 @@ def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
     return Vocabulary(model)
 
 
-def restore(checkpoint: Checkpoint, abstract: State) -> State:
+def restore(checkpoint: Checkpoint, abstract: "State") -> "State":
     """The whole state, on the devices that `abstract`'s shardings name; raises a `CheckpointError`
     if a tensor is missing, left over, of another shape or type, or damaged."""
-    return State(
+    return dataclasses.replace(
+        abstract,
         **{
             name: _restore_verified(checkpoint, name, part) if jax.tree.leaves(part) else part
             for name, part in _parts(abstract).items()
-        }
+        },
     )
 
 
