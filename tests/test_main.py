@@ -87,15 +87,18 @@ def test_a_wheel_has_the_recipes(tmp_path):
         files.extractall(site)
     (scripts,) = site.glob("*.dist-info/entry_points.txt")
     assert "xlj = xlj.__main__:main" in scripts.read_text()
-    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from xlj.__main__ import main; main()"
+    code = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+        "from xlj.__main__ import main; sys.exit(main())"
+    )
     for config, wanted in (
         ("quickstart:tlm", "phrasebook"),
         ("configs/xlm_e.py:tiny", "gated"),
         ("finetune/udpos", "xtreme/udpos"),
     ):
-        command = "finetune" if "finetune" in config else "train"
+        command = ["finetune", "--config.init_from=x"] if "/udpos" in config else ["train"]
         done = subprocess.run(
-            [sys.executable, "-I", "-c", code, site, command, f"--config={config}", "--check"],
+            [sys.executable, "-I", "-c", code, site, *command, f"--config={config}", "--check"],
             cwd=tmp_path, capture_output=True, text=True, timeout=120,
         )  # fmt: skip
         assert done.returncode == 0 and wanted in done.stdout, done.stderr
