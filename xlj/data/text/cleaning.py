@@ -5,6 +5,7 @@ import itertools
 import unicodedata
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,7 @@ BLANK = HASHES - 1
 
 _GROUP, _LARGE = 128, 1 << 20  # lines, and characters, that are hashed at a time
 _POINTS = 0x110000  # of Unicode
+_MARK = 128  # more than the letters that one is folded to
 _ODD = 0x9E3779B97F4A7C15
 
 
@@ -30,6 +32,18 @@ def clean(line: str) -> str:
     if line.isprintable() and "  " not in line and line[:1] != " " and line[-1:] != " ":
         return line
     return " ".join(line.split())
+
+
+def clean_all(lines: Sequence[str]) -> list[str]:
+    """`clean` of each line; a group that is clean already is looked at as one text."""
+    found: list[str] = []
+    for group in _groups(lines):
+        text = " ".join(filter(None, group))
+        if text.isprintable() and "  " not in f" {text} ":
+            found += group
+        else:
+            found += map(clean, group)
+    return found
 
 
 def line_hashes(lines: Sequence[str]) -> np.ndarray:
@@ -63,35 +77,52 @@ def _hashes(lines: Sequence[str]) -> np.ndarray:
 
     A letter's part is looked up by its code point: NumPy folds a text in a tenth of the time that
     normalising it takes."""
-    values, sizes, first, last = _folding()
+    folding = _folding()
     points = _code_points(lines)
-    marks = first[points[1:]]
-    if np.any((marks > 0) & (last[points[:-1]] > marks)):  # which have another order in NFKD
+    kinds = folding.kinds.take(points)
+    if kinds.max() >= _MARK and not _ordered(points):
         points = _code_points([unicodedata.normalize("NFKD", line) for line in lines])
+        kinds = folding.kinds.take(points)
     ends = np.flatnonzero(points == ord("\n")) + 1
     starts = np.concatenate([[0], ends[:-1]])
-    places = np.concatenate([[0], np.cumsum(sizes[points], dtype=np.int64)])
+    places = np.zeros(len(points) + 1, np.int64)
+    np.cumsum(kinds % _MARK, out=places[1:])
     powers, inverse = _powers(
         1 << 16 if places[-1] < 1 << 16 else 1 << int(places[-1]).bit_length()
     )
-    sums = np.add.reduceat(values[points] * powers[places[:-1]], starts)
+    sums = np.add.reduceat(folding.values.take(points) * powers.take(places[:-1]), starts)
     hashes = hash64(sums * inverse[places[starts]], 0)
     hashes[places[ends] == places[starts]] = BLANK
     return hashes
 
 
 def _code_points(lines: Sequence[str]) -> np.ndarray:
-    """Those of all lines, uint32, each with a line feed at its end."""
+    """Those of all lines, int64, each with a line feed at its end."""
     joined = "\n".join(lines) + "\n"
     points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
-    return points
+    return points.astype(np.int64)  # what looking up takes
+
+
+def _ordered(points: np.ndarray) -> bool:
+    """Whether all marks stand in the order that they have in NFKD."""
+    folding = _folding()
+    marks = folding.first[points[1:]]
+    return not np.any((marks > 0) & (folding.last[points[:-1]] > marks))
+
+
+class _Folding(NamedTuple):
+    """Of each code point: the part of what it is folded to in a hash, uint64; how many letters that
+    is, and `_MARK` more if it is a combining mark; the combining classes of the first and the last
+    letter; uint8. Spaces and line feeds are nothing."""
+
+    values: np.ndarray
+    kinds: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
 
 
 @functools.lru_cache(maxsize=1)
-def _folding() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Of each code point: the part of what it is folded to in a hash, uint64; how many letters that
-    is, and the combining classes of the first and the last one, uint8. Spaces and line feeds are
-    nothing."""
+def _folding() -> _Folding:
     alone = hash64(np.arange(_POINTS, dtype=np.uint64), 1)
     values, sizes = alone.copy(), np.ones(_POINTS, np.uint8)
     first, last = np.zeros(_POINTS, np.uint8), np.zeros(_POINTS, np.uint8)
@@ -106,7 +137,7 @@ def _folding() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
             values[point] = sum(parts) % HASHES
         if folded:
             first[point], last[point] = map(unicodedata.combining, (folded[0], folded[-1]))
-    return values, sizes, first, last
+    return _Folding(values, sizes + _MARK * (first > 0).astype(np.uint8), first, last)
 
 
 @functools.lru_cache(maxsize=4)

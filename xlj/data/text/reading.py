@@ -12,7 +12,7 @@ import numpy as np
 from xlj.config import ConfigError, Data
 from xlj.config.user_code import function_of
 from xlj.data.text import hash_sets
-from xlj.data.text.cleaning import clean, line_hashes
+from xlj.data.text.cleaning import clean, clean_all, line_hashes
 from xlj.data.text.sources import RawBlock, TextSource, module_digest, open_sources
 from xlj.data.text.text_tasks import Unit
 
@@ -87,7 +87,7 @@ class UnitReader:
         for block in self._blocks():
             held.append(block)
             lines += len(block[0])
-            size += sum(len(line) for column in block for line in column)
+            size += sum(sum(map(len, column)) for column in block)
             if lines >= CHUNK_LINES or size >= CHUNK_CHARACTERS:
                 yield self._chunk(held, first)
                 first += lines
@@ -104,7 +104,7 @@ class UnitReader:
                 rows = self._decodable(raw, part, count)
                 count += len(raw[0])
                 if rows and rows[0]:
-                    yield [list(map(clean, column)) for column in rows]
+                    yield [clean_all(column) for column in rows]
             self.lines += count
             if part.source.columns == 1:
                 yield [[""]]  # the end of a file ends a document

@@ -37,9 +37,10 @@ def read(model: bytes) -> Codec:
         found = processor._processor._EncodeAsBufferBatch(  # type: ignore[attr-defined]
             list(lines), 1, None, False, -1, 0.1, False, False, False
         )
-        ids = np.frombuffer(b"".join(found), np.int32)
-        sizes = (memoryview(line).nbytes for line in found)
-        return Ragged(ids, np.fromiter(sizes, np.int64, len(lines)) // ids.itemsize)
+        copies = list(map(bytes, found))
+        ids = np.frombuffer(b"".join(copies), np.int32)
+        sizes = np.fromiter(map(len, copies), np.int64, len(copies))
+        return Ragged(ids, sizes // ids.itemsize)
 
     def encode_with_spans(lines: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         if not lines:  # 0.2.2 fails on an empty list

@@ -94,7 +94,7 @@ class Vocabulary:
         return np.array(alone, np.int32)
 
     def _ours(self, found: Ragged) -> Ragged:
-        return Ragged(self._codec.of_text[found.ids], found.lengths)
+        return Ragged(self._codec.of_text.take(found.ids), found.lengths)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vocabulary) and self.model == other.model
