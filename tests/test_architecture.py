@@ -144,12 +144,15 @@ def room_of(module):
 
 
 def imports_of(file):
-    """(imported module, whether at the top level) of each import statement of a file."""
+    """(imported module, whether it is imported with the file) of each import statement; those under
+    `if TYPE_CHECKING` are for type checkers."""
     tree = ast.parse(file.read_text("utf-8"))
     inner = {
         node
         for function in ast.walk(tree)
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        or isinstance(function, ast.If)
+        and ast.unparse(function.test) == "TYPE_CHECKING"
         for node in ast.walk(function)
     }
     for node in ast.walk(tree):

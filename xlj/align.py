@@ -13,13 +13,20 @@ import itertools
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from xlj.cli import alignment_flags, command, outputs
 from xlj.config import ConfigError
 from xlj.config.choices import ENCODINGS, METHODS
+
+if TYPE_CHECKING:  # types only: a command reads its flags without JAX
+    from xlj.api.encoder import Encoder
+    from xlj.word_alignment.aligner import Aligner
+    from xlj.word_alignment.gold_alignments import Scores
+    from xlj.word_alignment.projection import Projection
+    from xlj.word_alignment.sentence_pairs import Pair
 
 
 @command.entry("align", __doc__, alignment_flags.add)
@@ -58,8 +65,13 @@ def main(flags: Namespace) -> None:
 
 
 def _aligned(
-    flags: Namespace, aligner: Any, size: int, pairs: Any, chosen: dict, projected: Any
-) -> Any:
+    flags: Namespace,
+    aligner: "Aligner",
+    size: int,
+    pairs: Iterator["Pair"],
+    chosen: dict,
+    projected: "Projection | None",
+) -> "Scores | None":
     """Writes what the flags ask for of each pair; the scores of all links, if asked for."""
     from xlj.reporting.alignment_page import Page
     from xlj.word_alignment import gold_alignments
@@ -88,20 +100,20 @@ def _aligned(
                 scores.write(b" ".join(b"%.4f" % c for c in aligned.confidences.tolist()) + b"\n")
             if page:
                 page.add(pair, aligned)
-            if flags.gold is not None:
+            if flags.gold is not None and pair.gold is not None:
                 golds.append(pair.gold)
                 kept.append(aligned.links)
     return gold_alignments.score(kept, golds) if flags.gold is not None else None
 
 
-def _shown(pairs: Any, size: int) -> Any:
+def _shown(pairs: Iterable["Pair"], size: int) -> Iterable["Pair"]:
     """The pairs, with a bar of how many have been read."""
     from tqdm import tqdm
 
     return tqdm(pairs, "aligning", size, unit=" pairs", disable=None)
 
 
-def _compared(pairs: Any, flags: Namespace) -> Iterator:
+def _compared(pairs: Iterable["Pair"], flags: Namespace) -> Iterator["Pair"]:
     """The pairs with their words as they are compared."""
     for pair in pairs:
         if flags.lowercase:
@@ -110,7 +122,7 @@ def _compared(pairs: Any, flags: Namespace) -> Iterator:
         yield pair
 
 
-def _report_windows(aligner: Any, size: int) -> None:
+def _report_windows(aligner: "Aligner", size: int) -> None:
     if aligner.windowed:
         print(
             f"{aligner.windowed} of {size} pairs were too long for the model, and were "
@@ -119,7 +131,7 @@ def _report_windows(aligner: Any, size: int) -> None:
         )
 
 
-def _score_layers(flags: Namespace, encoder: Any, size: int, pairs: list) -> None:
+def _score_layers(flags: Namespace, encoder: "Encoder", size: int, pairs: list["Pair"]) -> None:
     """Scores all layers, by all methods and encodings that are asked for."""
     from xlj.evaluation import layer_report
     from xlj.io import atomic
@@ -135,7 +147,7 @@ def _score_layers(flags: Namespace, encoder: Any, size: int, pairs: list) -> Non
         together = encode == "together"
         aligner = encoder.aligner(layers, method, together, flags.prior, flags.threshold)
         links = list(aligner.align(_compared(_shown(pairs, size), flags)))
-        golds = [pair.gold for pair in pairs]
+        golds = [pair.gold for pair in pairs if pair.gold is not None]
         scores = [gold_alignments.score([of[k] for of in links], golds) for k in layers]
         found[f"{encode} {method}"] = scores
         way = {"encode": encode, "method": method} if len(ways) > 1 else {}

@@ -11,10 +11,13 @@ one of the best F1 (BUCC's task). docs/retrieve.md tells more.
 import json
 import math
 from argparse import Namespace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from xlj.cli import command, mining_flags, sentence_vectors
 from xlj.config import ConfigError
+
+if TYPE_CHECKING:  # types only: a command reads its flags without JAX
+    from xlj.retrieval.sentence_files import Sentences
 
 
 @command.entry("mine", __doc__, mining_flags.add)
@@ -55,18 +58,20 @@ def main(flags: Namespace) -> None:
     print(json.dumps(printed), flush=True)
 
 
-def _names(side: Any) -> list[str]:
+def _names(side: "Sentences") -> list[str]:
     """What a line of the output calls each sentence."""
     return side.ids or side.texts
 
 
-def _gold(flags: Namespace, source: Any, target: Any) -> set[tuple[str, str]]:
+def _gold(flags: Namespace, source: "Sentences", target: "Sentences") -> set[tuple[str, str]]:
     from xlj.retrieval import sentence_files
 
+    ids = []
     for path, side in ((flags.source, source), (flags.target, target)):
         if side.ids is None:
             raise ConfigError(f"--gold names ids, but {path} has none; lines are `id TAB sentence`")
-    return sentence_files.read_pairs(flags.gold, source.ids, target.ids)
+        ids.append(side.ids)
+    return sentence_files.read_pairs(flags.gold, *ids)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,14 @@ docs/scaling.md tells more.
 import json
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from xlj import config as schema
 from xlj.cli import command, configs, outputs
 from xlj.cli.parser import Parser
+
+if TYPE_CHECKING:  # types only: a command reads its flags without JAX
+    from xlj.training.memory import Sizes
 
 
 def _add_flags(parser: Parser) -> None:
@@ -80,7 +83,7 @@ def main(flags: Namespace) -> int:
     return 0 if fits else 1
 
 
-def _sizes(config: schema.Config) -> Any:
+def _sizes(config: schema.Config) -> "Sizes":
     """`training.memory.expected`, whose module uses JAX."""
     from xlj.training import memory
 

@@ -8,9 +8,12 @@ The files hold a sentence a line, translations of each other line by line, or in
 
 import json
 from argparse import Namespace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from xlj.cli import command, outputs, retrieval_flags, sentence_vectors
+
+if TYPE_CHECKING:  # types only: a command reads its flags without JAX
+    from xlj.retrieval.nearest import Accuracy
 
 
 @command.entry("retrieve", __doc__, retrieval_flags.add)
@@ -52,7 +55,7 @@ def main(flags: Namespace) -> None:
         outputs.draw(flags.plot, lambda: layer_report.plot(curves, flags.plot, title, "accuracy@1"))
 
 
-def _print(first: dict, found: Any, sentences: int) -> None:
+def _print(first: dict, found: "Accuracy", sentences: int) -> None:
     print(json.dumps({**first, **found._asdict(), "sentences": sentences}), flush=True)
 
 

@@ -33,6 +33,7 @@ from xlj.models import (
     fused_norm,
     heads,
     lookup,
+    modules,
     position_bias,
     residual,
     sharding,
@@ -295,9 +296,9 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
 
 OF_ANY_ARRAYS = (
     sharding.constrained, sharding.gathered, sharding.summed, sharding.summed_over_replicas,
-    sharding.exchanged,
+    sharding.exchanged, modules.run,
 )  # fmt: skip
-"""They move arrays of any rank, size and dtype between devices."""
+"""They move arrays of any rank, size and dtype between devices, or hand them to a module."""
 CHECKS = (sinkhorn.check_pairs, logits.check_block, dense_attention.check_inputs)
 KERNELS = ("gpu", "tpu", "tiles")
 """Behind `fused_attention.attend`, the one way in."""

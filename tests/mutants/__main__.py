@@ -90,6 +90,7 @@ TESTS = {
     "xlj/objectives/segments.py": "objectives/test_segments objectives/test_mlm "
     "objectives/test_camlm",
     "xlj/objectives/supervised.py": "objectives/test_supervised objectives/test_flops",
+    "xlj/objectives/task_heads.py": "objectives/test_supervised finetuning/test_task_scores",
     "xlj/objectives/xlco.py": "objectives/test_xlco objectives/test_draws_stay "
     "objectives/test_flops objectives/test_dropout_of_losses objectives/test_sharded_parts",
     "xlj/training/step.py": "training/test_step_numpy training/test_step",

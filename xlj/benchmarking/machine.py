@@ -4,13 +4,14 @@ import statistics
 import timeit
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from xlj.config import Config
+from xlj.contracts.arrays import PyTree
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.preparing import prepare_rows, with_rows
 from xlj.models import sharding
@@ -25,7 +26,7 @@ class Size(NamedTuple):
     repeats: int
 
 
-def median_seconds(call: Callable[[], Any], repeats: int) -> float:
+def median_seconds(call: Callable[[], PyTree], repeats: int) -> float:
     """The median of the times that a call takes, after one that is not counted."""
     call()
     times = timeit.repeat(lambda: jax.block_until_ready(call()), number=1, repeat=repeats)

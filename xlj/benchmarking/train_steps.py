@@ -86,7 +86,7 @@ def peer(config: Config, size: Size) -> None:
     labels = torch.where(torch.rand(rows, length, device=device) < 0.15, tokens, -100)
     for dtype in (torch.float32, torch.bfloat16):
 
-        def call(dtype: Any = dtype) -> None:
+        def call(dtype: torch.dtype = dtype) -> None:
             with torch.autocast(device, dtype, enabled=dtype != torch.float32):
                 loss = theirs(tokens, labels=labels).loss
             loss.backward()
@@ -114,7 +114,7 @@ def _train_step(config: Config, size: Size, name: str, dtype: str) -> tuple[floa
     mesh = partitioning.make_mesh(config)
     corpus = Corpus(pieces, ("en", "de"), (1, 1))
     tokens = _random_rows(options.rows, rows, length, pieces)
-    batch = {name: Rows(tokens, jnp.tile(jnp.array([[0, 1]], jnp.int32), (rows, 1)))}
+    batch = {name: Rows(jnp.asarray(tokens), jnp.tile(jnp.array([[0, 1]], jnp.int32), (rows, 1)))}
     built = objectives.build({name: options}, config.model, corpus)
     where = state.sharding(config, corpus, mesh)
     current = jax.jit(lambda: state.init(config, corpus), out_shardings=where)()
@@ -135,7 +135,7 @@ def _train_step(config: Config, size: Size, name: str, dtype: str) -> tuple[floa
     )
 
 
-def _random_rows(kind: str, rows: int, length: int, size: int) -> Any:
+def _random_rows(kind: str, rows: int, length: int, size: int) -> np.ndarray:
     """Rows of a kind, packed from random sentences of 8 to 24 tokens, int32 [rows, length]."""
     rng, count, dtype = np.random.default_rng(0), 2 * rows * length // 8, np.dtype(np.uint32)
 

@@ -2,28 +2,31 @@
 
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import Field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from absl import flags
-from ml_collections import config_flags
+from ml_collections import ConfigDict, config_flags
 
 from xlj.config import recipes
 from xlj.config.fields import ConfigError, nearest
 from xlj.config.objectives.options import import_modules
 
+Checked = TypeVar("Checked", covariant=True)
 
-class Schema(Protocol):
+
+class Schema(Protocol[Checked]):
     """The module that a command's config is checked by."""
 
-    def keys(self) -> Iterable[tuple[str, Any]]:
+    def keys(self) -> Iterable[tuple[str, Field]]:
         """(full path, field) of every key."""
 
-    def parse(self, config: Any, explicit: Collection[str]) -> Any:
+    def parse(self, config: ConfigDict, explicit: Collection[str]) -> Checked:
         """The checked config; `explicit` are the paths set on the command line."""
 
 
-def load(file: str | None, overrides: Sequence[str], schema: Schema) -> Any:
+def load(file: str | None, overrides: Sequence[str], schema: Schema[Checked]) -> Checked:
     """The checked config of a file.
 
     Args:
@@ -48,7 +51,7 @@ def load(file: str | None, overrides: Sequence[str], schema: Schema) -> Any:
         return schema.parse(config, _overridden(overrides, schema))
 
 
-def _read(file: str, overrides: Sequence[str]) -> Any:
+def _read(file: str, overrides: Sequence[str]) -> ConfigDict:
     """The ConfigDict of a file. A flag's value is read as the type that the key has: by
     ml_collections, with flags of its own."""
     argv, own = ["", f"--config={file}", *overrides], flags.FlagValues()

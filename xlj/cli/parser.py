@@ -9,10 +9,13 @@ import textwrap
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from xlj.cli.configs import Schema, help_of
 from xlj.config import ConfigError
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 _OVERRIDE = re.compile(r"--?config\.")
 
@@ -104,7 +107,7 @@ class Parser(argparse.ArgumentParser):
         flags.arguments, flags.overrides = list(arguments), overrides
         return flags
 
-    def print_help(self, file: Any = None) -> None:
+    def print_help(self, file: "SupportsWrite[str] | None" = None) -> None:
         """Prints all flags; a closed output is an error, which argparse would pass over."""
         (file or sys.stdout).write(self.format_help())
 
@@ -116,7 +119,7 @@ class Parser(argparse.ArgumentParser):
 def at_least(lowest: int) -> Callable[[str], int]:
     """The type of a flag that takes a whole number, none below `lowest`."""
 
-    def number(text: str) -> Any:
+    def number(text: str) -> int:
         if int(text) < lowest:
             raise argparse.ArgumentTypeError(f"{text} is below {lowest}")
         return int(text)

@@ -3,11 +3,17 @@
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError
 from xlj.config.choices import POOLINGS
+
+if TYPE_CHECKING:  # types only: commands parse their flags without JAX
+    import numpy as np
+
+    from xlj.retrieval.embedder import Embedder
 
 
 def add_flags(parser: Parser) -> None:
@@ -37,7 +43,7 @@ def add_pair_flags(parser: Parser, lines: str) -> None:
     )
 
 
-def check_centred(flags: Namespace, path: Any, sentences: Sequence[str]) -> None:
+def check_centred(flags: Namespace, path: Path, sentences: Sequence[str]) -> None:
     """Refuses --centred where the mean would be the sentence itself."""
     if flags.centred and len(set(sentences)) < 2:
         raise ConfigError(
@@ -45,7 +51,7 @@ def check_centred(flags: Namespace, path: Any, sentences: Sequence[str]) -> None
         )
 
 
-def embed(flags: Namespace, made: Any, *texts: Sequence[str]) -> list[Any]:
+def embed(flags: Namespace, made: "Embedder", *texts: Sequence[str]) -> list["np.ndarray"]:
     """Vectors of each text by an `Embedder`, centred if --centred says so."""
     from xlj.retrieval.nearest import centre
 
@@ -56,7 +62,7 @@ def embed(flags: Namespace, made: Any, *texts: Sequence[str]) -> list[Any]:
     return vectors
 
 
-def embedder(flags: Namespace, all_layers: bool = False) -> Any:
+def embedder(flags: Namespace, all_layers: bool = False) -> "Embedder":
     """The `Embedder` of --checkpoint, pooled as the flags say, at one layer or at all; raises a
     `ConfigError` if there is no such model or layer."""
     from xlj.api.encoder import load
@@ -66,7 +72,7 @@ def embedder(flags: Namespace, all_layers: bool = False) -> Any:
     return encoder.embedder(layers or (() if flags.layer is None else [flags.layer]), flags.pooling)
 
 
-def report_cut(made: Any) -> None:
+def report_cut(made: "Embedder") -> None:
     """Says how many sentences of an `Embedder` lost their end."""
     if made.cut:
         print(f"{made.cut} sentences lost their end: too long for the model", file=sys.stderr)

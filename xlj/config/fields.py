@@ -8,9 +8,12 @@ import difflib
 import math
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import ml_collections
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 class ConfigError(ValueError):
@@ -25,12 +28,20 @@ class Idle(NamedTuple):
     """A recipe may set the key all the same; set by hand on the command line, it is refused."""
 
 
+Value = bool | int | float | str | tuple[str, ...]
+"""What a key of a config may have."""
+ConfigTree = dict[str, Any]
+"""A config as nested dicts: sections are such dicts again, all else a `Value`."""
+Schema = TypeVar("Schema", bound="DataclassInstance")
+"""A frozen dataclass of keys, and of sections, which are such dataclasses."""
+
+
 Reading = Callable[[Any, str], Idle | None]
 """(config, path of the key) -> why nothing reads the key, or None if something does."""
 
 
 def key(
-    default: Any,
+    default: Value,
     doc: str,
     *,
     choices: tuple[str, ...] = (),
@@ -52,7 +63,7 @@ def key(
 def only_with(path: str, *values: str) -> Reading:
     """Says that a key is read where the key at `path` has one of these values."""
 
-    def read(config: Any, _: str) -> Idle | None:
+    def read(config: "DataclassInstance", _: str) -> Idle | None:
         value = lookup(config, path)
         if value in values:
             return None
@@ -65,14 +76,14 @@ def only_with(path: str, *values: str) -> Reading:
 def only_if_set(path: str) -> Reading:
     """Says that a key is read where the key at `path` is on, or not empty."""
 
-    def read(config: Any, _: str) -> Idle | None:
+    def read(config: "DataclassInstance", _: str) -> Idle | None:
         value = lookup(config, path)
         return None if value else Idle(f"{path} is {'off' if value is False else 'empty'}")
 
     return read
 
 
-def sections(known: Callable[[], Mapping[str, Any]]) -> Any:
+def sections(known: Callable[[], Mapping[str, "DataclassInstance"]]) -> Any:
     """Sections of a schema by name, which stand beside its other keys.
 
     Args:
@@ -122,15 +133,16 @@ def default_of(schema: type) -> ml_collections.ConfigDict:
     return config.lock()
 
 
-def as_tree(config: Any) -> dict[str, Any]:
+def as_tree(config: "DataclassInstance") -> ConfigTree:
     """The nested dict of a config, as `build` reads it."""
-    tree: dict[str, Any] = {}
+    tree: ConfigTree = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if "sections" in field.metadata:
             tree |= {name: as_tree(section) for name, section in value.items()}
         else:
-            tree[field.name] = as_tree(value) if dataclasses.is_dataclass(value) else value
+            is_section = dataclasses.is_dataclass(value) and not isinstance(value, type)
+            tree[field.name] = as_tree(value) if is_section else value
     return tree
 
 
@@ -144,13 +156,13 @@ def merge(tree: dict, changes: Mapping, path: str) -> dict:
     return merged
 
 
-def build(schema: type, tree: Mapping) -> Any:
+def build(schema: type[Schema], tree: Mapping) -> Schema:
     """The dataclass `schema` of a nested dict of values; raises a `ConfigError` on an unknown key
     (the nearest is offered), a wrong type or an impossible value."""
     return _section(schema, tree, [path for path, _ in keys_of(schema)], "")
 
 
-def _section(schema: type, tree: Mapping, known: Iterable[str], prefix: str) -> Any:
+def _section(schema: type[Schema], tree: Mapping, known: Iterable[str], prefix: str) -> Schema:
     parts = {name: (default, field) for name, default, field in _parts(schema)}
     hints = typing.get_type_hints(schema)
     for name in tree:
@@ -161,7 +173,7 @@ def _section(schema: type, tree: Mapping, known: Iterable[str], prefix: str) -> 
         if name not in tree:
             continue
         value, path = tree[name], prefix + name
-        if not dataclasses.is_dataclass(default):
+        if not dataclasses.is_dataclass(default) or isinstance(default, type):
             values[name] = _value(hints[name], field.metadata, value, path)
             continue
         if not isinstance(value, Mapping):
@@ -213,20 +225,20 @@ def _value(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
     return value
 
 
-def flat(tree: Mapping, prefix: str = "") -> dict[str, Any]:
+def flat(tree: Mapping, prefix: str = "") -> dict[str, Value]:
     """The values of nested sections, by full path.
 
     Args:
       prefix: the path of the tree, with a dot at its end.
     """
-    values: dict[str, Any] = {}
+    values: dict[str, Value] = {}
     for name, value in tree.items():
         path = prefix + name
         values |= flat(value, f"{path}.") if isinstance(value, Mapping) else {path: value}
     return values
 
 
-def refuse_idle(config: Any, explicit: Collection[str]) -> None:
+def refuse_idle(config: "DataclassInstance", explicit: Collection[str]) -> None:
     """Refuses keys that were set although nothing would read them.
 
     Args:
@@ -244,13 +256,13 @@ def refuse_idle(config: Any, explicit: Collection[str]) -> None:
             raise not_read(path, value, idle.reason)
 
 
-def not_read(path: str, value: Any, reason: str) -> ConfigError:
+def not_read(path: str, value: Value | Mapping, reason: str) -> ConfigError:
     """The error of a key that is set although nothing reads it."""
     shown = ",".join(value) if isinstance(value, tuple) else value
     return ConfigError(f"{path} is set to {shown!r} but nothing reads it, because {reason}")
 
 
-def lookup(config: Any, path: str) -> Any:
+def lookup(config: "DataclassInstance", path: str) -> Any:
     """The value of the key with this full path."""
     value: Any = config
     for name in path.split("."):

@@ -9,12 +9,12 @@ import dataclasses
 import functools
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import ml_collections
 
 from xlj.config import fields
-from xlj.config.fields import ConfigError, key
+from xlj.config.fields import ConfigError, ConfigTree, key
 from xlj.config.objectives.options import (
     ROW_KINDS,
     Options,
@@ -42,7 +42,7 @@ class Objectives:
         """The options of the objectives that are on, by name."""
         return {name: options for name, options in self.options.items() if options.batch_rows}
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Options:
         try:
             return self.__dict__["options"][name]
         except KeyError:
@@ -77,7 +77,7 @@ class Config:
     train: Train = Train()
     evaluation: Evaluation = Evaluation()
     mesh: Mesh = Mesh()
-    phases: Mapping[str, Any] = dataclasses.field(
+    phases: Mapping[str, ConfigTree] = dataclasses.field(
         default_factory=dict,
         metadata={"doc": "changes by step: {name: {start_step: N, data: {alpha: A}, ...}}"},
     )
@@ -160,13 +160,13 @@ def keys() -> Iterator[tuple[str, dataclasses.Field]]:
     return fields.keys_of(Config)
 
 
-def build(tree: Mapping[str, Any]) -> Config:
+def build(tree: Mapping) -> Config:
     """The `Config` of nested dicts; its types are checked, what its values mean together is not;
     raises a `ConfigError` on an unknown key, a wrong type or a value out of its range."""
     return fields.build(Config, tree)
 
 
-def record(config: Config) -> dict[str, Any]:
+def record(config: Config) -> ConfigTree:
     """The config as runs and checkpoints keep it: JSON values, and the sha256 of the modules that
     its objectives come from."""
     tree = json.loads(json.dumps(fields.as_tree(config)))

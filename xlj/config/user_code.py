@@ -20,5 +20,4 @@ def function_of(name: str, key: str) -> Callable[..., Any]:
         raise ConfigError(f"{key}={name}: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise ConfigError(f"{key}={name} is no function")
-    called: Callable[..., Any] = found
-    return called
+    return found

@@ -1,19 +1,27 @@
 """Checks of rank, shape and dtype, in the words of the docstrings: `int32 [rows, length]`."""
 
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 Array = jax.Array | np.ndarray
+PyTree = Any
+"""Arrays, or what stands for them, in dicts, tuples and dataclasses: all that `jax.tree` takes
+apart, which types cannot tell from other things."""
+Tree = TypeVar("Tree")
+"""Such a tree, where another of the same structure is given back."""
+Leaf = jax.Array | np.ndarray | jax.ShapeDtypeStruct
+"""An array, or its shape and type."""
 
-Specified = tuple[str, Any]
+Specified = tuple[str, PyTree]
 """What an array is to be, and the array; None, or a tree without arrays, is not looked at."""
 
-_KINDS: dict[str, Any] = {"float": jnp.floating, "int": jnp.integer, "bool": jnp.bool_}
+_KINDS: dict[str, DTypeLike] = {"float": jnp.floating, "int": jnp.integer, "bool": jnp.bool_}
 _OPEN = "..."
 
 
@@ -42,7 +50,7 @@ def check(function: str, **arrays: Specified) -> None:
             _check_one(f"{name} of {function}", specified, array, axes)
 
 
-def _check_one(name: str, specified: str, array: Any, known: dict[str, tuple[int, ...]]) -> None:
+def _check_one(name: str, specified: str, array: Array, known: dict[str, tuple[int, ...]]) -> None:
     kind, names = _parsed(specified)
     sizes = ", ".join(f"{axis}={_shown(size)}" for axis, size in known.items() if axis in names)
     message = f"{name} is to be {specified}" + (f", with {sizes}" if sizes else "")

@@ -2,13 +2,14 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 from xlj.config import ConfigError
 from xlj.interop import exporting, model_card
 from xlj.interop.architectures import TASKS, auto_class
 from xlj.io import atomic
+from xlj.io.json_file import Record
 from xlj.training import metrics, stored_models
+from xlj.training.metrics import Line
 from xlj.training.stored_models import StoredModel
 from xlj.training.workdir import finished_run
 
@@ -48,7 +49,7 @@ def export(checkpoint: str, output: Path, layer: int | None, pooling: str) -> No
     print(f"folder: {output}")
 
 
-def _training(source: StoredModel) -> tuple[Any, Any, Any]:
+def _training(source: StoredModel) -> tuple[Record | None, Line | None, Record | None]:
     """The description of a checkpoint, its last evaluation, and its scores in fine-tuning."""
     if source.checkpoint is None:
         return None, None, None

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import KeyPath
 
 from xlj.config import ConfigError
 from xlj.conversion.importing import store
@@ -36,7 +36,7 @@ def extend_checkpoint(
     matches = initial_rows(old, new)
     params, model, _ = pretrained.of(source)
 
-    def extended(path: Any, leaf: jax.Array) -> jax.Array:
+    def extended(path: KeyPath, leaf: jax.Array) -> jax.Array:
         name, array = partitioning.name_of(path), np.asarray(leaf)
         if name.endswith("embeddings/word"):  # a generator may have its own
             return jnp.asarray(matched_rows.embeddings(array, matches, "sampled", 0.0, seed=0))

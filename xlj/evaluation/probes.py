@@ -5,7 +5,6 @@ and `xlj.align` print for the checkpoint of the same step, on the sample that th
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -20,15 +19,13 @@ from xlj.inference.pretrained import Pretrained
 from xlj.models.encoder import Params, middle_layer
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.nearest import accuracy, nearest
-from xlj.training.lines import Probe
+from xlj.training.lines import Check, Probe
 from xlj.training.state import State
 from xlj.word_alignment import gold_alignments
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.sentence_pairs import Pair
 
 Sides = tuple[Ragged, Ragged]
-Check = Callable[..., Any]
-"""Called from batch to batch; it may raise, to stop."""
 
 
 def make(config: Config, files: Files, store: RowStore) -> list[Probe]:

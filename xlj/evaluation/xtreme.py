@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from xlj.config import ConfigError
 from xlj.data.labelled.chunks import CHUNK_TAG
@@ -15,6 +14,7 @@ from xlj.evaluation.metrics.pairs import pair_scores
 from xlj.evaluation.metrics.shares import accuracy
 from xlj.evaluation.metrics.tags import chunk_scores
 from xlj.evaluation.prediction_files import Form
+from xlj.io.json_file import Record
 from xlj.io.quoting import quoted
 
 _NLI = Form("entailment|neutral|contradiction", "entailment, neutral or contradiction")
@@ -199,7 +199,7 @@ def overall(results: list[Result]) -> tuple[dict[str, float], float | None]:
     return found, whole
 
 
-def as_json(results: list[Result]) -> dict[str, Any]:
+def as_json(results: list[Result]) -> Record:
     """Everything as one JSON object, in percent to six decimals."""
     groups, whole = overall(results)
     tasks = {

@@ -7,9 +7,7 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -43,6 +41,7 @@ from xlj.training import (
     partitioning,
     stored_models,
 )
+from xlj.training.lines import Check
 from xlj.training.state import State
 from xlj.training.stored_models import StoredModel
 from xlj.training.workdir import RUN, finished_run
@@ -161,7 +160,7 @@ def _one(plan: _Plan, task: Task) -> Run | None:
     mesh = partitioning.make_mesh(plan.config)
     evaluator = Evaluator(task, plan.config.model, data.labels, mesh)
 
-    def probe(state: State, check: Callable[..., Any]) -> dict[str, float]:
+    def probe(state: State, check: Check) -> dict[str, float]:
         _, scores = evaluator.scores(state.params, data.dev, "dev", check)
         return task_scores.line_of(scores, task, plan.languages)
 

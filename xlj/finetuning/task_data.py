@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from tqdm import tqdm
@@ -10,54 +10,68 @@ from tqdm import tqdm
 from xlj.config import ConfigError
 from xlj.config.finetuning import Task, languages_of
 from xlj.data.labelled import reading, squad
-from xlj.data.labelled.examples import Example, Question
+from xlj.data.labelled.examples import Example, Question, Words
 from xlj.data.labelled.features import Features
 from xlj.data.labelled.labels import alike, check, label_set, labels_of, require
 from xlj.data.labelled.reading import SPLITS
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.finetuning import classification, question_answering, tagging
 
+Of = TypeVar("Of", bound=Example, contravariant=True)
+Rows = TypeVar("Rows", bound=Features)
+Found = TypeVar("Found")
 
-class TaskKind(Protocol):
-    """What the module of a kind of task has; its examples, and what it makes of them, are its
-    own."""
+Predictions = Sequence[str] | Sequence[Sequence[str]] | Mapping[str, str]
+"""Labels of examples, tags of their words, or answers by the question's identity."""
+
+
+class TaskKind(Protocol[Of, Rows, Found]):
+    """What the module of a kind of task has, which takes examples `Of` a type, makes `Rows` of
+    them, and `Found` of these."""
 
     ENDING: str
     """Of files of predictions."""
 
     def rows(
-        self, examples: Any, vocabulary: Vocabulary, labels: Sequence[str], task: Task
-    ) -> Features:
+        self, examples: Sequence[Of], vocabulary: Vocabulary, labels: Sequence[str], task: Task
+    ) -> Rows:
         """The rows of examples."""
 
     def decode(
-        self, outputs: np.ndarray, made: Any, examples: Any, labels: Sequence[str], task: Task
-    ) -> Any:
+        self,
+        outputs: np.ndarray,
+        made: Rows,
+        examples: Sequence[Of],
+        labels: Sequence[str],
+        task: Task,
+    ) -> Found:
         """Predictions of examples, from the outputs of the head for their rows."""
 
     @property
-    def majority(self) -> Callable[[Any], Callable[[Any], Any]] | None:
+    def majority(self) -> Callable[[Sequence[Of]], Callable[[Sequence[Of]], Found]] | None:
         """Training examples -> a function that predicts their most frequent labels; None for a kind
         without labels."""
 
-    def labelled(self, examples: Any) -> bool:
+    def labelled(self, examples: Sequence[Of]) -> bool:
         """Whether predictions of them can be scored."""
 
-    def scores(self, predicted: Any, examples: Any, metric: str, language: str) -> dict[str, float]:
+    def scores(
+        self, predicted: Found, examples: Sequence[Of], metric: str, language: str
+    ) -> dict[str, float]:
         """Shares by metric, the task's own first."""
 
-    def to_text(self, predicted: Any) -> str:
+    def to_text(self, predicted: Found) -> str:
         """XTREME's file of predictions."""
 
 
-KINDS: dict[str, TaskKind] = {
+KINDS: dict[str, TaskKind[Any, Any, Any]] = {
     "classification": classification,
     "tagging": tagging,
     "question_answering": question_answering,
 }
-"""The module of each kind of task."""
+"""The module of each kind of task. Examples are read by kind too, so that they are of its type."""
 
-Examples = dict[str, list[Any]]
+Examples = dict[str, list[Example]]
 """Examples by language."""
 
 
@@ -65,7 +79,7 @@ Examples = dict[str, list[Any]]
 class Set:
     """Examples of one language, ready to be predicted."""
 
-    examples: Sequence[Any]
+    examples: Sequence[Example]
     made: Features
 
 
@@ -142,8 +156,7 @@ def _read(task: Task) -> dict[str, Examples]:
     for by_language in found.values():
         for language, of_language in by_language.items():
             alike(of_language)
-            if task.kind == "question_answering":  # several sources may have the same ids
-                by_language[language] = squad.unique(of_language)
+            by_language[language] = squad.distinct(of_language)  # sources may share ids
     return found
 
 
@@ -163,7 +176,8 @@ def _labels(task: Task, data: Mapping[str, Examples]) -> tuple[str, ...]:
     for examples in (dev, test):
         check(examples, known)
     if task.scored_by == "chunk_f1":
-        tagging.require_chunks([*training, *dev, *test], known)
+        every = [*training, *dev, *test]
+        tagging.require_chunks([e for e in every if isinstance(e, Words)], known)
     if task.select == "trained" and not set(data["dev"]) & set(task.languages):
         raise ConfigError(
             f"task.select=trained chooses on dev of {', '.join(task.languages)}, but task.dev is "

@@ -6,7 +6,6 @@ import shutil
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from xlj.config.finetuning import FinetuningConfig, Task, languages_of
 from xlj.evaluation import language_report
@@ -15,6 +14,7 @@ from xlj.finetuning.running import Outcome, Run
 from xlj.finetuning.task_data import KINDS
 from xlj.finetuning.task_scores import Scores, on_dev
 from xlj.io import atomic
+from xlj.io.json_file import Record
 
 FILE = "results.json"
 TABLE = "results.md"
@@ -25,7 +25,7 @@ def split_of(outcome: Outcome) -> str:
     return "test" if any(run.test for run in outcome.runs) else "dev"
 
 
-def as_json(name: str, config: FinetuningConfig, outcome: Outcome) -> dict[str, Any]:
+def as_json(name: str, config: FinetuningConfig, outcome: Outcome) -> Record:
     """Everything as one JSON object, in percent to four decimals.
 
     `languages`, `average` and `transfer_gap` are those of the task's metric, means over seeds
@@ -173,9 +173,9 @@ def _gap(scores: Mapping[str, float], config: FinetuningConfig) -> float | None:
     return transfer_gap(scores) if transfers else None
 
 
-def _summary(seeds: Sequence[Mapping[str, float]], config: FinetuningConfig) -> dict[str, Any]:
+def _summary(seeds: Sequence[Mapping[str, float]], config: FinetuningConfig) -> Record:
     languages = language_report.in_order(seeds[0])
-    summary: dict[str, Any] = {
+    summary: Record = {
         "languages": {
             name: round(statistics.fmean(found[name] for found in seeds), 4) for name in languages
         }

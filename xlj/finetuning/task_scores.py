@@ -1,9 +1,8 @@
 """Predictions and scores of a fine-tuned model, and of no model at all."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,14 +12,16 @@ from tqdm import tqdm
 
 from xlj.config import Model
 from xlj.config.finetuning import Task
+from xlj.data.labelled.examples import Example
 from xlj.data.tokenizer.layout import PAD
 from xlj.evaluation.language_report import average
-from xlj.finetuning.task_data import KINDS, Set, TaskData
-from xlj.inference.row_batches import buckets, in_flight
+from xlj.finetuning.task_data import KINDS, Predictions, Set, TaskData
+from xlj.inference.row_batches import Advance, buckets, in_flight
 from xlj.io import atomic
 from xlj.models.encoder import Params
 from xlj.models.sharding import on_mesh
 from xlj.objectives import supervised
+from xlj.objectives.task_heads import HEADS
 from xlj.training.partitioning import replicated, shard
 
 SCORE = "eval/dev/score"
@@ -43,7 +44,7 @@ class Predictor:
         params: Params,
         tokens: np.ndarray,
         what: str,
-        progress: Callable[[int], Any] = bool,
+        progress: Advance = bool,
     ) -> np.ndarray:
         """The prediction of the head for each row.
 
@@ -85,7 +86,7 @@ class Predictor:
 def _predicted(kind: str, model: Model, params: Params, tokens: jax.Array) -> jax.Array:
     languages = jnp.zeros((len(tokens), 2), jnp.int32)
     found = supervised.logits(kind, params, model, tokens, languages)
-    return found if kind == "question_answering" else found.argmax(-1).astype(jnp.int32)
+    return HEADS[kind].predict(found)
 
 
 class Evaluator:
@@ -100,10 +101,10 @@ class Evaluator:
         params: Params,
         sets: Mapping[str, Set],
         split: str,
-        progress: Callable[[int], Any] = bool,
-    ) -> tuple[dict[str, Any], Scores]:
+        progress: Advance = bool,
+    ) -> tuple[dict[str, Predictions], Scores]:
         """Predictions by language, and their scores where labels are known."""
-        predictions: dict[str, Any] = {}
+        predictions: dict[str, Predictions] = {}
         found: Scores = {}
         for language, entry in sets.items():
             made, examples = entry.made, entry.examples
@@ -141,7 +142,7 @@ def baseline(data: TaskData, task: Task) -> Scores:
         return found
 
     @cache
-    def learned(languages: tuple[str, ...]) -> Callable[[Any], Any]:
+    def learned(languages: tuple[str, ...]) -> Callable[[Sequence[Example]], Predictions]:
         return majority([e for name in languages for e in data.train[name].examples])
 
     tested = any(kind.labelled(entry.examples) for entry in data.test.values())
@@ -152,7 +153,7 @@ def baseline(data: TaskData, task: Task) -> Scores:
     return found
 
 
-def save(task: Task, predictions: Mapping[str, Any], folder: Path, split: str) -> None:
+def save(task: Task, predictions: Mapping[str, Predictions], folder: Path, split: str) -> None:
     """Writes a file of predictions a language, `SPLIT-LANGUAGE`, in XTREME's form."""
     if jax.process_index() or not predictions:
         return
@@ -163,7 +164,9 @@ def save(task: Task, predictions: Mapping[str, Any], folder: Path, split: str) -
         atomic.write(file, kind.to_text(predicted).encode())
 
 
-def _add(found: Scores, task: Task, predicted: Any, examples: Any, language: str) -> None:
+def _add(
+    found: Scores, task: Task, predicted: Predictions, examples: Sequence[Example], language: str
+) -> None:
     shares = KINDS[task.kind].scores(predicted, examples, task.scored_by, language)
     for name, share in shares.items():
         found.setdefault(name, {})[language] = 100 * share

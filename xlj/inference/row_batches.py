@@ -1,12 +1,14 @@
 """Rows of similar length in batches of few shapes, and some batches on the devices at a time."""
 
 import collections
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import numpy as np
 
 T = TypeVar("T")
+Advance = Callable[[int], object]
+"""Is told how many rows, sentences or pairs were done since the last time, as progress bars are."""
 
 _BATCH_TOKENS = 8192
 _IN_FLIGHT = 2

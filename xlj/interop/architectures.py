@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlj.config import SUPERVISED, ConfigError, Model, build
+from xlj.io.json_file import Record
 from xlj.io.quoting import quoted, shortened
 from xlj.models.encoder import FIRST_POSITION
 from xlj.objectives.supervised import head_of
@@ -195,7 +196,7 @@ IGNORED = (
 """(regular expression over a tensor's name, why it is not read)."""
 
 
-def of_config(config: Mapping[str, Any], where: str) -> Architecture:
+def of_config(config: Record, where: str) -> Architecture:
     """The architecture that a config.json names; a ConfigError if xlj cannot read it, or it has
     parts that an encoder of ours does not."""
     name = config.get("model_type")
@@ -245,7 +246,7 @@ _DEFAULTS = {"layer_norm_eps": 1e-12, "initializer_range": 0.02, "hidden_dropout
 """Values that transformers takes where config.json is silent."""
 
 
-def model_of(architecture: Architecture, config: Mapping[str, Any], where: str) -> Model:
+def model_of(architecture: Architecture, config: Record, where: str) -> Model:
     """The sizes that a config.json gives; a ConfigError if one is missing or impossible."""
     known = {**_DEFAULTS, **config}
     if architecture.model_type == ERNIE_M.model_type:
@@ -279,7 +280,7 @@ def model_of(architecture: Architecture, config: Mapping[str, Any], where: str) 
 _SINGLE_LABEL = "single_label_classification"
 
 
-def labels_of(config: Mapping[str, Any], where: str) -> tuple[str, ...]:
+def labels_of(config: Record, where: str) -> tuple[str, ...]:
     """The names of classes or tags that a config.json gives, in the order of the head; a
     ConfigError if they are not numbered from 0."""
     names = config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}  # what transformers takes
@@ -290,9 +291,7 @@ def labels_of(config: Mapping[str, Any], where: str) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def task_head_of(
-    architecture: Architecture, config: Mapping[str, Any], tensors: Collection[str]
-) -> str:
+def task_head_of(architecture: Architecture, config: Record, tensors: Collection[str]) -> str:
     """The head of a fine-tuned task that a folder has, if its config.json names the class, all of
     its tensors are there, and its labels exclude each other; else nothing."""
     if config.get("problem_type") not in (None, _SINGLE_LABEL):
@@ -304,7 +303,7 @@ def task_head_of(
     return ""
 
 
-def config_of_task(head: str, labels: Sequence[str]) -> dict[str, Any]:
+def config_of_task(head: str, labels: Sequence[str]) -> Record:
     """The part of config.json about the head of a fine-tuned task and its labels, if it has any."""
     if TASKS.get(head, "question_answering") == "question_answering":
         return {}
@@ -313,7 +312,7 @@ def config_of_task(head: str, labels: Sequence[str]) -> dict[str, Any]:
     return {"id2label": dict(enumerate(labels)), "label2id": ids, **only}
 
 
-def config_of(architecture: Architecture, model: Model, vocabulary_size: int) -> dict[str, Any]:
+def config_of(architecture: Architecture, model: Model, vocabulary_size: int) -> Record:
     """The config.json of a model of ours."""
     bias = _BIAS if architecture.model_type == XLJ.model_type else ()
     return {

@@ -12,12 +12,14 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from xlj.config import ConfigError, Model
+from xlj.contracts.arrays import PyTree
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import architectures, tokenizer_files
 from xlj.interop.architectures import BERT, TASKS, TOKEN_TYPE, XLJ, XLM_R, Architecture, Tensor
 from xlj.interop.folder import CONFIG, INDEX, WEIGHTS
 from xlj.io import atomic
+from xlj.io.json_file import Record
 from xlj.models.encoder import FIRST_POSITION, PARTS
 from xlj.objectives.supervised import head_of
 
@@ -41,7 +43,7 @@ class Exported:
 
 
 def plan(
-    params: Mapping[str, Any],
+    params: Mapping[str, PyTree],
     model: Model,
     vocabulary: Vocabulary,
     headless: bool,
@@ -114,7 +116,7 @@ def _left_out(
 def write(
     folder: Path,
     exported: Exported,
-    params: Mapping[str, Any],
+    params: Mapping[str, PyTree],
     model: Model,
     vocabulary: Vocabulary,
     pairs_as_rows: bool = False,
@@ -152,7 +154,7 @@ def write_pooling(folder: Path, model: Model, pooling: str) -> None:
     """Adds what makes the folder one of sentence-transformers, with the vectors of
     `retrieval.embedder`: the `mean` of all tokens, specials too, or the vector of the `first`."""
     modules = "sentence_transformers.models"
-    contents = {
+    contents: dict[str, list | dict] = {
         "modules.json": [
             {"idx": 0, "name": "0", "path": "", "type": f"{modules}.Transformer"},
             {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{modules}.Pooling"},
@@ -173,7 +175,7 @@ def write_pooling(folder: Path, model: Model, pooling: str) -> None:
 
 
 def _tensors(
-    exported: Exported, params: Mapping[str, Any], model: Model, vocabulary: Vocabulary
+    exported: Exported, params: Mapping[str, PyTree], model: Model, vocabulary: Vocabulary
 ) -> Iterator["_Theirs"]:
     """All tensors to write, those of a parameter one after the other."""
     architecture = exported.architecture
@@ -250,7 +252,7 @@ def _write_tensors(folder: Path, tensors: list[_Theirs]) -> None:
 def _write_shard(path: Path, tensors: list[_Theirs]) -> None:
     """A safetensors file: the length of a header, the header, the tensors' bytes. The library's own
     writer takes no less than all tensors at once."""
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    header: Record = {"__metadata__": {"format": "pt"}}
     end = 0
     for tensor in tensors:
         start, end = end, end + tensor.bytes()
@@ -272,6 +274,6 @@ def _write_parameter(file: BinaryIO, tensors: list[_Theirs]) -> None:
             file.write(block.data)
 
 
-def _write_json(file: Path, content: Any) -> None:
+def _write_json(file: Path, content: list | dict) -> None:
     text = json.dumps(content, indent=2, sort_keys=isinstance(content, dict)) + "\n"
     atomic.write(file, text.encode())

@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 
 from xlj.config import ConfigError
 from xlj.io import json_file
+from xlj.io.json_file import Record
 from xlj.io.quoting import quoted, shortened
 
 CONFIG = "config.json"
@@ -26,7 +27,7 @@ class Folder:
     """The content of a folder: config.json, and of each tensor its file and shape, by its name."""
 
     path: Path
-    config: Mapping[str, Any]
+    config: Record
     files: Mapping[str, Path]
     shapes: Mapping[str, tuple[int, ...]]
 

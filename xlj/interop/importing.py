@@ -6,13 +6,14 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import KeyPath
 
 from xlj.config import ConfigError, Model
+from xlj.contracts.arrays import PyTree
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import architectures, tokenizer_files
 from xlj.interop.architectures import IGNORED, TASKS, TOKEN_TYPE, Architecture, Tensor
@@ -104,14 +105,14 @@ def inspect(path: Path) -> Imported:
     return imported
 
 
-def load(imported: Imported, shardings: Callable[[Any], Any]) -> encoder.Params:
+def load(imported: Imported, shardings: Callable[[PyTree], PyTree]) -> encoder.Params:
     """The parameters, float32, each device's part read from the files by itself; `shardings` makes
     of a tree of shapes the same tree of shardings.
 
     Raises:
       ConfigError: if a tensor cannot be read, or is not finite.
     """
-    abstract: dict[str, Any] = {}
+    abstract: encoder.Params = {}
     tensors = {tensor.ours: tensor for tensor in imported.architecture.tensors}
     for name in imported.names:
         *parents, last = name.split("/")
@@ -120,7 +121,9 @@ def load(imported: Imported, shardings: Callable[[Any], Any]) -> encoder.Params:
             node = node.setdefault(parent, {})
         node[last] = jax.ShapeDtypeStruct(imported.shapes[name], jnp.float32)
 
-    def read(path: Any, leaf: Any, sharding: Any) -> jax.Array:
+    def read(
+        path: KeyPath, leaf: jax.ShapeDtypeStruct, sharding: jax.sharding.Sharding
+    ) -> jax.Array:
         tensor = tensors["/".join(part.key for part in path)]
         return jax.make_array_from_callback(
             leaf.shape, sharding, lambda index: _part(imported, tensor, index or ())
@@ -201,7 +204,7 @@ def _expected(
     """Shapes, by name, of the encoder's parameters and those of both heads."""
     key = jax.random.key(0)
 
-    def init() -> Any:
+    def init() -> encoder.Params:
         params = encoder.init(key, model, vocabulary_size, 0)
         params["prediction_head"] = heads.init_prediction(key, model, vocabulary_size)
         if head:

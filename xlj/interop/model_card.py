@@ -2,13 +2,14 @@
 
 import itertools
 from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 from xlj.config import Model
 from xlj.config.objectives.supervised import supervised_in
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.architectures import TASKS, XLJ, XLM_R, auto_class
 from xlj.interop.exporting import Exported
+from xlj.io.json_file import Record
 
 _PIPELINES = {
     "": "feature-extraction",
@@ -19,7 +20,7 @@ _PIPELINES = {
 }
 """Names that model hubs have for a model with each head."""
 
-_Meta = Mapping[str, Any] | None
+_Meta = Record | None
 
 
 def card(
@@ -120,7 +121,7 @@ def _usage(name: str, exported: Exported, pooling: str) -> str:
     )
 
 
-def _objectives(config: Mapping[str, Any]) -> str:
+def _objectives(config: Record) -> str:
     """The objectives of all phases, with the options that were in use."""
     rows = ["## Objectives", "", "| from step | objective | options |", "|---|---|---|"]
     phases = [{"start_step": 0, "objectives": config["objectives"]}, *config["phases"].values()]
@@ -133,7 +134,7 @@ def _objectives(config: Mapping[str, Any]) -> str:
     return "\n".join(rows)
 
 
-def _data(trained: Mapping[str, Any]) -> str:
+def _data(trained: Record) -> str:
     rows = ["## Data", "", "| text | sentences or pairs | tokens |", "|---|---|---|"]
     for task, counts in trained["tasks"].items():
         rows.append(f"| {task} | {counts['sentences']:,} | {counts['tokens']:,} |")
@@ -163,16 +164,13 @@ def _task_sections(exported: Exported, trained: _Meta, run: _Meta) -> list[str]:
         counts = {name: counts["sentences"] for name, counts in trained["tasks"].items()}
         rows = [f"{name.partition('.')[2]} ({count:,} rows)" for name, count in counts.items()]
         lines.append(f"Fine-tuned on {', '.join(rows)} of at most {options['length']} tokens.")
-        if kind != "tagging":
-            lines.append(
-                "The tokenizer frames a pair as in training: one separator between its two texts."
-            )
-    if kind == "tagging":
-        lines.append("A word's tag is that of its first piece that is more than a word's mark.")
+    of_kind = _KINDS[kind]
+    if of_kind.remark and (of_kind.always or trained and trained["step"]):
+        lines.append(of_kind.remark)
     return ["## Task\n\n" + " ".join(lines), *([_scores(run)] if run else [])]
 
 
-def _languages(run: Mapping[str, Any]) -> list[str]:
+def _languages(run: Record) -> list[str]:
     """The languages that a run was trained on or scored in, in this order."""
     scored = itertools.chain(*run["dev"].values(), *run["test"].values())
     return list(dict.fromkeys([*run["languages"], *scored]))
@@ -180,7 +178,8 @@ def _languages(run: Mapping[str, Any]) -> list[str]:
 
 def _task_usage(name: str, exported: Exported, remote: str) -> str:
     kind, loader = TASKS[exported.head], auto_class(exported.head)
-    if kind == "classification":
+    usage = _KINDS[kind].usage
+    if not usage:
         return (
             "from transformers import pipeline\n\n"
             f'classify = pipeline("{_PIPELINES[exported.head]}", "{name}"{remote})\n'
@@ -191,7 +190,7 @@ def _task_usage(name: str, exported: Exported, remote: str) -> str:
         f'tokenizer = AutoTokenizer.from_pretrained("{name}")\n'
         f'model = {loader}.from_pretrained("{name}"{remote})\n'
     )
-    return load + (_TAGGING if kind == "tagging" else _ANSWERING)
+    return load + usage
 
 
 _TAGGING = """\
@@ -219,7 +218,27 @@ answer = context[characters[first][0] : characters[last][1]].strip()
 print(answer)"""
 
 
-def _scores(run: Mapping[str, Any]) -> str:
+class _Kind(NamedTuple):
+    """What a card says of a kind of task."""
+
+    remark: str
+    usage: str = ""
+    """Code that follows model and tokenizer; nothing where a pipeline of transformers does it."""
+    always: bool = False
+    """The remark is said of a model that was not trained here, too."""
+
+
+_PAIRS = "The tokenizer frames a pair as in training: one separator between its two texts."
+_KINDS = {
+    "classification": _Kind(_PAIRS),
+    "question_answering": _Kind(_PAIRS, _ANSWERING),
+    "tagging": _Kind(
+        "A word's tag is that of its first piece that is more than a word's mark.", _TAGGING, True
+    ),
+}
+
+
+def _scores(run: Record) -> str:
     """A table of percent: a line a language and their mean, a column a split and metric."""
     columns = {
         f"{split} {metric}": by_language

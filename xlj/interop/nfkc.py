@@ -14,15 +14,18 @@ import itertools
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from xlj.config import ConfigError
+
+if TYPE_CHECKING:
+    from tokenizers.normalizers import Normalizer
 
 _GUARD, _TILDE = "\U0010fffe", "\U0010ffff"  # noncharacters, which no text has
 _FULLWIDTH_TILDE = "\uff5e"  # the only character that NFKC changes and nmt_nfkc does not
 
 
-def normalizer(charsmap: bytes) -> Any:
+def normalizer(charsmap: bytes) -> "Normalizer":
     """A `tokenizers` normaliser that does what SentencePiece does with the rules of a model.
 
     Args:

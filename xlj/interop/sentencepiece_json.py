@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xlj.config import ConfigError
 from xlj.data.tokenizer.tokenizer_json import explained
 from xlj.interop import nfkc
 from xlj.io.quoting import quoted
+
+if TYPE_CHECKING:
+    from tokenizers.models import BPE, Unigram
 
 _SPACE = "\u2581"
 _NORMAL = 1  # sentencepiece_model.proto: SentencePiece.Type
@@ -72,7 +75,7 @@ def from_sentencepiece(
     return tokenizer.to_str().encode()
 
 
-def _unigram(pieces: Sequence[str], scores: Mapping[str, float], unknown: str) -> Any:
+def _unigram(pieces: Sequence[str], scores: Mapping[str, float], unknown: str) -> "Unigram":
     from tokenizers import models
 
     # An unknown character costs 10 more than the lowest score of all; specials must not lower it.
@@ -84,7 +87,7 @@ def _unigram(pieces: Sequence[str], scores: Mapping[str, float], unknown: str) -
     )
 
 
-def _bpe(pieces: Sequence[str], scores: Mapping[str, float], unknown: str) -> Any:
+def _bpe(pieces: Sequence[str], scores: Mapping[str, float], unknown: str) -> "BPE":
     """SentencePiece joins the two neighbours whose joined piece scores highest, whatever the two
     are; so each way to join a piece is a merge, and those of higher scores come first."""
     from tokenizers import models

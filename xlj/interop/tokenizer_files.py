@@ -4,9 +4,9 @@ ERNIE-M's own tokenizer does more than SentencePiece, which is not done here: do
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,11 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.folder import inside
 from xlj.interop.sentencepiece_json import from_sentencepiece
 from xlj.io import atomic, json_file
+from xlj.io.json_file import Record
 from xlj.io.quoting import quoted
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 _ROBERTA = (*SPECIALS, MASK)
 
@@ -52,12 +56,13 @@ def read(folder: Path) -> Vocabulary:
     elif whole:
         return Vocabulary.load(whole)
     elif words:
-        vocabulary = _built(words, _bert, words, _json(folder, CONFIG))
+        vocabulary = _built(words, lambda: _bert(words, _json(folder, CONFIG)))
     elif byte_words:
         merges = _find(folder, MERGES)
         if not merges:
             raise ConfigError(f"{folder} has {BYTE_WORDS} but not the {MERGES} that belongs to it")
-        vocabulary = _built(byte_words, _roberta, byte_words, merges, _json(folder, CONFIG))
+        config = _json(folder, CONFIG)
+        vocabulary = _built(byte_words, lambda: _roberta(byte_words, merges, config))
     else:
         raise ConfigError(
             f"{folder} has no tokenizer: neither {SENTENCEPIECE}, {JSON}, {WORDS}, nor "
@@ -142,7 +147,7 @@ def _with_pairs_of_rows(content: bytes, specials: Sequence[str], typed: bool) ->
     return tokenizer.to_str().encode()
 
 
-def _dump(content: Mapping[str, Any]) -> bytes:
+def _dump(content: Record) -> bytes:
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
 
 
@@ -150,17 +155,17 @@ def _find(folder: Path, name: str) -> Path | None:
     return inside(folder, name) if (folder / name).is_file() else None
 
 
-def _json(folder: Path, name: str) -> Mapping[str, Any]:
+def _json(folder: Path, name: str) -> Record:
     """The object in a JSON file; empty if there is no such file."""
     path = _find(folder, name)
     return json_file.read_object(path) if path else {}
 
 
-def _built(path: Path, build: Callable[..., Any], *arguments: Any) -> Vocabulary:
+def _built(path: Path, build: Callable[[], "Tokenizer"]) -> Vocabulary:
     """The vocabulary of the tokenizer that is built; errors name `path`."""
     try:
         with explained("is not one that the tokenizers library reads"):
-            return Vocabulary(build(*arguments).to_str().encode())
+            return Vocabulary(build().to_str().encode())
     except ConfigError as error:
         raise ConfigError(f"vocabulary {path} {error}") from None
 
@@ -213,7 +218,7 @@ def _ernie_m(vocabulary: Vocabulary, words: Path) -> Vocabulary:
         raise ConfigError(f"{words}: {error}") from None
 
 
-def _bert(words: Path, config: Mapping[str, Any]) -> Any:
+def _bert(words: Path, config: Record) -> "Tokenizer":
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     tokenizer = Tokenizer(models.WordPiece.from_file(str(words), unk_token="[UNK]"))
@@ -228,7 +233,7 @@ def _bert(words: Path, config: Mapping[str, Any]) -> Any:
     return _framed(tokenizer, BERT_SPECIALS, "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1")
 
 
-def _roberta(words: Path, merges: Path, config: Mapping[str, Any]) -> Any:
+def _roberta(words: Path, merges: Path, config: Record) -> "Tokenizer":
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     ids = json_file.read_object(words)
@@ -245,7 +250,7 @@ def _roberta(words: Path, merges: Path, config: Mapping[str, Any]) -> Any:
     return _framed(tokenizer, _ROBERTA, "<s>:0 $A:0 </s>:0 </s>:0 $B:0 </s>:0")
 
 
-def _framed(tokenizer: Any, specials: Sequence[str], pair: str) -> Any:
+def _framed(tokenizer: "Tokenizer", specials: Sequence[str], pair: str) -> "Tokenizer":
     """With specials that are known as such, and set around a sentence or a pair of them."""
     from tokenizers import AddedToken, processors
 

@@ -11,6 +11,11 @@ from xlj.config import ConfigError
 from xlj.io import files
 from xlj.io.quoting import quoted
 
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+"""A value that may be anything JSON holds, until it was looked at."""
+Record = dict[str, Any]
+"""An object whose reader knows its entries: most are of files that xlj wrote itself."""
+
 MOST_BYTES = 1 << 29
 """The most that a file may hold, decompressed: its values take many times as much memory."""
 _DIGITS = 300  # what floats can hold; transformers writes 10^30
@@ -28,7 +33,7 @@ def read(path: Path, not_finite: bool = False) -> Any:
     return parse(b"".join(parts), f"{path}", not_finite)
 
 
-def read_object(path: Path, not_finite: bool = False) -> dict[str, Any]:
+def read_object(path: Path, not_finite: bool = False) -> Record:
     """The object of a whole file; it raises as `read`, or a `ConfigError` on another value."""
     found = read(path, not_finite)
     if not isinstance(found, dict):
@@ -80,7 +85,7 @@ def _finite(number: str) -> float:
     return found
 
 
-def items(path: Path, parent: Any, key: str, at: str) -> list[tuple[Any, str]]:
+def items(path: Path, parent: Json, key: str, at: str) -> list[tuple[Any, str]]:
     """The entries of a list within an object, each with its place; a `ConfigError` if there is no
     such list. `at` is the place of `parent`, `data[0].paragraphs[3]`; empty for the whole file."""
     entries = parent.get(key) if isinstance(parent, dict) else None
@@ -90,7 +95,7 @@ def items(path: Path, parent: Any, key: str, at: str) -> list[tuple[Any, str]]:
     return [(entry, f"{where}[{index}]") for index, entry in enumerate(entries)]
 
 
-def text(path: Path, parent: Any, key: str, at: str) -> str:
+def text(path: Path, parent: Json, key: str, at: str) -> str:
     """A string within an object; a `ConfigError` if it is not there, or holds half a surrogate
     pair, which no UTF-8 can."""
     found = parent.get(key) if isinstance(parent, dict) else None

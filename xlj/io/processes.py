@@ -10,7 +10,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import connection
-from typing import Any
+from types import FrameType
+from typing import Any, ParamSpec, TypeVar
 
 from xlj.config import ConfigError
 
@@ -27,26 +28,33 @@ def stop_with_parent() -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def in_child(doing: str, function: Callable[..., Any], *arguments: Any) -> Any:
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+def in_child(
+    doing: str, function: Callable[Given, Result], *arguments: Given.args, **named: Given.kwargs
+) -> Result:
     """The result of a function that runs in a spawned process of its own, so that TensorFlow never
     shares this one's memory or accelerator. It stops when this process does.
 
     Args:
       doing: what it does, for errors: `building rows`.
-      function, arguments: whatever multiprocessing can send; so must be the result.
+      function, arguments, named: whatever multiprocessing can send; so must be the result.
 
     Raises:
       ConfigError: as the function does.
       RuntimeError: if it fails otherwise, or the process dies.
     """
     receiver, sender = SPAWN.Pipe(duplex=False)
-    process = SPAWN.Process(target=_child, args=(sender, function, arguments))
+    process = SPAWN.Process(target=_child, args=(sender, function, arguments, named))
     with _sigterm_as_exit():
         process.start()
         sender.close()
         try:
             connection.wait([receiver, process.sentinel])
-            outcome, result = receiver.recv() if receiver.poll() else ("died", None)
+            ended: tuple[str, Any] = "died", None
+            outcome, result = receiver.recv() if receiver.poll() else ended
             process.join(timeout=3)  # TensorFlow may hang as it ends after an error
         except EOFError:
             process.join()
@@ -67,20 +75,25 @@ def in_child(doing: str, function: Callable[..., Any], *arguments: Any) -> Any:
     )
 
 
-def _child(sender: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def _child(
+    sender: connection.Connection,
+    function: Callable[Given, Result],
+    arguments: tuple,
+    named: dict,
+) -> None:
     stop_with_parent()
     signal.signal(signal.SIGTERM, _leave)
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # accelerators are the trainer's
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there is a process a core already
     try:
-        sender.send(("returned", function(*arguments)))
+        sender.send(("returned", function(*arguments, **named)))
     except ConfigError as error:
         sender.send(("refused", str(error)))
     except Exception:
         sender.send(("failed", traceback.format_exc()))
 
 
-def _leave(number: int, frame: Any) -> None:
+def _leave(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 

@@ -1,8 +1,5 @@
 """Self-attention whose pattern is two integer vectors a row: i sees j where their ids agree."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -14,6 +11,7 @@ from xlj.models.dense import Dense
 from xlj.models.dense_attention import dense_attention
 from xlj.models.dropout import Rngs, row_seeds
 from xlj.models.fused_attention import attend as fused
+from xlj.models.modules import Params, run
 from xlj.models.position_bias import Gates, PositionBias, bias_tiles
 
 
@@ -71,12 +69,12 @@ def is_fused(model: Model) -> bool:
     return model.attention == "fused"
 
 
-def shared_bias(params: Mapping[str, jax.Array], model: Model, length: int) -> jax.Array:
+def shared_bias(params: Params, model: Model, length: int) -> jax.Array:
     """The relative position bias of all layers, in the form that attention takes: for rows of this
     length float32 [heads, length, length] if it is dense, else as `fused_attention.attend` says."""
     table = params["table"]
     check("shared_bias", table=(f"float32 [{model.position_buckets}, {model.heads}]", table))
     if is_fused(model):
         length, block = fused.padded_length(length)
-    line: Any = PositionBias(model).apply({"params": params}, length)
+    line = run(PositionBias(model), params, length)
     return bias_tiles(line, block) if is_fused(model) else bias_tiles(line, length)[:, 0]

@@ -217,16 +217,20 @@ def _norm(x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float) -> ja
     return _forward_norm(x, scale, bias, epsilon)[0]
 
 
+Normed = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
+"""What LayerNorm keeps for its gradient: x, the scale, and of each vector mean and factor."""
+
+
 def _forward_norm(
     x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float
-) -> tuple[jax.Array, Any]:
+) -> tuple[jax.Array, Normed]:
     mean = x.mean(-1, keepdims=True)
     variance = jnp.square(x - mean).mean(-1, keepdims=True)
     factor = jax.lax.rsqrt(variance + epsilon)
     return (x - mean) * factor * scale + bias, (x, scale, mean, factor)
 
 
-def _backward_norm(epsilon: float, saved: Any, gradient: jax.Array) -> tuple[jax.Array, ...]:
+def _backward_norm(epsilon: float, saved: Normed, gradient: jax.Array) -> tuple[jax.Array, ...]:
     """From x and two numbers a vector: nothing else of the width of x is kept."""
     x, scale, mean, factor = saved
     y, of_y = (x - mean) * factor, gradient * scale

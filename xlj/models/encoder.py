@@ -9,7 +9,7 @@ loop or one by one, so that a checkpoint does not depend on it.
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import chex
 import flax.linen as nn
@@ -22,13 +22,12 @@ from xlj.models.attention import Attention, shared_bias
 from xlj.models.dense import PRODUCT, Dense, LayerNorm, gelu
 from xlj.models.dropout import Rngs, dropout
 from xlj.models.lookup import look_up, look_up_small
+from xlj.models.modules import Params, run
 from xlj.models.position_bias import PositionBias
 from xlj.models.residual import AddNorm, Stream, stream_of
 from xlj.models.sharding import constrained
 
-Params = dict[str, Any]
-
-Body = Callable[[Stream, tuple[Params, jax.Array]], tuple[Stream, Any]]
+Body = Callable[[Stream, tuple[Params, jax.Array]], tuple[Stream, jax.Array | None]]
 
 PARTS = ("embeddings", "layers", "position_bias", "final_norm")
 """The parts of a model's parameters that are its encoder's; others belong to objectives."""
@@ -208,17 +207,19 @@ def apply(
     count = jax.tree.leaves(weights)[0].shape[0]
     word, languages = params["embeddings"]["word"], params["embeddings"].get("language", ())
     embeddings = Embeddings(model, len(word), len(languages))
-    x = _run(embeddings, params["embeddings"], inputs, rngs)
+    x = run(embeddings, params["embeddings"], inputs, rngs)
     x = constrained(x, "hidden")
 
     bias = None
     if model.position_bias != "none":
         bias = shared_bias(params["position_bias"], model, inputs.tokens.shape[1])
 
-    def layer(x: Stream, weights_and_index: tuple[Params, jax.Array]) -> tuple[Stream, Any]:
+    def layer(
+        x: Stream, weights_and_index: tuple[Params, jax.Array]
+    ) -> tuple[Stream, jax.Array | None]:
         weights, index = weights_and_index
         ids = inputs.query_segment_ids, inputs.key_segment_ids
-        y = _run(Layer(model), weights, x, *ids, rngs, index + 1, bias)
+        y = run(Layer(model), weights, x, *ids, rngs, index + 1, bias)
         narrow = None if y.narrow is None else constrained(y.narrow, "hidden")
         y = Stream(constrained(y.wide, "hidden"), narrow)
         return y, y.wide if all_layers else None
@@ -230,8 +231,8 @@ def apply(
     )
     last = ended.wide
     if "final_norm" in params:
-        last = _run(LayerNorm(model.layer_norm_epsilon), params["final_norm"], last)
-    return jnp.concatenate([x[None], every[:-1], last[None]]) if all_layers else last
+        last = run(LayerNorm(model.layer_norm_epsilon), params["final_norm"], last)
+    return last if every is None else jnp.concatenate([x[None], every[:-1], last[None]])
 
 
 def _recomputed(layer: Body, model: Model) -> Body:
@@ -264,7 +265,3 @@ def middle_layer(layers: int) -> int:
     """The layer at two thirds of the depth, 8 of 12: where vectors of translations are most alike
     (XLM-Align's and InfoXLM's released default; ours for other depths)."""
     return max(1, round(2 * layers / 3))
-
-
-def _run(module: nn.Module, params: Params, *arguments: Any) -> Any:
-    return module.apply({"params": params}, *arguments)

@@ -5,13 +5,14 @@ memory. On TPUs it fuses them with the products beside them.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Ref
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
+from jax.typing import DTypeLike
 
 from xlj.contracts.arrays import check
 from xlj.models import dropout, sharding
@@ -24,6 +25,12 @@ _TURNS = 8
 MULTIPLE = TOKENS * _TURNS
 """That lengths must be a multiple of."""
 
+Two = tuple[jax.Array, jax.Array]
+Saved = tuple[jax.Array, ...]
+"""What is kept for the backward pass: what the kernel wrote for it, scale, seeds, and a zero of the
+update's type."""
+Index = slice | tuple[slice, ...]
+
 
 class Options(NamedTuple):
     """What a kernel is compiled for."""
@@ -31,7 +38,7 @@ class Options(NamedTuple):
     epsilon: float
     rate: float
     """Dropout of the update; 0 for none."""
-    narrow: Any
+    narrow: DTypeLike
     """The type of the second output."""
     interpret: bool
     """Run as plain JAX, on a CPU."""
@@ -72,7 +79,7 @@ def _with_gradient(options: Options, *arrays: jax.Array) -> tuple[jax.Array, jax
     return _forward(options, *arrays)[0]
 
 
-def _forward(options: Options, *arrays: jax.Array) -> tuple[tuple[jax.Array, jax.Array], Any]:
+def _forward(options: Options, *arrays: jax.Array) -> tuple[Two, Saved]:
     inputs = (ROWS, ROWS, REPLICATED, REPLICATED, ROWS)
     call = sharding.per_device(partial(_add_norm, options), inputs, ROWS)
     wide, narrow, *saved = call(*arrays)
@@ -81,7 +88,7 @@ def _forward(options: Options, *arrays: jax.Array) -> tuple[tuple[jax.Array, jax
     return (wide, narrow), (*saved, scale, seeds, kind)
 
 
-def _backward(options: Options, saved: Any, gradients: Any) -> tuple[Any, ...]:
+def _backward(options: Options, saved: Saved, gradients: Two) -> tuple[jax.Array | None, ...]:
     *arrays, kind = saved
 
     def of_rows(*arrays: jax.Array) -> tuple[jax.Array, ...]:
@@ -114,7 +121,7 @@ def _add_norm(
         inside = jnp.arange(width) < hidden
         mask = jnp.broadcast_to(inside[None, :], (TOKENS, width))
 
-        def load(ref: Any, at: Any, mask: Any) -> jax.Array:
+        def load(ref: Ref, at: Index, mask: jax.Array) -> jax.Array:
             return triton.load(ref.at[at], mask=mask, other=0.0).astype(jnp.float32)
 
         every = (slice(None), slice(None))
@@ -160,7 +167,7 @@ def _add_norm(
 
 def _of_add_norm(
     options: Options,
-    kind: Any,
+    kind: DTypeLike,
     total: jax.Array,
     mean: jax.Array,
     factor: jax.Array,
@@ -182,11 +189,11 @@ def _of_add_norm(
         mask = jnp.broadcast_to(inside[None, :], (TOKENS, width))
         weight = triton.load(scale_ref.at[:], mask=inside, other=0.0)[None, :]
 
-        def turn(number: Any, sums: Any) -> Any:
+        def turn(number: jax.Array, sums: Two) -> Two:
             of_scale, of_bias = sums
             here = pl.ds(number * TOKENS, TOKENS)
 
-            def load(ref: Any) -> jax.Array:
+            def load(ref: Ref) -> jax.Array:
                 loaded = triton.load(ref.at[here, :], mask=mask, other=0.0)
                 return loaded.astype(jnp.float32)
 
@@ -233,7 +240,7 @@ def _of_add_norm(
     return of_x, of_update, of_scale.sum((0, 1)), of_bias.sum((0, 1))
 
 
-def _keeps(seed: jax.Array, first: Any, width: int, rate: float) -> jax.Array:
+def _keeps(seed: jax.Array, first: jax.Array, width: int, rate: float) -> jax.Array:
     """What dropout multiplies the elements of some tokens by: `dropout.kept` [length, hidden]."""
     tokens = first + jnp.arange(TOKENS, dtype=jnp.int32)
     hashes = dropout.hashed(seed, tokens)[:, None]

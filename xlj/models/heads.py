@@ -1,7 +1,5 @@
 """Heads on top of the encoder, each with parameters of its own."""
 
-from typing import Any
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -10,7 +8,7 @@ from xlj.config import Model
 from xlj.contracts.arrays import check
 from xlj.models.dense import Dense, LayerNorm, matmul, precision_of
 from xlj.models.dropout import Rngs, dropout
-from xlj.models.encoder import Params
+from xlj.models.modules import Params, run
 
 
 class Prediction(nn.Module):
@@ -130,7 +128,7 @@ def predict(
         hidden=("float [..., hidden]", hidden),
         bias=("float [vocabulary]", params["bias"]),
     )
-    vectors, bias = _run(Prediction(model, table.shape[0]), params, hidden)
+    vectors, bias = run(Prediction(model, table.shape[0]), params, hidden)
     return vectors, table, bias
 
 
@@ -143,7 +141,7 @@ def init_detection(rng: jax.Array, model: Model) -> Params:
 def detect(params: Params, model: Model, hidden: jax.Array) -> jax.Array:
     """Logits float32 [...] of whether the tokens of `hidden` [..., hidden] were replaced."""
     check("detect", hidden=(f"float [..., {model.hidden}]", hidden))
-    return _run(Detection(model), params, hidden)
+    return run(Detection(model), params, hidden)
 
 
 def init_classification(rng: jax.Array, model: Model, classes: int, vectors: int = 1) -> Params:
@@ -157,7 +155,7 @@ def classify(params: Params, model: Model, vectors: jax.Array, rngs: Rngs = None
     """Logits float32 [rows, classes] of examples by their vectors [rows, n]."""
     check("classify", vectors=("float [rows, n]", vectors), rngs=("key [rows]", rngs))
     classes = params["output"]["bias"].shape[0]
-    return _run(Classification(model, classes), params, vectors, rngs)
+    return run(Classification(model, classes), params, vectors, rngs)
 
 
 PAIR_FEATURES = 4
@@ -185,7 +183,7 @@ def classify_tokens(
     of_tokens = f"float [rows, length, {model.hidden}]"
     check("classify_tokens", hidden=(of_tokens, hidden), rngs=("key [rows]", rngs))
     classes = params["output"]["bias"].shape[0]
-    return _run(TokenClassification(model, classes, rate), params, hidden, rngs)
+    return run(TokenClassification(model, classes, rate), params, hidden, rngs)
 
 
 def init_pointer(rng: jax.Array, model: Model) -> Params:
@@ -202,7 +200,7 @@ def point(params: Params, model: Model, queries: jax.Array, keys: jax.Array) -> 
         queries=(f"float [rows, q, {model.hidden}]", queries),
         keys=(f"float [rows, k, {model.hidden}]", keys),
     )
-    return _run(Pointer(model), params, queries, keys)
+    return run(Pointer(model), params, queries, keys)
 
 
 def init_projection(rng: jax.Array, model: Model) -> Params:
@@ -214,11 +212,7 @@ def init_projection(rng: jax.Array, model: Model) -> Params:
 def project(params: Params, model: Model, hidden: jax.Array) -> jax.Array:
     """The projection float32 [..., hidden] of vectors [..., hidden]."""
     check("project", hidden=(f"float [..., {model.hidden}]", hidden))
-    return _run(Projection(model), params, hidden)
-
-
-def _run(module: nn.Module, params: Params, *arguments: jax.Array | None) -> Any:
-    return module.apply({"params": params}, *arguments)
+    return run(Projection(model), params, hidden)
 
 
 def _vector(model: Model) -> jax.Array:

@@ -1,7 +1,5 @@
 """Rows of a table whose columns are sharded, for ids whose rows are."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -36,7 +34,7 @@ def _look_up(table: jax.Array, ids: jax.Array) -> jax.Array:
     return _forward(table, ids)[0]
 
 
-def _forward(table: jax.Array, ids: jax.Array) -> tuple[jax.Array, Any]:
+def _forward(table: jax.Array, ids: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     def of_rows(table: jax.Array, ids: jax.Array) -> jax.Array:
         columns = table[sharding.gathered(ids, 0)]
         return sharding.exchanged(columns, 0, ids.ndim)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import jax
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
@@ -19,6 +19,7 @@ from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 Given = ParamSpec("Given")
 Found = TypeVar("Found")
 Shared = TypeVar("Shared")
+Sliced = TypeVar("Sliced")
 RowsOf = TypeVar("RowsOf")
 
 AXES = ("replica", "fsdp")
@@ -99,7 +100,7 @@ def per_device(
       inputs, outputs: how its arguments and results lie.
     """
 
-    def call(*arguments: Any) -> Found:
+    def call(*arguments: jax.Array | None) -> Found:
         if not _is_sharded(arguments, inputs):
             return function(*arguments)
         free = _free()
@@ -144,7 +145,9 @@ def _slices(spec: PartitionSpec) -> PartitionSpec:
     return PartitionSpec(*(name if name == "fsdp" else None for name in spec))
 
 
-def _along_slices(exchange: Callable[..., jax.Array], specs: object, tree: object) -> Any:
+def _along_slices(
+    exchange: Callable[[jax.Array, int | None], jax.Array], specs: object, tree: Sliced
+) -> Sliced:
     """`gathered` or `summed` along the axis that each array is sliced along, if it is."""
 
     def exchanged_of(spec: PartitionSpec, part: object) -> object:
@@ -159,12 +162,12 @@ _shared: ContextVar[tuple[str, ...]] = ContextVar("shared", default=())
 
 
 def _mapped(
-    function: Callable[..., Any],
+    function: Callable[..., Found],
     axes: Sequence[str],
     inputs: object,
     outputs: object,
     shared: Sequence[str],
-) -> Callable[..., Any]:
+) -> Callable[..., Found]:
     """A function that each part of some axes of the mesh computes of its own, `shared` the axes
     that it gathers and sums over."""
     mesh = jax.sharding.get_abstract_mesh()
@@ -183,13 +186,13 @@ def _mapped(
     )
 
 
-def _sharing(axes: Sequence[str], function: Callable[..., Any]) -> Callable[..., Any]:
+def _sharing(axes: Sequence[str], function: Callable[Given, Found]) -> Callable[Given, Found]:
     """A function in which `gathered` and the like are over these axes."""
 
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: Given.args, **named: Given.kwargs) -> Found:
         before = _shared.set(tuple(axes))
         try:
-            return function(*arguments)
+            return function(*arguments, **named)
         finally:
             _shared.reset(before)
 
@@ -205,7 +208,7 @@ def _free() -> list[str]:
 def _within(spec: PartitionSpec, axes: Sequence[str]) -> PartitionSpec:
     """What a specification says of some axes."""
 
-    def kept(names: Any) -> Any:
+    def kept(names: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
         left = tuple(n for n in ((names,) if isinstance(names, str) else names or ()) if n in axes)
         return left if len(left) > 1 else left[0] if left else None
 
@@ -242,7 +245,7 @@ def exchanged(x: jax.Array, split: int, joined: int) -> jax.Array:
     return jax.lax.all_to_all(x, "fsdp", split, joined, tiled=True)
 
 
-def _is_sharded(arrays: Sequence[Any], specs: Sequence[PartitionSpec]) -> bool:
+def _is_sharded(arrays: Sequence[jax.Array | None], specs: Sequence[PartitionSpec]) -> bool:
     """Whether work can be shared out, and the arrays so specified."""
     mesh, free = jax.sharding.get_abstract_mesh(), _free()
     return bool(free) and not any(

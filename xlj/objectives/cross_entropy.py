@@ -1,7 +1,7 @@
 """Cross-entropy over a large vocabulary, block by block, without ever holding all the logits."""
 
 from functools import partial
-from typing import Any
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -45,6 +45,38 @@ def cross_entropy(
     return _cross_entropy(vectors, table, bias, labels, dtype, block)
 
 
+Three = tuple[jax.Array, jax.Array, jax.Array]
+Four = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
+Saved = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
+"""What is kept for the backward pass: the arguments, and the logarithm of each vector's sum."""
+
+
+class Blocks(Protocol):
+    """A module that makes what is wanted of the logits of a block."""
+
+    def statistics(
+        self,
+        vectors: jax.Array,
+        weights: jax.Array,
+        bias: jax.Array,
+        labels: jax.Array,
+        first: jax.Array,
+    ) -> Four:
+        """As `logits.statistics`."""
+
+    def gradient(
+        self,
+        vectors: jax.Array,
+        weights: jax.Array,
+        bias: jax.Array,
+        labels: jax.Array,
+        first: jax.Array,
+        normaliser: jax.Array,
+        of_loss: jax.Array,
+    ) -> jax.Array:
+        """As `logits.gradient`."""
+
+
 @partial(jax.custom_vjp, nondiff_argnums=(4, 5))
 def _cross_entropy(
     vectors: jax.Array,
@@ -64,7 +96,7 @@ def _forward(
     labels: jax.Array,
     dtype: jnp.dtype,
     block: int,
-) -> tuple[tuple[jax.Array, jax.Array], Any]:
+) -> tuple[tuple[jax.Array, jax.Array], Saved]:
     def of_rows(
         vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -72,7 +104,7 @@ def _forward(
         implementation = _implementation(size, vectors, dtype)
         vectors = vectors.astype(dtype)
 
-        def body(carry: Any, start: jax.Array) -> tuple[Any, None]:
+        def body(carry: Four, start: jax.Array) -> tuple[Four, None]:
             largest, best, total, of_label = carry
             weights, biases, true_start = block_of(table, bias, start, size, dtype)
             here, more, place, picked = implementation.statistics(
@@ -96,12 +128,14 @@ def _forward(
     return (losses, correct), (vectors, table, bias, labels, normaliser)
 
 
-def _implementation(size: int, vectors: jax.Array, dtype: jnp.dtype) -> Any:
-    """The module whose `statistics` and `gradient` are for blocks of this size, here."""
+def _implementation(size: int, vectors: jax.Array, dtype: jnp.dtype) -> Blocks:
+    """The module for blocks of this size, here."""
     return fused_logits if fused_logits.is_used(size, vectors.shape[1], dtype) else logits
 
 
-def _backward(dtype: jnp.dtype, block: int, saved: Any, gradients: Any) -> tuple[Any, ...]:
+def _backward(
+    dtype: jnp.dtype, block: int, saved: Saved, gradients: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array | None, ...]:
     def of_rows(
         vectors: jax.Array,
         table: jax.Array,
@@ -118,7 +152,7 @@ def _backward(dtype: jnp.dtype, block: int, saved: Any, gradients: Any) -> tuple
         vectors = vectors.astype(dtype)
         by_dimension = transposed(vectors)
 
-        def body(carry: Any, start: jax.Array) -> tuple[Any, None]:
+        def body(carry: Three, start: jax.Array) -> tuple[Three, None]:
             of_vectors, of_table, of_bias = carry
             weights, biases, true_start = block_of(table, bias, start, size, dtype)
             places = labels - true_start, start - true_start

@@ -3,7 +3,7 @@
 XLA writes the float32 logits of each block and reads them again, forward and backward.
 """
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +37,7 @@ def statistics(
     """As `logits.statistics`."""
     check_block("statistics", vectors, weights, bias, first, labels=("int32 [n]", labels))
 
-    def kernel(*refs: Any) -> None:
+    def kernel(*refs: Ref) -> None:
         *inputs, labels_ref, largest_ref, total_ref, place_ref, picked_ref = refs
         logits, places, counts = _tile(*inputs)
         largest = logits.max(1)
@@ -86,7 +86,7 @@ def gradient(
         of_loss=("float32 [n]", of_loss),
     )
 
-    def kernel(*refs: Any) -> None:
+    def kernel(*refs: Ref) -> None:
         *inputs, labels_ref, normaliser_ref, of_loss_ref, out_ref = refs
         logits, places, counts = _tile(*inputs)
         probabilities = jnp.exp(logits - normaliser_ref[...][:, None])
@@ -115,7 +115,7 @@ def _tile(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """A tile's logits float32 [VECTORS, IDS], their places in the block, and which places count."""
 
-    def add(number: Any, total: jax.Array) -> jax.Array:
+    def add(number: jax.Array, total: jax.Array) -> jax.Array:
         some = pl.ds(number * _DEPTH, _DEPTH)
         return total + dot(vectors_ref[:, some], weights_ref[:, some], (1, 1))
 
@@ -127,7 +127,11 @@ def _tile(
 
 
 def _call(
-    kernel: Any, name: str, inputs: tuple[jax.Array, ...], out: pl.BlockSpec, shapes: list[Any]
+    kernel: Callable[..., None],
+    name: str,
+    inputs: tuple[jax.Array, ...],
+    out: pl.BlockSpec,
+    shapes: Sequence[jax.ShapeDtypeStruct],
 ) -> list[jax.Array]:
     """Tiles of one column of the block come after each other, so that its weights stay in cache."""
     vectors, weights, bias, first, *of_vectors = inputs

@@ -19,13 +19,12 @@ from xlj.config import Model
 from xlj.config.objectives.supervised import Supervised
 from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
-from xlj.data.tokenizer.layout import PAD
-from xlj.models import encoder, heads
+from xlj.models import encoder
 from xlj.models.dropout import Rngs
-from xlj.objectives.bitext import averages
 from xlj.objectives.flops import TRAINED, of_layers
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params, Rows
 from xlj.objectives.segments import whole_examples
+from xlj.objectives.task_heads import HEADS, TaskHead
 
 
 class Examples(NamedTuple):
@@ -50,11 +49,11 @@ def objective(
         return Examples(numbers[:, : options.length], numbers[:, options.length :], rows.languages)
 
     def count(examples: Examples) -> dict[str, jax.Array]:
-        return {name: _weights(kind, examples.labels).sum(1)}
+        return {name: HEADS[kind].weights(examples.labels).sum(1)}
 
     def loss(params: Params, state: object, examples: Examples, rngs: Rngs) -> Losses:
         found = logits(kind, params, model, examples.tokens, examples.languages, rngs)
-        return {name: _loss_sums(kind, found, examples.labels)}
+        return {name: _loss_sums(HEADS[kind], found, examples.labels)}
 
     return Objective(
         losses={name: Loss(options.weight)},
@@ -98,45 +97,22 @@ def logits(
     )
     inputs = whole_examples(model, tokens, languages)
     hidden = encoder.apply(params, model, inputs, rngs)
-    head = params[head_of(kind)]
-    if kind == "classification":
-        return heads.classify(head, model, hidden[:, 0], rngs)
-    if kind == "pair_classification":
-        first, second = averages(hidden, tokens, 2).swapaxes(0, 1)
-        return heads.classify(head, model, heads.pair_features(first, second), rngs)
-    if kind == "tagging":
-        return heads.classify_tokens(head, model, hidden, model.dropout, rngs)
-    found = heads.classify_tokens(head, model, hidden, 0.0)
-    return jnp.where((tokens != PAD)[..., None], found, -jnp.inf)
+    return HEADS[kind].logits(params[head_of(kind)], model, hidden, tokens, rngs)
 
 
 def init_head(kind: str, model: Model, labels: int, rng: jax.Array) -> Params:
     """Parameters of a kind's head; that of question answering has no labels."""
     check("init_head", rng=("key []", rng))
-    if kind == "classification":
-        return heads.init_classification(rng, model, labels)
-    if kind == "pair_classification":
-        return heads.init_classification(rng, model, labels, heads.PAIR_FEATURES)
-    return heads.init_token_classification(rng, model, labels if kind == "tagging" else 2)
+    return HEADS[kind].init(rng, model, labels)
 
 
-def _weights(kind: str, labels: jax.Array) -> jax.Array:
-    """1 where there is something to predict, float32 [rows, labels of a row]."""
-    known = jnp.ones_like(labels) if kind == "question_answering" else labels > 0
-    return known.astype(jnp.float32)
-
-
-def _loss_sums(kind: str, found: jax.Array, labels: jax.Array) -> LossSums:
+def _loss_sums(head: TaskHead, found: jax.Array, labels: jax.Array) -> LossSums:
     """The cross-entropy of what `logits` made of rows with `labels`, by row."""
-    weights = _weights(kind, labels)
-    if kind == "question_answering":
-        found = found.swapaxes(1, 2)  # two choices, each among the positions
-    else:
-        labels = jnp.maximum(labels - 1, 0)
-        found = found[:, None] if found.ndim == 2 else found
-    chances = jnp.take_along_axis(jax.nn.log_softmax(found), labels[..., None], axis=-1)[..., 0]
+    weights = head.weights(labels)
+    found, right = head.choices(found, labels)
+    chances = jnp.take_along_axis(jax.nn.log_softmax(found), right[..., None], axis=-1)[..., 0]
     return LossSums(
         sum=-(chances * weights).sum(1),
         count=weights.sum(1),
-        correct=((found.argmax(-1) == labels) * weights).sum(1),
+        correct=((found.argmax(-1) == right) * weights).sum(1),
     )

@@ -1,7 +1,9 @@
 """What the devices of a compiled program send each other, and over which links."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import jax
 
 from xlj.planning.hlo import Array, Computation, Instruction, Program, of_groups
 
@@ -41,7 +43,7 @@ class Collective(NamedTuple):
         return 2 * once if self.kind == "all-reduce" else once
 
 
-def collectives(program: Program, devices: Sequence[Any], ring: int = 0) -> list[Collective]:
+def collectives(program: Program, devices: Sequence[jax.Device], ring: int = 0) -> list[Collective]:
     """The exchanges of one run, those that send most first.
 
     Args:
@@ -96,12 +98,12 @@ def _whole(kind: str, body: Computation, instruction: Instruction) -> float:
     return size(results[len(given) : 2 * len(given)] if starts else results)
 
 
-def _hosts(group: Sequence[Any]) -> int:
+def _hosts(group: Sequence[jax.Device]) -> int:
     tpu = group[0].platform == "tpu"
     return len({getattr(d, "slice_index", 0) if tpu else d.process_index for d in group})
 
 
-def _links(group: Sequence[Any], devices: Sequence[Any], ring: int) -> int:
+def _links(group: Sequence[jax.Device], devices: Sequence[jax.Device], ring: int) -> int:
     """One for GPUs, which one switch joins; of a torus, those of the axes that the group is on."""
     if not ring:
         return 1

@@ -3,13 +3,13 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 from tqdm import tqdm
 
 from xlj.config import Config
 from xlj.io import atomic
+from xlj.io.json_file import Record
 from xlj.objectives import build
 from xlj.objectives.flops import Operations
 from xlj.planning.collectives import Collective, collectives
@@ -102,7 +102,7 @@ class Figures:
         """That all steps of the phase take at least."""
         return self.steps * self.step_seconds / 86_400
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """All of it as JSON values."""
         tree = dataclasses.asdict(self)
         tree["counts"] = self.counts._asdict()

@@ -43,7 +43,9 @@ class StepProgram(NamedTuple):
     """Bytes of all, results and code included."""
 
 
-def compile_phase(config: Config, sizes: Sizes, devices: Sequence[Any], phase: int) -> StepProgram:
+def compile_phase(
+    config: Config, sizes: Sizes, devices: Sequence[jax.Device], phase: int
+) -> StepProgram:
     """Compiles the step of a phase.
 
     Raises:

@@ -2,12 +2,13 @@
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 from tqdm import tqdm
 
 from xlj.config import Config, ConfigError
+from xlj.io.json_file import Record
 from xlj.planning.figures import Figures, distinct_phases, of_phase
 from xlj.planning.programs import DoesNotFit
 from xlj.planning.topologies import Topology
@@ -57,7 +58,7 @@ class Trial(NamedTuple):
         """Whether a chip has enough memory."""
         return self.figures is not None and self.figures.memory.fits
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """All of it as JSON values."""
         figures = self.figures.record() if self.figures else None
         return (

@@ -4,10 +4,13 @@ import math
 import os
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from xlj.config import ConfigError
 from xlj.planning.chips import CHIPS, Chip
+
+if TYPE_CHECKING:  # a type only: JAX must not be there before `use_compilers`
+    import jax
 
 _TARGET = """
 gpu_device_info {{
@@ -38,7 +41,7 @@ class Topology(NamedTuple):
         """How many chips."""
         return math.prod(self.shape)
 
-    def devices(self) -> Sequence[Any]:
+    def devices(self) -> Sequence["jax.Device"]:
         """JAX's devices, to compile for; `use_compilers` comes first.
 
         Raises:
@@ -107,11 +110,9 @@ def use_compilers() -> None:
 def _has_cuda() -> bool:
     from importlib import metadata
 
-    return any(found.name.startswith("xla_cuda") for found in _plugins(metadata))
-
-
-def _plugins(metadata: Any) -> Any:
-    return metadata.entry_points(group="jax_plugins")
+    return any(
+        found.name.startswith("xla_cuda") for found in metadata.entry_points(group="jax_plugins")
+    )
 
 
 def _example(kind: str) -> str:

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from xlj.alignment.error_rate import Link
 from xlj.reporting.alignment_script import SCRIPT
@@ -52,7 +52,9 @@ class Page(AbstractContextManager):
       with_gold: whether pairs have gold links. Those with most errors come first then.
     """
 
-    def __init__(self, file: BinaryIO, title: str, facts: Mapping[str, Any], with_gold: bool):
+    def __init__(
+        self, file: BinaryIO, title: str, facts: Mapping[str, str | float], with_gold: bool
+    ):
         self._file, self._separator = file, b"\n"
         head, place, self._tail = _around(title, facts, with_gold).partition(_DATA)
         self._head = head + place
@@ -82,7 +84,7 @@ def _sorted(links: Iterable[Link]) -> list[Sequence[int]]:
     return [list(link) for link in sorted(links)]
 
 
-def _around(title: str, facts: Mapping[str, Any], with_gold: bool) -> str:
+def _around(title: str, facts: Mapping[str, str | float], with_gold: bool) -> str:
     """The page without pairs."""
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"

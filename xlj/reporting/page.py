@@ -3,9 +3,10 @@
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import TypeGuard
 from xml.etree.ElementTree import Element
 
+from xlj.io.json_file import Json, Record
 from xlj.reporting.charts import Series, bars, curves
 from xlj.reporting.markup import Content, document, node, table
 from xlj.reporting.runs import Run
@@ -198,7 +199,7 @@ def _metric(run: Run) -> str:
     return str(run.results.get("metric", ""))
 
 
-def _task_row(name: str, results: Mapping[str, Any], languages: Sequence[str]) -> list[Content]:
+def _task_row(name: str, results: Record, languages: Sequence[str]) -> list[Content]:
     scores, deviations = _scores(results.get("languages")), _scores(results.get("deviations"))
     scores |= {key: value for key, value in _scores(results).items() if key in _SUMMARIES}
     for key in _SUMMARIES:
@@ -211,11 +212,11 @@ def _task_row(name: str, results: Mapping[str, Any], languages: Sequence[str]) -
     return row
 
 
-def _scores(found: Any) -> dict[str, float]:
+def _scores(found: Json) -> dict[str, float]:
     return {name: value for name, value in _dict(found).items() if _is_number(value)}
 
 
-def _dict(found: Any) -> dict:
+def _dict(found: Json) -> dict:
     return found if isinstance(found, dict) else {}
 
 
@@ -237,7 +238,7 @@ def _differences(runs: Sequence[Run]) -> Iterator[Element]:
             yield table(["", *(run.name for run in of_schema)], rows)
 
 
-def _setting(value: Any) -> str:
+def _setting(value: Json) -> str:
     if value is None or value == "":
         return _NONE
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -287,7 +288,7 @@ def _title(key: str) -> str:
     return " ".join(key.split("/")[1:]).replace("_", " ")
 
 
-def _is_number(value: Any) -> TypeGuard[float]:
+def _is_number(value: Json) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -295,6 +296,6 @@ def _all_keys(runs: Sequence[Run]) -> list[str]:
     return _ordered(key for run in runs for line in run.lines for key in line)
 
 
-def _ordered(names: Any) -> list[str]:
+def _ordered(names: Iterable[str]) -> list[str]:
     """Each name once, in the order of first appearance."""
     return list(dict.fromkeys(names))

@@ -4,12 +4,13 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from xlj.config import ConfigError
 from xlj.config.fields import flat
 from xlj.io import json_file
+from xlj.io.json_file import Record
 from xlj.training import metrics
+from xlj.training.metrics import Line
 
 _CONFIG, _RESULTS, _SWEEP = "config.json", "results.json", "sweep.json"
 
@@ -21,11 +22,11 @@ class Run:
 
     name: str
     workdir: Path
-    config: Mapping[str, Any]
+    config: Record
     """Values by full path."""
-    lines: Sequence[Mapping[str, Any]]
+    lines: Sequence[Line]
     """The lines of metrics.jsonl."""
-    results: Mapping[str, Any]
+    results: Record
     """Scores of a task: what xlj.finetune writes (`finetuning/task_results.py`)."""
     layers: Mapping[str, Mapping[int, float]]
     """By file and measure, a score of each layer."""
@@ -106,7 +107,7 @@ def files(workdir: Path) -> list[Path]:
     return fixed + sorted(workdir.glob("*.jsonl"))
 
 
-def _object(path: Path, notes: list[str]) -> dict[str, Any]:
+def _object(path: Path, notes: list[str]) -> Record:
     try:
         found = json_file.parse(path.read_bytes(), path.name, not_finite=True)
         if isinstance(found, dict):

@@ -1,9 +1,8 @@
 """One vector a sentence: the pooled hidden vectors of a layer."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ from xlj.config import ConfigError, Model
 from xlj.data.rows.packing import Ragged
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.inference.pretrained import Pretrained
-from xlj.inference.row_batches import buckets, in_flight
+from xlj.inference.row_batches import Advance, buckets, in_flight
 from xlj.models import encoder
 from xlj.models.sharding import on_mesh
 from xlj.objectives.bitext import average
@@ -57,16 +56,14 @@ class Embedder:
                 done += part.shape[1]
         return vectors
 
-    def stream(
-        self, sentences: Iterable[str], progress: Callable[[int], Any] = bool
-    ) -> Iterator[np.ndarray]:
+    def stream(self, sentences: Iterable[str], progress: Advance = bool) -> Iterator[np.ndarray]:
         """Vectors of any number of sentences, in order and bounded memory: arrays float32 [layers,
         some sentences, hidden]. `progress` is called with numbers of sentences as they are done."""
         rest = iter(sentences)
         while chunk := list(itertools.islice(rest, _CHUNK)):
             yield self.embed_ids(self._pretrained.vocabulary.encode(chunk), progress)
 
-    def embed_ids(self, encoded: Ragged, progress: Callable[[int], Any] = bool) -> np.ndarray:
+    def embed_ids(self, encoded: Ragged, progress: Advance = bool) -> np.ndarray:
         """Vectors of sentences that are encoded already, as `Vocabulary.encode` does: float32
         [layers, sentences, hidden]."""
         count = len(encoded.lengths)

@@ -8,18 +8,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import FrameType
 
 from tqdm import tqdm
 
 from xlj.config import ConfigError
 from xlj.io import atomic
+from xlj.io.json_file import Record
 from xlj.sweeping import state
 from xlj.sweeping.definition import Run
 
 
-def run_all(chosen: Sequence[Run], left: Sequence[Run], configs: dict[str, Any]) -> int:
+def run_all(chosen: Sequence[Run], left: Sequence[Run], configs: Mapping[str, Record]) -> int:
     """Runs what is left, one after another; returns how many failed."""
     width, failed, asked = max(len(run.name) for run in chosen), 0, list[int]()
     with tqdm(total=len(chosen), unit="run", dynamic_ncols=True) as bar:
@@ -56,7 +57,7 @@ def _call(run: Run, asked: list[int]) -> int:
     """
     child: subprocess.Popen | None = None
 
-    def stop(number: int, _: Any) -> None:
+    def stop(number: int, _: FrameType | None) -> None:
         asked.append(number)
         if child:
             child.terminate()
@@ -100,7 +101,7 @@ def check_template(template: str) -> None:
         raise ConfigError(f"--submit={template}: there is no program {words[0]}")
 
 
-def submit(run: Run, config: dict[str, Any], template: str) -> bool:
+def submit(run: Run, config: Record, template: str) -> bool:
     """Calls the template for a run; says what it answered, and whether it went well."""
     state.begin(run, config)
     done = subprocess.run(_submission(run, template), capture_output=True, text=True)

@@ -8,11 +8,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from xlj.config import ConfigError
 from xlj.config.fields import flat
 from xlj.io import atomic, json_file
+from xlj.io.json_file import Record
 from xlj.sweeping.definition import Run
 from xlj.training import metrics
 
@@ -23,7 +23,7 @@ BEGUN = "sweep.json"
 _CONFIG, _RESULTS = "config.json", "results.json"
 
 
-def checked(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
+def checked(runs: Sequence[Run]) -> dict[str, Record]:
     """The config of each run, by name, as its command reads it. Raises ConfigError if the command
     refuses one, or a workdir was begun with another."""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -47,7 +47,7 @@ def checked(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
     return configs
 
 
-def _begun(run: Run) -> dict[str, Any]:
+def _begun(run: Run) -> Record:
     """The config that a workdir was begun with, by a sweep or by hand; nothing if it has no more
     than that yet."""
     there = {path.name for path in run.workdir.glob("*")}
@@ -63,7 +63,7 @@ def _begun(run: Run) -> dict[str, Any]:
     return {}
 
 
-def _config(run: Run) -> dict[str, Any]:
+def _config(run: Run) -> Record:
     """The config that the command reads, without any work."""
     command = [*run.command(sys.executable), "--check"]
     checked = subprocess.run(command, capture_output=True, text=True)
@@ -73,7 +73,7 @@ def _config(run: Run) -> dict[str, Any]:
     return json.loads(checked.stdout)
 
 
-def is_finished(run: Run, config: dict[str, Any]) -> bool:
+def is_finished(run: Run, config: Record) -> bool:
     """Whether the last checkpoint is there and measured, or of a command that counts no steps the
     results.
 
@@ -87,7 +87,7 @@ def is_finished(run: Run, config: dict[str, Any]) -> bool:
     return measured and (run.workdir / f"checkpoints/{steps}").exists()
 
 
-def begin(run: Run, config: dict[str, Any]) -> None:
+def begin(run: Run, config: Record) -> None:
     """Makes the workdir of a run, and notes what it is begun with; ConfigError if it cannot."""
     with atomic.mendable(run.workdir):
         run.workdir.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ def measures(workdir: Path) -> str:
     return ", ".join(f"{name} {means[name]:.3f}" for name in kept)
 
 
-def _results(results: dict[str, Any]) -> str:
+def _results(results: Record) -> str:
     """Averages on the dev sets, which a setting is chosen by, and on the test sets."""
     metric, said = results["metric"], []
     for split in ("dev", "test"):

@@ -13,7 +13,7 @@ import json
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +23,12 @@ from jax.sharding import Mesh
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from xlj.config import Config, ConfigError, Model, record
+from xlj.config.fields import ConfigTree
+from xlj.contracts.arrays import PyTree, Tree
 from xlj.data.rows.store import Manifest
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.io.json_file import Record
+from xlj.models.encoder import Params
 from xlj.training import orbax_errors
 from xlj.training.digests import digests
 from xlj.training.partitioning import STORED, abstract_like, named_leaves, shardings
@@ -43,9 +47,9 @@ class Checkpoint:
 
     folder: Path
     step: int
-    meta: dict[str, Any]
+    meta: Record
 
-    def config(self) -> dict[str, Any]:
+    def config(self) -> ConfigTree:
         """The config that wrote it, as nested dicts."""
         return self.meta["config"]
 
@@ -133,7 +137,7 @@ def _unreadable(folder: Path, item: str, error: Exception) -> CheckpointError:
     return CheckpointError(f"{folder} is damaged: cannot read {item} ({reason}); {_AWAY}")
 
 
-def _seal(meta: dict[str, Any]) -> str:
+def _seal(meta: Record) -> str:
     return hashlib.sha256(json.dumps(meta, sort_keys=True).encode()).hexdigest()
 
 
@@ -230,7 +234,7 @@ class Checkpointer:
 
 
 def write_params(
-    folder: Path, params: Any, config: Config, vocabulary: Vocabulary, languages: list[str]
+    folder: Path, params: Params, config: Config, vocabulary: Vocabulary, languages: list[str]
 ) -> None:
     """Writes a checkpoint of parameters alone, at step 0, from which a run can start; raises a
     `CheckpointError` if there is something at `folder` already."""
@@ -262,7 +266,7 @@ def _pieces(leaf: jax.Array) -> ocp.SaveArgs:
     return ocp.SaveArgs(chunk_byte_size=most * row if most * row > 1 << 20 else None)
 
 
-def described(tree: Any) -> dict[str, str]:
+def described(tree: PyTree) -> dict[str, str]:
     """Type and shape of every leaf, by name."""
     return {name: f"{leaf.dtype}{list(leaf.shape)}" for name, leaf in named_leaves(tree).items()}
 
@@ -276,14 +280,14 @@ def row_digests(manifest: Manifest) -> dict[str, str]:
 
 
 def _description(
-    parts: Mapping[str, Any],
+    parts: Mapping[str, PyTree],
     config: Config,
     vocabulary: Vocabulary,
     languages: list[str],
-    **of_run: Any,
-) -> dict[str, Any]:
+    **of_run: int | bool | Mapping[str, str | dict[str, int]],
+) -> Record:
     """The sealed description of a checkpoint; without a run, nothing was trained."""
-    meta: dict[str, Any] = {
+    meta: Record = {
         "format": _FORMAT,
         "step": 0,
         "measured": True,
@@ -298,14 +302,16 @@ def _description(
     return meta | {"seal": _seal(meta)}
 
 
-def _composite(meta: dict[str, Any], vocabulary: Vocabulary, **parts: Any) -> ocp.args.Composite:
+def _composite(
+    meta: Record, vocabulary: Vocabulary, **parts: ocp.args.CheckpointArgs
+) -> ocp.args.Composite:
     model = {"model": np.frombuffer(vocabulary.model, np.uint8)}
     return ocp.args.Composite(
         meta=ocp.args.JsonSave(meta), vocabulary=ocp.args.StandardSave(model), **parts
     )
 
 
-def _parts(state: "State") -> dict[str, Any]:
+def _parts(state: "State") -> dict[str, PyTree]:
     return {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
 
 
@@ -329,7 +335,7 @@ def restore(checkpoint: Checkpoint, abstract: "State") -> "State":
     )
 
 
-def restore_params(checkpoint: Checkpoint, mesh: Mesh) -> Any:
+def restore_params(checkpoint: Checkpoint, mesh: Mesh) -> Params:
     """All parameters in a checkpoint, a nested dict, sharded over a mesh; raises a
     `CheckpointError` if one is damaged."""
     tree = _nested(abstract_params(checkpoint))
@@ -360,9 +366,9 @@ def restore_leaf(checkpoint: Checkpoint, name: str) -> np.ndarray:
     return named_leaves(_verified(checkpoint, "params", restored))[name]
 
 
-def _nested(leaves: dict[str, Any]) -> dict[str, Any]:
+def _nested(leaves: Mapping[str, PyTree]) -> Params:
     """The nested dict of named leaves."""
-    tree: dict[str, Any] = {}
+    tree: Params = {}
     for name, leaf in leaves.items():
         *parents, last = name.split("/")
         node = tree
@@ -372,7 +378,7 @@ def _nested(leaves: dict[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def _restore_verified(checkpoint: Checkpoint, item: str, abstract: Any) -> Any:
+def _restore_verified(checkpoint: Checkpoint, item: str, abstract: Tree) -> Tree:
     expected, found = described(abstract), checkpoint.meta["tensors"].get(item, {})
     unequal = [
         f"{name}: {found.get(name, 'none')} there, {expected.get(name, 'none')} in this run"
@@ -388,7 +394,7 @@ def _restore_verified(checkpoint: Checkpoint, item: str, abstract: Any) -> Any:
     return _verified(checkpoint, item, _restore_item(checkpoint, item, abstract))
 
 
-def _verified(checkpoint: Checkpoint, item: str, restored: Any) -> Any:
+def _verified(checkpoint: Checkpoint, item: str, restored: Tree) -> Tree:
     wanted = checkpoint.meta["digests"][item]
     damaged = [name for name, digest in digests(restored).items() if digest != wanted[name]]
     if damaged:
@@ -399,12 +405,12 @@ def _verified(checkpoint: Checkpoint, item: str, restored: Any) -> Any:
     return restored
 
 
-def _restore_item(checkpoint: Checkpoint, item: str, abstract: Any) -> Any:
+def _restore_item(checkpoint: Checkpoint, item: str, abstract: PyTree) -> PyTree:
     with ocp.StandardCheckpointer() as reader:
         return _restored(checkpoint, item, lambda folder: reader.restore(folder, abstract))
 
 
-def _restored(checkpoint: Checkpoint, item: str, read: Callable[[Path], Any]) -> Any:
+def _restored(checkpoint: Checkpoint, item: str, read: Callable[[Path], Tree]) -> Tree:
     try:
         return read(checkpoint.folder.absolute() / item)
     except jax.errors.JaxRuntimeError:  # out of memory, say: the files are not to blame

@@ -1,10 +1,9 @@
 """Differences between runs: those for which a checkpoint is refused, and those that may be."""
 
 import dataclasses
-from typing import Any
 
 from xlj.config import Config, Model, record
-from xlj.config.fields import flat
+from xlj.config.fields import ConfigTree, Value, flat
 from xlj.data.rows.store import Manifest
 from xlj.training.checkpoints import Checkpoint, row_digests
 
@@ -47,7 +46,7 @@ def changes(checkpoint: Checkpoint, config: Config) -> list[str]:
     ]
 
 
-def _objectives_in(config: dict[str, Any]) -> str:
+def _objectives_in(config: ConfigTree) -> str:
     parts = [config["objectives"], *(p.get("objectives", {}) for p in config["phases"].values())]
     on = {
         name
@@ -84,7 +83,9 @@ def model_differences(old: Model, new: Model, free: tuple[str, ...] = _FREE) -> 
     return _unequal("model", *({k: m[k] for k in m if k not in free} for m in models))
 
 
-def _unequal(path: str, before: Any, now: Any) -> list[str]:
+def _unequal(
+    path: str, before: ConfigTree | Value | None, now: ConfigTree | Value | None
+) -> list[str]:
     if isinstance(before, dict) and isinstance(now, dict):
         names = sorted(before.keys() | now.keys())
         return [d for n in names for d in _unequal(f"{path}.{n}", before.get(n), now.get(n))]

@@ -1,12 +1,12 @@
 """Digests of arrays that do not depend on how they are sharded, to verify what was restored."""
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xlj.contracts.arrays import Array, PyTree
 from xlj.training.partitioning import named_leaves
 
 _SALTS = (0x9E3779B9, 0x85EBCA6B)
@@ -14,7 +14,7 @@ _MASK = 0xFFFFFFFF
 _PIECE = 1 << 22  # numbers that are summed at a time
 
 
-def digests(tree: Any) -> dict[str, str]:
+def digests(tree: PyTree) -> dict[str, str]:
     """64 bits of digest of each leaf, in hex, by name.
 
     Each element's bits are mixed with its index and the results summed in uint32, twice. Integer
@@ -26,7 +26,7 @@ def digests(tree: Any) -> dict[str, str]:
     return {name: _of_leaf(leaf) for name, leaf in named_leaves(tree).items()}
 
 
-def _of_leaf(leaf: Any) -> str:
+def _of_leaf(leaf: Array) -> str:
     strides = [math.prod(leaf.shape[axis + 1 :]) & _MASK for axis in range(leaf.ndim)]
     axis = _whole_axis(leaf)
     size = leaf.shape[axis] if leaf.ndim else 1
@@ -40,7 +40,7 @@ def _of_leaf(leaf: Any) -> str:
     return "".join(f"{int(number) & _MASK:08x}" for number in total)
 
 
-def _whole_axis(leaf: Any) -> int:
+def _whole_axis(leaf: Array) -> int:
     """The first axis that is not split over devices, so that no piece crosses them."""
     if not isinstance(leaf, jax.Array):
         return 0

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
 from xlj.config import Config
+from xlj.contracts.arrays import PyTree
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.layout import PAD
@@ -88,7 +88,7 @@ class Evaluation:
         self,
         name: str,
         params: Params,
-        kept: Any,
+        kept: PyTree,
         tokens: np.ndarray,
         languages: np.ndarray,
         check: Callable[[], object],
@@ -109,8 +109,8 @@ def _loss_sums(
     objective: Objective,
     name: str,
     microbatches: Microbatches,
-    params: Any,
-    kept: Any,
+    params: Params,
+    kept: PyTree,
     rows: Rows,
     start: jax.Array,
 ) -> dict[str, LossSums]:

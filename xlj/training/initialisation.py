@@ -2,7 +2,6 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +9,12 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from xlj.config import Config, as_tree
+from xlj.config.fields import ConfigTree
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import atomic
+from xlj.models.encoder import Params
 from xlj.objectives import build_all
 from xlj.training import checkpoints, differences, stored_models, transfer
 from xlj.training import state as states
@@ -132,7 +133,7 @@ def unmeasured_steps(workdir: Path) -> tuple[int, ...]:
     return tuple(found.step for found in checkpoints.every(workdir) if not found.meta["measured"])
 
 
-def _decay_start(config: dict[str, Any]) -> int | None:
+def _decay_start(config: ConfigTree) -> int | None:
     """The step at which wsd's decay begins under a config, as nested dicts; None without one."""
     if config["optimizer"]["schedule"] != "wsd":
         return None
@@ -148,7 +149,9 @@ def _refuse(checkpoint: Checkpoint, found: list[str]) -> None:
         )
 
 
-def _transferred(config: Config, store: RowStore, corpus: Corpus, fresh: Any, mesh: Mesh) -> Any:
+def _transferred(
+    config: Config, store: RowStore, corpus: Corpus, fresh: Params, mesh: Mesh
+) -> Params:
     """The fresh parameters with those of `init_from` in their place; tells what was taken."""
     source = stored_models.find(config.init_from)
     matches = None
@@ -174,8 +177,8 @@ def _models(config: Config) -> dict[tuple[str, str], str]:
 
 
 def _encoder_of(
-    path: str, key: str, config: Config, wanted: Any, store: RowStore, mesh: Mesh
-) -> Any:
+    path: str, key: str, config: Config, wanted: Params, store: RowStore, mesh: Mesh
+) -> Params:
     """The encoder of a stored model, as a part of an objective's state.
 
     Args:

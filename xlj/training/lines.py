@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Protocol
 
 import jax
 from tqdm import tqdm
@@ -15,7 +15,15 @@ from xlj.training.run_flops import RunFlops
 from xlj.training.state import Progress, State
 from xlj.training.throughput import Throughput
 
-Probe = Callable[[State, Callable[..., Any]], Mapping[str, float]]
+
+class Check(Protocol):
+    """Is called from batch to batch, also with a number of rows that are done; it may raise, to
+    stop."""
+
+    def __call__(self, done: int = 0, /) -> object: ...
+
+
+Probe = Callable[[State, Check], Mapping[str, float]]
 """A measure of a state, as metrics `eval/NAME/LANGUAGE/MEASURE`; it leaves the state as it is, and
 calls its second argument from batch to batch, which raises `Interrupted` if the run is to stop."""
 

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import jax
 import numpy as np
@@ -53,7 +53,7 @@ class Outcome:
     """Of all steps so far, those of earlier calls too."""
 
     @property
-    def metrics(self) -> list[dict[str, Any]]:
+    def metrics(self) -> list[metrics.Line]:
         """All that was measured in the workdir so far: its lines, each with its `step`."""
         return metrics.read(self.workdir)
 

@@ -102,7 +102,11 @@ class _Events:
         self._writer.write_event(self._event(wall_time=time.time(), **fields))
 
 
-def read(workdir: Path, damaged: list[str] | None = None) -> list[dict[str, Any]]:
+Line = dict[str, Any]
+"""A line of metrics: its `step`, and numbers by name."""
+
+
+def read(workdir: Path, damaged: list[str] | None = None) -> list[Line]:
     """All lines of a run's metrics, in order.
 
     Args:

@@ -1,17 +1,20 @@
 """AdamW as the papers use it: schedules by step, clipping, no decay of biases and norms."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import KeyPath
+from jax.typing import ArrayLike
 
 from xlj.config import FREEZABLE, Config, Optimizer
+from xlj.contracts.arrays import Leaf
+from xlj.models.encoder import Params
 from xlj.training.partitioning import name_of
 
 
-def learning_rate(config: Config) -> Callable[[Any], Any]:
+def learning_rate(config: Config) -> Callable[[ArrayLike], jax.Array]:
     """The learning rate of a step (0-based): linear warm-up, then the configured schedule.
 
     linear: from the peak after the warm-up to 0 at `train.steps`. constant: the peak. wsd: the
@@ -23,7 +26,7 @@ def learning_rate(config: Config) -> Callable[[Any], Any]:
         options.schedule
     ]
 
-    def rate(step: Any) -> Any:
+    def rate(step: ArrayLike) -> jax.Array:
         rise = (step + 1) / warmup if warmup else 1.0
         fall = (steps - step) / (steps - begin) if begin < steps else 1.0
         return peak * jnp.clip(jnp.minimum(rise, fall), 0.0, 1.0)
@@ -43,8 +46,12 @@ def transform(options: Optimizer) -> optax.GradientTransformation:
 
 
 def update(
-    options: Optimizer, gradients: Any, state: Any, params: Any, finite: jax.Array
-) -> tuple[Any, Any]:
+    options: Optimizer,
+    gradients: Params,
+    state: optax.OptState,
+    params: Params,
+    finite: jax.Array,
+) -> tuple[Params, optax.OptState]:
     """What `transform(options).update` gives, and its state; if not `finite`, the state as it was.
 
     The state is guarded before the updates are made of it: then XLA writes each moment in place.
@@ -55,7 +62,7 @@ def update(
     """
     adam, *rest = state
 
-    def moment(old: Any, decay: float, order: int) -> Any:
+    def moment(old: Params, decay: float, order: int) -> Params:
         new = optax.tree.update_moment(gradients, old, decay, order)
         return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
 
@@ -63,7 +70,7 @@ def update(
     mu, nu = moment(adam.mu, options.b1, 1), moment(adam.nu, options.b2, 2)
     first, second = (1 - beta ** jnp.maximum(count, 1) for beta in (options.b1, options.b2))
 
-    def of_leaf(mean: Any, square: Any, param: Any, decays: bool) -> Any:
+    def of_leaf(mean: jax.Array, square: jax.Array, param: jax.Array, decays: bool) -> jax.Array:
         change = mean / first / (jnp.sqrt(square / second) + options.epsilon)
         return change + options.weight_decay * param if decays else change
 
@@ -71,26 +78,28 @@ def update(
     return updates, (adam._replace(count=count, mu=mu, nu=nu), *rest)
 
 
-def decayed(params: Any) -> Any:
+def decayed(params: Params) -> Params:
     """True for the parameters that weight decay applies to: all but biases and norms.
 
     Of a relative position bias, its `table` is a bias and `gates/scale` a scale, while
     `gates/kernel` is a projection and decays as others do (ours; T5 and XLM-E do not say).
     """
 
-    def is_decayed(path: Any, _: Any) -> bool:
+    def is_decayed(path: KeyPath, _: Leaf) -> bool:
         return name_of(path).rpartition("/")[2] not in ("bias", "scale", "table")
 
     return jax.tree_util.tree_map_with_path(is_decayed, params)
 
 
-def change_frozen(tree: Any, frozen: tuple[str, ...], change: Callable[[Any], Any]) -> Any:
+def change_frozen(
+    tree: Params, frozen: tuple[str, ...], change: Callable[[jax.Array], jax.Array]
+) -> Params:
     """Parameters, or their updates, with a change of each array in the parts named `frozen`."""
     names = {name for part in frozen for name in FREEZABLE[part]}
     return {n: jax.tree.map(change, part) if n in names else part for n, part in tree.items()}
 
 
-def by_layer(updates: Any, decay: float) -> Any:
+def by_layer(updates: Params, decay: float) -> Params:
     """Updates with layer-wise decay of the learning rate: layer l of L (from 1) has
     decay^(L + 1 - l) times the rate of the heads (and of a final norm), the embeddings and a
     position bias decay^(L + 1).
@@ -112,7 +121,7 @@ def by_layer(updates: Any, decay: float) -> Any:
     return scaled
 
 
-def clip(gradients: Any, norm: jax.Array, limit: float) -> Any:
+def clip(gradients: Params, norm: jax.Array, limit: float) -> Params:
     """Gradients whose global norm is `norm`, scaled down to at most `limit` (0 means no limit)."""
     factor = jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-12)) if limit else 1.0
     return jax.tree.map(lambda gradient: gradient * factor, gradients)

@@ -4,7 +4,6 @@ import logging
 import os
 import re
 import sys
-from typing import Any
 
 
 def reason(error: BaseException) -> str:
@@ -42,7 +41,7 @@ def _is_not_of_orbax(record: logging.LogRecord) -> bool:
     return "orbax" not in record.pathname
 
 
-def _unless_abandoned(found: Any) -> None:
+def _unless_abandoned(found: "sys.UnraisableHookArgs") -> None:
     code = getattr(found.object, "cr_code", None)
     if "Event loop is closed" in str(found.exc_value) or code and "orbax" in code.co_filename:
         return

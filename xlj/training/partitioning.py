@@ -8,8 +8,10 @@ import jax
 import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.tree_util import KeyPath
 
 from xlj.config import Config, ConfigError
+from xlj.contracts.arrays import Leaf, PyTree, Tree
 from xlj.models import sharding
 from xlj.models.sharding import AXES, REPLICATED, ROWS, RULES, Rules, rule_of
 
@@ -92,13 +94,13 @@ def _group(device: jax.Device) -> int:
     return device.process_index if of_slice is None else of_slice
 
 
-def mesh_of(tree: Any) -> Mesh:
+def mesh_of(tree: PyTree) -> Mesh:
     """The mesh that arrays live on; of the first device alone, if they are on none."""
     mesh = getattr(jax.tree.leaves(tree)[0].sharding, "mesh", None)
     return mesh if isinstance(mesh, Mesh) else one_device()
 
 
-def shard(tree: Any, mesh: Mesh) -> Any:
+def shard(tree: PyTree, mesh: Mesh) -> PyTree:
     """NumPy arrays on a mesh, their leading axes split over its devices.
 
     Every process has the whole of each array, and places the parts of its own devices.
@@ -112,22 +114,22 @@ def replicated(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, REPLICATED)
 
 
-def name_of(path: Any) -> str:
+def name_of(path: KeyPath) -> str:
     """The name of a leaf of a nested dict, e.g. layers/attention/query/kernel."""
     return "/".join(str(getattr(part, "key", getattr(part, "name", part))) for part in path)
 
 
-def named_leaves(tree: Any) -> dict[str, Any]:
+def named_leaves(tree: PyTree) -> dict[str, Any]:
     """The leaves of a tree by name."""
     return {name_of(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
 
 
-def layout(tree: Any, rules: Rules = RULES) -> Any:
+def layout(tree: PyTree, rules: Rules = RULES) -> PyTree:
     """The specification of each array."""
     return jax.tree_util.tree_map_with_path(lambda path, _: rule_of(name_of(path), rules)[1], tree)
 
 
-def shardings(tree: Any, mesh: Mesh, rules: Rules = RULES) -> Any:
+def shardings(tree: PyTree, mesh: Mesh, rules: Rules = RULES) -> PyTree:
     """The sharding of each parameter, or array of an objective's state.
 
     Args:
@@ -138,7 +140,7 @@ def shardings(tree: Any, mesh: Mesh, rules: Rules = RULES) -> Any:
       ConfigError: if an axis does not divide over the devices it is split over.
     """
 
-    def of_leaf(path: Any, leaf: Any) -> NamedSharding:
+    def of_leaf(path: KeyPath, leaf: Leaf) -> NamedSharding:
         name = name_of(path)
         spec = rule_of(name, rules)[1]
         for size, axes in zip(leaf.shape, spec, strict=False):
@@ -153,7 +155,7 @@ def shardings(tree: Any, mesh: Mesh, rules: Rules = RULES) -> Any:
     return jax.tree_util.tree_map_with_path(of_leaf, tree)
 
 
-def abstract_like(tree: Any, where: Any) -> Any:
+def abstract_like(tree: Tree, where: PyTree) -> Tree:
     """Shapes and types of arrays, with the shardings that they are to have."""
     return jax.tree.map(
         lambda leaf, place: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
@@ -162,6 +164,6 @@ def abstract_like(tree: Any, where: Any) -> Any:
     )
 
 
-def bytes_on_device(leaf: Any) -> int:
+def bytes_on_device(leaf: jax.Array | jax.ShapeDtypeStruct) -> int:
     """What a device has of an array, or of its shape with a sharding."""
     return leaf.dtype.itemsize * math.prod(leaf.sharding.shard_shape(leaf.shape))

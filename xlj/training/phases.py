@@ -1,13 +1,15 @@
 """The jitted step of each phase of a run, and the batch that it takes."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
+from jax.typing import DTypeLike
 
 from xlj.config import Config
+from xlj.contracts.arrays import PyTree
 from xlj.data.rows.corpus import Corpus
 from xlj.models.sharding import ROWS
 from xlj.objectives import build
@@ -54,7 +56,7 @@ def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) ->
     return steps
 
 
-def abstract_batch(shapes: Mapping[str, tuple[int, int]], dtype: Any, mesh: Mesh) -> Batch:
+def abstract_batch(shapes: Mapping[str, tuple[int, int]], dtype: DTypeLike, mesh: Mesh) -> Batch:
     """Shapes, types and shardings of a batch.
 
     Args:
@@ -63,7 +65,7 @@ def abstract_batch(shapes: Mapping[str, tuple[int, int]], dtype: Any, mesh: Mesh
     """
     rows = NamedSharding(mesh, ROWS)
 
-    def abstract(shape: tuple[int, int], dtype: Any) -> Any:
+    def abstract(shape: tuple[int, int], dtype: DTypeLike) -> PyTree:
         return jax.ShapeDtypeStruct(shape, dtype, sharding=rows)
 
     return {

@@ -1,7 +1,8 @@
 """SIGTERM: save within seconds, and end well within the grace period."""
 
 import signal
-from typing import Any
+from collections.abc import Callable
+from types import FrameType
 
 import jax
 
@@ -16,7 +17,7 @@ class Preemption:
 
     def __init__(self) -> None:
         self._asked, self._times = False, 0
-        self._before: Any = None
+        self._before: Callable[[int, FrameType | None], object] | int | None = None
         self._many = jax.process_count() > 1
         if not self._many:  # with several, jax.distributed's own handler tells all of them
             self._before = signal.signal(signal.SIGTERM, self._ask)

@@ -5,7 +5,6 @@ import itertools
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
 
 import jax
 import numpy as np
@@ -69,7 +68,8 @@ class Prefetch:
     def _sharded(self, shape: tuple[int, int], local: Mapping[int, np.ndarray]) -> jax.Array:
         """A global array of this process's parts; `local` maps each one's first row to it."""
 
-        def part(index: Any) -> np.ndarray:
+        def part(index: tuple[slice, ...] | None) -> np.ndarray:
+            assert index is not None, "an array of rows is cut along its first axis"
             return local[index[0].indices(shape[0])[0]]
 
         return jax.make_array_from_callback(shape, self._sharding, part)

@@ -1,7 +1,6 @@
 """All that a run carries from step to step. Batches and random keys follow from `step` alone."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +8,7 @@ import optax
 from jax.sharding import Mesh
 
 from xlj.config import Config
+from xlj.contracts.arrays import PyTree
 from xlj.data.rows.corpus import Corpus
 from xlj.io.hashing import name_hash
 from xlj.models import encoder
@@ -46,7 +46,7 @@ class State:
 
     params: encoder.Params
     optimizer: optax.OptState
-    objectives: dict[str, Any]
+    objectives: dict[str, PyTree]
     """The state of each objective that has one, e.g. XLCO's queue."""
     progress: Progress
 

@@ -4,10 +4,10 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
+from numpy.typing import DTypeLike
 
 from xlj.config import Model
 from xlj.config.objectives.supervised import supervised_in
@@ -29,7 +29,7 @@ class Leaf:
     shape: tuple[int, ...]
     read: Callable[[], np.ndarray]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         return self.read().astype(dtype, copy=False)
 
 
@@ -99,7 +99,7 @@ def of_folder(path: Path) -> StoredModel:
     """The model in a Hugging Face folder; raises a `ConfigError` as `importing.inspect` does."""
     imported = importing.inspect(path)
 
-    def params(mesh: Mesh) -> Any:
+    def params(mesh: Mesh) -> Params:
         return importing.load(imported, lambda tree: shardings(tree, mesh, STORED))
 
     leaves = {

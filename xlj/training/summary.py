@@ -1,7 +1,5 @@
 """A summary of a run: a few lines for the person who started it."""
 
-from typing import Any
-
 from xlj.training import metrics
 from xlj.training.loop import Outcome
 
@@ -34,7 +32,7 @@ def summary(outcome: Outcome, command: str) -> str:
     return "\n".join(text)
 
 
-def _tables(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+def _tables(before: metrics.Line, after: metrics.Line) -> list[str]:
     """Two evaluations: losses, each with its accuracy, then all else; means come last."""
     measured = [key for key in after if key.startswith("eval/")]
     losses = [key for key in measured if key.endswith("/loss")]

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -16,6 +15,7 @@ from xlj.interop import dictionaries, matched_rows
 from xlj.interop.dictionaries import Dictionary
 from xlj.interop.matched_rows import Matches, share_table
 from xlj.interop.vocabulary_matching import match
+from xlj.models.encoder import Params
 from xlj.objectives.supervised import head_of
 from xlj.training.checkpoints import CheckpointError
 from xlj.training.partitioning import named_leaves
@@ -41,11 +41,11 @@ _ROWS = 2000  # of each language, which the report is over
 def taken(
     config: Config,
     source: StoredModel,
-    found: Any,
-    fresh: Any,
+    found: Params,
+    fresh: Params,
     languages: Sequence[str],
     matches: Matches | None = None,
-) -> Any:
+) -> Params:
     """The fresh parameters with those of another model in their place; says which stay fresh.
 
     Args:

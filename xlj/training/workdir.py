@@ -4,16 +4,16 @@ import contextlib
 import fcntl
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from xlj.config import ConfigError
 from xlj.io import json_file
+from xlj.io.json_file import Record
 
 RUN = "run.json"
 """A finished fine-tuning run's scores, and the step that was chosen, in its folder."""
 
 
-def finished_run(folder: Path) -> dict[str, Any] | None:
+def finished_run(folder: Path) -> Record | None:
     """The content of a folder's `RUN` (`finetuning.running.Run`), if it has one; raises a
     `ConfigError` if it is damaged."""
     file = folder / RUN

@@ -1,7 +1,7 @@
 """Word alignment with an encoder: hidden vectors of two sentences to links between their words."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,11 +13,11 @@ from jax.sharding import Mesh
 from xlj.alignment import extraction, methods
 from xlj.config import ConfigError, Model
 from xlj.inference.pretrained import Pretrained
-from xlj.inference.row_batches import in_flight
+from xlj.inference.row_batches import Advance, in_flight
 from xlj.models import encoder
 from xlj.models.sharding import on_mesh
 from xlj.training.partitioning import mesh_of, replicated, shard
-from xlj.word_alignment.pair_batches import Batch, Pieces, batches, pieces_of
+from xlj.word_alignment.pair_batches import Batch, Pieces, Rows, batches, pieces_of
 from xlj.word_alignment.sentence_pairs import Pair
 
 MOST_PIECES = 8192
@@ -65,9 +65,7 @@ class Aligner:
         self._align = partial(_align, layers=self._layers, **static)
         self.windowed = 0
 
-    def align(
-        self, pairs: Iterable[Pair], progress: Callable[[int], Any] = bool
-    ) -> Iterator[list[np.ndarray]]:
+    def align(self, pairs: Iterable[Pair], progress: Advance = bool) -> Iterator[list[np.ndarray]]:
         """The links of each pair, in order: for each layer int32 [links, 2], sorted, words from 0.
 
         Two words are linked if any of their pieces are. `progress` is called with numbers of pairs
@@ -80,9 +78,7 @@ class Aligner:
         for _, found in self._found(pairs, what, progress):
             yield [aligned.links for aligned in found]
 
-    def scored(
-        self, pairs: Iterable[Pair], progress: Callable[[int], Any] = bool
-    ) -> Iterator[list[Aligned]]:
+    def scored(self, pairs: Iterable[Pair], progress: Advance = bool) -> Iterator[list[Aligned]]:
         """The links of each pair as `align` gives them, with their confidences, for each layer.
 
         The confidence of a link between pieces is its entry in the soft alignment
@@ -91,9 +87,7 @@ class Aligner:
         for _, found in self._found(pairs, "confidences", progress):
             yield found
 
-    def soft(
-        self, pairs: Iterable[Pair], progress: Callable[[int], Any] = bool
-    ) -> Iterator[np.ndarray]:
+    def soft(self, pairs: Iterable[Pair], progress: Advance = bool) -> Iterator[np.ndarray]:
         """The soft alignment of each pair, in order: float32 [layers, source words, target words],
         the highest of the words' pieces (`alignment.methods`); 0 of a word without any piece."""
         for pair, found in self._found(pairs, "soft", progress):
@@ -103,7 +97,7 @@ class Aligner:
             yield matrices
 
     def _found(
-        self, pairs: Iterable[Pair], what: str, progress: Callable[[int], Any]
+        self, pairs: Iterable[Pair], what: str, progress: Advance
     ) -> Iterator[tuple[Pair, list[Aligned]]]:
         """Each pair with what is asked for of it: its links, these with their confidences, or all
         pairs of words with their values ('soft')."""
@@ -162,7 +156,7 @@ _NOTHING = Aligned(np.zeros((0, 2), np.int32), np.zeros(0, np.float32))
 
 
 @partial(jax.jit, static_argnames=("mesh", "model", "layers", "method", "prior", "what"))
-def _align(params: encoder.Params, rows: Any, mesh: Mesh, **static: Any) -> jax.Array:
+def _align(params: encoder.Params, rows: Rows[jax.Array], mesh: Mesh, **static: Any) -> jax.Array:
     """What is asked for of pieces, [layers, pairs, side, side]. On every device."""
     found = on_mesh(mesh, partial(_of_rows, **static))(params, rows)
     return jax.lax.with_sharding_constraint(found, replicated(mesh))
@@ -170,7 +164,7 @@ def _align(params: encoder.Params, rows: Any, mesh: Mesh, **static: Any) -> jax.
 
 def _of_rows(
     params: encoder.Params,
-    rows: Any,
+    rows: Rows[jax.Array],
     model: Model,
     layers: tuple[int, ...],
     method: str,

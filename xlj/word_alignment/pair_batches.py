@@ -10,8 +10,9 @@ as one sentence. Nothing is cut off.
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
+import jax
 import numpy as np
 
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
@@ -28,15 +29,18 @@ class Pieces(NamedTuple):
     words: np.ndarray  # which word of the sentence each piece belongs to, from 0
 
 
-class Rows(NamedTuple):
+Of = TypeVar("Of", np.ndarray, jax.Array)
+
+
+class Rows(NamedTuple, Generic[Of]):
     """Rows to encode, and where in them the pieces of each pair are; int32 arrays."""
 
-    tokens: np.ndarray  # [rows, length], as the next three
-    positions: np.ndarray
-    segments: np.ndarray  # 1 for tokens, 0 for padding
-    sides: np.ndarray  # 1 for the second sentence of a pair that is encoded together, else 0
-    source_places: np.ndarray  # [pairs, side], where in all tokens each piece is; -1 for none
-    target_places: np.ndarray  # likewise
+    tokens: Of  # [rows, length], as the next three
+    positions: Of
+    segments: Of  # 1 for tokens, 0 for padding
+    sides: Of  # 1 for the second sentence of a pair that is encoded together, else 0
+    source_places: Of  # [pairs, side], where in all tokens each piece is; -1 for none
+    target_places: Of  # likewise
 
 
 class Batch(NamedTuple):
@@ -44,7 +48,7 @@ class Batch(NamedTuple):
 
     members: list[int]  # indices of the pairs
     windowed: bool  # whether these are long pairs, in windows
-    rows: Rows
+    rows: Rows[np.ndarray]
 
 
 class _Window(NamedTuple):

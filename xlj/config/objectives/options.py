@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, MutableMapping, Seque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from xlj.config.fields import ConfigError, Idle, Reading, key
+from xlj.config.fields import ConfigError, Idle, Reading, Value, key
 
 if TYPE_CHECKING:
     from xlj.config.schema import Config
@@ -47,7 +47,7 @@ def while_on(config: Config, path: str) -> Idle | None:
     return Idle(f"{section}.batch_rows is 0")
 
 
-def option(default: Any, doc: str, read: Reading = while_on, **values: Any) -> Any:
+def option(default: Value, doc: str, read: Reading = while_on, **values: Any) -> Any:
     """A key of an objective: as `key`, but that nothing reads it while the objective is off."""
     return key(default, doc, read=read, **values)
 
@@ -112,7 +112,7 @@ class Options:
 
     @classmethod
     def shrink(
-        cls, values: MutableMapping[str, Any], rows: int, layer: Callable[[int], int]
+        cls, values: MutableMapping[str, Value], rows: int, layer: Callable[[int], int]
     ) -> None:
         """Makes the values that a recipe or a phase sets suit `:tiny`, in place.
 
@@ -123,7 +123,7 @@ class Options:
         for name, value in values.items():
             if value and name == "batch_rows":
                 values[name] = rows
-            elif value and name.endswith("layer"):
+            elif isinstance(value, int) and value and name.endswith("layer"):
                 values[name] = layer(value)
 
 

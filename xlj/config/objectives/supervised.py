@@ -2,9 +2,8 @@
 one of them in the place of the others."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
+from xlj.config.fields import ConfigTree
 from xlj.config.objectives.options import Options
 
 
@@ -56,7 +55,7 @@ class QuestionAnswering(Supervised):
     rows = "question_answering"
 
 
-def supervised_in(record: Mapping[str, Any]) -> Mapping[str, Any]:
+def supervised_in(record: ConfigTree) -> ConfigTree:
     """The options of fine-tuning in a config as a checkpoint records it; none of pretraining."""
     found = record["objectives"].keys() & SUPERVISED.keys()
     return record["objectives"][found.pop()] if found else {}

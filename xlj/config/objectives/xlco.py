@@ -2,9 +2,8 @@
 
 import dataclasses
 from collections.abc import Callable, MutableMapping
-from typing import Any
 
-from xlj.config.fields import ConfigError
+from xlj.config.fields import ConfigError, Value
 from xlj.config.objectives.mlm import Masking
 from xlj.config.objectives.options import Config, most_pairs, option, register
 
@@ -38,7 +37,7 @@ class Contrast(Masking):
 
     @classmethod
     def shrink(
-        cls, values: MutableMapping[str, Any], rows: int, layer: Callable[[int], int]
+        cls, values: MutableMapping[str, Value], rows: int, layer: Callable[[int], int]
     ) -> None:
         """Makes the queue small too."""
         super().shrink(values, rows, layer)

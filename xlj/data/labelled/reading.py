@@ -1,7 +1,7 @@
 """Labelled sources: found by the templates of a config, and read into examples."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from xlj.config import ConfigError
@@ -20,6 +20,12 @@ PHRASEBOOK = {
     "questions": "question_answering",
 }
 """The labelled tasks of the embedded corpus, and their kinds."""
+FILES: dict[str, Callable[[Path, str, Task], Sequence[Example]]] = {
+    "classification": lambda path, language, task: tables.read(path, task.columns, task.labels),
+    "tagging": lambda path, language, task: conll.read(path, language, task.columns),
+    "question_answering": lambda path, language, task: squad.read(path),
+}
+"""What reads the files of each kind of task."""
 SPLITS = ("train", "dev", "test")
 
 
@@ -68,12 +74,7 @@ def _read(source: str, language: str, task: Task) -> Sequence[Example]:
     if source.startswith("phrasebook:"):
         name, split = _phrasebook(source, task.kind)
         return list(_phrasebook_examples(name, language, split))
-    path = Path(source).expanduser()
-    if task.kind == "classification":
-        return tables.read(path, task.columns, task.labels)
-    if task.kind == "tagging":
-        return conll.read(path, language, task.columns)
-    return squad.read(path)
+    return FILES[task.kind](Path(source).expanduser(), language, task)
 
 
 def _is_there(source: str, language: str, kind: str) -> bool:

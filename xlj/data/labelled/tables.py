@@ -5,11 +5,11 @@ import difflib
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from xlj.config import ConfigError
 from xlj.data.labelled.examples import Sentences
 from xlj.io import files, json_file
+from xlj.io.json_file import Json
 from xlj.io.quoting import quoted, shortened
 
 UNLABELLED = ("", "-")
@@ -122,13 +122,13 @@ def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[Sentences]:
         )
 
 
-def _string(value: Any, name: str, place: str) -> str:
+def _string(value: Json, name: str, place: str) -> str:
     if not isinstance(value, str) or not json_file.is_text(value):
         raise ConfigError(f"{place}: {name} is {quoted(value)}, which is no text")
     return value
 
 
-def _label(value: Any, name: str, place: str) -> str | None:
+def _label(value: Json, name: str, place: str) -> str | None:
     if value is None:
         return None
     if isinstance(value, int) and not isinstance(value, bool):

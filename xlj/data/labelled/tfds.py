@@ -1,8 +1,8 @@
 """Labelled examples of TensorFlow Datasets. TensorFlow is imported in a process of its own."""
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from xlj.config import ConfigError
 from xlj.data.labelled import squad
@@ -22,6 +22,25 @@ TYDI_QA = {
     "te": "telugu",
 }
 """The beginnings of TyDiQA-GoldP's ids."""
+
+Row = Mapping[str, Any]
+"""An example by the names of its features: NumPy's arrays and scalars, bytes, or such again."""
+
+
+class ClassNames(Protocol):
+    """TFDS's feature of classes."""
+
+    names: Sequence[str]
+
+
+class TagNames(ClassNames, Protocol):
+    """A feature of classes, or of a sequence of them, whose members' feature is `feature`."""
+
+    feature: ClassNames
+
+
+Labels = Mapping[str, TagNames]
+"""The features of a dataset by name, as far as they are read here."""
 
 
 class Name(NamedTuple):
@@ -75,7 +94,8 @@ def load(source: str, language: str) -> list[Example]:
     """`read` in this process, which imports TensorFlow."""
     name = parse(source)
     example_of = _DATASETS[name.base][1]
-    if name.base == "tydi_qa" and name.has_all_languages and language not in TYDI_QA:
+    ids_tell = name.base == "tydi_qa" and name.has_all_languages
+    if ids_tell and language not in TYDI_QA:
         raise ConfigError(f"{source}: TyDiQA has no {language}; it has {', '.join(TYDI_QA)}")
     tfds = import_quietly("tensorflow_datasets")
     try:
@@ -84,17 +104,17 @@ def load(source: str, language: str) -> list[Example]:
         )
     except Exception as error:  # TFDS raises many kinds
         raise ConfigError(f"{source}: TFDS cannot load it ({error})") from error
-    found = [
+    found: list[Example] = [
         example_of(row, info.features, language, f"{source}, example {number}")
         for number, row in enumerate(tfds.as_numpy(dataset), 1)
     ]
-    if name.kind != "question_answering":
-        return found
-    begin = f"{TYDI_QA[language]}-" if name.has_all_languages else ""
-    return [*squad.unique(question for question in found if question.identity.startswith(begin))]
+    if ids_tell:
+        begin = f"{TYDI_QA[language]}-"
+        found = [e for e in found if isinstance(e, Question) and e.identity.startswith(begin)]
+    return squad.distinct(found)
 
 
-def _xnli(row: Any, features: Any, language: str, place: str) -> Sentences:
+def _xnli(row: Row, features: Labels, language: str, place: str) -> Sentences:
     """An example holds the pair in all languages."""
     premise = row["premise"].get(language)
     languages = [name.decode() for name in row["hypothesis"]["language"]]
@@ -104,22 +124,22 @@ def _xnli(row: Any, features: Any, language: str, place: str) -> Sentences:
     return _pair(premise, hypothesis, features, row, place)
 
 
-def _paws_x(row: Any, features: Any, language: str, place: str) -> Sentences:
+def _paws_x(row: Row, features: Labels, language: str, place: str) -> Sentences:
     return _pair(row["sentence1"], row["sentence2"], features, row, place)
 
 
-def _question(row: Any, features: Any, language: str, place: str) -> Question:
+def _question(row: Row, features: Labels, language: str, place: str) -> Question:
     texts, starts = row["answers"]["text"], row["answers"]["answer_start"]
     answers = tuple((text.decode(), int(at)) for text, at in zip(texts, starts, strict=True))
     identity, question, context = (row[key].decode() for key in ("id", "question", "context"))
     return squad.check(Question(identity, question, context, answers, place))
 
 
-def _wikiann(row: Any, features: Any, language: str, place: str) -> Words:
+def _wikiann(row: Row, features: Labels, language: str, place: str) -> Words:
     return _words(row["tokens"], row["tags"], features["tags"].feature, place)
 
 
-def _universal_dependencies(row: Any, features: Any, language: str, place: str) -> Words:
+def _universal_dependencies(row: Row, features: Labels, language: str, place: str) -> Words:
     """Of multiword tokens, whose tag is `_`, only the words are read, as of CoNLL-U files."""
     names = features["upos"].feature
     kept = [index for index, tag in enumerate(row["upos"]) if _name(names, tag) != "_"]
@@ -127,13 +147,13 @@ def _universal_dependencies(row: Any, features: Any, language: str, place: str) 
     return _words([tokens[i] for i in kept], [tags[i] for i in kept], names, place)
 
 
-def _pair(first: bytes, second: bytes, features: Any, row: Any, place: str) -> Sentences:
+def _pair(first: bytes, second: bytes, features: Labels, row: Row, place: str) -> Sentences:
     return Sentences(
         (first.decode(), second.decode()), _name(features["label"], row["label"]), place
     )
 
 
-def _words(tokens: Sequence[bytes], tags: Sequence[int], feature: Any, place: str) -> Words:
+def _words(tokens: Sequence[bytes], tags: Sequence[int], feature: ClassNames, place: str) -> Words:
     words = tuple(map(bytes.decode, tokens))
     names = [_name(feature, tag) for tag in tags]
     if not words or not all(words) or len(words) != len(names):
@@ -141,12 +161,12 @@ def _words(tokens: Sequence[bytes], tags: Sequence[int], feature: Any, place: st
     return Words(words, None if None in names else tuple(name or "" for name in names), place)
 
 
-def _name(feature: Any, index: int) -> str | None:
+def _name(feature: ClassNames, index: int) -> str | None:
     """Of a class; TFDS writes -1 where there is none."""
     return feature.names[index] if index >= 0 else None
 
 
-_DATASETS: dict[str, tuple[str, Callable[[Any, Any, str, str], Any]]] = {
+_DATASETS: dict[str, tuple[str, Callable[[Row, Labels, str, str], Example]]] = {
     "mlqa": ("question_answering", _question),
     "paws_x_wiki": ("classification", _paws_x),
     "tydi_qa": ("question_answering", _question),

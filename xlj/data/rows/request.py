@@ -18,6 +18,7 @@ from xlj.data.text.reading import CHUNK_CHARACTERS, CHUNK_LINES, Reading
 from xlj.data.text.text_tasks import TextTask, text_tasks
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.io.json_file import Record
 
 SAMPLED_UNITS = 16
 """Units of each language, at most, that a vocabulary is trained on."""
@@ -80,7 +81,7 @@ class Request:
         }
         return self.cache / "vocabularies" / f"{hash_of(content)}.model"
 
-    def listing(self, tasks: Sequence[TextTask]) -> dict[str, Any]:
+    def listing(self, tasks: Sequence[TextTask]) -> Record:
         """What decides the clean text of tasks, and what of it is held out, as JSON values."""
         return {
             "cleaning": [CLEANING, CHUNK_LINES, CHUNK_CHARACTERS],

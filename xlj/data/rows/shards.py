@@ -10,10 +10,9 @@ import dataclasses
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from xlj.data.rows import packing, store
 from xlj.data.rows.store import Split, TaskRows
 from xlj.io import atomic, json_file
 from xlj.io.hashing import combine, name_hash, permute
+from xlj.io.json_file import Record
 
 SHARD_UNITS = 16
 """Units in a shard. Fixed, so that rows do not depend on who builds them."""
@@ -243,19 +243,17 @@ def _shuffled(units: Sequence[tuple[np.ndarray, np.ndarray]], shard: int) -> Ite
         yield piece
 
 
-def _write_counts(file: Path, counts: Counts, more: Mapping[str, Any]) -> None:
+def _write_counts(file: Path, counts: Counts, more: Record) -> None:
     content = {**vars(counts), **more}
     atomic.write(file.with_suffix(".json"), json.dumps(content).encode())
 
 
-def _read_counts(file: Path) -> tuple[Counts, dict[str, Any]] | None:
+def _read_counts(file: Path) -> tuple[Counts, Record] | None:
     """The counts of a unit or a shard, and what else was written with them; None if they are
     missing or damaged."""
     try:
-        content: dict[str, Any] = json_file.read_object(file)
-        more: dict[str, Any] = {
-            name: content.pop(name) for name in ("pieces", "sha256") if name in content
-        }
+        content: Record = json_file.read_object(file)
+        more: Record = {name: content.pop(name) for name in ("pieces", "sha256") if name in content}
         for name in ("train", "held_out", "dropped"):
             content[name] = Counter(content[name])
         return Counts(**content), more

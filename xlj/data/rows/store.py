@@ -17,9 +17,11 @@ import os
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
+
+from xlj.io.json_file import Record
 
 FORMAT = 2
 MANIFEST = "manifest.json"
@@ -97,7 +99,7 @@ class Manifest:
     vocabulary_size: int
     vocabulary_digest: str
     dtype: str
-    recipe: Mapping[str, Any]
+    recipe: Record
     tasks: tuple[TaskRows, ...]
     format: int = FORMAT
 
@@ -261,7 +263,7 @@ def shard_file(folder: Path, shard: int) -> Path:
     return folder / f"{shard:05d}.rows"
 
 
-def task_rows_from_json(content: Mapping[str, Any]) -> TaskRows:
+def task_rows_from_json(content: Record) -> TaskRows:
     """The `TaskRows` of its `dataclasses.asdict`, after JSON made lists of tuples."""
     splits = {
         name: Split(**{**content[name], "shards": tuple(content[name]["shards"])})

@@ -15,6 +15,7 @@ from xlj.data.text import hash_sets
 from xlj.data.text.cleaning import clean, clean_all, line_hashes
 from xlj.data.text.sources import RawBlock, TextSource, module_digest, open_sources
 from xlj.data.text.text_tasks import Unit
+from xlj.io.json_file import Record
 
 CHUNK_LINES = 16_384
 CHUNK_CHARACTERS = 1 << 22
@@ -41,7 +42,7 @@ class Reading:
     excluded: Path | None = None
     repeated: tuple[Path, ...] = ()
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Record:
         """All that decides what is left out, as JSON values, but for what is excluded or
         repeated."""
         module = self.filter.partition(":")[0]

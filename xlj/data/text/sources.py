@@ -56,7 +56,7 @@ class TextSource:
     text: str
     columns: int
 
-    def identity(self) -> Any:
+    def identity(self) -> str | list | dict:
         """Whatever tells the text from another without reading it, as JSON values."""
         return self.text
 
@@ -88,7 +88,7 @@ class FileSource(TextSource):
 
     paths: tuple[Path, ...]
 
-    def identity(self) -> Any:
+    def identity(self) -> str | list | dict:
         stats = [(path, path.stat()) for path in self.paths]
         return [[f"{path.absolute()}", found.st_size, found.st_mtime_ns] for path, found in stats]
 
@@ -154,7 +154,7 @@ class JsonLines(FileSource):
 
     fields: tuple[str, ...]
 
-    def identity(self) -> Any:
+    def identity(self) -> str | list | dict:
         return [*super().identity(), self.fields]
 
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
@@ -184,7 +184,7 @@ class ParquetFile(FileSource):
 
     fields: tuple[str, ...]
 
-    def identity(self) -> Any:
+    def identity(self) -> str | list | dict:
         return [*super().identity(), self.fields]
 
     def parts(self, size: int) -> list[Part]:
@@ -237,7 +237,7 @@ class PhrasebookSource(TextSource):
 
     name: str
 
-    def identity(self) -> Any:
+    def identity(self) -> str | list | dict:
         return {"phrasebook": self.name, "version": phrasebook.VERSION}
 
     def parts(self, size: int) -> list[Part]:
@@ -263,7 +263,7 @@ class SeqioSource(TextSource):
     fields: tuple[str, ...]
     modules: tuple[str, ...]
 
-    def identity(self) -> Any:
+    def identity(self) -> str | list | dict:
         if self.scheme == "tfds":
             return self.text
         digests = {module: module_digest(module) for module in self.modules}

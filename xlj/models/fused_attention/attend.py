@@ -1,7 +1,7 @@
 """Fused attention as a function with a gradient, on any mesh: the kernels' one way in."""
 
 from functools import partial
-from typing import Any
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,35 @@ from xlj.models.fused_attention import gpu, tiles, tpu
 from xlj.models.fused_attention.tiles import Inputs, Sizes
 from xlj.models.sharding import REPLICATED, ROWS
 
-KERNELS = {"gpu": gpu, "tpu": tpu}
+
+class Kernels(Protocol):
+    """What the module of a platform has."""
+
+    BLOCK: int
+    """Queries and keys of a tile."""
+
+    def head_size(self, size: int) -> int:
+        """The size that heads are filled up to."""
+
+    def forward(
+        self, sizes: Sizes, scale: float, inputs: Inputs, bias: jax.Array | None
+    ) -> tuple[jax.Array, jax.Array]:
+        """As `gpu.forward`."""
+
+    def backward(
+        self,
+        sizes: Sizes,
+        scale: float,
+        inputs: Inputs,
+        bias: jax.Array | None,
+        output: jax.Array,
+        logs: jax.Array,
+        gradient: jax.Array,
+    ) -> tuple[jax.Array | None, ...]:
+        """As `gpu.backward`."""
+
+
+KERNELS: dict[str, Kernels] = {"gpu": gpu, "tpu": tpu}
 """By platform."""
 
 
@@ -29,7 +57,7 @@ PRODUCTS = {
 """Products [length, length] of a head that each kernel makes, by its name in compiled programs."""
 
 
-def kernels_for(platform: str) -> Any:
+def kernels_for(platform: str) -> Kernels:
     """The kernels of a platform; on a CPU those of GPUs, interpreted."""
     return KERNELS.get(platform, gpu)
 
@@ -109,13 +137,15 @@ def _attend(
     return _forward(sizes, platform, scale, inputs, bias)[0]
 
 
+Saved = tuple[Inputs, jax.Array | None, jax.Array, jax.Array]
+"""What is kept for the backward pass: what attention was of, its output, its log-sums."""
 _OF_INPUTS = tuple(ROWS for _ in Inputs._fields)
 
 
 def _forward(
     sizes: Sizes, platform: str, scale: float, inputs: Inputs, bias: jax.Array | None
-) -> tuple[jax.Array, Any]:
-    def of_rows(bias: Any, *arrays: Any) -> tuple[jax.Array, jax.Array]:
+) -> tuple[jax.Array, Saved]:
+    def of_rows(bias: jax.Array | None, *arrays: jax.Array) -> tuple[jax.Array, jax.Array]:
         return kernels_for(platform).forward(sizes, scale, Inputs(*arrays), bias)
 
     per_device = sharding.per_device(of_rows, (REPLICATED, *_OF_INPUTS), (ROWS, ROWS))
@@ -124,8 +154,16 @@ def _forward(
     return output, (inputs, bias, output, logs)
 
 
-def _backward(sizes: Sizes, platform: str, scale: float, saved: Any, gradient: Any) -> Any:
-    def of_rows(bias: Any, output: Any, logs: Any, gradient: Any, *arrays: Any) -> Any:
+def _backward(
+    sizes: Sizes, platform: str, scale: float, saved: Saved, gradient: jax.Array
+) -> tuple[Inputs, jax.Array | None]:
+    def of_rows(
+        bias: jax.Array | None,
+        output: jax.Array,
+        logs: jax.Array,
+        gradient: jax.Array,
+        *arrays: jax.Array,
+    ) -> tuple[jax.Array | None, ...]:
         *of_rows, of_bias, of_gates = kernels_for(platform).backward(
             sizes, scale, Inputs(*arrays), bias, output, logs, gradient
         )

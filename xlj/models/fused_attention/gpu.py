@@ -4,7 +4,7 @@ FlashAttention-2's loops (Dao, 2023): a program makes the outputs, or the gradie
 Each gradient has a kernel of its own, so that nothing is summed by atomics in an order of chance.
 """
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +13,11 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from xlj.models.fused_attention import tiles
-from xlj.models.fused_attention.tiles import Bounds, Inputs, Sizes
+from xlj.models.fused_attention.tiles import Bounds, Carry, GivenRef, Inputs, Shaped, Sizes
 
 BLOCK = 64
+Two = tuple[jax.Array, jax.Array]
+Refs = tuple[GivenRef, ...]
 _PARTS = 4
 """In how many parts rows are summed for the gradient of the bias."""
 
@@ -38,14 +40,14 @@ def forward(
     block, found = sizes.block, tiles.bounds(*ids, sizes.block)
     count = query.shape[1] // block
 
-    def kernel(q_ref: Ref, k_ref: Ref, v_ref: Ref, *refs: Any) -> None:
+    def kernel(q_ref: Ref, k_ref: Ref, v_ref: Ref, *refs: GivenRef) -> None:
         (q_ids, k_ids, first, end, seed, bias_ref, gate_ref), (out_ref, log_ref) = _split(refs, 7)
         i = pl.program_id(2)
         here = pl.ds(i * block, block)
         q, ids_of_q, gate = q_ref[...], q_ids[here][:, None], _gate(gate_ref, here)
         seed = seed[pl.program_id(1)]
 
-        def body(j: Any, carry: Any) -> Any:
+        def body(j: jax.Array, carry: Carry) -> Carry:
             out, largest, total = carry
             there = pl.ds(j * block, block)
             scores = tiles.dot(q, k_ref[there, :], (1, 1)) * scale
@@ -104,9 +106,10 @@ def backward(
     inner = (output.astype(jnp.float32) * gradient.astype(jnp.float32)).sum(-1).swapaxes(1, 2)
 
     def tile(
-        i: Any, j: Any, q: Any, k: Any, v: Any, do: Any, ids_of_q: Any, ids_of_k: Any,
-        log: Any, inner: Any, seed: Any, bias: Any, gate: Any,
-    ) -> tuple[jax.Array, jax.Array]:  # fmt: skip
+        i: jax.Array, j: jax.Array, q: jax.Array, k: jax.Array, v: jax.Array, do: jax.Array,
+        ids_of_q: jax.Array, ids_of_k: jax.Array, log: jax.Array, inner: jax.Array,
+        seed: jax.Array, bias: jax.Array | None, gate: jax.Array | float,
+    ) -> Two:  # fmt: skip
         """The probabilities after dropout, and the gradient of the scores, both [block, block]."""
         scores = tiles.dot(q, k, (1, 1)) * scale
         if bias is not None:
@@ -119,7 +122,7 @@ def backward(
             kept, of_weights = weights * keeps, of_weights * keeps
         return kept, weights * (of_weights - inner[:, None])
 
-    def of_query(q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: Any) -> None:
+    def of_query(q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: GivenRef) -> None:
         taken, given = _split(refs, 9)
         q_ids, k_ids, first, end, seed, bias_ref, gate_ref, log_ref, inner_ref = taken
         i = pl.program_id(2)
@@ -127,16 +130,16 @@ def backward(
         q, do, gate = q_ref[...], do_ref[...], _gate(gate_ref, here)
         mine = (q_ids[here], log_ref[here], inner_ref[here], seed[pl.program_id(1)])
 
-        def body(j: Any, carry: Any) -> Any:
+        def body(j: jax.Array, carry: Two) -> Two:
             of_q, of_gate = carry
             there = pl.ds(j * block, block)
             k, ids_of_q, log, inner, seed = k_ref[there, :], *mine
-            biased: Any = None if bias_ref is None else bias_ref[j - i + count - 1]
+            biased = None if bias_ref is None else bias_ref[j - i + count - 1]
             _, of_scores = tile(
                 i, j, q, k, v_ref[there, :], do, ids_of_q, k_ids[there], log, inner, seed,
                 biased, gate,
             )  # fmt: skip
-            if gate_ref is not None:
+            if gate_ref is not None and biased is not None:
                 of_gate += (of_scores * biased).sum(1)
             return of_q + tiles.dot(of_scores.astype(k.dtype), k, (1, 0)), of_gate
 
@@ -146,14 +149,14 @@ def backward(
         if gate_ref is not None:
             given[1][...] = of_gate
 
-    def of_key(q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: Any) -> None:
+    def of_key(q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: GivenRef) -> None:
         taken, (of_k_ref, of_v_ref) = _split(refs, 9)
         q_ids, k_ids, first, end, seed, bias_ref, gate_ref, log_ref, inner_ref = taken
         j = pl.program_id(2)
         k, v, ids_of_k = k_ref[...], v_ref[...], k_ids[pl.ds(j * block, block)]
         seed = seed[pl.program_id(1)]
 
-        def body(i: Any, carry: Any) -> Any:
+        def body(i: jax.Array, carry: Two) -> Two:
             of_k, of_v = carry
             there = pl.ds(i * block, block)
             q, do = q_ref[there, :], do_ref[there, :]
@@ -170,21 +173,21 @@ def backward(
         of_k_ref[...] = (of_k * scale).astype(of_k_ref.dtype)
         of_v_ref[...] = of_v.astype(of_v_ref.dtype)
 
-    def of_bias(q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: Any) -> None:
+    def of_bias(q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: GivenRef) -> None:
         """Of one distance of blocks: its tiles of some rows are summed where they are made."""
         taken, (out_ref,) = _split(refs, 9)
         q_ids, k_ids, first, end, seeds, bias_ref, gate_ref, log_ref, inner_ref = taken
         head, distance, part = pl.program_id(0), pl.program_id(1) - (count - 1), pl.program_id(2)
         biased = bias_ref[...]
 
-        def of_row(number: Any, total: Any) -> Any:
+        def of_row(number: jax.Array, total: jax.Array) -> jax.Array:
             r = number * _PARTS + part
 
-            def of_block(i: Any, total: Any) -> Any:
+            def of_block(i: jax.Array, total: jax.Array) -> jax.Array:
                 j = i + distance
                 here, there = pl.ds(i * block, block), pl.ds(j * block, block)
 
-                def visit(_: Any, total: Any) -> Any:
+                def visit(_: jax.Array, total: jax.Array) -> jax.Array:
                     gate = 1.0 if gate_ref is None else gate_ref[r, here][:, None]
                     _, of_scores = tile(
                         i, j, q_ref[r, here, :], k_ref[r, there, :], v_ref[r, there, :],
@@ -252,16 +255,16 @@ def backward(
     return of_q, of_k, of_v, of_tiles.sum(2), of_gates[0] if of_gates else None
 
 
-def _gate(gate_ref: Ref, here: Any) -> Any:
+def _gate(gate_ref: GivenRef, here: slice | pl.Slice) -> jax.Array | float:
     return 1.0 if gate_ref is None else gate_ref[here][:, None]
 
 
-def _places(i: Any, j: Any, block: int) -> tuple[jax.Array, jax.Array]:
+def _places(i: jax.Array, j: jax.Array, block: int) -> Two:
     place = jnp.arange(block, dtype=jnp.int32)
     return (i * block + place)[:, None], (j * block + place)[None, :]
 
 
-def _split(refs: tuple[Any, ...], inputs: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _split(refs: Refs, inputs: int) -> tuple[Refs, Refs]:
     return refs[:inputs], refs[inputs:]
 
 
@@ -276,8 +279,8 @@ def _all(x: jax.Array) -> pl.BlockSpec:
 
 
 def _row_specs(
-    ids: Any, found: Bounds, seeds: jax.Array, bias: jax.Array | None, gates: jax.Array | None
-) -> list[Any]:
+    ids: Two, found: Bounds, seeds: jax.Array, bias: jax.Array | None, gates: jax.Array | None
+) -> list[pl.BlockSpec | None]:
     """Of segment ids, bounds, seeds, bias and gates."""
     of_row = [
         pl.BlockSpec((None, x.shape[1]), lambda r, h, i: (r, 0)) for x in (*ids, *found[:2], seeds)
@@ -291,14 +294,14 @@ def _row_specs(
 
 
 def _call(
-    kernel: Any,
+    kernel: Callable[..., None],
     sizes: Sizes,
     name: str,
     grid: tuple[int, ...],
-    specs: list[Any],
-    inputs: list[Any],
-    out_specs: list[Any],
-    outputs: list[Any],
+    specs: Sequence[pl.BlockSpec | None],
+    inputs: Sequence[jax.Array | None],
+    out_specs: Sequence[pl.BlockSpec],
+    outputs: Sequence[Shaped],
 ) -> list[jax.Array]:
     return pl.pallas_call(
         kernel,

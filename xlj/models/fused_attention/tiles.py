@@ -4,7 +4,7 @@ A tile lies as its kernel wants it, [queries, keys] or [keys, queries]; vectors 
 keys come as columns and rows accordingly, and broadcast.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,15 @@ NEGATIVE = -1e30
 
 NO_QUERY, NO_KEY = -(2**31), -(2**31) + 1
 """Segment ids of the places that fill up a block: they see nothing, and nothing sees them."""
+
+
+GivenRef = Any
+"""A kernel's reference to a block of an array (`jax.Ref`), or None where there is no such array."""
+Carry = tuple[jax.Array, jax.Array, jax.Array]
+"""Of a block of queries: what is summed of the values, the largest score, and what is summed of the
+exponentials."""
+Shaped = jax.Array | jax.ShapeDtypeStruct
+"""What an output is like."""
 
 
 class Sizes(NamedTuple):

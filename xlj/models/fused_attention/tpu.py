@@ -5,7 +5,7 @@ Heads lie side by side as projections give them. A program takes as many as fill
 multiplies with the lanes of the others set to 0: no array is filled up or turned around in memory.
 """
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +13,10 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from xlj.models.fused_attention import tiles
-from xlj.models.fused_attention.tiles import Inputs, Sizes
+from xlj.models.fused_attention.tiles import Carry, GivenRef, Inputs, Shaped, Sizes
 
 BLOCK = 128
+Two = tuple[jax.Array, jax.Array]
 _LANES = 128
 _MEMORY = 100 * 2**20
 """Of a core's 128 MiB of VMEM; a row of 8,192 tokens takes half of it in the backward pass."""
@@ -40,7 +41,7 @@ def forward(
     grouped = _Grouped(shape)
     group, size = grouped.heads, shape[3]
 
-    def kernel(*refs: Any) -> None:
+    def kernel(*refs: GivenRef) -> None:
         first, end, seed, q_ref, k_ref, v_ref, q_ids, k_ids, bias_ref, gate_ref, *outs = refs
         out_ref, log_ref = outs
         g, r, i = (pl.program_id(axis) for axis in range(3))
@@ -52,8 +53,9 @@ def forward(
             gate = _row(gate_ref, h, 0, block)
             of_head = seed[r, g * group + h]
 
-            def body(j: Any, carry: Any, h: Any = h, q: Any = q, gate: Any = gate,
-                     of_head: Any = of_head) -> Any:  # fmt: skip
+            def body(j: jax.Array, carry: Carry, h: int = h, q: jax.Array = q,
+                     gate: jax.Array | float = gate,
+                     of_head: jax.Array = of_head) -> Carry:  # fmt: skip
                 out, largest, total = carry
                 there = pl.ds(pl.multiple_of(j * block, block), block)
                 scores = tiles.dot(k_ref[there, :], q, (1, 1)) * scale
@@ -136,7 +138,7 @@ def backward(
     grouped = _Grouped(shape)
     group, size = grouped.heads, shape[3]
 
-    def kernel(*refs: Any) -> None:
+    def kernel(*refs: GivenRef) -> None:
         first, end, seed, q_ref, k_ref, v_ref, q_ids, k_ids, bias_ref, gate_ref, *others = refs
         o_ref, log_ref, do_ref, of_q_ref, of_k_ref, of_v_ref, *others = others
         of_bias_ref = others.pop(0) if bias is not None else None
@@ -173,8 +175,8 @@ def backward(
             k, v = _lanes_of(every_k, h, size), _lanes_of(every_v, h, size)
             of_head = seed[r, g * group + h]
 
-            def body(i: Any, carry: Any, h: Any = h, k: Any = k, v: Any = v,
-                     of_head: Any = of_head) -> Any:  # fmt: skip
+            def body(i: jax.Array, carry: Two, h: int = h, k: jax.Array = k, v: jax.Array = v,
+                     of_head: jax.Array = of_head) -> Two:  # fmt: skip
                 of_k, of_v = carry
                 at = pl.multiple_of(i * block, block)
                 there = pl.ds(at, block)
@@ -217,8 +219,8 @@ def backward(
     of_query = pl.BlockSpec((None, None, group, length), lambda g, r, j, *_: (r, g, 0, 0))
     padded, bias_in, gates_in = grouped.prepared(seeds, bias, gates)
     flat = jax.ShapeDtypeStruct((rows, length, grouped.width), query.dtype)
-    out_specs: list[Any] = [whole, one, one]
-    outputs: list[Any] = [flat, flat, flat]
+    out_specs: list[pl.BlockSpec] = [whole, one, one]
+    outputs: list[Shaped] = [flat, flat, flat]
     if bias_in is not None:
         out_specs, outputs = [*out_specs, _of_group(bias_in, group)], [*outputs, bias_in]
     if gates_in is not None:
@@ -309,7 +311,7 @@ def _sublanes_of(x: jax.Array, head: int, size: int) -> jax.Array:
     return jnp.where((lane >= head * size) & (lane < (head + 1) * size), x, 0.0)
 
 
-def _row(ref: Any, head: int, start: Any, block: int) -> Any:
+def _row(ref: GivenRef, head: int, start: jax.Array | int, block: int) -> jax.Array | float:
     """A head's gates as a row [1, block]; 1 without gates."""
     return 1.0 if ref is None else ref[head : head + 1, pl.ds(start, block)]
 
@@ -319,7 +321,7 @@ def _column(row: jax.Array) -> jax.Array:
     return jnp.broadcast_to(row, (8, row.shape[1])).T[:, :1]
 
 
-def _places(i: Any, j: Any, block: int) -> tuple[jax.Array, jax.Array]:
+def _places(i: jax.Array, j: jax.Array, block: int) -> Two:
     """Of the queries as a row, and of the keys as a column."""
     queries = i * block + jax.lax.broadcasted_iota(jnp.int32, (1, block), 1)
     keys = j * block + jax.lax.broadcasted_iota(jnp.int32, (block, 1), 0)
@@ -327,16 +329,16 @@ def _places(i: Any, j: Any, block: int) -> tuple[jax.Array, jax.Array]:
 
 
 def _call(
-    kernel: Any,
+    kernel: Callable[..., None],
     sizes: Sizes,
     name: str,
     grid: tuple[int, ...],
-    scalars: list[jax.Array],
-    specs: list[Any],
-    inputs: list[Any],
-    out_specs: list[Any],
-    outputs: list[Any],
-    scratch: list[Any],
+    scalars: Sequence[jax.Array],
+    specs: Sequence[pl.BlockSpec | None],
+    inputs: Sequence[jax.Array | None],
+    out_specs: Sequence[pl.BlockSpec],
+    outputs: Sequence[Shaped],
+    scratch: Sequence["pl.MemoryRef"],
 ) -> list[jax.Array]:
     return pl.pallas_call(
         kernel,
