@@ -102,22 +102,28 @@ def test_pieces_of_words(vocabulary):
     assert len(empty.ids) == len(empty.words) == 0
 
 
+def pairs_of(*sizes):
+    side = [Pieces(np.arange(10, 10 + n, dtype=np.int32), np.arange(n)) for n in sizes]
+    return list(zip(side, side, strict=True))
+
+
 @both_ways
-def test_the_last_pairs_fill_up_the_batch_of_longer_ones(together):
-    """As long as there is room in it, and those in windows by themselves."""
-
-    def pairs_of(*sizes):
-        side = [Pieces(np.arange(10, 10 + n, dtype=np.int32), np.arange(n)) for n in sizes]
-        return list(zip(side, side, strict=True))
-
+def test_few_pairs_go_with_longer_ones(together):
+    """While their padding is less than a batch."""
     few = list(batches(pairs_of(*range(1, 33)), 512, together))
     assert [len(batch.members) for batch in few] == [32]
-    size = len(few[0].rows.source_places)
-    many = list(batches(pairs_of(*[9] * 20, *[25] * (size - 4)), 512, together))
-    assert [len(batch.members) for batch in many] == [20, size - 4]
-    assert many[0].rows.tokens.shape[1] < many[1].rows.tokens.shape[1]
-    short, long = sorted(
-        batches(pairs_of(9, 1000, 25), 512, together), key=lambda batch: batch.windowed
-    )
+    most = pair_batches.BATCH_TOKENS // (2 * (24 - 16))  # pieces of padding a pair
+    for count in (most, most + 1):
+        found = list(batches(pairs_of(*[16] * count, *[24] * 500), 512, together))
+        of_short = [batch for batch in found if batch.rows.source_places.shape[1] == 16]
+        assert sum(len(batch.members) for batch in of_short) == (0 if count == most else count)
+        assert sorted(i for batch in found for i in batch.members) == list(range(count + 500))
+        full = len(found[-2].rows.source_places)
+        assert all(len(batch.members) == full for batch in found[len(of_short) : -1])
+
+
+@both_ways
+def test_pairs_in_windows_go_by_themselves(together):
+    short, long = batches(pairs_of(9, 1000, 25), 512, together)
     assert sorted(short.members) == [0, 2] and not short.windowed
     assert long.members == [1] and long.windowed

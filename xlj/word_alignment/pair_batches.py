@@ -79,8 +79,9 @@ def pieces_of(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) -> lis
 def batches(
     pairs: Sequence[tuple[Pieces, Pieces]], limit: int, together: bool, devices: int = 1
 ) -> Iterator[Batch]:
-    """All pairs with two sides, in batches of pairs of similar length. The last pairs of a length
-    fill up the last batch of the next one, so that few pairs need few shapes.
+    """All pairs with two sides, in batches of pairs of similar length. Those of a length for which
+    padding to the next one costs no more than a batch go with these, so that few pairs need few
+    shapes: to compile one, or to fetch it, takes longer.
 
     Args:
       limit: the most tokens of a row, from the model's positions.
@@ -90,21 +91,21 @@ def batches(
     buckets: dict[_Shape, list[_Member]] = defaultdict(list)
     for index, (source, target) in enumerate(pairs):
         m, n = len(source.ids), len(target.ids)
-        if not m or not n:
-            continue
-        cut = windows(m, n, limit, together)
-        shape = _shape(_rounded(max(m, n), 8), len(cut), limit, together, devices)
-        buckets[shape].append((index, cut))
-        if len(buckets[shape]) == shape.pairs:
-            yield _filled(buckets.pop(shape), pairs, shape, together)
-    left = sorted(buckets, key=lambda shape: (shape.rows // shape.pairs, shape.side))
-    for shape, longer in itertools.zip_longest(left, left[1:]):
-        members = buckets[shape]
-        if longer and shape.rows // shape.pairs == longer.rows // longer.pairs:
-            if len(members) + len(buckets[longer]) <= longer.pairs:
-                buckets[longer] += members
+        if m and n:
+            cut = windows(m, n, limit, together)
+            shape = _shape(_rounded(max(m, n), 8), len(cut), limit, together, devices)
+            buckets[shape].append((index, cut))
+    shapes = sorted(buckets, key=lambda shape: (shape.each, shape.side))
+    members: list[_Member] = []
+    for shape, longer in itertools.zip_longest(shapes, shapes[1:]):
+        members += buckets[shape]
+        if longer and longer.each == shape.each:
+            padding = shape.each * (longer.length - shape.length)
+            if len(members) * padding <= BATCH_TOKENS:
                 continue
-        yield _filled(members, pairs, shape, together)
+        for start in range(0, len(members), shape.pairs):
+            yield _filled(members[start : start + shape.pairs], pairs, shape, together)
+        members = []
 
 
 def windows(m: int, n: int, limit: int, together: bool) -> list[tuple[_Window, _Window]]:
@@ -148,6 +149,11 @@ class _Shape(NamedTuple):
     length: int
     pairs: int
     side: int
+
+    @property
+    def each(self) -> int:
+        """Rows of a pair."""
+        return self.rows // self.pairs
 
 
 def _shape(side: int, count: int, limit: int, together: bool, devices: int) -> _Shape:

@@ -328,12 +328,18 @@ def test_the_type_of_a_vocabulary_is_that_of_the_config(config, tmp_path):
 
 
 def test_workers_do_not_change_rows(built, config, tmp_path):
-    assert files(prepare_rows(config(tmp_path, workers=2))) == files(built)
+    assert files(prepare_rows(config(tmp_path, workers=3))) == files(built)
 
 
-def test_beam_does_not_change_rows(built, config, tmp_path):
+def test_beam_does_not_change_rows(built, config, tmp_path, capfd):
     pytest.importorskip("apache_beam", reason="apache-beam is not installed")
-    assert files(prepare_rows(config(tmp_path), runner="DirectRunner")) == files(built)
+    store = prepare_rows(config(tmp_path), runner="DirectRunner")
+    assert files(store) == files(built)
+    told = capfd.readouterr().err
+    units, lines = re.findall(r"building rows: ([0-9,]+) (?:units of|lines in)", told)
+    assert int(units) > 1
+    counted = sum(task.train.sentences for task in store.tasks("text"))
+    assert int(lines.replace(",", "")) > counted > 1000
 
 
 def test_a_killed_run_stops_at_once_and_goes_on(built, config, tmp_path):

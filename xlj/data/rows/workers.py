@@ -1,6 +1,7 @@
 """Runs jobs by all cores, or by Apache Beam; each reads its own part of the text."""
 
 import os
+import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -12,6 +13,9 @@ from tqdm import tqdm
 
 from xlj.config import ConfigError
 from xlj.io.processes import SPAWN, stop_with_parent
+
+
+_LINES = "lines"  # what Beam counts them as
 
 
 class Job(Protocol):
@@ -79,6 +83,7 @@ def in_beam(runner: str, arguments: Sequence[str], workers: int) -> Iterator[Run
     """
     try:
         import apache_beam as beam
+        from apache_beam.metrics import MetricsFilter
         from apache_beam.options.pipeline_options import PipelineOptions
     except ImportError as error:
         raise ConfigError(f"--runner={runner} needs apache-beam ({error})") from error
@@ -94,16 +99,33 @@ def in_beam(runner: str, arguments: Sequence[str], workers: int) -> Iterator[Run
     def run(doing: str, jobs: Collection[Job]) -> None:
         if not jobs:
             return
-        with beam.Pipeline(options=PipelineOptions(options)) as pipeline:
-            _ = (
-                pipeline
-                | doing >> beam.Create(list(jobs))
-                | "spread" >> beam.Reshuffle()
-                | "work" >> beam.Map(_do)
-            )
+        size = sum(job.size for job in jobs) / 1e6
+        print(f"{doing}: {len(jobs):,} units of {size:,.0f} MB by {runner}", file=sys.stderr)
+        began = time.monotonic()
+        pipeline = beam.Pipeline(options=PipelineOptions(options))
+        _ = (
+            pipeline
+            | doing >> beam.Create(list(jobs))
+            | "spread" >> beam.Reshuffle()
+            | "work" >> beam.Map(_do)
+        )
+        result = pipeline.run()
+        result.wait_until_finish()
+        seconds = time.monotonic() - began
+        found = result.metrics().query(MetricsFilter().with_name(_LINES))["counters"]
+        lines = sum(counter.result for counter in found)
+        print(
+            f"{doing}: {lines:,} lines in {seconds:,.0f} s, {lines / seconds:,.0f} lines/s, "
+            f"{size / seconds:,.1f} MB/s",
+            file=sys.stderr,
+        )
 
     yield run
 
 
 def _do(job: Any) -> int:  # Beam takes no Protocol for a type
-    return job()
+    from apache_beam.metrics import Metrics
+
+    lines = job()
+    Metrics.counter("xlj", _LINES).inc(lines)
+    return lines
