@@ -1,7 +1,8 @@
 """Values of flags that the rooms and the command line share: here, since --help loads no JAX."""
 
-METHODS = ("optimal_transport", "released", "argmax", "itermax", "match")
-"""Of alignment: XLM-Align's paper; XLM-Align's released aligner; the three of SimAlign."""
+METHODS = ("optimal_transport", "released", "argmax", "itermax", "match", "hmm")
+"""Of alignment: XLM-Align's paper; XLM-Align's released aligner; the three of SimAlign; that of
+`objectives.word_hmm`."""
 
 ENCODINGS = ("together", "apart")
 """Of the two sentences that are aligned: as one example (XLM-Align), or each alone (SimAlign)."""

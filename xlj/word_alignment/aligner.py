@@ -17,6 +17,7 @@ from xlj.inference.row_batches import Advance, in_flight
 from xlj.models import encoder
 from xlj.models.sharding import on_mesh
 from xlj.training.partitioning import mesh_of, replicated, shard
+from xlj.word_alignment import translated
 from xlj.word_alignment.pair_batches import Batch, Pieces, Rows, batches, pieces_of
 from xlj.word_alignment.sentence_pairs import Pair
 
@@ -175,6 +176,8 @@ def _of_rows(
         rows.tokens, rows.positions, rows.segments, rows.segments, sides=rows.sides
     )
     depth = max(layers)
+    source_ids = (rows.source_places >= 0).astype(jnp.int32)
+    target_ids = (rows.target_places >= 0).astype(jnp.int32)
     if len(layers) == 1:
         hidden = encoder.apply(params, model, inputs, layers=depth)[None]
     else:
@@ -182,9 +185,15 @@ def _of_rows(
         hidden = every[jnp.array(layers)]
     hidden = hidden.reshape(len(layers), -1, hidden.shape[-1])
     source, target = hidden[:, rows.source_places], hidden[:, rows.target_places]
-    source_ids = (rows.source_places >= 0).astype(jnp.int32)
-    target_ids = (rows.target_places >= 0).astype(jnp.int32)
-    found = methods.align(method, source, target, source_ids, target_ids, prior)
+    if method == "hmm":
+        tokens = rows.tokens.reshape(-1)
+        of_sides = tokens[rows.source_places], tokens[rows.target_places]
+        ids = source_ids, target_ids
+        found = jax.lax.map(
+            lambda sides: translated.align(params, model, sides, of_sides, ids), (source, target)
+        )
+    else:
+        found = methods.align(method, source, target, source_ids, target_ids, prior)
     if what == "soft" or found.links is None:
         return found.soft
     return found.links if what == "links" else jnp.where(found.links, found.soft, 0)

@@ -3,4 +3,4 @@ the same name. This is the one list of xlj's own."""
 
 # In the order of the schema.
 # isort: off
-from xlj.config.objectives import mlm, btmlm, rtd, dwa, xlco, retrieval, distillation
+from xlj.config.objectives import mlm, btmlm, rtd, dwa, xlco, retrieval, distillation, word_hmm
