@@ -40,6 +40,10 @@ def get_config(variant=""):
     config.optimizer.schedule = "linear"
     config.optimizer.weight_decay = 0.0
 
+    config.evaluation.alignment.method = "hmm"
+    config.evaluation.alignment.encode = "apart"
+    config.evaluation.alignment.layer = 0
+
     config.train.steps = 4000
     config.train.log_every = 50
     config.train.eval_every = 1000

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from xlj.cli import alignment_flags, command, outputs
 from xlj.config import ConfigError
-from xlj.config.choices import ENCODINGS, METHODS
+from xlj.config.choices import ENCODINGS
 
 if TYPE_CHECKING:  # types only: a command reads its flags without JAX
     from xlj.api.encoder import Encoder
@@ -34,7 +34,6 @@ def main(flags: Namespace) -> None:
     """Aligns, writes links, prints scores."""
     alignment_flags.check(flags)
     from xlj.api.encoder import load
-    from xlj.models.encoder import middle_layer
     from xlj.word_alignment import projection, sentence_pairs
 
     size, pairs = sentence_pairs.checked(flags.input, flags.gold)
@@ -47,13 +46,14 @@ def main(flags: Namespace) -> None:
     if flags.layers:
         _score_layers(flags, encoder, size, list(pairs))
         return
-    layer = middle_layer(depth) if flags.layer is None else flags.layer
-    if not 0 <= layer <= depth:
-        raise ConfigError(f"--layer={layer}: this model has layers 0 (embeddings) to {depth}")
-    together = flags.encode == "together"
-    aligner = encoder.aligner([layer], flags.method, together, flags.prior, flags.threshold)
-    chosen = {"method": flags.method, "encode": flags.encode, "layer": layer}
-    chosen |= {name: getattr(flags, name) for name in ("prior", "threshold") if vars(flags)[name]}
+    if flags.layer is not None and not 0 <= flags.layer <= depth:
+        raise ConfigError(f"--layer={flags.layer}: this model has layers 0 (embeddings) to {depth}")
+    way = encoder.aligning(flags.method, flags.encode, flags.layer, flags.prior)
+    together = way.encode == "together"
+    aligner = encoder.aligner([way.layer], way.method, together, way.prior, flags.threshold)
+    chosen = {"method": way.method, "encode": way.encode, "layer": way.layer}
+    chosen |= {"prior": way.prior} if way.prior else {}
+    chosen |= {"threshold": flags.threshold} if flags.threshold else {}
     projected = projection.Projection(labels) if labels else None
     scores = _aligned(flags, aligner, size, pairs, chosen, projected)
     _report_windows(aligner, size)
@@ -137,21 +137,22 @@ def _score_layers(flags: Namespace, encoder: "Encoder", size: int, pairs: list["
     from xlj.io import atomic
     from xlj.word_alignment import gold_alignments
 
-    methods = METHODS if flags.method == "all" else (flags.method,)
-    encodings = ENCODINGS if flags.encode == "all" else (flags.encode,)
+    way = encoder.aligning(flags.method, flags.encode, None, flags.prior)
+    methods = encoder.methods if way.method == "all" else (way.method,)
+    encodings = ENCODINGS if way.encode == "all" else (way.encode,)
     ways = list(itertools.product(encodings, methods))
     layers = range(encoder.layers + 1)
     found: dict[str, list] = {}
     lines = []
     for encode, method in ways:
         together = encode == "together"
-        aligner = encoder.aligner(layers, method, together, flags.prior, flags.threshold)
+        aligner = encoder.aligner(layers, method, together, way.prior, flags.threshold)
         links = list(aligner.align(_compared(_shown(pairs, size), flags)))
         golds = [pair.gold for pair in pairs if pair.gold is not None]
         scores = [gold_alignments.score([of[k] for of in links], golds) for k in layers]
         found[f"{encode} {method}"] = scores
-        way = {"encode": encode, "method": method} if len(ways) > 1 else {}
-        lines += [{**way, "layer": i, **score._asdict()} for i, score in enumerate(scores)]
+        named = {"encode": encode, "method": method} if len(ways) > 1 else {}
+        lines += [{**named, "layer": i, **score._asdict()} for i, score in enumerate(scores)]
         if method == methods[0]:
             _report_windows(aligner, size)
     print(layer_report.table(found))
@@ -159,7 +160,7 @@ def _score_layers(flags: Namespace, encoder: "Encoder", size: int, pairs: list["
         content = "".join(f"{json.dumps(line)}\n" for line in lines)
         atomic.write(Path(flags.scores), content.encode())
     curves = {name: [score.aer for score in scores] for name, scores in found.items()}
-    title = flags.input.name if len(ways) > 1 else f"{flags.input.name}: {flags.method}"
+    title = flags.input.name if len(ways) > 1 else f"{flags.input.name}: {way.method}"
     outputs.draw(flags.plot, lambda: layer_report.plot(curves, flags.plot, title, "AER"))
 
 

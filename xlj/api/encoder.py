@@ -11,11 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlj.config import ConfigError, Model
+from xlj.config.choices import METHODS, Aligning
 from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.inference import pretrained
 from xlj.inference.pretrained import Pretrained
 from xlj.models import encoder, heads
 from xlj.objectives.segments import whole_examples
+from xlj.objectives.word_hmm import HEAD
 from xlj.retrieval import mining
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.mining import Pairs
@@ -74,15 +76,37 @@ class Encoder:
     def aligner(
         self,
         layers: Sequence[int] = (),
-        method: str = "optimal_transport",
-        together: bool = True,
-        prior: float = 0.0,
+        method: str | None = None,
+        together: bool | None = None,
+        prior: float | None = None,
         threshold: float = 0.0,
     ) -> Aligner:
         """What `align` uses, for streams of pairs, several layers at a time, and confidences of
         links (`Aligner.scored`)."""
-        layers = layers or [self._layer(None)]
-        return Aligner(self.pretrained, layers, method, together, prior, threshold)
+        way = self.aligning(method, None, None, prior)
+        together = way.encode == "together" if together is None else together
+        layers = layers or [way.layer]
+        return Aligner(self.pretrained, layers, way.method, together, way.prior, threshold)
+
+    def aligning(
+        self, method: str | None, encode: str | None, layer: int | None, prior: float | None
+    ) -> Aligning:
+        """How words are aligned: what is not given (None) as the model's config chose it
+        (`evaluation.alignment`), else as in XLM-Align's paper. The layer is a number."""
+        chosen = self.pretrained.aligning
+        if layer is None:
+            layer = encoder.middle_layer(self.layers) if chosen.layer < 0 else chosen.layer
+        return Aligning(
+            chosen.method if method is None else method,
+            chosen.encode if encode is None else encode,
+            layer,
+            chosen.prior if prior is None else prior,
+        )
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Those of `xlj.config.choices.METHODS` that it can align by."""
+        return tuple(name for name in METHODS if name != "hmm" or HEAD in self.pretrained.params)
 
     def embed(
         self,
@@ -116,13 +140,15 @@ class Encoder:
         self,
         pairs: Iterable[tuple[Words, Words]],
         layer: int | None = None,
-        method: str = "optimal_transport",
-        together: bool = True,
-        prior: float = 0.0,
+        method: str | None = None,
+        together: bool | None = None,
+        prior: float | None = None,
         threshold: float = 0.0,
     ) -> list[list[tuple[int, int]]]:
         """The links of each pair, sorted: (i, j) for word i of the first sentence and word j of the
         second, counted from 0.
+
+        What is not given is as `aligning` has it.
 
         Args:
           layer: whose hidden vectors to compare.
@@ -134,20 +160,22 @@ class Encoder:
         Raises:
           ConfigError: if there is no such layer, or a sentence is longer than any can be.
         """
-        aligner = self.aligner([self._layer(layer)], method, together, prior, threshold)
+        layers = [] if layer is None else [self._layer(layer)]
+        aligner = self.aligner(layers, method, together, prior, threshold)
         return [[(i, j) for i, j in links[0].tolist()] for links in aligner.align(_pairs(pairs))]
 
     def soft_align(
         self,
         pairs: Iterable[tuple[Words, Words]],
         layer: int | None = None,
-        method: str = "optimal_transport",
-        together: bool = True,
-        prior: float = 0.0,
+        method: str | None = None,
+        together: bool | None = None,
+        prior: float | None = None,
     ) -> list[np.ndarray]:
         """The soft alignment of each pair, float32 [words of the first, words of the second]:
         between 0 and 1, what the method takes links from. Options and errors as of `align`."""
-        aligner = self.aligner([self._layer(layer)], method, together, prior)
+        layers = [] if layer is None else [self._layer(layer)]
+        aligner = self.aligner(layers, method, together, prior)
         return [matrices[0] for matrices in aligner.soft(_pairs(pairs))]
 
     def retrieve(
@@ -215,7 +243,7 @@ class Encoder:
           ConfigError: if there is no `<mask>`, the text is too long, or the model has no head that
             predicts masked tokens (XLM-E's discriminator, say).
         """
-        params, model, vocabulary = self.pretrained
+        params, model, vocabulary, _ = self.pretrained
         if _HEAD not in params:
             raise ConfigError("this model has no head that predicts masked tokens")
         parts = text.split(MASK)

@@ -58,24 +58,22 @@ def _add_choices(parser: Parser) -> None:
     add(
         "--method",
         choices=(*METHODS, "all"),
-        default="optimal_transport",
-        help="optimal_transport: XLM-Align's paper (the default). released: XLM-Align's released "
-        "aligner. argmax, itermax, match: SimAlign's. all: with --layers=all",
+        help="optimal_transport: XLM-Align's paper. released: XLM-Align's released aligner. "
+        "argmax, itermax, match: SimAlign's. hmm: configs/aligner.py's. all: with --layers=all "
+        "[as in training, else optimal_transport]",
     )
     add(
         "--encode",
         choices=(*ENCODINGS, "all"),
-        default="together",
-        help="together: a pair as one example, as XLM-Align does (the default). apart: each "
-        "sentence alone, as SimAlign does. all: with --layers=all",
+        help="together: a pair as one example, as XLM-Align does. apart: each sentence alone, as "
+        "SimAlign does. all: with --layers=all [as in training, else together]",
     )
     add(
         "--prior",
         metavar="STRENGTH",
         type=positive,
-        default=0.0,
         help="multiply similarities by exp(-STRENGTH |i/m - j/n|), fast_align's prior on the "
-        "diagonal [0]",
+        "diagonal [as in training, else 0]",
     )
     add(
         "--threshold",

@@ -1,11 +1,25 @@
 """Values of flags that the rooms and the command line share: here, since --help loads no JAX."""
 
+import dataclasses
+
 METHODS = ("optimal_transport", "released", "argmax", "itermax", "match", "hmm")
 """Of alignment: XLM-Align's paper; XLM-Align's released aligner; the three of SimAlign; that of
 `objectives.word_hmm`."""
 
 ENCODINGS = ("together", "apart")
 """Of the two sentences that are aligned: as one example (XLM-Align), or each alone (SimAlign)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Aligning:
+    """How an encoder aligns words, unless somebody says otherwise: what its config chose
+    (`evaluation.alignment`), else XLM-Align's."""
+
+    method: str = "optimal_transport"
+    encode: str = "together"
+    layer: int = -1  # two thirds of the layers
+    prior: float = 0.0
+
 
 POOLINGS = ("mean", "text", "first")
 """The mean over all of a sentence's tokens, `<s>` and `</s>` too (XTREME's script,

@@ -358,7 +358,8 @@ _alignment_key = partial(key, read=only_if_set("evaluation.alignment.source"))
 
 @dataclasses.dataclass(frozen=True)
 class AlignmentEvaluation:
-    """Alignment error rate of `xlj.align`."""
+    """Alignment error rate of `xlj.align`. How words are linked is kept in the checkpoint, and what
+    `xlj.align` does with it unless told otherwise."""
 
     source: tuple[str, ...] = key(
         (),
@@ -368,18 +369,16 @@ class AlignmentEvaluation:
     )
     pairs: tuple[str, ...] = _alignment_key((), "language pairs to look at; empty means data.pairs")
     sentences: int = _alignment_key(200, "most sentence pairs of each", low=1)
-    layer: int = _alignment_key(
+    layer: int = key(
         -1,
         "layer whose vectors are aligned, 0 is the embeddings; -1 means two thirds of the layers",
         low=-1,
     )
-    method: str = _alignment_key(
-        "optimal_transport", "how words are linked (docs/align.md)", choices=METHODS
-    )
-    encode: str = _alignment_key(
+    method: str = key("optimal_transport", "how words are linked (docs/align.md)", choices=METHODS)
+    encode: str = key(
         "together", "a pair as one example, or each sentence alone", choices=ENCODINGS
     )
-    prior: float = _alignment_key(0.0, "strength of the prior on the diagonal; 0 is none", low=0)
+    prior: float = key(0.0, "strength of the prior on the diagonal; 0 is none", low=0)
 
 
 @dataclasses.dataclass(frozen=True)

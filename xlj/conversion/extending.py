@@ -34,7 +34,7 @@ def extend_checkpoint(
     old = source.vocabulary()
     new = extend(old, lines, pieces, share)
     matches = initial_rows(old, new)
-    params, model, _ = pretrained.of(source)
+    params, model, *_ = pretrained.of(source)
 
     def extended(path: KeyPath, leaf: jax.Array) -> jax.Array:
         name, array = partitioning.name_of(path), np.asarray(leaf)

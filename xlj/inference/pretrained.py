@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xlj.config import Model
+from xlj.config.choices import Aligning
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.models.encoder import Params
 from xlj.training import partitioning, stored_models
@@ -11,11 +12,13 @@ from xlj.training.stored_models import StoredModel
 
 
 class Pretrained(NamedTuple):
-    """Parameters as `encoder.apply` takes them, the model that they are of, and its vocabulary."""
+    """Parameters as `encoder.apply` takes them, the model that they are of, its vocabulary, and how
+    its words are to be aligned."""
 
     params: Params
     model: Model
     vocabulary: Vocabulary
+    aligning: Aligning = Aligning()
 
 
 def load(path: str | Path) -> Pretrained:
@@ -34,4 +37,4 @@ def load(path: str | Path) -> Pretrained:
 def of(source: StoredModel) -> Pretrained:
     """The encoder of a source, on the first device; raises a `ConfigError` if it is damaged."""
     params = source.params(partitioning.one_device())
-    return Pretrained(params, source.model, source.vocabulary())
+    return Pretrained(params, source.model, source.vocabulary(), source.aligning)

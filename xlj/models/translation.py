@@ -1,4 +1,4 @@
-"""The head of word alignment: which piece translates a token, and where the next one's is (ours)."""
+"""The head of word alignment: what translates a token, and where the next token's is (ours)."""
 
 import jax
 import jax.numpy as jnp

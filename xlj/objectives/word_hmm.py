@@ -108,8 +108,8 @@ def words_of(tokens: jax.Array) -> jax.Array:
 
 def _tokens(inputs: Noisy) -> jax.Array:
     """Tokens that are generated, float32 [rows]."""
-    sides = inputs.first.tokens, inputs.second.tokens
-    return sum((words_of(side) > 0).sum(1) for side in sides).astype(jnp.float32)
+    first, second = (words_of(side.tokens) > 0 for side in (inputs.first, inputs.second))
+    return (first.sum(1) + second.sum(1)).astype(jnp.float32)
 
 
 def _corrupt(rows: Rows, rngs: jax.Array) -> Noisy:

@@ -4,12 +4,14 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import DTypeLike
 
 from xlj.config import Model
+from xlj.config.choices import Aligning
 from xlj.config.objectives.supervised import supervised_in
 from xlj.config.paths import local_path
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -48,6 +50,7 @@ class StoredModel:
       digest: tells its weights from others, wherever it is.
       checkpoint: the checkpoint, unless it is a Hugging Face folder.
       report: what became of each tensor of a Hugging Face folder, for people.
+      aligning: how its words are to be aligned.
       labels: names of the classes or tags that the head of a fine-tuned task tells apart, in order.
     """
 
@@ -60,6 +63,7 @@ class StoredModel:
     digest: Callable[[], str]
     checkpoint: Checkpoint | None = None
     report: str = ""
+    aligning: Aligning = Aligning()
     labels: tuple[str, ...] = ()
 
 
@@ -91,8 +95,16 @@ def find(path: str | Path, key: str = "") -> StoredModel:
         },
         checkpoint.digest,
         checkpoint,
+        aligning=_aligning(checkpoint.config()),
         labels=tuple(supervised_in(checkpoint.config()).get("labels", ())),
     )
+
+
+def _aligning(config: Mapping[str, Any]) -> Aligning:
+    """What the config of a run chose; one of fine-tuning chooses nothing."""
+    chosen = config.get("evaluation", {}).get("alignment", {})
+    names = (field.name for field in dataclasses.fields(Aligning))
+    return Aligning(**{name: chosen[name] for name in names if name in chosen})
 
 
 def of_folder(path: Path) -> StoredModel:

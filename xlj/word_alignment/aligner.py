@@ -16,6 +16,7 @@ from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance, in_flight
 from xlj.models import encoder
 from xlj.models.sharding import on_mesh
+from xlj.objectives.word_hmm import HEAD
 from xlj.training.partitioning import mesh_of, replicated, shard
 from xlj.word_alignment import translated
 from xlj.word_alignment.pair_batches import Batch, Pieces, Rows, batches, pieces_of
@@ -45,6 +46,9 @@ class Aligner:
       prior: strength of the prior on the diagonal (`methods.diagonal`), of a pair's pieces.
       threshold: links of a lower confidence are left out.
 
+    Raises:
+      ConfigError: if the model does not have what the method needs.
+
     Attributes:
       windowed: pairs so far that were too long for the model, and were encoded in windows.
     """
@@ -58,6 +62,11 @@ class Aligner:
         prior: float = 0.0,
         threshold: float = 0.0,
     ):
+        if method == "hmm" and HEAD not in pretrained.params:
+            raise ConfigError(
+                "the method hmm needs what objectives.word_hmm trains (configs/aligner.py); this "
+                "model was trained without"
+            )
         self._pretrained, self._mesh = pretrained, mesh_of(pretrained.params)
         self._limit = pretrained.model.positions - encoder.FIRST_POSITION
         self._layers, self._method, self._together = tuple(layers), method, together

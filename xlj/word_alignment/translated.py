@@ -46,7 +46,9 @@ def align(
     def direction(source: int, target: int) -> jax.Array:
         score = translation.products(asked[source], keys[target], model.dtype)
         null = translation.products(head["null_bias"][None], keys[target], model.dtype)
-        emission = hmm.Emission(translation.log_ratio(score), translation.log_ratio(null)[..., 0, :])
+        emission = hmm.Emission(
+            translation.log_ratio(score), translation.log_ratio(null)[..., 0, :]
+        )
         jumps = jnp.broadcast_to(head["jump_bias"], (*score.shape[:-2], *head["jump_bias"].shape))
         return hmm.posteriors(emission, jumps, ids[source], ids[target]).emission.source
 

@@ -14,7 +14,6 @@ from tqdm import tqdm
 from xlj.config import ConfigError
 from xlj.io.processes import SPAWN, stop_with_parent
 
-
 _LINES = "lines"  # what Beam counts them as
 
 

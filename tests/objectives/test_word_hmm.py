@@ -1,0 +1,137 @@
+"""Word alignment by likelihood: whole losses against a plain one, and what they depend on."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from random_rows import CORPUS, rows_of
+
+from xlj.alignment import hmm
+from xlj.config.objectives.word_hmm import WordHMM
+from xlj.data.tokenizer.layout import BOS, EOS, PAD
+from xlj.models import encoder, translation
+from xlj.objectives import word_hmm
+from xlj.objectives.segments import whole_examples
+
+OPTIONS = WordHMM(layer=1, weight=2.0, normaliser_weight=0.3)
+
+
+@pytest.fixture
+def made(full_model):
+    built = word_hmm.objective("word_hmm", OPTIONS, full_model, CORPUS)
+    rows = rows_of("bitext")
+    rngs = jax.random.split(jax.random.key(5), len(rows.tokens))
+    params = encoder.init(jax.random.key(1), full_model, CORPUS.vocabulary_size, 2)
+    params = params | {name: init(jax.random.key(2)) for name, init in built.parts.items()}
+    head = params[word_hmm.HEAD]
+    noisy = {
+        name: jax.tree.map(lambda x: x + 0.3 * jax.random.normal(jax.random.key(9), x.shape), leaf)
+        for name, leaf in head.items()
+    }
+    return built, params | {word_hmm.HEAD: noisy}, built.corrupt(rows, rngs)
+
+
+def plain(params, model, inputs, row):
+    """Of a row: the likelihood of both directions, straight by the forward algorithm, and the sum
+    of squared normalisers."""
+    head, table = params[word_hmm.HEAD], params["embeddings"]["word"]
+    sides = inputs.first, inputs.second
+    hidden = [
+        encoder.apply(params, model, whole_examples(model, *side), layers=OPTIONS.layer)[row]
+        for side in sides
+    ]
+    words = [np.asarray(word_hmm.words_of(side.tokens))[row] for side in sides]
+    total = squares = 0.0
+    for source, target in ((0, 1), (1, 0)):
+        noise = np.asarray(inputs.noise[row, target])
+        others = table[noise[noise != PAD]] @ head["key"]["kernel"]
+        keys = table[sides[target].tokens[row]] @ head["key"]["kernel"]
+
+        def emitted(query, keys=keys, others=others):
+            mean = jax.nn.logsumexp(others @ query) - jnp.log(len(others))
+            score = keys @ query
+            share = jnp.exp(score) / (jnp.exp(score) + translation.NOISE * jnp.exp(mean))
+            return jnp.log((translation.NOISE + 1) * share), mean
+
+        queries = hidden[source] @ head["query"]["kernel"]
+        found = [emitted(query) for query in queries]
+        null, mean = emitted(head["null_bias"])
+        emission = hmm.Emission(jnp.stack([ratio for ratio, _ in found]), null)
+        total += hmm.log_likelihood(emission, head["jump_bias"], words[source], words[target])
+        squares += sum(found[i][1] ** 2 for i in np.flatnonzero(words[source])) + mean**2
+    return total, squares
+
+
+def test_whole_losses_and_gradients(made, full_model):
+    built, params, inputs = made
+    found = built.loss(params, {}, inputs, None)
+    losses = {name: built.losses[name].weight * sums.sum.sum() for name, sums in found.items()}
+    rows = range(len(inputs.noise))
+
+    def wanted(params):
+        each = [plain(params, full_model, inputs, row) for row in rows]
+        likelihood, squares = (sum(values) for values in zip(*each, strict=True))
+        return -2.0 * likelihood, 2.0 * 0.3 * squares
+
+    first, second = wanted(params)
+    np.testing.assert_allclose(losses["word_hmm"], first, rtol=1e-5)
+    np.testing.assert_allclose(losses["word_hmm_normaliser"], second, rtol=1e-5)
+
+    def ours(params):
+        found = built.loss(params, {}, inputs, None)
+        return sum(built.losses[name].weight * sums.sum.sum() for name, sums in found.items())
+
+    gradients = jax.grad(ours)(params), jax.grad(lambda params: sum(wanted(params)))(params)
+    largest = max(float(abs(leaf).max()) for leaf in jax.tree.leaves(gradients[1]))
+    chex.assert_trees_all_close(*gradients, rtol=2e-4, atol=2e-5 * largest)
+    assert all(float(abs(leaf).max()) > 0 for leaf in jax.tree.leaves(gradients[0]["word_hmm_head"]))
+
+
+def test_rows_are_counted_and_stand_by_themselves(made):
+    built, params, inputs = made
+    every = built.loss(params, {}, inputs, None)
+    counts = built.count(inputs)
+    tokens = np.concatenate([inputs.first.tokens, inputs.second.tokens], axis=1)
+    words = ~np.isin(tokens, [BOS, EOS, PAD])
+    np.testing.assert_array_equal(counts["word_hmm"], words.sum(1))
+    part = jax.tree.map(lambda x: x[1:3], inputs)
+    for name, sums in built.loss(params, {}, part, None).items():
+        np.testing.assert_array_equal(every[name].count, counts[name])
+        np.testing.assert_allclose(sums.sum, every[name].sum[1:3], rtol=2e-5)
+
+
+def test_noise_is_of_the_whole_batch_and_of_its_side(made):
+    _, _, inputs = made
+    assert (np.asarray(inputs.noise) == np.asarray(inputs.noise[:1])).all()
+    for side, tokens in enumerate((inputs.first.tokens, inputs.second.tokens)):
+        there = np.sort(np.asarray(tokens)[np.asarray(word_hmm.words_of(tokens)) > 0])
+        noise = np.asarray(inputs.noise[0, side])
+        np.testing.assert_array_equal(np.sort(noise[noise != PAD]), there)
+
+
+def test_more_tokens_than_noise_are_drawn_at_random(monkeypatch, full_model):
+    monkeypatch.setattr(translation, "NOISE", 8)
+    built = word_hmm.objective("word_hmm", OPTIONS, full_model, CORPUS)
+    rows = rows_of("bitext")
+    drawn = [
+        built.corrupt(rows, jax.random.split(jax.random.key(seed), len(rows.tokens))).noise[0]
+        for seed in range(3)
+    ]
+    assert all((noise != PAD).all() and noise.shape == (2, 8) for noise in drawn)
+    assert len({tuple(np.asarray(noise).ravel()) for noise in drawn}) == 3
+
+
+def test_accuracy_is_agreement(made, full_model):
+    """Of links that are the likeliest of their source and of their target, both tokens count."""
+    built, params, inputs = made
+    head = jax.tree.map(jnp.zeros_like, params[word_hmm.HEAD])
+    head["query"] = head["key"] = {"kernel": 9.0 * jnp.eye(full_model.hidden)}
+    table = params["embeddings"]["word"]
+    params = params | {word_hmm.HEAD: head, "embeddings": {**params["embeddings"], "word": table}}
+    same = inputs._replace(second=inputs.first, noise=inputs.noise[:, [0, 0]])
+    built = word_hmm.objective("word_hmm", WordHMM(layer=0), full_model, CORPUS)
+    sums = built.loss(params, {}, same, None)["word_hmm"]
+    assert float(sums.correct.sum()) > 0.8 * float(sums.count.sum())
+    other = built.loss(params, {}, inputs, None)["word_hmm"]
+    assert float(other.correct.sum()) < 0.7 * float(other.count.sum())
