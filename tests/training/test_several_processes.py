@@ -2,9 +2,11 @@
 
 import itertools
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from test_resume import ROOT, finish, lines, start
 
 from xlj import phrasebook
+from xlj.io.exit_codes import CONTINUE
 
 
 def start_distributed(config_file, workdir, index, port):
@@ -85,3 +88,51 @@ def test_several_processes_refuse_to_make_rows(config_file, tmp_path, tiny):
     outputs = [process.communicate(timeout=300)[0].decode() for process in both]
     assert all(process.returncode for process in both)
     assert "python -m xlj.prepare" in outputs[0]
+
+
+def start_local(config_file, workdir, processes):
+    """Processes of one fake device each, as launch/local.py starts them."""
+    command = [sys.executable, "launch/local.py", "-n", str(processes), "--"]
+    command += [sys.executable, "-m", "xlj.train", f"--config={config_file}"]
+    return subprocess.Popen(
+        [*command, f"--workdir={workdir}"],
+        cwd=ROOT,
+        env={**os.environ, "XLA_FLAGS": "", "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def children(pid):
+    return [int(x) for x in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.slow
+def test_of_four_processes_one_is_killed_and_two_go_on(store, config_file, tmp_path):
+    """Each survivor names it and ends within a minute; the next run is of another number."""
+    workdir = tmp_path / "four"
+    long = config_file.read_text("utf-8").replace(
+        "    return", "    config.train.steps = 98765\n    return"
+    )
+    (tmp_path / "long.py").write_text(long, encoding="utf-8")
+    four, begin = start_local(tmp_path / "long.py", workdir, 4), time.monotonic()
+    while not (workdir / "checkpoints/2").exists() and four.poll() is None:
+        assert time.monotonic() - begin < 300
+        time.sleep(0.2)
+    (child,) = children(children(four.pid)[2])
+    os.kill(child, signal.SIGKILL)
+    begin = time.monotonic()
+    output = four.communicate(timeout=120)[0]
+    assert four.returncode == CONTINUE and time.monotonic() - begin < 60, output
+    for process in range(4):
+        assert f"{process}: error: process 2 of 4" in output
+    assert output.count("operations of the run") == 1
+    step = max(int(folder.name) for folder in (workdir / "checkpoints").iterdir())
+    config_file.write_text(long.replace("98765", str(step + 2)), encoding="utf-8")
+    two = start_local(config_file, workdir, 2)
+    output = two.communicate(timeout=300)[0]
+    assert two.returncode == 0 and "1: operations" not in output, output
+    assert lines(workdir)[-1]["step"] == step + 2
+    last = (workdir / "metrics.jsonl").read_text("utf-8").splitlines()[-1]
+    assert '"time/slowest_process"' in last and (workdir / "hosts.jsonl").exists()

@@ -29,7 +29,7 @@ from xlj.data.rows.store import Manifest
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io.json_file import Record
 from xlj.models.encoder import Params
-from xlj.training import orbax_errors
+from xlj.training import hosts, orbax_errors
 from xlj.training.digests import digests
 from xlj.training.partitioning import STORED, abstract_like, named_leaves, shardings
 
@@ -113,8 +113,14 @@ def every(workdir: Path) -> list[Checkpoint]:
 
 
 def latest(workdir: Path) -> Checkpoint | None:
-    """The last finished checkpoint of a workdir, if it has any, with the same error."""
-    return find(workdir) if steps(workdir) else None
+    """The last finished checkpoint of a workdir, if it has any, with the same error. Of several
+    processes the first decides which it is."""
+    step = hosts.told(lambda: max(steps(workdir), default=None))
+    if step is None:
+        return None
+    folder = workdir / "checkpoints" / str(step)
+    hosts.wait_for(folder / "meta")
+    return _read_meta(folder)
 
 
 def _read_meta(folder: Path) -> Checkpoint:
@@ -170,6 +176,7 @@ class Checkpointer:
             preservation_policy=preservation_policy.AnyPreservationPolicy(policies),
             best_fn=score if keep_best else None,
             enable_async_checkpointing=True,
+            single_host_load_and_broadcast=True,  # one listing for all, however stale the others'
             cleanup_tmp_directories=True,
         )
         with self._writing():
