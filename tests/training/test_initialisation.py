@@ -4,8 +4,8 @@ import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 
+import chex
 import jax
-import numpy as np
 import pytest
 
 from xlj.config import parse
@@ -46,12 +46,10 @@ def test_another_recipe_takes_the_encoder_and_says_what_is_new(tiny, trained, tm
     mesh = partitioning.make_mesh(config, jax.devices()[:1])
     old = named_leaves(checkpoints.restore_params(checkpoints.find(trained), mesh))
     new = named_leaves(made.params)
-    for name in old:
-        np.testing.assert_array_equal(old[name], new[name], err_msg=name)
+    chex.assert_trees_all_equal({name: new[name] for name in old}, old)
     for kept in (made.objectives["xlco"]["momentum"], made.objectives["distillation"]["teacher"]):
-        for name, leaf in named_leaves(kept).items():
-            if name in old:
-                np.testing.assert_array_equal(leaf, old[name][: len(leaf)], err_msg=name)
+        taken = {name: leaf for name, leaf in named_leaves(kept).items() if name in old}
+        chex.assert_trees_all_equal(taken, {n: old[n][: len(leaf)] for n, leaf in taken.items()})
     jax.block_until_ready(jax.jit(lambda s: s, donate_argnums=0)(made))  # no buffer stands twice
 
 
