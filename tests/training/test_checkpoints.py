@@ -148,7 +148,7 @@ def test_a_checkpoint_older_than_a_key_was_made_by_its_default(tiny, tmp_path):
     assert not differences.model_differences(checkpoint.model(), config.model)
     biased = dataclasses.replace(config.model, position_bias="t5")
     (difference,) = differences.model_differences(checkpoint.model(), biased)
-    assert difference == "model.position_bias: 'none', now 't5'"
+    assert str(difference) == "model.position_bias: 'none' -> 't5'"
 
 
 def test_find_says_what_is_missing(tmp_path):

@@ -117,6 +117,7 @@ def test_a_finished_run_is_left_as_it_is(tiny, store, tmp_path, capsys):
     capsys.readouterr()
     assert loop.train(parse(tiny), tmp_path, store) == outcome
     tiny.optimizer.learning_rate = 0.5
+    tiny.train.allow_change = "optimizer.learning_rate"
     assert loop.train(parse(tiny), tmp_path, store) == outcome
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")} == before
     said = capsys.readouterr().out.splitlines()
@@ -135,6 +136,8 @@ def test_a_resumed_run_tells_what_of_its_config_has_changed(
     capsys.readouterr()
     tiny.train.steps, tiny.optimizer.warmup_steps, tiny.optimizer.b2 = 3, 2, 0.98
     tiny.optimizer.frozen, tiny.optimizer.schedule = "embeddings", "constant"
+    names = ("schedule", "warmup_steps", "b2", "frozen")
+    tiny.train.allow_change = ",".join(f"optimizer.{name}" for name in names)
     tiny.mesh.fsdp = 8
     monkeypatch.setattr(partitioning, "_group", lambda device: device.id // 4)  # two hosts
     outcome = loop.train(parse(tiny), tmp_path, store)
@@ -260,11 +263,11 @@ def test_another_seed_or_corpus_is_refused_by_name(tiny, store, tmp_path):
     tiny.train.steps = 2
     loop.train(parse(tiny), tmp_path / "run", store)
     tiny.train.seed = 5
-    with pytest.raises(checkpoints.CheckpointError, match=r"train\.seed: 0, now 5"):
+    with pytest.raises(checkpoints.CheckpointError, match=r"train\.seed: 0 -> 5"):
         loop.train(parse(tiny), tmp_path / "run", store)
     tiny.train.seed, tiny.model.heads = 0, 4  # changes no shape, but what the weights compute
-    with pytest.raises(checkpoints.CheckpointError, match=r"model\.heads: 2, now 4"):
+    with pytest.raises(checkpoints.CheckpointError, match=r"model\.heads: 2 -> 4"):
         loop.train(parse(tiny), tmp_path / "run", store)
     tiny.model.hidden = 64
-    with pytest.raises(checkpoints.CheckpointError, match=r"model\.hidden: 32, now 64"):
+    with pytest.raises(checkpoints.CheckpointError, match=r"model\.hidden: 32 -> 64"):
         loop.train(parse(tiny), tmp_path / "run", store)

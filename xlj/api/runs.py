@@ -13,7 +13,15 @@ from xlj.data.rows.preparing import prepare_rows, with_rows
 from xlj.data.rows.report import report
 from xlj.evaluation import probe_files, probes
 from xlj.finetuning import running
-from xlj.training import hosts, initialisation, loop, memory, partitioning
+from xlj.training import (
+    checkpoints,
+    damage,
+    hosts,
+    initialisation,
+    loop,
+    memory,
+    partitioning,
+)
 from xlj.training.workdir import only_run
 
 
@@ -38,6 +46,10 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | Path) ->
     config = with_rows(config)
     mesh = partitioning.make_mesh(config)
     partitioning.check_batches(config, mesh)
+    begun = hosts.told(lambda: bool(checkpoints.steps(workdir)))
+    if begun and config.train.damaged_checkpoint == "before":
+        with _alone(workdir):
+            damage.put_aside(workdir)
     initialisation.check_resumable(config, workdir)
     config = initialisation.adopt_vocabulary(config, workdir)
     memory.check_fits(config, memory.expected(config), mesh)

@@ -35,6 +35,7 @@ from xlj.io import atomic
 from xlj.models import encoder
 from xlj.training import (
     checkpoints,
+    damage,
     hosts,
     initialisation,
     loop,
@@ -144,6 +145,8 @@ def _plans(
             identity = _identity(inner, task, store, of_group, encoder_digest)
             folder = workdir / name
             is_begun = hosts.told(functools.partial(_check_claim, folder, identity))
+            if is_begun and config.train.damaged_checkpoint == "before":
+                damage.put_aside(folder)
             latest = checkpoints.latest(folder) if is_begun else None
             if latest is not None:  # its encoder may have been moved
                 inner = dataclasses.replace(inner, init_from=latest.config()["init_from"])

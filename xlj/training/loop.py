@@ -19,7 +19,15 @@ from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import atomic
 from xlj.objectives import build_all
-from xlj.training import checkpoints, differences, hosts, initialisation, metrics, partitioning
+from xlj.training import (
+    checkpoints,
+    differences,
+    hosts,
+    initialisation,
+    memory,
+    metrics,
+    partitioning,
+)
 from xlj.training import state as states
 from xlj.training.evaluation import Evaluation
 from xlj.training.host_speeds import HostSpeeds
@@ -113,7 +121,8 @@ def train(
         best=best,
     )
     _record(config, workdir)
-    done, said = _go_on(run, vocabulary, state, start, unsaid)
+    with memory.advising(config):
+        done, said = _go_on(run, vocabulary, state, start, unsaid)
     finished, folder = said and done == config.train.steps, workdir / "checkpoints" / str(done)
     return Outcome(done, finished, workdir, folder, flops.until(done))
 
