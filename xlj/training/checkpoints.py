@@ -373,7 +373,7 @@ def restore(checkpoint: Checkpoint, abstract: "State") -> "State":
     )
 
 
-def restore_optimizer(checkpoint: Checkpoint, abstract: Any) -> Any:
+def restore_optimizer(checkpoint: Checkpoint, abstract: Tree) -> Tree:
     """The optimizer's state alone, as `restore` does it."""
     return _restore_verified(checkpoint, "optimizer", abstract)
 
@@ -387,7 +387,7 @@ def verify(checkpoint: Checkpoint) -> None:
     alone = _alone()
     handler = ocp.PyTreeCheckpointHandler(multiprocessing_options=alone)
 
-    def on_host(folder: Path) -> Any:
+    def on_host(folder: Path) -> PyTree:
         with ocp.Checkpointer(handler, multiprocessing_options=alone) as reader:
             tree = reader.metadata(folder).item_metadata.tree
             arrays = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree)

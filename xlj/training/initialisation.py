@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 
 from xlj.config import Config, as_tree
 from xlj.config.fields import ConfigTree
+from xlj.contracts.arrays import Tree
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -213,7 +214,7 @@ def _check_optimizer(source: StoredModel) -> Checkpoint:
     return source.checkpoint
 
 
-def _moments(config: Config, corpus: Corpus, abstract: Any) -> Any:
+def _moments(config: Config, corpus: Corpus, abstract: Tree) -> Tree:
     """The optimizer's state of `init_from`, refused unless each moment is of the same parameter."""
     source = stored_models.find(config.init_from, "init_from")
     found = _check_optimizer(source)
