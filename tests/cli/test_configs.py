@@ -147,3 +147,10 @@ def test_what_cannot_be_read_is_a_config_error_and_no_other(values):
     else:
         assert {path for path, _ in values} <= set(FIELDS)
         assert schema.build(schema.record(found)) == found
+
+
+def test_a_long_value_is_not_said_in_full(call):
+    override = f"--config.model.absolute_positions={'x' * 100_000}"
+    with pytest.raises(ConfigError, match="absolute_positions") as error:
+        call(train.main, f"--config={QUICKSTART}", override, "--check")
+    assert len(str(error.value)) < 2500

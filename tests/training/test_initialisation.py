@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import chex
 import jax
+import numpy as np
 import pytest
 
 from xlj.config import ConfigError, parse

@@ -16,6 +16,10 @@ from xlj.config.objectives.options import import_modules
 Checked = TypeVar("Checked", covariant=True)
 
 
+_MOST = 2000
+"""Characters of an error: a bug in a config file comes with its traceback."""
+
+
 class Schema(Protocol[Checked]):
     """The module that a command's config is checked by."""
 
@@ -67,6 +71,8 @@ def _read(file: str, overrides: Sequence[str]) -> ConfigDict:
         message = str(error).strip('"').rpartition("ConfigError: ")[2].strip()
         if isinstance(error, (AttributeError, KeyError)) and " " not in message:
             message = f"it has no key {message}"
+        if len(message) > _MOST:  # a value may be of any length
+            message = f"{message[:_MOST]} ..."
         raise ConfigError(f"--config={file}: {message}") from error
 
 
