@@ -124,8 +124,9 @@ def steps(workdir: Path) -> list[int]:
 
 def every(workdir: Path) -> list[Checkpoint]:
     """The finished checkpoints of a workdir, in order; raises a `CheckpointError` if a description
-    is damaged."""
-    return [read_meta(workdir / "checkpoints" / str(step)) for step in steps(workdir)]
+    is damaged. Of several processes the first lists them, and all read: Orbax lets all wait for
+    each other when one reads."""
+    return [_seen(workdir, step) for step in hosts.told(lambda: steps(workdir))]
 
 
 def latest(workdir: Path) -> Checkpoint | None:
@@ -134,6 +135,11 @@ def latest(workdir: Path) -> Checkpoint | None:
     step = hosts.told(lambda: max(steps(workdir), default=None))
     if step is None:
         return None
+    return _seen(workdir, step)
+
+
+def _seen(workdir: Path, step: int) -> Checkpoint:
+    """The checkpoint of a step that process 0 has listed."""
     folder = workdir / "checkpoints" / str(step)
     hosts.wait_for(folder / "meta")
     return read_meta(folder)

@@ -17,7 +17,7 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import atomic
 from xlj.models.encoder import Params
 from xlj.objectives import build_all
-from xlj.training import checkpoints, differences, hosts, stored_models, transfer
+from xlj.training import checkpoints, differences, stored_models, transfer
 from xlj.training import state as states
 from xlj.training.checkpoints import Checkpoint, CheckpointError
 from xlj.training.differences import FREE_AT_START, Difference
@@ -130,18 +130,14 @@ def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
 def pre_decay_steps(config: Config, workdir: Path) -> tuple[int, ...]:
     """Steps whose checkpoints always stay: where wsd's decay begins, in this run and before."""
 
-    def found() -> list[int]:
-        configs = [*(found.config() for found in checkpoints.every(workdir)), as_tree(config)]
-        starts = map(_decay_start, configs)
-        return sorted({start for start in starts if start is not None})
-
-    return tuple(hosts.told(found))
+    configs = [*(found.config() for found in checkpoints.every(workdir)), as_tree(config)]
+    starts = map(_decay_start, configs)
+    return tuple(sorted({start for start in starts if start is not None}))
 
 
 def unmeasured_steps(workdir: Path) -> tuple[int, ...]:
     """Steps whose checkpoints were saved before what was due there had been measured."""
-    every = checkpoints.every
-    return tuple(hosts.told(lambda: [c.step for c in every(workdir) if not c.meta["measured"]]))
+    return tuple(found.step for found in checkpoints.every(workdir) if not found.meta["measured"])
 
 
 def _decay_start(config: ConfigTree) -> int | None:
