@@ -80,7 +80,10 @@ def _decompressed(path: Path) -> bytes:
     if path.suffix == ".gz":
         return gzip.decompress(content)
     if path.suffix == ".xz":
-        return lzma.decompress(content)
+        try:
+            return lzma.decompress(content)
+        except lzma.LZMAError:  # zeros behind the last stream are padding
+            return lzma.decompress(content.rstrip(b"\0"))
     if path.suffix == ".zst":
         try:
             return _unzst(content)

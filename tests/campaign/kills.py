@@ -23,9 +23,9 @@ def run(
     found: Sequence[Job], scratch: Path, seed: int, seconds: float, most: int
 ) -> Iterator[tuple[str, Counter[str], str]]:
     """(name of the job, counts of what happened, a fault or nothing) of one run after another, each
-    killed up to `MOST` times, for so long or until so many kills."""
-    end, killed = time.monotonic() + seconds, 0
+    killed up to `MOST` times, for so long (without what comes first) or until so many kills."""
     wanted = {job.name: _whole(job, scratch) for job in found}
+    end, killed = time.monotonic() + seconds, 0
     for number in range(10**9):
         job, draw = found[number % len(found)], random.Random(f"{seed}-{number}")
         if time.monotonic() > end or killed >= most:

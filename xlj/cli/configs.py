@@ -12,6 +12,7 @@ from ml_collections import ConfigDict, config_flags
 from xlj.config import recipes
 from xlj.config.fields import ConfigError, nearest
 from xlj.config.objectives.options import import_modules
+from xlj.io.quoting import shortened
 
 Checked = TypeVar("Checked", covariant=True)
 
@@ -111,5 +112,5 @@ def _overridden(overrides: Sequence[str], schema: Schema) -> list[str]:
     paths = [name for name in names if not name.startswith("phases.")]  # which the file adds
     for name in paths:
         if name not in known:
-            raise ConfigError(f"unknown config key {name}{nearest(name, known)}")
+            raise ConfigError(f"unknown config key {shortened(name)}{nearest(name, known)}")
     return paths

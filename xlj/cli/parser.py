@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from xlj.cli.configs import Schema, help_of
 from xlj.config import ConfigError
+from xlj.io.quoting import quoted
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -94,11 +95,11 @@ class Parser(argparse.ArgumentParser):
             hint = f"; did you mean {close[0]}?" if close else ""
             raise ConfigError(f"unrecognized arguments: {' '.join(rest)}{hint}")
         if rest:
-            raise ConfigError(f"cannot read {rest[0]!r}; flags look like --NAME=VALUE")
+            raise ConfigError(f"cannot read {quoted(rest[0])}; flags look like --NAME=VALUE")
         for argument in overrides:
             if "=" not in argument:
                 raise ConfigError(
-                    f"cannot read {argument!r}; give the value after an equals sign, "
+                    f"cannot read {quoted(argument)}; give the value after an equals sign, "
                     "--config.KEY=VALUE"
                 )
         flags.arguments, flags.overrides = list(arguments), overrides
