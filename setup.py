@@ -11,6 +11,7 @@ _VERSION = re.search(r'__version__ = "(.+)"', (_HERE / "xlj/__init__.py").read_t
 assert _VERSION, "xlj/__init__.py has no __version__"
 
 _BEAM = "apache-beam>=2.76,<3"
+_FAISS = "faiss-cpu>=1.11,<2"
 _PLOTS = "matplotlib>=3.9,<4"
 
 
@@ -76,10 +77,13 @@ setup(
             "mypy>=2.0,<3",
             "pot>=0.9.5,<1",
             _BEAM,
+            _FAISS,
             _PLOTS,
         ],
         "beam": [_BEAM],
         "cuda": ["jax[cuda13]>=0.10,<0.12; sys_platform == 'linux'"],
+        # Mining by an index, xlj.mine --search=faiss.
+        "faiss": [_FAISS],
         # The site of docs/: mkdocs build --strict
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6,<10"],
         # Peers: of xlj.bench, and of tests that compare with what others compute.

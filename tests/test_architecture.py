@@ -42,6 +42,7 @@ HOMES = {
     "absl": ("cli",),
     "apache_beam": ("data",),
     "chex": ("contracts", "models"),
+    "faiss": ("retrieval",),
     "flax": ("models",),
     "google": ("interop",),
     "jax": (

@@ -40,7 +40,7 @@ if do == "crash":
     sys.exit("boom")
 if do == "wait":
     import signal
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
     (workdir / "waiting").touch()
     time.sleep(60)
 if do == "kill":
@@ -57,7 +57,9 @@ elif do == "finetune":
     of_seeds = [{"dev": found, "test": {}} for found in scores]
     results = {"metric": "accuracy", "runs": of_seeds}
     (workdir / "results.json").write_text(json.dumps(results))
-elif do != "stop":
+elif do == "stop":
+    sys.exit(75)
+else:
     (workdir / "checkpoints/3").mkdir(parents=True)
     (workdir / "metrics.jsonl").write_text('{"step": 3, "eval/mmlm/loss": 1.25}\\n')
 """

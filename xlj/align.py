@@ -5,7 +5,7 @@
 
 A line of the input is `source TAB target`, words separated by spaces; a line of the output has the
 links of that pair, `i-j` for the words i and j counted from 0. --html makes a page to look through
-them, --project carries tags across. docs/align.md tells more.
+them, --project carries tags across, --shard=I/N shares the work. docs/align.md tells more.
 """
 
 import contextlib
@@ -17,11 +17,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xlj.cli import alignment_flags, command, outputs
+from xlj.cli import alignment_flags, command, outputs, shards
 from xlj.config import ConfigError
-from xlj.config.choices import ENCODINGS
+from xlj.config.choices import ENCODINGS, Aligning
 
 if TYPE_CHECKING:  # types only: a command reads its flags without JAX
+    import numpy as np
+
     from xlj.api.encoder import Encoder
     from xlj.word_alignment.aligner import Aligner
     from xlj.word_alignment.gold_alignments import Scores
@@ -33,6 +35,9 @@ if TYPE_CHECKING:  # types only: a command reads its flags without JAX
 def main(flags: Namespace) -> None:
     """Aligns, writes links, prints scores."""
     alignment_flags.check(flags)
+    if flags.shard:
+        _share(flags)
+        return
     from xlj.api.encoder import load
     from xlj.word_alignment import projection, sentence_pairs
 
@@ -42,15 +47,10 @@ def main(flags: Namespace) -> None:
         kept = list(pairs)
         labels, pairs = projection.read(flags.project, kept), iter(kept)
     encoder = load(flags.checkpoint)
-    depth = encoder.layers
     if flags.layers:
         _score_layers(flags, encoder, size, list(pairs))
         return
-    if flags.layer is not None and not 0 <= flags.layer <= depth:
-        raise ConfigError(f"--layer={flags.layer}: this model has layers 0 (embeddings) to {depth}")
-    way = encoder.aligning(flags.method, flags.encode, flags.layer, flags.prior)
-    together = way.encode == "together"
-    aligner = encoder.aligner([way.layer], way.method, together, way.prior, flags.threshold)
+    aligner, way = _aligner(flags, encoder)
     chosen = {"method": way.method, "encode": way.encode, "layer": way.layer}
     chosen |= {"prior": way.prior} if way.prior else {}
     chosen |= {"threshold": flags.threshold} if flags.threshold else {}
@@ -62,6 +62,48 @@ def main(flags: Namespace) -> None:
     if scores:
         rounded = {name: round(value, 6) for name, value in scores._asdict().items()}
         print(json.dumps({**chosen, "pairs": size, **rounded}))
+
+
+def _aligner(flags: Namespace, encoder: "Encoder") -> tuple["Aligner", Aligning]:
+    """What aligns as the flags say, and what they come to."""
+    depth = encoder.layers
+    if flags.layer is not None and not 0 <= flags.layer <= depth:
+        raise ConfigError(f"--layer={flags.layer}: this model has layers 0 (embeddings) to {depth}")
+    way = encoder.aligning(flags.method, flags.encode, flags.layer, flags.prior)
+    together = way.encode == "together"
+    return encoder.aligner([way.layer], way.method, together, way.prior, flags.threshold), way
+
+
+def _share(flags: Namespace) -> None:
+    """Aligns the parts of this shard that are not there yet."""
+    from xlj.api.encoder import load
+    from xlj.io import atomic, stretches
+    from xlj.io.parts import Parts
+    from xlj.word_alignment import sentence_pairs
+
+    paths = stretches.named("input", flags.input)
+    units = stretches.of(paths)
+    names = ("layer", "method", "encode", "prior", "threshold", "lowercase")
+    parts = Parts(
+        Path(flags.output), shards.job(flags, paths, names), len(units), ".links", flags.shard
+    )
+    if parts.left():
+        aligner = _aligner(flags, load(flags.checkpoint))[0]
+    for part in parts.left():
+        unit, size = units[part], 0
+        place = f"{unit.path}, from byte {unit.start:,} on, line "
+        pairs = sentence_pairs.parsed(unit.lines(), place, is_start=not unit.start)
+        with atomic.writing(parts.file(part)) as output:
+            for (aligned,) in aligner.scored(_compared(_shown(pairs, None), flags)):
+                output.write(_pharaoh(aligned.links))
+                size += 1
+        parts.made(part, **unit.described(), pairs=size)
+    shards.end(parts)
+
+
+def _pharaoh(links: "np.ndarray") -> bytes:
+    """The line of a pair's links."""
+    return b" ".join(b"%d-%d" % (i, j) for i, j in links.tolist()) + b"\n"
 
 
 def _aligned(
@@ -94,8 +136,7 @@ def _aligned(
                 lines = [f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True)]
                 output.write("".join([*lines, "\n"] if lines else lines).encode())
             elif output:
-                links = b" ".join(b"%d-%d" % (i, j) for i, j in aligned.links.tolist())
-                output.write(links + b"\n")
+                output.write(_pharaoh(aligned.links))
             if scores:
                 scores.write(b" ".join(b"%.4f" % c for c in aligned.confidences.tolist()) + b"\n")
             if page:
@@ -106,7 +147,7 @@ def _aligned(
     return gold_alignments.score(kept, golds) if flags.gold is not None else None
 
 
-def _shown(pairs: Iterable["Pair"], size: int) -> Iterable["Pair"]:
+def _shown(pairs: Iterable["Pair"], size: int | None) -> Iterable["Pair"]:
     """The pairs, with a bar of how many have been read."""
     from tqdm import tqdm
 

@@ -3,14 +3,14 @@
     python -m xlj.embed --checkpoint=DIR --input=sentences.txt --output=vectors.npy
     zcat *.gz | python -m xlj.embed --checkpoint=DIR --output=vectors.npy --dtype=float16
 
-Row i belongs to line i. The text is read as a stream, and the file appears when all is done.
-docs/embed.md tells more.
+Row i belongs to line i. The text is read as a stream, and the file appears when all is done. With
+--shard=I/N several hosts share the work. docs/embed.md tells more.
 """
 
 from argparse import Namespace
 from pathlib import Path
 
-from xlj.cli import command, outputs, sentence_vectors
+from xlj.cli import command, outputs, sentence_vectors, shards
 from xlj.cli.parser import Parser
 from xlj.config.choices import VECTOR_TYPES
 
@@ -23,13 +23,17 @@ def _add_flags(parser: Parser) -> None:
         "a sentence a line: text, also .gz, .xz or .zst; the default is standard input",
         default=Path("-"),
     )
-    parser.add_file("--output", "where the vectors go (.npy)", required=True)
+    parser.add_file("--output", "where the vectors go (.npy; a folder with --shard)", required=True)
+    shards.add_flag(parser)
     add("--dtype", choices=VECTOR_TYPES, default="float32", help="of the file [float32]")
 
 
 @command.entry("embed", __doc__, _add_flags)
 def main(flags: Namespace) -> None:
     """Reads, embeds and writes, some thousand sentences at a time."""
+    if flags.shard:
+        _share(flags)
+        return
     inputs = [("checkpoint", flags.checkpoint), ("input", flags.input)]
     outputs.check_output("output", flags.output, inputs)
     from tqdm import tqdm
@@ -49,6 +53,20 @@ def main(flags: Namespace) -> None:
         for vectors in embedder.stream(sentence_files.lines(flags.input), bar.update):
             append(vectors[0])
     sentence_vectors.report_cut(embedder)
+
+
+def _share(flags: Namespace) -> None:
+    """Embeds the parts of this shard that are not there yet."""
+    outputs.check_folder("output", flags.output)
+    from xlj.io import stretches
+    from xlj.io.parts import Parts
+
+    paths = stretches.named("input", flags.input)
+    units = stretches.of(paths)
+    job = shards.job(flags, paths, ("layer", "pooling", "dtype"))
+    parts = Parts(flags.output, job, len(units), ".npy", flags.shard)
+    sentence_vectors.embed_parts(flags, parts, units, flags.dtype)
+    shards.end(parts)
 
 
 if __name__ == "__main__":

@@ -10,34 +10,44 @@ where it stopped. docs/finetune.md tells more.
 import sys
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
-from xlj.cli import command, configs, finetuning_flags, outputs
+from xlj.cli import command, configs, distributed, finetuning_flags, outputs
 from xlj.config import finetuning
 from xlj.config.paths import local_path
+from xlj.io import exit_codes
 
 
 @command.entry("finetune", __doc__, finetuning_flags.add, finetuning)
-def main(flags: Namespace) -> None:
+def main(flags: Namespace) -> int:
     """Fine-tunes to the end, writes the results and prints their table."""
-    config, name = flags.config, flags.name or configs.name_of(flags.config_file)
+    name = flags.name or configs.name_of(flags.config_file)
     workdir = local_path("--workdir", flags.workdir or Path("runs") / "finetune" / name)
     outputs.check_folder("workdir", workdir)
+    code = distributed.join(flags)
+    if code is not None:
+        return code
     import jax
 
-    if flags.distributed:
-        jax.distributed.initialize()
-
     from xlj.api import runs
+
+    finetuning_flags.check(flags, name)
+    outcome = runs.fine_tune(flags.config, workdir)
+    if not outcome.finished:
+        if jax.process_index() == 0:
+            print(f"stopped; the same command goes on from there, in {workdir}")
+        return exit_codes.CONTINUE
+    if jax.process_index() == 0:
+        _tell(flags, workdir, name, outcome)
+    return 0
+
+
+def _tell(flags: Namespace, workdir: Path, name: str, outcome: Any) -> None:
+    """Writes and prints the results."""
     from xlj.evaluation import language_report
     from xlj.finetuning import task_results
 
-    finetuning_flags.check(flags, name)
-    outcome = runs.fine_tune(config, workdir)
-    if jax.process_index() != 0:
-        return
-    if not outcome.finished:
-        print(f"stopped; the same command goes on from there, in {workdir}")
-        return
+    config = flags.config
     files = task_results.write(workdir, name, config, outcome)
     print("", task_results.as_markdown(name, config, outcome), *files, sep="\n")
     if flags.submission:

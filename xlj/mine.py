@@ -11,12 +11,17 @@ one of the best F1 (BUCC's task). docs/retrieve.md tells more.
 import json
 import math
 from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xlj.cli import command, mining_flags, sentence_vectors
+from xlj.cli import command, mining_flags, sentence_vectors, shards
 from xlj.config import ConfigError
 
 if TYPE_CHECKING:  # types only: a command reads its flags without JAX
+    import numpy as np
+
+    from xlj.retrieval.mining import Pairs
     from xlj.retrieval.sentence_files import Sentences
 
 
@@ -27,21 +32,34 @@ def main(flags: Namespace) -> None:
     import numpy as np
 
     from xlj.evaluation.metrics.pairs import best_threshold, pair_scores
+    from xlj.io import stretches
     from xlj.retrieval import mining, sentence_files
+    from xlj.retrieval.nearest import centre
 
-    source, target = (sentence_files.read_with_ids(f) for f in (flags.source, flags.target))
+    files = [stretches.named(name, getattr(flags, name)) for name in ("source", "target")]
+    source, target = (sentence_files.read_with_ids(*paths) for paths in files)
     for path, read in ((flags.source, source), (flags.target, target)):
         sentence_vectors.check_centred(flags, path, read.texts)
     gold = _gold(flags, source, target) if flags.gold else None
-    embedder = sentence_vectors.embedder(flags)
+    whole = None
+    if flags.shard:
+        whole = _shared_vectors(flags, files)
+        if whole is None:
+            return
     places = [mining.distinct(side.texts) for side in (source, target)]
     texts, names = (
         [[of[i] for i in first] for of, first in zip(every, places, strict=True)]
         for every in ((source.texts, target.texts), (_names(source), _names(target)))
     )
-    vectors = sentence_vectors.embed(flags, embedder, *texts)
-    found = mining.mine(vectors[0][0], vectors[1][0])
-    sentence_vectors.report_cut(embedder)
+    if whole is None:
+        embedder = sentence_vectors.embedder(flags)
+        vectors = [made[0] for made in sentence_vectors.embed(flags, embedder, *texts)]
+        sentence_vectors.report_cut(embedder)
+    else:
+        vectors = [side[first] for side, first in zip(whole, places, strict=True)]
+        for side in vectors if flags.centred else ():
+            centre(side)
+    found, recall = _mined(flags, *vectors)
     ends = zip(found.sources.tolist(), found.targets.tolist(), strict=True)
     pairs = [(names[0][i], names[1][j]) for i, j in ends]
     threshold = flags.threshold
@@ -50,12 +68,58 @@ def main(flags: Namespace) -> None:
         threshold = best_threshold(found.scores, right, len(gold))
     pairs = pairs[: int((found.scores >= threshold).sum())]
     if flags.output:
-        mining.write(flags.output, pairs, found.scores.tolist() if flags.scores else None)
+        output = flags.output / "pairs.tsv" if flags.shard else flags.output
+        mining.write(output, pairs, found.scores.tolist() if flags.scores else None)
     shown = threshold if math.isfinite(threshold) else None  # no pair is right
-    printed = {"layer": embedder.layers[0], "threshold": shown, "pairs": len(pairs)}
+    printed = {
+        "layer": flags.layer if whole else embedder.layers[0],
+        "threshold": shown,
+        "pairs": len(pairs),
+        **recall,
+    }
     if gold:
         printed |= {"gold": len(gold), **pair_scores(pairs, gold)._asdict()}
     print(json.dumps(printed), flush=True)
+
+
+def _mined(
+    flags: Namespace, source: "np.ndarray", target: "np.ndarray"
+) -> tuple["Pairs", dict[str, float]]:
+    """The pairs by the search that is asked for; of FAISS, what it finds of the exact one."""
+    from xlj.retrieval import candidates, mining
+
+    if flags.search == "exact":
+        return mining.mine(source, target), {}
+    of_target = candidates.approximate(target, flags.index or "", flags.probes)
+    recall = candidates.recall(of_target, source, target)
+    targets = candidates.searched(of_target, source)
+    del of_target  # one index at a time
+    of_source = candidates.approximate(source, flags.index or "", flags.probes)
+    sources = candidates.searched(of_source, target)
+    found = mining.chosen(candidates.by_margin(targets, sources))
+    return found, {"recall_at_4": round(recall, 4)}
+
+
+def _shared_vectors(
+    flags: Namespace, files: Sequence[Sequence[Path]]
+) -> "tuple[np.ndarray, np.ndarray] | None":
+    """Embeds the parts of this shard that are not there yet; the vectors of both sides, once all
+    shards are done."""
+    import numpy as np
+
+    from xlj.io import stretches
+    from xlj.io.parts import Parts
+
+    sides = [stretches.of(paths) for paths in files]
+    units = [*sides[0], *sides[1]]
+    job = shards.job(flags, [*files[0], *files[1]], ("layer", "pooling"))
+    parts = Parts(flags.output, job, len(units), ".npy", flags.shard)
+    sentence_vectors.embed_parts(flags, parts, units, "float32", has_ids=True)
+    if not shards.end(parts):
+        return None
+    loaded = [np.load(parts.file(part)) for part in range(len(units))]
+    first = len(sides[0])
+    return np.concatenate(loaded[:first]), np.concatenate(loaded[first:])
 
 
 def _names(side: "Sentences") -> list[str]:

@@ -3,16 +3,17 @@
     python -m xlj.train --config=configs/NAME.py [--workdir=DIR] [--config.train.steps=1000]
 
 The same command again goes on from the workdir's latest checkpoint. SIGTERM saves and ends with
-exit code 0. docs/train.md tells more.
+exit code 75. docs/train.md tells more.
 """
 
 from argparse import Namespace
 from pathlib import Path
 
 from xlj import config as schema
-from xlj.cli import command, configs, outputs
+from xlj.cli import command, configs, distributed, outputs
 from xlj.cli.parser import Parser
 from xlj.config.paths import local_path
+from xlj.io import exit_codes
 
 
 def _add_flags(parser: Parser) -> None:
@@ -21,19 +22,19 @@ def _add_flags(parser: Parser) -> None:
         metavar="DIR",
         help="checkpoints and metrics; runs/ and the config's name by itself",
     )
-    parser.add_distributed()
+    distributed.add_flags(parser)
 
 
 @command.entry("train", __doc__, _add_flags, schema)
-def main(flags: Namespace) -> None:
+def main(flags: Namespace) -> int:
     """Trains to the end, and prints a summary."""
     default = Path("runs") / configs.name_of(flags.config_file)
     workdir = local_path("--workdir", flags.workdir or default)
     outputs.check_folder("workdir", workdir)
+    code = distributed.join(flags)
+    if code is not None:
+        return code
     import jax
-
-    if flags.distributed:
-        jax.distributed.initialize()
 
     from xlj.api import runs
     from xlj.training import summary
@@ -43,6 +44,7 @@ def main(flags: Namespace) -> None:
         # Without what is this run's own.
         again = command.line("train", flags.arguments, ("workdir", "config.init_from"))
         print(summary.summary(outcome, again))
+    return 0 if outcome.finished else exit_codes.CONTINUE
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """An encoder as programs use it, against the parts that it is made of, and by hand."""
 
+import chex
 import jax
 import numpy as np
 import pytest
@@ -82,8 +83,7 @@ def test_translations(model):
     first, second = (model.embed(side, **options) for side in (source, target))
     found = model.retrieve(iter(source), iter(target), similarity="margin", **options)
     wanted = neighbours.nearest(first, second, "margin")
-    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    chex.assert_trees_all_equal(found, wanted)
     cosine = model.retrieve(source, target, **options).targets.indices[:, 0]
     unit = [side / np.linalg.norm(side, axis=1, keepdims=True) for side in (first, second)]
     np.testing.assert_array_equal(cosine, (unit[0] @ unit[1].T).argmax(1))

@@ -147,3 +147,11 @@ def test_what_cannot_be_read_is_a_config_error_and_no_other(values):
     else:
         assert {path for path, _ in values} <= set(FIELDS)
         assert schema.build(schema.record(found)) == found
+
+
+@pytest.mark.parametrize("key", ["model.absolute_positions=", "train.aaaa", "train."])
+def test_what_is_long_is_not_said_in_full(call, key):
+    override = f"--config.{key}{'x' * 100_000}=1"
+    with pytest.raises(ConfigError, match=key[:8]) as error:
+        call(train.main, f"--config={QUICKSTART}", override, "--check")
+    assert len(str(error.value)) < 2500

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -162,7 +163,7 @@ def test_a_probe_reads_the_parameters_where_they_are_and_keeps_them(probed, stor
     measures = probes.make(config, probe_files.read(config), store)
     first, again = ([measure(state) for measure in measures] for _ in range(2))
     assert first == again
-    jax.tree.map(np.testing.assert_array_equal, state.params, before)
+    chex.assert_trees_all_equal(state.params, before)
     mesh = partitioning.make_mesh(dataclasses.replace(config, mesh=Mesh(replica=2, fsdp=4)))
     spread = jax.device_put(state.params, partitioning.shardings(state.params, mesh))
     assert not spread["embeddings"]["word"].is_fully_replicated

@@ -7,6 +7,7 @@ import shutil
 from functools import cache, partial
 from pathlib import Path
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -350,9 +351,7 @@ def test_saved_and_loaded_again(tmp_path):
         assert (tmp_path / "saved" / name).read_bytes() == (CODE / name).read_bytes()
     saved = safetensors.load_file(tmp_path / "saved" / "model.safetensors")
     expected = state_dict(*drawn(TINY))
-    assert set(saved) == set(expected)
-    for name, value in expected.items():
-        np.testing.assert_array_equal(saved[name], value, err_msg=name)
+    chex.assert_trees_all_equal(saved, expected)
     again = masked_lm(tmp_path / "saved")
     given = tensors(input_ids=rows("full", 40))
     with torch.no_grad():

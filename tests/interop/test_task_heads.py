@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -191,7 +192,7 @@ def test_what_went_out_comes_back(kind, exported, model):
     assert not any("classifier" in name or "qa_outputs" in name for name in found.ignored)
     mesh = partitioning.one_device()
     again = importing.load(found, lambda tree: partitioning.shardings(tree, mesh))
-    jax.tree.map(np.testing.assert_array_equal, again, params)
+    chex.assert_trees_all_equal(again, params)
 
 
 def rewritten(folder, **changes):

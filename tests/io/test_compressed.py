@@ -127,3 +127,14 @@ def test_damage_in_the_middle_is_an_error_of_the_file(tmp_path):
     path.write_bytes(raw)
     with pytest.raises(ConfigError, match=r"a\.gz: cannot read it to the end"):
         list(files.lines(path))
+
+
+@pytest.mark.parametrize("content", [b"", bytes(600)], ids=["empty", "zeros"])
+@pytest.mark.parametrize("ending", compressed.ENDINGS)
+def test_what_a_crash_left_of_a_file_is_not_an_empty_text(tmp_path, ending, content):
+    path = tmp_path / f"a.txt{ending}"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match="ends too early"):
+        list(files.lines(path))
+    with pytest.raises(ConfigError, match="ends too early"):
+        list(files.stretch(path, 0, len(content)))

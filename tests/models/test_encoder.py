@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -141,11 +142,7 @@ def test_a_loop_over_layers_equals_unrolled_and_rematerialised_layers():
         {"scan_layers": False, "remat": "products"},
         {"scan_layers": False, "remat": "all"},
     ):
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-6),
-            outputs(**options),
-            expected,
-        )
+        chex.assert_trees_all_close(outputs(**options), expected, rtol=2e-4, atol=1e-6)
 
 
 def test_which_products_are_computed_again():

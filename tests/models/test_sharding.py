@@ -3,6 +3,7 @@
 import re
 from functools import partial
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,8 +34,7 @@ def normal(seed, *shape):
 
 
 def close(found, expected):
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
+    chex.assert_trees_all_close(found, expected, rtol=2e-5, atol=2e-5)
 
 
 def test_the_platform_is_that_of_the_mesh(monkeypatch):

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import chex
 import jax
 import numpy as np
 from random_rows import CORPUS, rows_of
@@ -30,7 +31,7 @@ def test_all_of_it_equals_numpy(full_model, params_of, keys_of, step_of):
     np.testing.assert_array_equal(found.count, wanted)
     np.testing.assert_array_equal(counts["distillation"], wanted)
     assert (wanted == 0).any() and (wanted > 0).any() and not np.asarray(found.correct).any()
-    jax.tree.map(np.testing.assert_array_equal, following, state)
+    chex.assert_trees_all_equal(following, state)
     assert objective.losses["distillation"].weight == 3
 
 

@@ -1,7 +1,6 @@
 """Retrieval: negatives of the whole batch, and never a copy of the pair itself."""
 
-from functools import partial
-
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -76,7 +75,7 @@ def test_loss_has_negatives_from_all_rows(options, model, params_of, keys_of):
     np.testing.assert_allclose(found.sum[real], wanted, rtol=1e-4)
     assert float(found.sum[9]) == float(found.count[9]) == 0 and found.count.sum() == 19
     parts = objective.targets(params, {}, inputs, halves_at_a_time)
-    jax.tree.map(partial(np.testing.assert_allclose, atol=1e-5), parts, made)
+    chex.assert_trees_all_close(parts, made, rtol=1e-7, atol=1e-5)
 
 
 @pytest.mark.parametrize("length, count, most", [(48, 10, 1), (128, 30, 4)])
@@ -162,7 +161,7 @@ def test_gradient_is_of_one_loss_over_all_rows(options, model, params_of, keys_o
     wanted = jax.jit(jax.grad(at_once))(params)
     parts = [ours(params, jax.tree.map(lambda x, i=i: x[i::3], made)) for i in range(3)]
     found = jax.tree.map(lambda *leaves: sum(leaves), *parts)
-    jax.tree.map(partial(np.testing.assert_allclose, atol=2e-4), found, wanted)
+    chex.assert_trees_all_close(found, wanted, rtol=1e-7, atol=2e-4)
     assert max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(wanted)) > 0.1
 
 

@@ -1,8 +1,8 @@
 """Replaced token detection against a plain transcription, and how embeddings are shared."""
 
 import dataclasses
-from functools import partial
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -140,7 +140,7 @@ def test_initial_values_are_drawn_from_a_key_for_each_part(model):
     layers = encoder.init(of_layers, small, SIZE, len(CORPUS.languages))["layers"]
     head = heads.init_prediction(of_head, model, SIZE)
     wanted = {"layers": layers, "head": head}
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), made, wanted)
+    chex.assert_trees_all_close(made, wanted, rtol=1e-6)
 
 
 def test_no_gradient_passes_through_the_samples(model, params_of, keys_of):

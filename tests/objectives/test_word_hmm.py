@@ -85,7 +85,9 @@ def test_whole_losses_and_gradients(made, full_model):
     gradients = jax.grad(ours)(params), jax.grad(lambda params: sum(wanted(params)))(params)
     largest = max(float(abs(leaf).max()) for leaf in jax.tree.leaves(gradients[1]))
     chex.assert_trees_all_close(*gradients, rtol=2e-4, atol=2e-5 * largest)
-    assert all(float(abs(leaf).max()) > 0 for leaf in jax.tree.leaves(gradients[0]["word_hmm_head"]))
+    assert all(
+        float(abs(leaf).max()) > 0 for leaf in jax.tree.leaves(gradients[0]["word_hmm_head"])
+    )
 
 
 def test_rows_are_counted_and_stand_by_themselves(made):

@@ -1,8 +1,8 @@
 """XLCO: partners, the queue, the momentum encoder, and the loss against NumPy."""
 
 import dataclasses
-from functools import partial
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -66,8 +66,10 @@ def test_each_pair_is_joined_with_another_in_an_order_of_its_own(keys_of):
     assert sum(a != b for a, b in zip(*partners, strict=True)) > 180
 
 
-def test_pairs_of_a_row_are_joined_with_those_at_their_places(keys_of):
-    """Rows of as many pairs with each other, mostly; against joining lists."""
+@pytest.fixture
+def joined(keys_of):
+    """Rows of as many pairs with each other, mostly: their two sides, the examples of each row and
+    side, the sides as mixed, and the examples of these."""
     rng = np.random.default_rng(0)
     packed = [  # of long sentences, and of short ones, as many as a row may have
         packing.bitext(*(ragged(rng, *sizes) for _ in range(2)), 160, np.dtype(np.uint16)).rows
@@ -76,40 +78,68 @@ def test_pairs_of_a_row_are_joined_with_those_at_their_places(keys_of):
     tokens = jnp.asarray(np.concatenate(packed), jnp.int32).at[-2:].set(PAD)
     rows = Rows(tokens, jnp.asarray(rng.integers(0, 3, (len(tokens), 2)), jnp.int32))
     sides = halves(rows)
-    split_sides = [reference.examples(side.tokens) for side in sides]
-    index = {str(example): (row, n) for row, found in enumerate(split_sides[0])
-             for n, example in enumerate(found)}  # fmt: skip
-    pairs = [len(row) for row in split_sides[0]]
-    assert set(pairs) >= {0, 1, 2, 3, 5}
-    partners, alone, turned = {}, 0, set()
     mixed = xlco.mix(*sides, 5, keys_of(rows))
-    for row, (one, other) in enumerate(zip(*(m.tokens for m in mixed), strict=True)):
-        made = [reference.examples(tokens[None])[0] for tokens in (one, other)]
-        assert len(made[0]) == len(made[1]) == pairs[row]
-        assert all((np.asarray(t)[sum(map(len, m)) :] == PAD).all()
-                   for t, m in zip((one, other), made, strict=True))  # fmt: skip
-        for n, example in enumerate(made[0]):
+    split, made = ([reference.examples(s.tokens) for s in both] for both in (sides, mixed))
+    assert {len(row) for row in split[0]} >= {0, 1, 2, 3, 5}
+    return sides, split, mixed, made
+
+
+def owners_of(joined):
+    """(row, place, the rows and places that its sentences of the first side come from) of each
+    example of the mixed rows."""
+    _, split, _, made = joined
+    index = {str(example): (row, n) for row, found in enumerate(split[0])
+             for n, example in enumerate(found)}  # fmt: skip
+    for row, found in enumerate(made[0]):
+        for n, example in enumerate(found):
             cut = example.index(EOS) + 1
             parts = [example[:cut]] + ([[BOS, *example[cut:]]] if example[cut:] else [])
-            owners = [index[str(part)] for part in parts]
-            assert (row, n) in owners
-            if len(owners) == 1:
-                alone += 1
-                assert made[1][n] == split_sides[1][row][n]
-                continue
-            (partner,) = {r for r, _ in owners} - {row}
-            assert partners.setdefault(row, partner) == partner
-            assert [m for _, m in owners] == [n, n]
-            second = [split_sides[1][r][n] for r in (row, partner)]
-            joined = [a + b[1:] for a, b in (second, second[::-1])]
-            assert made[1][n] in joined
-            order = owners[0][0] == row, made[1][n] == joined[0]
-            turned.add(order)
-            for side, m, first in zip(sides, mixed, order, strict=True):
-                wanted = [side.languages[r, 0] for r in ((row, partner), (partner, row))[not first]]
-                np.testing.assert_array_equal(m.languages[row], wanted)
+            yield row, n, [index[str(part)] for part in parts]
+
+
+def test_a_row_keeps_its_number_of_pairs_and_is_filled_with_padding(joined):
+    _, split, mixed, made = joined
+    for side, found in zip(mixed, made, strict=True):
+        assert [len(row) for row in found] == [len(row) for row in split[0]]
+        for tokens, examples_of_row in zip(side.tokens, found, strict=True):
+            assert (np.asarray(tokens)[sum(map(len, examples_of_row)) :] == PAD).all()
+
+
+def test_pairs_of_a_row_are_joined_with_those_at_their_places_of_one_other_row(joined):
+    """Against joining lists; each side in an order of its own."""
+    _, split, _, made = joined
+    partners, alone, turned = {}, 0, set()
+    for row, n, owners in owners_of(joined):
+        assert (row, n) in owners
+        if len(owners) == 1:
+            alone += 1
+            assert made[1][row][n] == split[1][row][n]
+            continue
+        (partner,) = {r for r, _ in owners} - {row}
+        assert partners.setdefault(row, partner) == partner
+        assert [m for _, m in owners] == [n, n]
+        second = [split[1][r][n] for r in (row, partner)]
+        orders = [a + b[1:] for a, b in (second, second[::-1])]
+        assert made[1][row][n] in orders
+        turned.add((owners[0][0] == row, made[1][row][n] == orders[0]))
+    pairs = [len(found) for found in split[0]]
     assert sorted(partners.values()) == sorted(partners) == [r for r, n in enumerate(pairs) if n]
     assert alone <= 2 * max(pairs) and len(turned) == 4
+
+
+def test_languages_of_joined_pairs_stand_in_the_order_of_their_sentences(joined):
+    sides, split, mixed, made = joined
+    several = 0
+    for row, n, owners in owners_of(joined):
+        if len(owners) == 1:
+            continue
+        (partner,) = {r for r, _ in owners} - {row}
+        second = made[1][row][n][: len(split[1][row][n])] == split[1][row][n]
+        for side, found, first in zip(sides, mixed, (owners[0][0] == row, second), strict=True):
+            wanted = [side.languages[r, 0] for r in ((row, partner), (partner, row))[not first]]
+            np.testing.assert_array_equal(found.languages[row], wanted)
+        several += 1
+    assert several > 50
 
 
 def prepared(model, params_of, keys_of, options=OPTIONS):
@@ -170,7 +200,7 @@ def test_all_of_it_equals_numpy(length, count, most, full_model, params_of, keys
     np.testing.assert_array_equal(losses["xlco"].count, pairs)
     np.testing.assert_array_equal(counts["xlco"], pairs)
     wanted = reference.contrast_state(state, moved, np.asarray(inputs.vectors), 0.8, there)
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5), following, wanted)
+    chex.assert_trees_all_close(following, wanted, rtol=1e-5, atol=1e-5)
     assert objective.losses["xlco"].weight == 3
 
 

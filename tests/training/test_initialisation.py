@@ -4,13 +4,14 @@ import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 
+import chex
 import jax
 import numpy as np
 import pytest
 
-from xlj.config import parse
+from xlj.config import ConfigError, parse
 from xlj.data.rows.preparing import prepare_rows
-from xlj.training import checkpoints, initialisation, loop, partitioning, state
+from xlj.training import checkpoints, differences, initialisation, loop, partitioning, state
 from xlj.training.checkpoints import CheckpointError
 from xlj.training.partitioning import named_leaves
 
@@ -46,12 +47,10 @@ def test_another_recipe_takes_the_encoder_and_says_what_is_new(tiny, trained, tm
     mesh = partitioning.make_mesh(config, jax.devices()[:1])
     old = named_leaves(checkpoints.restore_params(checkpoints.find(trained), mesh))
     new = named_leaves(made.params)
-    for name in old:
-        np.testing.assert_array_equal(old[name], new[name], err_msg=name)
+    chex.assert_trees_all_equal({name: new[name] for name in old}, old)
     for kept in (made.objectives["xlco"]["momentum"], made.objectives["distillation"]["teacher"]):
-        for name, leaf in named_leaves(kept).items():
-            if name in old:
-                np.testing.assert_array_equal(leaf, old[name][: len(leaf)], err_msg=name)
+        taken = {name: leaf for name, leaf in named_leaves(kept).items() if name in old}
+        chex.assert_trees_all_equal(taken, {n: old[n][: len(leaf)] for n, leaf in taken.items()})
     jax.block_until_ready(jax.jit(lambda s: s, donate_argnums=0)(made))  # no buffer stands twice
 
 
@@ -85,7 +84,7 @@ def test_the_vocabulary_is_written_once_and_by_the_first_process(tiny, trained, 
 
 def test_another_size_is_refused(tiny, trained):
     tiny.init_from, tiny.model.layers = str(trained), 3
-    with pytest.raises(CheckpointError, match=r"another model: model\.layers: 2, now 3"):
+    with pytest.raises(CheckpointError, match=r"another model: model\.layers: 2 -> 3"):
         initialisation.adopt_vocabulary(parse(tiny))
 
 
@@ -126,5 +125,85 @@ def test_a_finished_run_with_decay_is_left_alone(tiny, store, tmp_path):
     loop.train(config, tmp_path, store)
     initialisation.check_resumable(config, tmp_path)
     other = dataclasses.replace(config, init_from="elsewhere")
-    with pytest.raises(CheckpointError, match="init_from: '', now 'elsewhere'"):
+    with pytest.raises(CheckpointError, match="init_from: '' -> 'elsewhere'"):
         initialisation.check_resumable(other, tmp_path)
+
+
+def moments(state_of_optimizer):
+    return {n: np.asarray(x) for n, x in named_leaves(state_of_optimizer).items()}
+
+
+def test_moments_are_taken_to_other_rows_by_choice(tiny, trained, tmp_path):
+    tiny.data.pair_length, tiny.init_from = 40, str(trained)
+    config = initialisation.adopt_vocabulary(parse(tiny))
+    rows = prepare_rows(config)
+    fresh = moments(first_state(config, rows, tmp_path / "next").optimizer)
+    assert not any(leaf.any() for leaf in fresh.values())
+    tiny.transfer.optimizer = True
+    config = initialisation.adopt_vocabulary(parse(tiny))
+    made = first_state(config, rows, tmp_path / "next")
+    taken = checkpoints.digests(made.optimizer)
+    assert taken == checkpoints.find(trained).meta["digests"]["optimizer"]
+    assert int(made.progress.step) == 0
+    wanted = checkpoints.find(trained).meta["digests"]["params"]
+    assert checkpoints.digests(made.params) == wanted
+
+
+def test_moments_of_other_parameters_are_refused(tiny, trained, store, tmp_path):
+    tiny.init_from, tiny.transfer.optimizer = str(trained), True
+    tiny.objectives.dwa.batch_rows = 8
+    config = initialisation.adopt_vocabulary(parse(tiny))
+    with pytest.raises(CheckpointError, match="tensors of optimizer differ"):
+        first_state(config, store, tmp_path / "next")
+    found = checkpoints.find(trained)
+    mesh = partitioning.one_device()
+    converted = tmp_path / "converted"
+    checkpoints.write_params(
+        converted,
+        checkpoints.restore_params(found, mesh),
+        config,
+        checkpoints.read_vocabulary(found),
+        list(store.manifest.languages),
+    )
+    tiny.init_from = str(converted)
+    with pytest.raises(CheckpointError, match="transfer.optimizer: .* holds parameters only"):
+        initialisation.adopt_vocabulary(parse(tiny))
+    tiny.transfer.parts = "body"
+    with pytest.raises(ConfigError, match="transfer.optimizer takes the moments of all"):
+        parse(tiny)
+
+
+def test_what_must_stay_is_refused_unless_it_is_named(tiny, trained):
+    tiny.train.steps = 3
+    tiny.optimizer.learning_rate, tiny.model.dropout, tiny.data.alpha = 0.2, 0.3, 0.5
+    said = (
+        r"model\.dropout: 0\.1 -> 0\.3; data\.alpha: 0\.7 -> 0\.5; "
+        r"optimizer\.learning_rate: 0\.1 -> 0\.2\. .*"
+        r"allow_change=model\.dropout,data\.alpha,optimizer\.learning_rate\. "
+    )
+    with pytest.raises(CheckpointError, match=said):
+        initialisation.check_resumable(parse(tiny), trained)
+    tiny.train.allow_change = "model.dropout,optimizer.learning_rate"
+    with pytest.raises(CheckpointError, match=r"another run: data\.alpha: 0\.7 -> 0\.5\. "):
+        initialisation.check_resumable(parse(tiny), trained)
+    tiny.train.allow_change = "model.dropout,optimizer.learning_rate,data.alpha"
+    assert initialisation.check_resumable(parse(tiny), trained).step == 2
+    tiny.train.allow_change += ",model.heads"  # what the weights mean stays, whatever is named
+    tiny.model.heads = 4
+    with pytest.raises(CheckpointError, match=r"model\.heads: 2 -> 4") as error:
+        initialisation.check_resumable(parse(tiny), trained)
+    assert "allow_change" not in str(error.value)
+    tiny.train.allow_change = "optimizer.learningrate"
+    with pytest.raises(ConfigError, match=r"no key optimizer\.learningrate; did you mean"):
+        parse(tiny)
+
+
+def test_a_key_that_a_checkpoint_is_older_than_had_its_default(tiny, trained, monkeypatch):
+    config = parse(tiny)
+    found = checkpoints.find(trained)
+    old = found.config()
+    del old["optimizer"]["frozen"], old["objectives"]["mmlm"]["weight"], old["transfer"]
+    assert not differences.config_differences(found, config)
+    tiny.optimizer.frozen = "embeddings"
+    (difference,) = differences.config_differences(found, parse(tiny))
+    assert str(difference) == "optimizer.frozen: [] -> ['embeddings']"

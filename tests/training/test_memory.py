@@ -1,5 +1,6 @@
 """What cannot fit is refused before any work, with the numbers and the keys."""
 
+import jax
 import pytest
 
 from xlj.config import ConfigError, parse
@@ -61,3 +62,11 @@ def test_a_sharded_state_fits_where_a_whole_one_does_not(tiny, monkeypatch):
     tiny.mesh.fsdp = 1
     with pytest.raises(ConfigError, match=r"raise mesh\.fsdp=1"):
         check(tiny)
+
+
+def test_a_step_that_does_not_fit_ends_in_advice(tiny):
+    with pytest.raises(ConfigError, match=r"step \(RESOURCE_EXHAUSTED: 9 GiB\).*accumulation=1, "):
+        with memory.advising(parse(tiny)):
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: 9 GiB\nand a table")
+    with pytest.raises(jax.errors.JaxRuntimeError), memory.advising(parse(tiny)):
+        raise jax.errors.JaxRuntimeError("INTERNAL: another")

@@ -1,5 +1,6 @@
 """AdamW guarded against gradients that are not finite; layer-wise decay of the learning rate."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -45,10 +46,7 @@ def test_guarded_updates_are_optaxs():
         found, states[1] = optimizer.update(
             options, drawn(seed), states[1], params, jnp.array(True)
         )
-        for a, b in zip(
-            jax.tree.leaves((found, states[1])), jax.tree.leaves((wanted, states[0])), strict=True
-        ):
-            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+        chex.assert_trees_all_close((found, states[1]), (wanted, states[0]), rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("steps", [0, 2])
@@ -59,5 +57,5 @@ def test_what_is_not_finite_leaves_the_moments_and_gives_finite_updates(steps):
         _, state = optimizer.update(options, drawn(seed), state, params, jnp.array(True))
     broken = jax.tree.map(lambda x: x.at[0].set(jnp.nan), drawn(9))
     updates, after = optimizer.update(options, broken, state, params, jnp.array(False))
-    jax.tree.map(np.testing.assert_array_equal, after, state)
+    chex.assert_trees_all_equal(after, state)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(updates))

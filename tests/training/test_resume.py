@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from xlj.config import parse
+from xlj.io.exit_codes import CONTINUE
 from xlj.training import checkpoints
 
 ROOT = Path(__file__).parents[2]
@@ -62,9 +63,9 @@ def start(config_file, workdir, *arguments, devices=1):
     )
 
 
-def finish(process):
+def finish(process, code=0):
     output = process.communicate(timeout=600)[0].decode()
-    assert process.returncode == 0, output
+    assert process.returncode == code, output
     return output
 
 
@@ -116,6 +117,7 @@ def test_a_finished_run_is_left_as_it_is(tiny, store, tmp_path, capsys):
     capsys.readouterr()
     assert loop.train(parse(tiny), tmp_path, store) == outcome
     tiny.optimizer.learning_rate = 0.5
+    tiny.train.allow_change = "optimizer.learning_rate"
     assert loop.train(parse(tiny), tmp_path, store) == outcome
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")} == before
     said = capsys.readouterr().out.splitlines()
@@ -134,6 +136,8 @@ def test_a_resumed_run_tells_what_of_its_config_has_changed(
     capsys.readouterr()
     tiny.train.steps, tiny.optimizer.warmup_steps, tiny.optimizer.b2 = 3, 2, 0.98
     tiny.optimizer.frozen, tiny.optimizer.schedule = "embeddings", "constant"
+    names = ("schedule", "warmup_steps", "b2", "frozen")
+    tiny.train.allow_change = ",".join(f"optimizer.{name}" for name in names)
     tiny.mesh.fsdp = 8
     monkeypatch.setattr(partitioning, "_group", lambda device: device.id // 4)  # two hosts
     outcome = loop.train(parse(tiny), tmp_path, store)
@@ -234,7 +238,7 @@ def test_sigterm_saves_and_exits_with_0_and_the_run_goes_on(store, config_file, 
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
-    output = finish(process)
+    output = finish(process, CONTINUE)
     assert "the same command goes on from there" in output
     assert 0 < checkpoints.find(stopped).step < STEPS
     finish(start(config_file, stopped))
@@ -259,11 +263,11 @@ def test_another_seed_or_corpus_is_refused_by_name(tiny, store, tmp_path):
     tiny.train.steps = 2
     loop.train(parse(tiny), tmp_path / "run", store)
     tiny.train.seed = 5
-    with pytest.raises(checkpoints.CheckpointError, match=r"train\.seed: 0, now 5"):
+    with pytest.raises(checkpoints.CheckpointError, match=r"train\.seed: 0 -> 5"):
         loop.train(parse(tiny), tmp_path / "run", store)
     tiny.train.seed, tiny.model.heads = 0, 4  # changes no shape, but what the weights compute
-    with pytest.raises(checkpoints.CheckpointError, match=r"model\.heads: 2, now 4"):
+    with pytest.raises(checkpoints.CheckpointError, match=r"model\.heads: 2 -> 4"):
         loop.train(parse(tiny), tmp_path / "run", store)
     tiny.model.hidden = 64
-    with pytest.raises(checkpoints.CheckpointError, match=r"model\.hidden: 32, now 64"):
+    with pytest.raises(checkpoints.CheckpointError, match=r"model\.hidden: 32 -> 64"):
         loop.train(parse(tiny), tmp_path / "run", store)

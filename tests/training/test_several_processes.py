@@ -2,9 +2,12 @@
 
 import itertools
 import os
+import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,26 +15,36 @@ import pytest
 from test_resume import ROOT, finish, lines, start
 
 from xlj import phrasebook
+from xlj.config import parse
+from xlj.data.rows.preparing import prepare_rows
+from xlj.io.exit_codes import CONTINUE
+from xlj.training import checkpoints
 
 
-def start_distributed(config_file, workdir, index, port):
-    """Process `index` of two, as Slurm would start it, with two fake devices each."""
+def start_distributed(config_file, workdir, index, port, *arguments, processes=2, devices=2):
+    """Process `index` of several, as Slurm would start it, each with some fake devices."""
     environment = dict(
         os.environ,
-        XLA_FLAGS="--xla_force_host_platform_device_count=2",
+        XLA_FLAGS=f"--xla_force_host_platform_device_count={devices}",
         PYTHONPATH=str(ROOT),
         JAX_COORDINATOR_ADDRESS=f"127.0.0.1:{port}",
         SLURM_JOB_ID="1",
         SLURM_STEP_NODELIST="localhost",
-        SLURM_NTASKS="2",
+        SLURM_NTASKS=str(processes),
         SLURM_PROCID=str(index),
         SLURM_LOCALID=str(index),
     )
     command = [sys.executable, "-m", "xlj.train", f"--config={config_file}"]
-    command += [f"--workdir={workdir}", "--distributed"]
+    command += [f"--workdir={workdir}", "--distributed", *arguments]
     return subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def _few_pairs(pair):
@@ -39,7 +52,26 @@ def _few_pairs(pair):
 
 
 @pytest.fixture
-def config_file(tiny, tmp_path):
+def recipe(tmp_path):
+    """Writes a config as a file that returns it."""
+
+    def write(config):
+        path = tmp_path / "recipe.py"
+        path.write_text(
+            "import json\nfrom xlj import config as schema\n\n\n"
+            "def get_config():\n"
+            "    config = schema.default()\n"
+            f"    config.update(json.loads('''{config.to_json()}'''))\n"
+            "    return config\n",
+            encoding="utf-8",
+        )
+        return path
+
+    return write
+
+
+@pytest.fixture
+def config_file(tiny, tmp_path, recipe):
     """`tiny` as a config file, sharded, with all that is measured beside its losses."""
     tiny.mesh.fsdp = 2
     tiny.evaluation.retrieval.source = "held_out"
@@ -47,24 +79,13 @@ def config_file(tiny, tmp_path):
     for pair in ("en-de", "en-sw"):
         lines = [f"{first}\t{second}\t{gold}\n" for first, second in _few_pairs(pair)]
         (tmp_path / f"{pair}.tsv").write_text("".join(lines), encoding="utf-8")
-    path = tmp_path / "recipe.py"
-    path.write_text(
-        "import json\nfrom xlj import config as schema\n\n\n"
-        "def get_config():\n"
-        "    config = schema.default()\n"
-        f"    config.update(json.loads('''{tiny.to_json()}'''))\n"
-        "    return config\n",
-        encoding="utf-8",
-    )
-    return path
+    return recipe(tiny)
 
 
 @pytest.mark.slow
 def test_two_processes_train_as_one(store, config_file, tmp_path: Path):
     finish(start(config_file, tmp_path / "one", devices=4))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     both = [start_distributed(config_file, tmp_path / "two", i, port) for i in (0, 1)]
     outputs = [finish(process) for process in both]
     assert ["operations of the run" in output for output in outputs] == [True, False]
@@ -78,10 +99,95 @@ def test_two_processes_train_as_one(store, config_file, tmp_path: Path):
 def test_several_processes_refuse_to_make_rows(config_file, tmp_path, tiny):
     text = config_file.read_text(encoding="utf-8").replace(tiny.data.cache, str(tmp_path / "none"))
     config_file.write_text(text, encoding="utf-8")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     both = [start_distributed(config_file, tmp_path / "two", i, port) for i in (0, 1)]
     outputs = [process.communicate(timeout=300)[0].decode() for process in both]
     assert all(process.returncode for process in both)
     assert "python -m xlj.prepare" in outputs[0]
+
+
+def start_local(config_file, workdir, processes):
+    """Processes of one fake device each, as launch/local.py starts them."""
+    command = [sys.executable, "launch/local.py", "-n", str(processes), "--"]
+    command += [sys.executable, "-m", "xlj.train", f"--config={config_file}"]
+    return subprocess.Popen(
+        [*command, f"--workdir={workdir}"],
+        cwd=ROOT,
+        env={**os.environ, "XLA_FLAGS": "", "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def children(pid):
+    return [int(x) for x in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.slow
+def test_of_four_processes_one_is_killed_and_two_go_on(store, config_file, tmp_path):
+    """Each survivor names it and ends within a minute; the next run is of another number."""
+    workdir = tmp_path / "four"
+    long = config_file.read_text("utf-8").replace(
+        "    return", "    config.train.steps = 98765\n    return"
+    )
+    (tmp_path / "long.py").write_text(long, encoding="utf-8")
+    four, begin = start_local(tmp_path / "long.py", workdir, 4), time.monotonic()
+    while not (workdir / "checkpoints/2").exists() and four.poll() is None:
+        assert time.monotonic() - begin < 300
+        time.sleep(0.2)
+    (child,) = children(children(four.pid)[2])
+    os.kill(child, signal.SIGKILL)
+    begin = time.monotonic()
+    output = four.communicate(timeout=120)[0]
+    assert four.returncode == CONTINUE and time.monotonic() - begin < 60, output
+    for process in range(4):
+        assert f"{process}: error: process 2 of 4" in output
+    assert output.count("operations of the run") == 1
+    step = max(int(folder.name) for folder in (workdir / "checkpoints").iterdir())
+    config_file.write_text(long.replace("98765", str(step + 2)), encoding="utf-8")
+    two = start_local(config_file, workdir, 2)
+    output = two.communicate(timeout=300)[0]
+    assert two.returncode == 0 and "1: operations" not in output, output
+    assert lines(workdir)[-1]["step"] == step + 2
+    last = (workdir / "metrics.jsonl").read_text("utf-8").splitlines()[-1]
+    assert '"time/slowest_process"' in last and (workdir / "hosts.jsonl").exists()
+
+
+def kill_all_when(processes, workdir, after_step):
+    """SIGKILL to all of them once a checkpoint of `after_step` or later has appeared."""
+    deadline = time.monotonic() + 300
+    while max(checkpoints.steps(workdir), default=-1) < after_step:
+        for process in processes:
+            assert process.poll() is None, process.communicate()[0].decode()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.wait()
+
+
+@pytest.mark.slow
+def test_killed_on_three_processes_it_goes_on_with_one(tiny, tmp_path, recipe):
+    """What was saved last is damaged before."""
+    tiny.objectives.mmlm.batch_rows, tiny.objectives.tlm.batch_rows = 24, 0
+    tiny.train.steps, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 40, 2, 3
+    tiny.train.eval_every, tiny.train.log_every, tiny.model.layers = 40, 10, 1
+    tiny.train.damaged_checkpoint = "before"
+    prepare_rows(parse(tiny))
+    config_file, moved, port = recipe(tiny), tmp_path / "moved", free_port()
+    together = [
+        start_distributed(config_file, moved, index, port, processes=3, devices=1)
+        for index in range(3)
+    ]
+    kill_all_when(together, moved, 4)
+    latest = moved / "checkpoints" / str(checkpoints.steps(moved)[-1])
+    assert int(latest.name) < 40, "the run was over before it could be killed"
+    shutil.rmtree(latest / "optimizer")
+    finish(start(config_file, moved))
+    assert (moved / "damaged" / latest.name).is_dir()
+    finish(start(config_file, tmp_path / "whole"))
+    for a, b in zip(lines(moved), lines(tmp_path / "whole"), strict=True):
+        assert a.keys() == b.keys()
+        np.testing.assert_allclose(list(a.values()), list(b.values()), rtol=2e-3, atol=1e-4)

@@ -3,6 +3,7 @@
 import dataclasses
 from functools import partial
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -94,9 +95,7 @@ def test_a_mesh_changes_no_mask_and_no_loss(tiny, store, replica, fsdp, gather):
     alone, alone_masks = run(parse(tiny), store, 1), masks(parse(tiny), store, 1)
     tiny.mesh.replica, tiny.mesh.fsdp, tiny.mesh.gather = replica, fsdp, gather
     spread = run(parse(tiny), store, replica * fsdp)
-    jax.tree.map(
-        np.testing.assert_array_equal, masks(parse(tiny), store, replica * fsdp), alone_masks
-    )
+    chex.assert_trees_all_equal(masks(parse(tiny), store, replica * fsdp), alone_masks)
     for a, b in zip(alone[1:], spread[1:], strict=True):
         np.testing.assert_allclose(b.progress.loss, a.progress.loss, rtol=1e-5)
         assert int(a.progress.losses["mmlm"].count) == int(b.progress.losses["mmlm"].count) > 0
@@ -132,8 +131,7 @@ def assert_close(a, b, rtol):
         other = b.progress.losses[name]
         assert float(sums.count) == float(other.count) > 0, name
         np.testing.assert_allclose(other.sum, sums.sum, rtol=rtol, err_msg=name)
-    for x, y in zip(jax.tree.leaves(a.objectives), jax.tree.leaves(b.objectives), strict=True):
-        np.testing.assert_allclose(y, x, rtol=1e-4, atol=1e-5)
+    chex.assert_trees_all_close(b.objectives, a.objectives, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -171,7 +169,7 @@ def test_a_phase_of_zero_weights_fills_the_queue_and_changes_no_parameter(every)
     every.objectives.xlco.weight = 0.0
     config = parse(every)
     before, *_, after = run(config, prepare_rows(config))
-    jax.tree.map(np.testing.assert_array_equal, before.params, after.params)
+    chex.assert_trees_all_equal(before.params, after.params)
     assert float(after.progress.gradient_norm) == 0
     assert int(after.objectives["xlco"]["filled"]) == 32
     assert (np.abs(after.objectives["xlco"]["queue"]).sum(1) > 0).all()
@@ -186,7 +184,7 @@ def test_frozen_parts_stay_as_they_are(tiny, store):
     tiny.model.position_bias, tiny.model.norm = "gated", "pre"
     before, *_, after = run(parse(tiny), store)
     for part in ("layers", "position_bias", "final_norm"):
-        jax.tree.map(np.testing.assert_array_equal, before.params[part], after.params[part])
+        chex.assert_trees_all_equal(before.params[part], after.params[part])
     for part in ("embeddings", "prediction_head"):
         for a, b in zip(*(jax.tree.leaves(s.params[part]) for s in (before, after)), strict=True):
             assert (a != b).any()
@@ -256,8 +254,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(tiny, store):
     assert int(after.progress.skipped) == int(after.progress.skipped_in_a_row) == 1
     assert int(after.progress.step) == 2
     assert float(after.progress.loss) == float(broken.progress.loss)
-    for a, b in zip(jax.tree.leaves(after.params), jax.tree.leaves(broken.params), strict=True):
-        np.testing.assert_array_equal(a, b)
+    chex.assert_trees_all_equal(after.params, broken.params)
 
 
 def test_an_objective_that_updates_but_keeps_nothing_has_nothing_to_begin_with(tiny, store):

@@ -1,5 +1,6 @@
 """Whole steps of small objectives against NumPy: scales, gradients, AdamW, states, progress."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -193,9 +194,9 @@ def test_steps_equal_numpy(normalisation, accumulation):
         languages = jnp.zeros((ROWS, 2), jnp.int32)
         state = step(state, {n: Rows(jnp.asarray(x), languages) for n, x in (("a", a), ("b", b))})
         plain_step.do(a.astype(float), b.astype(float))
-        for name, values in plain_step.params.items():
-            part, leaf = name.split("/")
-            np.testing.assert_allclose(state.params[part][leaf], values, rtol=1e-4, atol=1e-5)
+        chex.assert_trees_all_close(
+            partitioning.named_leaves(state.params), plain_step.params, rtol=1e-4, atol=1e-5
+        )
         np.testing.assert_allclose(state.objectives["b"]["w"], plain_step.w, rtol=1e-4)
         found, wanted = state.progress, plain_step
         counters = found.step, found.skipped, found.skipped_in_a_row, found.steps_since_log

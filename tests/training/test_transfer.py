@@ -3,6 +3,7 @@
 import dataclasses
 import types
 
+import chex
 import jax
 import numpy as np
 import pytest
@@ -49,9 +50,12 @@ def test_parts_are_taken_and_the_rest_is_left_as_it_was_drawn(parts, capsys):
     found, fresh = params(7, 0), params(7, 1)
     made = taken(found, fresh, Transfer(parts=parts))
     body = {"layers/feed_forward/inner/kernel", "prediction_head/dense/kernel"}
-    for name, array in made.items():
-        origin = found if ("body" if name in body else "embeddings") in parts else fresh
-        np.testing.assert_array_equal(array, named_leaves(origin)[name], err_msg=name)
+    origins = {
+        name: found if ("body" if name in body else "embeddings") in parts else fresh
+        for name in made
+    }
+    wanted = {name: named_leaves(origin)[name] for name, origin in origins.items()}
+    chex.assert_trees_all_equal(made, wanted)
     assert ("transfer.parts" in capsys.readouterr().out) == (len(parts) == 1)
 
 

@@ -13,7 +13,15 @@ from xlj.data.rows.preparing import prepare_rows, with_rows
 from xlj.data.rows.report import report
 from xlj.evaluation import probe_files, probes
 from xlj.finetuning import running
-from xlj.training import initialisation, loop, memory, partitioning
+from xlj.training import (
+    checkpoints,
+    damage,
+    hosts,
+    initialisation,
+    loop,
+    memory,
+    partitioning,
+)
 from xlj.training.workdir import only_run
 
 
@@ -38,11 +46,16 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | Path) ->
     config = with_rows(config)
     mesh = partitioning.make_mesh(config)
     partitioning.check_batches(config, mesh)
+    begun = hosts.told(lambda: bool(checkpoints.steps(workdir)))
+    if begun and config.train.damaged_checkpoint == "before":
+        with _alone(workdir):
+            damage.put_aside(workdir)
     initialisation.check_resumable(config, workdir)
     config = initialisation.adopt_vocabulary(config, workdir)
     memory.check_fits(config, memory.expected(config), mesh)
     files = probe_files.read(config)
     with _alone(workdir):
+        hosts.check_shared(workdir, "workdir")
         store = prepare_rows(config, processes=jax.process_count())
         if jax.process_index() == 0:
             print(report(store, config.data.alpha), "\n", flush=True)
@@ -70,6 +83,7 @@ def fine_tune(
         config = finetuning.parse(config)
     workdir = local_path("workdir", workdir)
     with _alone(workdir):
+        hosts.check_shared(workdir, "workdir")
         return running.run(config, workdir)
 
 

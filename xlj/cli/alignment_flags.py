@@ -3,7 +3,7 @@
 from argparse import Namespace
 from pathlib import Path
 
-from xlj.cli import outputs
+from xlj.cli import outputs, shards
 from xlj.cli.parser import Parser, positive
 from xlj.config import ConfigError
 from xlj.config.choices import ENCODINGS, METHODS
@@ -24,6 +24,7 @@ def add(parser: Parser) -> None:
         help="where the links go, a line a pair, or with --project the labels; - prints them",
     )
     add("--lowercase", action="store_true", help="compare words in lower case")
+    shards.add_flag(parser)
     _add_choices(parser)
     add(
         "--gold",
@@ -105,6 +106,16 @@ def check(flags: Namespace) -> None:
         raise ConfigError("say where the links go with --output=FILE, or score them with --gold")
     if flags.project and not flags.output:
         raise ConfigError(f"--project={flags.project}: say where the labels go with --output=FILE")
+    if flags.shard:
+        others = ("gold", "scores", "html", "project", "layers")
+        given = [f"--{name}" for name in others if getattr(flags, name) is not None]
+        if given or flags.output == "-":
+            raise ConfigError(
+                f"--shard only writes links into a folder, --output=FOLDER, without "
+                f"{' and '.join(given) or '--output=-'}"
+            )
+        outputs.check_folder("output", flags.output)
+        return
     inputs = [(name, getattr(flags, name)) for name in ("checkpoint", "input", "gold", "project")]
     for name in ("output", "scores", "html"):
         path = getattr(flags, name)

@@ -12,8 +12,13 @@ from ml_collections import ConfigDict, config_flags
 from xlj.config import recipes
 from xlj.config.fields import ConfigError, nearest
 from xlj.config.objectives.options import import_modules
+from xlj.io.quoting import shortened
 
 Checked = TypeVar("Checked", covariant=True)
+
+
+_MOST = 2000
+"""Characters of an error: a bug in a config file comes with its traceback."""
 
 
 class Schema(Protocol[Checked]):
@@ -67,6 +72,8 @@ def _read(file: str, overrides: Sequence[str]) -> ConfigDict:
         message = str(error).strip('"').rpartition("ConfigError: ")[2].strip()
         if isinstance(error, (AttributeError, KeyError)) and " " not in message:
             message = f"it has no key {message}"
+        if len(message) > _MOST:  # a value may be of any length
+            message = f"{message[:_MOST]} ..."
         raise ConfigError(f"--config={file}: {message}") from error
 
 
@@ -105,5 +112,5 @@ def _overridden(overrides: Sequence[str], schema: Schema) -> list[str]:
     paths = [name for name in names if not name.startswith("phases.")]  # which the file adds
     for name in paths:
         if name not in known:
-            raise ConfigError(f"unknown config key {name}{nearest(name, known)}")
+            raise ConfigError(f"unknown config key {shortened(name)}{nearest(name, known)}")
     return paths

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from xlj.cli.configs import Schema, help_of
 from xlj.config import ConfigError
+from xlj.io.quoting import quoted
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -75,18 +76,15 @@ class Parser(argparse.ArgumentParser):
             "nearest to two thirds of the depth: 8 of 12",
         )
 
-    def add_distributed(self) -> None:
-        """Adds --distributed."""
-        help = "this is one of several processes (Slurm, a TPU pod, mpirun): join them"
-        self.add_argument("--distributed", action="store_true", help=help)
-
     def read(self, arguments: Sequence[str] | None = None) -> Namespace:
         """The flags; those of the process without `arguments`. `overrides` among them has the
-        arguments `--config.KEY=VALUE`, where the command has a flag --config.
+        arguments `--config.KEY=VALUE`, where the command has a flag --config; `is_process` whether
+        the arguments are the process's.
 
         Raises:
           ConfigError: on an unknown flag, or one without its value.
         """
+        is_process = arguments is None
         arguments = sys.argv[1:] if arguments is None else arguments
         has_config = "--config" in self._option_string_actions
         overrides = [x for x in arguments if has_config and _OVERRIDE.match(x)]
@@ -97,14 +95,15 @@ class Parser(argparse.ArgumentParser):
             hint = f"; did you mean {close[0]}?" if close else ""
             raise ConfigError(f"unrecognized arguments: {' '.join(rest)}{hint}")
         if rest:
-            raise ConfigError(f"cannot read {rest[0]!r}; flags look like --NAME=VALUE")
+            raise ConfigError(f"cannot read {quoted(rest[0])}; flags look like --NAME=VALUE")
         for argument in overrides:
             if "=" not in argument:
                 raise ConfigError(
-                    f"cannot read {argument!r}; give the value after an equals sign, "
+                    f"cannot read {quoted(argument)}; give the value after an equals sign, "
                     "--config.KEY=VALUE"
                 )
         flags.arguments, flags.overrides = list(arguments), overrides
+        flags.is_process = is_process
         return flags
 
     def print_help(self, file: "SupportsWrite[str] | None" = None) -> None:

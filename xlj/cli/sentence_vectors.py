@@ -13,6 +13,8 @@ from xlj.config.choices import POOLINGS
 if TYPE_CHECKING:  # types only: commands parse their flags without JAX
     import numpy as np
 
+    from xlj.io.parts import Parts
+    from xlj.io.stretches import Stretch
     from xlj.retrieval.embedder import Embedder
 
 
@@ -70,6 +72,41 @@ def embedder(flags: Namespace, all_layers: bool = False) -> "Embedder":
     encoder = load(flags.checkpoint)
     layers = range(encoder.layers + 1) if all_layers else ()
     return encoder.embedder(layers or (() if flags.layer is None else [flags.layer]), flags.pooling)
+
+
+def embed_parts(
+    flags: Namespace,
+    parts: "Parts",
+    units: "Sequence[Stretch]",
+    dtype: str,
+    has_ids: bool = False,
+) -> None:
+    """Embeds the lines of a stretch into each part of this shard that is not there yet.
+
+    Args:
+      dtype: one of `choices.VECTOR_TYPES`.
+      has_ids: whether lines may be `id TAB sentence`, of which the sentence is embedded.
+    """
+    left = parts.left()
+    if not left:
+        return
+    from tqdm import tqdm
+
+    from xlj.retrieval import vector_file
+
+    def text(line: str) -> str:
+        return (line.rpartition("\t")[2] if has_ids else line).strip()
+
+    made = embedder(flags)
+    with tqdm(desc="embedding", unit=" sentences", disable=None) as bar:
+        for part in left:
+            rows = 0
+            with vector_file.writing(parts.file(part), made.width, dtype) as append:
+                for vectors in made.stream(map(text, units[part].lines()), bar.update):
+                    append(vectors[0])
+                    rows += vectors.shape[1]
+            parts.made(part, **units[part].described(), rows=rows)
+    report_cut(made)
 
 
 def report_cut(made: "Embedder") -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import ml_collections
 
-from xlj.config.fields import ConfigError, lookup, not_read, refuse_idle
+from xlj.config.fields import ConfigError, keys_of, lookup, nearest, not_read, refuse_idle
 from xlj.config.objectives.options import ROW_KINDS, check_common, import_modules
 from xlj.config.paths import local_path
 from xlj.config.schema import Config, build
@@ -92,6 +92,17 @@ def _check_together(config: Config) -> None:
         raise ConfigError(
             f"transfer.parts={','.join(config.transfer.parts)}; there are body and embeddings"
         )
+    if config.transfer.optimizer and (
+        config.transfer.vocabulary != "same" or len(config.transfer.parts) < 2
+    ):
+        raise ConfigError(
+            "transfer.optimizer takes the moments of all parameters; it needs "
+            "transfer.parts=body,embeddings and transfer.vocabulary=same"
+        )
+    known = [path for path, _ in keys_of(type(config))]
+    for path in train.allow_change:
+        if path not in known:
+            raise ConfigError(f"train.allow_change: there is no key {path}{nearest(path, known)}")
 
 
 def check_optimizer(optimizer: Optimizer) -> None:

@@ -32,3 +32,6 @@ sentences with their nearest neighbours."""
 
 VECTOR_TYPES = ("float32", "float16")
 """Of the numbers in a file of vectors."""
+
+SEARCHES = ("exact", "faiss")
+"""How `xlj.mine` looks for neighbours."""

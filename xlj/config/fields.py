@@ -273,7 +273,7 @@ def lookup(config: "DataclassInstance", path: str) -> Any:
 def nearest(path: str, known: Iterable[str]) -> str:
     """The rest of an error about an unknown key: which of the known ones it may have meant."""
     known = list(known)
-    close = difflib.get_close_matches(path, known, n=1, cutoff=0.6)
-    if not close:  # the right name in the wrong section
-        close = [name for name in known if name.split(".")[-1] == path.split(".")[-1]]
+    close = [name for name in known if name.split(".")[-1] == path.split(".")[-1]]
+    if len(close) != 1:  # else it is the right name in the wrong section
+        close = difflib.get_close_matches(path, known, n=1, cutoff=0.6) or close
     return f"; did you mean {close[0]}?" if close else "; docs/configs.md lists all keys"

@@ -145,6 +145,7 @@ class TaskTrain:
     log_every: int = key(50, "steps between lines of training metrics", low=1)
     accumulation: int = like(Train, "accumulation")
     max_skipped_steps: int = like(Train, "max_skipped_steps")
+    damaged_checkpoint: str = like(Train, "damaged_checkpoint")
     metrics_hook: str = like(Train, "metrics_hook")
 
 

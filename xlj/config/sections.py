@@ -301,6 +301,17 @@ class Train:
     eval_rows: int = key(64, "most held-out rows of each language or pair in an evaluation", low=0)
     checkpoint_every: int = key(5_000, "steps between checkpoints", low=1)
     keep_checkpoints: int = key(2, "latest checkpoints to keep (a pre-decay one stays too)", low=1)
+    damaged_checkpoint: str = key(
+        "stop",
+        "what a run does on resume whose latest checkpoint is damaged: stop, or put it aside and "
+        "go on from the one before; all of a checkpoint is then read before any work",
+        choices=("stop", "before"),
+    )
+    allow_change: tuple[str, ...] = key(
+        (),
+        "keys that a run may change on resume, although its result follows from them: "
+        "optimizer.learning_rate,model.dropout",
+    )
     accumulation: int = key(1, "microbatches that a step's rows are split into", low=1)
     max_skipped_steps: int = key(
         20, "steps in a row with a non-finite loss or gradient before the run stops", low=0
@@ -423,6 +434,12 @@ class Transfer:
         "same: the run has the vocabulary of init_from. matched: it has its own, whose pieces "
         "start from those of the same word",
         choices=("same", "matched"),
+        read=only_if_set("init_from"),
+    )
+    optimizer: bool = key(
+        False,
+        "also take the optimizer's moments from init_from, a checkpoint of training with the same "
+        "parameters; the schedule begins anew",
         read=only_if_set("init_from"),
     )
     dictionaries: tuple[str, ...] = _matched_key(

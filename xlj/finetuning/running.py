@@ -4,6 +4,7 @@ The training is the loop of pretraining, with one supervised objective.
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -34,6 +35,8 @@ from xlj.io import atomic
 from xlj.models import encoder
 from xlj.training import (
     checkpoints,
+    damage,
+    hosts,
     initialisation,
     loop,
     memory,
@@ -140,19 +143,22 @@ def _plans(
             inner = dataclasses.replace(of_first, train=train)
             name = f"seed-{seed}" if len(groups) == 1 else f"{group[0]}-seed-{seed}"
             identity = _identity(inner, task, store, of_group, encoder_digest)
-            is_begun = _check_claim(workdir / name, identity)
-            if is_begun and checkpoints.steps(workdir / name):  # its encoder may have been moved
-                latest = checkpoints.find(workdir / name)
+            folder = workdir / name
+            is_begun = hosts.told(functools.partial(_check_claim, folder, identity))
+            if is_begun and config.train.damaged_checkpoint == "before":
+                damage.put_aside(folder)
+            latest = checkpoints.latest(folder) if is_begun else None
+            if latest is not None:  # its encoder may have been moved
                 inner = dataclasses.replace(inner, init_from=latest.config()["init_from"])
-            initialisation.check_resumable(inner, workdir / name)
-            plans.append(_Plan(group, inner, of_group, store, workdir / name, identity))
+            initialisation.check_resumable(inner, folder)
+            plans.append(_Plan(group, inner, of_group, store, folder, identity))
     return plans
 
 
 def _one(plan: _Plan, task: Task) -> Run | None:
     """One run, unless it is finished already; None if it was asked to stop."""
     folder, data, seed = plan.folder, plan.data, plan.config.train.seed
-    if content := finished_run(folder):
+    if content := hosts.told(lambda: finished_run(folder)):
         return Run(**{**content, "languages": tuple(content["languages"])}, folder=folder)
     if jax.process_index() == 0:
         folder.mkdir(parents=True, exist_ok=True)
@@ -170,8 +176,7 @@ def _one(plan: _Plan, task: Task) -> Run | None:
         return None
     step = outcome.step
     if task.select != "last":
-        lines = [line for line in metrics.read(folder) if line["step"] and SCORE in line]
-        step = max(lines, key=lambda line: (line[SCORE], line["step"]))["step"]
+        step = hosts.told(lambda: _best_step(folder))
     chosen = stored_models.find(folder / "checkpoints" / str(step)).params(mesh)
     found: dict[str, Scores] = {}
     for split, sets in (("dev", data.dev), ("test", data.test)):
@@ -181,6 +186,13 @@ def _one(plan: _Plan, task: Task) -> Run | None:
     if jax.process_index() == 0:
         atomic.write(folder / RUN, (json.dumps(content, indent=1) + "\n").encode())
     return Run(plan.languages, seed, step, found["dev"], found["test"], folder)
+
+
+def _best_step(folder: Path) -> int:
+    """The step of the highest score on dev, of equal ones the latest."""
+    lines = [line for line in metrics.read(folder) if line["step"] and SCORE in line]
+    step: int = max(lines, key=lambda line: (line[SCORE], line["step"]))["step"]
+    return step
 
 
 def _training_config(

@@ -18,12 +18,14 @@ _XZ_MEMORY = 1 << 28  # a file says how much it needs; xz -9 takes 65 MiB
 _Rest = Generator[bytes, None, bytes]
 
 
-def decompressed(raw: Iterable[bytes], ending: str) -> Iterator[bytes]:
+def decompressed(raw: Iterable[bytes], ending: str, may_be_empty: bool = False) -> Iterator[bytes]:
     """The content in order, in pieces of at most `PIECE_BYTES`.
 
     Args:
       raw: the compressed data, piece by piece.
       ending: one of `ENDINGS`.
+      may_be_empty: no bytes, or zeros alone, are a stretch between members. They are no file: one
+        was cut to nothing then, or a crash left it so.
 
     Raises:
       OSError: if it is damaged, or needs more memory than any ordinary file.
@@ -31,7 +33,7 @@ def decompressed(raw: Iterable[bytes], ending: str) -> Iterator[bytes]:
     """
     parts: list[bytes] = []
     size = 0
-    for part in _parts(raw, ending):
+    for part in _parts(raw, ending, may_be_empty):
         parts.append(part)
         size += len(part)
         if size >= PIECE_BYTES:
@@ -45,23 +47,24 @@ def _cut(content: bytes) -> Iterator[bytes]:
         yield content[start : start + PIECE_BYTES]
 
 
-def _parts(raw: Iterable[bytes], ending: str) -> Iterator[bytes]:
+def _parts(raw: Iterable[bytes], ending: str, may_be_empty: bool) -> Iterator[bytes]:
     new, read = _FORMATS[ending]
     member: Any = None
+    begun = may_be_empty
     for data in raw:
         while data:
             if member is None:
                 data = data.lstrip(b"\0")  # padding between members
                 if not data:
                     break
-                member = new()
+                member, begun = new(), True
             try:
                 data = yield from read(member, data)
             except (zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
                 raise OSError(str(error)) from None
             if member.eof:
                 member = None
-    if member is not None:
+    if member is not None or not begun:
         raise EOFError("its compressed data ends too early")
 
 

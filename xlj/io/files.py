@@ -133,7 +133,8 @@ def _decompressed(path: Path, begin: int, end: int = sys.maxsize) -> Iterator[by
     """The content of frames, piece by piece."""
     with path.open("rb") as file:
         file.seek(begin)
-        yield from compressed.decompressed(_raw(file, end - begin), path.suffix)
+        raw = _raw(file, end - begin)
+        yield from compressed.decompressed(raw, path.suffix, may_be_empty=begin > 0)
 
 
 def first_line(path: Path, start: int) -> int:

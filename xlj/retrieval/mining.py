@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xlj.io import atomic
-from xlj.retrieval.nearest import nearest
+from xlj.retrieval.nearest import Nearest, nearest
 
 
 class Pairs(NamedTuple):
@@ -26,11 +26,17 @@ class Pairs(NamedTuple):
 def mine(source: np.ndarray, target: np.ndarray) -> Pairs:
     """Pairs of each sentence with its best partner, without those that a better pair has taken, of
     the vectors [n, hidden] and [m, hidden] of distinct sentences."""
-    found = nearest(source, target, "margin")
-    sources = np.concatenate([np.arange(len(source)), found.sources.indices[:, 0]])
-    targets = np.concatenate([found.targets.indices[:, 0], np.arange(len(target))])
+    return chosen(nearest(source, target, "margin"))
+
+
+def chosen(found: Nearest) -> Pairs:
+    """Pairs of each sentence with its best partner, without those that a better pair has taken, of
+    the best partners by margin, in both directions."""
+    sizes = len(found.targets.indices), len(found.sources.indices)
+    sources = np.concatenate([np.arange(sizes[0]), found.sources.indices[:, 0]])
+    targets = np.concatenate([found.targets.indices[:, 0], np.arange(sizes[1])])
     scores = np.concatenate([found.targets.scores[:, 0], found.sources.scores[:, 0]])
-    kept, seen = [], (np.zeros(len(source), bool), np.zeros(len(target), bool))
+    kept, seen = [], (np.zeros(sizes[0], bool), np.zeros(sizes[1], bool))
     for pair in np.argsort(-scores, kind="stable"):
         i, j = sources[pair], targets[pair]
         if not (seen[0][i] or seen[1][j]):

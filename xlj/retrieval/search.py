@@ -10,7 +10,8 @@ from tqdm import tqdm
 
 _ROWS, _COLUMNS = 2048, 8192  # cosines held at a time: 64 MB
 
-_LEAST_DENSITY = 1e-6  # keeps the margin of a sentence finite that is like no other
+LEAST_DENSITY = 1e-6
+"""Keeps the margin of a sentence finite that is like no other."""
 
 
 class Neighbours(NamedTuple):
@@ -68,7 +69,7 @@ def _nearest(
         if densities is not None:
             own, others = densities
             others = jax.lax.dynamic_slice_in_dim(others, start, columns)
-            scores /= jnp.maximum((own[:, None] + others) / 2, _LEAST_DENSITY)
+            scores /= jnp.maximum((own[:, None] + others) / 2, LEAST_DENSITY)
         places = start + jnp.arange(columns)
         scores = jnp.where(places >= block * columns, scores, -jnp.inf)  # each target once
         # top_k puts the first of equals first; what was found before has lower indices.

@@ -46,16 +46,29 @@ def read(path: Path) -> list[str]:
     return found
 
 
-def read_with_ids(path: Path) -> Sentences:
-    """Sentences, a line each, or lines `id TAB sentence` (BUCC's): all are what the first is.
+def read_with_ids(*paths: Path) -> Sentences:
+    """The sentences of files, a line each, or lines `id TAB sentence` (BUCC's): all are what the
+    first is.
 
     Raises:
       ConfigError: as of `read`, or if a line has other columns than the first, or an id twice.
     """
-    rows = [[column.strip() for column in line.split("\t")] for line in files.lines(path)]
-    if not rows:
-        raise ConfigError(f"{path} is empty")
-    columns = len(rows[0])
+    rows, ids, columns = list[list[str]](), dict[str, str](), 0
+    for path in paths:
+        found = [[column.strip() for column in line.split("\t")] for line in files.lines(path)]
+        if not found:
+            raise ConfigError(f"{path} is empty")
+        columns = columns or len(found[0])
+        _check_rows(path, found, columns, ids)
+        rows += found
+    if columns == 1:
+        return Sentences([text for (text,) in rows], None)
+    return Sentences([text for _, text in rows], list(ids))
+
+
+def _check_rows(path: Path, rows: list[list[str]], columns: int, ids: dict[str, str]) -> None:
+    """Refuses rows that have not as many columns, and ids that are known; `ids` gets the others,
+    with their places."""
     for number, row in enumerate(rows, 1):
         if "" in row:
             what = "column" if any(row) else "line"
@@ -65,15 +78,13 @@ def read_with_ids(path: Path) -> Sentences:
                 f"{path}:{number}: {len(row)} columns; every line must be a sentence without tabs, "
                 "or every line `id TAB sentence`"
             )
-    if columns == 1:
-        return Sentences([text for (text,) in rows], None)
-    ids: dict[str, int] = {}
-    for number, (name, _) in enumerate(rows, 1):
-        if ids.setdefault(name, number) != number:
-            raise ConfigError(
-                f"{path}:{number}: the id {shortened(name)} is that of line {ids[name]} too"
-            )
-    return Sentences([text for _, text in rows], list(ids))
+        if columns == 2:
+            before = ids.setdefault(row[0], f"{path}:{number}")
+            if before != f"{path}:{number}":
+                where = before.removeprefix(f"{path}:")
+                raise ConfigError(
+                    f"{path}:{number}: the id {shortened(row[0])} is that of line {where} too"
+                )
 
 
 def read_task(source: Path, target: Path, gold: Path | None) -> Task:

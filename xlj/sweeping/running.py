@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from xlj.config import ConfigError
 from xlj.io import atomic
+from xlj.io.exit_codes import CONTINUE
 from xlj.io.json_file import Record
 from xlj.sweeping import state
 from xlj.sweeping.definition import Run
@@ -32,7 +33,7 @@ def run_all(chosen: Sequence[Run], left: Sequence[Run], configs: Mapping[str, Re
                 start = time.monotonic()
                 code = _call(run, asked)
                 seconds = f"{time.monotonic() - start:.0f} s"
-                if code and not asked:
+                if code not in (0, CONTINUE) and not asked:
                     failed += 1
                     outcome, said = "failed", _complaint(run, code)
                 else:

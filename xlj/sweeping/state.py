@@ -78,7 +78,7 @@ def is_finished(run: Run, config: Record) -> bool:
     results.
 
     Both appear whole, after all else; but a run that is asked to stop in its last evaluation saves
-    without it. An exit code says less: a run that was asked to stop has 0.
+    without it. An exit code says less: it is that of one call, and a submitted run has none.
     """
     steps = config.get("train", {}).get("steps")
     if steps is None:

@@ -29,16 +29,20 @@ from xlj.data.rows.store import Manifest
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io.json_file import Record
 from xlj.models.encoder import Params
-from xlj.training import orbax_errors
+from xlj.training import hosts, orbax_errors
 from xlj.training.digests import digests
 from xlj.training.partitioning import STORED, abstract_like, named_leaves, shardings
 
 if TYPE_CHECKING:  # a type only: who reads a model needs no optimizer, which takes its time
     from xlj.training.state import State
 
-_FORMAT = 1
+FORMAT = 1
+"""Of what is written; tests/formats keeps a checkpoint of each."""
 _PIECE = 64 << 20
-_AWAY = "move this folder away to go on from the checkpoint before it"
+_AWAY = (
+    "move this folder away to go on from the checkpoint before it, or set "
+    "--config.train.damaged_checkpoint=before"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +70,18 @@ class CheckpointError(ConfigError):
     """A checkpoint is missing, damaged, or belongs to something else."""
 
 
+class DamagedError(CheckpointError):
+    """A checkpoint is not what was written.
+
+    Args:
+      what: is wrong with it.
+    """
+
+    def __init__(self, what: str):
+        super().__init__(f"{what}; {_AWAY}")
+        self.what = what
+
+
 def find(path: str | Path, key: str = "") -> Checkpoint:
     """The checkpoint at `path`: a workdir (its latest), or the folder of one checkpoint.
 
@@ -77,7 +93,7 @@ def find(path: str | Path, key: str = "") -> Checkpoint:
     """
     path = Path(path).expanduser()
     if (path / "meta").is_dir():
-        return _read_meta(path)
+        return read_meta(path)
     found = steps(path)
     if not found:
         named = f"{key}={path}" if key else path
@@ -90,7 +106,7 @@ def find(path: str | Path, key: str = "") -> Checkpoint:
             f"{named} is neither a workdir with checkpoints/, the folder of one checkpoint, nor "
             "a Hugging Face folder with config.json"
         )
-    return _read_meta(path / "checkpoints" / str(found[-1]))
+    return read_meta(path / "checkpoints" / str(found[-1]))
 
 
 def steps(workdir: Path) -> list[int]:
@@ -108,33 +124,60 @@ def steps(workdir: Path) -> list[int]:
 
 def every(workdir: Path) -> list[Checkpoint]:
     """The finished checkpoints of a workdir, in order; raises a `CheckpointError` if a description
-    is damaged."""
-    return [_read_meta(workdir / "checkpoints" / str(step)) for step in steps(workdir)]
+    is damaged. Of several processes the first lists them, and all read: Orbax lets all wait for
+    each other when one reads."""
+    return [_seen(workdir, step) for step in hosts.told(lambda: steps(workdir))]
 
 
 def latest(workdir: Path) -> Checkpoint | None:
-    """The last finished checkpoint of a workdir, if it has any, with the same error."""
-    return find(workdir) if steps(workdir) else None
+    """The last finished checkpoint of a workdir, if it has any, with the same error. Of several
+    processes the first decides which it is."""
+    step = hosts.told(lambda: max(steps(workdir), default=None))
+    if step is None:
+        return None
+    return _seen(workdir, step)
 
 
-def _read_meta(folder: Path) -> Checkpoint:
+def _seen(workdir: Path, step: int) -> Checkpoint:
+    """The checkpoint of a step that process 0 has listed."""
+    folder = workdir / "checkpoints" / str(step)
+    hosts.wait_for(folder / "meta")
+    return read_meta(folder)
+
+
+def read_meta(folder: Path) -> Checkpoint:
+    """The checkpoint in `folder`, of which each process reads the description by itself; raises a
+    `CheckpointError` if it is damaged, or of another format."""
     orbax_errors.silence()
     try:
-        with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as reader:
+        alone = _alone()
+        handler = ocp.JsonCheckpointHandler(multiprocessing_options=alone)
+        with ocp.Checkpointer(handler, multiprocessing_options=alone) as reader:
             meta = reader.restore(folder.absolute() / "meta")
         sealed = meta.pop("seal")
     except Exception as error:  # Orbax raises whatever its parsers do
         raise _unreadable(folder, "its description (meta)", error) from None
     if _seal(meta) != sealed:
-        raise CheckpointError(f"{folder}: its description (meta) is damaged; {_AWAY}")
-    if meta["format"] != _FORMAT:
-        raise CheckpointError(f"{folder} has format {meta['format']}; this xlj reads {_FORMAT}")
+        raise DamagedError(f"{folder}: its description (meta) is damaged")
+    if meta["format"] != FORMAT:
+        raise CheckpointError(
+            f"{folder} has format {meta['format']}; this xlj reads {FORMAT}. Where the xlj that "
+            "wrote it is installed, python -m xlj.convert export makes a folder for init_from"
+        )
     return Checkpoint(folder, meta["step"], meta)
 
 
-def _unreadable(folder: Path, item: str, error: Exception) -> CheckpointError:
+def _alone() -> ocp.options.MultiprocessingOptions:
+    """Reading that waits for no other process of the run."""
+    this = jax.process_index()
+    return ocp.options.MultiprocessingOptions(
+        primary_host=this, active_processes={this}, barrier_sync_key_prefix=f"process_{this}"
+    )
+
+
+def _unreadable(folder: Path, item: str, error: Exception) -> DamagedError:
     reason = orbax_errors.reason(error)
-    return CheckpointError(f"{folder} is damaged: cannot read {item} ({reason}); {_AWAY}")
+    return DamagedError(f"{folder} is damaged: cannot read {item} ({reason})")
 
 
 def _seal(meta: Record) -> str:
@@ -170,6 +213,7 @@ class Checkpointer:
             preservation_policy=preservation_policy.AnyPreservationPolicy(policies),
             best_fn=score if keep_best else None,
             enable_async_checkpointing=True,
+            single_host_load_and_broadcast=True,  # one listing for all, however stale the others'
             cleanup_tmp_directories=True,
         )
         with self._writing():
@@ -288,7 +332,7 @@ def _description(
 ) -> Record:
     """The sealed description of a checkpoint; without a run, nothing was trained."""
     meta: Record = {
-        "format": _FORMAT,
+        "format": FORMAT,
         "step": 0,
         "measured": True,
         "rows": {},
@@ -319,7 +363,7 @@ def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
     """The vocabulary inside a checkpoint; raises a `CheckpointError` if it is damaged."""
     model = _restore_item(checkpoint, "vocabulary", None)["model"].tobytes()
     if hashlib.sha256(model).hexdigest() != checkpoint.meta["vocabulary"]:
-        raise CheckpointError(f"{checkpoint.folder} is damaged: its vocabulary changed; {_AWAY}")
+        raise DamagedError(f"{checkpoint.folder} is damaged: its vocabulary changed")
     return Vocabulary(model)
 
 
@@ -333,6 +377,35 @@ def restore(checkpoint: Checkpoint, abstract: "State") -> "State":
             for name, part in _parts(abstract).items()
         },
     )
+
+
+def restore_optimizer(checkpoint: Checkpoint, abstract: Tree) -> Tree:
+    """The optimizer's state alone, as `restore` does it."""
+    return _restore_verified(checkpoint, "optimizer", abstract)
+
+
+def verify(checkpoint: Checkpoint) -> None:
+    """Reads all of a checkpoint on this host, an item at a time; waits for no other process.
+
+    Raises:
+      DamagedError: if something of it is not what was written.
+    """
+    alone = _alone()
+    handler = ocp.PyTreeCheckpointHandler(multiprocessing_options=alone)
+
+    def on_host(folder: Path) -> PyTree:
+        with ocp.Checkpointer(handler, multiprocessing_options=alone) as reader:
+            tree = reader.metadata(folder).item_metadata.tree
+            arrays = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree)
+            return reader.restore(folder, ocp.args.PyTreeRestore(restore_args=arrays))
+
+    for item, wanted in checkpoint.meta["digests"].items():
+        found = digests(_restored(checkpoint, item, on_host))
+        if sorted(found.values()) != sorted(wanted.values()):  # Orbax may name leaves otherwise
+            raise DamagedError(f"{checkpoint.folder} is damaged: {item} is not what was saved")
+    model = _restored(checkpoint, "vocabulary", on_host)["model"].tobytes()
+    if hashlib.sha256(model).hexdigest() != checkpoint.meta["vocabulary"]:
+        raise DamagedError(f"{checkpoint.folder} is damaged: its vocabulary changed")
 
 
 def restore_params(checkpoint: Checkpoint, mesh: Mesh) -> Params:
@@ -398,9 +471,9 @@ def _verified(checkpoint: Checkpoint, item: str, restored: Tree) -> Tree:
     wanted = checkpoint.meta["digests"][item]
     damaged = [name for name, digest in digests(restored).items() if digest != wanted[name]]
     if damaged:
-        raise CheckpointError(
+        raise DamagedError(
             f"{checkpoint.folder} is damaged: {item} {', '.join(damaged[:4])} "
-            f"({len(damaged)} in all) are not what was saved; {_AWAY}"
+            f"({len(damaged)} in all) are not what was saved"
         )
     return restored
 

@@ -1,23 +1,53 @@
 """Differences between runs: those for which a checkpoint is refused, and those that may be."""
 
 import dataclasses
+from typing import NamedTuple
 
 from xlj.config import Config, Model, record
-from xlj.config.fields import ConfigTree, Value, flat
+from xlj.config.fields import ConfigTree, Value, flat, merge
 from xlj.data.rows.store import Manifest
 from xlj.training.checkpoints import Checkpoint, row_digests
 
 
-def config_differences(checkpoint: Checkpoint, config: Config) -> list[str]:
-    """Differences for which a checkpoint is refused under this config.
+class Difference(NamedTuple):
+    """A key that is no longer what it was; as text `KEY: OLD -> NEW`."""
+
+    key: str
+    old: ConfigTree | Value | None
+    new: ConfigTree | Value | None
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.old!r} -> {self.new!r}"
+
+    @property
+    def allowed_by(self) -> str:
+        """The key that `train.allow_change` has to name for it; empty where parameters or states
+        would not fit, or mean something else."""
+        section, _, name = self.key.partition(".")
+        if section == "phases":
+            return section
+        fits = name in _FREE if section == "model" else self.key != _ON
+        return self.key if fits else ""
+
+
+_ON = "objectives of all phases"
+
+
+_MUST_STAY = ("init_from", "transfer", "train.seed", "data.alpha", "objectives", "optimizer")
+"""Keys and sections of which batches, masks and updates follow; `model` and `phases` are compared
+by themselves."""
+
+
+def config_differences(checkpoint: Checkpoint, config: Config) -> list[Difference]:
+    """Differences for which a checkpoint is refused under this config, but for those that
+    `train.allow_change` names.
 
     Tensors are audited one by one in `restore`; this compares the model, and what decides batches,
-    masks and learning rates up to the checkpoint's step.
+    masks and updates. A key that the checkpoint is older than had what is now its default.
     """
-    found = []
-    old, new = checkpoint.config(), record(config)
-    found += model_differences(checkpoint.model(), config.model)
-    for path in ("init_from", "transfer", "train.seed", "data.alpha", "objectives", "phases"):
+    found = model_differences(checkpoint.model(), config.model, _FREE_ON_RESUME)
+    old, new = merge(record(Config()), checkpoint.config(), ""), record(config)
+    for path in (*_MUST_STAY, "phases"):
         before, now = old, new
         for name in path.split("."):
             before, now = before[name], now[name]
@@ -29,10 +59,11 @@ def config_differences(checkpoint: Checkpoint, config: Config) -> list[str]:
         found += _unequal(path, before, now)
     for module, digest in new.get("objective_digests", {}).items():
         if old.get("objective_digests", {}).get(module) != digest:
-            found.append(f"objective_modules: the code of {module} is another")
+            found.append(Difference("objective_modules", f"{module} as it was", "other code"))
     # What a later phase needs is made when the run starts, so it cannot be added.
-    found += _unequal("objectives of all phases", _objectives_in(old), _objectives_in(new))
-    return found
+    found += _unequal(_ON, _objectives_in(old), _objectives_in(new))
+    allowed = config.train.allow_change
+    return [difference for difference in found if difference.allowed_by not in allowed]
 
 
 def changes(checkpoint: Checkpoint, config: Config) -> list[str]:
@@ -42,8 +73,12 @@ def changes(checkpoint: Checkpoint, config: Config) -> list[str]:
     return [
         f"{path} was {old[path]!r}, is now {value!r}"
         for path, value in new.items()
-        if path in old and old[path] != value
+        if path in old and old[path] != value and path not in _OF_RESUMING
     ]
+
+
+_OF_RESUMING = ("train.allow_change", "train.damaged_checkpoint")
+"""Keys that say how to go on: to change them changes nothing."""
 
 
 def _objectives_in(config: ConfigTree) -> str:
@@ -70,14 +105,17 @@ def row_differences(checkpoint: Checkpoint, manifest: Manifest) -> list[str]:
     return found
 
 
-_FREE = ("dropout", "attention_dropout", "attention", "dtype", "scan_layers", "remat", "init_std")
-"""Keys of `model` that change nothing of what the same parameters compute."""
+_FREE_ON_RESUME = ("attention", "scan_layers", "remat", "init_std")
+"""Keys of `model` that change nothing of what a step computes, but for the order of sums."""
+
+_FREE = (*_FREE_ON_RESUME, "dropout", "attention_dropout", "dtype")
+"""Those, and what changes nothing of what the same parameters compute when they are used."""
 
 FREE_AT_START = (*_FREE, "language_embeddings", "generator_layers", "generator_embeddings")
 """Those, and what a run that starts from other parameters may add to them."""
 
 
-def model_differences(old: Model, new: Model, free: tuple[str, ...] = _FREE) -> list[str]:
+def model_differences(old: Model, new: Model, free: tuple[str, ...] = _FREE) -> list[Difference]:
     """Differences between two models, but for the keys in `free`."""
     models = (dataclasses.asdict(model) for model in (old, new))
     return _unequal("model", *({k: m[k] for k in m if k not in free} for m in models))
@@ -85,8 +123,8 @@ def model_differences(old: Model, new: Model, free: tuple[str, ...] = _FREE) -> 
 
 def _unequal(
     path: str, before: ConfigTree | Value | None, now: ConfigTree | Value | None
-) -> list[str]:
+) -> list[Difference]:
     if isinstance(before, dict) and isinstance(now, dict):
         names = sorted(before.keys() | now.keys())
         return [d for n in names for d in _unequal(f"{path}.{n}", before.get(n), now.get(n))]
-    return [] if before == now else [f"{path}: {before!r}, now {now!r}"]
+    return [] if before == now else [Difference(path, before, now)]

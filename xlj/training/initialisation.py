@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 
 from xlj.config import Config, as_tree
 from xlj.config.fields import ConfigTree
+from xlj.contracts.arrays import Tree
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -19,9 +20,10 @@ from xlj.objectives import build_all
 from xlj.training import checkpoints, differences, stored_models, transfer
 from xlj.training import state as states
 from xlj.training.checkpoints import Checkpoint, CheckpointError
-from xlj.training.differences import FREE_AT_START
+from xlj.training.differences import FREE_AT_START, Difference
 from xlj.training.partitioning import mesh_of, named_leaves
 from xlj.training.state import State
+from xlj.training.stored_models import StoredModel
 
 
 def check_resumable(config: Config, workdir: Path) -> Checkpoint | None:
@@ -36,7 +38,7 @@ def check_resumable(config: Config, workdir: Path) -> Checkpoint | None:
         for (name, part), path in _models(config).items():
             stored_models.find(path, f"objectives.{name}.{part}")
         return None
-    _refuse(latest, differences.config_differences(latest, config))
+    _refuse_changed(latest, differences.config_differences(latest, config))
     if latest.step > config.train.steps:
         raise CheckpointError(f"{latest.folder} is beyond train.steps={config.train.steps}")
     before = _decay_start(latest.config())
@@ -64,7 +66,7 @@ def first_state(
     """
     corpus = Corpus.of(store)
     if latest is not None:
-        _refuse(latest, differences.row_differences(latest, store.manifest))
+        _refuse_rows(latest, differences.row_differences(latest, store.manifest))
         return checkpoints.restore(latest, abstract)
     mesh, sharding = mesh_of(abstract), jax.tree.map(lambda leaf: leaf.sharding, abstract)
     state = jax.jit(lambda: states.init(config, corpus), out_shardings=sharding)()
@@ -75,6 +77,9 @@ def first_state(
         # Copies: a step donates its state, and no buffer can be donated twice.
         kept = jax.device_put(jax.tree.map(jnp.copy, kept), sharding.objectives)
         state = dataclasses.replace(state, params=params, objectives=kept)
+    if config.transfer.optimizer:
+        moments = _moments(config, corpus, abstract.optimizer)
+        state = dataclasses.replace(state, optimizer=moments)
     for (name, part), path in _models(config).items():
         kept, key = state.objectives[name], f"objectives.{name}.{part}"
         kept[part] = _encoder_of(path, key, config, kept[part], store, mesh)
@@ -91,13 +96,14 @@ def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
     """
     if not config.init_from:
         return config
-    if workdir and checkpoints.steps(workdir):
-        source, resumed = stored_models.find(workdir), True
+    latest = checkpoints.latest(workdir) if workdir else None
+    if latest is not None:
+        source, resumed = stored_models.find(latest.folder), True
     else:
         source, resumed = stored_models.find(config.init_from, "init_from"), False
-    different = differences.model_differences(source.model, config.model, FREE_AT_START)
-    if different:
-        raise CheckpointError(f"{source.folder} is of another model: {'; '.join(different)}")
+    _refuse_model(source, config, "")
+    if config.transfer.optimizer and not resumed:
+        _check_optimizer(source)
     if config.transfer.vocabulary == "matched" and not resumed:
         transfer.dictionaries_of(config.transfer, config.data.languages)  # errors come early
         return config  # the run has a vocabulary of its own
@@ -123,6 +129,7 @@ def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
 
 def pre_decay_steps(config: Config, workdir: Path) -> tuple[int, ...]:
     """Steps whose checkpoints always stay: where wsd's decay begins, in this run and before."""
+
     configs = [*(found.config() for found in checkpoints.every(workdir)), as_tree(config)]
     starts = map(_decay_start, configs)
     return tuple(sorted({start for start in starts if start is not None}))
@@ -140,13 +147,30 @@ def _decay_start(config: ConfigTree) -> int | None:
     return config["train"]["steps"] - config["optimizer"]["decay_steps"]
 
 
-def _refuse(checkpoint: Checkpoint, found: list[str]) -> None:
+def _refuse_changed(checkpoint: Checkpoint, found: list[Difference]) -> None:
+    if found:
+        keys = list(dict.fromkeys(difference.allowed_by for difference in found))
+        allow = f"To go on with that, add --config.train.allow_change={','.join(keys)}. "
+        raise CheckpointError(
+            f"{checkpoint.folder} was written by another run: {'; '.join(map(str, found))}. "
+            f"{allow if all(keys) else ''}{_start_from(checkpoint)}"
+        )
+
+
+def _refuse_rows(checkpoint: Checkpoint, found: list[str]) -> None:
     if found:
         raise CheckpointError(
-            f"{checkpoint.folder} was written by another run: {'; '.join(found)}. Take "
-            "another --workdir; to start there from these parameters, set "
-            f"--config.init_from={checkpoint.folder}"
+            f"{checkpoint.folder} was written by another run: {'; '.join(found)}. "
+            f"{_start_from(checkpoint)}, and --config.transfer.optimizer=True to keep the "
+            "optimizer's moments"
         )
+
+
+def _start_from(checkpoint: Checkpoint) -> str:
+    return (
+        "To start anew from these parameters, take another --workdir with "
+        f"--config.init_from={checkpoint.folder}"
+    )
 
 
 def _transferred(
@@ -165,6 +189,37 @@ def _transferred(
             print("init_from: pieces, and tokens of the text, by what they start from\n")
             print(f"{transfer.report(matches, store)}\n")
     return transfer.taken(config, source, source.params(mesh), fresh, corpus.languages, matches)
+
+
+def _refuse_model(source: StoredModel, config: Config, key: str) -> None:
+    """Refuses a model that computes something else; `key` of the config names it."""
+    found = differences.model_differences(source.model, config.model, FREE_AT_START)
+    if found:
+        raise CheckpointError(
+            f"{key}{source.folder} is of another model: {'; '.join(map(str, found))}"
+        )
+
+
+def _check_optimizer(source: StoredModel) -> Checkpoint:
+    """The checkpoint of a model, refused if there are no moments in it."""
+    if source.checkpoint is None or "optimizer" not in source.checkpoint.meta["tensors"]:
+        raise CheckpointError(
+            f"transfer.optimizer: init_from={source.folder} holds parameters only, as converted "
+            "models do; leave that key out, or name a checkpoint of training"
+        )
+    return source.checkpoint
+
+
+def _moments(config: Config, corpus: Corpus, abstract: Tree) -> Tree:
+    """The optimizer's state of `init_from`, refused unless each moment is of the same parameter."""
+    source = stored_models.find(config.init_from, "init_from")
+    found = _check_optimizer(source)
+    if config.model.language_embeddings != "none" and source.languages != corpus.languages:
+        raise CheckpointError(
+            f"transfer.optimizer: the language embeddings of init_from={source.folder} are of "
+            f"{','.join(source.languages)}, not {','.join(corpus.languages)}; leave that key out"
+        )
+    return checkpoints.restore_optimizer(found, abstract)
 
 
 def _models(config: Config) -> dict[tuple[str, str], str]:
@@ -188,9 +243,7 @@ def _encoder_of(
     model = stored_models.find(path, key)
     if model.vocabulary().digest != store.manifest.vocabulary_digest:
         raise CheckpointError(f"{key}={model.folder} has another vocabulary than the rows")
-    different = differences.model_differences(model.model, config.model, FREE_AT_START)
-    if different:
-        raise CheckpointError(f"{key}={model.folder} is of another model: {'; '.join(different)}")
+    _refuse_model(model, config, f"{key}=")
     old, new = named_leaves(model.params(mesh)), named_leaves(wanted)
     if config.model.language_embeddings == "predicted":  # the other model predicts nothing
         old.setdefault("embeddings/language", new["embeddings/language"])

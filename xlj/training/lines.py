@@ -8,6 +8,7 @@ import jax
 from tqdm import tqdm
 
 from xlj.config import Config
+from xlj.training.host_speeds import HostSpeeds
 from xlj.training.metrics import Metrics
 from xlj.training.optimizer import learning_rate
 from xlj.training.preemption import Interrupted, Preemption
@@ -37,6 +38,7 @@ class Lines:
     flops: RunFlops
     writer: Metrics
     clock: Throughput
+    speeds: HostSpeeds
     preemption: Preemption
     bar: tqdm
     restart_sums: Callable[[Progress], Progress]
@@ -75,6 +77,9 @@ class Lines:
         line["gradient_norm"] = float(progress.gradient_norm / count)
         line["skipped_steps"] = int(progress.skipped)
         line |= self.clock.measures()
+        of_hosts, slow = self.speeds.measures(done, line["time/waiting_share"])
+        line |= of_hosts
         shown.append(f"{line['time/tokens_per_second']:.0f} tokens/s")
+        shown += [slow] if slow else []
         self.bar.set_postfix_str(" ".join(shown))
         return line

@@ -19,9 +19,18 @@ from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import atomic
 from xlj.objectives import build_all
-from xlj.training import checkpoints, differences, initialisation, metrics, partitioning
+from xlj.training import (
+    checkpoints,
+    differences,
+    hosts,
+    initialisation,
+    memory,
+    metrics,
+    partitioning,
+)
 from xlj.training import state as states
 from xlj.training.evaluation import Evaluation
+from xlj.training.host_speeds import HostSpeeds
 from xlj.training.lines import Lines, Probe
 from xlj.training.phases import Step, jitted_steps
 from xlj.training.preemption import Preemption
@@ -91,9 +100,7 @@ def train(
     unsaid = latest is None or not latest.meta["measured"]
     flops = RunFlops(config, batches.corpus, batches.shapes)
     if latest is not None:
-        finished = start == config.train.steps and (
-            not unsaid or any(line["step"] == start for line in metrics.read(workdir))
-        )
+        finished = start == config.train.steps and (not unsaid or _is_said(workdir, start))
         _tell(latest, config, finished)
         if finished:
             return Outcome(start, True, workdir, latest.folder, flops.until(start))
@@ -114,9 +121,15 @@ def train(
         best=best,
     )
     _record(config, workdir)
-    done, said = _go_on(run, vocabulary, state, start, unsaid)
+    with memory.advising(config):
+        done, said = _go_on(run, vocabulary, state, start, unsaid)
     finished, folder = said and done == config.train.steps, workdir / "checkpoints" / str(done)
     return Outcome(done, finished, workdir, folder, flops.until(done))
+
+
+def _is_said(workdir: Path, step: int) -> bool:
+    """Whether the metrics have a line of a step; process 0 reads them."""
+    return hosts.told(lambda: any(line["step"] == step for line in metrics.read(workdir)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,8 +176,9 @@ def _go_on(
         prefetch = until_the_end(Prefetch(batches, run.mesh, start, total))
         clock = Throughput(run.flops, prefetch)
         restart_sums = jax.jit(states.restart_sums, out_shardings=run.sharding.progress)
+        speeds = HostSpeeds(run.workdir)
         lines = Lines(
-            config, run.evaluations, run.flops, writer, clock, preemption, bar, restart_sums
+            config, run.evaluations, run.flops, writer, clock, speeds, preemption, bar, restart_sums
         )
 
         def save(state: State, line: Mapping[str, float], said: bool) -> None:
@@ -252,7 +266,8 @@ def _check_finite(
         for name, shape in batches.shapes(step).items()
     }
     path = workdir / f"not_finite_{step}.json"
-    atomic.write(path, (json.dumps({"step": step, "rows": rows}) + "\n").encode())
+    if jax.process_index() == 0:
+        atomic.write(path, (json.dumps({"step": step, "rows": rows}) + "\n").encode())
     raise ConfigError(
         f"{skipped_in_a_row} steps in a row, up to step {step}, had a loss or gradient that is not "
         f"finite (train.max_skipped_steps={config.train.max_skipped_steps}); the rows of "

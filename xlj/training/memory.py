@@ -1,9 +1,11 @@
-"""Whether a run can fit into memory at all, said before any work."""
+"""Whether a run can fit into memory, said before any work; advice where it then does not."""
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+import jax
 from jax.sharding import Mesh
 
 from xlj.config import ROW_KINDS, Config, ConfigError, lookup
@@ -11,6 +13,7 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import open_rows
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.io.quoting import shortened
 from xlj.training import state as states
 from xlj.training.partitioning import bytes_on_device, named_leaves
 
@@ -67,6 +70,24 @@ def check_fits(config: Config, sizes: Sizes, mesh: Mesh) -> None:
         f"the largest is {{}}. Lower model.hidden={config.model.hidden}, model.layers="
         f"{config.model.layers} or what else sizes it, or raise mesh.fsdp={config.mesh.fsdp}",
     )
+
+
+@contextlib.contextmanager
+def advising(config: Config) -> Iterator[None]:
+    """Turns a device's want of memory in the block into a `ConfigError` that says which keys lower
+    what a step takes."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        train, model = config.train, config.model
+        said = shortened(str(error).partition("\n")[0])
+        raise ConfigError(
+            f"a device has not enough memory for a step ({said}). Without another result: raise "
+            f"train.accumulation={train.accumulation}, set model.remat={model.remat} to products "
+            f"or all, raise mesh.fsdp={config.mesh.fsdp}; else lower batch_rows of the objectives"
+        ) from error
 
 
 def _refuse_above(limit: float, parts: Mapping[str, float], what: str, mend: str) -> None:

@@ -49,9 +49,11 @@ def check_batches(config: Config, mesh: Mesh) -> None:
         for name, options in active.items():
             rows = options.batch_rows // parts
             if rows % mesh.size:
+                fits = max(n for n in range(1, mesh.size) if rows % n == 0)
                 raise ConfigError(
                     f"{options.path(name)}.batch_rows={options.batch_rows} / train.accumulation="
-                    f"{parts} = {rows} rows are not divisible by {mesh.size} devices"
+                    f"{parts} = {rows} rows are not divisible by {mesh.size} devices; {fits} of "
+                    "them would do, or another number of rows in a new run"
                 )
 
 

@@ -1,6 +1,6 @@
 """Sentence pairs of a TSV file, as words, with gold alignments if it has them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,9 +55,21 @@ def read(path: Path, with_gold: bool = False) -> Iterator[Pair]:
     Raises:
       ConfigError: if a line is not UTF-8, lacks a column, or has malformed gold.
     """
-    for number, line in enumerate(files.lines(path), 1):
-        where, line = f"{path}:{number}", line.removesuffix("\r")
-        if number == 1 and line in ("src\ttgt", "src\ttgt\tgold"):
+    return parsed(files.lines(path), f"{path}:", with_gold)
+
+
+def parsed(
+    lines: Iterable[str], place: str, with_gold: bool = False, is_start: bool = True
+) -> Iterator[Pair]:
+    """The pairs of the lines of a file, or of a stretch of it; it raises as `read`.
+
+    Args:
+      place: what errors name each line by, in front of its number.
+      is_start: whether the first of them is that of the file, which may be a header.
+    """
+    for number, line in enumerate(lines, 1):
+        where, line = f"{place}{number}", line.removesuffix("\r")
+        if is_start and number == 1 and line in ("src\ttgt", "src\ttgt\tgold"):
             continue
         columns = line.split("\t") if line.strip() else ["", "", ""]
         if len(columns) < 2 + with_gold:

@@ -6,7 +6,7 @@ import pytest
 
 from xlj.config import ConfigError
 from xlj.data.labelled import squad
-from xlj.data.labelled.examples import Question
+from xlj.data.labelled.examples import Question, Sentences
 
 CONTEXT = "One 🙂 and one more: ein Apfel."
 
@@ -106,3 +106,10 @@ def test_what_does_not_fit(write, bad, message):
 def test_a_paragraph_without_a_context(write):
     with pytest.raises(ConfigError, match=r"paragraphs\[0\].context is None"):
         squad.read(write({"qas": [entry("x")]}))
+
+
+def test_questions_of_several_sources_have_identities_of_their_own_and_others_stay():
+    asked = [Question("0", text, "a context", (), "") for text in ("Who?", "What?")]
+    assert [q.identity for q in squad.distinct(asked)] == ["0", "0#2"]
+    alike = [Sentences(("a",), "x", "f:1"), Sentences(("a",), "x", "f:1")]
+    assert squad.distinct(alike) == alike

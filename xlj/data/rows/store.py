@@ -24,6 +24,7 @@ import numpy as np
 from xlj.io.json_file import Record
 
 FORMAT = 2
+"""Of what is written; tests/formats keeps rows of each."""
 MANIFEST = "manifest.json"
 VOCABULARY = "vocabulary.model"
 SPLITS = ("train", "held_out")

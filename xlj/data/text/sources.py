@@ -6,6 +6,7 @@ empty line ends a document, or `(first side, second side)` of pairs; None is wha
 TensorFlow, seqio, TFDS and pyarrow are imported only when a source of theirs is read.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import importlib
@@ -21,6 +22,7 @@ from xlj.config import ConfigError, Data
 from xlj.data.text.templates import split_pair
 from xlj.io import compressed, files, json_file
 from xlj.io.quiet import import_quietly
+from xlj.io.quoting import shortened
 
 BLOCK_LINES = 4096
 RECORD_BYTES = 1 << 26
@@ -218,17 +220,28 @@ class ParquetFile(FileSource):
             batches = file.iter_batches(
                 BLOCK_LINES, range(start, stop), list(self.fields), use_threads=False
             )
-            for batch in batches:
-                columns = [_strings(batch, field) for field in self.fields]
+            while True:
+                with self._readable("cannot read it to the end"):
+                    batch = next(batches, None)
+                    if batch is None:
+                        return
+                    columns = [_strings(batch, field) for field in self.fields]
                 yield from _records(zip(*columns, strict=True), len(columns))
 
     def _open(self) -> Any:
-        try:
+        with self._readable("it is no Parquet file"):
             return importlib.import_module("pyarrow.parquet").ParquetFile(self.paths[0])
+
+    @contextlib.contextmanager
+    def _readable(self, problem: str) -> Iterator[None]:
+        """Turns what pyarrow raises of a damaged file into a line."""
+        try:
+            yield
         except ImportError as error:
             raise ConfigError(f"{self.paths[0]}: reading Parquet needs pyarrow ({error})") from None
-        except (OSError, ValueError) as error:  # pyarrow's own are kinds of these
-            raise ConfigError(f"{self.paths[0]}: it is no Parquet file ({error})") from None
+        except Exception as error:  # it has a dozen kinds, some of which are Python's own
+            said = shortened(str(error))
+            raise ConfigError(f"{self.paths[0]}: {problem} ({said})") from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -429,12 +442,17 @@ def _records(records: Iterable[Sequence[str | None]], columns: int) -> Iterator[
     yield (lines,)
 
 
-def _strings(batch: Any, field: str) -> list[str]:
-    """A column of strings of a pyarrow batch; dots name nested fields."""
+def _strings(batch: Any, field: str) -> list[str | None]:
+    """A column of strings of a pyarrow batch, None for one that is not UTF-8; dots name nested
+    fields."""
     array: Any = batch
     for name in field.split("."):
         array = array.column(name) if array is batch else array.field(name)
-    return [text or "" for text in array.to_pylist()]
+    try:
+        return [text or "" for text in array.to_pylist()]
+    except UnicodeDecodeError:
+        plain = array.dictionary_decode() if hasattr(array, "dictionary_decode") else array
+        return [files.decoded(value or b"") for value in plain.cast("large_binary").to_pylist()]
 
 
 def _dataset_blocks(text: str, dataset: Any, fields: tuple[str, ...]) -> Iterator[RawBlock]:

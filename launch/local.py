@@ -1,0 +1,79 @@
+"""Starts a command of xlj as several processes of this machine, which are one run.
+
+    python launch/local.py -n 4 -- python -m xlj.train --config=configs/quickstart.py
+
+Each gets --distributed, --coordinator, --processes and --process; where there are GPUs, each takes
+one. Lines of process 2 begin with `2: `. The exit code is that of the first that failed, 0 if none.
+"""
+
+import argparse
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Starts the processes, and waits for all of them."""
+    parser = argparse.ArgumentParser(usage=__doc__, allow_abbrev=False)
+    parser.add_argument("-n", type=int, required=True, metavar="N", help="how many processes")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    flags = parser.parse_args(argv)
+    command = flags.command[1:] if flags.command[:1] == ["--"] else flags.command
+    if flags.n < 1 or not command:
+        parser.error("give -n N, then -- and the command")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        coordinator = f"127.0.0.1:{free.getsockname()[1]}"
+    started = [_start(command, coordinator, flags.n, process) for process in range(flags.n)]
+
+    def pass_on(number: int, _: Any) -> None:
+        for child in started:
+            with contextlib.suppress(ProcessLookupError):
+                child.send_signal(number)
+
+    signal.signal(signal.SIGTERM, pass_on)
+    signal.signal(signal.SIGINT, lambda *_: None)  # a terminal sends it to all
+    readers = [
+        threading.Thread(target=_show, args=(process, child.stdout))
+        for process, child in enumerate(started)
+    ]
+    for reader in readers:
+        reader.start()
+    codes = [child.wait() for child in started]
+    for reader in readers:
+        reader.join()
+    return next((code if code > 0 else 128 - code for code in codes if code), 0)
+
+
+def _start(
+    command: Sequence[str], coordinator: str, processes: int, process: int
+) -> subprocess.Popen:
+    own = [f"--coordinator={coordinator}", f"--processes={processes}", f"--process={process}"]
+    environment = {"JAX_LOCAL_DEVICE_IDS": str(process), **os.environ}
+    return subprocess.Popen(
+        [*command, "--distributed", *own],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+_WRITING = threading.Lock()
+
+
+def _show(process: int, output: BinaryIO) -> None:
+    """Prints what a process prints, line by line."""
+    for line in output:
+        with _WRITING:
+            sys.stdout.buffer.write(f"{process}: ".encode() + line)
+            sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,146 @@
+"""Readers, given malformed inputs: each ends in a clear error, or takes all that it is given."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import resource
+import shutil
+import signal
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fuzz_readers import Lost, Reader, fill
+from mutations import mutated
+
+from xlj.config import ConfigError
+
+SECONDS = 20.0
+"""That a reader may take for an input of some kilobytes."""
+MEMORY = 3 << 30
+"""Bytes of address space that reading may add."""
+_LONGEST = 3000  # characters of an error
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An input that a reader does not stand: which, what happened, and the file that was changed
+    with its content."""
+
+    reader: str
+    number: int
+    what: str
+    file: str
+    content: bytes
+
+
+@dataclass
+class Outcome:
+    """What became of the inputs."""
+
+    refused: Counter[str] = field(default_factory=Counter)
+    read: Counter[str] = field(default_factory=Counter)
+    faults: list[Fault] = field(default_factory=list)
+
+    @property
+    def inputs(self) -> int:
+        return self.refused.total() + self.read.total() + len(self.faults)
+
+
+class _TooLong(BaseException):
+    pass
+
+
+def run(readers: Sequence[Reader], seed: int, first: int, count: int, began: Any = None) -> Outcome:
+    """The outcome of some inputs of a seed: input n is the same, wherever it is among others.
+
+    Args:
+      began: called with the number of each input before it is read.
+    """
+    outcome, drawn = Outcome(), [reader for reader in readers for _ in range(reader.weight)]
+    shared = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as scratch:
+        for number in range(first, first + count):
+            if began:
+                began(number)
+            draw = random.Random(f"{seed}-{number}")
+            reader = draw.choice(drawn)
+            changed = draw.choice(sorted(reader.files))
+            content = mutated(reader.files[changed], draw)
+            folder = Path(scratch) / "input"
+            folder.mkdir()
+            fill(folder, {**reader.files, changed: content})
+            what = _read(reader, folder, outcome)
+            if what:
+                outcome.faults.append(Fault(reader.name, number, what, changed, content))
+            shutil.rmtree(folder)
+    return outcome
+
+
+def _read(reader: Reader, folder: Path, outcome: Outcome) -> str:
+    """What is wrong with how the input was read; empty if nothing is."""
+    before = sorted(os.listdir(folder))
+    try:
+        with _limit():
+            reader.read(folder)
+    except Lost as lost:
+        return f"lost: {lost}"
+    except (ConfigError, *reader.errors) as error:
+        said = str(error)
+        if (reader.named and str(folder) not in said) or "\n" in said or len(said) > _LONGEST:
+            return f"unclear error: {said[:200]!r}"
+        outcome.refused[reader.name] += 1
+    except _TooLong:
+        return f"it took more than {SECONDS:g} s"
+    except MemoryError:
+        return "it took too much memory"
+    except BaseException as error:  # a panic of Rust's is no Exception
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(last.filename).name}:{last.lineno}"
+        return f"{type(error).__name__}: {str(error)[:150]} ({place})"
+    else:
+        outcome.read[reader.name] += 1
+    return "" if sorted(os.listdir(folder)) == before else "files were left in the folder"
+
+
+@contextlib.contextmanager
+def _limit() -> Iterator[None]:
+    """Raises in the block if it takes too long."""
+
+    def late(*_: Any) -> None:
+        raise _TooLong
+
+    old = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+
+
+def limit_memory() -> None:
+    """From now on this process may take no more than `MEMORY` beside what it has."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * os.sysconf("SC_PAGE_SIZE") + MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def of_seed(
+    readers: Sequence[Reader], seed: int, seconds: float, most: int, block: int = 500
+) -> Iterator[Outcome]:
+    """Outcomes of inputs in order, for so long or so many."""
+    end = time.monotonic() + seconds
+    for first in range(0, most, block):
+        if time.monotonic() > end:
+            return
+        yield run(readers, seed, first, min(block, most - first))

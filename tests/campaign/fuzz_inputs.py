@@ -1,0 +1,148 @@
+"""Good inputs of the readers whose files take some work to make: small, and all of our own text."""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from fuzz_readers import TEXT, files_of
+
+from xlj.data.labelled import row_store
+from xlj.data.labelled.features import Features
+from xlj.data.tokenizer.vocabulary import Vocabulary
+
+
+def make() -> dict[str, dict[str, bytes]]:
+    """Files by name, of each kind that `fuzz_readers.every` asks for."""
+    model = _sentencepiece()
+    found = {
+        "sentencepiece": {"a.model": model},
+        "parquet": {"a.parquet": _parquet()},
+        **_tokenizers(),
+    }
+    pieces = Vocabulary(model).pieces
+    ids = "".join(f"{piece}\t{i}\n" for i, piece in enumerate(_named_as_bert(pieces)))
+    found["ernie_m"] = {"sentencepiece.bpe.model": model, "vocab.txt": ids.encode()}
+    found |= _weights()
+    found["rows"] = _rows(model)
+    found["checkpoint"] = _checkpoint(Vocabulary(model))
+    return found
+
+
+def _sentencepiece() -> bytes:
+    import sentencepiece
+
+    made = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT.split("\n") * 5),
+        model_writer=made,
+        vocab_size=60,
+        hard_vocab_limit=False,
+        normalization_rule_name="identity",
+        minloglevel=2,
+    )
+    return made.getvalue()
+
+
+def _named_as_bert(pieces: tuple[str, ...]) -> list[str]:
+    names = {
+        "<s>": "[CLS]",
+        "<pad>": "[PAD]",
+        "</s>": "[SEP]",
+        "<unk>": "[UNK]",
+        "<mask>": "[MASK]",
+    }
+    return [names.get(piece, piece) for piece in pieces]
+
+
+def _parquet() -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    made = io.BytesIO()
+    table = pyarrow.table(
+        {"text": [*TEXT.split("\n"), None], "n": list(range(len(TEXT.split("\n")) + 1))}
+    )
+    pyarrow.parquet.write_table(table, made, row_group_size=4)
+    return made.getvalue()
+
+
+def _tokenizers() -> dict[str, dict[str, bytes]]:
+    from tokenizers import ByteLevelBPETokenizer, SentencePieceUnigramTokenizer, implementations
+
+    lines, names = TEXT.split("\n"), ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    word = implementations.BertWordPieceTokenizer()
+    word.train_from_iterator(lines, vocab_size=80)
+    byte = ByteLevelBPETokenizer()
+    byte.train_from_iterator(lines, vocab_size=280, special_tokens=names)
+    unigram = SentencePieceUnigramTokenizer()
+    unigram.train_from_iterator(lines, vocab_size=60, special_tokens=names, unk_token="<unk>")
+    made = {
+        f"json {name}": {"tokenizer.json": tokenizer.to_str().encode()}
+        for name, tokenizer in (("WordPiece", word), ("bytes", byte), ("Unigram", unigram))
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        word.save_model(folder)
+        settings = {"do_lower_case": True, "tokenize_chinese_chars": True, "strip_accents": None}
+        made["bert"] = files_of(Path(folder)) | {
+            "tokenizer_config.json": json.dumps(settings).encode(),
+            "added_tokens.json": b"{}",
+        }
+    with tempfile.TemporaryDirectory() as folder:
+        byte.save_model(folder)
+        made["roberta"] = files_of(Path(folder)) | {
+            "tokenizer_config.json": b'{"add_prefix_space": false}'
+        }
+    return made
+
+
+def _weights() -> dict[str, dict[str, bytes]]:
+    from safetensors.numpy import save
+
+    draw = np.random.default_rng(0)
+    tensors = {
+        "a.weight": draw.normal(size=(4, 3)).astype(np.float32),
+        "b.bias": draw.normal(size=3).astype(np.float16),
+        "empty": np.zeros((0, 2), np.float32),
+    }
+    config = json.dumps({"model_type": "xlm-roberta", "vocab_size": 60}).encode()
+    names = {name: f"model-{i}.safetensors" for i, name in enumerate(tensors)}
+    shards = {file: save({name: tensors[name]}) for name, file in names.items()}
+    index = json.dumps({"metadata": {}, "weight_map": names}).encode()
+    return {
+        "weights": {"config.json": config, "model.safetensors": save(tensors)},
+        "shards": {"config.json": config, "model.safetensors.index.json": index, **shards},
+    }
+
+
+def _rows(model: bytes) -> dict[str, bytes]:
+    """A row store of one task whose folder is inside its own."""
+    tokens = np.random.default_rng(0).integers(4, 40, (5, 8))
+    rows = {"en": Features(tokens, np.zeros((5, 1), int), {})}
+    with tempfile.TemporaryDirectory() as cache:
+        store = row_store.write(Path(cache), "classification", rows, Vocabulary(model))
+        return files_of(store.path)
+
+
+def _checkpoint(vocabulary: Vocabulary) -> dict[str, bytes]:
+    """A checkpoint of parameters alone, of one small layer."""
+    import jax
+
+    from xlj import config as schema
+    from xlj.models import encoder
+    from xlj.training import checkpoints
+
+    config = schema.default()
+    config.data.languages, config.data.mono, config.data.length = "en", "phrasebook:{language}", 16
+    config.model.layers, config.model.hidden, config.model.heads = 1, 8, 2
+    config.model.intermediate, config.model.positions = 8, 20
+    config.objectives.mmlm.batch_rows, config.objectives.tlm.batch_rows = 8, 0
+    parsed = schema.parse(config)
+    params = encoder.init(jax.random.key(0), parsed.model, vocabulary.size, 1)
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "made"
+        checkpoints.write_params(made, params, parsed, vocabulary, ["en"])
+        return files_of(made)

@@ -1,0 +1,499 @@
+"""Every reader of the fuzz campaign: good files, how they are read, and what a reader may lose."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import zstandard
+
+from xlj import config as schema
+from xlj.cli import configs
+from xlj.config import Data, record
+from xlj.data.labelled import conll, squad, tables
+from xlj.data.rows.store import RowStore, RowStoreError
+from xlj.data.text.reading import Reading, UnitReader
+from xlj.data.text.sources import open_sources
+from xlj.data.text.text_tasks import TextTask
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.evaluation import prediction_files
+from xlj.evaluation.prediction_files import Form
+from xlj.interop import dictionaries, tokenizer_files
+from xlj.interop import folder as hugging_face
+from xlj.interop.words import folded
+from xlj.reporting import runs
+from xlj.retrieval import sentence_files
+from xlj.sweeping import state
+from xlj.training import checkpoints, metrics
+from xlj.training.workdir import finished_run
+from xlj.word_alignment import gold_alignments, sentence_pairs
+
+TEXT = "The cat sleeps.\nDie Katze schläft, sagt er.\n\nPaka analala.\n一只猫在睡觉。\n" * 3
+PAIRS = "The cat sleeps.\tDie Katze schläft.\nGood morning!\tGuten Morgen!\n" * 4
+
+
+class Lost(Exception):
+    """A reader took an input, and left out or made up some of it without a word."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader, with good input.
+
+    Attributes:
+      files: good content by name; one of them is changed at a time.
+      read: reads them in a folder; raises `Lost` if it did not take all that it was given.
+      errors: documented beside `ConfigError`.
+      weight: how often it is drawn.
+      named: whether errors must name the file.
+    """
+
+    name: str
+    files: Mapping[str, bytes]
+    read: Callable[[Path], None]
+    errors: tuple[type[Exception], ...] = ()
+    weight: int = 4
+    named: bool = True
+
+
+def same(what: str, found: int, wanted: int) -> None:
+    """Raises `Lost` unless the numbers are equal."""
+    if found != wanted:
+        raise Lost(f"{what}: {found} read, but there are {wanted}")
+
+
+def lines_in(content: bytes) -> list[bytes]:
+    """The lines of a file, by line feeds alone; the last may lack its end."""
+    return content.removesuffix(b"\n").split(b"\n") if content else []
+
+
+def _decompressed(path: Path) -> bytes:
+    """The content of a file, by the libraries' own functions for whole files."""
+    content = path.read_bytes()
+    if path.suffix == ".gz":
+        return gzip.decompress(content)
+    if path.suffix == ".xz":
+        try:
+            return lzma.decompress(content)
+        except lzma.LZMAError:  # zeros behind the last stream are padding
+            return lzma.decompress(content.rstrip(b"\0"))
+    if path.suffix == ".zst":
+        try:
+            return _unzst(content)
+        except zstandard.ZstdError:  # zeros behind the last frame are padding
+            return _unzst(content.rstrip(b"\0"))
+    return content
+
+
+def _unzst(content: bytes) -> bytes:
+    whole = zstandard.ZstdDecompressor().stream_reader(content, read_across_frames=True)
+    with whole as file:
+        return file.read()
+
+
+def _units(path: str, columns: int, invalid: str) -> tuple[int, int, int]:
+    """(lines, kept lines, dropped ones) of a source read in small units."""
+    sources = tuple(open_sources(path, columns, Data(), "data.mono"))
+    task = TextTask("text.en", "text", ("en",) * columns, sources)
+    lines = kept = dropped = 0
+    for index, unit in enumerate(task.units(48)):
+        reader = UnitReader(unit, index, Reading(invalid, ""))
+        kept += sum(len(chunk.columns[0]) for chunk in reader.chunks())
+        if columns == 1:
+            kept -= len(unit)  # a line that ends the document of each part
+        lines += reader.lines
+        dropped += sum(reader.dropped.values())
+    return lines, kept, dropped
+
+
+def _read_text(name: str, columns: int) -> Callable[[Path], None]:
+    def read(folder: Path) -> None:
+        lines, kept, dropped = _units(f"{folder}/{name}", columns, "skip")
+        wanted = lines_in(_decompressed(folder / name))
+        same("lines", lines, len(wanted))
+        same("lines kept and dropped", kept + dropped, lines)
+        same("lines that are not UTF-8", dropped, sum(not _is_utf8(line) for line in wanted))
+        strict = _units(f"{folder}/{name}", columns, "error")
+        same("lines where such are errors", strict[0], lines)
+
+    return read
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _read_aligned(folder: Path) -> None:
+    lines, kept, dropped = _units(f"{folder}/a.en|{folder}/a.de", 2, "skip")
+    sides = [lines_in((folder / name).read_bytes()) for name in ("a.en", "a.de")]
+    for side in sides:
+        same("lines", lines, len(side))
+    bad = sum(not all(map(_is_utf8, pair)) for pair in zip(*sides, strict=True))
+    same("dropped pairs", dropped, bad)
+    same("pairs kept and dropped", kept + dropped, lines)
+
+
+def _read_json_text(fields: str, columns: int) -> Callable[[Path], None]:
+    def read(folder: Path) -> None:
+        lines, kept, dropped = _units(f"{folder}/a.jsonl#{fields}", columns, "skip")
+        same("kept and dropped", kept + dropped, lines)
+        wanted = 0
+        for line in lines_in((folder / "a.jsonl").read_bytes().removeprefix(b"\xef\xbb\xbf")):
+            if not _is_utf8(line):
+                wanted += 1 if columns > 1 else 2
+            elif line.decode() and not line.decode().isspace():
+                text = json.loads(line)
+                for name in fields.partition("|")[0].split("."):
+                    text = text[name]
+                text = "x" if re.search("[\ud800-\udfff]", text or "") else text or ""
+                wanted += 1 if columns > 1 else 1 + len(text.split("\n"))
+        same("lines of records", lines, wanted)
+
+    return read
+
+
+def _read_parquet(folder: Path) -> None:
+    import pyarrow.parquet
+
+    lines, kept, dropped = _units(f"{folder}/a.parquet#text", 1, "skip")
+    same("kept and dropped", kept + dropped, lines)
+    table = pyarrow.parquet.read_table(folder / "a.parquet", columns=["text"])
+    texts = [text or b"" for text in table["text"].cast("binary").to_pylist()]
+    bad = sum(not _is_utf8(text) for text in texts)
+    same("texts that are not UTF-8", dropped, bad)
+    wanted = sum(1 + text.count(b"\n") + 1 for text in texts if _is_utf8(text)) + 2 * bad
+    same("lines of records", lines, wanted)
+
+
+def _read_conll(folder: Path) -> None:
+    found = conll.read(folder / "a.conll", "en", ())
+    words = sum(len(example.words) for example in found)
+    lines = [line.removesuffix("\r").strip(" ") for line in _texts(folder / "a.conll")]
+    full = [line for line in lines if line.strip(" \t")]
+    passed = re.compile(r"#|-DOCSTART-|\d+[-.]\d+\t")
+    if not len(full) - sum(bool(passed.match(line)) for line in full) <= words <= len(full):
+        raise Lost(f"{words} words of {len(full)} lines")
+    for example in found:
+        if example.tags is not None:
+            same("tags", len(example.tags), len(example.words))
+
+
+def _texts(path: Path) -> list[str]:
+    lines = [line.decode() for line in lines_in(path.read_bytes())]
+    return [line.removeprefix("\ufeff") if not i else line for i, line in enumerate(lines)]
+
+
+def _read_squad(folder: Path) -> None:
+    found = squad.read(folder / "a.json")
+    content = json.loads((folder / "a.json").read_bytes().removeprefix(b"\xef\xbb\xbf"))
+    every = {
+        (entry["id"], entry["question"], paragraph["context"])
+        for article in content["data"]
+        for paragraph in article["paragraphs"]
+        for entry in paragraph["qas"]
+    }
+    same("questions", len(found), len(every))
+
+
+def _read_table(name: str, columns: tuple[str, ...], head: int) -> Callable[[Path], None]:
+    def read(folder: Path) -> None:
+        found = tables.read(folder / name, columns)
+        same("examples", len(found), max(0, len(_texts(folder / name)) - head))
+
+    return read
+
+
+def _read_gold(folder: Path) -> None:
+    found = gold_alignments.read(folder / "a.txt")
+    lines = _texts(folder / "a.txt")
+    links = sum(len(gold.sure | gold.possible) for gold in found)
+    first = next((line for line in lines if line.strip()), "")
+    if not first or re.match(r"\s*-?\d+[-p]", first):
+        same("lines", len(found), len(lines))
+        items = [
+            {re.sub("(?<=\\d)[-p]", " ", item, count=1) for item in line.split()} for line in lines
+        ]
+        pairs = [{tuple(map(int, item.split(" "))) for item in line} for line in items]
+    else:
+        named: dict[str, set] = {}
+        for line in filter(str.strip, lines):
+            name, source, target = line.split()[:3]
+            named.setdefault(name, set()).add((int(source), int(target)))
+        pairs = list(named.values())
+        same("sentence pairs", len(found), len(pairs))
+    same("links", links, sum(map(len, pairs)))
+
+
+def _read_sentence_pairs(folder: Path) -> None:
+    for gold in (False, True):
+        found = list(sentence_pairs.read(folder / "a.tsv", gold))
+        lines = [line.removesuffix("\r") for line in _texts(folder / "a.tsv")]
+        head = bool(lines) and lines[0] in ("src\ttgt", "src\ttgt\tgold")
+        same("pairs", len(found), len(lines) - head)
+
+
+def _read_dictionary(folder: Path) -> None:
+    found = dictionaries.read(folder / "a.en-de.txt")
+    wanted = set()
+    for line in filter(str.strip, _texts(folder / "a.en-de.txt")):
+        known, other = (side.strip() for side in line.split("\t" if "\t" in line else None))
+        wanted.add((folded(other), known))
+    same("translations", sum(map(len, found.values())), len(wanted))
+
+
+def _read_sentences(folder: Path) -> None:
+    found = sentence_files.read(folder / "a.txt")
+    same("sentences", len(found), len(_texts(folder / "a.txt")))
+
+
+def _read_ids(folder: Path) -> None:
+    found = sentence_files.read_with_ids(folder / "a.tsv")
+    same("sentences", len(found.texts), len(_texts(folder / "a.tsv")))
+    places = sentence_files.read_places(folder / "places", 5, 3)
+    same("places", len(places), len(_texts(folder / "places")))
+    pairs = sentence_files.read_pairs(folder / "pairs", found.ids or [], ["t1", "t2", "t3"])
+    same("pairs", len(pairs), len({line.strip() for line in _texts(folder / "pairs")}))
+
+
+def _read_predictions(folder: Path) -> None:
+    form = Form("[A-Z]+", "a tag")
+    labels, other = prediction_files.labels(folder / "gold", folder / "predicted", form)
+    same("labels", len(labels), len(_texts(folder / "gold")))
+    same("predictions", len(other), len(_texts(folder / "predicted")))
+    prediction_files.tags(folder / "tags", folder / "tags", form)
+    prediction_files.pairs(folder / "pairs")
+    prediction_files.questions(folder / "questions.json")
+    content = (folder / "answers.json").read_bytes().removeprefix(b"\xef\xbb\xbf")
+    same(
+        "answers", len(prediction_files.answers(folder / "answers.json")), len(json.loads(content))
+    )
+
+
+def _used(vocabulary: Vocabulary) -> None:
+    lines = ["The cat sleeps.", "", "一只猫", "a\u0301 \ue000"]
+    ids, spans = vocabulary.encode_with_spans(lines)
+    if len(spans) != len(ids.ids) or (len(ids.ids) and ids.ids.max() >= vocabulary.size):
+        raise Lost("ids or spans that are not the vocabulary's")
+
+
+def _read_vocabulary(folder: Path) -> None:
+    (file,) = folder.iterdir()
+    _used(Vocabulary.load(file))
+
+
+def _read_tokenizer_folder(folder: Path) -> None:
+    _used(tokenizer_files.read(folder))
+
+
+def _read_weights(folder: Path) -> None:
+    opened = hugging_face.open_folder(folder)
+    for name, shape in opened.shapes.items():
+        if opened.read(name).shape != shape:
+            raise Lost(f"{name} has another shape than it says")
+    opened.digest()
+
+
+def _read_rows(folder: Path) -> None:
+    store = RowStore(folder)
+    for task in store.manifest.tasks:
+        for split in ("train", "held_out"):
+            rows = task.split(split).rows
+            same("rows", len(store.read(task.name, split, np.arange(rows))), rows)
+
+
+WORKDIR = {
+    "metrics.jsonl": b'{"step": 1, "train/loss": 2.5}\n{"step": 2, "eval/mmlm/en/loss": 2.0}\n',
+    "run.json": b'{"languages": ["en"], "seed": 0, "step": 4, "dev": {}, "test": {}}\n',
+    "sweep.json": b'{"command": "x", "config": {"train": {"steps": 2}}}\n',
+    "config.json": b'{"train": {"steps": 2}, "data": {"alpha": 0.7}}\n',
+    "results.json": b'{"metric": "accuracy", "config": {}, '
+    b'"runs": [{"dev": {"accuracy": {"en": 1.0}}, "test": {}}]}\n',
+    "layers.jsonl": b'{"layer": 1, "accuracy": 0.5}\n{"layer": 2, "accuracy": 0.75}\n',
+}
+
+
+def _read_workdir(folder: Path) -> None:
+    runs.read(folder, "run")  # it notes what is damaged, and raises nothing
+    finished_run(folder)
+    found = metrics.read(folder)
+    lines = (folder / metrics.FILE).read_bytes().splitlines()
+    if not len(lines) - 1 <= len(found) <= len(lines):
+        raise Lost(f"{len(found)} of {len(lines)} lines")
+    state.measures(folder)
+
+
+OVERRIDES = b"""--config.optimizer.learning_rate=0.001
+--config.data.languages=en,de,sw
+--config.train.steps=20
+--config.objectives.mmlm.batch_rows=8
+--config.model.norm=pre
+--config.model.absolute_positions=True"""
+
+
+def _read_config(folder: Path) -> None:
+    lines = (folder / "overrides").read_text("utf-8", errors="replace").split("\n")
+    overrides = [line for line in lines if line.startswith("--config.")]
+    recipe = Path(__file__).parents[2] / "configs/quickstart.py"
+    record(configs.load(f"{recipe}:tiny", overrides, schema))
+
+
+def _read_checkpoint(folder: Path) -> None:
+    found = checkpoints.find(folder)
+    found.model()
+    checkpoints.verify(found)
+
+
+def every(kinds: Mapping[str, Mapping[str, bytes]]) -> list[Reader]:
+    """All readers; `kinds` are the files that are made with some work (`fuzz_inputs.make`)."""
+    text, pairs = TEXT.encode(), PAIRS.encode()
+    records = "".join(
+        json.dumps({"text": line, "m": {"t": line + "\nx"}, "u": None}) + "\n"
+        for line in TEXT.split("\n")
+    )
+    question = {"id": "1", "question": "Who?", "answers": [{"text": "cat", "answer_start": 4}]}
+    asked = {
+        "data": [
+            {
+                "paragraphs": [
+                    {
+                        "context": "The cat sleeps.",
+                        "qas": [
+                            question,
+                            question | {"id": "2", "answers": [], "is_impossible": True},
+                        ],
+                    }
+                ]
+            }
+        ]
+    }
+    tagged = b"# text\nThe\tDET\ncat\tNOUN\n\n-DOCSTART-\tX\n\nA\tDET\n"
+    conllu = b"".join(
+        b"# s\n1\tThe"
+        + b"\t_" * 8
+        + b"\n1-2\tx"
+        + b"\t_" * 8
+        + b"\n2\tcat\tc\tNOUN"
+        + b"\t_" * 6
+        + b"\n\n"
+        for _ in range(2)
+    )
+    table = b'premise\thypothesis\tlabel\nA cat.\t"A ""b""."\tentailment\nNo.\tYes.\tneutral\n'
+    jsonl = b'{"text": "A", "label": "x"}\n{"label": 1, "text": "B"}\n'
+    tags = b"NOUN\nVERB\n\nDET\nNOUN\n"
+    found = [
+        *(
+            Reader(f"text{ending}", {f"a.txt{ending}": packed}, _read_text(f"a.txt{ending}", 1))
+            for ending, packed in _compressed(text)
+        ),
+        Reader("pairs", {"a.tsv": pairs}, _read_text("a.tsv", 2)),
+        Reader(
+            "pairs.gz",
+            {"a.tsv.gz": gzip.compress(pairs, mtime=0)},
+            _read_text("a.tsv.gz", 2),
+            weight=1,
+        ),
+        Reader("aligned files", {"a.en": text, "a.de": text}, _read_aligned),
+        Reader("JSON lines", {"a.jsonl": records.encode()}, _read_json_text("text", 1)),
+        Reader("JSON lines, nested", {"a.jsonl": records.encode()}, _read_json_text("m.t", 1)),
+        Reader("JSON lines, pairs", {"a.jsonl": records.encode()}, _read_json_text("text|m.t", 2)),
+        Reader("CoNLL", {"a.conll": tagged}, _read_conll),
+        Reader("CoNLL-U", {"a.conll": conllu}, _read_conll),
+        Reader("SQuAD", {"a.json": json.dumps(asked).encode()}, _read_squad),
+        Reader(
+            "table",
+            {"a.tsv": table},
+            _read_table("a.tsv", ("premise|sentence1", "hypothesis", "label"), 1),
+        ),
+        Reader(
+            "table without head", {"a.tsv": table.split(b"\n", 1)[1]}, _read_table("a.tsv", (), 0)
+        ),
+        Reader(
+            "labelled JSON lines", {"a.jsonl": jsonl}, _read_table("a.jsonl", ("text", "label"), 0)
+        ),
+        Reader("gold links", {"a.txt": b"0-0 1p2 -1-3\n\n2-1 3-3\n"}, _read_gold),
+        Reader("gold links, alignv2", {"a.txt": b"1 1 1 S\n1 2 3 P\n18 4 2\n"}, _read_gold),
+        Reader(
+            "sentence pairs",
+            {"a.tsv": b"src\ttgt\tgold\nthe cat\tdie Katze\t0-0 1p1\n\na\tb\t0-0\n"},
+            _read_sentence_pairs,
+        ),
+        Reader(
+            "dictionary",
+            {"a.en-de.txt": b"cat\tKatze\nCat\tKater\n\nold dog\talter Hund\ngo gehen\n"},
+            _read_dictionary,
+        ),
+        Reader("sentences", {"a.txt": b"A cat.\n  B\n"}, _read_sentences),
+        Reader(
+            "sentences with ids",
+            {"a.tsv": b"s1\tA\ns2\tB\n", "places": b"0\n4\n2\n", "pairs": b"s1\tt2\ns2\tt1\n"},
+            _read_ids,
+        ),
+        Reader(
+            "predictions",
+            {
+                "gold": b"A\nB\n",
+                "predicted": b"B\nB\n",
+                "tags": tags,
+                "pairs": b"a\tb\nc\td\n",
+                "questions.json": json.dumps(
+                    {"data": [{"paragraphs": [{"context": "x", "qas": [question]}]}]}
+                ).encode(),
+                "answers.json": b'{"1": "cat", "2": ""}',
+            },
+            _read_predictions,
+        ),
+        Reader("Parquet", kinds["parquet"], _read_parquet),
+        Reader("SentencePiece", kinds["sentencepiece"], _read_vocabulary),
+        *(
+            Reader(f"tokenizer.json, {name[5:]}", files, _read_vocabulary)
+            for name, files in kinds.items()
+            if name.startswith("json ")
+        ),
+        Reader("vocab.txt", kinds["bert"], _read_tokenizer_folder, weight=2),
+        Reader("vocab.json", kinds["roberta"], _read_tokenizer_folder, weight=2),
+        Reader("vocab.txt of ERNIE-M", kinds["ernie_m"], _read_tokenizer_folder, weight=2),
+        Reader("safetensors", kinds["weights"], _read_weights),
+        Reader("safetensors in shards", kinds["shards"], _read_weights),
+        Reader("row store", kinds["rows"], _read_rows, (RowStoreError,)),
+        Reader("workdir", WORKDIR, _read_workdir),
+        Reader("config", {"overrides": OVERRIDES}, _read_config, named=False, weight=1),
+        Reader("checkpoint", kinds["checkpoint"], _read_checkpoint, weight=1),
+    ]
+    return found
+
+
+def _compressed(text: bytes) -> list[tuple[str, bytes]]:
+    frames = b"".join(zstandard.compress(part) for part in (text[:100], text[100:]))
+    return [
+        ("", text),
+        (".gz", gzip.compress(text, mtime=0)),
+        (".xz", lzma.compress(text)),
+        (".zst", frames),
+    ]
+
+
+def fill(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Writes the files into an empty folder."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """The files of a folder, by path."""
+    return {
+        os.path.relpath(path, folder): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }

@@ -1,0 +1,94 @@
+"""SIGKILL at random moments: whatever was killed, the same command ends with the same bits."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import jobs
+from jobs import Job
+
+MOST = 6
+"""Kills of one run; then it is let go on to its end."""
+
+
+def run(
+    found: Sequence[Job], scratch: Path, seed: int, seconds: float, most: int
+) -> Iterator[tuple[str, Counter[str], str]]:
+    """(name of the job, counts of what happened, a fault or nothing) of one run after another, each
+    killed up to `MOST` times, for so long (without what comes first) or until so many kills."""
+    wanted = {job.name: _whole(job, scratch) for job in found}
+    end, killed = time.monotonic() + seconds, 0
+    for number in range(10**9):
+        job, draw = found[number % len(found)], random.Random(f"{seed}-{number}")
+        if time.monotonic() > end or killed >= most:
+            return
+        digest, took = wanted[job.name]
+        folder = scratch / f"{job.name}-{seed}-{number}"
+        folder.mkdir()
+        counts: Counter[str] = Counter()
+        for _ in range(draw.randint(1, MOST)):
+            if how := _kill(job, folder, draw, took):
+                counts[f"killed {how}"] += 1
+                killed += 1
+        try:
+            same = jobs.finish(job, folder) == digest
+            fault = "" if same else "it ended with other bits"
+        except Exception as error:  # whatever goes wrong then is a fault
+            fault = f"{type(error).__name__}: {error}"
+        counts["runs"] += 1
+        yield job.name, counts, fault
+        if not fault:
+            shutil.rmtree(folder)
+
+
+def _whole(job: Job, scratch: Path) -> tuple[str, float]:
+    """What an undisturbed run leaves, and the seconds that it takes. `train` leaves the model that
+    others start from."""
+    folder = scratch / "model.whole" if job.name == "train" else scratch / f"{job.name}.whole"
+    if not folder.exists():
+        jobs.finish(job, folder)  # what XLA compiles is kept
+        if job.name == "train":
+            (scratch / "model").symlink_to(folder / "run")
+    again = scratch / f"{job.name}.timed"
+    shutil.rmtree(again, ignore_errors=True)
+    again.mkdir()
+    began = time.monotonic()
+    digest = jobs.finish(job, again)
+    if digest != job.digest(folder):
+        raise RuntimeError(f"{job.name}: two undisturbed runs differ")
+    return digest, time.monotonic() - began
+
+
+def _kill(job: Job, folder: Path, draw: random.Random, took: float) -> str:
+    """Kills the command at a random moment, or while it saves; how, or nothing if it was over."""
+    process = jobs.start(job, folder)
+    if job.saving and draw.random() < 0.5:
+        how, until = "while saving", time.monotonic() + took * draw.uniform(0.2, 1)
+        while process.poll() is None and time.monotonic() < until:
+            time.sleep(0.002)
+        while process.poll() is None and not any(folder.glob(job.saving)):
+            time.sleep(0.001)
+        time.sleep(draw.uniform(0, 0.02))
+    else:
+        how, until = "at any moment", time.monotonic() + took * draw.random()
+        while process.poll() is None and time.monotonic() < until:
+            time.sleep(0.005)
+    return how if _end(process, draw) else ""
+
+
+def _end(process: subprocess.Popen, draw: random.Random) -> bool:
+    """SIGKILL to the command, alone or with its processes, as when memory or power is short; False
+    if it had ended by itself."""
+    alive = process.poll() is None
+    if alive:
+        draw.choice((os.kill, os.killpg))(process.pid, signal.SIGKILL)
+    process.communicate()
+    return alive and process.returncode == -signal.SIGKILL

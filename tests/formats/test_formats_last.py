@@ -1,0 +1,86 @@
+"""What once was written is read by today's code, or it says how to convert it."""
+
+import json
+import tarfile
+from pathlib import Path
+
+import jax
+import make_formats
+import numpy as np
+import pytest
+
+from xlj.config import parse
+from xlj.data.rows import store as stores
+from xlj.data.rows.store import RowStore, RowStoreError
+from xlj.training import checkpoints, digests, loop, partitioning
+from xlj.training.checkpoints import CheckpointError
+
+HERE = Path(__file__).parent
+ROWS = sorted(HERE.glob("rows_*.tar.xz"))
+CHECKPOINTS = sorted(HERE.glob("checkpoint_*.tar.xz"))
+
+
+def unpacked(packed, folder):
+    """The folder of what was written, and what was noted of it then."""
+    with tarfile.open(packed) as file:
+        file.extractall(folder, filter="data")
+    return folder / "content", json.loads((folder / "expected.json").read_bytes())
+
+
+def names(files):
+    return [file.name.partition(".")[0] for file in files]
+
+
+def test_each_format_has_a_file_that_is_small():
+    """Format 1 of rows was never published."""
+    assert names(ROWS) == [f"rows_{n}" for n in range(2, stores.FORMAT + 1)]
+    assert names(CHECKPOINTS) == [f"checkpoint_{n}" for n in range(1, checkpoints.FORMAT + 1)]
+    for file in (*ROWS, *CHECKPOINTS):
+        assert file.stat().st_size < 24_000
+
+
+@pytest.mark.parametrize("packed", ROWS, ids=names(ROWS))
+def test_rows_are_read(packed, tmp_path):
+    cache, expected = unpacked(packed, tmp_path)
+    store = RowStore(cache / expected["name"])
+    assert store.manifest.content_hash == expected["content_hash"]
+    assert store.manifest.languages == ["en", "de"]
+    for task in store.manifest.tasks:
+        rows = store.read(task.name, "train", np.arange(task.train.rows))
+        assert rows.shape == (task.train.rows, 16) and (rows[:, 0] == 0).all()
+
+
+@pytest.mark.parametrize("packed", CHECKPOINTS, ids=names(CHECKPOINTS))
+def test_a_checkpoint_is_read(packed, tmp_path):
+    folder, expected = unpacked(packed, tmp_path)
+    found = checkpoints.find(folder)
+    checkpoints.verify(found)
+    params = checkpoints.restore_params(found, partitioning.one_device())
+    assert digests.digests(params) == expected["digests"]["params"]
+    assert checkpoints.read_vocabulary(found).digest == found.meta["vocabulary"]
+    assert found.step == make_formats.STEPS and found.digest() == expected["digest"]
+
+
+def test_a_run_goes_on_from_both(tmp_path, monkeypatch):
+    cache, expected = unpacked(ROWS[-1], tmp_path / "rows")
+    folder, _ = unpacked(CHECKPOINTS[-1], tmp_path / "checkpoint")
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    folder.rename(tmp_path / "run" / "checkpoints" / str(make_formats.STEPS))
+    config = make_formats.config(tmp_path, cache)
+    config.train.steps = make_formats.STEPS + 1
+    devices = jax.devices()[:1]
+    monkeypatch.setattr(jax, "devices", lambda *_: devices)
+    store = RowStore(cache / expected["name"])
+    assert loop.train(parse(config), tmp_path / "run", store).step == config.train.steps
+
+
+def test_other_formats_say_how_to_go_on(tmp_path, monkeypatch):
+    cache, expected = unpacked(ROWS[-1], tmp_path / "rows")
+    manifest = cache / expected["name"] / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"format": 2', '"format": 1', 1))
+    with pytest.raises(RowStoreError, match=r"rows of format 1, this xlj reads 2; delete .*anew"):
+        RowStore(manifest.parent)
+    folder, _ = unpacked(CHECKPOINTS[-1], tmp_path / "checkpoint")
+    monkeypatch.setattr(checkpoints, "FORMAT", 9)
+    with pytest.raises(CheckpointError, match=r"format 1; .* reads 9.*xlj\.convert export.*init_"):
+        checkpoints.find(folder)

@@ -1,0 +1,106 @@
+"""A slice of the campaign (`python tests/campaign`), and that it notices what it looks for."""
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from xlj.config import ConfigError, parse
+from xlj.data.rows.preparing import prepare_rows
+
+CAMPAIGN = Path(__file__).parent / "campaign"
+
+
+@pytest.fixture
+def fuzz(monkeypatch):
+    monkeypatch.syspath_prepend(CAMPAIGN)
+    import fuzz
+
+    return fuzz
+
+
+@pytest.fixture(scope="module")
+def readers():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(CAMPAIGN)
+        import fuzz_inputs
+        import fuzz_readers
+
+        return fuzz_readers.every(fuzz_inputs.make())
+
+
+def test_every_reader_takes_what_is_good(fuzz, readers, tmp_path):
+    for number, reader in enumerate(readers):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        from fuzz_readers import fill
+
+        fill(folder, reader.files)
+        reader.read(folder)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_malformed_inputs_are_refused_or_read_whole(fuzz, readers, seed):
+    found = fuzz.run([r for r in readers if r.weight > 1], seed, 0, 900)
+    assert found.faults == []
+    assert found.inputs == 900 and found.refused.total() > 450 and found.read.total() > 90
+
+
+def test_malformed_configs_and_checkpoints(fuzz, readers):
+    found = fuzz.run([r for r in readers if r.name in ("config", "checkpoint")], 0, 0, 16)
+    assert found.faults == [] and found.refused.total() > 4
+
+
+def test_what_it_looks_for_is_noticed(fuzz, monkeypatch):
+    from fuzz_readers import Lost, Reader, same
+
+    monkeypatch.setattr(fuzz, "SECONDS", 0.05)
+
+    def loses(folder):
+        same("lines", 1, 2)
+
+    def crashes(folder):
+        raise IndexError("no")
+
+    def hangs(folder):
+        while True:
+            pass
+
+    def leaves(folder):
+        (folder / "part").touch()
+
+    def mumbles(folder):
+        raise ConfigError("wrong")
+
+    reads = (loses, crashes, hangs, leaves, mumbles)
+    whats = [fuzz.run([Reader("x", {"a": b"x"}, read)], 0, 0, 1).faults[0].what for read in reads]
+    assert [what.split(":")[0] for what in whats] == [
+        "lost",
+        "IndexError",
+        "it took more than 0.05 s",
+        "files were left in the folder",
+        "unclear error",
+    ]
+    assert issubclass(Lost, Exception)
+
+
+def test_mutations_of_a_seed_are_the_same(fuzz):
+    from mutations import mutated
+
+    content = b'{"a": [1, 2], "b": "x"}\nline\n'
+    first, again = ([mutated(content, random.Random(i)) for i in range(300)] for _ in range(2))
+    assert first == again and len(set(first)) > 200
+
+
+def test_damage_to_rows_is_noticed_or_without_a_meaning(fuzz, tiny, store, tmp_path):
+    import faults
+
+    shutil.copytree(store.path.parent, tmp_path / "cache")
+    for other in (tmp_path / "cache").glob("*/manifest.json"):
+        if other.parent.name != store.path.name:
+            shutil.rmtree(other.parent)
+    told = list(faults.damaged_files(tmp_path / "cache", "rows", 0, 60))
+    assert [fault for fault, _ in told if fault] == []
+    assert sum(noticed for _, noticed in told) > 20
+    assert prepare_rows(parse(tiny)).manifest.content_hash == store.manifest.content_hash

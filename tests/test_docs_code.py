@@ -1,0 +1,163 @@
+"""The Python code of the pages beside the tutorials runs as it stands, on models of a few steps."""
+
+import json
+import re
+import sys
+import textwrap
+import types
+from pathlib import Path
+
+import ml_collections
+import numpy as np
+import pytest
+
+import xlj
+from xlj.config import parse, recipes, variants
+from xlj.sweeping import definition
+from xlj.word_alignment import sentence_pairs
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PIECES = {
+    "README.md": 1, "align.md": 2, "api.md": 3, "configs.md": 2, "continue_pretraining.md": 1,
+    "data.md": 2, "finetune.md": 1, "objectives.md": 2, "papers.md": 1, "sweep.md": 1,
+    "train.md": 1,
+}  # fmt: skip
+"""How many a page has. Those of README.md are run by test_tutorials, those of objectives.md by
+objectives/test_own_objective, seqio's by data/rows/test_building, and what transformers makes of
+an exported folder by interop/test_task_heads and test_hugging_face."""
+
+
+def code_of(page):
+    """Each block of Python of a page, fenced or indented."""
+    text = page.read_text("utf-8")
+    fenced = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    plain = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    indented = re.findall(r"(?<=\n\n)(?: {4}.*\n(?:\n(?= {4}))*)+", plain)
+    begins = re.compile(r"(import|from|def) \w+|\w+ = \w+[.(]")
+    return fenced + [code for block in indented if begins.match(code := textwrap.dedent(block))]
+
+
+def test_every_piece_of_code_is_known():
+    assert {page.name: len(found) for page in PAGES if (found := code_of(page))} == PIECES
+
+
+@pytest.fixture
+def at(tmp_path, monkeypatch):
+    """A folder to be in, whose modules can be imported."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_a_trained_encoder(checkpoint, at):
+    encoder, runs, hook = code_of(ROOT / "docs/api.md")
+    (at / "runs").mkdir()
+    (at / "runs/quickstart").symlink_to(checkpoint)
+    *lines, last = encoder.strip().splitlines()
+    given = {"english": ["a cat", "two dogs", "no"], "german": ["eine Katze", "ein Hund"]}
+    exec("\n".join([*lines, f"filled = {last}"]), given)
+    assert given["vectors"].shape == (2, 32) and given["vectors"].dtype == np.float32
+    assert len(given["links"]) == 1
+    assert given["found"].targets.indices.shape == (3, 1)
+    pairs = given["pairs"]
+    assert len(pairs.sources) == len(pairs.targets) == len(pairs.scores)
+    assert [len(pieces) for pieces in given["filled"]] == [3, 3]
+
+
+@pytest.mark.slow
+def test_runs(tiny, at, monkeypatch):
+    """Of the recipes that the page names, one with a smaller model, the other with fewer steps."""
+    asked = []
+
+    def recipe(name):
+        asked.append(name)
+        config = recipes.read(name)
+        if name == "quickstart":
+            return ml_collections.ConfigDict(tiny)
+        config.task.languages = config.task.test_languages = config.task.dev_languages = "en"
+        config.train.epochs, config.train.evaluations = 0.05, 1
+        return config
+
+    monkeypatch.setattr(xlj, "recipe", recipe, raising=False)
+    code = code_of(ROOT / "docs/api.md")[1]
+    assert "config.train.steps = 500" in code
+    given = {"xlj": xlj}
+    exec(code.replace("config.train.steps = 500", "config.train.steps = 2"), given)
+    assert asked == ["quickstart", "finetune/udpos:phrasebook"]
+    run, tuned = given["run"], given["tuned"]
+    assert (run.step, run.finished, run.checkpoint.name) == (2, True, "2")
+    assert set(tuned.runs[0].test["word_class_f1"]) == {"en"}
+
+
+def test_the_metrics_hook(at, monkeypatch):
+    logged = []
+    run = types.SimpleNamespace(log=lambda values, step: logged.append((step, values)))
+    wandb = types.SimpleNamespace(run=None, init=lambda project: run)
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    hook = {}
+    exec(code_of(ROOT / "docs/api.md")[2], hook)
+    hook["log"](4, {"train/loss": 2.0})
+    assert logged == [(4, {"train/loss": 2.0})]
+
+
+def test_a_recipe_that_builds_on_another(at):
+    (code,) = code_of(ROOT / "docs/train.md")
+    (at / "mine.py").write_text(code, encoding="utf-8")
+    config = recipes.read(str(at / "mine.py"))
+    config.data.mono, config.data.languages = "phrasebook:{language}", "en,de"
+    config.data.parallel, config.data.pairs = "phrasebook:{pair}", "en-de"
+    config = parse(config)
+    assert (config.model.layers, config.optimizer.learning_rate) == (6, 3e-4)
+
+
+def test_a_sweep(at):
+    (code,) = code_of(ROOT / "docs/sweep.md")
+    (at / "mine_sweep.py").write_text(code, encoding="utf-8")
+    sweep = definition.read(at / "mine_sweep.py", at / "runs")
+    assert sweep.config == "configs/quickstart.py" and len(sweep.runs) == 9
+    assert {"optimizer.learning_rate": 0.002, "train.seed": 1} in sweep.runs
+
+
+def test_alignments(checkpoint, at, capsys):
+    soft, gold = code_of(ROOT / "docs/align.md")
+    exec(gold, {})
+    size, pairs = sentence_pairs.checked(at / "gold.tsv", "")
+    assert size == 500 and all(pair.gold.sure for pair in pairs)
+    (at / "runs").mkdir()
+    (at / "runs/quickstart").symlink_to(checkpoint)
+    (at / "pairs.tsv").write_text("the cat sleeps\tdie Katze\n", encoding="utf-8")
+    exec(soft, {})
+    assert re.fullmatch(r"\[(\s*\[[^\[\]]+\]){3}\]\s*", capsys.readouterr().out)
+
+
+def test_the_mean_of_four_curves(at, capsys):
+    (at / "DIR").mkdir()
+    for pair, rates in (("en-de", (0.5, 0.25)), ("en-fr", (0.25, 0.75))):
+        lines = "".join(json.dumps({"layer": i, "aer": x}) + "\n" for i, x in enumerate(rates))
+        (at / f"DIR/aer-{pair}.jsonl").write_text(lines)
+    exec(code_of(ROOT / "docs/papers.md")[0], {})
+    assert capsys.readouterr().out == "[0.375, 0.5]\n"
+
+
+def test_variants_and_phases(at):
+    own, phases = code_of(ROOT / "docs/configs.md")
+    with recipes.importable(ROOT / "configs"):
+        import ernie_m_base
+    given = {"variants": variants, "ernie_m_base": ernie_m_base}
+    exec(own, given)
+    given |= {"config": given["get_config"]("exp3,tiny"), "ml_collections": ml_collections}
+    exec(phases, given)
+    given["config"].train.steps = 3_000
+    config = parse(given["config"])
+    assert set(config.objectives.active()) == {"mmlm", "camlm"}
+    assert [phase.start for phase in config.schedule] == [0, 1000, 2000]
+    assert config.schedule[2].config.objectives.mmlm.mask_rate == 0.2
+
+
+def test_rows_of_a_store(store):
+    code = code_of(ROOT / "docs/data.md")[0].replace("runs/rows/0123456789abcdef", str(store.path))
+    *lines, last = code.strip().splitlines()
+    given = {"np": np}
+    exec("\n".join([*lines, f"read = {last}"]), given)
+    assert given["read"].shape == (2, 32) and given["read"].dtype == np.uint16

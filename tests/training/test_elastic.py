@@ -1,0 +1,72 @@
+"""A run goes on with another number of devices, or another mesh: the same batches and masks."""
+
+import jax
+import numpy as np
+import pytest
+from test_resume import lines
+
+from xlj.api import runs
+from xlj.config import ConfigError, parse
+from xlj.training import checkpoints, loop, partitioning
+
+
+@pytest.fixture
+def devices(monkeypatch):
+    """Says how many devices runs of this process see from then on."""
+    every = jax.devices()
+
+    def see(count):
+        monkeypatch.setattr(jax, "devices", lambda *_: every[:count])
+
+    return see
+
+
+def train(tiny, store, workdir, steps):
+    tiny.train.steps, tiny.optimizer.schedule = steps, "constant"
+    return loop.train(parse(tiny), workdir, store)
+
+
+def params(workdir):
+    found = checkpoints.restore_params(checkpoints.find(workdir), partitioning.one_device())
+    return partitioning.named_leaves(found)
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ((4, 2), (3, 1)),
+        pytest.param((1, 1), (8, 4), marks=pytest.mark.slow),
+        pytest.param((8, 8), (2, 1), marks=pytest.mark.slow),
+    ],
+)
+def test_another_mesh_goes_on_with_the_same_batches(tiny, store, tmp_path, devices, before, after):
+    """(devices, mesh.fsdp) before and after."""
+    tiny.objectives.mmlm.batch_rows = tiny.objectives.tlm.batch_rows = 24
+    for count, fsdp, workdir, steps in (
+        (*before, "whole", 4),
+        (*before, "moved", 2),
+        (*after, "moved", 4),
+    ):
+        devices(count)
+        tiny.mesh.fsdp = fsdp
+        train(tiny, store, tmp_path / workdir, steps)
+    whole = {line["step"]: line for line in lines(tmp_path / "whole")}
+    moved = {line["step"]: line for line in lines(tmp_path / "moved")}
+    for step, keys in ((0, "eval/"), (2, "train/"), (4, "")):  # step 2 ended a run in one of them
+        names = [name for name in whole[step] if name.startswith(keys)]
+        assert names
+        was, now = ([found[step][name] for name in names] for found in (whole, moved))
+        np.testing.assert_allclose(now, was, rtol=1e-4, atol=1e-5)
+    wanted = params(tmp_path / "whole")
+    for name, leaf in params(tmp_path / "moved").items():
+        np.testing.assert_allclose(leaf, wanted[name], rtol=1e-3, atol=2e-5, err_msg=name)
+
+
+def test_batches_that_do_not_divide_are_refused_before_any_work(tiny, tmp_path, devices):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 4}\n')
+    tiny.data.cache = f"{tmp_path}/rows"
+    devices(3)
+    with pytest.raises(ConfigError, match=r"mmlm\.batch_rows=16 .* not divisible by 3 .*; 2 of"):
+        runs.pretrain(parse(tiny), tmp_path / "run")
+    assert {file.name for file in tmp_path.rglob("*")} == {"run", "metrics.jsonl"}
