@@ -16,7 +16,7 @@ import pytest
 import xlj.alignment
 import xlj.models
 import xlj.objectives
-from xlj.alignment import extraction, methods, sinkhorn
+from xlj.alignment import extraction, hmm, methods, sinkhorn
 from xlj.config import Model
 from xlj.config.objectives.btmlm import BackTranslation
 from xlj.config.objectives.dwa import WordAlignment
@@ -37,6 +37,7 @@ from xlj.models import (
     position_bias,
     residual,
     sharding,
+    translation,
 )
 from xlj.models.fused_attention import attend
 from xlj.objectives import (
@@ -54,6 +55,7 @@ from xlj.objectives import (
     rtd,
     segments,
     supervised,
+    word_hmm,
     xlco,
 )
 from xlj.objectives.corruption import Masked
@@ -98,6 +100,12 @@ HEADS = f32(R, N, 2, 4)
 IDS = {"query_segment_ids": TOKENS, "key_segment_ids": TOKENS}
 ATTENTION = {"query": HEADS, "key": HEADS, "value": HEADS, **IDS, "seeds": i32(R)}
 PAIRS = {"similarity": f32(5, 4), "source_ids": i32(5), "target_ids": i32(4)}
+CHAIN = {
+    "emission": hmm.Emission(f32(R, 5, 4), f32(R, 4)),
+    "jumps": f32(R, 7),
+    "source_ids": i32(R, 5),
+    "target_ids": i32(R, 4),
+}
 VECTORS = {"first": f32(6, H), "second": f32(6, H), "negatives": booleans(6, 6)}
 
 
@@ -113,6 +121,7 @@ def trees():
             "tagging_head": heads.init_token_classification(key, MODEL, 3),
             "pointer_head": heads.init_pointer(key, MODEL),
             "contrast_head": heads.init_projection(key, MODEL),
+            "word_hmm_head": translation.init(key, MODEL, 3),
         }
 
     return jax.eval_shape(made, KEY)
@@ -144,6 +153,20 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
         {"strength": 2.0},
         {n: PAIRS[n] for n in ("source_ids", "target_ids")},
     ),
+    hmm.log_likelihood: ({}, CHAIN),
+    hmm.posteriors: ({}, CHAIN),
+    translation.init: ({"model": MODEL, "longest_jump": 3}, {"rng": KEY}),
+    translation.keys: (
+        {"head": PARAMS["word_hmm_head"], "model": MODEL},
+        {"table": f32(V, H), "tokens": TOKENS},
+    ),
+    translation.queries: (
+        {"head": PARAMS["word_hmm_head"], "model": MODEL},
+        {"hidden": HIDDEN},
+    ),
+    translation.products: ({"dtype": "float32"}, {"queries": f32(R, 5, H), "keys": f32(R, 4, H)}),
+    translation.log_ratio: ({"normaliser": 0.0}, {"score": f32(R, 5, 4)}),
+    word_hmm.words_of: ({}, {"tokens": TOKENS}),
     attention.shared_bias: (
         {"model": MODEL, "length": N},
         {"params": {"table": f32(MODEL.position_buckets, 2)}},
@@ -304,13 +327,21 @@ KERNELS = ("gpu", "tpu", "tiles")
 """Behind `fused_attention.attend`, the one way in."""
 
 ANY_DTYPE = {"transposed.x", "at_positions.values", "filled.x"}
-ANY_RANK = {"gelu.x", "hashed.seed", "hashed.number", "is_kept.hashes", "buckets.differences"}
+ANY_RANK = {
+    "gelu.x",
+    "log_ratio.score",
+    "keys.tokens",
+    "hashed.seed",
+    "hashed.number",
+    "is_kept.hashes",
+    "buckets.differences",
+}
 ANY_SIZE = ANY_RANK | {
     # Arrays that share no axis with another one, and whose sizes no option says.
     "labels.links", "transposed.x", "row_seeds.rngs", "kept.seeds", "look_up.table", "look_up.ids",
     "look_up_small.table", "look_up_small.ids", "stream_of.x", "count.tokens", "is_there.tokens",
     "starts.tokens", "split.rngs", "sides.tokens", "filled.x", "block_starts.table",
-    "segments.tokens", "same_example.source_ids",
+    "segments.tokens", "words_of.tokens", "same_example.source_ids",
     "same_example.target_ids",
     "diagonal.source_ids", "diagonal.target_ids",
 }  # fmt: skip

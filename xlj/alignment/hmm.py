@@ -45,14 +45,7 @@ def log_likelihood(
     Returns:
       float32 [...].
     """
-    check(
-        "log_likelihood",
-        emission=("float [batch..., m, n]", emission.source),
-        null=("float [batch..., n]", emission.null),
-        jumps=("float [batch..., jumps]", jumps),
-        source_ids=("int32 [batch..., m]", source_ids),
-        target_ids=("int32 [batch..., n]", target_ids),
-    )
+    _check("log_likelihood", emission, jumps, source_ids, target_ids)
     same = same_example(source_ids, target_ids)
     moves = _moves(jumps, source_ids)
     # Before an example's first token the place is the one before its first word.
@@ -98,6 +91,7 @@ def posteriors(
 ) -> Posteriors:
     """What the alignment is expected to be; arguments as of `log_likelihood`. The backward
     algorithm is the derivative of the forward one (Eisner, 2016)."""
+    _check("posteriors", emission, jumps, source_ids, target_ids)
 
     def total(emission: Emission, jumps: jax.Array) -> tuple[jax.Array, jax.Array]:
         found = log_likelihood(emission, jumps, source_ids, target_ids)
@@ -106,6 +100,23 @@ def posteriors(
     derivative = jax.grad(total, argnums=(0, 1), has_aux=True)
     (expected, jumped), found = derivative(emission, jumps)
     return Posteriors(found, expected, jumped)
+
+
+def _check(
+    function: str,
+    emission: Emission,
+    jumps: jax.Array,
+    source_ids: jax.Array,
+    target_ids: jax.Array,
+) -> None:
+    check(
+        function,
+        source=("float [batch..., m, n]", emission.source),
+        null=("float [batch..., n]", emission.null),
+        jumps=("float [batch..., jumps]", jumps),
+        source_ids=("int32 [batch..., m]", source_ids),
+        target_ids=("int32 [batch..., n]", target_ids),
+    )
 
 
 def _moves(jumps: jax.Array, source_ids: jax.Array) -> jax.Array:

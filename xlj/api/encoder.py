@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlj.config import ConfigError, Model
-from xlj.config.choices import METHODS, Aligning
+from xlj.config.choices import METHODS, TRAINED_METHODS, Aligning
 from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.inference import pretrained
 from xlj.inference.pretrained import Pretrained
@@ -105,8 +105,8 @@ class Encoder:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Those of `xlj.config.choices.METHODS` that it can align by."""
-        return tuple(name for name in METHODS if name != "hmm" or HEAD in self.pretrained.params)
+        """Those of `xlj.config.choices` that it can align by."""
+        return METHODS + TRAINED_METHODS * (HEAD in self.pretrained.params)
 
     def embed(
         self,
@@ -152,7 +152,7 @@ class Encoder:
 
         Args:
           layer: whose hidden vectors to compare.
-          method: one of `xlj.config.choices.METHODS`; docs/align.md tells them apart.
+          method: one of `methods`; docs/align.md tells them apart.
           together: encode a pair as one example, not each sentence alone.
           prior: strength of the prior on the diagonal; 0 is none.
           threshold: links of a lower confidence are left out.

@@ -6,7 +6,7 @@ from pathlib import Path
 from xlj.cli import outputs, shards
 from xlj.cli.parser import Parser, positive
 from xlj.config import ConfigError
-from xlj.config.choices import ENCODINGS, METHODS
+from xlj.config.choices import ENCODINGS, METHODS, TRAINED_METHODS
 
 
 def add(parser: Parser) -> None:
@@ -58,7 +58,7 @@ def _add_choices(parser: Parser) -> None:
     add = parser.add_argument
     add(
         "--method",
-        choices=(*METHODS, "all"),
+        choices=(*METHODS, *TRAINED_METHODS, "all"),
         help="optimal_transport: XLM-Align's paper. released: XLM-Align's released aligner. "
         "argmax, itermax, match: SimAlign's. hmm: configs/aligner.py's. all: with --layers=all "
         "[as in training, else optimal_transport]",

@@ -2,9 +2,12 @@
 
 import dataclasses
 
-METHODS = ("optimal_transport", "released", "argmax", "itermax", "match", "hmm")
-"""Of alignment: XLM-Align's paper; XLM-Align's released aligner; the three of SimAlign; that of
-`objectives.word_hmm`."""
+METHODS = ("optimal_transport", "released", "argmax", "itermax", "match")
+"""Of alignment by any encoder: XLM-Align's paper; XLM-Align's released aligner; the three of
+SimAlign."""
+
+TRAINED_METHODS = ("hmm",)
+"""Of alignment by what an objective trained for it (`objectives.word_hmm`)."""
 
 ENCODINGS = ("together", "apart")
 """Of the two sentences that are aligned: as one example (XLM-Align), or each alone (SimAlign)."""

@@ -5,7 +5,7 @@ import re
 from functools import partial
 from pathlib import Path
 
-from xlj.config.choices import ENCODINGS, METHODS
+from xlj.config.choices import ENCODINGS, METHODS, TRAINED_METHODS
 from xlj.config.fields import Idle, Reading, key, only_if_set, only_with
 from xlj.config.objectives.options import ROW_KINDS, Config, read_by_objectives
 
@@ -385,7 +385,11 @@ class AlignmentEvaluation:
         "layer whose vectors are aligned, 0 is the embeddings; -1 means two thirds of the layers",
         low=-1,
     )
-    method: str = key("optimal_transport", "how words are linked (docs/align.md)", choices=METHODS)
+    method: str = key(
+        "optimal_transport",
+        "how words are linked (docs/align.md)",
+        choices=(*METHODS, *TRAINED_METHODS),
+    )
     encode: str = key(
         "together", "a pair as one example, or each sentence alone", choices=ENCODINGS
     )

@@ -37,9 +37,13 @@ def keys(head: Params, model: Model, table: jax.Array, tokens: jax.Array) -> jax
 
 
 def queries(head: Params, model: Model, hidden: jax.Array) -> jax.Array:
-    """What tokens ask for, of their vectors: float [..., hidden] -> float32 [..., hidden]. What no
+    """What tokens ask for, of their vectors: float [rows, n, hidden] -> float32 likewise. What no
     token translates is asked for by `head["null_bias"]`."""
-    check("queries", hidden=("float [..., hidden]", hidden))
+    check(
+        "queries",
+        hidden=("float [rows, n, hidden]", hidden),
+        kernel=("float [hidden, hidden]", head["query"]["kernel"]),
+    )
     return matmul(hidden, head["query"]["kernel"], jnp.dtype(model.dtype))
 
 
@@ -47,8 +51,8 @@ def products(queries: jax.Array, keys: jax.Array, dtype: str) -> jax.Array:
     """[..., m, hidden] and [..., n, hidden] -> float32 [..., m, n]."""
     check(
         "products",
-        queries=("float [..., m, hidden]", queries),
-        keys=("float [..., n, hidden]", keys),
+        queries=("float [batch..., m, hidden]", queries),
+        keys=("float [batch..., n, hidden]", keys),
     )
     return jnp.einsum(
         "...mh,...nh->...mn",
@@ -68,5 +72,6 @@ def log_ratio(score: jax.Array, normaliser: jax.Array | float = 0.0) -> jax.Arra
       normaliser: log of the mean of exp(score) over pieces as they come, broadcast to `score`: 0
         where it is not known, which the objective teaches.
     """
+    check("log_ratio", score=("float [...]", score))
     among = jnp.log(NOISE) + normaliser
     return score - jnp.logaddexp(score, among) + jnp.log(NOISE + 1.0)

@@ -41,7 +41,8 @@ class Aligner:
     Args:
       pretrained: the encoder, on any mesh; each process then aligns the same pairs.
       layers: whose hidden vectors to align, each between 0 (embeddings) and the model's last.
-      method: one of `choices.METHODS` (`alignment.methods` tells what each does).
+      method: one of `choices.METHODS` (`alignment.methods` tells what each does), or of
+        TRAINED_METHODS (`translated`).
       together: encode a pair as one example (XLM-Align), not each sentence alone (SimAlign).
       prior: strength of the prior on the diagonal (`methods.diagonal`), of a pair's pieces.
       threshold: links of a lower confidence are left out.

@@ -1,4 +1,4 @@
-"""Links of the hidden Markov model that `objectives.word_hmm` trains."""
+"""Links of the hidden Markov model that its objective trains (`xlj/objectives/word_hmm.py`)."""
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +45,8 @@ def align(
 
     def direction(source: int, target: int) -> jax.Array:
         score = translation.products(asked[source], keys[target], model.dtype)
-        null = translation.products(head["null_bias"][None], keys[target], model.dtype)
+        nothing = jnp.broadcast_to(head["null_bias"], (*asked[source].shape[:-2], 1, model.hidden))
+        null = translation.products(nothing, keys[target], model.dtype)
         emission = hmm.Emission(
             translation.log_ratio(score), translation.log_ratio(null)[..., 0, :]
         )
