@@ -26,8 +26,8 @@ RECIPES = (
     *("meta_xlm_minilm", "xlm_e", "ernie_m_small", "ernie_m_base", "ernie_m_15", "ernie_m_large"),
     *("ernie_m_retrieval", "continue_pretraining"),
 )
-"""All but those that need no paper (quickstart, xlm_tiny, comparison, aligner), and ernie_m_ablations,
-which is ernie_m_base with some of its objectives."""
+"""All but those that need no paper (quickstart, xlm_tiny, comparison, aligner), and
+ernie_m_ablations, which is ernie_m_base with some of its objectives."""
 NEEDS_NO_FILE = {"data.vocabulary": "", "data.vocabulary_size": 250_002}
 """Of a recipe that names XLM-R's vocabulary: its size."""
 TOPOLOGIES = ("h100:1x8", "h100:8x8", "v5e:16x16", "v6e:16x16")

@@ -8,8 +8,9 @@ from xlj.config.objectives.dwa import WordAlignment
 from xlj.config.objectives.mlm import Masking
 from xlj.config.objectives.retrieval import Retrieval
 from xlj.config.objectives.rtd import ReplacedTokenDetection
+from xlj.config.objectives.word_hmm import WordHMM
 from xlj.config.objectives.xlco import Contrast
-from xlj.objectives import btmlm, camlm, distillation, dwa, mlm, retrieval, rtd, xlco
+from xlj.objectives import btmlm, camlm, distillation, dwa, mlm, retrieval, rtd, word_hmm, xlco
 
 OBJECTIVES = {
     "mlm": (mlm, "pairs", Masking()),
@@ -19,6 +20,7 @@ OBJECTIVES = {
     "dwa": (dwa, "pairs", WordAlignment()),
     "xlco": (xlco, "bitext", Contrast(layer=1, queue=40)),
     "retrieval": (retrieval, "bitext", Retrieval(layer=2)),
+    "word_hmm": (word_hmm, "bitext", WordHMM(layer=1)),
     "distillation": (distillation, "text", Distillation(language="de")),
 }
 

@@ -15,7 +15,7 @@ from xlj.objectives.segments import whole_examples
 
 LAYERS = {
     **dict.fromkeys(("mlm", "camlm", "btmlm", "dwa", "distillation"), [3]),
-    **{"rtd": [2, 3], "xlco": [1], "retrieval": [2, 2]},
+    **{"rtd": [2, 3], "xlco": [1], "retrieval": [2, 2], "word_hmm": [1, 1]},
 }
 """Of each objective: the layers that its passes have."""
 

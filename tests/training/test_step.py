@@ -140,7 +140,7 @@ def test_every_objective_is_the_same_on_any_mesh_and_under_accumulation(every):
     every.optimizer.learning_rate = 1e-4
     store = prepare_rows(parse(every))
     alone = run(parse(every), store)
-    assert len(alone[-1].progress.losses) == 13
+    assert len(alone[-1].progress.losses) == 15
     assert set(alone[-1].objectives) == {"xlco", "distillation"}
     every.mesh.replica, every.mesh.fsdp = 2, 4
     spread = run(parse(every), store, 8)

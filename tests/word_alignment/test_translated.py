@@ -1,0 +1,116 @@
+"""The method hmm: both directions' posteriors multiplied, of a checkpoint that has its head."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlj.alignment import hmm
+from xlj.api.encoder import Encoder
+from xlj.config import ConfigError
+from xlj.config.choices import METHODS, Aligning
+from xlj.models import encoder, translation
+from xlj.word_alignment import translated
+from xlj.word_alignment.aligner import Aligner
+from xlj.word_alignment.sentence_pairs import Pair
+
+
+@pytest.fixture(scope="module")
+def trained(copying_encoder):
+    head = translation.init(jax.random.key(3), copying_encoder.model, hmm.LONGEST_JUMP)
+    noisy = {
+        name: jax.tree.map(
+            lambda leaf, k=k: leaf + 0.1 * jax.random.normal(jax.random.key(k), leaf.shape), leaf
+        )
+        for k, (name, leaf) in enumerate(head.items())
+    }
+    params = {**copying_encoder.params, "word_hmm_head": noisy}
+    return copying_encoder._replace(params=params)
+
+
+def pairs_of(vocabulary):
+    words = [piece[1:] for piece in vocabulary.pieces if piece[0] == "▁" and piece[1:].isalpha()]
+    return [
+        Pair("a", words[:5], words[4::-1]),
+        Pair("b", words[3:6], words[1:9]),
+        Pair("c", words[:1], []),
+        Pair("d", words[2:14], words[8:12]),
+    ]
+
+
+def plain(pretrained, pair, layer):
+    """The product of both directions' posteriors of pieces, and the word of each."""
+    vocabulary, model, params = pretrained.vocabulary, pretrained.model, pretrained.params
+    head, table = params["word_hmm_head"], params["embeddings"]["word"]
+    sides = []
+    for words in (pair.source, pair.target):
+        pieces = vocabulary.encode_batch(words)
+        ids = np.concatenate([[1], *pieces, [2]]).astype(np.int32)[None]
+        places = np.arange(ids.shape[1], dtype=np.int32)[None]
+        ones = np.ones_like(ids)
+        inputs = encoder.Inputs(ids, places, ones, ones, sides=0 * ones)
+        hidden = encoder.apply(params, model, inputs, layers=layer)[0, 1:-1]
+        words = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces])
+        sides.append((ids[0, 1:-1], hidden, words))
+
+    def share(score):
+        return jnp.log(1025 * jnp.exp(score) / (jnp.exp(score) + 1024))
+
+    def direction(source, target):
+        keys = table[target[0]] @ head["key"]["kernel"]
+        scores = source[1] @ head["query"]["kernel"] @ keys.T
+        emission = hmm.Emission(share(scores), share(keys @ head["null_bias"]))
+        ones = [np.ones(len(side[0]), np.int32) for side in (source, target)]
+        return hmm.posteriors(emission, head["jump_bias"], *ones).emission.source
+
+    both = np.asarray(direction(*sides) * direction(*sides[::-1]).T)
+    matrix = np.zeros((len(pair.source), len(pair.target)), np.float32)
+    np.maximum.at(matrix, np.ix_(sides[0][2], sides[1][2]), both)
+    return matrix
+
+
+@pytest.mark.parametrize("layer", [0, 2])
+def test_links_and_confidences(trained, layer):
+    pairs = pairs_of(trained.vocabulary)
+    found = list(Aligner(trained, [layer], "hmm", together=False).scored(pairs))
+    soft = list(Aligner(trained, [layer], "hmm", together=False).soft(pairs))
+    linked = 0
+    for pair, ((aligned,), (matrix,)) in zip(pairs, zip(found, soft, strict=True), strict=True):
+        if not pair.target:
+            assert not len(aligned.links)
+            continue
+        wanted = plain(trained, pair, layer)
+        np.testing.assert_allclose(matrix, wanted, atol=2e-5)
+        links = np.argwhere(wanted >= translated.LEAST)
+        np.testing.assert_array_equal(aligned.links, links)
+        np.testing.assert_allclose(aligned.confidences, wanted[tuple(links.T)], atol=2e-5)
+        linked += len(links)
+    assert linked > 4
+
+
+def test_several_layers_at_a_time(trained):
+    pairs = pairs_of(trained.vocabulary)
+    every = list(Aligner(trained, [0, 2], "hmm", together=False).soft(pairs))
+    for k, layer in enumerate((0, 2)):
+        alone = Aligner(trained, [layer], "hmm", together=False).soft(pairs)
+        for both, (matrix,) in zip(every, alone, strict=True):
+            np.testing.assert_allclose(both[k], matrix, atol=2e-5)
+
+
+def test_a_model_without_the_head_is_refused(copying_encoder):
+    with pytest.raises(ConfigError, match=r"hmm needs what objectives.word_hmm trains"):
+        Aligner(copying_encoder, [0], "hmm")
+    assert Encoder(copying_encoder).methods == METHODS
+
+
+def test_what_the_config_chose_is_the_default(trained):
+    chosen = Aligning("hmm", "apart", 0, 0.0)
+    model = Encoder(trained._replace(aligning=chosen))
+    assert model.aligning(None, None, None, None) == chosen
+    assert model.aligning("argmax", None, 1, 2.0) == Aligning("argmax", "apart", 1, 2.0)
+    assert Encoder(trained).aligning(None, None, None, None) == Aligning(layer=2)
+    assert model.methods == (*METHODS, "hmm")
+    pairs = [(pair.source, pair.target) for pair in pairs_of(trained.vocabulary)]
+    wanted = Encoder(trained).align(pairs, layer=0, method="hmm", together=False)
+    assert model.align(pairs) == wanted
+    assert any(wanted)
