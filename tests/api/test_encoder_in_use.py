@@ -110,7 +110,7 @@ def test_mined_pairs_are_places_of_what_was_given(model):
 def test_masked_words(model, random_encoder):
     with pytest.raises(ConfigError, match="no head that predicts masked tokens"):
         model.fill("the <mask>")
-    params, sizes, vocabulary = random_encoder
+    params, sizes, vocabulary, _ = random_encoder
     head = heads.init_prediction(jax.random.key(1), sizes, vocabulary.size)
     head["bias"] = jax.random.normal(jax.random.key(2), head["bias"].shape)
     params = {**params, "prediction_head": head}

@@ -20,7 +20,7 @@ from xlj.cli import guard
 
 process, processes, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
 if not guard.is_watched():
-    guard.SILENCE = float(sys.argv[4])
+    guard.SILENCE, guard._LATER = float(sys.argv[4]), 1.0
     sys.exit(guard.run())
 guard.end_with_guard()
 told = folder / "address"

@@ -41,25 +41,25 @@ def plain(params, model, inputs, row):
         encoder.apply(params, model, whole_examples(model, *side), layers=OPTIONS.layer)[row]
         for side in sides
     ]
-    words = [np.asarray(word_hmm.words_of(side.tokens))[row] for side in sides]
+    words = [word_hmm.words_of(side.tokens)[row] for side in sides]
     total = squares = 0.0
     for source, target in ((0, 1), (1, 0)):
-        noise = np.asarray(inputs.noise[row, target])
-        others = table[noise[noise != PAD]] @ head["key"]["kernel"]
+        noise = inputs.noise[row, target]
+        others, real = table[noise] @ head["key"]["kernel"], noise != PAD
         keys = table[sides[target].tokens[row]] @ head["key"]["kernel"]
 
-        def emitted(query, keys=keys, others=others):
-            mean = jax.nn.logsumexp(others @ query) - jnp.log(len(others))
-            score = keys @ query
-            share = jnp.exp(score) / (jnp.exp(score) + translation.NOISE * jnp.exp(mean))
-            return jnp.log((translation.NOISE + 1) * share), mean
+        def emitted(queries, keys=keys, others=others, real=real):
+            powers = jnp.where(real, jnp.exp(queries @ others.T), 0)
+            mean = jnp.log(powers.sum(-1, keepdims=True) / real.sum())
+            scores = jnp.exp(queries @ keys.T)
+            share = scores / (scores + translation.NOISE * jnp.exp(mean))
+            return jnp.log((translation.NOISE + 1) * share), mean[:, 0]
 
-        queries = hidden[source] @ head["query"]["kernel"]
-        found = [emitted(query) for query in queries]
-        null, mean = emitted(head["null_bias"])
-        emission = hmm.Emission(jnp.stack([ratio for ratio, _ in found]), null)
+        ratios, means = emitted(hidden[source] @ head["query"]["kernel"])
+        (null,), (mean,) = emitted(head["null_bias"][None])
+        emission = hmm.Emission(ratios, null)
         total += hmm.log_likelihood(emission, head["jump_bias"], words[source], words[target])
-        squares += sum(found[i][1] ** 2 for i in np.flatnonzero(words[source])) + mean**2
+        squares += jnp.where(words[source] > 0, means**2, 0).sum() + mean**2
     return total, squares
 
 
@@ -67,14 +67,14 @@ def test_whole_losses_and_gradients(made, full_model):
     built, params, inputs = made
     found = built.loss(params, {}, inputs, None)
     losses = {name: built.losses[name].weight * sums.sum.sum() for name, sums in found.items()}
-    rows = range(len(inputs.noise))
 
-    def wanted(params):
-        each = [plain(params, full_model, inputs, row) for row in rows]
-        likelihood, squares = (sum(values) for values in zip(*each, strict=True))
+    @jax.jit
+    def wanted(params, row):
+        likelihood, squares = plain(params, full_model, inputs, row)
         return -2.0 * likelihood, 2.0 * 0.3 * squares
 
-    first, second = wanted(params)
+    rows = range(len(inputs.noise))
+    first, second = np.sum([wanted(params, row) for row in rows], axis=0)
     np.testing.assert_allclose(losses["word_hmm"], first, rtol=1e-5)
     np.testing.assert_allclose(losses["word_hmm_normaliser"], second, rtol=1e-5)
 
@@ -82,12 +82,12 @@ def test_whole_losses_and_gradients(made, full_model):
         found = built.loss(params, {}, inputs, None)
         return sum(built.losses[name].weight * sums.sum.sum() for name, sums in found.items())
 
-    gradients = jax.grad(ours)(params), jax.grad(lambda params: sum(wanted(params)))(params)
-    largest = max(float(abs(leaf).max()) for leaf in jax.tree.leaves(gradients[1]))
-    chex.assert_trees_all_close(*gradients, rtol=2e-4, atol=2e-5 * largest)
-    assert all(
-        float(abs(leaf).max()) > 0 for leaf in jax.tree.leaves(gradients[0]["word_hmm_head"])
-    )
+    of_row = jax.jit(jax.grad(lambda params, row: sum(wanted(params, row))))
+    found = jax.jit(jax.grad(ours))(params)
+    gradient = jax.tree.map(lambda *each: sum(each), *[of_row(params, row) for row in rows])
+    largest = max(float(abs(leaf).max()) for leaf in jax.tree.leaves(gradient))
+    chex.assert_trees_all_close(found, gradient, rtol=2e-4, atol=2e-5 * largest)
+    assert all(float(abs(leaf).max()) > 0 for leaf in jax.tree.leaves(found[word_hmm.HEAD]))
 
 
 def test_rows_are_counted_and_stand_by_themselves(made):

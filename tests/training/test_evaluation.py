@@ -16,6 +16,8 @@ OF_OTHER_THINGS = {
     "xlco",
     "retrieval",
     "distillation",
+    "word_hmm",
+    "word_hmm_normaliser",
 }
 
 

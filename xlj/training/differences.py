@@ -46,7 +46,8 @@ def config_differences(checkpoint: Checkpoint, config: Config) -> list[Differenc
     masks and updates. A key that the checkpoint is older than had what is now its default.
     """
     found = model_differences(checkpoint.model(), config.model, _FREE_ON_RESUME)
-    old, new = merge(record(Config()), checkpoint.config(), ""), record(config)
+    # A run of fine-tuning has its own objective only: the others are as by default on either side.
+    old, new = (merge(record(Config()), tree, "") for tree in (checkpoint.config(), record(config)))
     for path in (*_MUST_STAY, "phases"):
         before, now = old, new
         for name in path.split("."):

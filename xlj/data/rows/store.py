@@ -17,11 +17,12 @@ import os
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from xlj.io.json_file import Record
+if TYPE_CHECKING:  # reading needs NumPy only
+    from xlj.io.json_file import Record
 
 FORMAT = 2
 """Of what is written; tests/formats keeps rows of each."""
@@ -100,7 +101,7 @@ class Manifest:
     vocabulary_size: int
     vocabulary_digest: str
     dtype: str
-    recipe: Record
+    recipe: "Record"
     tasks: tuple[TaskRows, ...]
     format: int = FORMAT
 
@@ -264,7 +265,7 @@ def shard_file(folder: Path, shard: int) -> Path:
     return folder / f"{shard:05d}.rows"
 
 
-def task_rows_from_json(content: Record) -> TaskRows:
+def task_rows_from_json(content: "Record") -> TaskRows:
     """The `TaskRows` of its `dataclasses.asdict`, after JSON made lists of tuples."""
     splits = {
         name: Split(**{**content[name], "shards": tuple(content[name]["shards"])})
