@@ -52,7 +52,7 @@ def log_likelihood(
     first = same & (jnp.cumsum(same, axis=-2) == 1)
     begins = jnp.concatenate([first, jnp.zeros_like(first[..., :1, :])], axis=-2)
     before = jnp.roll(target_ids, 1, axis=-1).at[..., 0].set(0)
-    fresh = (target_ids > 0) & (target_ids != before)
+    fresh = target_ids != before
     # Of the token's likeliest source, which is put back at the end, so that nothing overflows.
     highest = jnp.where(same, emission.source, emission.null[..., None, :]).max(-2)
     highest = jax.lax.stop_gradient(jnp.maximum(highest, emission.null))
