@@ -39,6 +39,7 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 TESTS = {
     "xlj/alignment/error_rate.py": "alignment/test_error_rate",
     "xlj/alignment/extraction.py": "alignment/test_extraction",
+    "xlj/alignment/hmm.py": "alignment/test_hmm objectives/test_word_hmm",
     "xlj/alignment/methods.py": "alignment/test_methods",
     "xlj/alignment/sinkhorn.py": "alignment/test_sinkhorn",
     "xlj/interop/matched_rows.py": "interop/test_matched_rows interop/test_vocabulary_matching",
@@ -59,9 +60,11 @@ TESTS = {
     "xlj/models/heads.py": "models objectives/test_mlm objectives/test_rtd objectives/test_dwa "
     "objectives/test_xlco objectives/test_supervised",
     "xlj/models/lookup.py": "models/test_sharding models/test_encoder",
+    "xlj/models/modules.py": "models objectives/test_mlm",
     "xlj/models/position_bias.py": "models/test_position_bias objectives/test_mlm",
     "xlj/models/residual.py": "models/test_residual models/test_encoder",
     "xlj/models/sharding.py": "models/test_sharding",
+    "xlj/models/translation.py": "objectives/test_word_hmm",
     "xlj/objectives/__init__.py": "training/test_step",
     "xlj/objectives/bitext.py": "objectives/test_xlco objectives/test_retrieval_loss",
     "xlj/objectives/btmlm.py": "objectives/test_btmlm objectives/test_draws_stay "
@@ -91,6 +94,8 @@ TESTS = {
     "objectives/test_camlm",
     "xlj/objectives/supervised.py": "objectives/test_supervised objectives/test_flops",
     "xlj/objectives/task_heads.py": "objectives/test_supervised finetuning/test_task_scores",
+    "xlj/objectives/word_hmm.py": "objectives/test_word_hmm objectives/test_draws_stay "
+    "objectives/test_flops objectives/test_dropout_of_losses",
     "xlj/objectives/xlco.py": "objectives/test_xlco objectives/test_draws_stay "
     "objectives/test_flops objectives/test_dropout_of_losses objectives/test_sharded_parts",
     "xlj/training/step.py": "training/test_step_numpy training/test_step",
