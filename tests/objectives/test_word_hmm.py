@@ -1,5 +1,7 @@
 """Word alignment by likelihood: whole losses against a plain one, and what they depend on."""
 
+import dataclasses
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -14,7 +16,7 @@ from xlj.models import encoder, translation
 from xlj.objectives import word_hmm
 from xlj.objectives.segments import whole_examples
 
-OPTIONS = WordHMM(layer=1, weight=2.0, normaliser_weight=0.3)
+OPTIONS = WordHMM(layer=1, weight=2.0, normaliser_weight=0.3, agreement=0.0)
 
 
 @pytest.fixture
@@ -32,9 +34,10 @@ def made(full_model):
     return built, params | {word_hmm.HEAD: noisy}, built.corrupt(rows, rngs)
 
 
-def plain(params, model, inputs, row):
-    """Of a row: the likelihood of both directions, straight by the forward algorithm, and the sum
-    of squared normalisers."""
+def plain(params, model, inputs, row, agreement=0.0):
+    """Of a row: the likelihood of both directions, straight by the forward algorithm; what its
+    gradient is taken of, where some of it is what both directions expect; and the sum of squared
+    normalisers."""
     head, table = params[word_hmm.HEAD], params["embeddings"]["word"]
     sides = inputs.first, inputs.second
     hidden = [
@@ -42,7 +45,8 @@ def plain(params, model, inputs, row):
         for side in sides
     ]
     words = [word_hmm.words_of(side.tokens)[row] for side in sides]
-    total = squares = 0.0
+    total = taught = squares = 0.0
+    emissions, expected = [], []
     for source, target in ((0, 1), (1, 0)):
         noise = inputs.noise[row, target]
         others, real = table[noise] @ head["key"]["kernel"], noise != PAD
@@ -58,23 +62,39 @@ def plain(params, model, inputs, row):
         ratios, means = emitted(hidden[source] @ head["query"]["kernel"])
         (null,), (mean,) = emitted(head["null_bias"][None])
         emission = hmm.Emission(ratios, null)
-        total += hmm.log_likelihood(emission, head["jump_bias"], words[source], words[target])
+
+        def likelihood(emission, jumps, source=words[source], target=words[target]):
+            return hmm.log_likelihood(emission, jumps, source, target)
+
+        emissions.append(emission)
+        expected.append(jax.grad(likelihood)(emission, head["jump_bias"]).source)
+        total += likelihood(emission, head["jump_bias"])
+        taught += (1 - agreement) * likelihood(emission, jax.lax.stop_gradient(head["jump_bias"]))
+        taught += likelihood(jax.lax.stop_gradient(emission), head["jump_bias"])
         squares += jnp.where(words[source] > 0, means**2, 0).sum() + mean**2
-    return total, squares
+    both = jax.lax.stop_gradient(expected[0] * expected[1].T)
+    for emission, agreed, target in zip(emissions, (both, both.T), words[::-1], strict=True):
+        there = (target > 0) * emission.null
+        each = (agreed * emission.source).sum() + (there * (1 - agreed.sum(0))).sum()
+        taught += agreement * each
+    return total, taught, squares
 
 
-def test_whole_losses_and_gradients(made, full_model):
-    built, params, inputs = made
+@pytest.mark.parametrize("agreement", [0.0, 0.4])
+def test_whole_losses_and_gradients(made, full_model, agreement):
+    _, params, inputs = made
+    options = dataclasses.replace(OPTIONS, agreement=agreement)
+    built = word_hmm.objective("word_hmm", options, full_model, CORPUS)
     found = built.loss(params, {}, inputs, None)
     losses = {name: built.losses[name].weight * sums.sum.sum() for name, sums in found.items()}
 
     @jax.jit
     def wanted(params, row):
-        likelihood, squares = plain(params, full_model, inputs, row)
-        return -2.0 * likelihood, 2.0 * 0.3 * squares
+        likelihood, taught, squares = plain(params, full_model, inputs, row, agreement)
+        return -2.0 * likelihood, -2.0 * taught, 2.0 * 0.3 * squares
 
     rows = range(len(inputs.noise))
-    first, second = np.sum([wanted(params, row) for row in rows], axis=0)
+    first, _, second = np.sum([wanted(params, row) for row in rows], axis=0)
     np.testing.assert_allclose(losses["word_hmm"], first, rtol=1e-5)
     np.testing.assert_allclose(losses["word_hmm_normaliser"], second, rtol=1e-5)
 
@@ -82,7 +102,7 @@ def test_whole_losses_and_gradients(made, full_model):
         found = built.loss(params, {}, inputs, None)
         return sum(built.losses[name].weight * sums.sum.sum() for name, sums in found.items())
 
-    of_row = jax.jit(jax.grad(lambda params, row: sum(wanted(params, row))))
+    of_row = jax.jit(jax.grad(lambda params, row: sum(wanted(params, row)[1:])))
     found = jax.jit(jax.grad(ours))(params)
     gradient = jax.tree.map(lambda *each: sum(each), *[of_row(params, row) for row in rows])
     largest = max(float(abs(leaf).max()) for leaf in jax.tree.leaves(gradient))

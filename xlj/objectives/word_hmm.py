@@ -50,10 +50,11 @@ class _Side(NamedTuple):
 
 
 class _Direction(NamedTuple):
-    """One side generated from the other, each by row."""
+    """One side generated from the other."""
 
-    likelihood: jax.Array  # its logarithm, float32 [rows]
-    posteriors: jax.Array  # float32 [rows, m, n]
+    emission: hmm.Emission
+    jumps: jax.Array  # logits, float32 [rows, jumps]
+    found: hmm.Posteriors
     normaliser: jax.Array  # the sum over tokens of the squared logarithm, float32 [rows]
 
 
@@ -76,9 +77,10 @@ def objective(
         head = params[HEAD]
         forth = _generated(head, model, first, second)
         back = _generated(head, model, second, first)
-        both = forth.posteriors * back.posteriors.swapaxes(1, 2)
+        both = forth.found.emission.source * back.found.emission.source.swapaxes(1, 2)
         tokens = _tokens(inputs)
-        likelihood = forth.likelihood + back.likelihood
+        likelihood = _taught(forth, both, second.words, options.agreement)
+        likelihood += _taught(back, both.swapaxes(1, 2), first.words, options.agreement)
         return {
             name: LossSums(-likelihood, tokens, 2.0 * _agreed(both, forth, back)),
             normaliser: LossSums(
@@ -143,8 +145,7 @@ def _read(
 
 
 def _generated(head: Params, model: Model, source: _Side, target: _Side) -> _Direction:
-    """The target from the source. Its gradient is that of expectation and maximisation: the
-    derivative by what tokens emit is what the alignment is expected to be."""
+    """The target from the source, and what is expected of the alignment."""
     asked = jnp.concatenate([source.queries, _null(head, source.queries)], axis=1)
     wanted = translation.products(asked, target.keys, model.dtype)
     others = jnp.einsum("rmh,nh->rmn", asked.astype(model.dtype), target.noise.astype(model.dtype))
@@ -155,16 +156,35 @@ def _generated(head: Params, model: Model, source: _Side, target: _Side) -> _Dir
     jumps = jnp.broadcast_to(head["jump_bias"], (len(asked), *head["jump_bias"].shape))
     given = jax.lax.stop_gradient((emission, jumps))
     found = hmm.posteriors(*given, source.words, target.words)
-    expected = (
-        (found.emission.source * emission.source).sum((1, 2))
-        + (found.emission.null * emission.null).sum(1)
-        + (found.jumps * jumps).sum(1)
-    )
-    likelihood = found.log_likelihood + expected - jax.lax.stop_gradient(expected)
     is_word = source.words > 0
     normaliser = jnp.where(is_word, mean[:, :-1] ** 2, 0).sum(1)
     normaliser += mean[:, -1] ** 2 * is_word.any(1)
-    return _Direction(likelihood, found.emission.source, normaliser)
+    return _Direction(emission, jumps, found, normaliser)
+
+
+def _taught(
+    direction: _Direction, both: jax.Array, targets: jax.Array, agreement: float
+) -> jax.Array:
+    """The likelihood of a direction, float32 [rows], with the gradient of expectation and
+    maximisation: the derivative by what tokens emit is what the alignment is expected to be.
+
+    A share `agreement` of this is what both directions expect, the product of their probabilities
+    (Liang, Taskar and Klein, 2006, section 3.2), and none for the rest of a token.
+
+    Args:
+      both: float32 [rows, m, n].
+      targets: the example of each token that is generated, int32 [rows, n].
+    """
+    emission, jumps, found, _ = direction
+    none = jnp.where(targets > 0, 1.0 - both.sum(1), 0.0)
+    source = (1.0 - agreement) * found.emission.source + agreement * both
+    null = (1.0 - agreement) * found.emission.null + agreement * none
+    expected = (
+        (source * emission.source).sum((1, 2))
+        + (null * emission.null).sum(1)
+        + (found.jumps * jumps).sum(1)
+    )
+    return found.log_likelihood + expected - jax.lax.stop_gradient(expected)
 
 
 def _null(head: Params, queries: jax.Array) -> jax.Array:
@@ -174,9 +194,9 @@ def _null(head: Params, queries: jax.Array) -> jax.Array:
 
 def _agreed(both: jax.Array, forth: _Direction, back: _Direction) -> jax.Array:
     """Links that are the likeliest of both their tokens in either direction, float32 [rows]."""
-    best = partial(jnp.max, keepdims=True)
-    first = forth.posteriors >= best(forth.posteriors, axis=1)
-    second = back.posteriors >= best(back.posteriors, axis=1)
+    first, second = (direction.found.emission.source for direction in (forth, back))
+    first = first >= first.max(1, keepdims=True)
+    second = second >= second.max(1, keepdims=True)
     return (first & second.swapaxes(1, 2) & (both > 0)).sum((1, 2)).astype(jnp.float32)
 
 
