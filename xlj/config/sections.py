@@ -102,6 +102,9 @@ class Data:
     vocabulary_type: str = _vocabulary_key(
         "unigram", "how a vocabulary that is trained cuts words", choices=("unigram", "bpe")
     )
+    vocabulary_lowercase: bool = _vocabulary_key(
+        False, "whether a vocabulary that is trained folds case: it has no capitals"
+    )
     vocabulary_alpha: float = _vocabulary_key(
         0.3, "exponent of the sample that the vocabulary is trained on", low=0, high=1
     )

@@ -325,6 +325,11 @@ def test_the_type_of_a_vocabulary_is_that_of_the_config(config, tmp_path):
     store = prepare_rows(config(tmp_path, vocabulary="", **options))
     trainer = ModelProto.FromString(store.vocabulary_file.read_bytes()).trainer_spec
     assert trainer.model_type == trainer.BPE  # unigram is the default
+    folded = prepare_rows(config(tmp_path, vocabulary="", vocabulary_lowercase=True, **options))
+    for made, folds in ((store, False), (folded, True)):
+        pieces = Vocabulary.load(made.vocabulary_file).encode_batch(["HELLO Hello", "hello hello"])
+        assert np.array_equal(*pieces) == folds
+    assert folded.manifest.vocabulary_digest != store.manifest.vocabulary_digest
 
 
 def test_workers_do_not_change_rows(built, config, tmp_path):

@@ -165,6 +165,7 @@ def trained(
         data.vocabulary_size,
         data.vocabulary_coverage,
         data.vocabulary_type,
+        data.vocabulary_lowercase,
     )
     atomic.write(file, model)
     shutil.rmtree(work)

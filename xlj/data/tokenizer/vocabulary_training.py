@@ -29,8 +29,14 @@ def settings(data: Data) -> dict[str, object]:
         "lines": data.vocabulary_lines,
         "coverage": data.vocabulary_coverage,
         "threads": THREADS,
-        "type": f"{data.vocabulary_type}, nmt_nfkc, scores in 1/{_SCORES}",
+        "type": f"{data.vocabulary_type}, {_rules(data.vocabulary_lowercase)}, "
+        f"scores in 1/{_SCORES}",
     }
+
+
+def _rules(lowercase: bool) -> str:
+    """SentencePiece's name of how text is normalised."""
+    return "nmt_nfkc_cf" if lowercase else "nmt_nfkc"
 
 
 def balance(
@@ -71,8 +77,9 @@ def train(
     size: int,
     coverage: float,
     kind: str = "unigram",
+    lowercase: bool = False,
 ) -> bytes:
-    """A SentencePiece model (nmt_nfkc) of `size - 2` pieces, with rounded scores.
+    """A SentencePiece model of `size - 2` pieces, with rounded scores.
 
     Lines longer than 4,000 bytes, which SentencePiece would drop, are cut.
 
@@ -80,6 +87,7 @@ def train(
       sampled, weights: lines of each language, and how often each counts.
       size: ids, with those of xlj's layout that the model does not have.
       coverage: share of the text's characters that become pieces.
+      lowercase: whether the model folds case (nmt_nfkc_cf in place of nmt_nfkc).
 
     Raises:
       ConfigError: if the text is too little, or its alphabet too large, for this size.
@@ -106,7 +114,7 @@ def train(
             model_writer=model,
             input_format="tsv",  # line <tab> how often it counts
             model_type=kind,
-            normalization_rule_name="nmt_nfkc",
+            normalization_rule_name=_rules(lowercase),
             vocab_size=size - 2,
             character_coverage=coverage,
             num_threads=THREADS,
