@@ -69,7 +69,7 @@ def peer(config: Config, size: Size) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     theirs: Any = XLMRobertaForMaskedLM(
         XLMRobertaConfig(
-            vocab_size=config.data.vocabulary_size,
+            vocab_size=config.data.trained_ids,
             hidden_size=model.hidden,
             num_hidden_layers=model.layers,
             num_attention_heads=model.heads,
@@ -82,7 +82,7 @@ def peer(config: Config, size: Size) -> None:
     )
     theirs.to(device).train()
     optimizer = torch.optim.AdamW(theirs.parameters(), lr=1e-5)
-    tokens = torch.randint(4, config.data.vocabulary_size - 1, (rows, length), device=device)
+    tokens = torch.randint(4, config.data.trained_ids - 1, (rows, length), device=device)
     labels = torch.where(torch.rand(rows, length, device=device) < 0.15, tokens, -100)
     for dtype in (torch.float32, torch.bfloat16):
 
@@ -102,7 +102,7 @@ def peer(config: Config, size: Size) -> None:
 def _train_step(config: Config, size: Size, name: str, dtype: str) -> tuple[float, int, int, float]:
     """Seconds of a step of one objective, its tokens of text, bytes of its temporary memory, and
     its floating-point operations."""
-    rows, length, pieces = size.rows, size.length, config.data.vocabulary_size
+    rows, length, pieces = size.rows, size.length, config.data.trained_ids
     options = dataclasses.replace(config.objectives.options[name], batch_rows=rows)
     config = dataclasses.replace(
         config,

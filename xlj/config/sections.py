@@ -97,7 +97,10 @@ class Data:
     alpha: float = key(0.7, "exponent of language sampling, p_j = m_j^a / sum m_k^a", low=0, high=1)
     vocabulary: str = key("", "SentencePiece model or tokenizer.json; empty means train one")
     vocabulary_size: int = _vocabulary_key(
-        250_002, "ids of a vocabulary that is trained, specials and <mask> included", low=64
+        250_002,
+        "ids of a vocabulary that is trained, specials and <mask> included; 0 means 6,000 and 1,000 "
+        "for each language",
+        low=0,
     )
     vocabulary_type: str = _vocabulary_key(
         "unigram", "how a vocabulary that is trained cuts words", choices=("unigram", "bpe")
@@ -150,6 +153,12 @@ class Data:
         choices=("stop", "pad"),
     )
     workers: int = _text_key(0, "processes that build rows; 0 means one a core", low=0)
+
+    @property
+    def trained_ids(self) -> int:
+        """Ids of the vocabulary that is trained: `vocabulary_size`, or what 0 stands for (ours)."""
+        paired = {language for pair in self.pairs for language in pair.split("-", 1)}
+        return self.vocabulary_size or 6_000 + 1_000 * len(paired | set(self.languages))
 
     @property
     def rows_are_hashed(self) -> bool:

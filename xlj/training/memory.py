@@ -44,7 +44,7 @@ def expected(config: Config) -> Sizes:
     paired = [language for pair in config.data.pairs for language in pair.split("-")]
     languages = tuple(dict.fromkeys([*config.data.languages, *paired]))
     given = config.data.vocabulary
-    size = Vocabulary.load(given).size if given else config.data.vocabulary_size
+    size = Vocabulary.load(given).size if given else config.data.trained_ids
     corpus = Corpus(size, languages, (1,) * len(languages), tuple(dict.fromkeys(paired)))
     lengths = {kind: lookup(config, ROW_KINDS[kind].length) for kind in config.row_kinds()}
     return Sizes(corpus, lengths)

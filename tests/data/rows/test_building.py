@@ -332,6 +332,18 @@ def test_the_type_of_a_vocabulary_is_that_of_the_config(config, tmp_path):
     assert folded.manifest.vocabulary_digest != store.manifest.vocabulary_digest
 
 
+def test_a_vocabulary_without_a_size_is_that_of_its_languages(config, tmp_path):
+    pairs = ("en-fr", "en-zh-CN")
+    four = Data(languages=("en", "de"), pairs=pairs, vocabulary_size=0)
+    assert four.trained_ids == 10_000
+    assert Data(vocabulary_size=5).trained_ids == 5
+    options = {"vocabulary_size": 0, "vocabulary_lines": 2000}
+    fewer = prepare_rows(config(tmp_path, vocabulary="", **options))  # 8,000 are too many here
+    assert 400 < Vocabulary.load(fewer.vocabulary_file).size < 8000
+    again = prepare_rows(config(tmp_path, vocabulary="", **options))
+    assert again.path == fewer.path
+
+
 def test_workers_do_not_change_rows(built, config, tmp_path):
     assert files(prepare_rows(config(tmp_path, workers=3))) == files(built)
 

@@ -162,10 +162,11 @@ def trained(
     model = vocabulary_training.train(
         {name: [line for _, line in found[name][:count]] for name, count in wanted.items()},
         weights,
-        data.vocabulary_size,
+        data.trained_ids,
         data.vocabulary_coverage,
         data.vocabulary_type,
         data.vocabulary_lowercase,
+        or_fewer=not data.vocabulary_size,
     )
     atomic.write(file, model)
     shutil.rmtree(work)

@@ -24,7 +24,7 @@ _LINE_BYTES = 4000  # below SentencePiece's max_sentence_length, beyond which it
 def settings(data: Data) -> dict[str, object]:
     """All that a trained vocabulary depends on besides its text; part of the recipe."""
     return {
-        "size": data.vocabulary_size,
+        "size": data.trained_ids,
         "alpha": data.vocabulary_alpha,
         "lines": data.vocabulary_lines,
         "coverage": data.vocabulary_coverage,
@@ -78,6 +78,7 @@ def train(
     coverage: float,
     kind: str = "unigram",
     lowercase: bool = False,
+    or_fewer: bool = False,
 ) -> bytes:
     """A SentencePiece model of `size - 2` pieces, with rounded scores.
 
@@ -87,6 +88,7 @@ def train(
       sampled, weights: lines of each language, and how often each counts.
       size: ids, with those of xlj's layout that the model does not have.
       coverage: share of the text's characters that become pieces.
+      or_fewer: whether to take as many as there can be where the text is too little for `size`.
       lowercase: whether the model folds case (nmt_nfkc_cf in place of nmt_nfkc).
 
     Raises:
@@ -123,6 +125,9 @@ def train(
             minloglevel=2,
         )
     except RuntimeError as error:
+        if or_fewer and (largest := _largest(str(error))):
+            print(f"this text has at most {largest:,} ids", file=sys.stderr, flush=True)
+            return train(sampled, weights, largest, coverage, kind, lowercase)
         raise ConfigError(_explain(str(error), size, lines)) from None
     print(f"vocabulary trained in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     proto = ModelProto.FromString(model.getvalue())
@@ -148,11 +153,17 @@ def cut(line: str) -> Iterator[str]:
         yield line
 
 
+def _largest(error: str) -> int | None:
+    """The largest vocabulary of a text, where an error of SentencePiece tells it."""
+    found = re.search(r"value <= (\d+)", error)
+    return int(found[1]) + 2 if found else None
+
+
 def _explain(error: str, size: int, lines: int) -> str:
-    if largest := re.search(r"value <= (\d+)", error):
+    if largest := _largest(error):
         return (
             f"data.vocabulary_size={size} is too large for this text ({lines:,} lines sampled): at "
-            f"most {int(largest[1]) + 2} is possible; set it, or bring more text"
+            f"most {largest} is possible; set it, or bring more text"
         )
     if smallest := re.search(r"required_chars\. \d+ vs (\d+)", error):
         return (
