@@ -98,8 +98,8 @@ class Data:
     vocabulary: str = key("", "SentencePiece model or tokenizer.json; empty means train one")
     vocabulary_size: int = _vocabulary_key(
         250_002,
-        "ids of a vocabulary that is trained, specials and <mask> included; 0 means 6,000 and 1,000 "
-        "for each language",
+        "ids of a vocabulary that is trained, specials and <mask> included; 0 means 6,000 and "
+        "1,000 for each language",
         low=0,
     )
     vocabulary_type: str = _vocabulary_key(
