@@ -133,9 +133,11 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     optimizer.warmup_steps = 30
     optimizer.decay_steps = 50 * (optimizer.schedule == "wsd")
     held_out = config.evaluation.retrieval.source == HELD_OUT
-    for name in ("retrieval", "alignment"):  # files and layers are of another corpus and model
-        config.evaluation[name] = default().evaluation[name]
+    # Files and layers are of another corpus and model; how words are aligned is the recipe's.
+    config.evaluation.retrieval = default().evaluation.retrieval
     config.evaluation.retrieval.source = HELD_OUT if held_out else ""
+    alignment = config.evaluation.alignment
+    alignment.source, alignment.layer = "", min(alignment.layer, _LAYERS)
     config.mesh.fsdp = 1
 
     def scaled(layer: int) -> int:

@@ -1,0 +1,37 @@
+"""The recipe of the aligner, end to end: pairs in, links out, and nothing else to choose."""
+
+import importlib
+
+import pytest
+
+import xlj
+from xlj import phrasebook
+from xlj.alignment import error_rate
+from xlj.config.choices import Aligning
+
+PAIRS = [phrasebook.pair(phrasebook.draw(3, index), "en", "de") for index in range(60)]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("aligner")
+    config = importlib.import_module("aligner").get_config("tiny")
+    config.data.cache = str(folder / "rows")
+    config.train.steps = 60
+    return xlj.pretrain(config, folder / "run")
+
+
+def test_links_are_good_by_defaults_alone(trained):
+    model = xlj.load(trained.workdir)
+    assert model.aligning(None, None, None, None) == Aligning("hmm", "apart", 0, 0.0)
+    words = [
+        tuple(
+            [side.text[start:end] for start, end in side.spans]
+            for side in (pair.source, pair.target)
+        )
+        for pair in PAIRS
+    ]
+    gold = [pair.alignment for pair in PAIRS]
+    aer = error_rate.score(model.align(words), gold, gold).aer
+
+    assert aer < 0.15
