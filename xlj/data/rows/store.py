@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
+from xlj.io.quoting import quoted, shortened
+
 if TYPE_CHECKING:  # reading needs NumPy only
     from xlj.io.json_file import Record
 
@@ -291,14 +293,16 @@ def _load_manifest(file: Path) -> Manifest:
         content = json.loads(file.read_bytes())  # not json_file: reading needs NumPy only
         if content["format"] != FORMAT:
             raise RowStoreError(
-                f"{file}: rows of format {content['format']}, this xlj reads {FORMAT}; "
+                f"{file}: rows of format {quoted(content['format'])}, this xlj reads {FORMAT}; "
                 f"delete {file.parent} to build it anew"
             )
         stated = content.pop("content_hash")
         tasks = tuple(task_rows_from_json(task) for task in content.pop("tasks"))
         manifest = Manifest(**content, tasks=tasks)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RowStoreError(f"{file} is damaged ({error}); delete {file.parent}") from error
+        raise RowStoreError(
+            f"{file} is damaged ({shortened(str(error))}); delete {file.parent}"
+        ) from error
     if manifest.content_hash != stated:
         raise RowStoreError(f"{file} is damaged: its counts do not give its content hash")
     return manifest

@@ -109,31 +109,40 @@ def train(
         for part in cut(line)
     )
     began = time.monotonic()
-    model = io.BytesIO()
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=weighted,
-            model_writer=model,
-            input_format="tsv",  # line <tab> how often it counts
-            model_type=kind,
-            normalization_rule_name=_rules(lowercase),
-            vocab_size=size - 2,
-            character_coverage=coverage,
-            num_threads=THREADS,
-            max_sentence_length=2 * _LINE_BYTES,
-            train_extremely_large_corpus=characters > 1 << 30,
-            minloglevel=2,
-        )
+        model = _trained(weighted, size, coverage, kind, lowercase, characters > 1 << 30)
     except RuntimeError as error:
         if or_fewer and (largest := _largest(str(error))):
             print(f"this text has at most {largest:,} ids", file=sys.stderr, flush=True)
             return train(sampled, weights, largest, coverage, kind, lowercase)
         raise ConfigError(_explain(str(error), size, lines)) from None
     print(f"vocabulary trained in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    proto = ModelProto.FromString(model.getvalue())
+    proto = ModelProto.FromString(model)
     for piece in proto.pieces:
         piece.score = rounded(piece.score)
     return proto.SerializeToString(deterministic=True)
+
+
+def _trained(
+    lines: Iterator[str], size: int, coverage: float, kind: str, lowercase: bool, is_large: bool
+) -> bytes:
+    """What SentencePiece trains on lines `text TAB how often it counts`; a RuntimeError of its own
+    where it cannot."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=lines,
+        model_writer=model,
+        input_format="tsv",
+        model_type=kind,
+        normalization_rule_name=_rules(lowercase),
+        vocab_size=size - 2,
+        character_coverage=coverage,
+        num_threads=THREADS,
+        max_sentence_length=2 * _LINE_BYTES,
+        train_extremely_large_corpus=is_large,
+        minloglevel=2,
+    )
+    return model.getvalue()
 
 
 def rounded(score: float) -> float:
