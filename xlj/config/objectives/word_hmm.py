@@ -18,7 +18,7 @@ class WordHMM(Options):
         0, "layer whose vectors generate the other sentence; 0 is the embeddings", low=0
     )
     agreement: float = option(
-        0.5, "share of an alignment that is learned from what both directions expect", low=0, high=1
+        0.9, "share of an alignment that is learned from what both directions expect", low=0, high=1
     )
     normaliser_weight: float = option(
         0.1, "weight of the loss that teaches scores to need no normalisation", low=0
