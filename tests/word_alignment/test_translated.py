@@ -20,7 +20,8 @@ def trained(copying_encoder):
     head = translation.init(jax.random.key(3), copying_encoder.model, hmm.LONGEST_JUMP)
     noisy = {
         name: jax.tree.map(
-            lambda leaf, k=k: 0.6 * leaf + 0.1 * jax.random.normal(jax.random.key(k), leaf.shape), leaf
+            lambda leaf, k=k: 0.6 * leaf + 0.1 * jax.random.normal(jax.random.key(k), leaf.shape),
+            leaf,
         )
         for k, (name, leaf) in enumerate(head.items())
     }
