@@ -14,6 +14,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+GOOGLE = {
+    "GOOGLE_AUTH_TOKEN_FOR_TESTING": "token",
+    "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # it asks what the emulator does not know
+}
+"""Environment variables that gcsfs needs for buckets that are not Google's."""
+
 
 class Web:
     """A web server of some files, which counts requests, and does what a test asks of it.
@@ -106,8 +112,7 @@ def bucket(scheme):
         variables = {
             "STORAGE_EMULATOR_HOST": address,
             "TENSORSTORE_GCS_HTTP_URL": address,
-            "GOOGLE_AUTH_TOKEN_FOR_TESTING": "token",
-            "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
+            **GOOGLE,
         }
         make = (f"{address}/b?project=test", "POST", f'{{"name": "{name}"}}'.encode())
     else:

@@ -121,9 +121,10 @@ def test_tpu_hosts_are_asked_for_once_rows_are_there(call, clone):
         "command=${!#}; command=${command#--command=}\n"
         'case $* in *describe*) exit 1 ;; *ssh*) bash -c "$command" ;; esac'
     )
+    apart = [FLAGS[0], "--workdir", "/r/a b", FLAGS[2]]
     done, calls = call(
         "tpu_pod.sh",
-        *FLAGS,
+        *apart,
         programs={"python": "", "gcloud": gcloud},
         TPU="t",
         ZONE="z",
@@ -135,7 +136,7 @@ def test_tpu_hosts_are_asked_for_once_rows_are_there(call, clone):
     assert calls[0] == ["python", "-m", "xlj.prepare", FLAGS[0], FLAGS[2]]
     assert [call[4] for call in calls[1:4]] == ["describe", "create", "ssh"]
     assert "--accelerator-type=v5litepod-16" in calls[2] and "--worker=all" in calls[3]
-    assert calls[4] == ["python", "-m", "xlj.train", "--distributed", *FLAGS]
+    assert calls[4] == ["python", "-m", "xlj.train", "--distributed", *apart]
 
 
 def test_tpu_hosts_are_not_asked_for_if_rows_fail(call, clone):

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 import servers
@@ -40,11 +41,14 @@ def test_what_is_written_is_listed_and_read(folder):
     found = [*files.stretch(path, 0, 20_001), *files.stretch(path, 20_001, 48889)]
     assert sum(found, []) == lines
     assert path.read_range(5, 11) == b"0\nline"
-    before = storage.identity(path)
+    storage._told.clear()
+    before = storage.identity(path)  # asked of the file
+    storage.matching(f"{folder}/*.txt")
+    assert before == storage.identity(path) == [str(path), 48889, before[2]]  # told by the listing
     atomic.write(path, b"x" * 48889)
-    storage._told.cache_clear()
-    assert before[:2] == [str(path), 48889] == storage.identity(path)[:2]
-    assert before[2] and before[2] != storage.identity(path)[2]
+    assert before == storage.identity(path)
+    storage.matching(str(path))
+    assert before[:2] == storage.identity(path)[:2] and before[2] != storage.identity(path)[2]
     path.unlink()
     storage.remove_folder(folder / "c")
     assert not path.is_file() and not (folder / "c/d.txt").is_file()
@@ -103,22 +107,17 @@ def test_a_bucket_that_is_not_there_is_told_before_any_work(bucket):
             raise AssertionError("there is no lock")
 
 
-@pytest.fixture
-def s3_folder(folder):
-    if not str(folder).startswith("s3:"):
-        pytest.skip("the emulator of gs:// does not know preconditions")
-    return folder
-
-
-def test_who_comes_to_a_lock_waits(s3_folder, capsys):
+# The emulator of gs:// does not know preconditions.
+@pytest.mark.parametrize("bucket", ["s3"], indirect=True)
+def test_who_comes_to_a_lock_waits(folder, capsys):
     order = []
 
     def other():
-        with storage.lock(s3_folder):
+        with storage.lock(folder):
             order.append("other")
 
     thread = threading.Thread(target=other)
-    with storage.lock(s3_folder):
+    with storage.lock(folder):
         thread.start()
         time.sleep(1.5)
         order.append("first")
@@ -127,19 +126,18 @@ def test_who_comes_to_a_lock_waits(s3_folder, capsys):
     assert "another process is at work" in capsys.readouterr().err
 
 
-def test_the_lock_of_one_that_was_killed_is_taken_but_not_that_of_one_at_work(
-    s3_folder, monkeypatch
-):
+@pytest.mark.parametrize("bucket", ["s3"], indirect=True)
+def test_the_lock_of_one_that_was_killed_is_taken_but_not_that_of_one_at_work(folder, monkeypatch):
     monkeypatch.setattr(buckets, "_BEAT", 0.2)
     monkeypatch.setattr(buckets, "_STALE", 1.0)
-    atomic.write(s3_folder / ".lock", buckets._content("node7 12 a", 3))
+    atomic.write(folder / ".lock", buckets._content("node7 12 a", 3))
     began = time.monotonic()
     taken = []
-    with storage.lock(s3_folder):
+    with storage.lock(folder):
         assert 0.9 < time.monotonic() - began < 10
 
         def other():
-            with storage.lock(s3_folder):
+            with storage.lock(folder):
                 taken.append(time.monotonic())
 
         thread = threading.Thread(target=other)
@@ -148,6 +146,33 @@ def test_the_lock_of_one_that_was_killed_is_taken_but_not_that_of_one_at_work(
         assert not taken  # beats say that somebody is at work
     thread.join()
     assert taken
+
+
+def test_buckets_of_google_are_asked_to_make_a_lock_only_once(monkeypatch):
+    """The emulator does not know preconditions, so here a server knows nothing else."""
+    servers.needed("gcsfs")
+    asked = []
+
+    class Refuses(BaseHTTPRequestHandler):
+        def do_POST(self):
+            asked.append(self.path)
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(412)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *arguments):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Refuses)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    with servers.environment({**servers.GOOGLE, "STORAGE_EMULATOR_HOST": address}):
+        with pytest.raises(FileExistsError):
+            buckets.make("gs://abc/f/.lock", b"mine")
+    server.shutdown()
+    server.server_close()
+    assert ["ifGenerationMatch=0" in path for path in asked] == [True]
 
 
 def test_without_the_extra_it_is_said_what_to_install(monkeypatch):

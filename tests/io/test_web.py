@@ -26,7 +26,7 @@ def fast(served, monkeypatch):
     served.tags.clear()
     monkeypatch.setattr(web, "_PAUSE", 0.01)
     web._remembered.cache_clear()
-    storage._told.cache_clear()
+    storage._told.clear()
 
 
 @pytest.mark.parametrize("ranges", [True, False])

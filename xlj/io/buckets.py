@@ -42,8 +42,7 @@ def stat(url: str) -> tuple[int, str]:
     found = _ask(url, "info", url)
     if found.get("type") != "file":
         raise FileNotFoundError(url)
-    tag = found.get("etag") or found.get("ETag") or found.get("generation") or ""
-    return int(found["size"]), str(tag).strip('"')
+    return _told(found)
 
 
 def changed(url: str) -> float:
@@ -56,11 +55,16 @@ def can_seek(url: str) -> bool:
     return True
 
 
-def matching(pattern: str) -> list[str]:
-    """The URLs of all objects that match, in order."""
+def matching(pattern: str) -> dict[str, tuple[int, str]]:
+    """The URLs of all objects that match, in order, and of each what `stat` returns."""
     scheme = pattern.partition("://")[0]
-    found = _ask(pattern, "glob", pattern, detail=True)
-    return sorted(f"{scheme}://{name}" for name, of in found.items() if of["type"] == "file")
+    found = sorted(_ask(pattern, "glob", pattern, detail=True).items())
+    return {f"{scheme}://{name}": _told(of) for name, of in found if of["type"] == "file"}
+
+
+def _told(found: dict[str, Any]) -> tuple[int, str]:
+    tag = found.get("etag") or found.get("ETag") or found.get("generation") or ""
+    return int(found["size"]), str(tag).strip('"')
 
 
 def sizes(folder: str) -> dict[str, int]:
@@ -125,6 +129,11 @@ class Reader(io.RawIOBase):
         return len(found)
 
 
+def make(url: str, content: bytes) -> None:
+    """Makes an object; a `FileExistsError` if there is one: of several who try one does."""
+    _ask(url, "pipe_file", url, content, mode="create")
+
+
 def send(file: Path, url: str) -> None:
     """Makes an object of a file."""
     _ask(url, "put_file", str(file), url)
@@ -166,8 +175,7 @@ def _acquire(url: str, own: str) -> None:
     seen, since, told = b"", time.monotonic(), False
     while True:
         try:
-            _ask(url, "pipe_file", url, _content(own, 0), mode="create")
-            return
+            return make(url, _content(own, 0))
         except FileExistsError:
             pass
         try:

@@ -9,13 +9,11 @@ from buckets (gs, s3) and written there. Buckets need `pip install 'xlj[cloud]'`
 import contextlib
 import dataclasses
 import fcntl
-import functools
 import glob
 import io
 import posixpath
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -28,7 +26,7 @@ from xlj.config.paths import scheme_of
 from xlj.io import buckets, web
 
 _SCHEMES: dict[str, ModuleType] = {"https": web, "http": web, "gs": buckets, "s3": buckets}
-_REMEMBERED = 10  # seconds for which what is told of a file of text is not asked again
+_told: "dict[Url, Stat]" = {}  # of files, when they were matched last
 
 
 class Stat(NamedTuple):
@@ -166,7 +164,9 @@ def matching(pattern: str) -> list[AnyPath]:
     path = place(pattern)
     if isinstance(path, Url):
         try:
-            return [*_matching(path.url)]
+            found = _matching(path.url)
+            _told.update(found)
+            return [*found]
         except OSError as error:
             raise ConfigError(f"{path}: it cannot be read ({error})") from error
     return [*matching_here(path)]
@@ -180,13 +180,17 @@ def matching_here(path: Path) -> list[Path]:
     return sorted(match for match in found if match.is_file())
 
 
-def _matching(url: str) -> list[Url]:
+def _matching(url: str) -> dict[Url, Stat]:
+    """The files in order, and what is told of each, without asking once more."""
     if _SCHEMES[url.partition(":")[0]] is web:
         if "*" in url:
             raise ConfigError(f"{url}: a web server does not list its files; name each of them")
     elif glob.has_magic(url):
-        return [Url(found) for found in buckets.matching(url)]
-    return [Url(url)] if Url(url).is_file() else []
+        return {Url(found): Stat(*told) for found, told in buckets.matching(url).items()}
+    try:
+        return {Url(url): Url(url).stat()}
+    except FileNotFoundError:
+        return {}
 
 
 def below(folder: AnyPath, pattern: str) -> list[AnyPath]:
@@ -198,9 +202,10 @@ def below(folder: AnyPath, pattern: str) -> list[AnyPath]:
 
 def identity(path: AnyPath) -> list[str | int]:
     """What tells a file of text from another without reading it: its absolute path, size in bytes,
-    and the time of its last change in ns, or what its server says instead of a time."""
+    and the time of its last change in ns, or what its server says instead of a time. Of a URL it is
+    what was told when `matching` found it: text is listed once, however often that is read."""
     if isinstance(path, Url):
-        return [str(path), *_told(path, int(time.monotonic()) // _REMEMBERED)]
+        return [str(path), *(_told.get(path) or path.stat())]
     found = path.stat()
     return [f"{path.absolute()}", found.st_size, found.st_mtime_ns]
 
@@ -208,11 +213,6 @@ def identity(path: AnyPath) -> list[str | int]:
 def size(path: AnyPath) -> int:
     """The size in bytes of a file of text, as `identity` says it."""
     return path.stat().st_size if isinstance(path, Path) else int(identity(path)[1])
-
-
-@functools.lru_cache(maxsize=4096)
-def _told(path: Url, now: int) -> Stat:
-    return path.stat()
 
 
 def changed(path: AnyPath) -> float:

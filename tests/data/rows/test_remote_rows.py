@@ -13,9 +13,10 @@ import servers
 
 from xlj.config import ConfigError, parse
 from xlj.data.rows.building import build_rows
-from xlj.data.rows.preparing import open_rows, prepare_rows
+from xlj.data.rows.preparing import open_rows, prepare_rows, with_rows
 from xlj.data.rows.request import request_of
 from xlj.data.rows.store import RowStore
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import atomic, buckets, storage
 from xlj.io.storage import place
 
@@ -87,6 +88,8 @@ def test_rows_in_a_bucket_of_text_in_a_bucket(small, corpus, uploaded, bucket, t
     assert again.path == found.path
     named = dataclasses.replace(config, data=dataclasses.replace(config.data, rows=found.path.name))
     same(open_rows(named), expected)
+    vocabulary = with_rows(named).data.vocabulary
+    assert Vocabulary.load(vocabulary).digest == expected.manifest.vocabulary_digest
 
 
 @pytest.mark.cloud
@@ -142,7 +145,7 @@ def test_text_of_a_web_server(small, corpus, tmp_path, ranges):
         else:  # a file is one unit, so that other lines are neighbours
             totals = [sum(t.sentences for t in s.manifest.tasks) for s in (found, expected)]
             assert totals[0] == totals[1]
-        storage._told.cache_clear()
+        storage._told.clear()
         server.tags = dict.fromkeys(files, '"2"')
         assert request_of(config).folder != found.path  # the server says that they are others
         missing = dataclasses.replace(config.data, mono=(f"{server.url}/no/{{language}}.txt",))
