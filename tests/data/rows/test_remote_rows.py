@@ -12,6 +12,7 @@ import pytest
 import servers
 
 from xlj.config import ConfigError, parse
+from xlj.data.rows.batches import Batches
 from xlj.data.rows.building import build_rows
 from xlj.data.rows.preparing import open_rows, prepare_rows, with_rows
 from xlj.data.rows.request import request_of
@@ -93,6 +94,34 @@ def test_rows_in_a_bucket_of_text_in_a_bucket(small, corpus, uploaded, bucket, t
 
 
 @pytest.mark.cloud
+def test_batches_wait_for_a_bucket_once(small, corpus, bucket, tmp_path, monkeypatch):
+    text = {"duplicates": "keep", "unit_bytes": 1 << 20}
+    config = small(corpus, f"{bucket}/batches", **text)
+    here = small(corpus, tmp_path, **text)
+    stores = [prepare_rows(config), prepare_rows(here)]
+    batches, expected = Batches(stores[0], config), Batches(stores[1], here)
+    at_once, most, read = [], [], buckets.read_range
+
+    def slow(*arguments):
+        at_once.append(arguments)
+        most.append(len(at_once))
+        time.sleep(0.02)
+        at_once.pop()
+        return read(*arguments)
+
+    monkeypatch.setattr(buckets, "read_range", slow)
+    for step in range(2):
+        for name, (count, _) in batches.shapes(step).items():
+            for found, other in zip(
+                batches.read(name, step, np.arange(count)),
+                expected.read(name, step, np.arange(count)),
+                strict=True,
+            ):
+                np.testing.assert_array_equal(found, other)
+    assert max(most) > 8 and batches._fetcher.fetched == expected._fetcher.fetched
+
+
+@pytest.mark.cloud
 def test_what_was_killed_goes_on(small, corpus, bucket, tmp_path, monkeypatch):
     monkeypatch.setattr(buckets, "_BEAT", 0.1)
     monkeypatch.setattr(buckets, "_STALE", 0.5)
@@ -120,7 +149,8 @@ def test_what_was_killed_goes_on(small, corpus, bucket, tmp_path, monkeypatch):
 
 @pytest.mark.cloud
 def test_damage_in_a_bucket_is_told(small, corpus, bucket, tmp_path):
-    store = prepare_rows(small(corpus, f"{bucket}/damaged", pairs=(), parallel=()))
+    config = small(corpus, f"{bucket}/damaged", duplicates="keep", unit_bytes=1 << 20)
+    store = prepare_rows(config)
     file = store.file("text.en", 0)
     content = bytearray(file.read_bytes())
     content[5] ^= 1

@@ -166,6 +166,12 @@ class RowStore:
         """The vocabulary that the rows were built with (`VOCABULARY`)."""
         return self.path / VOCABULARY
 
+    @property
+    def at_once(self) -> int:
+        """How many questions it may be asked at the same time: a bucket takes its time for each,
+        however little it is for."""
+        return 1 if isinstance(self.path, Path) else 32
+
     def tasks(self, kind: str) -> tuple[TaskRows, ...]:
         """The rows of a kind, in the order of the config."""
         return tuple(task for task in self.manifest.tasks if task.kind == kind)
