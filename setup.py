@@ -81,7 +81,11 @@ setup(
             _PLOTS,
         ],
         "beam": [_BEAM],
+        # Text and rows in buckets, gs:// and s3://; both need the fsspec of their own release.
+        "cloud": ["gcsfs>=2026.1", "s3fs>=2026.1"],
         "cuda": ["jax[cuda13]>=0.10,<0.12; sys_platform == 'linux'"],
+        # Buckets on this machine, for tests of the extra "cloud".
+        "emulators": ["gcp-storage-emulator>=2026.1", "moto[server]>=5,<6"],
         # Mining by an index, xlj.mine --search=faiss.
         "faiss": [_FAISS],
         # The site of docs/: mkdocs build --strict

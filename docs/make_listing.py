@@ -10,7 +10,7 @@ FILE = Path(__file__).with_name("architecture.md")
 HEAD = "\n## The listing\n"
 TEXT = """
 Written by `python docs/make_listing.py` from the first sentence of each file. `configs/` has a file
-a recipe (`configs/finetune/`, `configs/sweeps/`), `launch/` scripts for Slurm and TPU pods, and
+a recipe (`configs/finetune/`, `configs/sweeps/`), `launch/` starters for clusters, and
 `tests/` mirrors `xlj/`.
 """
 

@@ -1,28 +1,29 @@
 #!/usr/bin/env bash
-# Trains on GPU nodes of a Slurm cluster; submit it from the repository, with xlj's flags:
+# Submits a run to Slurm: a job on CPUs that makes the rows, and one on GPUs that trains once they are
+# there. Start it in the clone, with xlj's flags:
 #
-#   sbatch launch/slurm.sh --config=configs/xlm_r_base.py --workdir=/shared/runs/base \
+#   launch/slurm.sh --config=configs/xlm_r_base.py --workdir=/shared/runs/base \
 #       --config.data.cache=/shared/rows --config.data.mono='/shared/cc100/{language}.txt.xz'
 #
-# Submit the same line again to go on from the latest checkpoint.
-#SBATCH --job-name=xlj
-#SBATCH --nodes=2
-#SBATCH --ntasks-per-node=8      # one process a GPU
-#SBATCH --gres=gpu:8             # every process sees all GPUs of its node and takes its own
-#SBATCH --cpus-per-task=8
-#SBATCH --time=24:00:00
-#SBATCH --signal=TERM@180        # SIGTERM 3 minutes before the end: the run saves and exits with 0
-#SBATCH --dependency=singleton   # several submissions of one name run one after another
+# NAME=... names the jobs; of one name one trains at a time. The same line again goes on from the latest
+# checkpoint. It prints the numbers of both jobs.
 set -euo pipefail
-source .venv/bin/activate
+here=$(dirname "$0") name=${NAME:-xlj}
 
-# Rows are made once, on one node; this does nothing when they are there. It knows no --workdir.
-prepare=()
-for flag in "$@"; do
-    [[ $flag == --workdir=* ]] || prepare+=("$flag")
+train=() prepare=() # xlj.prepare knows no --workdir
+while (($#)); do
+    train+=("$1")
+    case $1 in
+    --workdir) train+=("${2:?--workdir without a folder}") && shift ;;
+    --workdir=*) ;;
+    *) prepare+=("$1") ;;
+    esac
+    shift
 done
-srun --nodes=1 --ntasks=1 python -m xlj.prepare "${prepare[@]}"
 
-# Collectives run beside the computation that does not need them.
-export XLA_FLAGS="--xla_gpu_enable_latency_hiding_scheduler=true ${XLA_FLAGS:-}"
-srun python -m xlj.train --distributed "$@"
+rows=$(sbatch --parsable --job-name="$name-rows" "$here/slurm_rows.sh" "${prepare[@]}")
+rows=${rows%%;*} # the name of a cluster may follow
+# If no rows come, the second job is taken out of the queue.
+training=$(sbatch --parsable --job-name="$name" --dependency="afterok:$rows,singleton" \
+    --kill-on-invalid-dep=yes "$here/slurm_train.sh" "${train[@]}")
+echo "rows: job $rows; training: job ${training%%;*}"

@@ -2,7 +2,7 @@
 
     python -m xlj.sweep --config=configs/sweeps/NAME.py [--folder=DIR] [--config.KEY=VALUE]
     python -m xlj.sweep --config=configs/sweeps/NAME.py --print
-    python -m xlj.sweep --config=... --submit='sbatch -J {name} launch/slurm.sh {arguments}'
+    python -m xlj.sweep --config=... --submit='env NAME={name} launch/slurm.sh {arguments}'
 
 The same command again runs what is not finished. --config.KEY=VALUE changes all runs.
 docs/sweep.md tells more.

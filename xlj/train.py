@@ -42,7 +42,8 @@ def main(flags: Namespace) -> int:
     outcome = runs.pretrain(flags.config, workdir)
     if jax.process_index() == 0:
         # Without what is this run's own.
-        again = command.line("train", flags.arguments, ("workdir", "config.init_from"))
+        own = ("workdir", "config.init_from", *distributed.FLAGS)
+        again = command.line("train", flags.arguments, own)
         print(summary.summary(outcome, again))
     return 0 if outcome.finished else exit_codes.CONTINUE
 

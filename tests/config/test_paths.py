@@ -1,4 +1,4 @@
-"""URLs are refused by name, before a folder `gs:` is made of one."""
+"""URLs are refused by name where they cannot be used, before a folder `gs:` is made of one."""
 
 from pathlib import Path
 
@@ -30,9 +30,14 @@ def test_keys_and_outputs_are_refused_by_name(tiny):
         outputs.check_output("output", "s3://b/x.json")
     with pytest.raises(ConfigError, match="init_from=gs://bucket/run is a URL"):
         stored_models.find("gs://bucket/run", "init_from")
-    tiny.data.cache = "gs://bucket/rows"
-    with pytest.raises(ConfigError, match=r"data\.cache=gs://bucket/rows is a URL"):
-        parse(tiny)
+    for url, reason in (
+        ("https://host/rows", "rows lie in a folder of this machine, or in a bucket"),
+        ("gs://bucket", "name a folder of the bucket, gs://BUCKET/FOLDER"),
+        ("gs:/bucket/rows", "name a folder of the bucket"),
+    ):
+        tiny.data.cache = url
+        with pytest.raises(ConfigError, match=f"data.cache={url}: {reason}"):
+            parse(tiny)
     config = finetuning.default()
     config.init_from, config.cache = "x", "gs://bucket/rows"
     config.task.train = config.task.dev = "{language}.tsv"

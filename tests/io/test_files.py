@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from xlj.config import ConfigError
-from xlj.io import files
+from xlj.io import files, storage
 
 COMPRESS = {
     ".txt": lambda raw: raw,
@@ -109,7 +109,7 @@ def test_files_that_a_pattern_stands_for(tmp_path):
     for name in ("b.txt", "a.txt", "c/d.txt", "[x].txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    found = [str(f.relative_to(tmp_path)) for f in files.matching(f"{tmp_path}/**/*.txt")]
+    found = [str(f.relative_to(tmp_path)) for f in storage.matching(f"{tmp_path}/**/*.txt")]
     assert found == ["[x].txt", "a.txt", "b.txt", "c/d.txt"]
-    assert files.matching(f"{tmp_path}/[x].txt") == [tmp_path / "[x].txt"]  # the file of that name
-    assert files.matching(f"{tmp_path}/c") == files.matching(f"{tmp_path}/no") == []
+    assert storage.matching(f"{tmp_path}/[x].txt") == [tmp_path / "[x].txt"]  # of that name
+    assert storage.matching(f"{tmp_path}/c") == storage.matching(f"{tmp_path}/no") == []

@@ -114,13 +114,15 @@ def line(name: str, arguments: Sequence[str], without: Sequence[str] = ()) -> st
     Args:
       without: names of flags that are left out.
     """
-    kept, given = [], iter(arguments)
-    for argument in given:
+    kept, left_out = [], False
+    for argument in arguments:
         flag, equals, _ = argument.partition("=")
-        if flag.lstrip("-") not in without:
+        if argument.startswith("--"):
+            left_out = flag.removeprefix("--") in without
+        if not left_out:
             kept.append(argument)
-        elif not equals:
-            next(given, None)  # its value
+        elif equals or not argument.startswith("--"):
+            left_out = False  # its value was in it, or was this one
     return shlex.join(["python", "-m", f"xlj.{name}", *kept])
 
 

@@ -7,6 +7,9 @@ from xlj.cli import guard
 from xlj.cli.parser import Parser, at_least
 from xlj.config import ConfigError
 
+FLAGS = ("distributed", "coordinator", "processes", "process")
+"""Names of the flags that `add_flags` adds."""
+
 
 def add_flags(parser: Parser) -> None:
     """Adds --distributed and what says where the others are."""

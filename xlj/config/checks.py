@@ -9,7 +9,7 @@ import ml_collections
 
 from xlj.config.fields import ConfigError, keys_of, lookup, nearest, not_read, refuse_idle
 from xlj.config.objectives.options import ROW_KINDS, check_common, import_modules
-from xlj.config.paths import local_path
+from xlj.config.paths import check_storable
 from xlj.config.schema import Config, build
 from xlj.config.sections import FREEZABLE, HELD_OUT, Optimizer
 from xlj.config.user_code import function_of
@@ -29,8 +29,8 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
     tree = config.to_dict()
     import_modules(tree.get("objective_modules", ""))
     parsed = build(tree)
-    local_path("data.cache", parsed.data.cache)
-    local_path("data.rows", parsed.data.rows)
+    check_storable("data.cache", parsed.data.cache)
+    check_storable("data.rows", parsed.data.rows)
     if parsed.train.metrics_hook:
         function_of(parsed.train.metrics_hook, "train.metrics_hook")
     if not parsed.data.rows:  # else the rows are checked, when they are opened

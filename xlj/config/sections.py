@@ -3,7 +3,6 @@
 import dataclasses
 import re
 from functools import partial
-from pathlib import Path
 
 from xlj.config.choices import ENCODINGS, METHODS, TRAINED_METHODS
 from xlj.config.fields import Idle, Reading, key, only_if_set, only_with
@@ -74,6 +73,7 @@ class Data:
     mono: tuple[str, ...] = key(
         (),
         "templates of monolingual sources with {language}, and * where several files match: text, "
+        "here or at a URL, "
         "FILE.jsonl#FIELD, FILE.parquet#FIELD (.gz .xz .zst too), phrasebook:{language}, "
         "tfds:NAME#FIELD or seqio:TASK#FIELD",
         read=_of_text(_for_text),
@@ -93,7 +93,9 @@ class Data:
     seqio_modules: tuple[str, ...] = key(
         (), "modules to import that register seqio Tasks", read=_of_text(_for_seqio)
     )
-    cache: str = key("runs/rows", "folder where vocabularies and rows live", read=_for_cache)
+    cache: str = key(
+        "runs/rows", "folder, or gs:// or s3:// URL, of vocabularies and rows", read=_for_cache
+    )
     alpha: float = key(0.7, "exponent of language sampling, p_j = m_j^a / sum m_k^a", low=0, high=1)
     vocabulary: str = key("", "SentencePiece model or tokenizer.json; empty means train one")
     vocabulary_size: int = _vocabulary_key(
@@ -166,10 +168,9 @@ class Data:
         return re.fullmatch("[0-9a-f]{16}", self.rows) is not None
 
     @property
-    def rows_folder(self) -> Path:
-        """The folder of the rows that `rows` names."""
-        folder = Path(self.cache, self.rows) if self.rows_are_hashed else Path(self.rows)
-        return folder.expanduser()
+    def rows_folder(self) -> str:
+        """The folder of the rows that `rows` names, or its URL."""
+        return f"{self.cache.rstrip('/')}/{self.rows}" if self.rows_are_hashed else self.rows
 
 
 def _for_predicted_languages(config: Config, path: str) -> Idle | None:

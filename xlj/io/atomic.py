@@ -3,6 +3,7 @@
 import io
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,19 +11,29 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from xlj.config import ConfigError
+from xlj.io import storage
+from xlj.io.storage import AnyPath, Url
 
 PART = ".part"
 """Ending of what is still being written; a run that was killed may leave some."""
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[BinaryIO]:
+def writing(path: AnyPath) -> Iterator[BinaryIO]:
     """A binary file that appears under `path`, complete and on disk, when the block ends well. A
-    link stays one.
+    link stays one. A file of a bucket is sent when it is complete.
 
     Raises:
       ConfigError: if the file cannot be written: the disk is full, the folder is not there.
     """
+    if isinstance(path, Url):
+        with tempfile.TemporaryDirectory(prefix="xlj-") as scratch:
+            part = Path(scratch, "file")
+            with io.BufferedWriter(_Raw(part, path)) as file:
+                yield file
+            with mendable(path):
+                storage.send(part, path)
+        return
     target = path.resolve()
     part = _part_of(target)
     try:
@@ -45,7 +56,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
             part.unlink(missing_ok=True)
 
 
-def write(path: Path, content: bytes) -> None:
+def write(path: AnyPath, content: bytes) -> None:
     """Writes `content` to `path`, all of it or nothing; raises as `writing`."""
     with writing(path) as file:
         file.write(content)
@@ -69,7 +80,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def mendable(path: Path) -> Iterator[None]:
+def mendable(path: AnyPath) -> Iterator[None]:
     """Turns each `OSError` in the block into a `ConfigError`: `path` cannot be written, and why."""
     try:
         yield
@@ -86,7 +97,7 @@ def _part_of(path: Path) -> Path:
 class _Raw(io.FileIO):
     """A new file whose errors name the file that it will be."""
 
-    def __init__(self, part: Path, path: Path):
+    def __init__(self, part: Path, path: AnyPath):
         super().__init__(part, "xb")
         self._path = path
 

@@ -1,7 +1,6 @@
 """Text files, plain or compressed: their lines."""
 
 import codecs
-import glob
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
@@ -9,7 +8,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from xlj.config import ConfigError
-from xlj.io import compressed, zstd_frames
+from xlj.io import compressed, storage, zstd_frames
+from xlj.io.storage import AnyPath
 
 STDIN = Path("-")
 """Standard input, where a file is asked for."""
@@ -18,22 +18,12 @@ LINE_BYTES = 1 << 20
 _FRAMED = ".zst"
 
 
-def matching(pattern: str) -> list[Path]:
-    """The files that a path stands for, in order; `*`, `?`, `[...]` and `**` match as in a shell,
-    and a leading `~` is the home folder."""
-    path = Path(pattern).expanduser()
-    if path.is_file() or not glob.has_magic(str(path)):
-        return [path] if path.is_file() else []
-    found = map(Path, glob.glob(str(path), recursive=True))
-    return sorted(match for match in found if match.is_file())
-
-
-def is_stream(path: Path) -> bool:
+def is_stream(path: AnyPath) -> bool:
     """Whether it is standard input, a pipe or a device, which may be read only once."""
     return path == STDIN or (path.exists() and not path.is_file() and not path.is_dir())
 
 
-def pieces(path: Path) -> Iterator[bytes]:
+def pieces(path: AnyPath) -> Iterator[bytes]:
     """The content of a file in pieces of at most `compressed.PIECE_BYTES`.
 
     Files that end in .gz, .xz or .zst are decompressed; standard input is not.
@@ -59,11 +49,13 @@ def _raw(file: BinaryIO, left: int = sys.maxsize) -> Iterator[bytes]:
         yield found
 
 
-def can_be_cut(path: Path, size: int) -> bool:
+def can_be_cut(path: AnyPath, size: int) -> bool:
     """Whether `stretch` reads parts of about `size` bytes of a file that is longer: it is plain, or
-    a .zst file of many frames, as far as the first ones tell; a `ConfigError` if it cannot be
-    read."""
+    a .zst file of many frames, as far as the first ones tell, and its server, if it is a URL, knows
+    ranges; a `ConfigError` if it cannot be read."""
     try:
+        if not storage.can_seek(path):
+            return False
         if path.suffix == _FRAMED:
             return zstd_frames.are_small(path, size)
     except OSError as error:
@@ -72,7 +64,7 @@ def can_be_cut(path: Path, size: int) -> bool:
 
 
 def stretch(
-    path: Path, start: int, stop: int, longest: int = LINE_BYTES
+    path: AnyPath, start: int, stop: int, longest: int = LINE_BYTES
 ) -> Iterator[list[str | None]]:
     """The lines of a file that begin in its bytes [start, stop), in blocks as those of `blocks`,
     which it raises like. Stretches that follow each other have every line once.
@@ -106,7 +98,7 @@ def stretch(
         raise _unreadable(path, error) from error
 
 
-def _frames(path: Path, start: int, stop: int) -> Iterator[bytes]:
+def _frames(path: AnyPath, start: int, stop: int) -> Iterator[bytes]:
     """The content of a stretch of a .zst file, in pieces."""
     try:
         begin, end = (zstd_frames.first_from(path, offset) for offset in (start, stop))
@@ -129,7 +121,7 @@ def _frames(path: Path, start: int, stop: int) -> Iterator[bytes]:
         raise _unreadable(path, error) from error
 
 
-def _decompressed(path: Path, begin: int, end: int = sys.maxsize) -> Iterator[bytes]:
+def _decompressed(path: AnyPath, begin: int, end: int = sys.maxsize) -> Iterator[bytes]:
     """The content of frames, piece by piece."""
     with path.open("rb") as file:
         file.seek(begin)
@@ -137,7 +129,7 @@ def _decompressed(path: Path, begin: int, end: int = sys.maxsize) -> Iterator[by
         yield from compressed.decompressed(raw, path.suffix, may_be_empty=begin > 0)
 
 
-def first_line(path: Path, start: int) -> int:
+def first_line(path: AnyPath, start: int) -> int:
     """The number, from 1, of the first line of the stretch of a file from `start` on."""
     if not start:
         return 1
@@ -147,7 +139,7 @@ def first_line(path: Path, start: int) -> int:
     return line_number(path, start - 1) + 1
 
 
-def line_number(path: Path, offset: int) -> int:
+def line_number(path: AnyPath, offset: int) -> int:
     """The number, from 1, of the line that holds a byte of a plain file."""
     count, left = 1, offset
     with path.open("rb") as file:
@@ -157,7 +149,7 @@ def line_number(path: Path, offset: int) -> int:
     return count
 
 
-def _rest_of_line(file: BinaryIO, path: Path, room: int, longest: int) -> bytes:
+def _rest_of_line(file: BinaryIO, path: AnyPath, room: int, longest: int) -> bytes:
     """What follows in a file up to a line feed, with it; a `ConfigError` if that is more than
     `room`, so that the line is longer than `longest`."""
     rest = file.readline(room + 1)
@@ -166,19 +158,19 @@ def _rest_of_line(file: BinaryIO, path: Path, room: int, longest: int) -> bytes:
     return rest
 
 
-def _too_long(path: Path, line: int, longest: int) -> ConfigError:
+def _too_long(path: AnyPath, line: int, longest: int) -> ConfigError:
     return ConfigError(
         f"{path}:{line}: the line has more than {longest:,} bytes; bring lines of text, at most a "
         "paragraph each"
     )
 
 
-def _unreadable(path: Path, error: Exception) -> ConfigError:
+def _unreadable(path: AnyPath, error: Exception) -> ConfigError:
     reason = getattr(error, "strerror", "") or error
     return ConfigError(f"{path}: cannot read it to the end ({reason})")
 
 
-def blocks(path: Path, longest: int = LINE_BYTES) -> Iterator[list[str | None]]:
+def blocks(path: AnyPath, longest: int = LINE_BYTES) -> Iterator[list[str | None]]:
     """The lines of a file (see `pieces`) in blocks, split at line feeds only; None is a line that
     is not UTF-8. A byte order mark is left out.
 
@@ -191,7 +183,7 @@ def blocks(path: Path, longest: int = LINE_BYTES) -> Iterator[list[str | None]]:
 
 
 def _blocks(
-    found: Iterator[bytes], path: Path, start: int, longest: int
+    found: Iterator[bytes], path: AnyPath, start: int, longest: int
 ) -> Iterator[list[str | None]]:
     """The lines of the content of a stretch, which comes in pieces."""
     unfinished: list[bytes] = []
@@ -215,7 +207,7 @@ def _blocks(
         yield _decode(rest if start or before else rest.removeprefix(codecs.BOM_UTF8))
 
 
-def aligned_blocks(paths: Sequence[Path]) -> Iterator[tuple[list[str | None], ...]]:
+def aligned_blocks(paths: Sequence[AnyPath]) -> Iterator[tuple[list[str | None], ...]]:
     """The lines of files of which line n belongs to line n, in blocks of equal length of each; it
     raises as `blocks`, and a `ConfigError` if they have not as many lines."""
     sides = [blocks(path) for path in paths]
@@ -228,7 +220,7 @@ def aligned_blocks(paths: Sequence[Path]) -> Iterator[tuple[list[str | None], ..
         raise ConfigError(f"{' and '.join(map(str, paths))} have not as many lines")
 
 
-def lines(path: Path) -> Iterator[str]:
+def lines(path: AnyPath) -> Iterator[str]:
     """The lines of a file (or `STDIN`) in order, blank ones too; it raises as `blocks`, and a
     `ConfigError` that names file and line if one is not UTF-8."""
     for number, line in enumerate(itertools.chain.from_iterable(blocks(path)), 1):

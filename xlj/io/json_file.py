@@ -10,6 +10,7 @@ from typing import Any
 from xlj.config import ConfigError
 from xlj.io import files
 from xlj.io.quoting import quoted
+from xlj.io.storage import AnyPath
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 """A value that may be anything JSON holds, until it was looked at."""
@@ -21,7 +22,7 @@ MOST_BYTES = 1 << 29
 _DIGITS = 300  # what floats can hold; transformers writes 10^30
 
 
-def read(path: Path, not_finite: bool = False) -> Any:
+def read(path: AnyPath, not_finite: bool = False) -> Any:
     """The value of a whole file, plain or compressed; raises a `ConfigError` with file and line if
     it cannot be read, holds more than `MOST_BYTES`, or as `parse`."""
     parts, size = [], 0
@@ -33,7 +34,7 @@ def read(path: Path, not_finite: bool = False) -> Any:
     return parse(b"".join(parts), f"{path}", not_finite)
 
 
-def read_object(path: Path, not_finite: bool = False) -> Record:
+def read_object(path: AnyPath, not_finite: bool = False) -> Record:
     """The object of a whole file; it raises as `read`, or a `ConfigError` on another value."""
     found = read(path, not_finite)
     if not isinstance(found, dict):

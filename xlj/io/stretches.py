@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xlj.config import ConfigError
-from xlj.io import files
+from xlj.config.paths import local_path
+from xlj.io import files, storage
 
 BYTES = 16 << 20
 """How long a stretch is, where its file can be cut: some minutes of an encoder's work."""
@@ -52,7 +53,7 @@ def named(flag: str, pattern: str | Path) -> list[Path]:
     commas between; a `ConfigError` if a pattern stands for no file."""
     found: list[Path] = []
     for each in str(pattern).split(","):
-        matches = files.matching(each)
+        matches = storage.matching_here(local_path(f"--{flag}", each))
         if not matches and glob.has_magic(each):
             raise ConfigError(f"--{flag}={pattern}: there is no file {each}")
         found += matches or [Path(each)]  # reading it says why it cannot be read

@@ -4,10 +4,11 @@ A frame says only how long each of its blocks is (RFC 8878, 3.1.1), so its end i
 from block to block, at most 128 KiB each."""
 
 import os
-from pathlib import Path
 from typing import BinaryIO
 
 import zstandard
+
+from xlj.io.storage import AnyPath
 
 _FRAME = zstandard.FRAME_HEADER
 _SKIPPABLE = b"\x2a\x4d\x18"  # behind a byte from 0x50 to 0x5f
@@ -15,7 +16,7 @@ _HEADER_BYTES, _BLOCK_BYTES, _READ_BYTES = 18, 1 << 17, 1 << 18
 _RLE, _RESERVED = 1, 3
 
 
-def are_small(path: Path, size: int) -> bool:
+def are_small(path: AnyPath, size: int) -> bool:
     """Whether the frames in the first `size` bytes of a file, which is longer, have no more each.
 
     Raises:
@@ -31,7 +32,7 @@ def are_small(path: Path, size: int) -> bool:
     return True
 
 
-def first_from(path: Path, offset: int) -> int:
+def first_from(path: AnyPath, offset: int) -> int:
     """Where the first frame begins that does so at or behind an offset; the file's end if none
     does, and 0 for 0. It is a function of the file alone; what seems to be a frame counts as one
     only where another follows it, or nothing.
@@ -40,7 +41,7 @@ def first_from(path: Path, offset: int) -> int:
       OSError: if the file cannot be read.
     """
     with path.open("rb", buffering=0) as file:
-        size = os.fstat(file.fileno()).st_size
+        size = file.seek(0, os.SEEK_END)
         while 0 < offset < size:
             file.seek(offset)
             found = file.read(_READ_BYTES)

@@ -21,7 +21,7 @@ class Batches:
         self.store = store
         self.corpus = Corpus.of(store)
         self._phases = config.schedule
-        self._fetcher = Fetcher(store)
+        self._fetcher = Fetcher(store, at_once=store.at_once)
         self._pads = config.data.damaged_rows == "pad"
         self._streams: dict[str, Stream] = {}
         self._lengths: dict[str, int] = {}
@@ -82,6 +82,7 @@ class Batches:
         found = stream.draw(step, slots)
         dtype = np.dtype(self.store.manifest.dtype)
         batch = np.empty((len(slots), self._lengths[objective]), dtype)
+        self._fetcher.bring([stream.tasks[t] for t in found.tasks], found.rows, found.ahead)
         for task in np.unique(found.tasks):
             chosen, name = np.flatnonzero(found.tasks == task), stream.tasks[task]
             rows = found.rows[chosen]

@@ -5,13 +5,10 @@ vocabulary if none is given. Then units are read, each by one process, and becom
 """
 
 import dataclasses
-import fcntl
 import json
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from xlj.data.rows import lookahead, workers
 from xlj.data.rows.lookahead import Text
@@ -23,14 +20,15 @@ from xlj.data.rows.workers import Run
 from xlj.data.text.held_out import Rule
 from xlj.data.text.sources import FileSource
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.io import atomic
+from xlj.io import atomic, storage
+from xlj.io.storage import AnyPath, Url
 
 _TASK = "task.json"
 _NAMED = 10  # files, at most
 _UNCUT_RATE = 3e6  # bytes a second of a compressed file: 10 MB of text, of which it holds a third
 
 
-def build_rows(request: Request, runner: str = "", arguments: Sequence[str] = ()) -> Path:
+def build_rows(request: Request, runner: str = "", arguments: Sequence[str] = ()) -> AnyPath:
     """Builds the store of a request; returns its folder. Whatever is there is left as it is.
 
     Args:
@@ -101,7 +99,7 @@ def _finished(text: Text, kind: str, shards: Shards) -> TaskRows:
     note, content = shards.folder / _TASK, json.dumps(dataclasses.asdict(rows)).encode()
     if not note.is_file() or note.read_bytes() != content:
         atomic.write(note, content)
-    shutil.rmtree(shards.folder / "units", ignore_errors=True)
+    storage.remove_folder(shards.folder / "units")
     return rows
 
 
@@ -125,16 +123,9 @@ def _tell_uncut(texts: Sequence[Text], size: int) -> None:
 @contextmanager
 def _only_builder(request: Request) -> Iterator[None]:
     """No other process builds anything in the cache meanwhile."""
-    folder = request.cache
-    with atomic.mendable(folder):
-        lock = (folder / ".lock").open("w")
-    with lock as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"another process is at work in {folder}; waiting for it", file=sys.stderr)
-            fcntl.flock(file, fcntl.LOCK_EX)
+    with storage.lock(request.cache):
         for own in request.folders:
-            for left in own.rglob(f"*{atomic.PART}"):  # by a run that was killed
-                left.unlink()
-        yield  # the lock ends with the file
+            if not isinstance(own, Url):  # what is in a bucket is whole
+                for left in own.rglob(f"*{atomic.PART}"):  # by a run that was killed
+                    left.unlink()
+        yield

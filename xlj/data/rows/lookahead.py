@@ -5,10 +5,8 @@ it, and leave what they found on disk."""
 
 import dataclasses
 import json
-import shutil
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -23,8 +21,9 @@ from xlj.data.text.reading import Reading, UnitReader
 from xlj.data.text.text_tasks import TextTask, Unit
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.io import atomic, json_file
+from xlj.io import atomic, json_file, storage
 from xlj.io.hashing import hash64, name_hash
+from xlj.io.storage import AnyPath
 
 _SAMPLE_KEY = name_hash("lines that a vocabulary is trained on")
 _MOST_OF_UNIT = 1 << 20  # lines that a vocabulary takes of a unit
@@ -62,7 +61,7 @@ def without_duplicates(request: Request, texts: Sequence[Text], run: Run) -> lis
     found: list[Text] = []
     hashing: list[_HashUnit] = []
     looking: list[_FindRepeated] = []
-    done: list[Path] = []
+    done: list[AnyPath] = []
     for text in texts:
         size = sum(part.size for unit in text.units for part in unit)
         buckets = 1 + size // _BUCKET_BYTES
@@ -108,10 +107,10 @@ def hold_out(request: Request, texts: Sequence[Text], run: Run) -> dict[str, Rul
             ]
     run("holding out", jobs)
     for note, parts in work.items():
-        found = hash_sets.write(folder, map(np.load, sorted(parts.glob("*.npy"))))
+        found = hash_sets.write(folder, map(_loaded, storage.below(parts, "*.npy")))
         atomic.write(note, json.dumps({"file": found.name}).encode())
-        shutil.rmtree(parts)
-    files: dict[str, list[Path]] = defaultdict(list)
+        storage.remove_folder(parts)
+    files: dict[str, list[AnyPath]] = defaultdict(list)
     for text, note in zip(pairs, notes, strict=True):
         other = text.task.languages[1 - held_out.decider(text.task.languages)]
         files[other].append(folder / json_file.read_object(note)["file"])
@@ -169,7 +168,7 @@ def trained(
         or_fewer=not data.vocabulary_size,
     )
     atomic.write(file, model)
-    shutil.rmtree(work)
+    storage.remove_folder(work)
     return Vocabulary.load(file)
 
 
@@ -214,7 +213,7 @@ class _FindCompanions(_OfUnit):
     unit: Unit
     reading: Reading
     rule: Rule
-    folder: Path
+    folder: AnyPath
 
     def __call__(self) -> int:
         file = self.folder / f"{self.index:08d}.npy"
@@ -242,7 +241,7 @@ class _SampleUnit(_OfUnit):
     languages: tuple[str, ...]
     rules: tuple[Rule, ...]
     most: int
-    file: Path
+    file: AnyPath
 
     def __call__(self) -> int:
         if self.file.is_file():
@@ -278,7 +277,7 @@ class _HashUnit(_OfUnit):
 
     unit: Unit
     reading: Reading
-    file: Path
+    file: AnyPath
 
     def __call__(self) -> int:
         if self.file.is_file():
@@ -300,10 +299,10 @@ class _FindRepeated:
     """Writes where lines stand again that stand before, of all whose hashes are in a range: units
     and places, in order."""
 
-    hashed: tuple[Path, ...]
+    hashed: tuple[AnyPath, ...]
     bucket: int
     buckets: int
-    file: Path
+    file: AnyPath
     size: int = 1
 
     def __call__(self) -> int:
@@ -312,9 +311,7 @@ class _FindRepeated:
         low, high = ((self.bucket + i) * (BLANK // self.buckets + 1) for i in (0, 1))
         hashes, units, places = [], [], []
         for unit, file in enumerate(self.hashed):
-            if not file.stat().st_size:
-                continue
-            here = np.memmap(file, _HASHED, "r")
+            here = storage.mapped(file, _HASHED)
             start = int(np.searchsorted(here["hash"], np.uint64(low)))
             stop = len(here)
             if high <= BLANK:
@@ -332,7 +329,12 @@ class _FindRepeated:
         return 0
 
 
-def _folder(request: Request, name: str) -> Path:
+def _loaded(file: AnyPath) -> np.ndarray:
+    with file.open("rb") as content:
+        return np.load(content, allow_pickle=False)
+
+
+def _folder(request: Request, name: str) -> AnyPath:
     folder = request.cache / name
     folder.mkdir(exist_ok=True)
     return folder

@@ -15,6 +15,7 @@ from xlj.data.text import seqio_tasks
 from xlj.data.text.seqio_tasks import seqio_name
 from xlj.data.text.text_tasks import unused
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.io import storage
 from xlj.io.processes import in_child
 from xlj.io.quiet import import_quietly
 
@@ -121,8 +122,8 @@ def _open(config: Config) -> RowStore:
     """The rows, if they serve the config."""
     data, allowed = config.data, config.model.positions - 2
     try:
-        store = RowStore(data.rows_folder)
-    except RowStoreError as error:
+        store = RowStore(storage.place(data.rows_folder))
+    except (RowStoreError, OSError) as error:
         raise ConfigError(f"data.rows={data.rows}: {error}") from error
     there = ", ".join(dict.fromkeys(task.kind for task in store.manifest.tasks))
     for name, options in config.objectives_on().items():

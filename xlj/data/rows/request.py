@@ -5,7 +5,6 @@ import functools
 import hashlib
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from xlj.config import ROW_KINDS, Config, ConfigError, Data
@@ -18,7 +17,9 @@ from xlj.data.text.reading import CHUNK_CHARACTERS, CHUNK_LINES, Reading
 from xlj.data.text.text_tasks import TextTask, text_tasks
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.io import storage
 from xlj.io.json_file import Record
+from xlj.io.storage import AnyPath
 
 SAMPLED_UNITS = 16
 """Units of each language, at most, that a vocabulary is trained on."""
@@ -45,12 +46,12 @@ class Request:
     vocabulary: Vocabulary | None
 
     @property
-    def cache(self) -> Path:
+    def cache(self) -> AnyPath:
         """The folder of everything."""
-        return Path(self.data.cache).expanduser()
+        return storage.place(self.data.cache)
 
     @functools.cached_property
-    def folder(self) -> Path:
+    def folder(self) -> AnyPath:
         """Where the store is, or will be: named by the request hash, 16 hex digits."""
         content = {
             "format": FORMAT,
@@ -61,7 +62,7 @@ class Request:
         return self.cache / hash_of(content)
 
     @property
-    def folders(self) -> list[Path]:
+    def folders(self) -> list[AnyPath]:
         """Folders of the cache that building writes to."""
         tasks = [task.of_kind(k).name for task in self.tasks for k in self.row_kinds(task)]
         return [self.folder, *(self.cache / name for name in (*LOOKAHEAD, *tasks))]
@@ -72,7 +73,7 @@ class Request:
         return (self.folder / MANIFEST).is_file()
 
     @property
-    def vocabulary_file(self) -> Path:
+    def vocabulary_file(self) -> AnyPath:
         """Where the vocabulary that is trained for this request is, or will be."""
         content = {
             "text": self.listing(self.tasks),
@@ -139,11 +140,11 @@ def request_of(config: Config) -> Request:
       ConfigError: if text is missing, or it or the vocabulary cannot be used.
     """
     data = config.data
-    cache = Path(data.cache).expanduser()
+    cache = storage.place(data.cache)
     try:
         tasks = tuple(text_tasks(data))
     except ConfigError as error:
-        stores = sorted(cache.glob(f"*/{MANIFEST}"), key=lambda file: -file.stat().st_mtime)
+        stores = sorted(storage.below(cache, f"*/{MANIFEST}"), key=storage.changed, reverse=True)
         if not stores:
             raise
         names = ", ".join(file.parent.name for file in stores[:3])

@@ -12,16 +12,16 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 
 from xlj.config import ConfigError
 from xlj.data.rows import packing, store
 from xlj.data.rows.store import Split, TaskRows
-from xlj.io import atomic, json_file
+from xlj.io import atomic, json_file, storage
 from xlj.io.hashing import combine, name_hash, permute
 from xlj.io.json_file import Record
+from xlj.io.storage import AnyPath
 
 SHARD_UNITS = 16
 """Units in a shard. Fixed, so that rows do not depend on who builds them."""
@@ -58,7 +58,7 @@ class Shards:
     """The rows of one task, in a folder of their own: how many units they are made of, tokens in a
     row, and the type of ids, NumPy's string; small, so that workers can be sent it."""
 
-    folder: Path
+    folder: AnyPath
     kind: str
     units: int
     length: int
@@ -73,7 +73,7 @@ class Shards:
         """The units that a shard is made of."""
         return range(shard * SHARD_UNITS, min(self.units, (shard + 1) * SHARD_UNITS))
 
-    def unit_file(self, unit: int) -> Path:
+    def unit_file(self, unit: int) -> AnyPath:
         """Where the rows of a unit are."""
         return self.folder / "units" / f"{unit:08d}.rows"
 
@@ -206,9 +206,7 @@ class Shards:
             sizes = written["pieces"]
             aside = np.repeat(np.arange(len(sizes)) % 2 == 1, sizes)
             if file.stat().st_size == len(aside) * self._record.itemsize:
-                content = np.empty(0, self._record)
-                if len(aside):
-                    content = np.asarray(np.memmap(file, self._record, "r"))
+                content = storage.mapped(file, self._record)
                 if _sha256(content) == written["sha256"]:
                     return counts, content, aside
         file.with_suffix(".json").unlink(missing_ok=True)
@@ -243,12 +241,12 @@ def _shuffled(units: Sequence[tuple[np.ndarray, np.ndarray]], shard: int) -> Ite
         yield piece
 
 
-def _write_counts(file: Path, counts: Counts, more: Record) -> None:
+def _write_counts(file: AnyPath, counts: Counts, more: Record) -> None:
     content = {**vars(counts), **more}
     atomic.write(file.with_suffix(".json"), json.dumps(content).encode())
 
 
-def _read_counts(file: Path) -> tuple[Counts, Record] | None:
+def _read_counts(file: AnyPath) -> tuple[Counts, Record] | None:
     """The counts of a unit or a shard, and what else was written with them; None if they are
     missing or damaged."""
     try:

@@ -25,6 +25,7 @@ from xlj.io.quoting import quoted, shortened
 
 if TYPE_CHECKING:  # reading needs NumPy only
     from xlj.io.json_file import Record
+    from xlj.io.storage import AnyPath
 
 FORMAT = 2
 """Of what is written; tests/formats keeps rows of each."""
@@ -128,7 +129,8 @@ class Manifest:
 
 
 class RowStore:
-    """A finished row store, opened for reading; files are memory-mapped when they are first read.
+    """A finished row store, opened for reading; files are memory-mapped when they are first read,
+    but of a bucket (`storage.Url`) only what is wanted is read, each time.
 
     Args:
       kinds: the kinds of rows to open, as if there were no others; None for all.
@@ -137,8 +139,8 @@ class RowStore:
       RowStoreError: if it is not finished, of another format, or files have the wrong size.
     """
 
-    def __init__(self, path: str | Path, kinds: Collection[str] | None = None):
-        self.path = Path(path)
+    def __init__(self, path: "str | AnyPath", kinds: Collection[str] | None = None):
+        self.path = Path(path) if isinstance(path, str) else path
         self.manifest = _load_manifest(self.path / MANIFEST)
         if kinds is not None:
             opened = tuple(task for task in self.manifest.tasks if task.kind in kinds)
@@ -156,13 +158,21 @@ class RowStore:
         if digest != self.manifest.vocabulary_digest:
             raise RowStoreError(f"{model} is missing or damaged; {self._anew(model)}")
         for task in self.manifest.tasks:
+            there = _sizes(self.path / task.folder, len(task.train.shards))
             for shard, (train, held_out) in enumerate(_shards(task)):
-                self._check_size(task, shard, (train + held_out) * self._record(task).itemsize)
+                size = (train + held_out) * self._record(task).itemsize
+                self._check_size(self.file(task.name, shard), size, there)
 
     @property
-    def vocabulary_file(self) -> Path:
+    def vocabulary_file(self) -> "AnyPath":
         """The vocabulary that the rows were built with (`VOCABULARY`)."""
         return self.path / VOCABULARY
+
+    @property
+    def at_once(self) -> int:
+        """How many questions it may be asked at the same time: a bucket takes its time for each,
+        however little it is for."""
+        return 1 if isinstance(self.path, Path) else 32
 
     def tasks(self, kind: str) -> tuple[TaskRows, ...]:
         """The rows of a kind, in the order of the config."""
@@ -189,7 +199,7 @@ class RowStore:
         for shard in np.unique(shards):
             chosen = shards == shard
             within = rows[chosen] - self._starts[task, split][shard]
-            taken[chosen] = self._map(task, split, int(shard))[within]
+            taken[chosen] = self._taken(task, split, int(shard), within)
         damaged = np.flatnonzero(row_crcs(taken["ids"]) != taken["crc"])
         if damaged.size:
             raise RowStoreError(self.damage(task, split, int(rows[damaged[0]])))
@@ -203,13 +213,11 @@ class RowStore:
         while count:
             here = min(count, int(starts[shard + 1]) - row)
             if here > 0:
-                offset = (row - int(starts[shard])) * kind.itemsize
-                body = os.pread(self._file(task, shard).fileno(), here * kind.itemsize, offset)
-                parts.append(np.frombuffer(body, kind))
+                parts.append(np.frombuffer(self._run(task, shard, row - starts[shard], here), kind))
             row, count, shard = row + here, count - here, shard + 1
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def file(self, task: str, shard: int) -> Path:
+    def file(self, task: str, shard: int) -> "AnyPath":
         """Where a shard of a task is."""
         return shard_file(self.path / self._tasks[task].folder, shard)
 
@@ -222,23 +230,43 @@ class RowStore:
         file = self.file(task, shard)
         return f"{file}: row {within} is damaged (its CRC32 is another); {self._anew(file)}"
 
-    def _anew(self, file: Path) -> str:
+    def _anew(self, file: "AnyPath") -> str:
         return f"delete {file} and start python -m xlj.prepare again with the text, to make it anew"
 
     def _record(self, task: TaskRows) -> np.dtype:
         return record(task.length, self.manifest.dtype)
 
-    def _check_size(self, task: TaskRows, shard: int, size: int) -> None:
-        file = self.file(task.name, shard)
-        actual = file.stat().st_size if file.is_file() else -1
+    def _check_size(self, file: "AnyPath", size: int, there: Mapping[str, int]) -> None:
+        actual = there.get(file.name, -1)
         if actual != size:
             found = "is missing" if actual < 0 else f"has {actual} bytes, not {size}"
             raise RowStoreError(f"{file} {found}; {self._anew(file)}")
+
+    def _taken(self, task: str, split: str, shard: int, within: np.ndarray) -> np.ndarray:
+        """Records of a split in a shard, by number."""
+        if isinstance(self.path, Path):
+            return self._map(task, split, shard)[within]
+        rows = self._tasks[task]
+        before = rows.train.shards[shard] if split == "held_out" else 0
+        first, last = int(within.min()), int(within.max())
+        body = self._run(task, shard, before + first, last - first + 1)
+        return np.frombuffer(body, self._record(rows))[within - first]
+
+    def _run(self, task: str, shard: int, row: int, count: int) -> bytes:
+        """Records of a shard that follow each other."""
+        size, file = self._record(self._tasks[task]).itemsize, self.file(task, shard)
+        if isinstance(file, Path):
+            return os.pread(self._file(task, shard).fileno(), count * size, int(row) * size)
+        try:
+            return file.read_range(int(row) * size, (int(row) + count) * size)
+        except OSError as error:
+            raise RowStoreError(f"{file}: it cannot be read ({error})") from error
 
     def _open(self, task: str, split: str, shard: int) -> np.ndarray:
         """The records of a split in a shard, mapped."""
         file, rows = self.file(task, shard), self._tasks[task]
         train, held_out = rows.train.shards[shard], rows.held_out.shards[shard]
+        assert isinstance(file, Path)
         found = np.memmap(file, self._record(rows), "r", shape=(train + held_out,))
         return np.asarray(found[:train] if split == "train" else found[train:])
 
@@ -262,7 +290,7 @@ def records(rows: np.ndarray) -> np.ndarray:
     return found
 
 
-def shard_file(folder: Path, shard: int) -> Path:
+def shard_file(folder: "AnyPath", shard: int) -> "AnyPath":
     """Where a shard is in the folder of its task."""
     return folder / f"{shard:05d}.rows"
 
@@ -286,7 +314,15 @@ def _shards(task: TaskRows) -> Iterator[tuple[int, int]]:
     return zip(task.train.shards, task.held_out.shards, strict=True)
 
 
-def _load_manifest(file: Path) -> Manifest:
+def _sizes(folder: "AnyPath", shards: int) -> dict[str, int]:
+    """Bytes of the shards that are there, by name."""
+    if not isinstance(folder, Path):
+        return folder.sizes()
+    files = (shard_file(folder, shard) for shard in range(shards))
+    return {file.name: file.stat().st_size for file in files if file.is_file()}
+
+
+def _load_manifest(file: "AnyPath") -> Manifest:
     if not file.is_file():
         raise RowStoreError(f"{file.parent} holds no finished rows: there is no {file.name}")
     try:

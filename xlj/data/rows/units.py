@@ -4,7 +4,6 @@ import dataclasses
 from collections import Counter
 from contextlib import ExitStack
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from xlj.data.text.held_out import Rule
 from xlj.data.text.reading import Chunk, Reading, UnitReader
 from xlj.data.text.text_tasks import Unit
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.io.storage import AnyPath
 
 _vocabulary = lru_cache(maxsize=1)(Vocabulary.load)
 
@@ -28,7 +28,7 @@ class Plan:
     languages: tuple[str, ...]
     reading: Reading
     rules: tuple[Rule, ...]
-    vocabulary: Path
+    vocabulary: AnyPath
 
 
 @dataclasses.dataclass(frozen=True)

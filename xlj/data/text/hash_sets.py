@@ -3,15 +3,15 @@
 import hashlib
 from collections.abc import Iterable
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 
 from xlj.data.text.cleaning import BLANK
-from xlj.io import atomic
+from xlj.io import atomic, storage
+from xlj.io.storage import AnyPath
 
 
-def write(folder: Path, parts: Iterable[np.ndarray]) -> Path:
+def write(folder: AnyPath, parts: Iterable[np.ndarray]) -> AnyPath:
     """Writes the union of uint64 arrays, without blank lines, under a name of its content."""
     found = np.unique(np.concatenate([np.empty(0, np.uint64), *parts]))
     content = found[found != BLANK].astype("<u8").tobytes()
@@ -22,11 +22,9 @@ def write(folder: Path, parts: Iterable[np.ndarray]) -> Path:
 
 
 @lru_cache(maxsize=16)
-def opened(file: Path | None) -> np.ndarray:
+def opened(file: AnyPath | None) -> np.ndarray:
     """The hashes of a file, uint64, mapped; none of no file."""
-    if file is None or not file.stat().st_size:
-        return np.empty(0, np.uint64)
-    return np.asarray(np.memmap(file, "<u8", "r"))
+    return np.empty(0, np.uint64) if file is None else storage.mapped(file, "<u8")
 
 
 def has(known: np.ndarray, hashes: np.ndarray) -> np.ndarray:

@@ -14,12 +14,12 @@ hangs on its own text and on pairs with languages before it, on no count, and on
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from xlj.data.text import hash_sets
 from xlj.data.text.cleaning import BLANK, HASHES
+from xlj.io.storage import AnyPath
 
 REASON = "shares a held-out sentence"
 """Why a pair with a low side or a companion is dropped."""
@@ -35,7 +35,7 @@ class Rule:
     """
 
     share: float
-    companions: Path | None = None
+    companions: AnyPath | None = None
 
     @property
     def threshold(self) -> np.uint64:

@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,9 @@ from xlj.data.text import hash_sets
 from xlj.data.text.cleaning import clean, clean_all, line_hashes
 from xlj.data.text.sources import RawBlock, TextSource, module_digest, open_sources
 from xlj.data.text.text_tasks import Unit
+from xlj.io import storage
 from xlj.io.json_file import Record
+from xlj.io.storage import AnyPath
 
 CHUNK_LINES = 16_384
 CHUNK_CHARACTERS = 1 << 22
@@ -39,8 +40,8 @@ class Reading:
 
     invalid_utf8: str
     filter: str
-    excluded: Path | None = None
-    repeated: tuple[Path, ...] = ()
+    excluded: AnyPath | None = None
+    repeated: tuple[AnyPath, ...] = ()
 
     def identity(self) -> Record:
         """All that decides what is left out, as JSON values, but for what is excluded or
@@ -189,10 +190,8 @@ def excluded_sources(data: Data) -> list[TextSource]:
     return found
 
 
-def _places(file: Path, unit: int) -> np.ndarray:
+def _places(file: AnyPath, unit: int) -> np.ndarray:
     """The places of a unit in a file of `REPEATED`, uint32."""
-    if not file.stat().st_size:
-        return np.empty(0, np.uint32)
-    every = np.memmap(file, REPEATED, "r")
+    every = storage.mapped(file, REPEATED)
     start, stop = np.searchsorted(every["unit"], np.array([unit, unit + 1], np.uint32))
     return np.array(every["place"][start:stop])

@@ -20,9 +20,10 @@ from typing import Any
 from xlj import phrasebook
 from xlj.config import ConfigError, Data
 from xlj.data.text.templates import split_pair
-from xlj.io import compressed, files, json_file
+from xlj.io import compressed, files, json_file, storage
 from xlj.io.quiet import import_quietly
 from xlj.io.quoting import shortened
+from xlj.io.storage import AnyPath
 
 BLOCK_LINES = 4096
 RECORD_BYTES = 1 << 26
@@ -86,13 +87,13 @@ class TextSource:
 
 @dataclasses.dataclass(frozen=True)
 class FileSource(TextSource):
-    """Files, known by their paths, sizes and times; lines of text, or of tab-separated pairs."""
+    """Files, known by their paths, sizes and times, or servers' tags of them; lines of text, or of
+    tab-separated pairs."""
 
-    paths: tuple[Path, ...]
+    paths: tuple[AnyPath, ...]
 
     def identity(self) -> str | list | dict:
-        stats = [(path, path.stat()) for path in self.paths]
-        return [[f"{path.absolute()}", found.st_size, found.st_mtime_ns] for path, found in stats]
+        return [storage.identity(path) for path in self.paths]
 
     def parts(self, size: int) -> list[Part]:
         total = self._size()
@@ -130,7 +131,7 @@ class FileSource(TextSource):
         return f"{self.paths[0]}: line {files.first_line(self.paths[0], start) + before}"
 
     def _size(self) -> int:
-        return sum(path.stat().st_size for path in self.paths)
+        return sum(map(storage.size, self.paths))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,7 +231,11 @@ class ParquetFile(FileSource):
 
     def _open(self) -> Any:
         with self._readable("it is no Parquet file"):
-            return importlib.import_module("pyarrow.parquet").ParquetFile(self.paths[0])
+            path = self.paths[0]
+            if not storage.can_seek(path):
+                raise OSError("its server knows no ranges, which reading Parquet needs; copy it")
+            parquet = importlib.import_module("pyarrow.parquet")
+            return parquet.ParquetFile(path if isinstance(path, Path) else path.open())
 
     @contextlib.contextmanager
     def _readable(self, problem: str) -> Iterator[None]:
@@ -380,7 +385,7 @@ def _open_files(text: str, columns: int, key: str) -> list[TextSource]:
     if "#" in text:
         name, fields = _with_fields(text, text, columns, key)
         found: list[TextSource] = []
-        for path in files.matching(name):
+        for path in storage.matching(name):
             ending = _ending(path)
             if ending == ".parquet" and path.suffix == ending:
                 found.append(ParquetFile(text, columns, (path,), fields))
@@ -389,7 +394,7 @@ def _open_files(text: str, columns: int, key: str) -> list[TextSource]:
             else:
                 raise ConfigError(f"{path}: fields ({key}={text}) are of .jsonl or .parquet files")
         return found
-    sides = [files.matching(side) for side in text.split("|")]
+    sides = [storage.matching(side) for side in text.split("|")]
     if len(sides) > columns:
         allowed = "one file" if columns == 1 else "one TSV file or two files"
         raise ConfigError(f"{key}={text}: it must name {allowed}")
@@ -412,7 +417,7 @@ def _open_files(text: str, columns: int, key: str) -> list[TextSource]:
     return [kind(text, columns, paths) for paths in zip(*sides, strict=True)]
 
 
-def _ending(path: Path) -> str:
+def _ending(path: AnyPath) -> str:
     """What the file is called after, but for compression."""
     return (path.with_suffix("") if path.suffix in compressed.ENDINGS else path).suffix
 

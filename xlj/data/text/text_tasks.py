@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from xlj.config import ConfigError, Data
 from xlj.data.text.sources import FileSource, Part, TextSource, open_sources
 from xlj.data.text.templates import fill, match, split_pair
-from xlj.io import files
+from xlj.io import storage
 
 Unit = tuple[Part, ...]
 """What one process reads and makes rows of at a time: parts of sources that follow each other."""
@@ -78,10 +78,10 @@ def unused(data: Data, tasks: Iterable[TextTask]) -> list[str]:
     for _, key, templates, languages in _wanted(data):
         names = dict.fromkeys(next(iter(_placeholders(languages).values())), "*")
         for template in templates:
-            if template.partition(":")[0] in ("phrasebook", "tfds", "seqio") or "{" not in template:
+            if template.partition(":")[0] in _UNLISTED or "{" not in template:
                 continue
             sides = fill(template, names, key).partition("#")[0].split("|")
-            more = [path for side in sides for path in files.matching(side) if path not in used]
+            more = [path for side in sides for path in storage.matching(side) if path not in used]
             if more:
                 some = ", ".join(path.name for path in more[:3]) + ", ..." * (len(more) > 3)
                 notes.append(
@@ -90,6 +90,8 @@ def unused(data: Data, tasks: Iterable[TextTask]) -> list[str]:
     return notes
 
 
+_UNLISTED = ("phrasebook", "tfds", "seqio", "https", "http")
+"""What a template begins with that stands for no files, or for some that nobody lists."""
 _NAMES = {"data.mono": "data.languages", "data.parallel": "data.pairs"}
 
 

@@ -4,13 +4,14 @@ import hashlib
 import itertools
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
 from xlj.config import ConfigError
 from xlj.data.rows.packing import Ragged
 from xlj.data.tokenizer import sentencepiece_model, spans, tokenizer_json
+from xlj.io import storage
+from xlj.io.storage import AnyPath
 
 
 class Vocabulary:
@@ -42,18 +43,19 @@ class Vocabulary:
         self._codec = codec
 
     @classmethod
-    def load(cls, path: str | Path) -> "Vocabulary":
+    def load(cls, path: str | AnyPath) -> "Vocabulary":
         """The vocabulary of a SentencePiece `.model` file or a Hugging Face tokenizer.json; a
-        leading `~` is the home folder.
+        leading `~` is the home folder; of a URL too.
 
         Raises:
           ConfigError: if the file cannot be read, or as the class; it names the file.
         """
-        path = Path(path).expanduser()
+        path = storage.place(path)
         try:
             return cls(path.read_bytes())
         except OSError as error:
-            raise ConfigError(f"vocabulary {path} cannot be read: {error.strerror}") from None
+            reason = error.strerror or error
+            raise ConfigError(f"vocabulary {path} cannot be read: {reason}") from None
         except ConfigError as error:
             raise ConfigError(f"vocabulary {path} {error}") from None
 

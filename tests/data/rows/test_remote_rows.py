@@ -1,0 +1,183 @@
+"""Text at URLs and rows in buckets: the same rows as those of files here, also after a kill."""
+
+import dataclasses
+import pickle
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import servers
+
+from xlj.config import ConfigError, parse
+from xlj.data.rows.batches import Batches
+from xlj.data.rows.building import build_rows
+from xlj.data.rows.preparing import open_rows, prepare_rows, with_rows
+from xlj.data.rows.request import request_of
+from xlj.data.rows.store import RowStore
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.io import atomic, buckets, storage
+from xlj.io.storage import place
+
+
+@pytest.fixture(scope="module", params=["gs", "s3"])
+def bucket(request):
+    with servers.bucket(request.param) as (url, _):
+        yield url
+
+
+@pytest.fixture
+def small(tiny):
+    """The config of two languages' text and a pair that shares sentences with both, in a folder."""
+
+    def make(folder, cache, **more):
+        config = parse(tiny)
+        fields = {
+            "languages": ("en", "sw"),
+            "mono": (f"{folder}/mono/{{language}}.txt",),
+            "pairs": ("en-sw",),
+            "parallel": (f"{folder}/pairs/{{pair}}.tsv",),
+            "cache": str(cache),
+            "duplicates": "drop",
+            "unit_bytes": 20_000,
+            "workers": 1,
+            **more,
+        }
+        return dataclasses.replace(config, data=dataclasses.replace(config.data, **fields))
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def uploaded(bucket, corpus):
+    for file in sorted(corpus.rglob("*.t*")):
+        atomic.write(place(f"{bucket}/text/{file.relative_to(corpus)}"), file.read_bytes())
+    return f"{bucket}/text"
+
+
+def same(found: RowStore, expected: RowStore) -> None:
+    assert found.manifest.content_hash == expected.manifest.content_hash
+    for task in expected.manifest.tasks:
+        for split in ("train", "held_out"):
+            rows = np.arange(task.split(split).rows)[::-3]
+            np.testing.assert_array_equal(
+                found.read(task.name, split, rows), expected.read(task.name, split, rows)
+            )
+        count = min(9, task.train.rows)
+        np.testing.assert_array_equal(
+            found.fetch(task.name, 0, count), expected.fetch(task.name, 0, count)
+        )
+
+
+@pytest.mark.cloud
+def test_rows_in_a_bucket_of_text_in_a_bucket(small, corpus, uploaded, bucket, tmp_path):
+    expected = prepare_rows(small(corpus, tmp_path))
+    config = small(uploaded, f"{bucket}/rows")
+    found = prepare_rows(config)
+    assert str(found.path).startswith(f"{bucket}/rows/")
+    same(found, expected)
+    left = {
+        url.partition("/rows/")[2].partition("/")[0]
+        for url in buckets.matching(f"{bucket}/rows/**")
+    }
+    assert left == {found.path.name, "vocabularies", "companions", "duplicates"} | {
+        task.name for task in found.manifest.tasks
+    }  # no lock
+    again = prepare_rows(config)  # they are there
+    assert again.path == found.path
+    named = dataclasses.replace(config, data=dataclasses.replace(config.data, rows=found.path.name))
+    same(open_rows(named), expected)
+    vocabulary = with_rows(named).data.vocabulary
+    assert Vocabulary.load(vocabulary).digest == expected.manifest.vocabulary_digest
+
+
+@pytest.mark.cloud
+def test_batches_wait_for_a_bucket_once(small, corpus, bucket, tmp_path, monkeypatch):
+    text = {"duplicates": "keep", "unit_bytes": 1 << 20}
+    config = small(corpus, f"{bucket}/batches", **text)
+    here = small(corpus, tmp_path, **text)
+    stores = [prepare_rows(config), prepare_rows(here)]
+    batches, expected = Batches(stores[0], config), Batches(stores[1], here)
+    at_once, most, read = [], [], buckets.read_range
+
+    def slow(*arguments):
+        at_once.append(arguments)
+        most.append(len(at_once))
+        time.sleep(0.02)
+        at_once.pop()
+        return read(*arguments)
+
+    monkeypatch.setattr(buckets, "read_range", slow)
+    for step in range(2):
+        for name, (count, _) in batches.shapes(step).items():
+            for found, other in zip(
+                batches.read(name, step, np.arange(count)),
+                expected.read(name, step, np.arange(count)),
+                strict=True,
+            ):
+                np.testing.assert_array_equal(found, other)
+    assert max(most) > 8 and batches._fetcher.fetched == expected._fetcher.fetched
+
+
+@pytest.mark.cloud
+def test_what_was_killed_goes_on(small, corpus, bucket, tmp_path, monkeypatch):
+    monkeypatch.setattr(buckets, "_BEAT", 0.1)
+    monkeypatch.setattr(buckets, "_STALE", 0.5)
+    folder = f"{bucket}/killed"
+    config = small(corpus, folder)
+    code = (
+        "import pickle, sys; from xlj.data.rows.building import build_rows\n"
+        "if __name__ == '__main__': build_rows(pickle.load(sys.stdin.buffer))"
+    )
+    script = tmp_path / "build.py"
+    script.write_text(code)
+    request = request_of(config)
+    child = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE)
+    child.stdin.write(pickle.dumps(request))
+    child.stdin.close()
+    while not any("/units/" in url for url in buckets.matching(f"{folder}/**/*.json")):
+        assert child.poll() is None, "it ended before it was killed"
+        time.sleep(0.01)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert place(f"{folder}/.lock").is_file() and not request.finished
+    build_rows(request)
+    same(RowStore(request.folder), prepare_rows(small(corpus, tmp_path / "here")))
+
+
+@pytest.mark.cloud
+def test_damage_in_a_bucket_is_told(small, corpus, bucket, tmp_path):
+    config = small(corpus, f"{bucket}/damaged", duplicates="keep", unit_bytes=1 << 20)
+    store = prepare_rows(config)
+    file = store.file("text.en", 0)
+    content = bytearray(file.read_bytes())
+    content[5] ^= 1
+    atomic.write(file, bytes(content))
+    with pytest.raises(RuntimeError, match=r"00000\.rows: row 0 is damaged"):
+        RowStore(store.path).read("text.en", "train", np.arange(3))
+    atomic.write(file, bytes(content[:-1]))
+    with pytest.raises(RuntimeError, match=r"00000\.rows has \d+ bytes, not"):
+        RowStore(store.path)
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_text_of_a_web_server(small, corpus, tmp_path, ranges):
+    files = {f"/{f.relative_to(corpus)}": f.read_bytes() for f in corpus.rglob("*.t*")}
+    expected = prepare_rows(small(corpus, tmp_path / "here", duplicates="keep"))
+    with servers.web(files) as server:
+        server.ranges, server.tags = ranges, dict.fromkeys(files, '"1"')
+        config = small(server.url, tmp_path / "there", duplicates="keep")
+        found = prepare_rows(config)
+        if ranges:
+            same(found, expected)
+        else:  # a file is one unit, so that other lines are neighbours
+            totals = [sum(t.sentences for t in s.manifest.tasks) for s in (found, expected)]
+            assert totals[0] == totals[1]
+        storage._told.clear()
+        server.tags = dict.fromkeys(files, '"2"')
+        assert request_of(config).folder != found.path  # the server says that they are others
+        missing = dataclasses.replace(config.data, mono=(f"{server.url}/no/{{language}}.txt",))
+        with pytest.raises(ConfigError, match="matches none of the 2 data.languages"):
+            request_of(dataclasses.replace(config, data=missing))

@@ -1,0 +1,183 @@
+"""Buckets of emulators: objects are whole or absent, and a lock is one process's."""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+import servers
+
+from xlj.config import ConfigError
+from xlj.io import atomic, buckets, files, storage
+from xlj.io.storage import place
+
+pytestmark = pytest.mark.cloud
+
+
+@pytest.fixture(scope="module", params=["gs", "s3"])
+def bucket(request):
+    with servers.bucket(request.param) as found:
+        yield found
+
+
+@pytest.fixture
+def folder(bucket, request):
+    return place(f"{bucket[0]}/{request.node.originalname}")
+
+
+def test_what_is_written_is_listed_and_read(folder):
+    lines = [f"line {number}" for number in range(5000)]
+    for name in ("b.txt", "a.txt", "c/d.txt"):
+        atomic.write(folder / name, "\n".join(lines).encode())
+    assert storage.matching(f"{folder}/*.txt") == [folder / "a.txt", folder / "b.txt"]
+    assert storage.matching(f"{folder}/**/d.txt") == [folder / "c/d.txt"]
+    assert storage.matching(f"{folder}/none.txt") == []
+    assert folder.sizes() == {"a.txt": 48889, "b.txt": 48889}
+    path = folder / "a.txt"
+    assert list(files.lines(path)) == lines
+    found = [*files.stretch(path, 0, 20_001), *files.stretch(path, 20_001, 48889)]
+    assert sum(found, []) == lines
+    assert path.read_range(5, 11) == b"0\nline"
+    storage._told.clear()
+    before = storage.identity(path)  # asked of the file
+    storage.matching(f"{folder}/*.txt")
+    assert before == storage.identity(path) == [str(path), 48889, before[2]]  # told by the listing
+    atomic.write(path, b"x" * 48889)
+    assert before == storage.identity(path)
+    storage.matching(str(path))
+    assert before[:2] == storage.identity(path)[:2] and before[2] != storage.identity(path)[2]
+    path.unlink()
+    storage.remove_folder(folder / "c")
+    assert not path.is_file() and not (folder / "c/d.txt").is_file()
+    path.unlink(missing_ok=True)
+    with pytest.raises(FileNotFoundError):
+        path.read_bytes()
+
+
+def test_an_error_in_the_middle_leaves_nothing(folder):
+    with pytest.raises(KeyError), atomic.writing(folder / "a") as file:
+        file.write(b"half of it")
+        raise KeyError
+    assert not (folder / "a").is_file()
+
+
+def _write_until_killed(url):
+    with atomic.writing(place(url)) as file:
+        file.write(b"half of it")
+        file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_kill_in_the_middle_leaves_what_was_there(folder):
+    atomic.write(folder / "a", b"before")
+    child = multiprocessing.get_context("spawn").Process(
+        target=_write_until_killed, args=(f"{folder}/a",)
+    )
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    assert (folder / "a").read_bytes() == b"before"
+
+
+def test_slow_answers_are_waited_for(bucket, folder):
+    atomic.write(folder / "a", b"all of it")
+    _, server = bucket
+    server.send_signal(signal.SIGSTOP)
+    wake = threading.Timer(1.5, server.send_signal, (signal.SIGCONT,))
+    wake.start()
+    began = time.monotonic()
+    assert (folder / "a").read_bytes() == b"all of it"
+    assert time.monotonic() - began > 1
+    wake.join()
+
+
+def test_a_lock_is_let_go_at_the_end(folder):
+    with storage.lock(folder):
+        assert (folder / ".lock").is_file()
+    assert not (folder / ".lock").is_file()
+
+
+def test_a_bucket_that_is_not_there_is_told_before_any_work(bucket):
+    scheme = bucket[0].partition(":")[0]
+    with pytest.raises(ConfigError, match=rf"cannot write {scheme}://not-there/f/\.lock: "):
+        with storage.lock(place(f"{scheme}://not-there/f")):
+            raise AssertionError("there is no lock")
+
+
+# The emulator of gs:// does not know preconditions.
+@pytest.mark.parametrize("bucket", ["s3"], indirect=True)
+def test_who_comes_to_a_lock_waits(folder, capsys):
+    order = []
+
+    def other():
+        with storage.lock(folder):
+            order.append("other")
+
+    thread = threading.Thread(target=other)
+    with storage.lock(folder):
+        thread.start()
+        time.sleep(1.5)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "other"]
+    assert "another process is at work" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("bucket", ["s3"], indirect=True)
+def test_the_lock_of_one_that_was_killed_is_taken_but_not_that_of_one_at_work(folder, monkeypatch):
+    monkeypatch.setattr(buckets, "_BEAT", 0.2)
+    monkeypatch.setattr(buckets, "_STALE", 1.0)
+    atomic.write(folder / ".lock", buckets._content("node7 12 a", 3))
+    began = time.monotonic()
+    taken = []
+    with storage.lock(folder):
+        assert 0.9 < time.monotonic() - began < 10
+
+        def other():
+            with storage.lock(folder):
+                taken.append(time.monotonic())
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        time.sleep(2)
+        assert not taken  # beats say that somebody is at work
+    thread.join()
+    assert taken
+
+
+def test_buckets_of_google_are_asked_to_make_a_lock_only_once(monkeypatch):
+    """The emulator does not know preconditions, so here a server knows nothing else."""
+    servers.needed("gcsfs")
+    asked = []
+
+    class Refuses(BaseHTTPRequestHandler):
+        def do_POST(self):
+            asked.append(self.path)
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(412)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *arguments):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Refuses)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    with servers.environment({**servers.GOOGLE, "STORAGE_EMULATOR_HOST": address}):
+        with pytest.raises(FileExistsError):
+            buckets.make("gs://abc/f/.lock", b"mine")
+    server.shutdown()
+    server.server_close()
+    assert ["ifGenerationMatch=0" in path for path in asked] == [True]
+
+
+def test_without_the_extra_it_is_said_what_to_install(monkeypatch):
+    monkeypatch.setitem(buckets._LIBRARIES, "gs", ("no_such_library", "X"))
+    buckets._system.cache_clear()
+    with pytest.raises(ConfigError, match=r"gs:// URLs need no_such_library .*xlj\[cloud\]"):
+        place("gs://abc/x").is_file()
+    buckets._system.cache_clear()

@@ -1,0 +1,99 @@
+"""Files of web servers: read as they are, also over connections that break."""
+
+import gzip
+
+import pytest
+import servers
+
+from xlj.config import ConfigError
+from xlj.io import files, storage, web
+from xlj.io.storage import place
+
+LINES = [f"line {number} of the file" for number in range(200_000)]
+CONTENT = "\n".join(LINES).encode()
+
+
+@pytest.fixture(scope="module")
+def served():
+    found = {"/a.txt": CONTENT, "/b.txt.gz": gzip.compress(CONTENT), "/empty.txt": b""}
+    with servers.web(found) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def fast(served, monkeypatch):
+    served.ranges, served.cut, served.wait = True, 0, 0.0
+    served.tags.clear()
+    monkeypatch.setattr(web, "_PAUSE", 0.01)
+    web._remembered.cache_clear()
+    storage._told.clear()
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+@pytest.mark.parametrize("name", ["/a.txt", "/b.txt.gz"])
+def test_lines_are_those_of_the_file(served, name, ranges):
+    served.ranges = ranges
+    assert list(files.lines(place(served.url + name))) == LINES
+
+
+def test_stretches_follow_each_other(served):
+    path, cuts = place(f"{served.url}/a.txt"), [0, 1_000_000, 1_000_001, len(CONTENT)]
+    assert files.can_be_cut(path, 1000)
+    found = []
+    for start, stop in zip(cuts, cuts[1:], strict=False):
+        for block in files.stretch(path, start, stop):
+            found += block
+    assert found == LINES
+
+
+def test_without_ranges_files_are_not_cut(served):
+    served.ranges = False
+    path = place(f"{served.url}/a.txt")
+    assert not files.can_be_cut(path, 1000)
+    with path.open() as file, pytest.raises(OSError, match="not seekable"):
+        file.seek(10)
+
+
+def test_a_connection_that_breaks_is_taken_up_where_it_was(served):
+    served.cut = 3
+    assert place(f"{served.url}/a.txt").read_bytes() == CONTENT
+    assert served.cut == 0 and len(set(served.asked[-3:])) == 3  # from further on each time
+
+
+def test_a_connection_that_breaks_ends_with_an_error_where_there_are_no_ranges(served):
+    served.ranges, served.cut = False, 2  # the first is that of the question how long it is
+    with pytest.raises(ConfigError, match=r"a\.txt: cannot read it to the end \(after [\d,]+ of"):
+        list(files.lines(place(f"{served.url}/a.txt")))
+
+
+def test_another_file_by_now_is_an_error(served):
+    served.tags["/a.txt"] = '"1"'
+    with place(f"{served.url}/a.txt").open() as file:
+        served.tags["/a.txt"] = '"2"'
+        with pytest.raises(OSError, match="changed while it was read"):
+            file.read()
+
+
+def test_slow_answers_are_waited_for_but_not_for_ever(served, monkeypatch):
+    served.wait = 0.2
+    assert place(f"{served.url}/a.txt").stat().st_size == len(CONTENT)
+    monkeypatch.setattr(web, "TIMEOUT", 0.05)
+    monkeypatch.setattr(web, "ATTEMPTS", 2)
+    with pytest.raises(ConfigError, match=r"a\.txt: .*its server does not answer: .*timed out"):
+        storage.matching(f"{served.url}/a.txt")
+
+
+def test_what_is_told(served):
+    served.tags["/a.txt"] = '"of a"'
+    url = f"{served.url}/a.txt"
+    assert storage.identity(place(url)) == [url, len(CONTENT), '"of a"']
+    assert place(f"{served.url}/empty.txt").read_bytes() == b""
+    assert storage.matching(f"{served.url}/none.txt") == []
+    assert place("https://h/a.txt.gz?x=1.b").suffix == ".gz"
+    with pytest.raises(ConfigError, match="does not list its files"):
+        storage.matching(f"{served.url}/*.txt")
+
+
+def test_urls_of_other_kinds_are_refused():
+    with pytest.raises(ConfigError, match=r"ftp://h/a: only https://, .* can be read"):
+        place("ftp://h/a")

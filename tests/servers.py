@@ -1,0 +1,172 @@
+"""Servers of this machine that stand for web servers and buckets."""
+
+import contextlib
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+GOOGLE = {
+    "GOOGLE_AUTH_TOKEN_FOR_TESTING": "token",
+    "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # it asks what the emulator does not know
+}
+"""Environment variables that gcsfs needs for buckets that are not Google's."""
+
+
+class Web:
+    """A web server of some files, which counts requests, and does what a test asks of it.
+
+    Attributes:
+      files: their content by path, `/a.txt`.
+      ranges: whether it knows them.
+      tags: an ETag by path, where there is one.
+      cut: of the next so many answers of more than a byte only the first half is sent.
+      wait: seconds before each answer.
+      asked: the Range headers of requests, in order.
+    """
+
+    def __init__(self, files):
+        self.files, self.ranges, self.tags = files, True, {}
+        self.cut, self.wait, self.asked = 0, 0.0, []
+        self.url = ""
+
+
+@contextlib.contextmanager
+def web(files):
+    """A `Web`, at its `url`."""
+    state = Web(files)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            time.sleep(state.wait)
+            content, path = state.files.get(self.path), self.path
+            asked = self.headers.get("Range")
+            state.asked.append(asked)
+            if content is None:
+                self.send_error(404)
+                return
+            start, stop = 0, len(content)
+            if asked and state.ranges:
+                first, _, last = asked.removeprefix("bytes=").partition("-")
+                start, stop = int(first), min(int(last) + 1 if last else stop, stop)
+                if start >= len(content):
+                    self.send_response(416)
+                    self.end_headers()
+                    return
+                self.send_response(206)
+                self.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(content)}")
+            else:
+                self.send_response(200)
+            self.send_header("Content-Length", str(stop - start))
+            if path in state.tags:
+                self.send_header("ETag", state.tags[path])
+            self.end_headers()
+            body = content[start:stop]
+            if state.cut and len(body) > 1:
+                state.cut -= 1
+                body = body[: len(body) // 2]
+            with contextlib.suppress(ConnectionError):
+                self.wfile.write(body)
+
+        def log_message(self, *arguments):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    state.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def needed(*modules):
+    """Skips where a module is not installed."""
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        pytest.skip(f"{', '.join(missing)}: pip install -e '.[cloud,emulators]'")
+
+
+@contextlib.contextmanager
+def bucket(scheme):
+    """The URL of an empty bucket of an emulator, and the process of the emulator; environment
+    variables lead there meanwhile."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"http://127.0.0.1:{port}"
+    name = f"test-{port}"
+    if scheme == "gs":
+        needed("gcsfs", "gcp_storage_emulator")
+        command = ["-m", "gcp_storage_emulator", "start", "--in-memory", f"--port={port}"]
+        variables = {
+            "STORAGE_EMULATOR_HOST": address,
+            "TENSORSTORE_GCS_HTTP_URL": address,
+            **GOOGLE,
+        }
+        make = (f"{address}/b?project=test", "POST", f'{{"name": "{name}"}}'.encode())
+    else:
+        needed("s3fs", "moto")
+        command = ["-m", "moto.server", "-p", str(port)]
+        variables = {
+            "AWS_ENDPOINT_URL": address,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+        make = (f"{address}/{name}", "PUT", b"")
+    server = subprocess.Popen(
+        [sys.executable, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        _until_it_answers(server, *make)
+        with environment(variables):
+            yield f"{scheme}://{name}", server
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _until_it_answers(server, url, method, body):
+    for _ in range(300):
+        assert server.poll() is None, "the emulator ended"
+        headers = {"Content-Type": "application/json"}
+        try:
+            urllib.request.urlopen(
+                urllib.request.Request(url, body, headers, method=method), timeout=10
+            ).close()
+            return
+        except urllib.error.HTTPError:
+            raise
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError("the emulator does not answer")
+
+
+@contextlib.contextmanager
+def environment(variables):
+    """Sets environment variables, and makes file systems forget the servers of others."""
+    from xlj.io import buckets
+
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    buckets._system.cache_clear()
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        buckets._system.cache_clear()

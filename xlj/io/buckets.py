@@ -1,0 +1,225 @@
+"""Objects of buckets, gs:// and s3://, through fsspec; what its libraries raise are `OSError`s.
+
+An object appears whole, when the last of its bytes was sent, so writing it is atomic. There are no
+folders: only names that begin alike."""
+
+import contextlib
+import functools
+import importlib
+import io
+import json
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from xlj.config import ConfigError
+from xlj.io.quoting import shortened
+
+BLOCK_BYTES = 8 << 20
+"""What is asked for at a time."""
+_LIBRARIES = {
+    "gs": ("gcsfs", "GCSFileSystem"),
+    "s3": ("s3fs", "S3FileSystem"),
+}
+_BEAT = 10  # seconds after which the holder of a lock writes it again
+_STALE = 6 * _BEAT  # after so many without a beat whoever waits takes it: the holder was killed
+
+
+def stat(url: str) -> tuple[int, str]:
+    """The size of an object, and a tag that changes with it.
+
+    Raises:
+      FileNotFoundError: if there is none.
+      OSError: if its server cannot be asked.
+    """
+    found = _ask(url, "info", url)
+    if found.get("type") != "file":
+        raise FileNotFoundError(url)
+    return _told(found)
+
+
+def changed(url: str) -> float:
+    """When an object was last written, in seconds since 1970."""
+    return _ask(url, "modified", url).timestamp()
+
+
+def can_seek(url: str) -> bool:
+    """True: objects are read from anywhere."""
+    return True
+
+
+def matching(pattern: str) -> dict[str, tuple[int, str]]:
+    """The URLs of all objects that match, in order, and of each what `stat` returns."""
+    scheme = pattern.partition("://")[0]
+    found = sorted(_ask(pattern, "glob", pattern, detail=True).items())
+    return {f"{scheme}://{name}": _told(of) for name, of in found if of["type"] == "file"}
+
+
+def _told(found: dict[str, Any]) -> tuple[int, str]:
+    tag = found.get("etag") or found.get("ETag") or found.get("generation") or ""
+    return int(found["size"]), str(tag).strip('"')
+
+
+def sizes(folder: str) -> dict[str, int]:
+    """Bytes of each object in a folder, by name."""
+    try:
+        found = _ask(folder, "ls", folder, detail=True)
+    except FileNotFoundError:
+        return {}
+    return {of["name"].rpartition("/")[2]: int(of["size"]) for of in found if of["type"] == "file"}
+
+
+def read_range(url: str, start: int, stop: int) -> bytes:
+    """The bytes [start, stop) of an object, fewer if it ends before."""
+    return _ask(url, "cat_file", url, start=start, end=stop) if stop > start else b""
+
+
+def delete(url: str, missing_ok: bool) -> None:
+    """Deletes an object."""
+    try:
+        _ask(url, "rm_file", url)
+    except FileNotFoundError:
+        if not missing_ok:
+            raise
+
+
+def delete_below(url: str) -> None:
+    """Deletes all objects whose names go on from a folder's."""
+    if names := _ask(url, "find", url.rstrip("/") + "/"):
+        with contextlib.suppress(FileNotFoundError):  # somebody else was faster
+            _ask(url, "rm", list(names))
+
+
+class Reader(io.RawIOBase):
+    """An object that is being read, a range at a time."""
+
+    def __init__(self, url: str):
+        super().__init__()
+        self._url, self._place, self._size = url, 0, stat(url)[0]
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._place = offset + (0, self._place, self._size)[whence]
+        return self._place
+
+    def readinto(self, buffer: Any) -> int:
+        stop = min(self._place + len(buffer), self._size)
+        if stop <= self._place:
+            return 0
+        found = read_range(self._url, self._place, stop)
+        if len(found) != stop - self._place:
+            raise OSError(f"it ended after {self._place + len(found):,} of {self._size:,} bytes")
+        buffer[: len(found)] = found
+        self._place = stop
+        return len(found)
+
+
+def make(url: str, content: bytes) -> None:
+    """Makes an object; a `FileExistsError` if there is one: of several who try one does."""
+    _ask(url, "pipe_file", url, content, mode="create")
+
+
+def send(file: Path, url: str) -> None:
+    """Makes an object of a file."""
+    _ask(url, "put_file", str(file), url)
+
+
+@contextlib.contextmanager
+def lock(url: str) -> Iterator[None]:
+    """Nobody else is in such a block meanwhile; who comes waits.
+
+    The lock is an object that a server lets only one make. Its holder writes it again every
+    `_BEAT` seconds, and who waits takes it once it has not changed for `_STALE` seconds by the own
+    clock. Two that take it at the same moment may both go on: what they build is the same, and
+    appears whole."""
+    own = f"{socket.gethostname()} {os.getpid()} {uuid.uuid4().hex}"
+    try:
+        _acquire(url, own)
+    except OSError as error:
+        raise ConfigError(f"cannot write {url}: {error}") from error
+    ended = threading.Event()
+
+    def beat() -> None:
+        number = 0
+        while not ended.wait(_BEAT):
+            number += 1
+            with contextlib.suppress(OSError):  # the next one may get through
+                _ask(url, "pipe_file", url, _content(own, number))
+
+    beating = threading.Thread(target=beat, daemon=True)
+    beating.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        beating.join()
+        delete(url, missing_ok=True)
+
+
+def _acquire(url: str, own: str) -> None:
+    seen, since, told = b"", time.monotonic(), False
+    while True:
+        try:
+            return make(url, _content(own, 0))
+        except FileExistsError:
+            pass
+        try:
+            now = read_range(url, 0, 1 << 12)
+        except FileNotFoundError:
+            continue
+        if now != seen:
+            seen, since = now, time.monotonic()
+        elif time.monotonic() - since > _STALE:
+            delete(url, missing_ok=True)
+            continue
+        if not told:
+            holder = json.loads(now)["holder"].rpartition(" ")[0]
+            print(f"another process is at work ({holder}: {url}); waiting for it", file=sys.stderr)
+            told = True
+        time.sleep(_BEAT / 10)
+
+
+def _content(own: str, number: int) -> bytes:
+    return json.dumps({"holder": own, "beat": number}).encode()
+
+
+def _ask(url: str, what: str, *arguments: Any, **named: Any) -> Any:
+    """What a method of the bucket's file system returns."""
+    system = _system(url.partition(":")[0])
+    try:
+        return getattr(system, what)(*arguments, **named)
+    except OSError as error:
+        if "PreconditionFailed" in str(error) or "pre-conditions" in str(error):
+            raise FileExistsError(url) from None
+        raise
+    except Exception as error:  # each library has its own kinds, none of which is an OSError
+        raise OSError(shortened(f"{type(error).__name__}: {error}")) from error
+
+
+@functools.lru_cache(maxsize=8)
+def _system(scheme: str) -> Any:
+    """The file system of a kind of buckets; credentials are found as the provider's tools do."""
+    library, name = _LIBRARIES[scheme]
+    try:
+        module = importlib.import_module(library)
+    except ImportError as error:
+        raise ConfigError(
+            f"{scheme}:// URLs need {library} ({error}): pip install 'xlj[cloud]'"
+        ) from None
+    logging.getLogger(library).setLevel(logging.CRITICAL)  # what is wrong is told as an error
+    return getattr(module, name)(use_listings_cache=False, skip_instance_cache=True)
