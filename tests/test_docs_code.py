@@ -24,8 +24,8 @@ PIECES = {
     "train.md": 1,
 }  # fmt: skip
 """How many a page has. Those of README.md are run by test_tutorials, those of objectives.md by
-objectives/test_own_objective, seqio's by data/rows/test_building, and what transformers makes of
-an exported folder by interop/test_task_heads and test_hugging_face."""
+objectives/test_own_objective, seqio's by data/rows/test_building_seqio, and what transformers
+makes of an exported folder by interop/test_task_heads and test_hugging_face."""
 
 
 def code_of(page):

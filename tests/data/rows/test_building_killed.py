@@ -1,0 +1,120 @@
+"""Builders that are killed, stopped or find damage: the same command goes on."""
+
+import fcntl
+import signal
+import time
+
+import numpy as np
+import pytest
+from made_rows import ENSURE, files, here, start, wait_for
+
+from xlj.config import ConfigError
+from xlj.data.rows import building, units
+from xlj.data.rows.preparing import prepare_rows
+from xlj.data.rows.request import request_of
+from xlj.data.rows.shards import Counts, Shards
+from xlj.data.rows.store import RowStore
+from xlj.data.text.reading import UnitReader
+
+
+def test_a_killed_run_stops_at_once_and_goes_on(built, config, tmp_path):
+    run = start(tmp_path, ENSURE, config(tmp_path))
+    wait_for(lambda: [f for f in tmp_path.glob("*.*/*/units/*.json")], run)
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    with (tmp_path / ".lock").open("w") as lock:  # the child holds it as long as it lives
+        wait_for(lambda: try_lock(lock), None, seconds=5)
+    time.sleep(0.5)
+    written = set(tmp_path.rglob("*"))
+    time.sleep(1)
+    assert set(tmp_path.rglob("*")) == written  # the workers have ended too
+    assert not (tmp_path / built.path.name / "manifest.json").exists()
+    (tmp_path / "text.xx" / "x.part").touch()  # a leftover of a write
+    done = {f: f.stat().st_mtime_ns for f in tmp_path.glob("*.*/*/0*.rows")}
+    assert files(prepare_rows(config(tmp_path))) == files(built)
+    assert {f: f.stat().st_mtime_ns for f in done} == done  # what was finished was left alone
+    assert not (tmp_path / "text.xx" / "x.part").exists()
+    assert not [f for f in tmp_path.rglob("*") if f.name == "units"]
+
+
+def test_a_killed_run_loses_what_was_in_flight_only(built, config, tmp_path, monkeypatch):
+    """One process stops in each seventh unit that it reads; every other unit is read once."""
+    read, stopped = [], 0
+
+    class Killed(UnitReader):
+        def chunks(self):
+            read.append(self._unit)
+            if len(read) % 7 == 0:
+                raise KeyboardInterrupt
+            yield from super().chunks()
+
+    monkeypatch.setattr(units, "UnitReader", Killed)
+    monkeypatch.setattr(building.workers, "in_processes", here)
+    while not (tmp_path / built.path.name / "manifest.json").exists():
+        try:
+            building.build_rows(request_of(config(tmp_path)))
+        except KeyboardInterrupt:
+            stopped += 1
+            assert stopped < 99, "nothing is kept"
+    assert stopped > 5 and len(read) == len(set(read)) + stopped
+    assert files(RowStore(tmp_path / built.path.name)) == files(built)
+
+
+def test_a_damaged_unit_is_made_again(built, config, tmp_path):
+    asked = config(tmp_path)
+    prepare_rows(asked)
+    (shard,) = {f for f in tmp_path.glob("text.yy/*/00001.rows")}
+    units = Shards(shard.parent, "text", 40, 64, "<u2")
+    for file in (shard, shard.with_suffix(".json")):
+        file.unlink()
+    with units.writing_unit(17, Counts()) as add:
+        add(np.zeros((3, 64), np.uint16), np.zeros((0, 64), np.uint16))
+    note = units.unit_file(17).with_suffix(".json")
+    note.write_text(note.read_text().replace('"sha256": "', '"sha256": "0'))
+    with pytest.raises(RuntimeError, match="00000017.rows is damaged; start again"):
+        prepare_rows(asked)
+    assert files(prepare_rows(asked)) == files(built)
+
+
+def test_a_shard_that_was_deleted_is_made_again(built, config, tmp_path):
+    asked = config(tmp_path)
+    store = prepare_rows(asked)
+    before = files(store)
+    file = store.file("text.xx", 0)
+    others = {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*.rows") if f != file.resolve()}
+    file.unlink()
+    assert files(prepare_rows(asked)) == before
+    assert {f: f.stat().st_mtime_ns for f in others} == others
+
+
+def try_lock(file) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def test_sigterm_stops_the_builder(config, tmp_path):
+    run = start(tmp_path, ENSURE, config(tmp_path))
+    (lock,) = wait_for(lambda: list(tmp_path.glob(".lock")), run)
+    wait_for(lambda: list(tmp_path.glob("companions")), run)
+    run.terminate()
+    assert run.wait(timeout=20) == 143
+    with lock.open("w") as file:
+        assert wait_for(lambda: try_lock(file), None, seconds=5)
+
+
+def test_errors_of_the_builder_are_config_errors_here(config, tmp_path):
+    too_large = config(tmp_path, vocabulary="", vocabulary_size=200_000, vocabulary_lines=2000)
+    with pytest.raises(ConfigError, match="vocabulary_size=200000 is too large .* at most"):
+        prepare_rows(too_large)
+    unknown = config(tmp_path, mono=("seqio:no_such_task#text",), languages=("xx",))
+    with pytest.raises(ConfigError, match="no_such_task#text: no seqio Task of this name"):
+        prepare_rows(unknown)
+    none = config(tmp_path, filter="json:no_such")
+    with pytest.raises(ConfigError, match="data.filter=json:no_such: module 'json' has no"):
+        prepare_rows(none)
+    short = config(tmp_path, pair_length=8, mono=(), languages=())
+    with pytest.raises(ConfigError, match="pairs.xx-yy yields no training rows.*too long"):
+        prepare_rows(short)

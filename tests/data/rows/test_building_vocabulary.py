@@ -1,0 +1,54 @@
+"""The vocabulary that rows are built with: trained or given."""
+
+import dataclasses
+
+import numpy as np
+from made_rows import READ, folders
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+from xlj.config import Config, Data
+from xlj.data.rows.preparing import prepare_rows
+from xlj.data.tokenizer.vocabulary import Vocabulary
+
+
+def test_a_vocabulary_trained_here_and_then_given_has_the_same_rows(config, tmp_path):
+    trained = config(tmp_path, vocabulary="", vocabulary_size=500, vocabulary_lines=2000)
+    store = prepare_rows(trained)
+    moved = tmp_path / "of_a_checkpoint.model"
+    moved.write_bytes(store.vocabulary_file.read_bytes())
+    given = config(tmp_path, vocabulary=str(moved))
+    before = {file: file.stat().st_mtime_ns for f in folders(store) for file in f.rglob("*.rows")}
+    again = prepare_rows(given)
+    assert again.manifest.tasks == store.manifest.tasks and folders(again)[1:] == folders(store)[1:]
+    assert again.manifest.content_hash == store.manifest.content_hash
+    assert prepare_rows(trained).path == store.path != again.path
+    assert {file: file.stat().st_mtime_ns for file in before} == before
+    shorter = dataclasses.replace(trained.data, length=32)
+    other = prepare_rows(Config(data=shorter, objectives=READ))
+    assert other.path != store.path
+    assert other.manifest.vocabulary_digest == store.manifest.vocabulary_digest
+    assert len(list((tmp_path / "vocabularies").glob("*.model"))) == 1
+
+
+def test_the_type_of_a_vocabulary_is_that_of_the_config(config, tmp_path):
+    options = {"vocabulary_type": "bpe", "vocabulary_size": 500, "vocabulary_lines": 2000}
+    store = prepare_rows(config(tmp_path, vocabulary="", **options))
+    trainer = ModelProto.FromString(store.vocabulary_file.read_bytes()).trainer_spec
+    assert trainer.model_type == trainer.BPE  # unigram is the default
+    folded = prepare_rows(config(tmp_path, vocabulary="", vocabulary_lowercase=True, **options))
+    for made, folds in ((store, False), (folded, True)):
+        pieces = Vocabulary.load(made.vocabulary_file).encode_batch(["HELLO Hello", "hello hello"])
+        assert np.array_equal(*pieces) == folds
+    assert folded.manifest.vocabulary_digest != store.manifest.vocabulary_digest
+
+
+def test_a_vocabulary_without_a_size_is_that_of_its_languages(config, tmp_path):
+    pairs = ("en-fr", "en-zh-CN")
+    four = Data(languages=("en", "de"), pairs=pairs, vocabulary_size=0)
+    assert four.trained_ids == 10_000
+    assert Data(vocabulary_size=5).trained_ids == 5
+    options = {"vocabulary_size": 0, "vocabulary_lines": 2000}
+    fewer = prepare_rows(config(tmp_path, vocabulary="", **options))  # 8,000 are too many here
+    assert 400 < Vocabulary.load(fewer.vocabulary_file).size < 8000
+    again = prepare_rows(config(tmp_path, vocabulary="", **options))
+    assert again.path == fewer.path
