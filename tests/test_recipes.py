@@ -59,7 +59,7 @@ def corpus_of(config):
     """What the rows of a config would say of themselves."""
     pairs = [name for pair in config.data.pairs for name in split_pair(pair, config.data.languages)]
     languages = tuple(dict.fromkeys([*config.data.languages, *pairs]))
-    return Corpus(config.data.vocabulary_size, languages, (1,) * len(languages))
+    return Corpus(config.data.trained_ids, languages, (1,) * len(languages))
 
 
 @pytest.mark.parametrize(
