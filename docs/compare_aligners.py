@@ -131,11 +131,11 @@ def of_run(run: Path, pairs: list[Pair]) -> list[Links]:
 
 
 def fast_align(text: list, pairs: list) -> tuple[list[Links], list[Links]]:
-    from thot.alignment import AlignmentModel, AlignmentModelType
+    from thot.alignment import FastAlignModel
 
     directions = []
     for way in (1, -1):
-        model = AlignmentModel.create(AlignmentModelType.FAST_ALIGN)
+        model = FastAlignModel()
         for pair in text:
             model.add_sentence_pair(*pair[::way])
         model.start_training()
