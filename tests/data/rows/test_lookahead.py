@@ -65,7 +65,9 @@ def test_a_vocabulary_is_trained_on_a_uniform_sample_of_what_is_not_held_out(req
     seen = []
     train = vocabulary_training.train
     monkeypatch.setattr(
-        vocabulary_training, "train", lambda *args: seen.append(args[:2]) or train(*args)
+        vocabulary_training,
+        "train",
+        lambda *args, **more: seen.append(args[:2]) or train(*args, **more),
     )
     for run, name in ((forwards, "a"), (backwards, "b")):
         request = request_(name)
