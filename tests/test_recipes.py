@@ -15,8 +15,9 @@ from xlj.config import ROW_KINDS, ConfigError, parse, variants
 from xlj.config.fields import lookup
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import prepare_rows
-from xlj.data.text.templates import split_pair
+from xlj.data.text.templates import paired_languages
 from xlj.data.text.text_tasks import text_tasks
+from xlj.data.tokenizer import vocabulary_training
 from xlj.objectives.objective import Rows
 from xlj.training import loop, partitioning, state
 from xlj.training.step import make_train_step
@@ -57,9 +58,8 @@ def with_sources(config):
 
 def corpus_of(config):
     """What the rows of a config would say of themselves."""
-    pairs = [name for pair in config.data.pairs for name in split_pair(pair, config.data.languages)]
-    languages = tuple(dict.fromkeys([*config.data.languages, *pairs]))
-    return Corpus(config.data.trained_ids, languages, (1,) * len(languages))
+    languages = tuple(dict.fromkeys([*config.data.languages, *paired_languages(config.data)]))
+    return Corpus(vocabulary_training.ids(config.data), languages, (1,) * len(languages))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from xlj.benchmarking.machine import Size, median_seconds
 from xlj.config import Config, ConfigError, Objectives
 from xlj.data.rows import packing
 from xlj.data.rows.corpus import Corpus
+from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.layout import PAD
 from xlj.models.encoder import FIRST_POSITION
 from xlj.objectives.objective import Rows
@@ -66,10 +67,11 @@ def peer(config: Config, size: Size) -> None:
     except ImportError as error:
         raise ConfigError(f"--what=peer needs torch and transformers ({error.name})") from None
     model, rows, length = config.model, size.rows, size.length
+    pieces = vocabulary_training.ids(config.data)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     theirs: Any = XLMRobertaForMaskedLM(
         XLMRobertaConfig(
-            vocab_size=config.data.trained_ids,
+            vocab_size=pieces,
             hidden_size=model.hidden,
             num_hidden_layers=model.layers,
             num_attention_heads=model.heads,
@@ -82,7 +84,7 @@ def peer(config: Config, size: Size) -> None:
     )
     theirs.to(device).train()
     optimizer = torch.optim.AdamW(theirs.parameters(), lr=1e-5)
-    tokens = torch.randint(4, config.data.trained_ids - 1, (rows, length), device=device)
+    tokens = torch.randint(4, pieces - 1, (rows, length), device=device)
     labels = torch.where(torch.rand(rows, length, device=device) < 0.15, tokens, -100)
     for dtype in (torch.float32, torch.bfloat16):
 
@@ -102,7 +104,7 @@ def peer(config: Config, size: Size) -> None:
 def _train_step(config: Config, size: Size, name: str, dtype: str) -> tuple[float, int, int, float]:
     """Seconds of a step of one objective, its tokens of text, bytes of its temporary memory, and
     its floating-point operations."""
-    rows, length, pieces = size.rows, size.length, config.data.trained_ids
+    rows, length, pieces = size.rows, size.length, vocabulary_training.ids(config.data)
     options = dataclasses.replace(config.objectives.options[name], batch_rows=rows)
     config = dataclasses.replace(
         config,

@@ -157,12 +157,6 @@ class Data:
     workers: int = _text_key(0, "processes that build rows; 0 means one a core", low=0)
 
     @property
-    def trained_ids(self) -> int:
-        """Ids of the vocabulary that is trained: `vocabulary_size`, or what 0 stands for (ours)."""
-        paired = {language for pair in self.pairs for language in pair.split("-", 1)}
-        return self.vocabulary_size or 6_000 + 1_000 * len(paired | set(self.languages))
-
-    @property
     def rows_are_hashed(self) -> bool:
         """Whether `rows` is the hash of a store, not its folder."""
         return re.fullmatch("[0-9a-f]{16}", self.rows) is not None

@@ -169,7 +169,7 @@ def _taught(
     maximisation: the derivative by what tokens emit is what the alignment is expected to be.
 
     A share `agreement` of this is what both directions expect, the product of their probabilities
-    (Liang, Taskar and Klein, 2006, section 3.2), and none for the rest of a token.
+    (Liang, Taskar and Klein, 2006), and none for the rest of a token.
 
     Args:
       both: float32 [rows, m, n].

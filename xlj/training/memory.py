@@ -12,6 +12,8 @@ from xlj.config import ROW_KINDS, Config, ConfigError, lookup
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import open_rows
 from xlj.data.rows.store import RowStore
+from xlj.data.text.templates import paired_languages
+from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io.quoting import shortened
 from xlj.training import state as states
@@ -41,11 +43,11 @@ def expected(config: Config) -> Sizes:
     cannot be read."""
     if config.data.rows:
         return of(open_rows(config), config)
-    paired = [language for pair in config.data.pairs for language in pair.split("-")]
+    paired = paired_languages(config.data)
     languages = tuple(dict.fromkeys([*config.data.languages, *paired]))
     given = config.data.vocabulary
-    size = Vocabulary.load(given).size if given else config.data.trained_ids
-    corpus = Corpus(size, languages, (1,) * len(languages), tuple(dict.fromkeys(paired)))
+    size = Vocabulary.load(given).size if given else vocabulary_training.ids(config.data)
+    corpus = Corpus(size, languages, (1,) * len(languages), tuple(paired))
     lengths = {kind: lookup(config, ROW_KINDS[kind].length) for kind in config.row_kinds()}
     return Sizes(corpus, lengths)
 

@@ -24,7 +24,7 @@ def align(
     ids: tuple[jax.Array, jax.Array],
 ) -> Alignment:
     """Aligns by the probability of each link in both directions, multiplied (Liang, Taskar and
-    Klein, 2006, section 3.1).
+    Klein, 2006).
 
     Args:
       params: with the objective's head.

@@ -161,7 +161,7 @@ def trained(
     model = vocabulary_training.train(
         {name: [line for _, line in found[name][:count]] for name, count in wanted.items()},
         weights,
-        data.trained_ids,
+        vocabulary_training.ids(data),
         data.vocabulary_coverage,
         data.vocabulary_type,
         data.vocabulary_lowercase,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from xlj.config import ConfigError
+from xlj.config import ConfigError, Data
 
 Source = TypeVar("Source")
 
@@ -85,3 +85,9 @@ def split_pair(
     if not first or not second or first == second:
         raise ConfigError(f"{key}={pair}: a pair is two languages and a hyphen, such as en-de")
     return first, second
+
+
+def paired_languages(data: Data) -> list[str]:
+    """The languages of `data.pairs`, each once, in order; raises as `split_pair`."""
+    found = (name for pair in data.pairs for name in split_pair(pair, data.languages))
+    return list(dict.fromkeys(found))

@@ -10,6 +10,7 @@ import sentencepiece
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
 
 from xlj.config import ConfigError, Data
+from xlj.data.text.templates import paired_languages
 
 THREADS = 8
 """Fixed, because SentencePiece's result depends on it; part of the recipe."""
@@ -24,7 +25,7 @@ _LINE_BYTES = 4000  # below SentencePiece's max_sentence_length, beyond which it
 def settings(data: Data) -> dict[str, object]:
     """All that a trained vocabulary depends on besides its text; part of the recipe."""
     return {
-        "size": data.trained_ids,
+        "size": ids(data),
         "alpha": data.vocabulary_alpha,
         "lines": data.vocabulary_lines,
         "coverage": data.vocabulary_coverage,
@@ -32,6 +33,12 @@ def settings(data: Data) -> dict[str, object]:
         "type": f"{data.vocabulary_type}, {_rules(data.vocabulary_lowercase)}, "
         f"scores in 1/{_SCORES}",
     }
+
+
+def ids(data: Data) -> int:
+    """How many ids are asked for: `data.vocabulary_size`; where that is 0, 6,000 and 1,000 for each
+    language (ours)."""
+    return data.vocabulary_size or 6_000 + 1_000 * len({*data.languages, *paired_languages(data)})
 
 
 def _rules(lowercase: bool) -> str:
