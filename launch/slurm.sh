@@ -10,20 +10,11 @@
 set -euo pipefail
 here=$(dirname "$0") name=${NAME:-xlj}
 
-train=() prepare=() # xlj.prepare knows no --workdir
-while (($#)); do
-    train+=("$1")
-    case $1 in
-    --workdir) train+=("${2:?--workdir without a folder}") && shift ;;
-    --workdir=*) ;;
-    *) prepare+=("$1") ;;
-    esac
-    shift
-done
+source "$here/prepare_flags.sh" "$@"
 
 rows=$(sbatch --parsable --job-name="$name-rows" "$here/slurm_rows.sh" "${prepare[@]}")
 rows=${rows%%;*} # the name of a cluster may follow
 # If no rows come, the second job is taken out of the queue.
 training=$(sbatch --parsable --job-name="$name" --dependency="afterok:$rows,singleton" \
-    --kill-on-invalid-dep=yes "$here/slurm_train.sh" "${train[@]}")
+    --kill-on-invalid-dep=yes "$here/slurm_train.sh" "$@")
 echo "rows: job $rows; training: job ${training%%;*}"

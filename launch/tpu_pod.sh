@@ -11,16 +11,7 @@
 set -euo pipefail
 : "${TPU:?name of the TPU}" "${ZONE:?its zone}" "${DIR:?the clone on a shared file system}"
 
-prepare=() train=() # xlj.prepare knows no --workdir
-while (($#)); do
-    train+=("$1")
-    case $1 in
-    --workdir) train+=("${2:?--workdir without a folder}") && shift ;;
-    --workdir=*) ;;
-    *) prepare+=("$1") ;;
-    esac
-    shift
-done
+source "$(dirname "$0")/prepare_flags.sh" "$@"
 JAX_PLATFORMS=cpu python -m xlj.prepare "${prepare[@]}"
 
 vm=(gcloud compute tpus tpu-vm)
@@ -29,4 +20,4 @@ if [[ -n ${ACCELERATOR:-} ]] && ! "${vm[@]}" describe "$TPU" --zone="$ZONE" > /d
 fi
 # A run that was cut starts again on every host by itself.
 "${vm[@]}" ssh "$TPU" --zone="$ZONE" --worker=all --command="cd $(printf %q "$DIR") && source .venv/bin/activate \
-&& source launch/environment.sh && launch/again.sh python -m xlj.train --distributed $(printf '%q ' "${train[@]}")"
+&& source launch/environment.sh && launch/again.sh python -m xlj.train --distributed $(printf '%q ' "$@")"
