@@ -12,10 +12,6 @@ os.environ["XLA_FLAGS"] = (
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
-# A collective holds a thread of XLA's until all devices have come to it. With as many threads as
-# devices, those that two collectives hold wait for each other, and the process is aborted.
-os.environ.setdefault("NPROC", "32")
-
 # Each program is compiled once, whichever process of the tests comes to it first.
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / "build" / "cache" / "jax")
