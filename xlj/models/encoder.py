@@ -25,7 +25,7 @@ from xlj.models.lookup import look_up, look_up_small
 from xlj.models.modules import Params, run
 from xlj.models.position_bias import PositionBias
 from xlj.models.residual import AddNorm, Stream, stream_of
-from xlj.models.sharding import constrained
+from xlj.models.sharding import constrained, unrolled
 
 Body = Callable[[Stream, tuple[Params, jax.Array]], tuple[Stream, jax.Array | None]]
 
@@ -224,18 +224,17 @@ def apply(
         y = Stream(constrained(y.wide, "hidden"), narrow)
         return y, y.wide if all_layers else None
 
-    unroll = 1 if model.scan_layers else count
+    unroll = unrolled(count) if model.scan_layers else count
+    body = _recomputed(layer, model, looped=unroll < count)
     begun = stream_of(x, model)
-    ended, every = jax.lax.scan(
-        _recomputed(layer, model), begun, (weights, jnp.arange(count)), unroll=unroll
-    )
+    ended, every = jax.lax.scan(body, begun, (weights, jnp.arange(count)), unroll=unroll)
     last = ended.wide
     if "final_norm" in params:
         last = run(LayerNorm(model.layer_norm_epsilon), params["final_norm"], last)
     return last if every is None else jnp.concatenate([x[None], every[:-1], last[None]])
 
 
-def _recomputed(layer: Body, model: Model) -> Body:
+def _recomputed(layer: Body, model: Model, looped: bool) -> Body:
     """The body of the loop over layers, of which the backward pass computes again what
     `model.remat` says."""
     if model.remat == "none":
@@ -243,7 +242,7 @@ def _recomputed(layer: Body, model: Model) -> Body:
     policy = jax.checkpoint_policies.save_only_these_names(PRODUCT)
     return jax.checkpoint(
         layer,
-        prevent_cse=not model.scan_layers,
+        prevent_cse=not looped,
         policy=policy if model.remat == "products" else None,
     )
 

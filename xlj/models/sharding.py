@@ -84,6 +84,15 @@ def parts(mesh: Mesh | AbstractMesh, axes: str | tuple[str, ...] | None) -> int:
     return math.prod(mesh.shape[name] for name in names)
 
 
+def unrolled(turns: int) -> int:
+    """How many turns of a loop with collectives stand one after another in the program: one, but
+    all of them where CPUs share parameters. XLA's executor on CPUs goes on past a loop before the
+    collectives in it have begun; devices that come to them in another order wait for ever."""
+    mesh = jax.sharding.get_abstract_mesh()
+    overtaken = not mesh.empty and mesh.shape["fsdp"] > 1 and platform() == "cpu"
+    return turns if overtaken else 1
+
+
 def constrained(x: jax.Array, name: str) -> jax.Array:
     """An activation [rows, ...], and its gradient, where the rule of `activations/NAME` says."""
     spec = _within(rule_of(f"activations/{name}")[1], _free())

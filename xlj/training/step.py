@@ -183,13 +183,18 @@ class Microbatches:
         split = jax.tree.map(self._split, inputs)
         shapes = jax.eval_shape(function, *shared, jax.tree.map(lambda x: x[0], split))
         nothing = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
-        return jax.lax.scan(add, nothing, split)[0]
+        return jax.lax.scan(add, nothing, split, unroll=sharding.unrolled(self._parts))[0]
 
     def map(self, function: Callable[[Given], Found], inputs: Given, /) -> Found:
         """The result of a function of rows for all rows."""
         if self._parts == 1:
             return function(inputs)
-        results = jax.lax.map(function, jax.tree.map(self._split, inputs))
+
+        def one(_: None, part: Given) -> tuple[None, Found]:
+            return None, function(part)
+
+        split = jax.tree.map(self._split, inputs)
+        results = jax.lax.scan(one, None, split, unroll=sharding.unrolled(self._parts))[1]
         return jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(-1, *x.shape[2:]), results)
 
     def _split(self, x: jax.Array) -> jax.Array:
