@@ -1,5 +1,6 @@
 """What a device holds and sends in a step:
-`compiled_step.py DEVICES FSDP GATHER PARTS OBJECTIVE,...`."""
+`compiled_step.py DEVICES FSDP GATHER PARTS OBJECTIVE,... chips|cpus`, of a program with the loops
+that chips run, or of the one that CPUs do."""
 
 import json
 import sys
@@ -8,6 +9,7 @@ import jax
 
 from xlj import config as schema
 from xlj.config import parse
+from xlj.models import encoder, sharding
 from xlj.planning import programs, theory
 from xlj.planning.collectives import collectives
 from xlj.planning.hlo import Program
@@ -27,6 +29,8 @@ def config_of(devices, fsdp, gather, parts, names):
     model.positions, model.remat = 66, "all"
     if "mrtd" in names:
         model.generator_layers = 1
+    if "distillation" in names:
+        config.objectives.distillation.teacher = "a checkpoint"
     if "btmlm" in names:
         model.language_embeddings = "predicted"
     model.position_bias = "gated"
@@ -36,17 +40,28 @@ def config_of(devices, fsdp, gather, parts, names):
     return parse(config)
 
 
+def of_devices(instruction):
+    """Whether devices wait for each other in it."""
+    kinds = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute")
+    return instruction.op.removesuffix("-start") in kinds
+
+
 gather, names = sys.argv[3], sys.argv[5].split(",")
+if sys.argv[6] == "chips":
+    sharding.unrolled = encoder.unrolled = lambda turns: 1
 devices, fsdp, parts = (int(sys.argv[place]) for place in (1, 2, 4))
 config = config_of(devices, fsdp, gather, parts, names)
 sizes = expected(config)
 program = programs.compile_phase(config, sizes, jax.devices()[:devices], 0)
+text = Program(program.text)
 sent = {}
-for each in collectives(Program(program.text), jax.devices()[:devices]):
+for each in collectives(text, jax.devices()[:devices]):
     sent[each.kind] = sent.get(each.kind, 0) + each.fast
+inner = [computation for name, computation in text.computations.items() if name != text.entry]
 print(
     json.dumps(
         {
+            "inner": [each.op for body in inner for each in body.instructions if of_devices(each)],
             "state": program.arguments,
             "memory": program.working,
             "sent": sent,

@@ -11,13 +11,13 @@ import pytest
 ROOT, SCRIPT = Path(__file__).parents[2], Path(__file__).with_name("compiled_step.py")
 
 
-def measured(devices, fsdp, names, parts=1, gather="layer"):
+def measured(devices, fsdp, names, parts=1, gather="layer", kind="chips"):
     environment = dict(
         os.environ,
         PYTHONPATH=str(ROOT),
         XLA_FLAGS=f"--xla_force_host_platform_device_count={devices}",
     )
-    command = [sys.executable, str(SCRIPT), *map(str, (devices, fsdp, gather, parts)), names]
+    command = [sys.executable, str(SCRIPT), *map(str, (devices, fsdp, gather, parts)), names, kind]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -75,3 +75,14 @@ def test_what_is_sent_is_what_must_be_from_8_to_512_devices():
     one, two = others
     assert two["memory"] <= 1.02 * one["memory"]
     assert two["state"] == one["state"] == first["state"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "names, gather",
+    [("dwa,xlco", "layer"), ("btmlm,trtd", "layer"), ("camlm,word_hmm", "layer"), ("xlco", "step")],
+)
+def test_on_cpus_no_collective_is_inside_a_loop(names, gather):
+    """Where others could overtake it, so that devices wait for each other for ever."""
+    assert measured(8, 4, names, 2, gather, "cpus")["inner"] == []
+    assert measured(8, 4, names, 2, gather, "chips")["inner"] != []

@@ -60,7 +60,8 @@ def choose(
             return (jnp.maximum(largest, top), best), None
 
         initial = (jnp.full(len(vectors), -jnp.inf), jnp.zeros(len(vectors), jnp.int32))
-        return jax.lax.scan(body, initial, starts)[0][1]
+        turns = sharding.unrolled(len(starts))
+        return jax.lax.scan(body, initial, starts, unroll=turns)[0][1]
 
     per_device = sharding.per_device(of_rows, (ROWS, TABLE, REPLICATED, ROWS), ROWS)
     return per_device(vectors, table, bias, rngs)

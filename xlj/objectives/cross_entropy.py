@@ -119,7 +119,8 @@ def _forward(
         count = len(vectors)
         zeros = jnp.zeros(count)
         initial = (jnp.full(count, -jnp.inf), jnp.zeros(count, jnp.int32), zeros, zeros)
-        (largest, best, total, of_label), _ = jax.lax.scan(body, initial, starts)
+        ended, _ = jax.lax.scan(body, initial, starts, unroll=sharding.unrolled(len(starts)))
+        largest, best, total, of_label = ended
         normaliser = largest + jnp.log(total)
         return normaliser - of_label, (best == labels).astype(jnp.float32), normaliser
 
@@ -172,7 +173,9 @@ def _backward(
         initial = (jnp.zeros(vectors.shape), of_table, of_bias)
         # The last block comes first: those of its entries that the block before has too, and which
         # are 0 in it, are then written over, and nothing is read to be added to.
-        (of_vectors, of_table, of_bias), _ = jax.lax.scan(body, initial, starts, reverse=True)
+        turns = sharding.unrolled(len(starts))
+        ended, _ = jax.lax.scan(body, initial, starts, reverse=True, unroll=turns)
+        of_vectors, of_table, of_bias = ended
         return of_vectors[:count], of_table, sharding.summed(of_bias)
 
     inputs = (ROWS, TABLE, REPLICATED, ROWS, ROWS, ROWS)
