@@ -156,8 +156,8 @@ WITHOUT_CAMLM = {"objectives.camlm.batch_rows": 0, "model.language_embeddings": 
 WITHOUT_BTMLM = {"phases": {}, "objectives.btmlm.pseudo_ratio": 0.1}
 WITHOUT_TLM = {"objectives.tlm.batch_rows": 0}
 MMLM = WITHOUT_PAIRS | WITHOUT_TLM | WITHOUT_CAMLM | WITHOUT_BTMLM
-WITHOUT_DWA = {"objectives.dwa.batch_rows": 0, "objectives.dwa.label_layer": 0} | {
-    "objectives.dwa.query_layer": 0
+WITHOUT_DWA = {"objectives.dwa.batch_rows": 0, "objectives.dwa.label_layer": -1} | {
+    "objectives.dwa.query_layer": -1
 }
 
 VALUES = {

@@ -108,6 +108,7 @@ def test_buckets_that_do_not_divide_distances_are_refused(tiny):
             6,
             r"xlco\.queue=6 may not hold .*: 8, of .*=8 rows of .*pair_length=48",
         ),
+        ("xlco.layer", 0, r"xlco\.layer=0: .* are alike; name a layer from 1 on"),
         ("distillation.batch_rows", 8, r"name a checkpoint with .*teacher"),
     ],
 )

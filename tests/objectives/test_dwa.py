@@ -33,13 +33,24 @@ def prepared(model, params_of, keys_of, **options):
     return objective, params, rows, before, label(params, before)
 
 
-@pytest.mark.parametrize("queries, filtering", [("masked", True), ("unmasked", False)])
+@pytest.mark.parametrize(
+    "queries, filtering, label_layer", [("masked", True, 1), ("unmasked", False, 0)]
+)
 def test_all_of_it_equals_numpy(
-    queries, filtering, full_model, params_of, keys_of, step_of, assert_sums, assert_masked
+    queries,
+    filtering,
+    label_layer,
+    full_model,
+    params_of,
+    keys_of,
+    step_of,
+    assert_sums,
+    assert_masked,
 ):
     options = WordAlignment(
         mask_rate=0.4, mask_share=0.5, random_share=0.35, weight=3.0, alignment_weight=7.0,
-        label_layer=1, query_layer=2, sinkhorn_iterations=3, filtering=filtering, queries=queries,
+        label_layer=label_layer, query_layer=2, sinkhorn_iterations=3, filtering=filtering,
+        queries=queries,
     )  # fmt: skip
     objective = dwa.objective("dwa", options, full_model, CORPUS)
     params, rows = params_of(full_model, objective), rows_of("pairs", seed=4)
@@ -48,7 +59,13 @@ def test_all_of_it_equals_numpy(
     assert after.positions.shape == after.labels.shape == before.labels.shape
     plain, tokens = float64(params), np.asarray(rows.tokens)
     labels = reference.labels(
-        plain, full_model, tokens, rows.languages, layer=1, iterations=3, filtering=filtering
+        plain,
+        full_model,
+        tokens,
+        rows.languages,
+        layer=label_layer,
+        iterations=3,
+        filtering=filtering,
     )
     may_ask = np.asarray(after.masked.selected())
     if queries == "unmasked":
@@ -142,7 +159,9 @@ def test_every_link_is_one_query(filtering, model, params_of, keys_of):
     assert {bool(selected[at]) for at, _ in found} == {False, True}
 
 
-@pytest.mark.parametrize("query_layer, which", [(0, "masked"), (1, "masked"), (0, "aligned")])
+@pytest.mark.parametrize(
+    "query_layer, which", [(-1, "masked"), (1, "masked"), (0, "masked"), (-1, "aligned")]
+)
 def test_the_pointers_loss_equals_numpy(query_layer, which, model, params_of, keys_of):
     objective, params, rows, _, after = prepared(
         model, params_of, keys_of, query_layer=query_layer, queries=which
@@ -151,7 +170,7 @@ def test_the_pointers_loss_equals_numpy(query_layer, which, model, params_of, ke
     masked = after.masked
     read = whole_examples(model, masked.tokens, masked.languages)
     every = np.asarray(encoder.apply(params, model, read, all_layers=True), np.float64)
-    hidden = every[query_layer or model.layers]
+    hidden = every[query_layer]  # -1 is the last
     head = jax.tree.map(lambda x: np.asarray(x, np.float64), params["pointer_head"])
     layout, tokens = jax.tree.map(np.asarray, segments(rows.tokens)), np.asarray(rows.tokens)
     sums, rights = np.zeros(len(tokens)), np.zeros(len(tokens))

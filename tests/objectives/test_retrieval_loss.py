@@ -78,14 +78,14 @@ def test_loss_has_negatives_from_all_rows(options, model, params_of, keys_of):
     chex.assert_trees_all_close(parts, made, rtol=1e-7, atol=1e-5)
 
 
-@pytest.mark.parametrize("length, count, most", [(48, 10, 1), (128, 30, 4)])
+@pytest.mark.parametrize("length, count, most, layer", [(48, 10, 1, 1), (128, 30, 4, 0)])
 @OF_BOTH
 def test_all_of_it_equals_numpy(
-    options, length, count, most, full_model, params_of, keys_of, step_of
+    options, length, count, most, layer, full_model, params_of, keys_of, step_of
 ):
     """Of rows of one pair, and of several."""
     kind = options.negatives
-    options = Retrieval(scale=7.0, negatives=kind, layer=1, weight=3.0)
+    options = Retrieval(scale=7.0, negatives=kind, layer=layer, weight=3.0)
     objective = retrieval.objective("retrieval", options, full_model, CORPUS)
     params = params_of(full_model, objective)
     rows = rows_of("bitext", count=count, length=length)
@@ -101,7 +101,7 @@ def test_all_of_it_equals_numpy(
     for part, wanted in zip(before[2:], [(*shape, 32)] * 2 + [shape] * 3, strict=True):
         assert part.shape == wanted and not np.asarray(part).any()
     first, second = (
-        reference.averaged(float64(params), full_model, side, 1, most)
+        reference.averaged(float64(params), full_model, side, layer, most)
         for side in (made.first, made.second)
     )
     sides = np.asarray(rows.tokens[:, :half]), np.asarray(rows.tokens[:, half:])

@@ -95,7 +95,7 @@ class Encoder:
         (`evaluation.alignment`), else as in XLM-Align's paper. The layer is a number."""
         chosen = self.pretrained.aligning
         if layer is None:
-            layer = encoder.middle_layer(self.layers) if chosen.layer < 0 else chosen.layer
+            layer = encoder.layer_or_middle(chosen.layer, self.layers)
         return Aligning(
             chosen.method if method is None else method,
             chosen.encode if encode is None else encode,

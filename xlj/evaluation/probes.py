@@ -16,7 +16,7 @@ from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation.probe_files import Files
 from xlj.inference.pretrained import Pretrained
-from xlj.models.encoder import Params, middle_layer
+from xlj.models.encoder import Params, layer_or_middle
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.nearest import accuracy, nearest
 from xlj.training.lines import Check, Probe
@@ -53,7 +53,7 @@ def retrieval(
     ids, lengths = [side.ids for side in every], [side.lengths for side in every]
     sentences = Ragged(np.concatenate(ids), np.concatenate(lengths))
     bounds = np.cumsum([len(side.lengths) for side in every])[:-1]
-    chosen = _layer(layer, model)
+    chosen = layer_or_middle(layer, model.layers)
 
     def measure(params: Params, check: Check) -> dict[str, float]:
         embedder = Embedder(Pretrained(params, model, vocabulary), [chosen], "mean")
@@ -76,7 +76,7 @@ def alignment(
     """Measures eval/word_alignment/PAIR/aer, the alignment error rate; without a pair, the mean
     over pairs."""
     every = [pair for pairs in gold.values() for pair in pairs]
-    layer = _layer(options.layer, model)
+    layer = layer_or_middle(options.layer, model.layers)
     together = options.encode == "together"
 
     def measure(params: Params, check: Check) -> dict[str, float]:
@@ -91,10 +91,6 @@ def alignment(
         }
 
     return _probe("word_alignment", "aer", measure)
-
-
-def _layer(layer: int, model: Model) -> int:
-    return middle_layer(model.layers) if layer < 0 else layer
 
 
 def _probe(name: str, key: str, measure: Callable[[Params, Check], dict[str, float]]) -> Probe:

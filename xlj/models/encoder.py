@@ -264,3 +264,8 @@ def middle_layer(layers: int) -> int:
     """The layer at two thirds of the depth, 8 of 12: where vectors of translations are most alike
     (XLM-Align's and InfoXLM's released default; ours for other depths)."""
     return max(1, round(2 * layers / 3))
+
+
+def layer_or_middle(layer: int, layers: int) -> int:
+    """A layer that was given, 0 the embeddings; of -1 the middle one."""
+    return middle_layer(layers) if layer < 0 else layer

@@ -53,8 +53,8 @@ def objective(
     pairs, in the forward pass of TLM.
     """
     tlm_loss, alignment_loss = f"{name}_tlm", f"{name}_align"
-    label_layer = options.label_layer or encoder.middle_layer(model.layers)
-    query_layer = options.query_layer or model.layers
+    label_layer = encoder.layer_or_middle(options.label_layer, model.layers)
+    query_layer = model.layers if options.query_layer < 0 else options.query_layer
 
     def corrupt(rows: Rows, rngs: jax.Array) -> Corrupted:
         mask_rngs, query_rngs = split(rngs)

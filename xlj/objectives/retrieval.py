@@ -51,7 +51,7 @@ def objective(
     Accumulation and sharding change nothing.
     """
     against = {"hardest": against_hardest, "all": against_all}[options.negatives]
-    layer = options.layer or encoder.middle_layer(model.layers)
+    layer = encoder.layer_or_middle(options.layer, model.layers)
     vectors = partial(_vectors, model, layer)
 
     def targets(

@@ -52,7 +52,7 @@ def objective(
     The vector of a sequence is the projection of its first token's at the configured layer. State:
     a `Queue`.
     """
-    layer = options.layer or encoder.middle_layer(model.layers)
+    layer = encoder.layer_or_middle(options.layer, model.layers)
 
     def vectors(params: Params, rows: Rows, most: int, rngs: Rngs) -> jax.Array:
         inputs = whole_examples(model, rows.tokens, rows.languages)

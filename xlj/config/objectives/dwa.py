@@ -27,13 +27,17 @@ class WordAlignment(Masking):
         1.0, "weight of the word alignment loss", _while_pointing, low=0
     )
     label_layer: int = option(
-        0,
-        "layer whose vectors label the alignments; 0 means two thirds of the layers",
+        -1,
+        "layer whose vectors label the alignments, 0 is the embeddings; -1 means two thirds of the "
+        "layers",
         _while_pointing,
-        low=0,
+        low=-1,
     )
     query_layer: int = option(
-        0, "layer that the pointer network reads; 0 means the last", _while_pointing, low=0
+        -1,
+        "layer that the pointer network reads, 0 is the embeddings; -1 means the last",
+        _while_pointing,
+        low=-1,
     )
     filtering: bool = option(
         True,

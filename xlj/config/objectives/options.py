@@ -123,7 +123,7 @@ class Options:
         for name, value in values.items():
             if value and name == "batch_rows":
                 values[name] = rows
-            elif isinstance(value, int) and value and name.endswith("layer"):
+            elif isinstance(value, int) and value > 0 and name.endswith("layer"):
                 values[name] = layer(value)
 
 

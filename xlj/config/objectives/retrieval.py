@@ -21,6 +21,9 @@ class Retrieval(Options):
         choices=("hardest", "all"),
     )
     layer: int = option(
-        0, "layer of the averaged sentence vectors; 0 means two thirds of the layers", low=0
+        -1,
+        "layer of the averaged sentence vectors, 0 is the embeddings; -1 means two thirds of the "
+        "layers",
+        low=-1,
     )
     scale: float = option(20.0, "what cosines are multiplied by to be logits", low=0.01)

@@ -18,7 +18,7 @@ class Contrast(Masking):
     kept = ("queue", "layer")
 
     layer: int = option(
-        0, "layer of the contrasted vectors; 0 means two thirds of the layers", low=0
+        -1, "layer of the contrasted vectors; -1 means two thirds of the layers", low=-1
     )
     temperature: float = option(0.25, "temperature of the softmax", low=0.001)
     queue: int = option(131_072, "keys of earlier steps that are contrasted with", low=1)
@@ -26,8 +26,13 @@ class Contrast(Masking):
     mixup: bool = option(True, "join each pair with another pair of the batch (mixup contrast)")
 
     def check(self, path: str, config: Config) -> None:
-        """Refuses a queue that does not hold the keys of a step."""
+        """Refuses vectors that are all the same, and a queue that does not hold a step's keys."""
         super().check(path, config)
+        if not self.layer:
+            raise ConfigError(
+                f"{path}.layer=0: before the first layer the first tokens of all sentences are "
+                "alike; name a layer from 1 on, or -1"
+            )
         keys = self.batch_rows * most_pairs(config.data.pair_length)
         if self.queue < keys:
             raise ConfigError(
