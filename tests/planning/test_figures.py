@@ -7,6 +7,7 @@ import pytest
 
 from xlj import config as schema
 from xlj.config import parse
+from xlj.models import encoder, sharding
 from xlj.objectives.flops import TRAINED, of_layers, of_predictions
 from xlj.planning import figures, table, topologies
 from xlj.planning.collectives import Collective
@@ -55,6 +56,8 @@ def planned():
     """(config, first phase, second phase) of a run."""
     config = config_of()
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sharding, "unrolled", lambda turns: 1)  # as chips loop
+        patch.setattr(encoder, "unrolled", lambda turns: 1)
         return config, *figures.of_run(config, expected(config), topology(patch))
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import NamedTuple
 
-from xlj.config import Config, Model, record
+from xlj.config import Config, Model, record, registered
 from xlj.config.fields import ConfigTree, Value, flat, merge
 from xlj.data.rows.store import Manifest
 from xlj.training.checkpoints import Checkpoint, row_digests
@@ -43,15 +43,20 @@ def config_differences(checkpoint: Checkpoint, config: Config) -> list[Differenc
     `train.allow_change` names.
 
     Tensors are audited one by one in `restore`; this compares the model, and what decides batches,
-    masks and updates. A key that the checkpoint is older than had what is now its default.
+    masks and updates. A key that the checkpoint is older than had what is now its default; options
+    of an objective that is on in neither are of no account.
     """
     found = model_differences(checkpoint.model(), config.model, _FREE_ON_RESUME)
     # A run of fine-tuning has its own objective only: the others are as by default on either side.
     old, new = (merge(record(Config()), tree, "") for tree in (checkpoint.config(), record(config)))
+    on = _objectives_in(old) | _objectives_in(new)
     for path in (*_MUST_STAY, "phases"):
         before, now = old, new
         for name in path.split("."):
             before, now = before[name], now[name]
+        if path == "objectives":
+            off = set(registered()) - on
+            before, now = ({n: tree[n] for n in tree if n not in off} for tree in (before, now))
         if path == "phases":  # phases that begin later may still change
             before, now = (
                 {n: p for n, p in phases.items() if p["start_step"] < checkpoint.step}
@@ -62,7 +67,7 @@ def config_differences(checkpoint: Checkpoint, config: Config) -> list[Differenc
         if old.get("objective_digests", {}).get(module) != digest:
             found.append(Difference("objective_modules", f"{module} as it was", "other code"))
     # What a later phase needs is made when the run starts, so it cannot be added.
-    found += _unequal(_ON, _objectives_in(old), _objectives_in(new))
+    found += _unequal(_ON, *(", ".join(sorted(_objectives_in(tree))) for tree in (old, new)))
     allowed = config.train.allow_change
     return [difference for difference in found if difference.allowed_by not in allowed]
 
@@ -82,15 +87,14 @@ _OF_RESUMING = ("train.allow_change", "train.damaged_checkpoint")
 """Keys that say how to go on: to change them changes nothing."""
 
 
-def _objectives_in(config: ConfigTree) -> str:
+def _objectives_in(config: ConfigTree) -> set[str]:
     parts = [config["objectives"], *(p.get("objectives", {}) for p in config["phases"].values())]
-    on = {
+    return {
         name
         for part in parts
         for name, options in part.items()
         if isinstance(options, dict) and options.get("batch_rows")
     }
-    return ", ".join(sorted(on))
 
 
 def row_differences(checkpoint: Checkpoint, manifest: Manifest) -> list[str]:
