@@ -32,6 +32,7 @@ from xlj.training import state as states
 from xlj.training.evaluation import Evaluation
 from xlj.training.host_speeds import HostSpeeds
 from xlj.training.lines import Lines, Probe
+from xlj.training.passes import passes
 from xlj.training.phases import Step, jitted_steps
 from xlj.training.preemption import Preemption
 from xlj.training.prefetch import Prefetch
@@ -104,7 +105,7 @@ def train(
         _tell(latest, config, finished)
         if finished:
             return Outcome(start, True, workdir, latest.folder, flops.until(start))
-    _tell_costs(config, mesh, flops)
+    _tell_costs(config, mesh, flops, passes(config, store))
     pre_decay = initialisation.pre_decay_steps(config, workdir)
     run = _Run(
         config=config,
@@ -233,8 +234,8 @@ def _record(config: Config, workdir: Path) -> None:
             atomic.write(workdir / "config.json", text.encode())
 
 
-def _tell_costs(config: Config, mesh: Mesh, flops: RunFlops) -> None:
-    """Says what the run will cost, and what slows it."""
+def _tell_costs(config: Config, mesh: Mesh, flops: RunFlops, read: dict[str, float]) -> None:
+    """Says what the run will read and cost, and what slows it."""
     if jax.process_index():
         return
     if partitioning.crosses_hosts(mesh):
@@ -242,6 +243,8 @@ def _tell_costs(config: Config, mesh: Mesh, flops: RunFlops) -> None:
             f"slow: mesh.fsdp={config.mesh.fsdp} gathers the parameters of every layer from "
             "several hosts or TPU slices; one that divides the devices of each would not"
         )
+    times = ", ".join(f"{kind} {number:,.2f}" for kind, number in read.items())
+    print(f"passes over the rows: {times}")
     print(f"operations of the run: {flops.until(config.train.steps)}\n", flush=True)
 
 
