@@ -7,7 +7,7 @@ import pytest
 
 from xlj import config as schema
 from xlj.config import parse
-from xlj.models import encoder, sharding
+from xlj.models import sharding
 from xlj.objectives.flops import TRAINED, of_layers, of_predictions
 from xlj.planning import figures, table, topologies
 from xlj.planning.collectives import Collective
@@ -57,7 +57,6 @@ def planned():
     config = config_of()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sharding, "unrolled", lambda turns: 1)  # as chips loop
-        patch.setattr(encoder, "unrolled", lambda turns: 1)
         return config, *figures.of_run(config, expected(config), topology(patch))
 
 

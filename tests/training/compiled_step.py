@@ -9,9 +9,9 @@ import jax
 
 from xlj import config as schema
 from xlj.config import parse
-from xlj.models import encoder, sharding
+from xlj.models import sharding
 from xlj.planning import programs, theory
-from xlj.planning.collectives import collectives
+from xlj.planning.collectives import KINDS, collectives
 from xlj.planning.hlo import Program
 from xlj.training.memory import expected
 
@@ -40,15 +40,9 @@ def config_of(devices, fsdp, gather, parts, names):
     return parse(config)
 
 
-def of_devices(instruction):
-    """Whether devices wait for each other in it."""
-    kinds = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute")
-    return instruction.op.removesuffix("-start") in kinds
-
-
 gather, names = sys.argv[3], sys.argv[5].split(",")
 if sys.argv[6] == "chips":
-    sharding.unrolled = encoder.unrolled = lambda turns: 1
+    sharding.unrolled = lambda turns: 1
 devices, fsdp, parts = (int(sys.argv[place]) for place in (1, 2, 4))
 config = config_of(devices, fsdp, gather, parts, names)
 sizes = expected(config)
@@ -57,11 +51,12 @@ text = Program(program.text)
 sent = {}
 for each in collectives(text, jax.devices()[:devices]):
     sent[each.kind] = sent.get(each.kind, 0) + each.fast
+ops = {*KINDS, *(f"{kind}-start" for kind in KINDS)}
 inner = [computation for name, computation in text.computations.items() if name != text.entry]
 print(
     json.dumps(
         {
-            "inner": [each.op for body in inner for each in body.instructions if of_devices(each)],
+            "inner": [each.op for body in inner for each in body.instructions if each.op in ops],
             "state": program.arguments,
             "memory": program.working,
             "sent": sent,

@@ -149,6 +149,7 @@ def only(every, *names):
         every.model.language_embeddings = "none"
 
 
+ENDS = ("", "_tlm", "_align", "_generator", "_discriminator")
 HALVES = [sorted(registered())[0::2], sorted(registered())[1::2]]
 
 
@@ -160,6 +161,9 @@ def test_every_objective_is_the_same_on_any_mesh_and_under_accumulation(every, n
     every.optimizer.learning_rate = 1e-4
     store = prepare_rows(parse(every))
     alone = run(parse(every), store)
+    losses = alone[-1].progress.losses
+    assert {loss.removesuffix(end) for loss in losses for end in ENDS} >= set(names)
+    assert len(losses) == {HALVES[0][0]: 7, HALVES[1][0]: 8}[names[0]]
     assert set(alone[-1].objectives) == {"xlco", "distillation"} & set(names)
     every.mesh.replica, every.mesh.fsdp = 2, 4
     spread = run(parse(every), store, 8)

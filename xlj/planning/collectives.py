@@ -7,7 +7,7 @@ import jax
 
 from xlj.planning.hlo import Array, Computation, Instruction, Program, of_groups
 
-_KINDS = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute")
+KINDS = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute")
 
 
 class Collective(NamedTuple):
@@ -69,7 +69,7 @@ def _exchanges(
 ) -> Iterator[tuple[str, float, str]]:
     """Kind, bytes of the whole arrays, and attributes, of the exchange that an instruction is."""
     kind = instruction.op.removesuffix("-start")
-    if kind in _KINDS:
+    if kind in KINDS:
         yield kind, _whole(kind, body, instruction), instruction.attributes
     if instruction.op != "fusion":
         return

@@ -190,6 +190,7 @@ class Microbatches:
         if self._parts == 1:
             return function(inputs)
 
+        # `jax.lax.map` cannot be unrolled.
         def one(_: None, part: Given) -> tuple[None, Found]:
             return None, function(part)
 
