@@ -32,6 +32,7 @@ def test_a_plan_is_printed_and_written(call, tmp_path):
     assert f"so at most            {phase['mfu']:.1%} MFU" in printed
     assert f"all {phase['steps']:,} steps: {phase['days']:,.1f} days at least" in printed
     assert [p.name for p in programs.iterdir()] == ["phase-0.txt"]
+    assert "passes" not in printed
 
 
 def test_a_search_ends_with_flags_to_paste(call, tmp_path):
@@ -46,6 +47,11 @@ def test_a_search_ends_with_flags_to_paste(call, tmp_path):
         again.splitlines()[2:]
         == printed.partition("\n\n")[2].rpartition("\n\n")[0].splitlines()[2:]
     )
+
+
+def test_a_plan_says_that_passes_may_take_more_steps(call):
+    printed = call(plan.main, RECIPE, "--topology=h100:1x1", "--config.train.passes=2").out
+    assert printed.endswith("\ntrain.passes=2 takes more steps where rows are many\n")
 
 
 def test_what_does_not_fit_is_said_with_an_exit_code(capsys, monkeypatch):

@@ -73,6 +73,8 @@ def main(flags: Namespace) -> int:
         else:
             fits = all(each.memory.fits for each in found)
             print(table.table(found, configs.name_of(flags.config_file), topology))
+            if config.train.passes:
+                print(f"train.passes={config.train.passes:g} takes more steps where rows are many")
         record["phases"] = [each.record() for each in found]
     if advice and known and not fits:  # another phase needs more than the one that was tried
         advice = "nothing fits in every phase: take more or larger chips, or a smaller model"

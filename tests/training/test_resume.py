@@ -221,6 +221,25 @@ def test_an_evaluation_that_is_interrupted_is_done_when_the_run_goes_on(
     assert (stopped / "metrics.jsonl").stat().st_mtime_ns == before
 
 
+def test_steps_are_chosen_by_passes_before_a_resume_is_compared(tiny, store, tmp_path):
+    """A checkpoint is not beyond steps that are yet to be chosen; the run ends where its passes
+    are made, and is then finished."""
+    from xlj.training import initialisation, loop
+    from xlj.training.passes import with_steps
+
+    tiny.train.steps = 3
+    loop.train(parse(tiny), tmp_path, store)
+    tiny.train.steps, tiny.train.passes = 2, 0.02
+    config = parse(tiny)
+    assert initialisation.check_resumable(config, tmp_path).step == 3
+    last = with_steps(config, store).train.steps
+    outcome = loop.train(config, tmp_path, store)
+    assert outcome.finished and outcome.step == last > 3
+    kept = json.loads((tmp_path / "config.json").read_text())["train"]
+    assert (kept["steps"], kept["passes"]) == (last, 0.0)
+    assert loop.train(config, tmp_path, store) == outcome
+
+
 def test_a_run_killed_before_its_first_checkpoint_starts_anew(tiny, store, tmp_path):
     from xlj.training import loop
 

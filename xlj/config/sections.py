@@ -302,6 +302,12 @@ class Optimizer:
 @dataclasses.dataclass(frozen=True)
 class Train:
     steps: int = key(100_000, "optimizer steps of the run", low=1, high=MOST_STEPS)
+    passes: float = key(
+        0.0,
+        "passes over the rows that the run makes at least: it takes as many steps as they need, if "
+        "that is more than train.steps; 0: train.steps",
+        low=0,
+    )
     seed: int = key(0, "seed of initial weights, batches, masks and dropout", low=0, high=2**32 - 1)
     log_every: int = key(100, "steps between lines of training metrics", low=1)
     eval_every: int = key(5_000, "steps between evaluations on held-out text", low=1)

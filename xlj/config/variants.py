@@ -126,7 +126,7 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     data.length = data.pair_length = 64
     model.layers, model.hidden, model.heads, model.intermediate = _LAYERS, 128, 4, 512
     model.positions, model.dtype, model.remat = 66, "float32", "none"
-    train.steps, train.accumulation = _STEPS, 1
+    train.steps, train.passes, train.accumulation = _STEPS, 0.0, 1
     train.log_every, train.eval_every, train.checkpoint_every = 25, 150, 150
     train.eval_rows = 32
     optimizer.learning_rate = max(optimizer.learning_rate, 1e-3)

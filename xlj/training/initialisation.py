@@ -39,6 +39,8 @@ def check_resumable(config: Config, workdir: Path) -> Checkpoint | None:
             stored_models.find(path, f"objectives.{name}.{part}")
         return None
     _refuse_changed(latest, differences.config_differences(latest, config))
+    if config.train.passes:  # which become steps once there are rows
+        return latest
     if latest.step > config.train.steps:
         raise CheckpointError(f"{latest.folder} is beyond train.steps={config.train.steps}")
     before = _decay_start(latest.config())

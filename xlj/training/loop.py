@@ -32,7 +32,7 @@ from xlj.training import state as states
 from xlj.training.evaluation import Evaluation
 from xlj.training.host_speeds import HostSpeeds
 from xlj.training.lines import Lines, Probe
-from xlj.training.passes import passes
+from xlj.training.passes import passes, with_steps
 from xlj.training.phases import Step, jitted_steps
 from xlj.training.preemption import Preemption
 from xlj.training.prefetch import Prefetch
@@ -87,6 +87,7 @@ def train(
       ConfigError: before any work, if mesh, rows, vocabulary or checkpoint do not fit the config;
         later, if more than `train.max_skipped_steps` steps in a row were not finite.
     """
+    config = with_steps(config, store)
     mesh = partitioning.make_mesh(config)
     partitioning.check_batches(config, mesh)
     vocabulary = Vocabulary.load(store.vocabulary_file)
