@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -108,7 +109,8 @@ def bucket(scheme):
     name = f"test-{port}"
     if scheme == "gs":
         needed("gcsfs", "gcp_storage_emulator")
-        command = ["-m", "gcp_storage_emulator", "start", "--in-memory", f"--port={port}"]
+        program = str(Path(__file__).with_name("google_emulator.py"))
+        command = [program, "start", "--in-memory", "--quiet", f"--port={port}"]
         variables = {
             "STORAGE_EMULATOR_HOST": address,
             "TENSORSTORE_GCS_HTTP_URL": address,

@@ -12,7 +12,6 @@ from pathlib import Path
 from xlj import config as schema
 from xlj.cli import command, configs, distributed, outputs
 from xlj.cli.parser import Parser
-from xlj.config.paths import local_path
 from xlj.io import exit_codes
 
 
@@ -20,7 +19,8 @@ def _add_flags(parser: Parser) -> None:
     parser.add_argument(
         "--workdir",
         metavar="DIR",
-        help="checkpoints and metrics; runs/ and the config's name by itself",
+        help="checkpoints and metrics, a folder or gs://BUCKET/FOLDER; runs/ and the config's name "
+        "by itself",
     )
     distributed.add_flags(parser)
 
@@ -29,8 +29,11 @@ def _add_flags(parser: Parser) -> None:
 def main(flags: Namespace) -> int:
     """Trains to the end, and prints a summary."""
     default = Path("runs") / configs.name_of(flags.config_file)
-    workdir = local_path("--workdir", flags.workdir or default)
-    outputs.check_folder("workdir", workdir)
+    from xlj.training.workdir import where
+
+    workdir = where("--workdir", flags.workdir or default)
+    if isinstance(workdir, Path):
+        outputs.check_folder("workdir", workdir)
     code = distributed.join(flags)
     if code is not None:
         return code

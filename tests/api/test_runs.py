@@ -4,6 +4,7 @@ import pytest
 
 import xlj
 from xlj.config import ConfigError, parse
+from xlj.io.growing import GrowingFiles
 
 
 def test_pretraining_returns_what_was_measured(tiny, tmp_path, monkeypatch):
@@ -34,12 +35,12 @@ def test_an_error_in_a_hook_is_told_and_the_run_goes_on(tmp_path, monkeypatch, c
 
     (tmp_path / "bad_hook.py").write_text("def log(step, values):\n    1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
-    writer = Metrics(tmp_path, 0, hook="bad_hook:log")
+    writer = Metrics(GrowingFiles(tmp_path), 0, hook="bad_hook:log")
     writer.log(3, {"x": 1.0})
     writer.close()
     wanted = "train.metrics_hook=bad_hook:log, step 3: ZeroDivisionError: division by zero\n"
     assert capsys.readouterr().err == wanted and len(read(tmp_path)) == 1
-    Metrics(tmp_path, 3, write=False, hook="bad_hook:log").log(4, {"x": 1.0})
+    Metrics(GrowingFiles(tmp_path), 3, write=False, hook="bad_hook:log").log(4, {"x": 1.0})
     assert not capsys.readouterr().err
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import xlj
 from xlj.cli import outputs
 from xlj.config import ConfigError, finetuning, parse
 from xlj.config.paths import local_path
@@ -28,8 +29,12 @@ def test_other_paths_are_left_as_they_are():
 def test_keys_and_outputs_are_refused_by_name(tiny):
     with pytest.raises(ConfigError, match=r"--output=s3://b/x\.json is a URL"):
         outputs.check_output("output", "s3://b/x.json")
-    with pytest.raises(ConfigError, match="init_from=gs://bucket/run is a URL"):
-        stored_models.find("gs://bucket/run", "init_from")
+    with pytest.raises(ConfigError, match="init_from=abfs://bucket/run is a URL"):
+        stored_models.find("abfs://bucket/run", "init_from")
+    with pytest.raises(ConfigError, match="workdir=s3://b/run: no checkpoint .* s3://"):
+        xlj.pretrain(tiny, "s3://b/run")
+    with pytest.raises(ConfigError, match="workdir=gs://bucket: name a folder of the bucket"):
+        xlj.pretrain(tiny, "gs://bucket/")
     for url, reason in (
         ("https://host/rows", "rows lie in a folder of this machine, or in a bucket"),
         ("gs://bucket", "name a folder of the bucket, gs://BUCKET/FOLDER"),

@@ -11,7 +11,8 @@ import pytest
 import servers
 
 from xlj.config import ConfigError
-from xlj.io import atomic, buckets, files, storage
+from xlj.io import atomic, buckets, files, growing, storage
+from xlj.io.growing import GrowingFiles
 from xlj.io.storage import place
 
 pytestmark = pytest.mark.cloud
@@ -107,8 +108,6 @@ def test_a_bucket_that_is_not_there_is_told_before_any_work(bucket):
             raise AssertionError("there is no lock")
 
 
-# The emulator of gs:// does not know preconditions.
-@pytest.mark.parametrize("bucket", ["s3"], indirect=True)
 def test_who_comes_to_a_lock_waits(folder, capsys):
     order = []
 
@@ -126,7 +125,6 @@ def test_who_comes_to_a_lock_waits(folder, capsys):
     assert "another process is at work" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("bucket", ["s3"], indirect=True)
 def test_the_lock_of_one_that_was_killed_is_taken_but_not_that_of_one_at_work(folder, monkeypatch):
     monkeypatch.setattr(buckets, "_BEAT", 0.2)
     monkeypatch.setattr(buckets, "_STALE", 1.0)
@@ -181,3 +179,59 @@ def test_without_the_extra_it_is_said_what_to_install(monkeypatch):
     with pytest.raises(ConfigError, match=r"gs:// URLs need no_such_library .*xlj\[cloud\]"):
         place("gs://abc/x").is_file()
     buckets._system.cache_clear()
+
+
+def test_who_does_not_wait_is_told_of_a_holder_at_work_and_takes_the_lock_of_one_killed(
+    folder, monkeypatch
+):
+    monkeypatch.setattr(buckets, "_BEAT", 0.2)
+    monkeypatch.setattr(buckets, "_STALE", 2.0)
+    with storage.lock(folder):
+        began = time.monotonic()
+        with pytest.raises(BlockingIOError), storage.lock(folder, wait=False):
+            raise AssertionError("there are two")
+        assert time.monotonic() - began < 1.5
+    atomic.write(folder / ".lock", buckets._content("node7 12 a", 3))
+    with storage.lock(folder, wait=False):
+        assert b"node7" not in (folder / ".lock").read_bytes()
+
+
+def test_a_folder_is_moved(folder):
+    for name in ("old/a", "old/b/c", "older/d"):
+        atomic.write(folder / name, name.encode())
+    storage.move_folder(folder / "old", folder / "new", "a")
+    found = [str(path)[len(str(folder)) + 1 :] for path in storage.below(folder, "**")]
+    assert sorted(found) == ["new/a", "new/b/c", "older/d"]
+    assert (folder / "new/b/c").read_bytes() == b"old/b/c"
+    assert storage.is_there(folder / "new") and not storage.is_there(folder / "old")
+
+
+def test_files_that_grow_are_sent_and_found_again(folder, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(growing.time, "monotonic", lambda: clock[0])
+    files = GrowingFiles(folder)
+    with files.path("lines").open("a") as file:
+        file.write("one\n")
+    (files.here / "events").mkdir()
+    (files.here / "events/x").write_bytes(b"x")
+    files.send()
+    assert not (folder / "lines").is_file()  # too soon
+    clock[0] = 61.0
+    files.send()
+    assert (folder / "lines").read_bytes() == b"one\n"
+    assert (folder / "events/x").read_bytes() == b"x"
+    with files.path("lines").open("a") as file:
+        file.write("two\n")
+    files.close()
+    assert not files.here.exists()
+    again = GrowingFiles(folder)
+    assert again.path("lines").read_bytes() == b"one\ntwo\n"
+    again.close()
+
+
+def test_files_that_grow_here_grow_in_their_folder(tmp_path):
+    files = GrowingFiles(tmp_path)
+    files.path("lines").write_bytes(b"one")
+    files.send(now=True)
+    files.close()
+    assert (tmp_path / "lines").read_bytes() == b"one"

@@ -14,6 +14,7 @@ import pytest
 
 from xlj.config import ConfigError, parse
 from xlj.data.rows.corpus import Corpus
+from xlj.io.growing import GrowingFiles
 from xlj.training import (
     checkpoints,
     differences,
@@ -179,13 +180,13 @@ def test_the_checkpoint_before_the_decay_is_kept(tiny, store, tmp_path):
 
 
 def test_metrics_are_cut_back_to_the_step(tmp_path):
-    writer = metrics.Metrics(tmp_path, 0)
+    writer = metrics.Metrics(GrowingFiles(tmp_path), 0)
     for step in (1, 2, 3):
         writer.log(step, {"x": step / 3})
     writer.close()
     with (tmp_path / metrics.FILE).open("a") as file:
         file.write('{"step": 4, "x"')  # a line that a kill cut short
-    writer = metrics.Metrics(tmp_path, 2)
+    writer = metrics.Metrics(GrowingFiles(tmp_path), 2)
     writer.log(3, {"x": 7.0})
     writer.close()
     assert metrics.read(tmp_path) == [

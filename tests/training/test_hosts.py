@@ -32,6 +32,7 @@ if (code := distributed.join(flags)) is not None:
 
 import jax
 from xlj.config import ConfigError
+from xlj.io.growing import GrowingFiles
 from xlj.training import checkpoints, hosts
 from xlj.training.host_speeds import HostSpeeds
 
@@ -55,7 +56,7 @@ if index == 0:
 found["stale"] = refusal(checkpoints.latest, flags.folder / str(index)) if index else ""
 if not index:
     hosts.told(lambda: 7)
-found["speeds"] = HostSpeeds(flags.folder).measures(3, 0.25 * index)[0]
+found["speeds"] = HostSpeeds(GrowingFiles(flags.folder)).measures(3, 0.25 * index)[0]
 (flags.folder / f"found{index}.json").write_text(json.dumps(found))
 if index == flags.lost:
     os.kill(os.getpid(), signal.SIGKILL)

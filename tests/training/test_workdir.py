@@ -12,6 +12,7 @@ import pytest
 
 from xlj.config import ConfigError, parse
 from xlj.io import atomic
+from xlj.io.growing import GrowingFiles
 from xlj.training import checkpoints, loop, metrics
 from xlj.training.workdir import only_run
 
@@ -67,7 +68,7 @@ def test_it_is_said_before_any_work(tmp_path, command):
 
 
 def test_metrics_on_a_full_disk(tmp_path):
-    writer = metrics.Metrics(tmp_path, 0)
+    writer = metrics.Metrics(GrowingFiles(tmp_path), 0)
     writer.log(1, {"x": 1.0})
     with contextlib.suppress(OSError), open("/dev/full", "w") as full:
         rest, writer._file = writer._file, full
@@ -87,7 +88,7 @@ def test_tensorboard_reads_what_is_logged(tmp_path):
 
     for start, steps in ((0, (1, 2)), (1, (2,))):
         (tmp_path / str(start)).mkdir()
-        writer = metrics.Metrics(tmp_path / str(start), start)
+        writer = metrics.Metrics(GrowingFiles(tmp_path / str(start)), start)
         for step in steps:
             writer.log(step, {"x/y": step / 2})
         writer.close()

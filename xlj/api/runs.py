@@ -13,6 +13,7 @@ from xlj.data.rows.preparing import prepare_rows, with_rows
 from xlj.data.rows.report import report
 from xlj.evaluation import probe_files, probes
 from xlj.finetuning import running
+from xlj.io.storage import AnyPath
 from xlj.training import (
     checkpoints,
     damage,
@@ -22,16 +23,16 @@ from xlj.training import (
     memory,
     partitioning,
 )
-from xlj.training.workdir import only_run
+from xlj.training.workdir import only_run, where
 
 
-def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | Path) -> loop.Outcome:
+def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) -> loop.Outcome:
     """Builds the rows if need be, trains, evaluates, checkpoints; goes on from the workdir's latest
     checkpoint if there is one. What `python -m xlj.train` does.
 
     Args:
       config: such as `xlj.recipe("quickstart")`.
-      workdir: gets checkpoints and metrics.
+      workdir: gets checkpoints and metrics; a folder of this machine, or gs://BUCKET/FOLDER.
 
     Returns:
       The last step, its checkpoint, and `metrics`, all that was measured.
@@ -41,7 +42,7 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | Path) ->
         checkpoint do not fit it; later, if too many steps were not finite.
     """
     config = parse(config) if isinstance(config, ml_collections.ConfigDict) else config
-    workdir = local_path("workdir", workdir)
+    workdir = where("workdir", workdir)
     # All of these refuse what does not fit before any rows are built.
     config = with_rows(config)
     mesh = partitioning.make_mesh(config)
@@ -87,6 +88,6 @@ def fine_tune(
         return running.run(config, workdir)
 
 
-def _alone(workdir: Path) -> contextlib.AbstractContextManager:
+def _alone(workdir: AnyPath) -> contextlib.AbstractContextManager:
     """Keeps a workdir from other runs; one process of a run sees to it."""
     return only_run(workdir) if jax.process_index() == 0 else contextlib.nullcontext()

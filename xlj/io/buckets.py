@@ -90,11 +90,16 @@ def delete(url: str, missing_ok: bool) -> None:
             raise
 
 
+def listed(url: str) -> list[str]:
+    """Names of all objects that go on from a folder's, with the bucket's."""
+    return list(_ask(url, "find", url.rstrip("/") + "/"))
+
+
 def delete_below(url: str) -> None:
     """Deletes all objects whose names go on from a folder's."""
-    if names := _ask(url, "find", url.rstrip("/") + "/"):
+    if names := listed(url):
         with contextlib.suppress(FileNotFoundError):  # somebody else was faster
-            _ask(url, "rm", list(names))
+            _ask(url, "rm", names)
 
 
 class Reader(io.RawIOBase):
@@ -139,9 +144,20 @@ def send(file: Path, url: str) -> None:
     _ask(url, "put_file", str(file), url)
 
 
+def move_below(url: str, target: str, first: str) -> None:
+    """Moves all objects of a folder into another, on the server. Of the old ones that with the name
+    `first` is deleted before others, and after all were copied."""
+    source = url.partition("://")[2].rstrip("/")
+    for name in listed(url):
+        _ask(url, "cp_file", name, target.rstrip("/") + name.removeprefix(source))
+    delete(f"{url}/{first}", missing_ok=True)
+    delete_below(url)
+
+
 @contextlib.contextmanager
-def lock(url: str) -> Iterator[None]:
-    """Nobody else is in such a block meanwhile; who comes waits.
+def lock(url: str, wait: bool = True) -> Iterator[None]:
+    """Nobody else is in such a block meanwhile; who comes waits. Without `wait` it is a
+    `BlockingIOError` as soon as the holder shows that it is at work.
 
     The lock is an object that a server lets only one make. Its holder writes it again every
     `_BEAT` seconds, and who waits takes it once it has not changed for `_STALE` seconds by the own
@@ -149,7 +165,9 @@ def lock(url: str) -> Iterator[None]:
     appears whole."""
     own = f"{socket.gethostname()} {os.getpid()} {uuid.uuid4().hex}"
     try:
-        _acquire(url, own)
+        _acquire(url, own, wait)
+    except BlockingIOError:
+        raise
     except OSError as error:
         raise ConfigError(f"cannot write {url}: {error}") from error
     ended = threading.Event()
@@ -171,7 +189,7 @@ def lock(url: str) -> Iterator[None]:
         delete(url, missing_ok=True)
 
 
-def _acquire(url: str, own: str) -> None:
+def _acquire(url: str, own: str, wait: bool) -> None:
     seen, since, told = b"", time.monotonic(), False
     while True:
         try:
@@ -183,13 +201,16 @@ def _acquire(url: str, own: str) -> None:
         except FileNotFoundError:
             continue
         if now != seen:
+            if seen and not wait:
+                raise BlockingIOError(url)
             seen, since = now, time.monotonic()
         elif time.monotonic() - since > _STALE:
             delete(url, missing_ok=True)
             continue
         if not told:
             holder = json.loads(now)["holder"].rpartition(" ")[0]
-            print(f"another process is at work ({holder}: {url}); waiting for it", file=sys.stderr)
+            doing = "waiting for it" if wait else f"waiting {_STALE} s at most for a sign of it"
+            print(f"another process is at work ({holder}: {url}); {doing}", file=sys.stderr)
             told = True
         time.sleep(_BEAT / 10)
 

@@ -234,6 +234,21 @@ def mapped(path: AnyPath, dtype: np.dtype | str) -> np.ndarray:
     return np.asarray(np.memmap(path, dtype, "r"))
 
 
+def is_there(path: AnyPath) -> bool:
+    """Whether there is a file or a folder of that name; a folder of a bucket is there if something
+    is in it."""
+    return path.exists() or (isinstance(path, Url) and bool(buckets.listed(path.url)))
+
+
+def move_folder(path: AnyPath, target: AnyPath, first: str) -> None:
+    """Moves a folder within its disk or bucket. In a bucket, where that takes a while, what is at
+    the old place has no file `first` as soon as something is missing of it."""
+    if isinstance(path, Url):
+        buckets.move_below(path.url, str(target), first)
+    else:
+        path.rename(str(target))
+
+
 def remove_folder(path: AnyPath) -> None:
     """Deletes a folder and all below, if it is there."""
     if isinstance(path, Url):
@@ -249,17 +264,20 @@ def send(file: Path, url: Url) -> None:
 
 
 @contextlib.contextmanager
-def lock(folder: AnyPath) -> Iterator[None]:
-    """Nobody else holds the lock of this folder meanwhile; who comes waits, and says so. It ends
-    with the process; in a bucket a minute after it, if it was killed."""
+def lock(folder: AnyPath, name: str = ".lock", wait: bool = True) -> Iterator[None]:
+    """Nobody else holds the lock of this folder meanwhile; who comes waits, and says so, or without
+    `wait` gets a `BlockingIOError`. It ends with the process; in a bucket a minute after it, if it
+    was killed."""
     if isinstance(folder, Url):
-        with buckets.lock(f"{folder}/.lock"):
+        with buckets.lock(f"{folder}/{name}", wait):
             yield
         return
-    with (folder / ".lock").open("w") as file:
+    with (folder / name).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            if not wait:
+                raise
             print(f"another process is at work in {folder}; waiting for it", file=sys.stderr)
             fcntl.flock(file, fcntl.LOCK_EX)
         yield

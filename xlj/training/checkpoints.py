@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
+from etils import epath
 from jax.sharding import Mesh
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
@@ -27,7 +28,9 @@ from xlj.config.fields import ConfigTree
 from xlj.contracts.arrays import PyTree, Tree
 from xlj.data.rows.store import Manifest
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.io import storage
 from xlj.io.json_file import Record
+from xlj.io.storage import AnyPath, Url, place
 from xlj.models.encoder import Params
 from xlj.training import hosts, orbax_errors
 from xlj.training.digests import digests
@@ -38,6 +41,8 @@ if TYPE_CHECKING:  # a type only: who reads a model needs no optimizer, which ta
 
 FORMAT = 1
 """Of what is written; tests/formats keeps a checkpoint of each."""
+COMMITTED = "commit_success.txt"
+"""What Orbax writes last into a checkpoint in a bucket, where no folder can appear at once."""
 _PIECE = 64 << 20
 _AWAY = (
     "move this folder away to go on from the checkpoint before it, or set "
@@ -49,7 +54,7 @@ _AWAY = (
 class Checkpoint:
     """A finished checkpoint on disk, and what it says of itself."""
 
-    folder: Path
+    folder: AnyPath
     step: int
     meta: Record
 
@@ -82,7 +87,7 @@ class DamagedError(CheckpointError):
         self.what = what
 
 
-def find(path: str | Path, key: str = "") -> Checkpoint:
+def find(path: str | AnyPath, key: str = "") -> Checkpoint:
     """The checkpoint at `path`: a workdir (its latest), or the folder of one checkpoint.
 
     Args:
@@ -91,13 +96,14 @@ def find(path: str | Path, key: str = "") -> Checkpoint:
     Raises:
       CheckpointError: if there is none, or its description is damaged.
     """
-    path = Path(path).expanduser()
-    if (path / "meta").is_dir():
+    path = place(path)
+    if _mark(path).exists():
         return read_meta(path)
     found = steps(path)
     if not found:
         named = f"{key}={path}" if key else path
-        if runs := sorted(folder.parent.name for folder in path.glob("*/checkpoints")):
+        below = path.glob("*/checkpoints") if isinstance(path, Path) else ()
+        if runs := sorted(folder.parent.name for folder in below):
             raise CheckpointError(
                 f"{named} has no checkpoints/, but holds runs that do (fine-tuning's seeds?): name "
                 f"one of {', '.join(str(path / run) for run in runs[:4])}"
@@ -109,27 +115,39 @@ def find(path: str | Path, key: str = "") -> Checkpoint:
     return read_meta(path / "checkpoints" / str(found[-1]))
 
 
-def steps(workdir: Path) -> list[int]:
+def _mark(folder: AnyPath) -> AnyPath:
+    """What is there if a folder is a finished checkpoint."""
+    return folder / (COMMITTED if isinstance(folder, Url) else "meta")
+
+
+def _for_orbax(folder: AnyPath) -> epath.Path:
+    return epath.Path(str(folder.absolute()))
+
+
+def steps(workdir: AnyPath) -> list[int]:
     """Steps of the finished checkpoints of a workdir, in order; raises a `CheckpointError` if they
     cannot be listed."""
     folder = workdir / "checkpoints"
     try:
-        entries = list(folder.iterdir())
+        if isinstance(folder, Url):
+            entries = [mark.parent for mark in storage.below(folder, f"*/{COMMITTED}")]
+        else:
+            entries = list(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise CheckpointError(f"cannot read {folder}: {error.strerror}") from error
+        raise CheckpointError(f"cannot read {folder}: {error.strerror or error}") from error
     return sorted(int(entry.name) for entry in entries if entry.name.isdecimal())
 
 
-def every(workdir: Path) -> list[Checkpoint]:
+def every(workdir: AnyPath) -> list[Checkpoint]:
     """The finished checkpoints of a workdir, in order; raises a `CheckpointError` if a description
     is damaged. Of several processes the first lists them, and all read: Orbax lets all wait for
     each other when one reads."""
     return [_seen(workdir, step) for step in hosts.told(lambda: steps(workdir))]
 
 
-def latest(workdir: Path) -> Checkpoint | None:
+def latest(workdir: AnyPath) -> Checkpoint | None:
     """The last finished checkpoint of a workdir, if it has any, with the same error. Of several
     processes the first decides which it is."""
     step = hosts.told(lambda: max(steps(workdir), default=None))
@@ -138,14 +156,14 @@ def latest(workdir: Path) -> Checkpoint | None:
     return _seen(workdir, step)
 
 
-def _seen(workdir: Path, step: int) -> Checkpoint:
+def _seen(workdir: AnyPath, step: int) -> Checkpoint:
     """The checkpoint of a step that process 0 has listed."""
     folder = workdir / "checkpoints" / str(step)
-    hosts.wait_for(folder / "meta")
+    hosts.wait_for(_mark(folder))
     return read_meta(folder)
 
 
-def read_meta(folder: Path) -> Checkpoint:
+def read_meta(folder: AnyPath) -> Checkpoint:
     """The checkpoint in `folder`, of which each process reads the description by itself; raises a
     `CheckpointError` if it is damaged, or of another format."""
     orbax_errors.silence()
@@ -153,7 +171,7 @@ def read_meta(folder: Path) -> Checkpoint:
         alone = _alone()
         handler = ocp.JsonCheckpointHandler(multiprocessing_options=alone)
         with ocp.Checkpointer(handler, multiprocessing_options=alone) as reader:
-            meta = reader.restore(folder.absolute() / "meta")
+            meta = reader.restore(_for_orbax(folder) / "meta")
         sealed = meta.pop("seal")
     except Exception as error:  # Orbax raises whatever its parsers do
         raise _unreadable(folder, "its description (meta)", error) from None
@@ -175,7 +193,7 @@ def _alone() -> ocp.options.MultiprocessingOptions:
     )
 
 
-def _unreadable(folder: Path, item: str, error: Exception) -> DamagedError:
+def _unreadable(folder: AnyPath, item: str, error: Exception) -> DamagedError:
     reason = orbax_errors.reason(error)
     return DamagedError(f"{folder} is damaged: cannot read {item} ({reason})")
 
@@ -195,7 +213,7 @@ class Checkpointer:
     """
 
     def __init__(
-        self, workdir: Path, keep: int, keep_steps: tuple[int, ...] = (), keep_best: bool = False
+        self, workdir: AnyPath, keep: int, keep_steps: tuple[int, ...] = (), keep_best: bool = False
     ):
         score = operator.itemgetter("score")
         policies = [
@@ -208,7 +226,7 @@ class Checkpointer:
             )
             policies.append(best)
         orbax_errors.silence()
-        self._folder = (workdir / "checkpoints").absolute()
+        self._folder = workdir / "checkpoints"
         options = ocp.CheckpointManagerOptions(
             preservation_policy=preservation_policy.AnyPreservationPolicy(policies),
             best_fn=score if keep_best else None,
@@ -217,7 +235,7 @@ class Checkpointer:
             cleanup_tmp_directories=True,
         )
         with self._writing():
-            self._manager = ocp.CheckpointManager(self._folder, options=options)
+            self._manager = ocp.CheckpointManager(_for_orbax(self._folder), options=options)
 
     def save(
         self,
@@ -272,7 +290,10 @@ class Checkpointer:
         try:
             yield
         except Exception as error:
-            if reason := orbax_errors.disk_error(error):
+            reason = orbax_errors.disk_error(error)
+            if not reason and isinstance(self._folder, Url):
+                reason = orbax_errors.reason(error)
+            if reason:
                 raise ConfigError(f"cannot write {self._folder}: {reason}") from error
             raise
 
@@ -393,7 +414,7 @@ def verify(checkpoint: Checkpoint) -> None:
     alone = _alone()
     handler = ocp.PyTreeCheckpointHandler(multiprocessing_options=alone)
 
-    def on_host(folder: Path) -> PyTree:
+    def on_host(folder: epath.Path) -> PyTree:
         with ocp.Checkpointer(handler, multiprocessing_options=alone) as reader:
             tree = reader.metadata(folder).item_metadata.tree
             arrays = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree)
@@ -483,9 +504,9 @@ def _restore_item(checkpoint: Checkpoint, item: str, abstract: PyTree) -> PyTree
         return _restored(checkpoint, item, lambda folder: reader.restore(folder, abstract))
 
 
-def _restored(checkpoint: Checkpoint, item: str, read: Callable[[Path], Tree]) -> Tree:
+def _restored(checkpoint: Checkpoint, item: str, read: Callable[[epath.Path], Tree]) -> Tree:
     try:
-        return read(checkpoint.folder.absolute() / item)
+        return read(_for_orbax(checkpoint.folder) / item)
     except jax.errors.JaxRuntimeError:  # out of memory, say: the files are not to blame
         raise
     except Exception as error:  # Orbax and TensorStore raise many kinds, `Exception` itself too

@@ -1,10 +1,11 @@
 """Damaged checkpoints: found before a run goes on, and put aside for the one before."""
 
 import itertools
-from pathlib import Path
 
 from xlj.config import ConfigError
+from xlj.io import storage
 from xlj.io.atomic import mendable
+from xlj.io.storage import AnyPath
 from xlj.training import checkpoints, hosts
 from xlj.training.checkpoints import DamagedError
 
@@ -12,7 +13,7 @@ FOLDER = "damaged"
 """In a workdir: checkpoints that were put aside."""
 
 
-def put_aside(workdir: Path) -> None:
+def put_aside(workdir: AnyPath) -> None:
     """Moves checkpoints that are damaged into `WORKDIR/damaged`, and says so, until the latest is
     whole. The first of all stays, so that a run never begins anew by itself.
 
@@ -25,7 +26,7 @@ def put_aside(workdir: Path) -> None:
     hosts.told(lambda: _put_aside(workdir))
 
 
-def _put_aside(workdir: Path) -> None:
+def _put_aside(workdir: AnyPath) -> None:
     """As `put_aside`, in one process."""
     found, whole = checkpoints.steps(workdir), False
     for before, step in reversed(list(itertools.pairwise(found))):
@@ -41,14 +42,14 @@ def _put_aside(workdir: Path) -> None:
             print(f"{error.what}; it is now in {target}{goes_on}", flush=True)
 
 
-def _move(folder: Path, into: Path) -> Path:
+def _move(folder: AnyPath, into: AnyPath) -> AnyPath:
     """Moves a folder to a name that is free."""
     names = itertools.chain([folder.name], (f"{folder.name}.{n}" for n in itertools.count(1)))
-    target = next(into / name for name in names if not (into / name).exists())
+    target = next(into / name for name in names if not storage.is_there(into / name))
     try:
         with mendable(target):
             into.mkdir(exist_ok=True)
-            folder.rename(target)
+            storage.move_folder(folder, target, checkpoints.COMMITTED)
     except ConfigError as error:
         raise ConfigError(f"{error}; {folder} is damaged, move it away by hand") from error
     return target

@@ -4,7 +4,6 @@ found: the steps of all take as long as those of the slowest.
 
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlj.io import atomic
+from xlj.io.growing import GrowingFiles
 from xlj.training import hosts
 
 FILE = "hosts.jsonl"
@@ -27,8 +27,8 @@ class HostSpeeds:
     """Measures each process's devices, alone: matrix products that need no other host. Nothing is
     measured where there is one process."""
 
-    def __init__(self, workdir: Path):
-        self._file = workdir / FILE
+    def __init__(self, files: GrowingFiles):
+        self._files = files
         self._names = hosts.names() if jax.process_count() > 1 else []
 
     def measures(self, step: int, waiting_share: float) -> tuple[dict[str, float], str]:
@@ -51,8 +51,9 @@ class HostSpeeds:
                 "probe_seconds": [round(x, 6) for x in probe.tolist()],
                 "waiting_share": [round(x, 4) for x in waits.tolist()],
             }
-            with atomic.mendable(self._file), self._file.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+            with atomic.mendable(self._files.here / FILE):
+                with self._files.path(FILE).open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
         said = f"process {slowest} ({self._names[slowest]}) is {factor[slowest]:.1f} x slower"
         return {
             "time/slowest_process": slowest,

@@ -14,6 +14,8 @@ import jax
 import numpy as np
 
 from xlj.config import ConfigError
+from xlj.io import atomic
+from xlj.io.storage import AnyPath
 
 T = TypeVar("T")
 
@@ -99,7 +101,7 @@ def names() -> list[str]:
     return [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in gathered(name)]
 
 
-def check_shared(folder: Path, named: str) -> None:
+def check_shared(folder: AnyPath, named: str) -> None:
     """Refuses a folder that is not the same on every host. All must call this.
 
     Args:
@@ -127,17 +129,17 @@ def check_shared(folder: Path, named: str) -> None:
         )
 
 
-def _marked(folder: Path, named: str) -> str:
+def _marked(folder: AnyPath, named: str) -> str:
     mark = f".shared-{uuid.uuid4().hex}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / mark).touch()
-    except OSError as error:
-        raise ConfigError(f"{named}={folder}: cannot write there ({error.strerror})") from error
+        atomic.write(folder / mark, b"")
+    except (ConfigError, OSError) as error:
+        raise ConfigError(f"{named}={folder}: cannot write there ({error})") from error
     return mark
 
 
-def _appears(path: Path) -> bool:
+def _appears(path: AnyPath) -> bool:
     """Whether a file is there, or comes while listings of the folder are renewed."""
     latest = time.monotonic() + WAIT
     while not path.exists():
@@ -145,11 +147,12 @@ def _appears(path: Path) -> bool:
             return False
         time.sleep(0.2)
         with contextlib.suppress(OSError):
-            os.listdir(path.parent)
+            if isinstance(path, Path):
+                os.listdir(path.parent)
     return True
 
 
-def wait_for(path: Path) -> None:
+def wait_for(path: AnyPath) -> None:
     """Waits until this host sees what process 0 has seen; a `ConfigError` that names the host if it
     does not come."""
     if jax.process_count() > 1 and not _appears(path):

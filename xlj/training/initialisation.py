@@ -15,6 +15,7 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import atomic
+from xlj.io.storage import AnyPath
 from xlj.models.encoder import Params
 from xlj.objectives import build_all
 from xlj.training import checkpoints, differences, stored_models, transfer
@@ -26,7 +27,7 @@ from xlj.training.state import State
 from xlj.training.stored_models import StoredModel
 
 
-def check_resumable(config: Config, workdir: Path) -> Checkpoint | None:
+def check_resumable(config: Config, workdir: AnyPath) -> Checkpoint | None:
     """The checkpoint that a run goes on from, if there is any. Refuses one that another config
     wrote, and to begin without a model that an objective's state starts from.
 
@@ -88,7 +89,7 @@ def first_state(
     return state
 
 
-def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
+def adopt_vocabulary(config: Config, workdir: AnyPath | None = None) -> Config:
     """The config with the vocabulary of the model to start from, where it names none itself.
 
     A run that is resumed takes it from its own checkpoint in `workdir`; `init_from` may be gone.
@@ -129,7 +130,7 @@ def adopt_vocabulary(config: Config, workdir: Path | None = None) -> Config:
     return dataclasses.replace(config, data=dataclasses.replace(config.data, vocabulary=str(path)))
 
 
-def pre_decay_steps(config: Config, workdir: Path) -> tuple[int, ...]:
+def pre_decay_steps(config: Config, workdir: AnyPath) -> tuple[int, ...]:
     """Steps whose checkpoints always stay: where wsd's decay begins, in this run and before."""
 
     configs = [*(found.config() for found in checkpoints.every(workdir)), as_tree(config)]
@@ -137,7 +138,7 @@ def pre_decay_steps(config: Config, workdir: Path) -> tuple[int, ...]:
     return tuple(sorted({start for start in starts if start is not None}))
 
 
-def unmeasured_steps(workdir: Path) -> tuple[int, ...]:
+def unmeasured_steps(workdir: AnyPath) -> tuple[int, ...]:
     """Steps whose checkpoints were saved before what was due there had been measured."""
     return tuple(found.step for found in checkpoints.every(workdir) if not found.meta["measured"])
 

@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 import jax
@@ -18,6 +17,8 @@ from xlj.data.rows.batches import Batches
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io import atomic
+from xlj.io.growing import GrowingFiles
+from xlj.io.storage import AnyPath
 from xlj.objectives import build_all
 from xlj.training import (
     checkpoints,
@@ -57,8 +58,8 @@ class Outcome:
     step: int
     finished: bool
     """False if it was asked to stop (SIGTERM) before the last step."""
-    workdir: Path
-    checkpoint: Path
+    workdir: AnyPath
+    checkpoint: AnyPath
     operations: Counts
     """Of all steps so far, those of earlier calls too."""
 
@@ -69,7 +70,7 @@ class Outcome:
 
 
 def train(
-    config: Config, workdir: Path, store: RowStore, probes: Sequence[Probe] = (), best: str = ""
+    config: Config, workdir: AnyPath, store: RowStore, probes: Sequence[Probe] = (), best: str = ""
 ) -> Outcome:
     """Trains from finished rows, from the workdir's latest checkpoint if there is one.
 
@@ -129,7 +130,7 @@ def train(
     return Outcome(done, finished, workdir, folder, flops.until(done))
 
 
-def _is_said(workdir: Path, step: int) -> bool:
+def _is_said(workdir: AnyPath, step: int) -> bool:
     """Whether the metrics have a line of a step; process 0 reads them."""
     return hosts.told(lambda: any(line["step"] == step for line in metrics.read(workdir)))
 
@@ -139,7 +140,7 @@ class _Run:
     """What stays the same from step to step."""
 
     config: Config
-    workdir: Path
+    workdir: AnyPath
     store: RowStore
     batches: Batches
     mesh: Mesh
@@ -169,7 +170,8 @@ def _go_on(
 
         preemption = until_the_end(Preemption())
         hook, said_before = config.train.metrics_hook, start - 1 if unsaid else start
-        writer = until_the_end(metrics.Metrics(run.workdir, said_before, main_process, hook))
+        files = until_the_end(GrowingFiles(run.workdir))
+        writer = until_the_end(metrics.Metrics(files, said_before, main_process, hook))
         keep, best = config.train.keep_checkpoints, bool(run.best)
         checkpointer = until_the_end(checkpoints.Checkpointer(run.workdir, keep, run.kept, best))
         silent = not main_process
@@ -178,13 +180,15 @@ def _go_on(
         prefetch = until_the_end(Prefetch(batches, run.mesh, start, total))
         clock = Throughput(run.flops, prefetch)
         restart_sums = jax.jit(states.restart_sums, out_shardings=run.sharding.progress)
-        speeds = HostSpeeds(run.workdir)
+        speeds = HostSpeeds(files)
         lines = Lines(
             config, run.evaluations, run.flops, writer, clock, speeds, preemption, bar, restart_sums
         )
 
         def save(state: State, line: Mapping[str, float], said: bool) -> None:
             with clock.paused():
+                with atomic.mendable(run.workdir / metrics.FILE):
+                    files.send(now=True)  # a checkpoint is never ahead of what was said before it
                 score = line.get(run.best)
                 checkpointer.save(state, config, run.store.manifest, vocabulary, score, said)
 
@@ -226,7 +230,7 @@ def _closing(resource: Resource) -> Iterator[Resource]:
     resource.close()
 
 
-def _record(config: Config, workdir: Path) -> None:
+def _record(config: Config, workdir: AnyPath) -> None:
     """Writes the config into the workdir, which it makes."""
     with atomic.mendable(workdir / "config.json"):
         workdir.mkdir(parents=True, exist_ok=True)
@@ -260,7 +264,7 @@ def _tell(latest: checkpoints.Checkpoint, config: Config, finished: bool) -> Non
 
 
 def _check_finite(
-    config: Config, batches: Batches, workdir: Path, step: int, skipped_in_a_row: jax.Array
+    config: Config, batches: Batches, workdir: AnyPath, step: int, skipped_in_a_row: jax.Array
 ) -> None:
     """Stops the run, and writes down the rows, once too many steps in a row were not finite."""
     if int(skipped_in_a_row) <= config.train.max_skipped_steps:

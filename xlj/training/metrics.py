@@ -15,6 +15,8 @@ from xlj.config import ConfigError
 from xlj.config.user_code import function_of
 from xlj.io import atomic, json_file
 from xlj.io.atomic import mendable
+from xlj.io.growing import GrowingFiles
+from xlj.io.storage import AnyPath
 
 FILE = "metrics.jsonl"
 
@@ -23,7 +25,7 @@ class Metrics:
     """Appends metrics, each step once: lines after the step that a run resumes from are cut off.
 
     Args:
-      workdir: where the file is or will be.
+      files: of the workdir. In a bucket, lines are there once they are sent.
       step: the step the run goes on from.
       write: False in all processes of a run but one.
       hook: `module:function`, called with (step, values) for each line, behind the files; an error
@@ -33,17 +35,20 @@ class Metrics:
       ConfigError: here and in all methods, if nothing can be written: the disk is full, say.
     """
 
-    def __init__(self, workdir: Path, step: int, write: bool = True, hook: str = ""):
-        self._write, self._hook = write, hook
+    def __init__(self, files: GrowingFiles, step: int, write: bool = True, hook: str = ""):
+        self._files, self._write, self._hook = files, write, hook
         if not write:
             return
-        self._path = workdir / FILE
+        self._path = files.here / FILE
         with mendable(self._path):
+            files.path(FILE)
             if self._path.exists():
-                kept = [json.dumps(line) + "\n" for line in read(workdir) if line["step"] <= step]
+                kept = [
+                    json.dumps(line) + "\n" for line in read(files.here) if line["step"] <= step
+                ]
                 atomic.write(self._path, "".join(kept).encode())
             self._file = self._path.open("a", encoding="utf-8")
-        self._events = _Events(workdir / "tensorboard", step + 1)
+        self._events = _Events(files.here / "tensorboard", step + 1)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Writes one line, safely on disk when this returns."""
@@ -54,6 +59,8 @@ class Metrics:
             self._file.flush()
             os.fsync(self._file.fileno())
         self._events.log(step, values)
+        with mendable(self._path):
+            self._files.send()
         if self._hook:
             try:
                 function_of(self._hook, "train.metrics_hook")(step, dict(values))
@@ -106,7 +113,7 @@ Line = dict[str, Any]
 """A line of metrics: its `step`, and numbers by name."""
 
 
-def read(workdir: Path, damaged: list[str] | None = None) -> list[Line]:
+def read(workdir: AnyPath, damaged: list[str] | None = None) -> list[Line]:
     """All lines of a run's metrics, in order.
 
     Args:

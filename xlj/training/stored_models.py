@@ -13,15 +13,15 @@ from numpy.typing import DTypeLike
 from xlj.config import Model
 from xlj.config.choices import Aligning
 from xlj.config.objectives.supervised import supervised_in
-from xlj.config.paths import local_path
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face
 from xlj.interop import importing
+from xlj.io.storage import AnyPath
 from xlj.models.encoder import Params
 from xlj.training import checkpoints
 from xlj.training.checkpoints import Checkpoint
 from xlj.training.partitioning import STORED, shardings
-from xlj.training.workdir import finished_run
+from xlj.training.workdir import finished_run, where
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,7 @@ class StoredModel:
       labels: names of the classes or tags that the head of a fine-tuned task tells apart, in order.
     """
 
-    folder: Path
+    folder: AnyPath
     model: Model
     languages: tuple[str, ...]
     vocabulary: Callable[[], Vocabulary]
@@ -67,7 +67,7 @@ class StoredModel:
     labels: tuple[str, ...] = ()
 
 
-def find(path: str | Path, key: str = "") -> StoredModel:
+def find(path: str | AnyPath, key: str = "") -> StoredModel:
     """The model at `path`: a workdir (its latest checkpoint; of a finished fine-tuning run that
     which was chosen on dev), the folder of one checkpoint, or a Hugging Face folder.
 
@@ -77,8 +77,8 @@ def find(path: str | Path, key: str = "") -> StoredModel:
     Raises:
       ConfigError: if there is none, or it is damaged or of an architecture that xlj does not have.
     """
-    path = local_path(key or "checkpoint", path)
-    if hugging_face.is_folder(path):
+    path = where(key or "checkpoint", path)
+    if isinstance(path, Path) and hugging_face.is_folder(path):
         return of_folder(path)
     if run := finished_run(path):
         path = path / "checkpoints" / str(run["step"])
