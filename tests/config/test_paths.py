@@ -33,7 +33,7 @@ def test_keys_and_outputs_are_refused_by_name(tiny):
         stored_models.find("abfs://bucket/run", "init_from")
     with pytest.raises(ConfigError, match="workdir=s3://b/run: no checkpoint .* s3://"):
         xlj.pretrain(tiny, "s3://b/run")
-    with pytest.raises(ConfigError, match="workdir=gs://bucket: name a folder of the bucket"):
+    with pytest.raises(ConfigError, match="workdir=gs://bucket/: name a folder of the bucket"):
         xlj.pretrain(tiny, "gs://bucket/")
     for url, reason in (
         ("https://host/rows", "rows lie in a folder of this machine, or in a bucket"),

@@ -285,7 +285,15 @@ def test_another_seed_or_corpus_is_refused_by_name(tiny, store, tmp_path):
     tiny.train.seed = 5
     with pytest.raises(checkpoints.CheckpointError, match=r"train\.seed: 0 -> 5"):
         loop.train(parse(tiny), tmp_path / "run", store)
-    tiny.train.seed, tiny.model.heads = 0, 4  # changes no shape, but what the weights compute
+    tiny.train.seed, tiny.objectives.tlm.mask_rate = 0, 0.3
+    with pytest.raises(
+        checkpoints.CheckpointError, match=r"objectives\.tlm\.mask_rate: .* -> 0\.3"
+    ):
+        loop.train(parse(tiny), tmp_path / "run", store)
+    tiny.objectives.tlm.mask_rate, tiny.model.heads = (
+        0.15,
+        4,
+    )  # changes no shape, but what the weights compute
     with pytest.raises(checkpoints.CheckpointError, match=r"model\.heads: 2 -> 4"):
         loop.train(parse(tiny), tmp_path / "run", store)
     tiny.model.hidden = 64

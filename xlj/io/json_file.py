@@ -4,7 +4,6 @@ import codecs
 import json
 import math
 import re
-from pathlib import Path
 from typing import Any
 
 from xlj.config import ConfigError
@@ -86,7 +85,7 @@ def _finite(number: str) -> float:
     return found
 
 
-def items(path: Path, parent: Json, key: str, at: str) -> list[tuple[Any, str]]:
+def items(path: AnyPath, parent: Json, key: str, at: str) -> list[tuple[Any, str]]:
     """The entries of a list within an object, each with its place; a `ConfigError` if there is no
     such list. `at` is the place of `parent`, `data[0].paragraphs[3]`; empty for the whole file."""
     entries = parent.get(key) if isinstance(parent, dict) else None
@@ -96,7 +95,7 @@ def items(path: Path, parent: Json, key: str, at: str) -> list[tuple[Any, str]]:
     return [(entry, f"{where}[{index}]") for index, entry in enumerate(entries)]
 
 
-def text(path: Path, parent: Json, key: str, at: str) -> str:
+def text(path: AnyPath, parent: Json, key: str, at: str) -> str:
     """A string within an object; a `ConfigError` if it is not there, or holds half a surrogate
     pair, which no UTF-8 can."""
     found = parent.get(key) if isinstance(parent, dict) else None

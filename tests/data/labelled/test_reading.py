@@ -1,8 +1,10 @@
 """Templates find labelled sources, whose examples fit the task."""
 
+import dataclasses
 import sys
 
 import pytest
+import servers
 
 from xlj.config import ConfigError
 from xlj.config.finetuning import Task
@@ -26,6 +28,19 @@ def test_templates_are_filled_and_need_not_be_there_for_all(folder):
         "de": [f"{folder}/de.tsv", f"{folder}/more.de.tsv"],
     }
     assert reading.resolve(task, "dev", ("en",)) == {"en": []}
+
+
+def test_sources_may_be_urls(folder):
+    task = Task(kind="classification", columns=("premise", "hypothesis", "label"))
+    content = "premise\thypothesis\tlabel\nit rains\tit is wet\tyes\n"
+    (folder / "here.tsv").write_text(content)
+    with servers.web({"/en.tsv": content.encode()}) as web:
+        task = dataclasses.replace(task, train=(f"{web.url}/{{language}}.tsv",))
+        assert reading.resolve(task, "train", ("en",)) == {"en": [f"{web.url}/en.tsv"]}
+        found = reading.read(f"{web.url}/en.tsv", "en", task)
+    (wanted,) = reading.read(str(folder / "here.tsv"), "en", task)
+    assert [example.texts for example in found] == [wanted.texts]
+    assert [example.label for example in found] == ["yes"] == [wanted.label]
 
 
 def test_all_misses_are_named_at_once(folder):

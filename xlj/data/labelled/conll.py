@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from xlj.config import ConfigError
 from xlj.data.labelled.examples import Words
 from xlj.io import files
 from xlj.io.quoting import quoted
+from xlj.io.storage import AnyPath
 
 _BLANKS = " \t"  # of Unicode's others, some are words
 
@@ -30,7 +30,7 @@ class _Row(NamedTuple):
     tag: str
 
 
-def read(path: Path, language: str, columns: Sequence[str]) -> list[Words]:
+def read(path: AnyPath, language: str, columns: Sequence[str]) -> list[Words]:
     """The sentences of a file.
 
     Columns are divided by tabs, or, in a file without any tab, by spaces; all lines have as many.
@@ -69,7 +69,7 @@ def read(path: Path, language: str, columns: Sequence[str]) -> list[Words]:
     ]
 
 
-def _layout(path: Path, lines: Sequence[str], columns: Sequence[str]) -> _Layout | None:
+def _layout(path: AnyPath, lines: Sequence[str], columns: Sequence[str]) -> _Layout | None:
     """How a file is laid out, by its first line with a tab, or with words; None without any."""
     numbered = [(number, line) for number, line in enumerate(lines, 1) if not _skipped(line)]
     tabbed = [item for item in numbered if "\t" in item[1]]
@@ -96,7 +96,7 @@ def _layout(path: Path, lines: Sequence[str], columns: Sequence[str]) -> _Layout
     return _Layout(divider, width, word - 1, tag - 1 if tag <= width else None, conllu)
 
 
-def _sentences(path: Path, lines: Sequence[str], layout: _Layout) -> Iterator[list[_Row]]:
+def _sentences(path: AnyPath, lines: Sequence[str], layout: _Layout) -> Iterator[list[_Row]]:
     rows: list[_Row] = []
     for number, line in enumerate([*lines, ""], 1):  # the end of the file ends a sentence too
         place = f"{path}:{number}"

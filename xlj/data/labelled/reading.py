@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 from xlj.config import ConfigError
 from xlj.config.finetuning import Task
 from xlj.data.labelled import conll, labels, squad, tables, tfds
 from xlj.data.labelled.examples import Example, Question, Sentences, Words
 from xlj.data.text.templates import match
+from xlj.io import storage
+from xlj.io.storage import AnyPath, place
 from xlj.phrasebook import LANGUAGES, labelled
 from xlj.phrasebook.labelled.examples import LabelledTexts, TaggedWords
 
@@ -20,7 +21,7 @@ PHRASEBOOK = {
     "questions": "question_answering",
 }
 """The labelled tasks of the embedded corpus, and their kinds."""
-FILES: dict[str, Callable[[Path, str, Task], Sequence[Example]]] = {
+FILES: dict[str, Callable[[AnyPath, str, Task], Sequence[Example]]] = {
     "classification": lambda path, language, task: tables.read(path, task.columns, task.labels),
     "tagging": lambda path, language, task: conll.read(path, language, task.columns),
     "question_answering": lambda path, language, task: squad.read(path),
@@ -74,7 +75,7 @@ def _read(source: str, language: str, task: Task) -> Sequence[Example]:
     if source.startswith("phrasebook:"):
         name, split = _phrasebook(source, task.kind)
         return list(_phrasebook_examples(name, language, split))
-    return FILES[task.kind](Path(source).expanduser(), language, task)
+    return FILES[task.kind](place(source), language, task)
 
 
 def _is_there(source: str, language: str, kind: str) -> bool:
@@ -85,7 +86,7 @@ def _is_there(source: str, language: str, kind: str) -> bool:
     if source.startswith("phrasebook:"):
         _phrasebook(source, kind)
         return language in LANGUAGES
-    return Path(source).expanduser().is_file()
+    return storage.matching(source) == [place(source)]
 
 
 def _phrasebook(source: str, kind: str) -> tuple[str, str]:

@@ -4,16 +4,16 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from xlj.config import ConfigError
 from xlj.data.labelled.examples import Example, Question
 from xlj.io import json_file
 from xlj.io.quoting import quoted, shortened
+from xlj.io.storage import AnyPath
 
 
-def walk(path: Path) -> Iterator[tuple[Any, Any, str]]:
+def walk(path: AnyPath) -> Iterator[tuple[Any, Any, str]]:
     """(paragraph, question, place of the question), of each question in order, as JSON has them; a
     `ConfigError` if the file cannot be read or is not laid out so."""
     for article, at in json_file.items(path, json_file.read(path), "data", ""):
@@ -22,7 +22,7 @@ def walk(path: Path) -> Iterator[tuple[Any, Any, str]]:
                 yield paragraph, question, where
 
 
-def read(path: Path) -> list[Question]:
+def read(path: AnyPath) -> list[Question]:
     """The questions of a file.
 
     `answers` may be missing or one empty text, as in XTREME's test files: then they are not told.
@@ -96,7 +96,7 @@ def distinct(examples: Iterable[Example]) -> list[Example]:
     return [*unique(questions)] if questions else found
 
 
-def _question(path: Path, paragraph: Any, entry: Any, where: str) -> Question:
+def _question(path: AnyPath, paragraph: Any, entry: Any, where: str) -> Question:
     question = Question(
         identity=json_file.text(path, entry, "id", where),
         question=json_file.text(path, entry, "question", where),
@@ -115,7 +115,7 @@ def _question(path: Path, paragraph: Any, entry: Any, where: str) -> Question:
     return dataclasses.replace(question, answers=())
 
 
-def _answers(path: Path, entry: Any, at: str) -> Iterator[tuple[str, int]]:
+def _answers(path: AnyPath, entry: Any, at: str) -> Iterator[tuple[str, int]]:
     for answer, where in json_file.items(path, entry, "answers", at):
         text = json_file.text(path, answer, "text", where)
         start = answer.get("answer_start")

@@ -4,13 +4,13 @@ import dataclasses
 import difflib
 import itertools
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from xlj.config import ConfigError
 from xlj.data.labelled.examples import Sentences
 from xlj.io import files, json_file
 from xlj.io.json_file import Json
 from xlj.io.quoting import quoted, shortened
+from xlj.io.storage import AnyPath
 
 UNLABELLED = ("", "-")
 """Texts that stand for no label."""
@@ -21,7 +21,7 @@ SPELLINGS = {"contradictory": "contradiction"}
 """Labels that XNLI's translated training files spell otherwise than its dev and test files."""
 
 
-def read(path: Path, columns: Sequence[str], labels: Sequence[str] = ()) -> list[Sentences]:
+def read(path: AnyPath, columns: Sequence[str], labels: Sequence[str] = ()) -> list[Sentences]:
     """The examples of a file: JSON lines if its name says `.jsonl`, else a table of tabs.
 
     Args:
@@ -38,12 +38,12 @@ def read(path: Path, columns: Sequence[str], labels: Sequence[str] = ()) -> list
         raise ConfigError(
             f"task.columns={','.join(columns)}: name one or two columns of text, then the label"
         )
-    found = (_json_lines if ".jsonl" in path.suffixes else _table)(path, columns)
+    found = (_json_lines if ".jsonl" in path.name else _table)(path, columns)
     spelt = {old: new for old, new in SPELLINGS.items() if new in labels and old not in labels}
     return [dataclasses.replace(e, label=spelt.get(e.label or "", e.label)) for e in found]
 
 
-def _table(path: Path, columns: Sequence[str]) -> Iterator[Sentences]:
+def _table(path: AnyPath, columns: Sequence[str]) -> Iterator[Sentences]:
     """Examples of a table. A field that begins and ends with a quotation mark, with doubled ones
     only between, is quoted, as in XTREME's files; tabs and line feeds always divide."""
     lines = _lines(path)
@@ -107,7 +107,7 @@ def _named(columns: Sequence[str], names: Sequence[str], place: str, kind: str) 
     return chosen
 
 
-def _json_lines(path: Path, columns: Sequence[str]) -> Iterator[Sentences]:
+def _json_lines(path: AnyPath, columns: Sequence[str]) -> Iterator[Sentences]:
     if not columns:
         raise ConfigError(f"{path}: say in task.columns which keys hold the texts and the label")
     for place, line in _lines(path):
@@ -145,7 +145,7 @@ def _sentences(texts: Sequence[str | None], label: str | None, place: str) -> Se
     return Sentences(tuple(text or "" for text in texts), label, place)
 
 
-def _lines(path: Path) -> Iterator[tuple[str, str]]:
+def _lines(path: AnyPath) -> Iterator[tuple[str, str]]:
     """(place, line) of each line, without a carriage return at its end."""
     for number, line in enumerate(files.lines(path), 1):
         line = line.removesuffix("\r")
