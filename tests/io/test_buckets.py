@@ -206,6 +206,46 @@ def test_a_folder_is_moved(folder):
     assert storage.is_there(folder / "new") and not storage.is_there(folder / "old")
 
 
+def test_a_move_that_is_killed_leaves_nothing_that_looks_whole(folder, monkeypatch):
+    def killed(url):
+        raise KeyboardInterrupt
+
+    for name in ("old/a", "old/b"):
+        atomic.write(folder / name, b"x")
+    monkeypatch.setattr(buckets, "delete_below", killed)
+    with pytest.raises(KeyboardInterrupt):
+        storage.move_folder(folder / "old", folder / "new", "a")
+    assert not (folder / "old/a").is_file() and (folder / "old/b").is_file()
+    assert (folder / "new/a").is_file() and (folder / "new/b").is_file()
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff"])
+def test_what_is_no_lock_of_ours_goes_stale(folder, monkeypatch, content):
+    monkeypatch.setattr(buckets, "_BEAT", 0.1)
+    monkeypatch.setattr(buckets, "_STALE", 0.4)
+    atomic.write(folder / ".lock", content)
+    with storage.lock(folder, wait=False):
+        assert (folder / ".lock").read_bytes() != content
+
+
+def test_a_lock_that_was_lost_is_left_to_its_new_holder(folder, monkeypatch):
+    monkeypatch.setattr(buckets, "_BEAT", 0.1)
+    other = buckets._content("node7 12 a", 3)
+    with storage.lock(folder):
+        atomic.write(folder / ".lock", other)
+        time.sleep(0.5)
+    assert (folder / ".lock").read_bytes() == other
+
+
+def test_what_ended_the_work_is_told_though_the_lock_cannot_be_let_go(folder, monkeypatch):
+    def gone(*_, **__):
+        raise OSError("the server is gone")
+
+    with pytest.raises(ConfigError, match="the real reason"), storage.lock(folder):
+        monkeypatch.setattr(buckets, "delete", gone)
+        raise ConfigError("the real reason")
+
+
 def test_files_that_grow_are_sent_and_found_again(folder, monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(growing.time, "monotonic", lambda: clock[0])

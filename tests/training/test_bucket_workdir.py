@@ -15,7 +15,7 @@ from xlj.config import ConfigError, parse
 from xlj.io import atomic, storage
 from xlj.io.storage import place
 from xlj.training import checkpoints, damage, loop, metrics, stored_models
-from xlj.training.workdir import only_run
+from xlj.training.workdir import only_run, where
 
 pytestmark = pytest.mark.cloud
 
@@ -71,13 +71,18 @@ def test_its_model_is_found_and_started_from(short, store, bucket, tmp_path):
     workdir = place(f"{bucket}/found")
     loop.train(parse(short), workdir, store)
     model = stored_models.find(str(workdir))
-    name, leaf = next(iter(model.leaves.items()))
-    assert np.asarray(leaf).shape == leaf.shape and name
+    leaf = next(iter(model.leaves.values()))
+    assert np.asarray(leaf).shape == leaf.shape
     assert model.folder == workdir / f"checkpoints/{short.train.steps}"
     assert model.vocabulary().digest == store.manifest.vocabulary_digest
     assert checkpoints.find(str(model.folder)).step == short.train.steps
-    short.init_from, short.train.steps = str(workdir), 1
-    assert loop.train(parse(short), tmp_path, store).finished
+    short.train.steps = 1
+    loop.train(parse(short), tmp_path / "fresh", store)
+    short.init_from = str(workdir)
+    loop.train(parse(short), tmp_path / "from", store)
+    assert digests(tmp_path / "fresh") != digests(tmp_path / "from")
+    start, end = (checkpoints.latest(at).meta["config"] for at in (workdir, tmp_path / "from"))
+    assert (start["init_from"], end["init_from"]) == ("", str(workdir))
     with pytest.raises(ConfigError, match=r"init_from=gs://.*/none is neither a workdir"):
         stored_models.find(f"{bucket}/none", "init_from")
 
@@ -96,6 +101,30 @@ def test_a_damaged_checkpoint_is_put_aside(short, store, bucket, tmp_path, capsy
     loop.train(parse(short), tmp_path, store)
     loop.train(parse(short), workdir, store)
     assert digests(workdir) == digests(tmp_path)
+
+
+def test_a_server_that_does_not_answer_is_no_damage(short, store, bucket, monkeypatch):
+    """Nothing is moved for it, and nobody is told to."""
+
+    def gone(_):
+        raise OSError("HTTP 503")
+
+    workdir = place(f"{bucket}/unanswered")
+    loop.train(parse(short), workdir, store)
+    monkeypatch.setattr(checkpoints, "_for_orbax", gone)
+    with pytest.raises(ConfigError, match=r"its description \(meta\) \(HTTP 503\)$"):
+        damage.put_aside(workdir)
+    with pytest.raises(ConfigError, match=r"cannot read .*\(HTTP 503\)$"):
+        stored_models.find(str(workdir))
+    monkeypatch.setattr(storage.Url, "is_file", gone)
+    with pytest.raises(ConfigError, match=r"init_from=gs://.*: it cannot be read \(HTTP 503\)$"):
+        stored_models.find(str(workdir), "init_from")
+
+
+@pytest.mark.parametrize("name", ["r[1]", "r*", "r#1", "r?x"])
+def test_names_that_mean_something_else_in_a_url_are_refused(name):
+    with pytest.raises(ConfigError, match=r"workdir=gs://b/r.*: . means something else in a URL"):
+        where("workdir", f"gs://b/{name}")
 
 
 def test_a_lock_is_let_go_and_a_bucket_that_is_not_there_is_told(bucket):

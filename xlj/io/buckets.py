@@ -161,8 +161,8 @@ def lock(url: str, wait: bool = True) -> Iterator[None]:
 
     The lock is an object that a server lets only one make. Its holder writes it again every
     `_BEAT` seconds, and who waits takes it once it has not changed for `_STALE` seconds by the own
-    clock. Two that take it at the same moment may both go on: what they build is the same, and
-    appears whole."""
+    clock. So who stands still for longer loses it, and goes on beside the other; and so do two that
+    take it at the same moment: what they write appears whole, by one or the other."""
     own = f"{socket.gethostname()} {os.getpid()} {uuid.uuid4().hex}"
     try:
         _acquire(url, own, wait)
@@ -177,6 +177,8 @@ def lock(url: str, wait: bool = True) -> Iterator[None]:
         while not ended.wait(_BEAT):
             number += 1
             with contextlib.suppress(OSError):  # the next one may get through
+                if _holder(url) != own:
+                    return
                 _ask(url, "pipe_file", url, _content(own, number))
 
     beating = threading.Thread(target=beat, daemon=True)
@@ -185,12 +187,22 @@ def lock(url: str, wait: bool = True) -> Iterator[None]:
         yield
     finally:
         ended.set()
-        beating.join()
-        delete(url, missing_ok=True)
+        beating.join(_BEAT)
+        with contextlib.suppress(OSError):  # it goes stale by itself; what ended the block is told
+            if _holder(url) == own:
+                delete(url, missing_ok=True)
+
+
+def _holder(url: str) -> str:
+    """Who holds a lock; empty if nobody does, or what is there is no lock of xlj's."""
+    try:
+        return str(json.loads(read_range(url, 0, 1 << 12))["holder"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def _acquire(url: str, own: str, wait: bool) -> None:
-    seen, since, told = b"", time.monotonic(), False
+    seen, since, told = None, time.monotonic(), False
     while True:
         try:
             return make(url, _content(own, 0))
@@ -201,14 +213,14 @@ def _acquire(url: str, own: str, wait: bool) -> None:
         except FileNotFoundError:
             continue
         if now != seen:
-            if seen and not wait:
+            if seen is not None and not wait:
                 raise BlockingIOError(url)
             seen, since = now, time.monotonic()
         elif time.monotonic() - since > _STALE:
             delete(url, missing_ok=True)
             continue
         if not told:
-            holder = json.loads(now)["holder"].rpartition(" ")[0]
+            holder = _holder(url).rpartition(" ")[0] or "somebody"
             doing = "waiting for it" if wait else f"waiting {_STALE} s at most for a sign of it"
             print(f"another process is at work ({holder}: {url}); {doing}", file=sys.stderr)
             told = True

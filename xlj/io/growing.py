@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from xlj.io import storage
+from xlj.io.atomic import mendable
 from xlj.io.storage import AnyPath, Url
 
 _BETWEEN = 60.0  # seconds between sendings: objects do not grow, so each sends all of a file again
@@ -19,39 +20,43 @@ class GrowingFiles:
       folder: where they are or will be.
 
     Attributes:
+      folder: as it was given.
       here: the folder of this machine in which they grow.
     """
 
     def __init__(self, folder: AnyPath):
-        self._folder, self._sent, self._last = folder, dict[Path, int](), time.monotonic()
+        self.folder, self._sent, self._last = folder, dict[Path, int](), time.monotonic()
         is_url = isinstance(folder, Url)
         self.here = Path(tempfile.mkdtemp(prefix="xlj-")) if is_url else Path(str(folder))
 
     def path(self, name: str) -> Path:
         """Where a file grows; an `OSError` if its server cannot be asked for what is there."""
         path = self.here / name
-        if isinstance(self._folder, Url) and not path.exists():
-            there = self._folder / name
+        if isinstance(self.folder, Url) and not path.exists():
+            there = self.folder / name
             if there.is_file():
                 path.write_bytes(there.read_bytes())
         return path
 
     def send(self, now: bool = False) -> None:
-        """Sends files of a bucket that have grown, if it is `now` or some time since the last."""
-        if not isinstance(self._folder, Url):
+        """Sends files of a bucket that have grown, if it is `now` or some time since the last; a
+        `ConfigError` if one cannot be sent."""
+        if not isinstance(self.folder, Url):
             return
         if not now and time.monotonic() - self._last < _BETWEEN:
             return
         for path in sorted(self.here.rglob("*")):
             if path.is_file() and self._sent.get(path) != (size := path.stat().st_size):
-                storage.send(path, self._folder / path.relative_to(self.here).as_posix())
+                url = self.folder / path.relative_to(self.here).as_posix()
+                with mendable(url):
+                    storage.send(path, url)
                 self._sent[path] = size
         self._last = time.monotonic()
 
     def close(self) -> None:
-        """Sends what is left; an `OSError` if it cannot be sent."""
+        """Sends what is left; raises as `send`."""
         try:
             self.send(now=True)
         finally:
-            if isinstance(self._folder, Url):
+            if isinstance(self.folder, Url):
                 shutil.rmtree(self.here, ignore_errors=True)

@@ -3,7 +3,8 @@
 `place` gives a `Path` or a `Url`, which has those methods of a `Path` that xlj uses. What a URL
 cannot do is replaced here: a file is mapped by being read, a folder is there without being made, a
 lock is an object that only one can make. Text is read from https, http, gs and s3; rows are read
-from buckets (gs, s3) and written there. Buckets need `pip install 'xlj[cloud]'`.
+from buckets (gs, s3) and written there, and workdirs may be in gs. Buckets need
+`pip install 'xlj[cloud]'`.
 """
 
 import contextlib

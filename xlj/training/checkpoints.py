@@ -97,7 +97,7 @@ def find(path: str | AnyPath, key: str = "") -> Checkpoint:
       CheckpointError: if there is none, or its description is damaged.
     """
     path = place(path)
-    if _mark(path).exists():
+    if _is_finished(path):
         return read_meta(path)
     found = steps(path)
     if not found:
@@ -118,6 +118,11 @@ def find(path: str | AnyPath, key: str = "") -> Checkpoint:
 def _mark(folder: AnyPath) -> AnyPath:
     """What is there if a folder is a finished checkpoint."""
     return folder / (COMMITTED if isinstance(folder, Url) else "meta")
+
+
+def _is_finished(folder: AnyPath) -> bool:
+    mark = _mark(folder)
+    return mark.is_file() if isinstance(folder, Url) else mark.is_dir()
 
 
 def _for_orbax(folder: AnyPath) -> epath.Path:
@@ -193,8 +198,11 @@ def _alone() -> ocp.options.MultiprocessingOptions:
     )
 
 
-def _unreadable(folder: AnyPath, item: str, error: Exception) -> DamagedError:
+def _unreadable(folder: AnyPath, item: str, error: Exception) -> CheckpointError:
+    """Of a bucket whose server does not answer, or not to everybody, no damage is told."""
     reason = orbax_errors.reason(error)
+    if isinstance(folder, Url) and orbax_errors.of_server(error):
+        return CheckpointError(f"{folder}: cannot read {item} ({reason})")
     return DamagedError(f"{folder} is damaged: cannot read {item} ({reason})")
 
 

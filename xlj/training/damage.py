@@ -45,9 +45,9 @@ def _put_aside(workdir: AnyPath) -> None:
 def _move(folder: AnyPath, into: AnyPath) -> AnyPath:
     """Moves a folder to a name that is free."""
     names = itertools.chain([folder.name], (f"{folder.name}.{n}" for n in itertools.count(1)))
-    target = next(into / name for name in names if not storage.is_there(into / name))
     try:
-        with mendable(target):
+        with mendable(into):
+            target = next(into / name for name in names if not storage.is_there(into / name))
             into.mkdir(exist_ok=True)
             storage.move_folder(folder, target, checkpoints.COMMITTED)
     except ConfigError as error:

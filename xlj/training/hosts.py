@@ -134,22 +134,26 @@ def _marked(folder: AnyPath, named: str) -> str:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         atomic.write(folder / mark, b"")
-    except (ConfigError, OSError) as error:
-        raise ConfigError(f"{named}={folder}: cannot write there ({error})") from error
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigError(f"{named}={folder}: cannot write there ({reason})") from error
+    except ConfigError as error:
+        raise ConfigError(f"{named}: {error}") from error
     return mark
 
 
 def _appears(path: AnyPath) -> bool:
     """Whether a file is there, or comes while listings of the folder are renewed."""
     latest = time.monotonic() + WAIT
-    while not path.exists():
+    while True:
+        with contextlib.suppress(OSError):
+            if path.exists():
+                return True
+            if isinstance(path, Path):
+                os.listdir(path.parent)
         if time.monotonic() > latest:
             return False
         time.sleep(0.2)
-        with contextlib.suppress(OSError):
-            if isinstance(path, Path):
-                os.listdir(path.parent)
-    return True
 
 
 def wait_for(path: AnyPath) -> None:

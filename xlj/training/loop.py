@@ -187,8 +187,7 @@ def _go_on(
 
         def save(state: State, line: Mapping[str, float], said: bool) -> None:
             with clock.paused():
-                with atomic.mendable(run.workdir / metrics.FILE):
-                    files.send(now=True)  # a checkpoint is never ahead of what was said before it
+                files.send(now=True)  # a checkpoint is never ahead of what was said before it
                 score = line.get(run.best)
                 checkpointer.save(state, config, run.store.manifest, vocabulary, score, said)
 

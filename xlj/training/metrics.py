@@ -39,15 +39,15 @@ class Metrics:
         self._files, self._write, self._hook = files, write, hook
         if not write:
             return
-        self._path = files.here / FILE
+        self._path = files.folder / FILE  # as people know it
         with mendable(self._path):
-            files.path(FILE)
-            if self._path.exists():
+            here = files.path(FILE)
+            if here.exists():
                 kept = [
-                    json.dumps(line) + "\n" for line in read(files.here) if line["step"] <= step
+                    json.dumps(line) + "\n" for line in read(files.folder) if line["step"] <= step
                 ]
-                atomic.write(self._path, "".join(kept).encode())
-            self._file = self._path.open("a", encoding="utf-8")
+                atomic.write(here, "".join(kept).encode())
+            self._file = here.open("a", encoding="utf-8")
         self._events = _Events(files.here / "tensorboard", step + 1)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
@@ -59,8 +59,7 @@ class Metrics:
             self._file.flush()
             os.fsync(self._file.fileno())
         self._events.log(step, values)
-        with mendable(self._path):
-            self._files.send()
+        self._files.send()
         if self._hook:
             try:
                 function_of(self._hook, "train.metrics_hook")(step, dict(values))
@@ -130,8 +129,8 @@ def read(workdir: AnyPath, damaged: list[str] | None = None) -> list[Line]:
         return []
     except OSError as error:
         if damaged is None:
-            raise ConfigError(f"{path}: cannot read it ({error.strerror})") from None
-        damaged.append(f"{path.name} cannot be read: {error.strerror}")
+            raise ConfigError(f"{path}: cannot read it ({error.strerror or error})") from None
+        damaged.append(f"{path.name} cannot be read: {error.strerror or error}")
         return []
     lines, parsed = content.splitlines(), []
     for number, line in enumerate(lines, 1):

@@ -26,6 +26,19 @@ def disk_error(error: BaseException | None) -> str:
     return ""
 
 
+def of_server(error: BaseException | None) -> bool:
+    """Whether a bucket's server could not be asked or refused to answer, which may pass."""
+    while error is not None:
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            return True
+        if re.search(
+            r"UNAVAILABLE|PERMISSION_DENIED|UNAUTHENTICATED|DEADLINE_EXCEEDED", str(error)
+        ):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def silence() -> None:
     """Keeps the tracebacks off the screen that Orbax writes beside the error that it raises.
 

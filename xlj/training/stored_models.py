@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import DTypeLike
 
-from xlj.config import Model
+from xlj.config import ConfigError, Model
 from xlj.config.choices import Aligning
 from xlj.config.objectives.supervised import supervised_in
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -80,9 +80,13 @@ def find(path: str | AnyPath, key: str = "") -> StoredModel:
     path = where(key or "checkpoint", path)
     if isinstance(path, Path) and hugging_face.is_folder(path):
         return of_folder(path)
-    if run := finished_run(path):
-        path = path / "checkpoints" / str(run["step"])
-    checkpoint = checkpoints.find(path, key)
+    try:
+        if run := finished_run(path):
+            path = path / "checkpoints" / str(run["step"])
+        checkpoint = checkpoints.find(path, key)
+    except OSError as error:  # a bucket's server
+        named = f"{key}={path}" if key else path
+        raise ConfigError(f"{named}: it cannot be read ({error.strerror or error})") from error
     return StoredModel(
         checkpoint.folder,
         checkpoint.model(),

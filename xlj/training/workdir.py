@@ -1,6 +1,7 @@
 """A workdir belongs to one run at a time; a finished fine-tuning run leaves its scores there."""
 
 import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +52,10 @@ def where(named: str, path: str | AnyPath) -> AnyPath:
         )
     if scheme == "gs":
         check_storable(named, str(path))
+        if found := re.search(r"[][*?#]", str(path)):
+            raise ConfigError(
+                f"{named}={path}: {found[0]} means something else in a URL; leave it out"
+            )
         return place(str(path).rstrip("/"))
     return local_path(named, path)
 
