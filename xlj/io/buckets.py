@@ -196,7 +196,7 @@ def lock(url: str, wait: bool = True) -> Iterator[None]:
 def _holder(url: str) -> str:
     """Who holds a lock; empty if nobody does, or what is there is no lock of xlj's."""
     try:
-        return str(json.loads(read_range(url, 0, 1 << 12))["holder"])
+        return str(json.loads(_ask(url, "cat_file", url))["holder"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return ""
 
@@ -209,7 +209,7 @@ def _acquire(url: str, own: str, wait: bool) -> None:
         except FileExistsError:
             pass
         try:
-            now = read_range(url, 0, 1 << 12)
+            now = _ask(url, "cat_file", url)
         except FileNotFoundError:
             continue
         if now != seen:
