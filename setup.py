@@ -81,7 +81,7 @@ setup(
             _PLOTS,
         ],
         "beam": [_BEAM],
-        # Text and rows in buckets, gs:// and s3://; both need the fsspec of their own release.
+        # Text, rows and workdirs in buckets; both need the fsspec of their own release.
         "cloud": ["gcsfs>=2026.1", "s3fs>=2026.1"],
         "cuda": ["jax[cuda13]>=0.10,<0.12; sys_platform == 'linux'"],
         # Buckets on this machine, for tests of the extra "cloud".

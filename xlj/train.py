@@ -29,9 +29,9 @@ def _add_flags(parser: Parser) -> None:
 def main(flags: Namespace) -> int:
     """Trains to the end, and prints a summary."""
     default = Path("runs") / configs.name_of(flags.config_file)
-    from xlj.training.workdir import where
+    from xlj.training.workdir import resolve
 
-    workdir = where("--workdir", flags.workdir or default)
+    workdir = resolve("--workdir", flags.workdir or default)
     if isinstance(workdir, Path):
         outputs.check_folder("workdir", workdir)
     code = distributed.join(flags)

@@ -12,10 +12,10 @@ import pytest
 import servers
 
 from xlj.config import ConfigError, parse
-from xlj.io import atomic, storage
+from xlj.io import atomic, growing, storage
 from xlj.io.storage import place
 from xlj.training import checkpoints, damage, loop, metrics, stored_models
-from xlj.training.workdir import only_run, where
+from xlj.training.workdir import only_run, resolve
 
 pytestmark = pytest.mark.cloud
 
@@ -124,7 +124,27 @@ def test_a_server_that_does_not_answer_is_no_damage(short, store, bucket, monkey
 @pytest.mark.parametrize("name", ["r[1]", "r*", "r#1", "r?x"])
 def test_names_that_mean_something_else_in_a_url_are_refused(name):
     with pytest.raises(ConfigError, match=r"workdir=gs://b/r.*: . means something else in a URL"):
-        where("workdir", f"gs://b/{name}")
+        resolve("workdir", f"gs://b/{name}")
+
+
+def test_lines_are_sent_while_a_run_goes_on_and_a_fault_meanwhile_ends_nothing(bucket, monkeypatch):
+    def gone(*_):
+        raise OSError("HTTP 503")
+
+    workdir, send = place(f"{bucket}/lines"), storage.send
+    monkeypatch.setattr(growing, "_BETWEEN", 0.0)
+    writer = metrics.Metrics(growing.GrowingFiles(workdir), 0)
+    writer.log(1, {"x": 1.0})
+    assert metrics.read(workdir) == [{"step": 1, "x": 1.0}]
+    monkeypatch.setattr(storage, "send", gone)
+    writer.log(2, {"x": 2.0})
+    with pytest.raises(ConfigError, match=r"cannot write gs://.*/lines/metrics\.jsonl: HTTP 503"):
+        writer._files.send(now=True)
+    monkeypatch.setattr(storage, "send", send)
+    writer.log(3, {"x": 3.0})
+    assert [line["step"] for line in metrics.read(workdir)] == [1, 2, 3]
+    writer.close()
+    writer._files.close()
 
 
 def test_a_lock_is_let_go_and_a_bucket_that_is_not_there_is_told(bucket):

@@ -23,7 +23,7 @@ from xlj.training import (
     memory,
     partitioning,
 )
-from xlj.training.workdir import only_run, where
+from xlj.training.workdir import only_run, resolve
 
 
 def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) -> loop.Outcome:
@@ -42,7 +42,7 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
         checkpoint do not fit it; later, if too many steps were not finite.
     """
     config = parse(config) if isinstance(config, ml_collections.ConfigDict) else config
-    workdir = where("workdir", workdir)
+    workdir = resolve("workdir", workdir)
     # All of these refuse what does not fit before any rows are built.
     config = with_rows(config)
     mesh = partitioning.make_mesh(config)

@@ -301,7 +301,12 @@ class Optimizer:
 
 @dataclasses.dataclass(frozen=True)
 class Train:
-    steps: int = key(100_000, "optimizer steps of the run", low=1, high=MOST_STEPS)
+    steps: int = key(
+        100_000,
+        "optimizer steps of the run; with train.passes the fewest",
+        low=1,
+        high=MOST_STEPS,
+    )
     passes: float = key(
         0.0,
         "passes over the rows that the run makes at least: it takes as many steps as they need, if "

@@ -1,10 +1,12 @@
 """Files that grow a line at a time, in a folder of this machine or in a bucket."""
 
+import contextlib
 import shutil
 import tempfile
 import time
 from pathlib import Path
 
+from xlj.config import ConfigError
 from xlj.io import storage
 from xlj.io.atomic import mendable
 from xlj.io.storage import AnyPath, Url
@@ -39,11 +41,15 @@ class GrowingFiles:
         return path
 
     def send(self, now: bool = False) -> None:
-        """Sends files of a bucket that have grown, if it is `now` or some time since the last; a
-        `ConfigError` if one cannot be sent."""
+        """Sends files of a bucket that have grown: `now`, with a `ConfigError` if one cannot be
+        sent, or if the last sending was some time ago; then what fails is sent the next time."""
         if not isinstance(self.folder, Url):
             return
-        if not now and time.monotonic() - self._last < _BETWEEN:
+        if not now:
+            if time.monotonic() - self._last >= _BETWEEN:
+                self._last = time.monotonic()
+                with contextlib.suppress(ConfigError):
+                    self.send(now=True)
             return
         for path in sorted(self.here.rglob("*")):
             if path.is_file() and self._sent.get(path) != (size := path.stat().st_size):

@@ -21,7 +21,7 @@ from xlj.models.encoder import Params
 from xlj.training import checkpoints
 from xlj.training.checkpoints import Checkpoint
 from xlj.training.partitioning import STORED, shardings
-from xlj.training.workdir import finished_run, where
+from xlj.training.workdir import finished_run, resolve
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,7 @@ def find(path: str | AnyPath, key: str = "") -> StoredModel:
     Raises:
       ConfigError: if there is none, or it is damaged or of an architecture that xlj does not have.
     """
-    path = where(key or "checkpoint", path)
+    path = resolve(key or "checkpoint", path)
     if isinstance(path, Path) and hugging_face.is_folder(path):
         return of_folder(path)
     try:

@@ -33,7 +33,7 @@ def finished_run(folder: AnyPath) -> Record | None:
         ) from None
 
 
-def where(named: str, path: str | AnyPath) -> AnyPath:
+def resolve(named: str, path: str | AnyPath) -> AnyPath:
     """The place of a workdir or a checkpoint: a path of this machine, or gs://BUCKET/FOLDER.
 
     Args:
