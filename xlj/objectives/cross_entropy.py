@@ -8,9 +8,9 @@ import jax.numpy as jnp
 
 from xlj.contracts.arrays import check
 from xlj.models import sharding
-from xlj.models.dense import product, transposed
+from xlj.models.dense import product, product_over_rows
 from xlj.models.sharding import REPLICATED, ROWS, TABLE
-from xlj.objectives import fused_logits, logits
+from xlj.objectives import fused_logits, kept_logits, logits
 from xlj.objectives.logits import BLOCK, block_of, block_starts
 
 
@@ -20,7 +20,7 @@ def cross_entropy(
     bias: jax.Array,
     labels: jax.Array,
     dtype: jnp.dtype,
-    block: int = BLOCK,
+    block: int | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Negative log-likelihood of labels under softmax(vectors @ table.T + bias).
 
@@ -31,6 +31,7 @@ def cross_entropy(
       labels: int32 [n].
       dtype: what the products are computed in; sums are float32.
       block: vocabulary entries at a time; the backward pass computes each block's logits again.
+        By itself `BLOCK`, or where there are few vectors on a CPU all, whose logits are kept.
 
     Returns:
       losses float32 [n], and whether the label has the largest logit, float32 [n] (no gradient).
@@ -42,7 +43,9 @@ def cross_entropy(
         bias=("float32 [vocabulary]", bias),
         labels=("int32 [n]", labels),
     )
-    return _cross_entropy(vectors, table, bias, labels, dtype, block)
+    if block is None and kept_logits.is_used(len(vectors), len(table)):
+        return kept_logits.cross_entropy(vectors, table, bias, labels, dtype)
+    return _cross_entropy(vectors, table, bias, labels, dtype, block or BLOCK)
 
 
 Three = tuple[jax.Array, jax.Array, jax.Array]
@@ -151,7 +154,6 @@ def _backward(
             vectors, labels, of_loss = map(fused_logits.filled, (vectors, labels, of_loss))
             normaliser = fused_logits.filled(normaliser, jnp.inf)
         vectors = vectors.astype(dtype)
-        by_dimension = transposed(vectors)
 
         def body(carry: Three, start: jax.Array) -> tuple[Three, None]:
             of_vectors, of_table, of_bias = carry
@@ -161,8 +163,8 @@ def _backward(
                 vectors, weights, biases, *places, normaliser, of_loss
             )
             more_of_vectors = product(of_logits, weights, dtype)
-            of_weights = sharding.summed(product(by_dimension, of_logits, dtype), 0)
-            of_table = jax.lax.dynamic_update_slice_in_dim(of_table, of_weights.T, true_start, 0)
+            of_weights = sharding.summed(product_over_rows(of_logits, vectors, dtype), 1)
+            of_table = jax.lax.dynamic_update_slice_in_dim(of_table, of_weights, true_start, 0)
             of_bias = jax.lax.dynamic_update_slice_in_dim(
                 of_bias, of_logits.sum(0, dtype=jnp.float32), true_start, 0
             )

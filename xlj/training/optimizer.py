@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from xlj.config import FREEZABLE, Config, Optimizer
 from xlj.contracts.arrays import Leaf
+from xlj.models.dense import as_they_lie
 from xlj.models.encoder import Params
 from xlj.training.partitioning import name_of
 
@@ -119,6 +120,15 @@ def by_layer(updates: Params, decay: float) -> Params:
         if name in updates:
             scaled[name] = jax.tree.map(lambda leaf: leaf * decay ** (layers + 1), updates[name])
     return scaled
+
+
+def global_norm(gradients: Params) -> jax.Array:
+    """The length of all gradients as one vector, float32 [].
+
+    Of gradients that a CPU takes for others than AdamW's: it would write all their squares, since
+    AdamW takes these too.
+    """
+    return optax.tree.norm(as_they_lie(gradients))
 
 
 def clip(gradients: Params, norm: jax.Array, limit: float) -> Params:

@@ -59,7 +59,7 @@ def make_train_step(
             (loss, losses), gradients = microbatches.sum(
                 gradient_of, shared, both, lie, (REPLICATED, lie[0])
             )
-            norm = optax.tree.norm(gradients)
+            norm = optimizer.global_norm(gradients)
             # Known before any update, so that each array is updated in place. Of finite gradients
             # AdamW's updates are finite: its betas are below 1, its epsilon above 0.
             finite = jnp.isfinite(loss) & jnp.isfinite(norm)

@@ -1,0 +1,85 @@
+"""Cross-entropy on CPUs of so few vectors that all their logits can be kept for the gradient.
+
+Block by block, as accelerators take it, a CPU would compute each logit twice, and spend more time
+on moving each block's part of the table's gradient to its place than on computing it.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from xlj.contracts.arrays import check
+from xlj.models import sharding
+from xlj.models.dense import product, product_over_rows
+from xlj.models.sharding import REPLICATED, ROWS, TABLE
+
+MOST = 2**26
+"""Logits that are kept at most: 256 MiB."""
+
+Saved = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
+"""Vectors, table, labels, logits, and the logarithm of each vector's sum."""
+
+
+def is_used(vectors: int, vocabulary: int) -> bool:
+    """Whether all logits of so many vectors are kept here."""
+    return sharding.platform() == "cpu" and vectors * vocabulary <= MOST
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(4,))
+def cross_entropy(
+    vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array, dtype: jnp.dtype
+) -> tuple[jax.Array, jax.Array]:
+    """As `xlj.objectives.cross_entropy.cross_entropy`, which checks what it is given."""
+    return _forward(vectors, table, bias, labels, dtype)[0]
+
+
+def _forward(
+    vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array, dtype: jnp.dtype
+) -> tuple[tuple[jax.Array, jax.Array], Saved]:
+    def of_rows(
+        vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array
+    ) -> tuple[jax.Array, ...]:
+        weights = sharding.gathered(table.astype(dtype), 1)
+        logits = product(vectors, weights, dtype, right_axis=1) + bias
+        largest = logits.max(1, keepdims=True)
+        normaliser = largest[:, 0] + jnp.log(jnp.exp(logits - largest).sum(1))
+        at = labels[:, None]
+        of_label = jnp.take_along_axis(logits, at, 1, mode="fill", fill_value=0)
+        # Among equals the first is the best.
+        before = jnp.arange(len(bias), dtype=jnp.int32) < at
+        beaten = ((logits > of_label) | ((logits == of_label) & before)).any(1)
+        return normaliser - of_label[:, 0], (~beaten).astype(jnp.float32), logits, normaliser
+
+    per_device = sharding.per_device(of_rows, (ROWS, TABLE, REPLICATED, ROWS), ROWS)
+    losses, correct, logits, normaliser = per_device(vectors, table, bias, labels)
+    return (losses, correct), (vectors, table, labels, logits, normaliser)
+
+
+def _backward(
+    dtype: jnp.dtype, saved: Saved, gradients: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array | None, ...]:
+    def of_rows(
+        vectors: jax.Array,
+        table: jax.Array,
+        labels: jax.Array,
+        logits: jax.Array,
+        normaliser: jax.Array,
+        of_loss: jax.Array,
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        is_label = jnp.arange(logits.shape[1], dtype=jnp.int32) == labels[:, None]
+        probabilities = jnp.exp(logits - normaliser[:, None])
+        of_logits = ((probabilities - is_label) * of_loss[:, None]).astype(dtype)
+        of_logits = jax.lax.optimization_barrier(of_logits)
+        weights = sharding.gathered(table.astype(dtype), 1)
+        of_table = sharding.summed(product_over_rows(of_logits, vectors, dtype), 1)
+        # XLA's sum over rows takes as long as a product of all of them.
+        of_bias = sharding.summed(product(jnp.ones((8, len(vectors))), of_logits, dtype)[0])
+        return product(of_logits, weights, dtype), of_table, of_bias
+
+    inputs = (ROWS, TABLE, ROWS, ROWS, ROWS, ROWS)
+    per_device = sharding.per_device(of_rows, inputs, (ROWS, TABLE, REPLICATED))
+    return *per_device(*saved, gradients[0]), None
+
+
+cross_entropy.defvjp(_forward, _backward)
