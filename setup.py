@@ -12,6 +12,7 @@ assert _VERSION, "xlj/__init__.py has no __version__"
 
 _BEAM = "apache-beam>=2.76,<3"
 _FAISS = "faiss-cpu>=1.11,<2"
+_TORCH = ["torch>=2.6,<3", "transformers>=5,<6"]
 _PLOTS = "matplotlib>=3.9,<4"
 
 
@@ -90,8 +91,10 @@ setup(
         "faiss": [_FAISS],
         # The site of docs/: mkdocs build --strict
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6,<10"],
-        # Peers: of xlj.bench, and of tests that compare with what others compute.
-        "parity": ["torch>=2.6,<3", "transformers>=5,<6"],
+        # Of tests that compare with what others compute.
+        "parity": _TORCH,
+        # What xlj.bench measures xlj beside.
+        "peers": [*_TORCH, "simalign>=0.4,<1", "sentence-transformers>=5,<7"],
         # Error rates and accuracies by layer, drawn by xlj.align and xlj.retrieve.
         "plots": [_PLOTS],
         "tpu": ["jax[tpu]>=0.10,<0.12"],

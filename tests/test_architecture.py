@@ -75,6 +75,8 @@ HOMES = {
     "tensorflow": ("data",),
     "tensorflow_datasets": ("data",),
     "tokenizers": ("data", "interop"),
+    "simalign": ("benchmarking",),
+    "sentence_transformers": ("benchmarking",),
     "torch": ("benchmarking", "remote_code"),
     "transformers": ("benchmarking", "remote_code"),
 }

@@ -72,7 +72,11 @@ def test_errors_are_one_clear_line(arguments, message):
             "length=513 is beyond the model's positions: model.positions=66 allows 64",
         ),
         (["--length=31"], "--length: 31 is below 32"),  # sentences have at least 8 tokens
-        (["--what=step,sleep"], "--what=step,sleep: there are peak, step, objectives, read, peer"),
+        (
+            ["--what=step,sleep"],
+            "--what=step,sleep: there are peak, step, objectives, attention, links",
+        ),
+        (["--json=/nowhere/b.json"], "/nowhere/b.json: there is no folder /nowhere"),
     ],
 )
 def test_bench_refuses_what_it_cannot_measure(arguments, message):

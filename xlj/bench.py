@@ -1,52 +1,88 @@
-"""Speeds of this machine: matrix products, the train step, reading rows; and a peer beside them.
+"""Speeds of this machine, and of the libraries that do the same, side by side.
 
-    python -m xlj.bench --config=configs/xlm_r_base.py [--rows=8] [--length=128] [--what=peak,step]
+    python -m xlj.bench --config=configs/xlm_r_base.py [--what=step,align] [--rows=8] [--length=128]
+
+What is measured, and beside what:
+
+  peak        a large matrix product
+  step        the train step of MMLM, in each type; transformers' XLM-R with AdamW
+  objectives  the train step of each of the config's objectives
+  attention   each path of attention, forward and backward; torch's SDPA
+  links       word alignment from given vectors; SimAlign's
+  align       word alignment from text; SimAlign
+  embed       sentence vectors from text; sentence-transformers
+  prepare     sentence pairs to rows
+  read        batches of the config's rows, which are made if they are not there
+  start       what programs import; what theirs import
 
 Everything is measured in one run, so that ratios hold even on a busy machine; times are medians.
-`peer` is XLM-R's masked language model as transformers ships it, of the same sizes and with the
-same optimizer; it needs `pip install -e '.[parity]'`. `read` makes the config's rows if they are
-not there.
-`objectives` is the cost of each objective beside MMLM's, in time and memory.
+`pip install -e '.[peers]'` installs the others; what is not installed is left out. `align` and
+`embed` take an encoder of the config's sizes with random weights, the same for both, and sentences
+of the phrasebook. Only `read` needs TensorFlow and seqio, and only where rows are to be made.
 """
 
+import json
 from argparse import Namespace
+from pathlib import Path
 
 from xlj import config as schema
 from xlj.cli import command
 from xlj.cli.parser import Parser, at_least
 from xlj.config import ConfigError
 
-_WHAT = ("peak", "step", "objectives", "read", "peer")
+_WHAT = (
+    *("peak", "step", "objectives", "attention", "links", "align", "embed", "prepare", "read"),
+    "start",
+)
 
 
 def _add_flags(parser: Parser) -> None:
     add = parser.add_argument
     add("--rows", metavar="N", type=at_least(1), default=8, help="rows of a step [8]")
     add("--length", metavar="N", type=at_least(32), default=128, help="tokens in a row [128]")
-    add("--what", metavar="A,B", default="peak,step", help=f"of {', '.join(_WHAT)} [peak,step]")
+    add("--what", metavar="A,B", default="peak,step", help="of these, or all [peak,step]")
     add("--repeats", metavar="N", type=at_least(1), default=5, help="times each is measured [5]")
+    add("--json", metavar="FILE", type=Path, help="write what was measured there")
+    add("--table", metavar="FILE", type=Path, help="write it as a table in Markdown")
 
 
 @command.entry("bench", __doc__, _add_flags, schema)
 def main(flags: Namespace) -> None:
-    """Prints a line for each measurement."""
-    wanted = [name.strip() for name in flags.what.split(",")]
+    """Prints a line for each measurement, and writes them where it is told."""
+    wanted = _WHAT if flags.what == "all" else [name.strip() for name in flags.what.split(",")]
     if not set(wanted) <= set(_WHAT):
-        raise ConfigError(f"--what={flags.what}: there are {', '.join(_WHAT)}")
-    from xlj.benchmarking import machine, train_steps
+        raise ConfigError(f"--what={flags.what}: there are {', '.join(_WHAT)}, and all")
+    for path in (flags.json, flags.table):
+        if path and not path.absolute().parent.is_dir():
+            raise ConfigError(f"{path}: there is no folder {path.absolute().parent}")
+    from xlj.benchmarking import attention, inference, links, machine, rows, start_up, train_steps
+    from xlj.benchmarking.measurements import Measure, Measurement, Size, record, table
+    from xlj.io import atomic
 
-    size = machine.Size(flags.rows, flags.length, flags.repeats)
-    measurements = {
+    measures: dict[str, Measure] = {
         "peak": machine.peak,
         "step": train_steps.step,
         "objectives": train_steps.each_objective,
-        "read": machine.read,
-        "peer": train_steps.peer,
+        "attention": attention.each_path,
+        "links": links.each_method,
+        "align": inference.align,
+        "embed": inference.embed,
+        "prepare": rows.prepare,
+        "read": rows.read,
+        "start": start_up.each_import,
     }
-    if not {"step", "objectives", "peer"}.isdisjoint(wanted):
+    size = Size(flags.rows, flags.length, flags.repeats)
+    if not {"step", "objectives"}.isdisjoint(wanted):
         train_steps.check_length(flags.config, size)
+    measured: list[Measurement] = []
     for name in wanted:
-        measurements[name](flags.config, size)
+        for measurement in measures[name](flags.config, size):
+            print(measurement.line, flush=True)
+            measured.append(measurement)
+    if flags.json:
+        atomic.write(flags.json, json.dumps(record(measured), indent=2).encode())
+    if flags.table:
+        atomic.write(flags.table, table(measured).encode())
 
 
 if __name__ == "__main__":

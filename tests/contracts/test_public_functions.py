@@ -49,6 +49,7 @@ from xlj.objectives import (
     cross_entropy,
     dwa,
     fused_logits,
+    kept_logits,
     logits,
     mlm,
     retrieval,
@@ -172,7 +173,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
         {"params": {"table": f32(MODEL.position_buckets, 2)}},
     ),
     dense.product: ({"dtype": DTYPE}, {"left": f32(H), "right": f32(H, 5)}),
-    dense.transposed: ({}, {"x": f32(3, 4)}),
+    dense.product_over_rows: ({"dtype": DTYPE}, {"left": f32(3, H), "right": f32(3, 5)}),
     dense.matmul: (
         {"dtype": DTYPE, "activation": dense.gelu},
         {"x": f32(H), "kernel": f32(H, 5), "shift": f32(H)},
@@ -270,6 +271,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     fused_logits.statistics: ({}, TILES | {"labels": i32(64)}),
     fused_logits.gradient: ({}, TILES | OF_TILES),
     fused_logits.filled: ({}, {"x": f32(6)}),
+    kept_logits.cross_entropy: ({"dtype": DTYPE}, TABLE | {"labels": i32(6)}),
     logits.block_starts: ({"block": 16}, {"table": f32(V, H)}),
     logits.block_of: (
         {"size": 16, "dtype": DTYPE},
@@ -326,7 +328,7 @@ CHECKS = (sinkhorn.check_pairs, logits.check_block, dense_attention.check_inputs
 KERNELS = ("gpu", "tpu", "tiles")
 """Behind `fused_attention.attend`, the one way in."""
 
-ANY_DTYPE = {"transposed.x", "at_positions.values", "filled.x"}
+ANY_DTYPE = {"at_positions.values", "filled.x"}
 ANY_RANK = {
     "gelu.x",
     "log_ratio.score",
@@ -338,7 +340,7 @@ ANY_RANK = {
 }
 ANY_SIZE = ANY_RANK | {
     # Arrays that share no axis with another one, and whose sizes no option says.
-    "labels.links", "transposed.x", "row_seeds.rngs", "kept.seeds", "look_up.table", "look_up.ids",
+    "labels.links", "row_seeds.rngs", "kept.seeds", "look_up.table", "look_up.ids",
     "look_up_small.table", "look_up_small.ids", "stream_of.x", "count.tokens", "is_there.tokens",
     "starts.tokens", "split.rngs", "sides.tokens", "filled.x", "block_starts.table",
     "segments.tokens", "words_of.tokens", "same_example.source_ids",

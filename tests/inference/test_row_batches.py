@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from xlj.inference.row_batches import buckets, in_flight
+from xlj.models import sharding
 
 
 @pytest.mark.parametrize("devices", [1, 3, 8])
@@ -15,7 +16,21 @@ def test_buckets_hold_every_row_once(devices):
         assert sizes[members].max() <= width <= 100
         seen += members.tolist()
         shapes.add((rows, width))
-    assert sorted(seen) == list(range(5000)) and len(shapes) == 5
+    assert sorted(seen) == list(range(5000)) and len(shapes) <= 2 * 9
+
+
+@pytest.mark.parametrize("count", [1, 60, 5000])
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_little_is_padding(platform, count, monkeypatch):
+    monkeypatch.setattr(sharding, "platform", lambda: platform)
+    sizes = np.random.default_rng(0).integers(5, 101, count)
+    padded = sum(rows * width for _, width, rows in buckets(sizes, 512, 1))
+    assert padded <= (1.35 if count > 100 else 3) * sizes.sum() + 8 * 96
+
+
+def test_short_rows_are_not_padded_to_one_long_one():
+    sizes = np.array([20] * 60 + [500])
+    assert [(len(m), width) for m, width, _ in buckets(sizes, 512, 1)] == [(60, 24), (1, 512)]
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 10])

@@ -11,7 +11,7 @@ from references import heads as reference
 
 from xlj.config import Model
 from xlj.models import heads, sharding
-from xlj.models.dense import _as_is, precision_of
+from xlj.models.dense import as_they_lie, precision_of
 from xlj.models.dropout import dropout
 from xlj.models.encoder import FeedForward
 
@@ -122,5 +122,5 @@ def test_products_of_float32_are_of_float32_on_every_device():
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])
 def test_barriers_are_for_the_cpu(backend, monkeypatch):
     monkeypatch.setattr(sharding, "platform", lambda: backend)
-    program = str(jax.make_jaxpr(lambda x: _as_is(x))(jnp.ones(3)))
+    program = str(jax.make_jaxpr(lambda x: as_they_lie(x))(jnp.ones(3)))
     assert ("optimization_barrier" in program) == (backend == "cpu")

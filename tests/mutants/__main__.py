@@ -71,6 +71,7 @@ TESTS = {
     "objectives/test_flops objectives/test_dropout_of_losses",
     "xlj/objectives/camlm.py": "objectives/test_camlm objectives/test_dropout_of_losses",
     "xlj/objectives/fused_logits.py": "objectives/test_fused_logits",
+    "xlj/objectives/kept_logits.py": "objectives/test_cross_entropy objectives/test_sharded_parts",
     "xlj/objectives/logits.py": "objectives/test_cross_entropy objectives/test_fused_logits",
     "xlj/objectives/choosing.py": "objectives/test_cross_entropy objectives/test_rtd "
     "objectives/test_btmlm models/test_sharding",

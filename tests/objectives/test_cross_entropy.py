@@ -1,11 +1,14 @@
 """The blockwise cross-entropy against the plain one, in float64 where it matters."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from xlj.models import sharding
+from xlj.objectives import kept_logits
 from xlj.objectives.choosing import choose
 from xlj.objectives.cross_entropy import cross_entropy
 
@@ -30,7 +33,10 @@ def platform(request, monkeypatch):
     monkeypatch.setattr(sharding, "platform", lambda: request.param)
 
 
-@pytest.mark.parametrize("vocabulary, block", [(100, 7), (100, 50), (100, 99), (100, 100), (7, 64)])
+@pytest.mark.parametrize(
+    "vocabulary, block",
+    [(100, 7), (100, 50), (100, 99), (100, 100), (7, 64), (100, None), (7, None)],
+)
 def test_loss_and_gradients_equal_the_plain_ones(vocabulary, block, platform):
     vectors, table, bias, labels = problem(vocabulary)
     weights = jax.random.uniform(jax.random.key(9), (23,))
@@ -49,18 +55,48 @@ def test_loss_and_gradients_equal_the_plain_ones(vocabulary, block, platform):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-def test_correct_marks_the_largest_logit(platform):
+@pytest.mark.parametrize("block", [9, None])
+def test_correct_marks_the_largest_logit(platform, block):
     vectors, table, bias, _ = problem(100)
     best = (vectors @ table.T + bias).argmax(1)
     labels = best.at[::2].set((best[::2] + 1) % 100)
-    _, correct = cross_entropy(vectors, table, bias, labels, jnp.dtype("float32"), 9)
+    _, correct = cross_entropy(vectors, table, bias, labels, jnp.dtype("float32"), block)
     np.testing.assert_array_equal(correct, np.arange(23) % 2)
 
 
-def test_large_logits_stay_finite(platform):
+@pytest.mark.parametrize("block", [9, None])
+def test_large_logits_stay_finite(platform, block):
     vectors, table, bias, labels = problem(100)
-    losses, _ = cross_entropy(vectors * 1e3, table, bias, labels, jnp.dtype("float32"), 9)
+    losses, _ = cross_entropy(vectors * 1e3, table, bias, labels, jnp.dtype("float32"), block)
     assert jnp.isfinite(losses).all()
+
+
+def test_bfloat16_rounds_the_same_with_blocks_and_without():
+    vectors, table, bias, labels = problem(100)
+    kind = jnp.dtype("bfloat16")
+
+    def total(block, *arrays):
+        return cross_entropy(*arrays, labels, kind, block)[0].sum()
+
+    found = [jax.value_and_grad(partial(total, block), (0, 1, 2))(vectors, table, bias)
+             for block in (100, None)]  # fmt: skip
+    for a, b in zip(*map(jax.tree.leaves, found), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("vectors, backend, kept", [(10, "cpu", 1), (11, "cpu", 0), (10, "gpu", 0)])
+def test_a_cpu_keeps_the_logits_of_few_vectors(vectors, backend, kept, monkeypatch):
+    monkeypatch.setattr(kept_logits, "MOST", 64 * 10)
+    monkeypatch.setattr(sharding, "platform", lambda: backend)
+    shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((vectors, 8), (64, 8), (64,))]
+
+    def total(*arrays):
+        labels = jnp.zeros(vectors, jnp.int32)
+        return cross_entropy(*arrays, labels, jnp.dtype("float32"))[0].sum()
+
+    program = str(jax.make_jaxpr(jax.grad(total, (0, 1, 2)))(*shapes))
+    assert program.count("scan[") == (0 if kept else 2)  # over blocks, forward and backward
+    assert program.count(" exp ") == (2 if kept else 4)
 
 
 def test_logits_of_the_whole_vocabulary_are_never_held():
@@ -73,10 +109,11 @@ def test_logits_of_the_whole_vocabulary_are_never_held():
     assert "23,64]" in jaxpr and "23,4096]" not in jaxpr
 
 
-def test_among_equals_the_first_token_is_the_best(platform):
+@pytest.mark.parametrize("block", [4, None])
+def test_among_equals_the_first_token_is_the_best(platform, block):
     vectors, table = jnp.ones((3, 2)), jnp.ones((10, 2))
     labels = jnp.array([0, 1, 9])
-    _, correct = cross_entropy(vectors, table, jnp.zeros(10), labels, jnp.dtype("float32"), 4)
+    _, correct = cross_entropy(vectors, table, jnp.zeros(10), labels, jnp.dtype("float32"), block)
     assert correct.tolist() == [1, 0, 0]
     best = choose(vectors, table, jnp.zeros(10), jnp.dtype("float32"), block=4)
     assert best.tolist() == [0, 0, 0]

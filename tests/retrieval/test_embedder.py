@@ -46,7 +46,7 @@ def test_a_stream_has_the_same_vectors_and_reads_no_further_than_it_must(
     random_encoder, monkeypatch
 ):
     monkeypatch.setattr(embedder, "_CHUNK", 7)
-    monkeypatch.setattr(row_batches, "_BATCH_TOKENS", 48)
+    monkeypatch.setattr(row_batches, "_batch_tokens", lambda: 48)
     made, read, done = Embedder(random_encoder, (1, 2), "mean"), [], []
     lines = [phrasebook.pair(phrasebook.draw(3, k), "en", "de").source.text for k in range(40)]
 

@@ -1,1 +1,1 @@
-"""Speeds of this machine; all print a line for each measurement."""
+"""Speeds of this machine, and of the libraries that do the same, side by side in one run."""

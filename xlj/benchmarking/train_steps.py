@@ -1,14 +1,17 @@
-"""The speed and the memory of train steps, by type and by objective, and of a peer's."""
+"""The speed and the memory of train steps, by type and by objective, beside transformers'."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from xlj import objectives
-from xlj.benchmarking.machine import Size, median_seconds
+from xlj.benchmarking.measurements import Measurement, Size, median_seconds, number
+from xlj.benchmarking.peers import library, torch_device, xlm_r_config
 from xlj.config import Config, ConfigError, Objectives
 from xlj.data.rows import packing
 from xlj.data.rows.corpus import Corpus
@@ -31,79 +34,51 @@ def check_length(config: Config, size: Size) -> None:
         )
 
 
-def step(config: Config, size: Size) -> None:
-    """MMLM's train step, in each type."""
+def step(config: Config, size: Size) -> Iterator[Measurement]:
+    """MMLM's train step, in each type; transformers' with logits at all positions, and on a GPU
+    compiled."""
+    rows, length = size.rows, size.length
     for dtype in ("float32", "bfloat16"):
-        seconds, _, _, flops = _train_step(config, size, "mmlm", dtype)
-        tokens = size.rows * size.length
-        print(
-            f"step {dtype}: {tokens / seconds:.0f} tokens/s, {flops / seconds / 1e9:.0f} GFLOP/s "
-            f"({size.rows} x {size.length}, {seconds:.3f} s)",
-            flush=True,
-        )
+        theirs = _peer_seconds(config, size, dtype)
+        ours = _measured(config, size, "mmlm", dtype)
+        note = f"{number(ours.flops / ours.seconds / 1e9)} GFLOP/s, {rows} x {length}"
+        peer_rate = theirs and rows * length / theirs
+        rate = rows * length / ours.seconds
+        name = f"mmlm {dtype}"
+        yield Measurement("step", name, rate, "tokens/s", "transformers", peer_rate, note)
 
 
-def each_objective(config: Config, size: Size) -> None:
-    """The train step of each objective alone, a token of text, as a multiple of MMLM's; memory is
-    what the program needs beside its state."""
+def each_objective(config: Config, size: Size) -> Iterator[Measurement]:
+    """The train step of each objective alone, in tokens of text; as notes time and memory a token
+    as multiples of the first's. Memory is what the program needs beside its state."""
     base: tuple[float, float] | None = None
     for name in config.objectives.options:
-        seconds, tokens, memory, _ = _train_step(config, size, name, config.model.dtype)
-        base = base or (seconds / tokens, memory / tokens)
-        time_ratio, memory_ratio = seconds / tokens / base[0], memory / tokens / base[1]
-        print(
-            f"objective {name}: {tokens / seconds:.0f} tokens/s, time {time_ratio:.2f}, memory "
-            f"{memory_ratio:.2f} ({memory / 2**20:.0f} MiB, rows "
-            f"{tokens / size.rows / size.length:.0%} full)",
-            flush=True,
+        ours = _measured(config, size, name, config.model.dtype)
+        of_token = ours.seconds / ours.tokens, ours.memory / ours.tokens
+        base = base or of_token
+        full = ours.tokens / size.rows / size.length
+        note = (
+            f"time {of_token[0] / base[0]:.2f}, memory {of_token[1] / base[1]:.2f} "
+            f"({ours.memory / 2**20:.0f} MiB), rows {full:.0%} full, "
+            f"{number(ours.flops / ours.seconds / 1e9)} GFLOP/s"
         )
+        rate = ours.tokens / ours.seconds
+        yield Measurement("objectives", name, rate, "tokens/s", note=note)
 
 
-def peer(config: Config, size: Size) -> None:
-    """transformers' XLM-R of the same sizes: forward, backward, AdamW; logits at all positions."""
-    try:
-        import torch
-        from transformers import XLMRobertaConfig, XLMRobertaForMaskedLM
-    except ImportError as error:
-        raise ConfigError(f"--what=peer needs torch and transformers ({error.name})") from None
-    model, rows, length = config.model, size.rows, size.length
-    pieces = vocabulary_training.ids(config.data)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    theirs: Any = XLMRobertaForMaskedLM(
-        XLMRobertaConfig(
-            vocab_size=pieces,
-            hidden_size=model.hidden,
-            num_hidden_layers=model.layers,
-            num_attention_heads=model.heads,
-            intermediate_size=model.intermediate,
-            max_position_embeddings=model.positions,
-            type_vocab_size=1,
-            hidden_dropout_prob=model.dropout,
-            attention_probs_dropout_prob=model.attention_dropout,
-        )
-    )
-    theirs.to(device).train()
-    optimizer = torch.optim.AdamW(theirs.parameters(), lr=1e-5)
-    tokens = torch.randint(4, pieces - 1, (rows, length), device=device)
-    labels = torch.where(torch.rand(rows, length, device=device) < 0.15, tokens, -100)
-    for dtype in (torch.float32, torch.bfloat16):
+class _Step(NamedTuple):
+    """Of a train step."""
 
-        def call(dtype: torch.dtype = dtype) -> None:
-            with torch.autocast(device, dtype, enabled=dtype != torch.float32):
-                loss = theirs(tokens, labels=labels).loss
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            loss.item()
-
-        seconds = median_seconds(call, size.repeats)
-        name = str(dtype).partition(".")[2]
-        print(f"peer {name}: {rows * length / seconds:.0f} tokens/s (transformers)", flush=True)
+    seconds: float
+    tokens: int
+    """Of text."""
+    memory: int
+    """Bytes that the program needs beside its state."""
+    flops: float
 
 
-def _train_step(config: Config, size: Size, name: str, dtype: str) -> tuple[float, int, int, float]:
-    """Seconds of a step of one objective, its tokens of text, bytes of its temporary memory, and
-    its floating-point operations."""
+def _measured(config: Config, size: Size, name: str, dtype: str) -> _Step:
+    """The step of one objective."""
     rows, length, pieces = size.rows, size.length, vocabulary_training.ids(config.data)
     options = dataclasses.replace(config.objectives.options[name], batch_rows=rows)
     config = dataclasses.replace(
@@ -129,12 +104,36 @@ def _train_step(config: Config, size: Size, name: str, dtype: str) -> tuple[floa
 
     analysis: Any = step.memory_analysis()
     text = int(np.count_nonzero(tokens != PAD))
-    return (
-        median_seconds(call, size.repeats),
-        text,
-        analysis.temp_size_in_bytes,
-        built[name].flops(rows, length).total,
-    )
+    seconds, flops = median_seconds(call, size.repeats), built[name].flops(rows, length).total
+    return _Step(seconds, text, analysis.temp_size_in_bytes, flops)
+
+
+def _peer_seconds(config: Config, size: Size, dtype: str) -> float | None:
+    """Seconds of a step of transformers' XLM-R of the same sizes: forward, backward, AdamW."""
+    torch = library("torch")
+    if torch is None or library("transformers") is None:
+        return None
+    from transformers import XLMRobertaForMaskedLM
+
+    pieces, device = vocabulary_training.ids(config.data), torch_device()
+    model: Any = XLMRobertaForMaskedLM(xlm_r_config(config.model, pieces)).to(device).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    forward = torch.compile(model) if device == "cuda" else model
+    shape = size.rows, size.length
+    tokens = torch.randint(4, pieces - 1, shape, device=device)
+    labels = torch.where(torch.rand(shape, device=device) < 0.15, tokens, -100)
+    wide = dtype == "float32"
+    autocast = partial(torch.autocast, device, torch.bfloat16, enabled=not wide)
+
+    def call() -> None:
+        with autocast():
+            loss = forward(tokens, labels=labels).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        loss.item()
+
+    return median_seconds(call, size.repeats)
 
 
 def _random_rows(kind: str, rows: int, length: int, size: int) -> np.ndarray:

@@ -1,30 +1,57 @@
 """Rows of similar length in batches of few shapes, and some batches on the devices at a time."""
 
 import collections
+import itertools
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import numpy as np
 
+from xlj.models import sharding
+
 T = TypeVar("T")
 Advance = Callable[[int], object]
 """Is told how many rows, sentences or pairs were done since the last time, as progress bars are."""
 
-_BATCH_TOKENS = 8192
 _IN_FLIGHT = 2
 
 
 def buckets(sizes: np.ndarray, limit: int, devices: int) -> Iterator[tuple[np.ndarray, int, int]]:
     """Rows of similar length, by index, and the width and number of their batch's rows: few shapes
-    in all, each compiled once, whose rows divide over the devices. The sizes are int [rows], in
-    tokens, at most `limit`."""
-    widths = np.minimum(2 ** np.ceil(np.log2(np.maximum(sizes, 8))).astype(int), limit)
-    for width in np.unique(widths):
-        members = np.flatnonzero(widths == width)
-        rows = max(1, _BATCH_TOKENS // int(width))
+    in all, each compiled once, whose rows divide over the devices. Rows that fill no batch go with
+    the next longer ones if that pads them little, else they are a smaller batch. The sizes are int
+    [rows], in tokens, at most `limit`."""
+    width_of = {size: min(rounded(size, 8), limit) for size in np.unique(sizes).tolist()}
+    widths, tokens = sorted(set(width_of.values())), _batch_tokens()
+    of_rows = np.array([width_of[size] for size in sizes.tolist()])
+    rest = np.zeros(0, np.int64)
+    for width, longer in itertools.zip_longest(widths, widths[1:]):
+        members = np.concatenate([rest, np.flatnonzero(of_rows == width)])
+        rows = max(1, tokens // width)
         rows += -rows % devices
-        for start in range(0, len(members), rows):
-            yield members[start : start + rows], int(width), rows
+        left = len(members) % rows
+        if not longer or left * (longer - width) > tokens // 4:
+            left = 0
+        rest = members[len(members) - left :]
+        for start in range(0, len(members) - left, rows):
+            batch = members[start : min(start + rows, len(members) - left)]
+            fewer = rounded(len(batch), 8)
+            yield batch, width, min(rows, fewer + -fewer % devices)
+
+
+def rounded(size: int, least: int) -> int:
+    """The next of `least` times 1, 1.5, 2, 3, 4, 6, 8, ...: few sizes, each compiled once."""
+    power = least
+    while power < size:
+        if power + power // 2 >= size:
+            return power + power // 2
+        power *= 2
+    return power
+
+
+def _batch_tokens() -> int:
+    """Tokens of a batch, padding included: a CPU gains nothing by more."""
+    return 2048 if sharding.platform() == "cpu" else 8192
 
 
 def in_flight(batches: Iterator[T]) -> Iterator[T]:

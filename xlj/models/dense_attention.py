@@ -48,14 +48,16 @@ def dense_attention(
     )
     dtype = query.dtype
     einsum = partial(jnp.einsum, precision=precision_of(dtype), preferred_element_type=jnp.float32)
-    scores = einsum("bqhd,bkhd->bhqk", query, key) * query.shape[-1] ** -0.5
+    # XLA for CPUs multiplies fast what lies as batches of matrices, and does not see to it itself.
+    query, key, value = (x.swapaxes(1, 2) for x in (query, key, value))
+    scores = einsum("bhqd,bhkd->bhqk", query, key) * query.shape[-1] ** -0.5
     if bias is not None:
         scores = scores + (bias if gates is None else bias * gates[..., None])
     seen = (query_segment_ids[:, :, None] == key_segment_ids[:, None, :])[:, None]
     scores = jnp.where(seen, scores, -1e30)
     weights = jnp.where(seen, jax.nn.softmax(scores), 0)
     weights = drop(weights, seeds, rate).astype(dtype)
-    mixed = einsum("bhqk,bkhd->bqhd", weights, value)
+    mixed = einsum("bhqk,bhkd->bhqd", weights, value).swapaxes(1, 2)
     return checkpoint_name(mixed.astype(dtype), PRODUCT)
 
 

@@ -26,11 +26,24 @@ def is_used(vectors: int, vocabulary: int) -> bool:
     return sharding.platform() == "cpu" and vectors * vocabulary <= MOST
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(4,))
 def cross_entropy(
     vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array, dtype: jnp.dtype
 ) -> tuple[jax.Array, jax.Array]:
-    """As `xlj.objectives.cross_entropy.cross_entropy`, which checks what it is given."""
+    """As `xlj.objectives.cross_entropy.cross_entropy`, of all blocks at once."""
+    check(
+        "cross_entropy",
+        vectors=("float32 [n, hidden]", vectors),
+        table=("float32 [vocabulary, hidden]", table),
+        bias=("float32 [vocabulary]", bias),
+        labels=("int32 [n]", labels),
+    )
+    return _cross_entropy(vectors, table, bias, labels, dtype)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(4,))
+def _cross_entropy(
+    vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array, dtype: jnp.dtype
+) -> tuple[jax.Array, jax.Array]:
     return _forward(vectors, table, bias, labels, dtype)[0]
 
 
@@ -82,4 +95,4 @@ def _backward(
     return *per_device(*saved, gradients[0]), None
 
 
-cross_entropy.defvjp(_forward, _backward)
+_cross_entropy.defvjp(_forward, _backward)

@@ -17,6 +17,7 @@ import numpy as np
 
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.inference.row_batches import rounded
 
 BATCH_TOKENS = 4096
 """Tokens of a batch, padding included, about."""
@@ -93,7 +94,7 @@ def batches(
         m, n = len(source.ids), len(target.ids)
         if m and n:
             cut = windows(m, n, limit, together)
-            shape = _shape(_rounded(max(m, n), 8), len(cut), limit, together, devices)
+            shape = _shape(rounded(max(m, n), 8), len(cut), limit, together, devices)
             buckets[shape].append((index, cut))
     shapes = sorted(buckets, key=lambda shape: (shape.each, shape.side))
     members: list[_Member] = []
@@ -104,7 +105,8 @@ def batches(
             if len(members) * padding <= BATCH_TOKENS:
                 continue
         for start in range(0, len(members), shape.pairs):
-            yield _filled(members[start : start + shape.pairs], pairs, shape, together)
+            some = members[start : start + shape.pairs]
+            yield _filled(some, pairs, shape.for_fewer(len(some), devices), together)
         members = []
 
 
@@ -121,7 +123,7 @@ def windows(m: int, n: int, limit: int, together: bool) -> list[tuple[_Window, _
         rooms = room, room
     # A kept part is at most half of its window, so that it sees a quarter on each side.
     sides = tuple(zip((m, n), rooms, strict=True))
-    count = max(1 if size <= space else _rounded(-(-2 * size // space), 2) for size, space in sides)
+    count = max(1 if size <= space else rounded(-(-2 * size // space), 2) for size, space in sides)
     return list(zip(*(_cut(size, space, count) for size, space in sides), strict=True))
 
 
@@ -134,16 +136,6 @@ def _cut(size: int, room: int, count: int) -> list[_Window]:
     return found
 
 
-def _rounded(size: int, least: int) -> int:
-    """The next of `least` times 1, 1.5, 2, 3, 4, 6, 8, ...: few shapes, each compiled once."""
-    power = least
-    while power < size:
-        if power + power // 2 >= size:
-            return power + power // 2
-        power *= 2
-    return power
-
-
 class _Shape(NamedTuple):
     rows: int
     length: int
@@ -154,6 +146,12 @@ class _Shape(NamedTuple):
     def each(self) -> int:
         """Rows of a pair."""
         return self.rows // self.pairs
+
+    def for_fewer(self, pairs: int, devices: int) -> "_Shape":
+        """The shape for so many pairs at most, with few places to spare."""
+        pairs = rounded(pairs, 8)
+        pairs = min(pairs + -pairs % devices, self.pairs)
+        return self._replace(rows=self.each * pairs, pairs=pairs)
 
 
 def _shape(side: int, count: int, limit: int, together: bool, devices: int) -> _Shape:

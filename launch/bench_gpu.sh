@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# What one GPU does, in ten minutes: train steps of 512 tokens in base and large models beside transformers
+# (SDPA, torch.compile), each objective, attention, alignment and sentence vectors. Tables and JSON go to OUT:
+#
+#   OUT=bench launch/bench_gpu.sh            # after pip install -e '.[cuda,peers]'
+#
+# The model operations of a step (GFLOP/s in the last column) over the chip's peak, which the first lines
+# measure, are its MFU; python -m xlj.plan says what it could be at most (docs/scaling.md).
+set -euo pipefail
+: "${OUT:?a folder for the tables}"
+mkdir -p "$OUT"
+sizes=(--length=512 --config.model.dtype=bfloat16 --config.model.scan_layers=False)
+large=(--config.model.layers=24 --config.model.hidden=1024 --config.model.heads=16 --config.model.intermediate=4096)
+
+bench() {
+    local name=$1
+    shift
+    echo "== $name"
+    python -m xlj.bench "$@" "${sizes[@]}" --json="$OUT/$name.json" --table="$OUT/$name.md"
+}
+
+bench base --config=xlm_r_base --rows=32 --what=peak,step,attention,links,align,embed
+bench large --config=xlm_r_base "${large[@]}" --rows=16 --what=step,attention
+bench objectives_base --config=ernie_m_base --rows=32 --what=objectives
+bench objectives_large --config=ernie_m_large --rows=16 --what=objectives
+bench xlm_e_base --config=xlm_e --rows=32 --what=objectives
+bench xlm_e_large --config=xlm_e "${large[@]}" --rows=16 --what=objectives
+cat "$OUT"/*.md

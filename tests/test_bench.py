@@ -1,0 +1,95 @@
+"""xlj.bench: what it measures, alone and beside other libraries, and how it writes that down."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from xlj import bench
+from xlj.benchmarking import links, peers
+from xlj.benchmarking.measurements import Measurement, table
+
+SMALL = (
+    "--config=configs/quickstart.py",
+    *("--config.model.layers=1", "--config.model.hidden=16", "--config.model.heads=2"),
+    *("--config.model.intermediate=32", "--config.data.vocabulary_size=2000"),
+    *("--rows=2", "--length=64", "--repeats=1"),
+)
+ALONE = "peak,step,objectives,attention,links,align,embed,prepare"
+
+
+@pytest.fixture
+def no_peers(monkeypatch):
+    """As where no other library is installed."""
+    for name in ("torch", "transformers", "simalign", "sentence_transformers"):
+        monkeypatch.setitem(sys.modules, name, None)
+    peers.library.cache_clear()
+    yield
+    peers.library.cache_clear()
+
+
+def test_everything_is_measured_where_nothing_else_is_installed(call, tmp_path, no_peers):
+    files = tmp_path / "b.json", tmp_path / "b.md"
+    printed = call(
+        bench.main, *SMALL, f"--what={ALONE}", f"--json={files[0]}", f"--table={files[1]}"
+    )
+    found = json.loads(files[0].read_text())
+    measured = found["measurements"]
+    assert {m["what"] for m in measured} == set(ALONE.split(","))
+    assert all(m["value"] > 0 and m["peer_value"] is None and m["ratio"] is None for m in measured)
+    objectives = {m["name"] for m in measured if m["what"] == "objectives"}
+    assert {"mmlm", "tlm", "camlm", "btmlm", "mrtd", "trtd", "dwa", "xlco"} <= objectives
+    assert len(printed.out.splitlines()) == len(measured)
+    assert printed.err.count("not measured beside torch") == 1
+    assert found["machine"]["cores"] and "jax" in found["machine"]["versions"]
+    rows = [line for line in files[1].read_text().splitlines() if line.startswith("| ")]
+    assert len(rows) == 1 + len(measured)
+
+
+def test_it_needs_neither_tensorflow_nor_seqio():
+    program = (
+        "import sys\n"
+        "for name in ('tensorflow', 'tensorflow_datasets', 'seqio'): sys.modules[name] = None\n"
+        "from xlj.bench import main\n"
+        f"sys.exit(main({[*SMALL, '--what=step,links,align,prepare']!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("\n") == 8
+
+
+def test_times_are_better_when_they_are_less_and_rates_when_they_are_more():
+    rate = Measurement("embed", "mean", 200.0, "sentences/s", "others", 50.0)
+    time = Measurement("start", "import xlj", 0.05, "s", "import others", 0.2)
+    assert rate.ratio == time.ratio == pytest.approx(4)
+    assert rate.line == "embed mean: 200 sentences/s, others 50: 4.0 times as fast"
+    assert Measurement("peak", "float32", 1234.0, "GFLOP/s", note="n").line == (
+        "peak float32: 1,234 GFLOP/s (n)"
+    )
+    last = table([time]).splitlines()[-1]
+    assert last == "| start | import xlj | 0.05 s | 0.2 (import others) | 4.0 |  |"
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("method", ["argmax", "itermax"])
+def test_links_are_those_of_simalign(method):
+    pytest.importorskip("simalign", reason="simalign is not installed (.[peers])")
+    vectors, lengths = links.random_vectors(width=32, pairs=40)
+    ours = np.asarray(links.ours(method, vectors, lengths)())
+    theirs = links.simaligns(vectors, lengths, links.THEIRS[method])
+    for mine, its, m, n in zip(ours, theirs, *lengths, strict=True):
+        np.testing.assert_array_equal(mine[:m, :n], its > 0)
+
+
+@pytest.mark.parity
+def test_it_measures_beside_what_is_installed(call, tmp_path):
+    for name in ("torch", "simalign", "sentence_transformers"):
+        pytest.importorskip(name, reason=f"{name} is not installed (.[peers])")
+    call(
+        bench.main, *SMALL, "--what=step,attention,links,align,embed,start", f"--json={tmp_path}/b"
+    )
+    found = json.loads((tmp_path / "b").read_text())["measurements"]
+    alone = {m["name"] for m in found if m["peer_value"] is None}
+    assert alone == {"optimal_transport", "released"}

@@ -1,0 +1,62 @@
+"""Attention, forward and backward: each of its paths."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from xlj.benchmarking.measurements import Measurement, Size, median_seconds
+from xlj.benchmarking.peers import library, torch_device
+from xlj.config import Config
+from xlj.models import sharding
+from xlj.models.dense_attention import dense_attention
+from xlj.models.fused_attention import attend as fused
+
+_PEER = "torch's SDPA"
+
+
+def each_path(config: Config, size: Size) -> Iterator[Measurement]:
+    """Attention of a layer's sizes without its products, forward and backward, in each type."""
+    model = config.model
+    shape = size.rows, size.length, model.heads, model.hidden // model.heads
+    paths: dict[str, Callable[..., jax.Array]] = {"dense": dense_attention}
+    if sharding.platform() in fused.KERNELS:
+        paths["fused"] = fused.attend
+    ids = jnp.ones(shape[:2], jnp.int32)
+    for dtype in ("float32", "bfloat16"):
+        keys = jax.random.split(jax.random.key(0), 3)
+        vectors = [jax.random.normal(key, shape).astype(dtype) for key in keys]
+        theirs = _peer(shape, dtype, size.repeats)
+        for name, path in paths.items():
+            seconds = median_seconds(partial(_gradient(path), *vectors, ids), size.repeats)
+            rate = size.rows * size.length / seconds
+            peer_rate = theirs and size.rows * size.length / theirs
+            title = f"{name} {dtype}"
+            yield Measurement("attention", title, rate, "tokens/s", _PEER, peer_rate)
+
+
+def _gradient(path: Callable[..., jax.Array]) -> Callable[..., tuple[jax.Array, ...]]:
+    """The gradient of query, key and value."""
+
+    def loss(query: jax.Array, key: jax.Array, value: jax.Array, ids: jax.Array) -> jax.Array:
+        return path(query, key, value, ids, ids).astype(jnp.float32).sum()
+
+    return jax.jit(jax.grad(loss, (0, 1, 2)))
+
+
+def _peer(shape: tuple[int, ...], dtype: str, repeats: int) -> float | None:
+    """Seconds of torch's, of vectors [rows, length, heads, size]."""
+    torch = library("torch")
+    if torch is None:
+        return None
+    rows, length, heads, width = shape
+    options = {"device": torch_device(), "dtype": getattr(torch, dtype), "requires_grad": True}
+    vectors = [torch.randn(rows, heads, length, width, **options) for _ in range(3)]
+    attend = torch.nn.functional.scaled_dot_product_attention
+
+    def call() -> None:
+        found = attend(*vectors).float().sum()
+        torch.autograd.grad(found, vectors)[0].flatten()[0].item()
+
+    return median_seconds(call, repeats)

@@ -1,0 +1,105 @@
+"""An encoder in use, from text: `align` beside SimAlign, `embed` beside sentence-transformers."""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from xlj.benchmarking.measurements import Measurement, Size, median_seconds
+from xlj.benchmarking.peers import library, quiet, torch_device
+from xlj.benchmarking.sentences import sentence_pairs, vocabulary
+from xlj.config import Config, Model
+from xlj.inference.pretrained import Pretrained
+from xlj.interop import exporting
+from xlj.models import encoder
+from xlj.retrieval.embedder import Embedder
+from xlj.training.partitioning import named_leaves, one_device, replicated
+from xlj.word_alignment.aligner import Aligner
+from xlj.word_alignment.sentence_pairs import Pair
+
+_PAIRS = 256
+_PEER_PAIRS = 32
+"""SimAlign, which takes a pair at a time, needs no more for its rate."""
+
+
+def align(config: Config, size: Size) -> Iterator[Measurement]:
+    """Pairs of sentences, each encoded alone, as SimAlign does, at two thirds of the depth."""
+    ours, pairs = _encoder(_shape(config)), sentence_pairs(_PAIRS)
+    layer = encoder.middle_layer(ours.model.layers)
+    words = [Pair(f"{n}", a.split(), b.split()) for n, (a, b) in enumerate(pairs)]
+    theirs = None
+    if simalign := library("simalign"):
+        with quiet(), _folder(ours) as folder:
+            peer = simalign.SentenceAligner(
+                str(folder), matching_methods="i", device=torch_device(), layer=layer
+            )
+
+        def each() -> None:
+            for a, b in pairs[:_PEER_PAIRS]:
+                peer.get_word_aligns(a, b)
+
+        theirs = _PEER_PAIRS / median_seconds(each, size.repeats)
+    aligner = Aligner(ours, [layer], "itermax", together=False)
+    seconds = median_seconds(lambda: list(aligner.align(words)), size.repeats)
+    yield Measurement(
+        "align", "itermax", _PAIRS / seconds, "pairs/s", "SimAlign", theirs, "float32"
+    )
+
+
+def embed(config: Config, size: Size) -> Iterator[Measurement]:
+    """Sentences to the mean of their last vectors."""
+    ours = _encoder(_shape(config))
+    sentences = [side for pair in sentence_pairs(_PAIRS) for side in pair]
+    embedder = Embedder(ours, [ours.model.layers], "mean")
+    theirs = None
+    if library("sentence_transformers"):
+        from sentence_transformers import SentenceTransformer
+
+        with quiet(), _folder(ours) as folder:
+            peer = SentenceTransformer(str(folder), device=torch_device())
+        made = peer.encode(sentences[:8])
+        np.testing.assert_allclose(made, embedder.embed(sentences[:8])[0], atol=1e-3)
+        theirs = len(sentences) / median_seconds(lambda: peer.encode(sentences), size.repeats)
+    with quiet():
+        seconds = median_seconds(lambda: embedder.embed(sentences), size.repeats)
+    rate, peer_name = len(sentences) / seconds, "sentence-transformers"
+    yield Measurement("embed", "mean", rate, "sentences/s", peer_name, theirs, "float32")
+
+
+def _shape(config: Config) -> Model:
+    """A plain XLM-R of the config's sizes, in float32 as its peers."""
+    model = config.model
+    return Model(
+        layers=model.layers,
+        hidden=model.hidden,
+        heads=model.heads,
+        intermediate=model.intermediate,
+        positions=model.positions,
+        attention=model.attention,
+    )
+
+
+@cache
+def _encoder(model: Model) -> Pretrained:
+    """Random weights."""
+    pieces = vocabulary()
+    draw = jax.jit(
+        lambda: encoder.init(jax.random.key(0), model, pieces.size, 1),
+        out_shardings=replicated(one_device()),
+    )
+    return Pretrained(draw(), model, pieces)
+
+
+@contextlib.contextmanager
+def _folder(ours: Pretrained) -> Iterator[Path]:
+    """The same encoder as peers read it."""
+    leaves = named_leaves(ours.params)
+    exported = exporting.plan(leaves, ours.model, ours.vocabulary, headless=True)
+    with tempfile.TemporaryDirectory() as folder:
+        exporting.write(Path(folder), exported, leaves, ours.model, ours.vocabulary)
+        exporting.write_pooling(Path(folder), ours.model, "mean")
+        yield Path(folder)

@@ -1,0 +1,57 @@
+"""The libraries that do what xlj does: each is measured where it is installed."""
+
+import contextlib
+import importlib
+import io
+import logging
+import sys
+from collections.abc import Iterator
+from functools import cache
+from types import ModuleType
+
+from xlj.config import Model
+
+
+@cache
+def library(name: str) -> ModuleType | None:
+    """A library, or None where it is not installed, which is told once."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        told = f"not measured beside {name} ({error}); pip install -e '.[peers]' installs it"
+        print(told, file=sys.stderr, flush=True)
+        return None
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without the progress bars and notes of peers, on standard error."""
+    logging.disable(logging.WARNING)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def torch_device() -> str:
+    """Where peers run: on a GPU if torch sees one."""
+    torch = library("torch")
+    return "cuda" if torch and torch.cuda.is_available() else "cpu"
+
+
+def xlm_r_config(model: Model, pieces: int) -> object:
+    """transformers' config of an XLM-R of a model's sizes."""
+    from transformers import XLMRobertaConfig
+
+    return XLMRobertaConfig(
+        vocab_size=pieces,
+        hidden_size=model.hidden,
+        num_hidden_layers=model.layers,
+        num_attention_heads=model.heads,
+        intermediate_size=model.intermediate,
+        max_position_embeddings=model.positions,
+        type_vocab_size=1,
+        hidden_dropout_prob=model.dropout,
+        attention_probs_dropout_prob=model.attention_dropout,
+    )

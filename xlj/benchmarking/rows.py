@@ -1,0 +1,45 @@
+"""Rows: made of text, and read as batches."""
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from xlj import phrasebook
+from xlj.benchmarking.measurements import Measurement, Size, median_seconds
+from xlj.benchmarking.sentences import vocabulary
+from xlj.config import Config
+from xlj.data.rows import packing
+from xlj.data.rows.batches import Batches
+from xlj.data.rows.preparing import prepare_rows, with_rows
+
+_LINES = 20_000
+
+
+def prepare(config: Config, size: Size) -> Iterator[Measurement]:
+    """Sentence pairs to rows, text given, by one process: SentencePiece, and packing."""
+    pairs = itertools.islice(itertools.cycle(phrasebook.pair_lines("en-de")), _LINES)
+    english, german = zip(*pairs, strict=True)
+    pieces, dtype, documents = vocabulary(), np.dtype(np.uint16), np.zeros(_LINES, np.int64)
+
+    def call() -> None:
+        sides = pieces.encode(english), pieces.encode(german)
+        packing.pack("pairs", sides, documents, size.length, dtype, mask=pieces.size)
+
+    seconds = median_seconds(call, size.repeats)
+    yield Measurement("prepare", "pairs", _LINES / seconds, "pairs/s")
+
+
+def read(config: Config, size: Size) -> Iterator[Measurement]:
+    """Batches of finished rows, their checks included."""
+    config = with_rows(config)
+    batches = Batches(prepare_rows(config), config)
+    steps, slots = range(50), np.arange(4096)  # slots beyond a batch are the next steps' rows
+    for name, (_, length) in batches.shapes(0).items():
+
+        def call(name: str = name) -> None:
+            for step in steps:
+                batches.read(name, step, slots)
+
+        rate = len(steps) * len(slots) * length / median_seconds(call, size.repeats) / 1e6
+        yield Measurement("read", name, rate, "million tokens/s")
