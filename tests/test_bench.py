@@ -30,6 +30,7 @@ def no_peers(monkeypatch):
     peers.library.cache_clear()
 
 
+@pytest.mark.slow
 def test_everything_is_measured_where_nothing_else_is_installed(call, tmp_path, no_peers):
     files = tmp_path / "b.json", tmp_path / "b.md"
     printed = call(
@@ -53,11 +54,11 @@ def test_it_needs_neither_tensorflow_nor_seqio():
         "import sys\n"
         "for name in ('tensorflow', 'tensorflow_datasets', 'seqio'): sys.modules[name] = None\n"
         "from xlj.bench import main\n"
-        f"sys.exit(main({[*SMALL, '--what=step,links,align,prepare']!r}))"
+        f"sys.exit(main({[*SMALL, '--what=step,prepare']!r}))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.count("\n") == 8
+    assert done.stdout.count("\n") == 3
 
 
 def test_times_are_better_when_they_are_less_and_rates_when_they_are_more():
