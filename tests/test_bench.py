@@ -3,13 +3,15 @@
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from xlj import bench
-from xlj.benchmarking import links, peers
+from xlj.benchmarking import links, peers, rows
 from xlj.benchmarking.measurements import Measurement, table
+from xlj.config import ConfigError
 
 SMALL = (
     "--config=configs/quickstart.py",
@@ -61,6 +63,33 @@ def test_it_needs_neither_tensorflow_nor_seqio():
     assert done.stdout.count("\n") == 3
 
 
+def test_what_was_measured_before_an_error_is_written(call, tmp_path, monkeypatch):
+    def fails(config, size):
+        raise ConfigError("no more")
+        yield
+
+    monkeypatch.setattr(rows, "prepare", fails)
+    with pytest.raises(ConfigError, match="no more"):
+        call(bench.main, *SMALL, "--what=links,prepare", f"--table={tmp_path}/b.md")
+    assert "| links | itermax |" in (tmp_path / "b.md").read_text()
+
+
+def test_a_peer_that_does_not_fit_is_told_and_left_out(capsys, monkeypatch):
+    class Full(RuntimeError):
+        """As torch's."""
+
+    torch = SimpleNamespace(OutOfMemoryError=Full, cuda=SimpleNamespace(empty_cache=bool))
+    monkeypatch.setattr(peers, "library", lambda name: torch)
+
+    def call():
+        raise Full("CUDA out of memory. Tried to allocate 90 GiB.\nMore.")
+
+    assert peers.seconds_of(call, 1) is None
+    told = capsys.readouterr().err
+    assert told == "not measured beside torch: CUDA out of memory. Tried to allocate 90 GiB.\n"
+    assert peers.seconds_of(bool, 1) >= 0
+
+
 def test_times_are_better_when_they_are_less_and_rates_when_they_are_more():
     rate = Measurement("embed", "mean", 200.0, "sentences/s", "others", 50.0)
     time = Measurement("start", "import xlj", 0.05, "s", "import others", 0.2)
@@ -84,6 +113,7 @@ def test_links_are_those_of_simalign(method):
         np.testing.assert_array_equal(mine[:m, :n], its > 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parity
 def test_it_measures_beside_what_is_installed(call, tmp_path):
     for name in ("torch", "simalign", "sentence_transformers"):

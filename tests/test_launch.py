@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from xlj import bench
 from xlj.io.exit_codes import CONTINUE
 
 LAUNCH = Path(__file__).parents[1] / "launch"
@@ -109,6 +110,17 @@ def test_slurm_queues_again_what_was_cut(call, clone, code, restarts, again):
     assert calls[0] == ["srun", "python", "-m", "xlj.train", "--distributed", *FLAGS]
     assert calls[1:] == ([["scontrol", "requeue", "34"]] if again else [])
     assert "latency_hiding" in done.stdout and f" {clone}/build/compiled\n" in done.stdout
+
+
+def test_the_measurements_of_a_gpu_are_such_as_bench_takes(call, tmp_path, monkeypatch):
+    writes = 'for x in "$@"; do [[ $x != --table=* ]] || echo a table > "${x#--table=}"; done'
+    done, calls = call("bench_gpu.sh", programs={"python": writes}, OUT=str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("a table") == len(calls) == 6
+    monkeypatch.chdir(tmp_path)  # where recipes are found by their names
+    for program, *flags in calls:
+        assert [program, *flags[:2]] == ["python", "-m", "xlj.bench"]
+        assert bench.main([*flags[2:], "--check"]) == 0
 
 
 def test_rows_are_made_by_prepare(call):

@@ -22,6 +22,7 @@ of the phrasebook. Only `read` needs TensorFlow and seqio, and only where rows a
 """
 
 import json
+import os
 from argparse import Namespace
 from pathlib import Path
 
@@ -55,6 +56,8 @@ def main(flags: Namespace) -> None:
     for path in (flags.json, flags.table):
         if path and not path.absolute().parent.is_dir():
             raise ConfigError(f"{path}: there is no folder {path.absolute().parent}")
+    # What JAX does not hold of a GPU's memory its peers have.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     from xlj.benchmarking import attention, inference, links, machine, rows, start_up, train_steps
     from xlj.benchmarking.measurements import Measure, Measurement, Size, record, table
     from xlj.io import atomic
@@ -75,14 +78,16 @@ def main(flags: Namespace) -> None:
     if not {"step", "objectives"}.isdisjoint(wanted):
         train_steps.check_length(flags.config, size)
     measured: list[Measurement] = []
-    for name in wanted:
-        for measurement in measures[name](flags.config, size):
-            print(measurement.line, flush=True)
-            measured.append(measurement)
-    if flags.json:
-        atomic.write(flags.json, json.dumps(record(measured), indent=2).encode())
-    if flags.table:
-        atomic.write(flags.table, table(measured).encode())
+    try:
+        for name in wanted:
+            for measurement in measures[name](flags.config, size):
+                print(measurement.line, flush=True)
+                measured.append(measurement)
+    finally:  # what was measured before an error too
+        if flags.json:
+            atomic.write(flags.json, json.dumps(record(measured), indent=2).encode())
+        if flags.table:
+            atomic.write(flags.table, table(measured).encode())
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.benchmarking.measurements import Measurement, Size, median_seconds
-from xlj.benchmarking.peers import library, torch_device
+from xlj.benchmarking.peers import library, seconds_of, torch_device
 from xlj.config import Config
 from xlj.models import sharding
 from xlj.models.dense_attention import dense_attention
@@ -59,4 +59,4 @@ def _peer(shape: tuple[int, ...], dtype: str, repeats: int) -> float | None:
         found = attend(*vectors).float().sum()
         torch.autograd.grad(found, vectors)[0].flatten()[0].item()
 
-    return median_seconds(call, repeats)
+    return seconds_of(call, repeats)

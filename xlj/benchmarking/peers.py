@@ -1,14 +1,16 @@
 """The libraries that do what xlj does: each is measured where it is installed."""
 
 import contextlib
+import gc
 import importlib
 import io
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from types import ModuleType
 
+from xlj.benchmarking.measurements import median_seconds
 from xlj.config import Model
 
 
@@ -38,6 +40,22 @@ def torch_device() -> str:
     """Where peers run: on a GPU if torch sees one."""
     torch = library("torch")
     return "cuda" if torch and torch.cuda.is_available() else "cpu"
+
+
+def seconds_of(call: Callable[[], object], repeats: int) -> float | None:
+    """As `median_seconds`, of what runs in torch; None if it does not fit into the GPU's memory,
+    which is told. What torch held of that is free afterwards."""
+    torch = library("torch")
+    assert torch is not None
+    try:
+        return median_seconds(call, repeats)
+    except torch.OutOfMemoryError as error:
+        told = f"not measured beside torch: {str(error).splitlines()[0]}"
+        print(told, file=sys.stderr, flush=True)
+        return None
+    finally:
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 def xlm_r_config(model: Model, pieces: int) -> object:

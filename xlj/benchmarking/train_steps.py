@@ -11,7 +11,7 @@ import numpy as np
 
 from xlj import objectives
 from xlj.benchmarking.measurements import Measurement, Size, median_seconds, number
-from xlj.benchmarking.peers import library, torch_device, xlm_r_config
+from xlj.benchmarking.peers import library, seconds_of, torch_device, xlm_r_config
 from xlj.config import Config, ConfigError, Objectives
 from xlj.data.rows import packing
 from xlj.data.rows.corpus import Corpus
@@ -133,7 +133,7 @@ def _peer_seconds(config: Config, size: Size, dtype: str) -> float | None:
         optimizer.zero_grad()
         loss.item()
 
-    return median_seconds(call, size.repeats)
+    return seconds_of(call, size.repeats)
 
 
 def _random_rows(kind: str, rows: int, length: int, size: int) -> np.ndarray:
