@@ -100,6 +100,33 @@ def test_a_cpu_keeps_the_logits_of_few_vectors(vectors, backend, kept, monkeypat
     assert program.count(" exp ") == (2 if kept else 4)
 
 
+@pytest.mark.parametrize("replica, fsdp, kept", [(2, 1, True), (1, 2, False)])
+def test_logits_are_not_kept_where_devices_share_the_table(replica, fsdp, kept):
+    """Each would gather all of it."""
+    devices = np.array(jax.devices()[:2]).reshape(replica, fsdp)
+    mesh = jax.sharding.Mesh(devices, sharding.AXES, axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    assert sharding.on_mesh(mesh, kept_logits.is_used)(1, 1) == kept
+
+
+@pytest.mark.parametrize("replica", [1, 4])
+def test_kept_logits_of_copies_add_up(replica):
+    vectors, table, bias, labels = problem(100)
+    vectors, labels = vectors[:20], labels[:20]
+    devices = np.array(jax.devices()[:replica]).reshape(replica, 1)
+    mesh = jax.sharding.Mesh(devices, sharding.AXES, axis_types=(jax.sharding.AxisType.Auto,) * 2)
+
+    def ours(*arrays):
+        return cross_entropy(*arrays, labels, jnp.dtype("float32"))[0].sum()
+
+    gradient = jax.jit(sharding.on_mesh(mesh, jax.grad(ours, (0, 1, 2))))
+    want = jax.grad(lambda *arrays: plain(*arrays, labels).sum(), (0, 1, 2))(vectors, table, bias)
+    specs = sharding.ROWS, sharding.REPLICATED, sharding.REPLICATED
+    where = [jax.sharding.NamedSharding(mesh, spec) for spec in specs]
+    arrays = jax.device_put((vectors, table, bias), tuple(where))
+    for a, b in zip(gradient(*arrays), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("block", [16, None])
 @pytest.mark.parametrize("dtype, moved", [("float32", set()), ("bfloat16", {"bf16"})])
 def test_the_gradient_of_the_table_is_not_made_transposed(dtype, moved, block):

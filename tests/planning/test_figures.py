@@ -79,10 +79,9 @@ def test_operations_are_those_of_the_model(planned):
     config, first, _ = planned
     slots, mmlm = operations(config)
     assert first.operations == mmlm and first.counts.xlj == mmlm.total
-    # A CPU's program does the model's products, and the sum over rows for the head's bias as one of
-    # 8 rows; it keeps the logits (`objectives.kept_logits`).
-    of_bias = 2 * 8 * 32 * slots * 32_768
-    assert sum(first.products.values()) * 8 == pytest.approx(mmlm.total + of_bias, rel=1e-6)
+    # The program does the model's products, and the logits once more in the backward pass.
+    again = 2 * 32 * slots * 64 * 32_768
+    assert sum(first.products.values()) * 8 == pytest.approx(mmlm.total + again, rel=1e-6)
 
 
 def test_memory_is_that_of_the_parameters_and_more(planned):

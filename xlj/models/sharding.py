@@ -88,9 +88,13 @@ def unrolled(turns: int) -> int:
     """How many turns of a loop with collectives stand one after another in the program: one, but
     all of them where CPUs share parameters. XLA's executor on CPUs goes on past a loop before the
     collectives in it have begun; devices that come to them in another order wait for ever."""
+    return max(turns, 1) if are_shared() and platform() == "cpu" else 1
+
+
+def are_shared() -> bool:
+    """Whether devices share the parameters, each with a slice of them."""
     mesh = jax.sharding.get_abstract_mesh()
-    overtaken = not mesh.empty and mesh.shape["fsdp"] > 1 and platform() == "cpu"
-    return max(turns, 1) if overtaken else 1
+    return not mesh.empty and mesh.shape["fsdp"] > 1
 
 
 def constrained(x: jax.Array, name: str) -> jax.Array:

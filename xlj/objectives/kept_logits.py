@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from xlj.contracts.arrays import check
 from xlj.models import sharding
 from xlj.models.dense import product, product_over_rows
-from xlj.models.sharding import REPLICATED, ROWS, TABLE
+from xlj.models.sharding import REPLICATED, ROWS
 
 MOST = 2**26
 """Logits that are kept at most: 256 MiB."""
@@ -22,8 +22,10 @@ Saved = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
 
 
 def is_used(vectors: int, vocabulary: int) -> bool:
-    """Whether all logits of so many vectors are kept here."""
-    return sharding.platform() == "cpu" and vectors * vocabulary <= MOST
+    """Whether all logits of so many vectors are kept here: not where devices share the table, of
+    which each would gather all."""
+    few = vectors * vocabulary <= MOST
+    return few and sharding.platform() == "cpu" and not sharding.are_shared()
 
 
 def cross_entropy(
@@ -53,8 +55,7 @@ def _forward(
     def of_rows(
         vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array
     ) -> tuple[jax.Array, ...]:
-        weights = sharding.gathered(table.astype(dtype), 1)
-        logits = product(vectors, weights, dtype, right_axis=1) + bias
+        logits = product(vectors, table, dtype, right_axis=1) + bias
         largest = logits.max(1, keepdims=True)
         normaliser = largest[:, 0] + jnp.log(jnp.exp(logits - largest).sum(1))
         at = labels[:, None]
@@ -64,7 +65,7 @@ def _forward(
         beaten = ((logits > of_label) | ((logits == of_label) & before)).any(1)
         return normaliser - of_label[:, 0], (~beaten).astype(jnp.float32), logits, normaliser
 
-    per_device = sharding.per_device(of_rows, (ROWS, TABLE, REPLICATED, ROWS), ROWS)
+    per_device = sharding.per_device(of_rows, (ROWS, REPLICATED, REPLICATED, ROWS), ROWS)
     losses, correct, logits, normaliser = per_device(vectors, table, bias, labels)
     return (losses, correct), (vectors, table, labels, logits, normaliser)
 
@@ -84,14 +85,13 @@ def _backward(
         probabilities = jnp.exp(logits - normaliser[:, None])
         of_logits = ((probabilities - is_label) * of_loss[:, None]).astype(dtype)
         of_logits = jax.lax.optimization_barrier(of_logits)
-        weights = sharding.gathered(table.astype(dtype), 1)
-        of_table = sharding.summed(product_over_rows(of_logits, vectors, dtype), 1)
+        of_table = sharding.summed(product_over_rows(of_logits, vectors, dtype))
         # XLA's sum over rows takes as long as a product of all of them.
         of_bias = sharding.summed(product(jnp.ones((8, len(vectors))), of_logits, dtype)[0])
-        return product(of_logits, weights, dtype), of_table, of_bias
+        return product(of_logits, table, dtype), of_table, of_bias
 
-    inputs = (ROWS, TABLE, ROWS, ROWS, ROWS, ROWS)
-    per_device = sharding.per_device(of_rows, inputs, (ROWS, TABLE, REPLICATED))
+    inputs = (ROWS, REPLICATED, ROWS, ROWS, ROWS, ROWS)
+    per_device = sharding.per_device(of_rows, inputs, (ROWS, REPLICATED, REPLICATED))
     return *per_device(*saved, gradients[0]), None
 
 
