@@ -28,9 +28,12 @@ def test_little_is_padding(platform, count, monkeypatch):
     assert padded <= (1.35 if count > 100 else 3) * sizes.sum() + 8 * 96
 
 
-def test_short_rows_are_not_padded_to_one_long_one():
-    sizes = np.array([20] * 60 + [500])
-    assert [(len(m), width) for m, width, _ in buckets(sizes, 512, 1)] == [(60, 24), (1, 512)]
+@pytest.mark.parametrize(
+    "longer, found", [(30, [(61, 32)]), (40, [(60, 24), (1, 48)]), (500, [(60, 24), (1, 512)])]
+)
+def test_short_rows_go_with_longer_ones_if_that_pads_them_little(longer, found):
+    sizes = np.array([20] * 60 + [longer])
+    assert [(len(m), width) for m, width, _ in buckets(sizes, 512, 1)] == found
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 10])

@@ -34,7 +34,7 @@ def buckets(sizes: np.ndarray, limit: int, devices: int) -> Iterator[tuple[np.nd
             left = 0
         rest = members[len(members) - left :]
         for start in range(0, len(members) - left, rows):
-            batch = members[start : min(start + rows, len(members) - left)]
+            batch = members[start : start + rows]
             fewer = rounded(len(batch), 8)
             yield batch, width, min(rows, fewer + -fewer % devices)
 
