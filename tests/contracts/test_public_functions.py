@@ -324,7 +324,9 @@ OF_ANY_ARRAYS = (
     sharding.exchanged, modules.run,
 )  # fmt: skip
 """They move arrays of any rank, size and dtype between devices, or hand them to a module."""
-CHECKS = (sinkhorn.check_pairs, logits.check_block, dense_attention.check_inputs)
+CHECKS = (
+    sinkhorn.check_pairs, logits.check_block, logits.check_factors, dense_attention.check_inputs,
+)  # fmt: skip
 KERNELS = ("gpu", "tpu", "tiles")
 """Behind `fused_attention.attend`, the one way in."""
 

@@ -3,10 +3,9 @@
 import jax
 import jax.numpy as jnp
 
-from xlj.contracts.arrays import check
 from xlj.models import sharding
 from xlj.models.sharding import REPLICATED, ROWS, TABLE
-from xlj.objectives.logits import BLOCK, block_logits, block_of, block_starts
+from xlj.objectives.logits import BLOCK, block_logits, block_of, block_starts, check_factors
 
 
 def choose(
@@ -33,13 +32,7 @@ def choose(
     Returns:
       int32 [n].
     """
-    check(
-        "choose",
-        vectors=("float32 [n, hidden]", vectors),
-        table=("float32 [vocabulary, hidden]", table),
-        bias=("float32 [vocabulary]", bias),
-        rngs=("key [n]", rngs),
-    )
+    check_factors("choose", vectors, table, bias, rngs=("key [n]", rngs))
     vectors, table, bias = jax.lax.stop_gradient((vectors, table, bias))
 
     def of_rows(

@@ -6,12 +6,11 @@ from typing import Protocol
 import jax
 import jax.numpy as jnp
 
-from xlj.contracts.arrays import check
 from xlj.models import sharding
 from xlj.models.dense import product, product_over_rows
 from xlj.models.sharding import REPLICATED, ROWS, TABLE
 from xlj.objectives import fused_logits, kept_logits, logits
-from xlj.objectives.logits import BLOCK, block_of, block_starts
+from xlj.objectives.logits import BLOCK, block_of, block_starts, check_factors
 
 
 def cross_entropy(
@@ -36,13 +35,7 @@ def cross_entropy(
     Returns:
       losses float32 [n], and whether the label has the largest logit, float32 [n] (no gradient).
     """
-    check(
-        "cross_entropy",
-        vectors=("float32 [n, hidden]", vectors),
-        table=("float32 [vocabulary, hidden]", table),
-        bias=("float32 [vocabulary]", bias),
-        labels=("int32 [n]", labels),
-    )
+    check_factors("cross_entropy", vectors, table, bias, labels=("int32 [n]", labels))
     if block is None and kept_logits.is_used(len(vectors), len(table)):
         return kept_logits.cross_entropy(vectors, table, bias, labels, dtype)
     return _cross_entropy(vectors, table, bias, labels, dtype, block or BLOCK)

@@ -9,10 +9,10 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from xlj.contracts.arrays import check
 from xlj.models import sharding
 from xlj.models.dense import product, product_over_rows
 from xlj.models.sharding import REPLICATED, ROWS
+from xlj.objectives.logits import check_factors
 
 MOST = 2**26
 """Logits that are kept at most: 256 MiB."""
@@ -32,13 +32,7 @@ def cross_entropy(
     vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array, dtype: jnp.dtype
 ) -> tuple[jax.Array, jax.Array]:
     """As `xlj.objectives.cross_entropy.cross_entropy`, of all blocks at once."""
-    check(
-        "cross_entropy",
-        vectors=("float32 [n, hidden]", vectors),
-        table=("float32 [vocabulary, hidden]", table),
-        bias=("float32 [vocabulary]", bias),
-        labels=("int32 [n]", labels),
-    )
+    check_factors("cross_entropy", vectors, table, bias, labels=("int32 [n]", labels))
     return _cross_entropy(vectors, table, bias, labels, dtype)
 
 

@@ -38,6 +38,24 @@ def block_of(
     return sharding.gathered(weights.astype(dtype), 1), biases, true_start
 
 
+def check_factors(
+    function: str,
+    vectors: jax.Array,
+    table: jax.Array,
+    bias: jax.Array,
+    **of_vectors: Specified,
+) -> None:
+    """Checks what a function of logits over the whole vocabulary is given, as
+    `xlj.contracts.arrays.check`."""
+    check(
+        function,
+        vectors=("float32 [n, hidden]", vectors),
+        table=("float32 [vocabulary, hidden]", table),
+        bias=("float32 [vocabulary]", bias),
+        **of_vectors,
+    )
+
+
 def check_block(
     function: str,
     vectors: jax.Array,
