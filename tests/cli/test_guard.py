@@ -124,6 +124,7 @@ def test_a_guard_that_is_killed_takes_its_process_with_it(members, lost):
     assert not Path(f"/proc/{run.pids[lost]}").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("silent", [0, 1])
 def test_a_guard_that_says_nothing_is_lost(members, silent):
     run = members(2, silence=4.0)

@@ -43,6 +43,7 @@ tfds.dataset_builders.store_as_tfds_dataset(
 """
 
 
+@pytest.mark.slow
 def test_seqio_and_tfds_sources(config, text, tmp_path, monkeypatch):
     (tmp_path / "users_module.py").write_text(USERS_MODULE)
     monkeypatch.syspath_prepend(tmp_path)
@@ -94,6 +95,7 @@ for task in request_of(config).tasks:
 """
 
 
+@pytest.mark.slow
 def test_each_seqio_task_is_the_text_that_rows_are_made_of(config, tmp_path):
     assert start(tmp_path, TASKS, config(tmp_path, unit_bytes=100_000)).wait() == 0
 
@@ -112,6 +114,7 @@ json.dump((draw("xlj.text", 20_000), draw("xlj.pairs", 500)), open(sys.argv[1], 
 """
 
 
+@pytest.mark.slow
 def test_the_mixture_draws_the_texts_of_the_rows_at_their_rates(built, config, text, tmp_path):
     few = text / "few"
     few.mkdir()
