@@ -21,6 +21,7 @@ def trained(tmp_path_factory):
     return xlj.pretrain(config, folder / "run")
 
 
+@pytest.mark.slow
 def test_links_are_good_by_defaults_alone(trained):
     model = xlj.load(trained.workdir)
     assert model.aligning(None, None, None, None) == Aligning("hmm", "apart", 0, 0.0)
