@@ -70,6 +70,13 @@ def test_shapes_are_few(together):
 
 
 @both_ways
+def test_few_pairs_make_small_batches(together):
+    pairs = random_pairs(5, 30)
+    (batch,) = batches(pairs, 512, together)
+    assert len(batch.rows.source_places) == 8 < len(batch.rows.tokens) + 1 <= 17
+
+
+@both_ways
 def test_kept_parts_of_windows_see_their_surroundings(together):
     for m, n in [(100, 90), (5, 200), (200, 5), (37, 37), (1000, 30), (30, 31), (1, 40)]:
         cut = windows(m, n, LIMIT, together)
