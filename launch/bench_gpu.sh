@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What one GPU does, in ten minutes: train steps of 512 tokens in base and large models beside transformers
-# (SDPA, torch.compile), each objective, attention, alignment and sentence vectors. Tables and JSON go to OUT:
+# What one GPU does, in about ten minutes (nobody has run it on one yet): train steps of 512 tokens in base and large models beside transformers
+# (SDPA, torch.compile), MMLM, TLM, CAMLM and XLM-E's, attention, alignment and sentence vectors. Tables and JSON go to OUT:
 #
 #   OUT=bench launch/bench_gpu.sh            # after pip install -e '.[cuda,peers]'
 #
@@ -21,8 +21,8 @@ bench() {
 
 bench base --config=xlm_r_base --rows=32 --what=peak,step,attention,links,align,embed
 bench large --config=xlm_r_base "${large[@]}" --rows=16 --what=step,attention
-bench objectives_base --config=ernie_m_base --rows=32 --what=objectives
-bench objectives_large --config=ernie_m_large --rows=16 --what=objectives
-bench xlm_e_base --config=xlm_e --rows=32 --what=objectives
-bench xlm_e_large --config=xlm_e "${large[@]}" --rows=16 --what=objectives
+bench objectives_base --config=ernie_m_base --rows=32 --what=objectives --objectives=mmlm,tlm,camlm
+bench objectives_large --config=ernie_m_large --rows=16 --what=objectives --objectives=mmlm,tlm,camlm
+bench xlm_e_base --config=xlm_e --rows=32 --what=objectives --objectives=mrtd,trtd
+bench xlm_e_large --config=xlm_e "${large[@]}" --rows=16 --what=objectives --objectives=mrtd,trtd
 cat "$OUT"/*.md

@@ -1,6 +1,5 @@
 """xlj.bench: what it measures, alone and beside other libraries, and how it writes that down."""
 
-import dataclasses
 import json
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import pytest
 from xlj import bench
 from xlj.benchmarking import links, peers, rows, train_steps
 from xlj.benchmarking.measurements import Measurement, Size, table
-from xlj.config import ConfigError, Objectives, parse
+from xlj.config import ConfigError, parse
 
 SMALL = (
     "--config=configs/xlm_r_tlm.py",
@@ -52,10 +51,8 @@ def test_everything_is_measured_where_nothing_else_is_installed(call, tmp_path, 
 
 @pytest.mark.slow
 def test_objectives_are_measured_beside_the_first(tiny):
-    config = parse(tiny)
-    options = {name: config.objectives.options[name] for name in ("mmlm", "trtd")}
-    config = dataclasses.replace(config, objectives=Objectives(options=options))
-    first, other = train_steps.each_objective(config, Size(2, 64, 1))
+    size = Size(2, 64, 1)
+    first, other = train_steps.each_objective(parse(tiny), size, ["mmlm", "trtd"])
     assert (first.name, other.name) == ("mmlm", "trtd") and other.value > 0
     assert first.note.startswith("time 1.00, memory 1.00 (")
 

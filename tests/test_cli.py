@@ -76,6 +76,7 @@ def test_errors_are_one_clear_line(arguments, message):
             ["--what=step,sleep"],
             "--what=step,sleep: there are peak, step, objectives, attention, links",
         ),
+        (["--objectives=mmlm,xml"], "--objectives=mmlm,xml: there are mmlm, tlm, camlm"),
         (["--json=/nowhere/b.json"], "/nowhere/b.json: there is no folder /nowhere"),
     ],
 )

@@ -6,7 +6,7 @@ What is measured, and beside what:
 
   peak        a large matrix product
   step        the train step of MMLM, in each type; transformers' XLM-R with AdamW
-  objectives  the train step of each of the config's objectives
+  objectives  the train step of each objective, whether the config trains it or not
   attention   each path of attention, forward and backward; torch's SDPA
   links       word alignment from given vectors; SimAlign's
   align       word alignment from text; SimAlign
@@ -24,6 +24,7 @@ of the phrasebook. Only `read` needs TensorFlow and seqio, and only where rows a
 import json
 import os
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 
 from xlj import config as schema
@@ -42,6 +43,7 @@ def _add_flags(parser: Parser) -> None:
     add("--rows", metavar="N", type=at_least(1), default=8, help="rows of a step [8]")
     add("--length", metavar="N", type=at_least(32), default=128, help="tokens in a row [128]")
     add("--what", metavar="A,B", default="peak,step", help="of these, or all [peak,step]")
+    add("--objectives", metavar="A,B", default="", help="of --what=objectives [all]")
     add("--repeats", metavar="N", type=at_least(1), default=5, help="times each is measured [5]")
     add("--json", metavar="FILE", type=Path, help="write what was measured there")
     add("--table", metavar="FILE", type=Path, help="write it as a table in Markdown")
@@ -56,6 +58,10 @@ def main(flags: Namespace) -> None:
     for path in (flags.json, flags.table):
         if path and not path.absolute().parent.is_dir():
             raise ConfigError(f"{path}: there is no folder {path.absolute().parent}")
+    names = [name.strip() for name in flags.objectives.split(",") if name.strip()]
+    there = flags.config.objectives.options
+    if not set(names) <= set(there):
+        raise ConfigError(f"--objectives={flags.objectives}: there are {', '.join(there)}")
     # What JAX does not hold of a GPU's memory its peers have.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     from xlj.benchmarking import attention, inference, links, machine, rows, start_up, train_steps
@@ -65,7 +71,7 @@ def main(flags: Namespace) -> None:
     measures: dict[str, Measure] = {
         "peak": machine.peak,
         "step": train_steps.step,
-        "objectives": train_steps.each_objective,
+        "objectives": partial(train_steps.each_objective, names=names or tuple(there)),
         "attention": attention.each_path,
         "links": links.each_method,
         "align": inference.align,

@@ -49,8 +49,8 @@ class Measurement:
         """How many times as fast as the peer."""
         if self.peer_value is None:
             return None
-        slower, faster = (self.peer_value, self.value)
-        return slower / faster if self.unit == "s" else faster / slower
+        more = self.value / self.peer_value
+        return 1 / more if self.unit == "s" else more
 
     @property
     def line(self) -> str:

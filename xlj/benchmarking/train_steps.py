@@ -1,7 +1,7 @@
 """The speed and the memory of train steps, by type and by objective, beside transformers'."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -48,11 +48,11 @@ def step(config: Config, size: Size) -> Iterator[Measurement]:
         yield Measurement("step", name, rate, "tokens/s", "transformers", peer_rate, note)
 
 
-def each_objective(config: Config, size: Size) -> Iterator[Measurement]:
-    """The train step of each objective alone, in tokens of text; as notes time and memory a token
-    as multiples of the first's. Memory is what the program needs beside its state."""
+def each_objective(config: Config, size: Size, names: Sequence[str]) -> Iterator[Measurement]:
+    """The train step of each of these objectives alone, in tokens of text; as notes time and memory
+    a token as multiples of the first's. Memory is what the program needs beside its state."""
     base: tuple[float, float] | None = None
-    for name in config.objectives.options:
+    for name in names:
         ours = _measured(config, size, name, config.model.dtype)
         of_token = ours.seconds / ours.tokens, ours.memory / ours.tokens
         base = base or of_token

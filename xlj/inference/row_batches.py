@@ -21,12 +21,12 @@ def buckets(sizes: np.ndarray, limit: int, devices: int) -> Iterator[tuple[np.nd
     in all, each compiled once, whose rows divide over the devices. Rows that fill no batch go with
     the next longer ones if that pads them little, else they are a smaller batch. The sizes are int
     [rows], in tokens, at most `limit`."""
-    width_of = {size: min(rounded(size, 8), limit) for size in np.unique(sizes).tolist()}
-    widths, tokens = sorted(set(width_of.values())), _batch_tokens()
-    of_rows = np.array([width_of[size] for size in sizes.tolist()])
+    distinct, which = np.unique(sizes, return_inverse=True)
+    width_of = np.array([min(rounded(size, 8), limit) for size in distinct.tolist()], np.int64)
+    widths, tokens = np.unique(width_of).tolist(), _batch_tokens()
     rest = np.zeros(0, np.int64)
     for width, longer in itertools.zip_longest(widths, widths[1:]):
-        members = np.concatenate([rest, np.flatnonzero(of_rows == width)])
+        members = np.concatenate([rest, np.flatnonzero(width_of[which] == width)])
         rows = max(1, tokens // width)
         rows += -rows % devices
         left = len(members) % rows
