@@ -10,6 +10,7 @@ trap 'stopping=1; [[ -z $child ]] || kill -TERM "$child"' TERM
 for ((restart = 0; ; restart++)); do
     "$@" &
     child=$!
+    [[ -z $stopping ]] || kill -TERM "$child" # the signal came before its number was known
     wait "$child"
     code=$?
     while kill -0 "$child" 2> /dev/null; do # the wait was cut short by a signal
