@@ -24,6 +24,7 @@ os.environ.setdefault(
 )
 
 import ctypes
+import functools
 import gc
 import itertools
 import resource
@@ -109,8 +110,18 @@ def rows_folder(tmp_path_factory):
 
 
 @pytest.fixture
-def tiny(corpus, rows_folder):
+def tiny(make_tiny):
     """An ml_collections config of MMLM and TLM that trains on `corpus` in a moment."""
+    return make_tiny()
+
+
+@pytest.fixture(scope="session")
+def make_tiny(corpus, rows_folder):
+    """Makes `tiny`, for fixtures that last longer than a test."""
+    return functools.partial(_tiny, corpus, rows_folder)
+
+
+def _tiny(corpus, rows_folder):
     config = schema.default()
     config.data.languages = "en,de,sw"
     config.data.mono = f"{corpus}/mono/{{language}}.txt"

@@ -151,19 +151,18 @@ def _kills(flags: argparse.Namespace) -> int:
 def _disk(flags: argparse.Namespace) -> int:
     import faults
     import jobs
+    import kills
 
     every = jobs.make(flags.scratch)
     model, rows = flags.scratch / "model.whole", flags.scratch / "rows"
+    for job in every:
+        kills.whole(job, flags.scratch)
     train = next(job for job in every if job.name == "train")
-    if not model.exists():
-        jobs.finish(train, model)
-        (flags.scratch / "model").symlink_to(model / "run")
     (checkpoint,) = list(model.glob("run/checkpoints/24"))
     end, told, number = time.monotonic() + 60 * flags.minutes, list[str](), 0
     counts: Counter[str] = Counter()
-    for job in (train,):
-        told.append(faults.two_runs(job, flags.scratch))
-        counts["two runs"] += 1
+    told.append(faults.two_runs(train, flags.scratch))
+    counts["two runs"] += 1
     while time.monotonic() < end and number < flags.count:
         seed = f"{flags.seed}-{number}"
         number += 1
@@ -171,9 +170,10 @@ def _disk(flags: argparse.Namespace) -> int:
             for fault, noticed in faults.damaged_files(folder, kind, seed, 100):
                 told.append(fault)
                 counts[f"{kind}, {'refused' if noticed else 'without a meaning'}"] += 1
-        for fault in faults.full_disk(every, flags.scratch, seed, len(every)):
-            told.append(fault)
-            counts["full disk"] += 1
+        for hurt in (faults.full_disk, faults.bad_storage, faults.slow_storage):
+            for came, fault in hurt(every, flags.scratch, seed):
+                told.append(fault)
+                counts[f"{hurt.__name__.replace('_', ' ')}, {came}"] += 1
         print(dict(counts), [fault for fault in told if fault], flush=True)
     return any(told)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import shutil
+import signal
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,28 +21,81 @@ from xlj.data.rows.store import RowStore, RowStoreError
 from xlj.training import checkpoints
 from xlj.training.checkpoints import CheckpointError
 
+ERRORS = (errno.EIO, errno.ESTALE, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.ETIMEDOUT)
+"""What calls of a failing storage tell: broken, gone from a server, without answer, not allowed."""
 
-def full_disk(found: Sequence[Job], scratch: Path, seed: int, count: int) -> Iterator[str]:
-    """A fault or nothing, of commands that may write no more than so many bytes into a file: each
-    ends with 2 and one line, and without that limit the same command ends as if it had not been."""
-    for number in range(count):
-        job, draw = found[number % len(found)], random.Random(f"{seed}-{number}")
-        folder = scratch / f"full-{job.name}-{seed}-{number}"
-        folder.mkdir()
-        process = jobs.start(job, folder, limit=1 << draw.randint(10, 18))
+
+def full_disk(found: Sequence[Job], scratch: Path, seed: str) -> Iterator[tuple[str, str]]:
+    """(what came of it, a fault or nothing) of each command, when it may write no more than so many
+    bytes into a file: it ends with 2 and one line, and without that limit the same command ends as
+    if it had not been."""
+    for job in found:
+        draw = random.Random(f"{seed}-{job.name}")
+        yield _hurt(job, scratch, f"full-{seed}", 1 << draw.randint(10, 18))
+
+
+def bad_storage(found: Sequence[Job], scratch: Path, seed: str) -> Iterator[tuple[str, str]]:
+    """As `full_disk`, where from some call on, for good or a few times, storage gives an error."""
+    for job in found:
+        draw = random.Random(f"{seed}-{job.name}-storage")
+        hurt = {
+            "STORAGE_ERROR": draw.choice(ERRORS),
+            "STORAGE_FIRST": int(10 ** draw.uniform(0, 3.5)),
+            "STORAGE_TIMES": draw.choice((1, 3, 1 << 40)),
+        }
+        yield _hurt(job, scratch, f"bad-{seed}", **_stored_badly(scratch, hurt))
+
+
+def slow_storage(found: Sequence[Job], scratch: Path, seed: str) -> Iterator[tuple[str, str]]:
+    """As `full_disk`, where every call to storage waits: the command ends as ever, but later."""
+    for job in found:
+        most = random.Random(f"{seed}-{job.name}-slow").choice((1_000, 5_000, 20_000))
+        hurt = _stored_badly(scratch, {"STORAGE_WAIT": most})
+        came, fault = _hurt(job, scratch, f"slow-{seed}", **hurt)
+        yield came, fault or ("" if came == "no error" else f"{job.name}: slow storage: {came}")
+
+
+def _stored_badly(scratch: Path, hurt: dict[str, int]) -> dict[str, str]:
+    """The environment in which calls that concern `scratch` are hurt, as storage.c says."""
+    library = scratch / "storage.so"
+    if not library.exists():
+        source = Path(__file__).with_name("storage.c")
+        subprocess.run(
+            ["cc", "-O2", "-shared", "-fPIC", f"-o{library}", source, "-ldl"], check=True
+        )
+    preloaded = {"LD_PRELOAD": str(library), "STORAGE_FOLDER": f"{scratch}/"}
+    return preloaded | {name: str(value) for name, value in hurt.items()}
+
+
+def _hurt(
+    job: Job, scratch: Path, name: str, limit: int = 0, **environment: str
+) -> tuple[str, str]:
+    """How a command ends that is hurt, and a fault: an exit code other than 0 and 2, no line that
+    tells an error, or other bits when the same command is run again unhurt."""
+    folder = scratch / f"{job.name}-{name}"
+    folder.mkdir()
+    process = jobs.start(job, folder, limit, **environment)
+    try:
         said = process.communicate(timeout=900)[0].decode()
-        fault = ""
-        if "Traceback" in said or process.returncode not in (0, 2):
-            fault = f"{job.name}: exit code {process.returncode}: {said[-1500:]}"
-        elif process.returncode == 2 and "\nerror: " not in f"\n{said}":
-            fault = f"{job.name}: no error in {said[-300:]}"
-        if not fault and job.name in ("train", "finetune", "embed"):
-            whole = scratch / ("model.whole" if job.name == "train" else f"{job.name}.whole")
-            if whole.exists() and jobs.finish(job, folder) != job.digest(whole):
-                fault = f"{job.name}: it ended with other bits"
-        if not fault:
-            shutil.rmtree(folder)
-        yield fault
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return "hung", f"{job.name} {environment}: it did not end"
+    told = said.rpartition("\nerror: ")[2] if "\nerror: " in f"\n{said}" else ""
+    came, fault = "refused" if process.returncode == 2 else "no error", ""
+    if "Traceback" in said or process.returncode not in (0, 2):
+        fault = f"{job.name} {environment}: exit code {process.returncode}: {said[-1500:]}"
+    elif process.returncode == 2 and not told:
+        fault = f"{job.name} {environment}: no error in {said[-300:]}"
+    whole = scratch / ("model.whole" if job.name == "train" else f"{job.name}.whole")
+    if not fault and whole.exists():
+        try:
+            if jobs.finish(job, folder) != job.digest(whole):
+                fault = f"{job.name} {environment}: it ended with other bits, after {told}"
+        except Exception as error:  # whatever goes wrong then is a fault
+            fault = f"{job.name} {environment}: then {type(error).__name__}: {error}"
+    if not fault:
+        shutil.rmtree(folder)
+    return came, fault
 
 
 def two_runs(job: Job, scratch: Path) -> str:

@@ -24,7 +24,7 @@ def run(
 ) -> Iterator[tuple[str, Counter[str], str]]:
     """(name of the job, counts of what happened, a fault or nothing) of one run after another, each
     killed up to `MOST` times, for so long (without what comes first) or until so many kills."""
-    wanted = {job.name: _whole(job, scratch) for job in found}
+    wanted = {job.name: _timed(job, scratch) for job in found}
     end, killed = time.monotonic() + seconds, 0
     for number in range(10**9):
         job, draw = found[number % len(found)], random.Random(f"{seed}-{number}")
@@ -49,20 +49,25 @@ def run(
             shutil.rmtree(folder)
 
 
-def _whole(job: Job, scratch: Path) -> tuple[str, float]:
-    """What an undisturbed run leaves, and the seconds that it takes. `train` leaves the model that
-    others start from."""
-    folder = scratch / "model.whole" if job.name == "train" else scratch / f"{job.name}.whole"
-    if not folder.exists():
-        jobs.finish(job, folder)  # what XLA compiles is kept
-        if job.name == "train":
-            (scratch / "model").symlink_to(folder / "run")
-    again = scratch / f"{job.name}.timed"
+def whole(job: Job, scratch: Path) -> str:
+    """What an undisturbed run leaves, in a folder that is kept. `train` leaves others' model."""
+    folder = scratch / ("model.whole" if job.name == "train" else f"{job.name}.whole")
+    if folder.exists():
+        return job.digest(folder)
+    folder.mkdir()
+    digest = jobs.finish(job, folder)
+    if job.name == "train":
+        (scratch / "model").symlink_to(folder / "run")
+    return digest
+
+
+def _timed(job: Job, scratch: Path) -> tuple[str, float]:
+    """What an undisturbed run leaves, and the seconds that it takes when XLA has compiled it."""
+    digest, again = whole(job, scratch), scratch / f"{job.name}.timed"
     shutil.rmtree(again, ignore_errors=True)
     again.mkdir()
     began = time.monotonic()
-    digest = jobs.finish(job, again)
-    if digest != job.digest(folder):
+    if jobs.finish(job, again) != digest:
         raise RuntimeError(f"{job.name}: two undisturbed runs differ")
     return digest, time.monotonic() - began
 

@@ -174,6 +174,8 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     ),
     dense.product: ({"dtype": DTYPE}, {"left": f32(H), "right": f32(H, 5)}),
     dense.product_over_rows: ({"dtype": DTYPE}, {"left": f32(3, H), "right": f32(3, 5)}),
+    dense.products: ({"contracted": (-2, -1)}, {"left": f32(R, 3, H), "right": f32(R, 5, 3)}),
+    dense.moved: ({"axis": 0, "other": 1}, {"x": f32(3, H)}),
     dense.matmul: (
         {"dtype": DTYPE, "activation": dense.gelu},
         {"x": f32(H), "kernel": f32(H, 5), "shift": f32(H)},
@@ -333,6 +335,7 @@ KERNELS = ("gpu", "tpu", "tiles")
 ANY_DTYPE = {"at_positions.values", "filled.x"}
 ANY_RANK = {
     "gelu.x",
+    "moved.x",
     "log_ratio.score",
     "keys.tokens",
     "hashed.seed",

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+from pathlib import Path
 
 import chex
 import jax
@@ -13,6 +14,7 @@ import pytest
 from xlj import align, phrasebook, retrieve
 from xlj.config import ConfigError, Mesh, parse
 from xlj.data.rows import held_out_pairs
+from xlj.data.rows.preparing import prepare_rows
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation import probe_files, probes
 from xlj.inference.pretrained import Pretrained
@@ -51,6 +53,10 @@ def files(tmp_path_factory):
 @pytest.fixture
 def probed(tiny, files):
     """`tiny` with one objective, and everything measured."""
+    return with_everything_measured(tiny, files)
+
+
+def with_everything_measured(tiny, files):
     tiny.objectives.tlm.batch_rows = 0
     tiny.evaluation.perplexity = True
     tiny.evaluation.retrieval.source = f"{files}/{{pair}}.{{source}}|{files}/{{pair}}.{{target}}"
@@ -59,58 +65,83 @@ def probed(tiny, files):
     return tiny
 
 
-def train(config, workdir, store, with_probes=True):
-    made = probes.make(config, probe_files.read(config), store) if with_probes else ()
-    return loop.train(config, workdir, store, made)
+@dataclasses.dataclass
+class Trained:
+    """A run: its folder, the digests of what it ended with, and its metrics without the clock."""
+
+    workdir: Path
+    digests: dict
+    lines: list
 
 
-def without_clock(lines):
-    return [{k: v for k, v in line.items() if not k.startswith("time/")} for line in lines]
+def train(config, workdir, store, with_probes):
+    made = probes.make(config, probe_files.read(config), store)
+    assert bool(made) == with_probes
+    loop.train(config, workdir, store, made)
+    lines = [
+        {key: value for key, value in line.items() if not key.startswith("time/")}
+        for line in metrics.read(workdir)
+    ]
+    return Trained(workdir, checkpoints.find(workdir).meta["digests"], lines)
+
+
+@pytest.fixture(scope="module", params=[(1, 1), (4, 2)], ids=["1 device", "4 devices"])
+def both(request, make_tiny, files, tmp_path_factory):
+    """Two runs that differ in nothing else: with probes, and without."""
+    devices, fsdp = request.param
+    config, folder = with_everything_measured(make_tiny(), files), tmp_path_factory.mktemp("runs")
+    store = prepare_rows(parse(config))
+    config.mesh.fsdp = fsdp
+    some = functools.partial(partitioning.make_mesh, devices=jax.devices()[:devices])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partitioning, "make_mesh", some)
+        probed = train(parse(config), folder / "with", store, with_probes=True)
+        config.evaluation = type(config.evaluation)()
+        return probed, train(parse(config), folder / "without", store, with_probes=False)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("devices, fsdp", [(1, 1), (4, 2)])
-def test_a_run_with_probes_is_the_run_without_and_they_say_what_the_commands_say(
-    probed, store, files, tmp_path, monkeypatch, call, devices, fsdp
-):
-    probed.mesh.fsdp = fsdp
-    some = functools.partial(partitioning.make_mesh, devices=jax.devices()[:devices])
-    monkeypatch.setattr(partitioning, "make_mesh", some)
-    train(parse(probed), tmp_path / "with", store)
-    with_probes = without_clock(metrics.read(tmp_path / "with"))
-    probed.evaluation = type(probed.evaluation)()
-    config = parse(probed)
-    assert not probes.make(config, probe_files.read(config), store)
-    train(config, tmp_path / "without", store, with_probes=False)
-    plain = without_clock(metrics.read(tmp_path / "without"))
+def test_a_run_with_probes_ends_as_the_run_without(both):
+    probed, plain = both
+    assert probed.digests == plain.digests
+    pairs = zip(probed.lines, plain.lines, strict=True)
+    assert [{key: a[key] for key in b} for a, b in pairs] == plain.lines
 
-    with_digests, digests = (
-        checkpoints.find(tmp_path / name).meta["digests"] for name in ("with", "without")
-    )
-    assert with_digests == digests
-    both = list(zip(with_probes, plain, strict=True))
-    assert [{key: a[key] for key in b} for a, b in both] == plain
-    added = [{key: a[key] for key in a if key not in b} for a, b in both]
+
+@pytest.mark.slow
+def test_probes_add_retrieval_and_alignment_of_each_pair_and_of_all(both):
+    probed, plain = both
+    pairs = zip(probed.lines, plain.lines, strict=True)
+    added = [{key for key in a if key not in b} for a, b in pairs]
     measured = [{key for key in line if not key.endswith("perplexity")} for line in added if line]
-    pairs = ("/en-de", "/en-sw", "")
+    names = ("/en-de", "/en-sw", "")
     assert measured == 3 * [
-        {f"eval/sentence_retrieval{pair}/accuracy" for pair in pairs}
-        | {f"eval/word_alignment{pair}/aer" for pair in pairs}
+        {f"eval/sentence_retrieval{name}/accuracy" for name in names}
+        | {f"eval/word_alignment{name}/aer" for name in names}
     ]
 
-    for line in with_probes[::2]:
+
+@pytest.mark.slow
+def test_perplexity_is_that_of_each_loss(both):
+    compared = 0
+    for line in both[0].lines:
         for loss, value in line.items():
             if loss.startswith("eval/") and loss.endswith("/loss"):
-                perplexity = line[loss.removesuffix("loss") + "perplexity"]
-                assert perplexity == np.exp(value)
+                assert line[loss.removesuffix("loss") + "perplexity"] == np.exp(value)
+                compared += 1
+    assert compared
 
-    last = added[-1]
-    arguments = [f"--checkpoint={tmp_path / 'with'}", f"--layer={LAYER}"]
+
+@pytest.mark.slow
+def test_probes_say_what_the_commands_say_of_the_checkpoint(both, files, call):
+    probed, _ = both
+    last = probed.lines[-1]
+    arguments = [f"--checkpoint={probed.workdir}", f"--layer={LAYER}"]
     sides = [f"--source={files}/en-sw.en", f"--target={files}/en-sw.sw"]
     found = json.loads(call(retrieve.main, *arguments, *sides).out)
     assert found["sentences"] == SENTENCES
-    both = found["source_to_target"], found["target_to_source"]
-    assert last["eval/sentence_retrieval/en-sw/accuracy"] == np.mean(both)
+    directions = found["source_to_target"], found["target_to_source"]
+    assert last["eval/sentence_retrieval/en-sw/accuracy"] == np.mean(directions)
     pairs = [f"--input={files}/en-sw.tsv", "--gold"]
     found = json.loads(call(align.main, *arguments, *pairs).out)
     assert round(last["eval/word_alignment/en-sw/aer"], 6) == found["aer"]

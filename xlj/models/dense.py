@@ -36,28 +36,56 @@ def product(left: jax.Array, right: jax.Array, dtype: jnp.dtype, right_axis: int
 
 
 def product_over_rows(left: jax.Array, right: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """left.T @ right of matrices [n, k] and [n, m], as `product`: float32 [k, m].
-
-    On a CPU a left one in bfloat16 is moved in memory first, once it is rounded: strided reads of
-    what it is made of would take longer than the product.
-    """
+    """left.T @ right of matrices [n, k] and [n, m], as `product`: float32 [k, m]."""
     check("product_over_rows", left=("float [n, k]", left), right=("float [n, m]", right))
-    left, right = left.astype(dtype), right.astype(dtype)
-    if dtype == jnp.float32:
-        return _product(left, right, (0, 0))
-    moved = as_they_lie(as_they_lie(left).T.reshape(-1)).reshape(left.shape[::-1])
-    return _product(moved, right, (1, 0))
+    return _product(left.astype(dtype), right.astype(dtype), (0, 0))
 
 
-def _product(left: jax.Array, right: jax.Array, contracted: tuple[int, int]) -> jax.Array:
-    """The product over an axis of each, which XLA computes of the two as they lie on a CPU."""
+def products(left: jax.Array, right: jax.Array, contracted: tuple[int, int]) -> jax.Array:
+    """The products of two batches of matrices, multiplied in their type, as `product`.
+
+    Args:
+      left: [batch..., n, k] or [batch..., k, n].
+      right: [batch..., m, k] or [batch..., k, m].
+      contracted: which axis of each is k, -1 or -2.
+
+    Returns:
+      float32 [batch..., n, m].
+    """
+    left_is, right_is = (
+        f"[batch..., k, {name}]" if axis == -2 else f"[batch..., {name}, k]"
+        for axis, name in zip(contracted, "nm", strict=True)
+    )
+    check("products", left=(f"float {left_is}", left), right=(f"{left.dtype} {right_is}", right))
+    of_left, of_right = (axis % left.ndim for axis in contracted)
+    return _product(left, right, (of_left, of_right), left.ndim - 2)
+
+
+def _product(
+    left: jax.Array, right: jax.Array, contracted: tuple[int, int], batches: int = 0
+) -> jax.Array:
+    """The products over an axis of each, which XLA computes of the two as they lie on a CPU.
+
+    There a left one in bfloat16 whose rows are contracted is moved in memory first, once it is
+    rounded: strided reads of what it is made of would take longer than the product.
+    """
+    of_left, of_right = contracted
+    if of_left == left.ndim - 2 and left.dtype != jnp.float32:
+        left, of_left = moved(as_they_lie(left), -2, -1), of_left + 1
     left, right = as_they_lie((left, right))
-    (of_left, of_right), precision = contracted, precision_of(left.dtype)
-    dimensions = (((of_left,), (of_right,)), ((), ()))
-    wide = jnp.float32
+    batch = tuple(range(batches))
+    dimensions = (((of_left,), (of_right,)), (batch, batch))
+    precision, wide = precision_of(left.dtype), jnp.float32
     return as_they_lie(
         jax.lax.dot_general(left, right, dimensions, precision, preferred_element_type=wide)
     )
+
+
+def moved(x: jax.Array, axis: int, other: int) -> jax.Array:
+    """x with two axes swapped, on a CPU in memory: a flat array lies in one way only."""
+    check("moved", x=("float [...]", x))
+    swapped = x.swapaxes(axis, other)
+    return as_they_lie(swapped.reshape(-1)).reshape(swapped.shape)
 
 
 def precision_of(dtype: jnp.dtype) -> jax.lax.Precision | None:

@@ -2,12 +2,13 @@
 kernels of `fused_attention`, and what CPUs run."""
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from xlj.contracts.arrays import Specified, check
-from xlj.models.dense import PRODUCT, checkpoint_name, precision_of
+from xlj.models.dense import PRODUCT, checkpoint_name, moved, products
 from xlj.models.dropout import drop
 
 
@@ -46,19 +47,90 @@ def dense_attention(
         gates=gates,
         seeds=seeds,
     )
-    dtype = query.dtype
-    einsum = partial(jnp.einsum, precision=precision_of(dtype), preferred_element_type=jnp.float32)
-    # XLA for CPUs multiplies fast what lies as batches of matrices, and does not see to it itself.
-    query, key, value = (x.swapaxes(1, 2) for x in (query, key, value))
-    scores = einsum("bhqd,bhkd->bhqk", query, key) * query.shape[-1] ** -0.5
-    if bias is not None:
-        scores = scores + (bias if gates is None else bias * gates[..., None])
+    heads = [moved(x, 1, 2) for x in (query, key, value)]
     seen = (query_segment_ids[:, :, None] == key_segment_ids[:, None, :])[:, None]
+    return moved(_attended(*heads, bias, gates, seen, seeds, rate), 1, 2)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(7,))
+def _attended(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    bias: jax.Array | None,
+    gates: jax.Array | None,
+    seen: jax.Array,
+    seeds: jax.Array | None,
+    rate: float,
+) -> jax.Array:
+    """As `dense_attention`, of heads that lie apart: [rows, heads, length, size]."""
+    return _forward(query, key, value, bias, gates, seen, seeds, rate)[0]
+
+
+class _Saved(NamedTuple):
+    """What is kept for the gradient; weights before dropout, in the type of the products."""
+
+    query: jax.Array
+    key: jax.Array
+    value: jax.Array
+    bias: jax.Array | None
+    gates: jax.Array | None
+    seeds: jax.Array | None
+    weights: jax.Array
+    mixed: jax.Array
+
+
+def _forward(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    bias: jax.Array | None,
+    gates: jax.Array | None,
+    seen: jax.Array,
+    seeds: jax.Array | None,
+    rate: float,
+) -> tuple[jax.Array, _Saved]:
+    dtype = query.dtype
+    scores = products(query, key, (-1, -1)) * query.shape[-1] ** -0.5
+    if bias is not None:
+        scores = scores + _gated(bias, gates, len(query))
     scores = jnp.where(seen, scores, -1e30)
-    weights = jnp.where(seen, jax.nn.softmax(scores), 0)
-    weights = drop(weights, seeds, rate).astype(dtype)
-    mixed = einsum("bhqk,bhkd->bhqd", weights, value).swapaxes(1, 2)
-    return checkpoint_name(mixed.astype(dtype), PRODUCT)
+    exps = jnp.exp(scores - scores.max(-1, keepdims=True))
+    sums = exps.sum(-1, keepdims=True)
+    weights = exps * jnp.where(seen.any(-1, keepdims=True), 1 / sums, 0)
+    dropped = drop(weights, seeds, rate).astype(dtype)
+    mixed = checkpoint_name(products(dropped, value, (-1, -2)).astype(dtype), PRODUCT)
+    kept = _Saved(query, key, value, bias, gates, seeds, weights.astype(dtype), mixed)
+    return mixed, kept
+
+
+def _backward(rate: float, saved: _Saved, gradient: jax.Array) -> tuple[jax.Array | None, ...]:
+    """The softmax's gradient from what it was mixed into: weights w, of the products with the
+    values p, give w (p - sum(w p)), and that sum is the gradient's product with the output."""
+    query, key, value, bias, gates, seeds, weights, mixed = saved
+    dtype, wide = query.dtype, weights.astype(jnp.float32)
+    of_value = products(drop(wide, seeds, rate).astype(dtype), gradient, (-2, -2))
+    of_weights = drop(products(gradient, value, (-1, -1)), seeds, rate)
+    along = (gradient.astype(jnp.float32) * mixed).sum(-1, keepdims=True)
+    of_scores = wide * (of_weights - along)
+    of_bias = of_gates = None
+    if bias is not None:
+        through_gates = jax.vjp(partial(_gated, rows=len(query)), bias, gates)[1]
+        of_bias, of_gates = through_gates(of_scores)
+    of_scores = (of_scores * query.shape[-1] ** -0.5).astype(dtype)
+    of_query = products(of_scores, key, (-1, -2))
+    of_key = products(of_scores, query, (-2, -2))
+    of_heads = [x.astype(dtype) for x in (of_query, of_key, of_value)]
+    return (*of_heads, of_bias, of_gates, None, None)
+
+
+_attended.defvjp(_forward, _backward)
+
+
+def _gated(bias: jax.Array, gates: jax.Array | None, rows: int) -> jax.Array:
+    """What is added to the scores, float32 [rows, heads, length, length]."""
+    factors = jnp.ones((rows, 1, 1), bias.dtype) if gates is None else gates
+    return bias * factors[..., None]
 
 
 def check_inputs(

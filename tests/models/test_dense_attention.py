@@ -1,0 +1,127 @@
+"""Dense attention and its gradient by hand against the softmax as it is written."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlj.models import dropout, sharding
+from xlj.models.dense_attention import dense_attention
+
+ROWS, LENGTH, HEADS, SIZE = 3, 10, 2, 4
+RATE = 0.25
+HEADS_OF = ("query", "key", "value")
+
+
+def drawn(dtype="float32", bias=None):
+    """Random arrays, and ids: two segments, keys that none sees, a row of which nothing is seen."""
+    keys = itertools.chain(jax.random.split(jax.random.key(3), 9))
+    shapes = dict.fromkeys(HEADS_OF, (ROWS, LENGTH, HEADS, SIZE))
+    arrays = {n: jax.random.normal(next(keys), s).astype(dtype) for n, s in shapes.items()}
+    if bias:
+        arrays["bias"] = jax.random.normal(next(keys), (HEADS, LENGTH, LENGTH))
+    if bias == "gated":
+        arrays["gates"] = jax.random.normal(next(keys), (ROWS, HEADS, LENGTH))
+    queries = np.array([[1] * 4 + [2] * 6, [1] * 10, [1] * 10])
+    hidden = np.array([[1] * 4 + [2] * 3 + [-1] * 3, [1] * 9 + [-1], [-1] * 10])
+    weights = jax.random.normal(next(keys), shapes["query"])
+    return arrays, jnp.asarray(queries, jnp.int32), jnp.asarray(hidden, jnp.int32), weights
+
+
+def seeds(rate):
+    return dropout.row_seeds(jax.random.split(jax.random.key(1), ROWS), 3, 1) if rate else None
+
+
+def kept(rate):
+    """What each weight is multiplied by."""
+    shape = (HEADS, LENGTH, LENGTH)
+    if not rate:
+        return np.ones((ROWS, *shape))
+    return np.asarray(dropout.kept(seeds(rate), shape, rate)) * dropout.scale(rate)
+
+
+def as_written(query, key, value, query_ids, key_ids, bias=None, gates=None, *, kept):
+    """One query after the other; jax.grad does the rest."""
+    found = []
+    for row, place, head in np.ndindex(ROWS, LENGTH, HEADS):
+        seen = np.flatnonzero(key_ids[row] == query_ids[row, place])
+        if not len(seen):
+            found.append(jnp.zeros(SIZE))
+            continue
+        scores = key[row, seen, head] @ query[row, place, head] / SIZE**0.5
+        if bias is not None:
+            gate = 1 if gates is None else gates[row, head, place]
+            scores += bias[head, place, seen] * gate
+        exps = jnp.exp(scores)
+        weights = exps / exps.sum() * kept[row, head, place, seen]
+        found.append(weights @ value[row, seen, head])
+    return jnp.stack(found).reshape(ROWS, LENGTH, HEADS, SIZE)
+
+
+def passes(attend, arrays, weights):
+    """What comes out, and the gradient of each array."""
+
+    def total(arrays):
+        output = attend(**arrays)
+        return (output.astype(jnp.float32) * weights).sum(), output
+
+    (_, output), gradients = jax.jit(jax.value_and_grad(total, has_aux=True))(arrays)
+    return {"output": output, **gradients}
+
+
+def both(bias, rate, dtype="float32"):
+    arrays, queries, keys, weights = drawn(dtype, bias)
+    ids, factors = {"query_segment_ids": queries, "key_segment_ids": keys}, kept(rate)
+    found = passes(
+        lambda **a: dense_attention(**a, **ids, seeds=seeds(rate), rate=rate), arrays, weights
+    )
+    wide = {name: array.astype(jnp.float32) for name, array in arrays.items()}
+    wanted = passes(
+        lambda **a: as_written(
+            **a, query_ids=np.asarray(queries), key_ids=np.asarray(keys), kept=factors
+        ),
+        wide,
+        weights,
+    )
+    return arrays, found, wanted
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+@pytest.mark.parametrize("bias, rate", [(None, 0.0), ("shared", RATE), ("gated", RATE)])
+def test_values_and_gradients_are_those_of_the_softmax(bias, rate, platform, monkeypatch):
+    monkeypatch.setattr(sharding, "platform", lambda: platform)
+    _, found, wanted = both(bias, rate)
+    assert set(found) == set(wanted) and len(found) == 4 + {None: 0, "shared": 1, "gated": 2}[bias]
+    for name, array in wanted.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
+    assert not np.any(found["output"][2]) and not np.any(found["query"][2])
+
+
+@pytest.mark.parametrize("bias, rate", [(None, 0.0), ("gated", RATE)])
+def test_in_bfloat16(bias, rate):
+    """8 bits: of the largest value 2 % of error; heads' gradients are of their type."""
+    arrays, found, wanted = both(bias, rate, "bfloat16")
+    for name, array in wanted.items():
+        assert found[name].dtype == arrays.get(name, arrays["query"]).dtype, name
+        error = np.abs(np.asarray(found[name], np.float32) - array).max()
+        assert error < 0.02 * np.abs(array).max(), name
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_weights_are_kept_once_in_the_type_of_the_products(dtype):
+    """Beside query, key, value and the output nothing of a size that grows with the length."""
+    arrays, queries, keys, _ = drawn(dtype)
+
+    def attend(query, key, value):
+        return dense_attention(query, key, value, queries, keys, None, None, seeds(RATE), RATE)
+
+    _, backward = jax.vjp(attend, *arrays.values())
+    leaves = jax.tree.leaves(backward)
+    of_pairs = [leaf for leaf in leaves if leaf.shape[-2:] == (LENGTH, LENGTH)]
+    assert [(leaf.shape, leaf.dtype) for leaf in of_pairs] == [
+        ((ROWS, HEADS, LENGTH, LENGTH), jnp.dtype(dtype))
+    ]
+    vectors = ROWS * LENGTH * HEADS * SIZE
+    assert sum(leaf.size for leaf in leaves if leaf is not of_pairs[0]) <= 4 * vectors + ROWS
