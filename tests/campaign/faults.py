@@ -142,8 +142,8 @@ def damaged_files(folder: Path, kind: str, seed: int, count: int) -> Iterator[tu
     row store (`kind` rows: with the folders of its tasks around it) or of a checkpoint."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     if kind == "rows":  # beside them are notes of how they were made
-        (manifest,) = folder.rglob("manifest.json")
-        files = [f for f in files if f.suffix == ".rows" or f.parent == manifest.parent]
+        stores = {manifest.parent for manifest in folder.rglob("manifest.json")}
+        files = [f for f in files if f.suffix == ".rows" or f.parent in stores]
     wanted = _read(folder, kind)
     for number in range(count):
         file, draw = files[number % len(files)], random.Random(f"{seed}-{number}")
@@ -167,9 +167,8 @@ def damaged_files(folder: Path, kind: str, seed: int, count: int) -> Iterator[tu
 
 def _read(folder: Path, kind: str) -> Any:
     if kind == "rows":
-        (manifest,) = folder.rglob("manifest.json")
-        store = RowStore(manifest.parent)
-        return [store.vocabulary_file.read_bytes(), *rows(store)]
+        stores = [RowStore(m.parent) for m in sorted(folder.rglob("manifest.json"))]
+        return [x for s in stores for x in (s.vocabulary_file.read_bytes(), *rows(s))]
     found = checkpoints.find(folder)
     checkpoints.verify(found)
     return [checkpoints.read_vocabulary(found).digest, found.digest()]

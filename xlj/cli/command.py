@@ -1,7 +1,6 @@
 """A command from its flags to its exit code: an error that a user can mend is one line."""
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
@@ -16,11 +15,11 @@ from xlj.cli import configs
 from xlj.cli.configs import Schema
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError, as_tree
+from xlj.io import storage_errors
 
 Work = Callable[[Namespace], int | None]
 _TUNABLES = "GLIBC_TUNABLES"
 _CACHE = "JAX_COMPILATION_CACHE_DIR"
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def entry(
@@ -54,9 +53,9 @@ def run(parser: Parser, work: Work, argv: Sequence[str] | None = None) -> int:
 
     Returns:
       The exit code: that of the work, or 2 after an error that a user can mend (`ConfigError`,
-      `RowStoreError`, a full disk), which is printed in a line. Where nobody reads the output any
-      more (`| head`) it is a shell's, 141. Ctrl-C ends the process with 130, if the arguments are
-      its own.
+      `RowStoreError`, one of storage), which is printed in a line. Where nobody reads the output
+      any more (`| head`) it is a shell's, 141. Ctrl-C ends the process with 130, if the arguments
+      are its own.
     """
     try:
         try:
@@ -72,11 +71,10 @@ def run(parser: Parser, work: Work, argv: Sequence[str] | None = None) -> int:
             raise  # it is another pipe that broke
         return 141
     except OSError as error:
-        if error.errno not in _FULL:
+        if not (said := storage_errors.line(error)):
             raise
         _drop_full_output()
-        place = error.filename or "the output"
-        print(f"error: cannot write {place}: {error.strerror}", file=sys.stderr)
+        print(f"error: {said}", file=sys.stderr)
         return 2
     except (ConfigError, RuntimeError) as error:
         if not _can_be_mended(error):

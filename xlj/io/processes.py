@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
 from xlj.config import ConfigError
+from xlj.io import storage_errors
 
 SPAWN = multiprocessing.get_context("spawn")
 """Never fork: threads of TensorFlow, JAX and SentencePiece do not survive it."""
@@ -43,7 +44,7 @@ def in_child(
       function, arguments, named: whatever multiprocessing can send; so must be the result.
 
     Raises:
-      ConfigError: as the function does.
+      ConfigError: as the function does, or of an error of storage.
       RuntimeError: if it fails otherwise, or the process dies.
     """
     receiver, sender = SPAWN.Pipe(duplex=False)
@@ -89,6 +90,9 @@ def _child(
         sender.send(("returned", function(*arguments, **named)))
     except ConfigError as error:
         sender.send(("refused", str(error)))
+    except OSError as error:
+        said = storage_errors.line(error)
+        sender.send(("refused", said) if said else ("failed", traceback.format_exc()))
     except Exception:
         sender.send(("failed", traceback.format_exc()))
 

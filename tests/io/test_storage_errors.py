@@ -1,0 +1,47 @@
+"""Errors of storage are a line, here and in a process that works for a command; others are not."""
+
+import errno
+import os
+
+import pytest
+
+from xlj.cli.command import run
+from xlj.cli.parser import Parser
+from xlj.config import ConfigError
+from xlj.io import storage_errors
+from xlj.io.processes import in_child
+
+
+def failing(code, place=None):
+    raise OSError(code, os.strerror(code), place)
+
+
+@pytest.mark.parametrize(
+    "code, place, said",
+    [
+        (errno.ESTALE, "a/b", "a/b: Stale file handle"),
+        (errno.EIO, None, "storage: Input/output error"),
+        (errno.EACCES, "a/b", "a/b: Permission denied"),
+        (errno.EDQUOT, "a/b", "cannot write a/b: Disk quota exceeded"),
+        (errno.ENOSPC, None, "cannot write the output: No space left on device"),
+    ],
+)
+def test_a_command_ends_with_a_line(code, place, said, capsys):
+    assert run(Parser("x", "doc"), lambda flags: failing(code, place), []) == 2
+    assert capsys.readouterr().err == f"error: {said}\n"
+
+
+@pytest.mark.parametrize("code, place", [(errno.EACCES, None), (errno.ENOENT, "a"), (None, None)])
+def test_errors_of_our_own_are_raised(code, place):
+    error = OSError(code, "x", place) if code else OSError("x")
+    assert storage_errors.line(error) == ""
+    if code:
+        with pytest.raises(OSError):
+            run(Parser("x", "doc"), lambda flags: failing(code, place), [])
+
+
+def test_in_another_process_it_is_an_error_that_can_be_mended():
+    with pytest.raises(ConfigError, match="^a/b: Stale file handle$"):
+        in_child("building", failing, errno.ESTALE, "a/b")
+    with pytest.raises(RuntimeError, match="(?s)building failed:.*FileNotFoundError"):
+        in_child("building", failing, errno.ENOENT, "a/b")
