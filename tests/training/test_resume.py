@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from xlj.config import parse
+from xlj.data.rows.preparing import prepare_rows
 from xlj.io.exit_codes import CONTINUE
 from xlj.training import checkpoints
 
@@ -19,10 +20,12 @@ ROOT = Path(__file__).parents[2]
 STEPS = 60
 
 
-@pytest.fixture
-def config_file(tiny, tmp_path):
+@pytest.fixture(scope="module")
+def config_file(make_tiny, tmp_path_factory):
     """`tiny` as a config file on disk, with dropout, long enough to be killed; a late phase changes
     alpha and switches on objectives that keep a queue, sample and label."""
+    tiny = make_tiny()
+    prepare_rows(parse(tiny))
     tiny.train.steps = STEPS
     tiny.train.log_every = 4
     tiny.train.eval_every = 20
@@ -30,7 +33,7 @@ def config_file(tiny, tmp_path):
     tiny.train.keep_checkpoints = 3
     tiny.evaluation.perplexity = True
     tiny.evaluation.retrieval.source = "held_out"
-    path = tmp_path / "recipe.py"
+    path = tmp_path_factory.mktemp("recipe") / "recipe.py"
     path.write_text(
         "import json\n"
         "import ml_collections\n"
@@ -48,6 +51,14 @@ def config_file(tiny, tmp_path):
         encoding="utf-8",
     )
     return path
+
+
+@pytest.fixture(scope="module")
+def whole(config_file):
+    """The workdir of a run that nothing disturbed."""
+    workdir = config_file.parent / "whole"
+    finish(start(config_file, workdir))
+    return workdir
 
 
 def start(config_file, workdir, *arguments, devices=1):
@@ -93,8 +104,7 @@ def kill_when(process, workdir, after_step, delay):
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_ends_with_the_same_bits(store, config_file, tmp_path):
-    finish(start(config_file, tmp_path / "whole"))
+def test_killed_at_any_moment_ends_with_the_same_bits(config_file, whole, tmp_path):
     killed = tmp_path / "killed"
     done = []
     for after, delay in ((0, 0.0), (10, 0.03), (25, 0.11)):
@@ -102,8 +112,8 @@ def test_killed_at_any_moment_ends_with_the_same_bits(store, config_file, tmp_pa
         done.append(checkpoints.find(killed).step)
     assert done[-1] < STEPS, "the run was over before it could be killed"
     finish(start(config_file, killed))
-    assert digests(killed) == digests(tmp_path / "whole")
-    assert lines(killed) == lines(tmp_path / "whole")
+    assert digests(killed) == digests(whole)
+    assert lines(killed) == lines(whole)
     steps = [line["step"] for line in lines(killed)]
     assert steps == sorted(set(steps)) and steps[0] == 0 and steps[-1] == STEPS
 
@@ -249,8 +259,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_anew(tiny, store, tmp_p
 
 
 @pytest.mark.slow
-def test_sigterm_saves_and_exits_with_0_and_the_run_goes_on(store, config_file, tmp_path):
-    finish(start(config_file, tmp_path / "whole"))
+def test_sigterm_saves_and_exits_with_0_and_the_run_goes_on(config_file, whole, tmp_path):
     stopped = tmp_path / "stopped"
     process = start(config_file, stopped)
     deadline = time.monotonic() + 300
@@ -262,17 +271,16 @@ def test_sigterm_saves_and_exits_with_0_and_the_run_goes_on(store, config_file, 
     assert "the same command goes on from there" in output
     assert 0 < checkpoints.find(stopped).step < STEPS
     finish(start(config_file, stopped))
-    assert digests(stopped) == digests(tmp_path / "whole")
-    assert lines(stopped) == lines(tmp_path / "whole")
+    assert digests(stopped) == digests(whole)
+    assert lines(stopped) == lines(whole)
 
 
 @pytest.mark.slow
-def test_another_number_of_devices_goes_on_with_the_same_batches(store, config_file, tmp_path):
-    finish(start(config_file, tmp_path / "whole"))
+def test_another_number_of_devices_goes_on_with_the_same_batches(config_file, whole, tmp_path):
     moved = tmp_path / "moved"
     kill_when(start(config_file, moved, devices=1), moved, 10, 0.0)
     finish(start(config_file, moved, "--config.mesh.fsdp=2", devices=4))
-    for a, b in zip(lines(moved), lines(tmp_path / "whole"), strict=True):
+    for a, b in zip(lines(moved), lines(whole), strict=True):
         assert a.keys() == b.keys()
         np.testing.assert_allclose(list(a.values()), list(b.values()), rtol=2e-3, atol=1e-4)
 

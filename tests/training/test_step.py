@@ -370,10 +370,10 @@ def test_microbatches_stay_where_their_rows_are():
 def test_32_rows_are_learnt_by_heart(tiny, store):
     tiny.objectives.tlm.batch_rows = 0
     tiny.objectives.mmlm.batch_rows = 32
-    tiny.model.hidden, tiny.model.intermediate = 128, 256
+    tiny.model.hidden, tiny.model.intermediate = 64, 128
     tiny.model.dropout = tiny.model.attention_dropout = 0.0
     tiny.train.steps = 1500
-    tiny.optimizer.learning_rate = 3e-3
+    tiny.optimizer.learning_rate = 5e-3
     tiny.optimizer.warmup_steps = 20
     config = parse(tiny)
     corpus = Corpus.of(store)
