@@ -1,8 +1,10 @@
 """What is read is what was written, or an error that names the file and the row."""
 
 import dataclasses
+import errno
 import hashlib
 import json
+import os
 import subprocess
 import sys
 
@@ -130,6 +132,25 @@ def test_files_of_the_wrong_size_are_found_at_once(path):
     file.unlink()
     with pytest.raises(RowStoreError, match="text.en/00002.rows is missing"):
         RowStore(path)
+
+
+def test_a_file_that_fails_or_shrinks_while_rows_are_read_is_named(path, rows, monkeypatch):
+    opened, file = RowStore(path), path / "text.en" / "00002.rows"
+    good = opened.fetch("text.en", 90, 30)
+    np.testing.assert_array_equal(good["ids"], rows["train"][90:120])
+    body = file.read_bytes()
+    file.write_bytes(body[: 12 * (len(body) // 200) + 5])
+    with pytest.raises(RowStoreError, match=r"text.en/00002\.rows has become shorter; delete"):
+        opened.fetch("text.en", 90, 30)
+    file.write_bytes(body)
+    np.testing.assert_array_equal(opened.fetch("text.en", 90, 30), good)
+
+    def stale(*_):
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    monkeypatch.setattr(os, "pread", stale)
+    with pytest.raises(RowStoreError, match=r"text.en/00000\.rows: .* read \(.*Stale file handle"):
+        opened.fetch("text.en", 90, 30)
 
 
 def test_damaged_manifests_and_vocabularies_are_found(path):

@@ -255,12 +255,16 @@ class RowStore:
     def _run(self, task: str, shard: int, row: int, count: int) -> bytes:
         """Records of a shard that follow each other."""
         size, file = self._record(self._tasks[task]).itemsize, self.file(task, shard)
-        if isinstance(file, Path):
-            return os.pread(self._file(task, shard).fileno(), count * size, int(row) * size)
         try:
-            return file.read_range(int(row) * size, (int(row) + count) * size)
+            if isinstance(file, Path):
+                body = os.pread(self._file(task, shard).fileno(), count * size, int(row) * size)
+            else:
+                body = file.read_range(int(row) * size, (int(row) + count) * size)
         except OSError as error:
             raise RowStoreError(f"{file}: it cannot be read ({error})") from error
+        if len(body) != count * size:  # its size was right when the store was opened
+            raise RowStoreError(f"{file} has become shorter; {self._anew(file)}")
+        return body
 
     def _open(self, task: str, split: str, shard: int) -> np.ndarray:
         """The records of a split in a shard, mapped."""
