@@ -1,5 +1,6 @@
 """A slice of the campaign (`python tests/campaign`), and that it notices what it looks for."""
 
+import errno
 import random
 import shutil
 from pathlib import Path
@@ -104,3 +105,33 @@ def test_damage_to_rows_is_noticed_or_without_a_meaning(fuzz, tiny, store, tmp_p
     assert [fault for fault, _ in told if fault] == []
     assert sum(noticed for _, noticed in told) > 20
     assert prepare_rows(parse(tiny)).manifest.content_hash == store.manifest.content_hash
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("cc") is None, reason="storage.c takes a C compiler (cc)")
+def test_bad_and_slow_storage_are_told_or_waited_for(fuzz, tmp_path):
+    import faults
+    import jobs
+    import kills
+
+    prepare = jobs.make(tmp_path)[0]
+    kills.whole(prepare, tmp_path)
+    bad = {"STORAGE_ERROR": errno.ESTALE, "STORAGE_FIRST": 7, "STORAGE_TIMES": 1 << 40}
+    for name, hurt, came in (
+        ("bad", bad, "refused"),
+        ("never", bad | {"STORAGE_FIRST": 1 << 40}, "no error"),
+        ("slow", {"STORAGE_WAIT": 3000}, "no error"),
+    ):
+        environment = faults._stored_badly(tmp_path, hurt)
+        assert faults._hurt(prepare, tmp_path, name, **environment) == (came, "")
+
+
+def test_a_hurt_command_that_crashes_or_leaves_other_bits_is_a_fault(fuzz, tmp_path):
+    import faults
+    from jobs import Job
+
+    crashes = Job("crashes", lambda folder: ["xlj.not_there"], lambda folder: "")
+    assert "exit code 1" in faults._hurt(crashes, tmp_path, "x")[1]
+    (tmp_path / "other.whole").mkdir()
+    other = Job("other", lambda folder: ["this"], lambda folder: folder.name)
+    assert "other bits" in faults._hurt(other, tmp_path, "x")[1]
