@@ -180,7 +180,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
         {"dtype": DTYPE, "activation": dense.gelu},
         {"x": f32(H), "kernel": f32(H, 5), "shift": f32(H)},
     ),
-    dense.gelu: ({}, {"x": f32(3, 4)}),
+    dense.gelu: ({"dtype": DTYPE}, {"x": f32(3, 4)}),
     dense.norm: ({"epsilon": 0.1}, {"x": f32(H), "scale": f32(H), "bias": f32(H)}),
     dense_attention.dense_attention: (
         {"rate": 0.1},

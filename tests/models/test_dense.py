@@ -59,7 +59,20 @@ def test_what_is_computed_again_stands_behind_a_barrier(activation, monkeypatch)
 
 def test_the_gelu_is_exact():
     x = jnp.linspace(-6, 6, 101)
-    np.testing.assert_allclose(gelu(x), jax.nn.gelu(x, approximate=False), rtol=1e-5, atol=1e-6)
+    wanted = jax.nn.gelu(x, approximate=False)
+    np.testing.assert_allclose(gelu(x, x.dtype), wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-6), ("bfloat16", 2**-8)])
+def test_the_gradient_of_the_gelu_comes_from_its_output(dtype, tolerance):
+    """Also where there is nothing to divide by."""
+    x = jnp.array([*np.linspace(-9, 9, 181), 0.0, -0.0, 1e-38, -1e-20, 1e-20, 60.0, -60.0])
+    y, backward = jax.vjp(lambda x: gelu(x, jnp.dtype(dtype)), x)
+    assert y.dtype == jnp.dtype(dtype)
+    assert sum(leaf.ndim for leaf in jax.tree.leaves(backward)) == 2
+    (found,) = backward(jnp.ones_like(y))
+    wanted = jax.vmap(jax.grad(lambda x: jax.nn.gelu(x, approximate=False)))(x)
+    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
 
 
 def test_a_result_is_rounded_after_the_bias():

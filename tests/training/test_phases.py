@@ -11,16 +11,16 @@ from xlj.training import state as states
 from xlj.training.memory import expected
 
 
-def compiled():
+def compiled(layers=6, rows=2, hidden=512):
     """Memory of the step of a model that is nearly all kernels, bytes of its parameters, and
     of its state."""
     config = schema.default()
     config.data.languages, config.data.mono = "en,de", "phrasebook:{language}"
     config.data.vocabulary_size, config.data.length = 1_000, 32
     model = config.model
-    model.layers, model.hidden, model.heads, model.intermediate = 6, 512, 2, 2048
-    model.positions = 34
-    config.objectives.mmlm.batch_rows = 2
+    model.layers, model.hidden, model.heads, model.intermediate = layers, hidden, 2, 4 * hidden
+    model.positions, model.dropout, model.attention_dropout = 34, 0.0, 0.0
+    config.objectives.mmlm.batch_rows = rows
     config = parse(config)
     sizes, mesh = expected(config), partitioning.one_device()
     state = states.abstract(config, sizes.corpus, mesh)
@@ -43,3 +43,30 @@ def test_a_step_updates_its_state_in_place():
     assert memory.alias_size_in_bytes >= state > 3 * parameters
     assert memory.output_size_in_bytes - memory.alias_size_in_bytes < 1_000
     assert memory.temp_size_in_bytes < 1.7 * parameters, memory.temp_size_in_bytes / parameters
+
+
+def test_what_a_layer_keeps_for_its_gradient():
+    """Of a vector, in a loop on a CPU: of width h the input and output of two norms, query, key,
+    value and what attention mixed, once for the product and once for the softmax; of 4 h the GELU's
+    input and output, and no erf; the weights of two heads."""
+    rows, hidden = 64, 32
+    few, many = (compiled(layers, rows, hidden) for layers in (4, 12))
+    parameters = many[1] - few[1]
+    bytes_of = (many[0].temp_size_in_bytes - few[0].temp_size_in_bytes - parameters) / 8
+    kept = bytes_of / 4 / (rows * 32)
+    assert kept < (2 + 3 + 2 + 2 + 8 + 0.5) * hidden + 2 * 32, kept / hidden
+
+
+def test_a_state_is_made_with_nothing_beside_it(tiny):
+    """XLA's own order would draw the random bits of all parameters at once."""
+    config = parse(tiny)
+    corpus, mesh = expected(config).corpus, partitioning.one_device()
+    options = partitioning.compiler_options(mesh)
+    made = jax.jit(lambda: states.init(config, corpus), compiler_options=options)
+    memory = made.lower().compile().memory_analysis()
+    assert options and memory.temp_size_in_bytes < 0.01 * memory.output_size_in_bytes
+
+
+def test_only_a_cpu_alone_has_options(tiny):
+    several = partitioning.make_mesh(parse(tiny), jax.devices()[:2])
+    assert several.size == 2 and partitioning.compiler_options(several) == {}

@@ -94,9 +94,12 @@ def _measured(config: Config, size: Size, name: str, dtype: str) -> _Step:
     batch = {name: Rows(jnp.asarray(tokens), jnp.tile(jnp.array([[0, 1]], jnp.int32), (rows, 1)))}
     built = objectives.build({name: options}, config.model, corpus)
     where = state.sharding(config, corpus, mesh)
-    current = jax.jit(lambda: state.init(config, corpus), out_shardings=where)()
+    jitted = partial(
+        jax.jit, out_shardings=where, compiler_options=partitioning.compiler_options(mesh)
+    )
+    current = jitted(lambda: state.init(config, corpus))()
     made = make_train_step(config, built, mesh)
-    step = jax.jit(made, donate_argnums=0, out_shardings=where).lower(current, batch).compile()
+    step = jitted(made, donate_argnums=0).lower(current, batch).compile()
 
     def call() -> None:
         nonlocal current

@@ -17,7 +17,8 @@ from xlj.models.sharding import KERNEL, ROWS
 
 Arrays = TypeVar("Arrays")
 
-Activation = Callable[[jax.Array], jax.Array]
+Activation = Callable[[jax.Array, jnp.dtype], jax.Array]
+"""Of a float32 array: what becomes of each element, rounded to a type."""
 
 PRODUCT = "product"
 """What `model.remat=products` keeps: the outputs of linear layers and of attention."""
@@ -123,7 +124,7 @@ def matmul(
         shift=("float [in]", shift),
     )
     if activation is not None and sharding.platform() == "cpu":
-        x, activation, shift = activation(_shifted(x, shift)), None, None
+        x, activation, shift = activation(_shifted(x, shift), dtype), None, None
     return _matmul(x.astype(dtype), kernel, shift, dtype, activation)
 
 
@@ -182,7 +183,9 @@ _matmul.defvjp(_forward, _backward)
 
 
 def _activated(x: jax.Array, shift: jax.Array | None, activation: Activation | None) -> jax.Array:
-    return x if activation is None else activation(_shifted(x, shift)).astype(x.dtype)
+    if activation is None:
+        return x
+    return activation(_shifted(x, shift), jnp.dtype(jnp.float32)).astype(x.dtype)
 
 
 def _shifted(x: jax.Array, shift: jax.Array | None) -> jax.Array:
@@ -191,10 +194,36 @@ def _shifted(x: jax.Array, shift: jax.Array | None) -> jax.Array:
     return x if shift is None else x + shift
 
 
-def gelu(x: jax.Array) -> jax.Array:
-    """The exact GELU, by erf: XLA for GPUs does not fuse the erfc of JAX's own."""
-    check("gelu", x=("float [...]", x))
-    return 0.5 * x * (1 + jax.lax.erf(x * np.float32(math.sqrt(0.5))))
+def gelu(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    """The exact GELU of x, float32 [...], by erf: XLA for GPUs does not fuse the erfc of JAX's own.
+
+    Its gradient takes Phi(x) from what comes out, x Phi(x), which the next product keeps anyway.
+    """
+    check("gelu", x=("float32 [...]", x))
+    return _gelu(x, dtype)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _gelu(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    return _forward_gelu(x, dtype)[0]
+
+
+def _forward_gelu(x: jax.Array, dtype: jnp.dtype) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    y = (0.5 * x * (1 + jax.lax.erf(x * np.float32(math.sqrt(0.5))))).astype(dtype)
+    return y, (x, y)
+
+
+def _backward_gelu(
+    dtype: jnp.dtype, saved: tuple[jax.Array, jax.Array], gradient: jax.Array
+) -> tuple[jax.Array]:
+    x, y = saved
+    near_zero = jnp.abs(x) < 1e-30
+    below = jnp.where(near_zero, 0.5, y.astype(jnp.float32) / jnp.where(near_zero, 1, x))
+    density = jnp.exp(-0.5 * x * x) * np.float32(1 / math.sqrt(2 * math.pi))
+    return (gradient.astype(jnp.float32) * (below + x * density),)
+
+
+_gelu.defvjp(_forward_gelu, _backward_gelu)
 
 
 class Dense(nn.Module):

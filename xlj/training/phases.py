@@ -14,6 +14,7 @@ from xlj.data.rows.corpus import Corpus
 from xlj.models.sharding import ROWS
 from xlj.objectives import build
 from xlj.objectives.objective import Rows
+from xlj.training import partitioning
 from xlj.training.state import State
 from xlj.training.step import Batch, make_train_step
 
@@ -51,7 +52,13 @@ def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) ->
             state = step(state, batch)
             return state, state.progress.skipped_in_a_row
 
-        steps.append(jax.jit(with_flag, donate_argnums=0, out_shardings=(sharding, None)))
+        jitted = jax.jit(
+            with_flag,
+            donate_argnums=0,
+            out_shardings=(sharding, None),
+            compiler_options=partitioning.compiler_options(mesh),
+        )
+        steps.append(jitted)
         before = phase
     return steps
 
