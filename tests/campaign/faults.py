@@ -81,7 +81,7 @@ def _hurt(
         os.killpg(process.pid, signal.SIGKILL)
         return "hung", f"{job.name} {environment}: it did not end"
     told = said.rpartition("\nerror: ")[2] if "\nerror: " in f"\n{said}" else ""
-    came, fault = "refused" if process.returncode == 2 else "no error", ""
+    came, fault = {0: "no error", 2: "refused"}.get(process.returncode, "crashed"), ""
     if "Traceback" in said or process.returncode not in (0, 2):
         fault = f"{job.name} {environment}: exit code {process.returncode}: {said[-1500:]}"
     elif process.returncode == 2 and not told:
