@@ -109,6 +109,8 @@ def _backward(rate: float, saved: _Saved, gradient: jax.Array) -> tuple[jax.Arra
     values p, give w (p - sum(w p)), and that sum is the gradient's product with the output."""
     query, key, value, bias, gates, seeds, weights, mixed = saved
     dtype, wide = query.dtype, weights.astype(jnp.float32)
+    # Else XLA would find that it has made the mask already, and keep it.
+    seeds = jax.lax.optimization_barrier(seeds)
     of_value = products(drop(wide, seeds, rate).astype(dtype), gradient, (-2, -2))
     of_weights = drop(products(gradient, value, (-1, -1)), seeds, rate)
     along = (gradient.astype(jnp.float32) * mixed).sum(-1, keepdims=True)
