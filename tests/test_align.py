@@ -219,6 +219,7 @@ def test_no_output_is_left_after_an_error(run, tmp_path, monkeypatch):
         (["--gold", "--layer=4"], "--layer=4: this model has layers 0 (embeddings) to 3"),
         (["--output=/none/links.txt"], "--output=/none/links.txt: there is no such folder"),
         (["--gold", "--layers=all", "--plot=/none/x.png"], "--plot=/none/x.png: there is no such"),
+        (["--gold", "--plot=x.png"], "--plot=x.png: only --layers=all draws"),
         (["--gold=/none.txt"], "/none.txt: cannot read it"),
         (["--gold", "--method=best"], "argument --method: invalid choice: 'best'"),
         (["--gold", "--layer=two"], "argument --layer: invalid int value: 'two'"),

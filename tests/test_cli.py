@@ -77,7 +77,7 @@ def test_errors_are_one_clear_line(arguments, message):
             "--what=step,sleep: there are peak, step, objectives, attention, links",
         ),
         (["--objectives=mmlm,xml"], "--objectives=mmlm,xml: there are mmlm, tlm, camlm"),
-        (["--json=/nowhere/b.json"], "/nowhere/b.json: there is no folder /nowhere"),
+        (["--json=/nowhere/b.json"], "--json=/nowhere/b.json: there is no such folder"),
     ],
 )
 def test_bench_refuses_what_it_cannot_measure(arguments, message):

@@ -127,6 +127,7 @@ def test_languages_are_averaged(run, tatoeba):
         (["--layers=all", "--layer=1"], "--layers=all only scores: it takes no --layer"),
         (["--layers=all", "--output=x"], "it takes no --layer and no --output"),
         (["--layers=all", "--plot=/none/x.png"], "--plot=/none/x.png: there is no such folder"),
+        (["--plot=x.png"], "--plot=x.png: only --layers=all draws"),
         (["--output=/none/x"], "--output=/none/x: there is no such folder"),
         (["--layers=all", "--plot=x.txt"], "--plot=x.txt: a file ends in .png or .svg or .pdf"),
         (["--source=short.txt", "--target=short.txt"], "short.txt has one sentence, and so has"),

@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 
 from xlj import config as schema
-from xlj.cli import command
+from xlj.cli import command, outputs
 from xlj.cli.parser import Parser, at_least
 from xlj.config import ConfigError
 
@@ -55,9 +55,8 @@ def main(flags: Namespace) -> None:
     wanted = _WHAT if flags.what == "all" else [name.strip() for name in flags.what.split(",")]
     if not set(wanted) <= set(_WHAT):
         raise ConfigError(f"--what={flags.what}: there are {', '.join(_WHAT)}, and all")
-    for path in (flags.json, flags.table):
-        if path and not path.absolute().parent.is_dir():
-            raise ConfigError(f"{path}: there is no folder {path.absolute().parent}")
+    outputs.check_output("json", flags.json)
+    outputs.check_output("table", flags.table, [("json", flags.json)])
     names = [name.strip() for name in flags.objectives.split(",") if name.strip()]
     there = flags.config.objectives.options
     if not set(names) <= set(there):

@@ -1,7 +1,6 @@
 """The flags of `xlj.align`, and which of them go together."""
 
 from argparse import Namespace
-from pathlib import Path
 
 from xlj.cli import outputs, shards
 from xlj.cli.parser import Parser, positive
@@ -34,11 +33,7 @@ def add(parser: Parser) -> None:
         help="score against gold links: the third column of the input, or FILE. Links are `i-j` "
         "(sure) and `ipj` (possible), from 0; or FILE has lines `id source target [S|P]`, from 1",
     )
-    parser.add_file(
-        "--plot",
-        "where --layers=all draws (.png, .svg, .pdf) [aer_by_layer.png]",
-        default=Path("aer_by_layer.png"),
-    )
+    parser.add_file("--plot", "where --layers=all draws (.png, .svg, .pdf) [aer_by_layer.png]")
     add(
         "--scores",
         metavar="FILE",
@@ -107,7 +102,7 @@ def check(flags: Namespace) -> None:
     if flags.project and not flags.output:
         raise ConfigError(f"--project={flags.project}: say where the labels go with --output=FILE")
     if flags.shard:
-        others = ("gold", "scores", "html", "project", "layers")
+        others = ("gold", "scores", "html", "project", "layers", "plot")
         given = [f"--{name}" for name in others if getattr(flags, name) is not None]
         if given or flags.output == "-":
             raise ConfigError(
@@ -122,5 +117,4 @@ def check(flags: Namespace) -> None:
         if path != "-" or name != "output":
             outputs.check_output(name, path, inputs)
             inputs.append((name, path))
-    if flags.layers:
-        outputs.check_output("plot", flags.plot, inputs, outputs.PLOTS)
+    flags.plot = outputs.plot_of_layers(flags.plot, flags.layers, "aer_by_layer.png", inputs)

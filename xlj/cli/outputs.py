@@ -46,6 +46,23 @@ def check_output(
     check_other(flag, path, inputs)
 
 
+def plot_of_layers(
+    path: Path | None, layers: str | None, default: str, inputs: Inputs
+) -> Path | None:
+    """Where --plot draws: nowhere without --layers, whose plot it is.
+
+    Raises:
+      ConfigError: if it is given without, or cannot be written.
+    """
+    if not layers:
+        if path:
+            raise ConfigError(f"--plot={path}: only --layers=all draws")
+        return None
+    path = path or Path(default)
+    check_output("plot", path, inputs, PLOTS)
+    return path
+
+
 def check_other(flag: str, path: str | Path, inputs: Inputs) -> None:
     """Refuses an output that is an input of the same command, links followed (`ConfigError`, naming
     both)."""

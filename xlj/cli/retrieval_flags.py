@@ -39,11 +39,7 @@ def add(parser: Parser) -> None:
         help="goes through them, in place of {language} in the files' names; and their average",
     )
     add("--layers", choices=("all",), help="accuracy at every layer, and a plot (XLM-E Figure 3)")
-    parser.add_file(
-        "--plot",
-        "where --layers=all draws (.png, .svg, .pdf) [accuracy_by_layer.png]",
-        default=Path("accuracy_by_layer.png"),
-    )
+    parser.add_file("--plot", "where --layers=all draws (.png, .svg, .pdf) [accuracy_by_layer.png]")
     add(
         "--similarity",
         choices=SIMILARITIES,
@@ -77,8 +73,7 @@ def check(flags: Namespace) -> list[Files]:
         inputs += [(name, getattr(of_language, name)) for of_language in found]
     for of_language in found:
         outputs.check_output("output", of_language.output, inputs)
-    if flags.layers:
-        outputs.check_output("plot", flags.plot, inputs, outputs.PLOTS)
+    flags.plot = outputs.plot_of_layers(flags.plot, flags.layers, "accuracy_by_layer.png", inputs)
     return found
 
 
