@@ -122,8 +122,8 @@ def test_bad_and_slow_storage_are_told_or_waited_for(fuzz, tmp_path):
         ("never", bad | {"STORAGE_FIRST": 1 << 40}, "no error"),
         ("slow", {"STORAGE_WAIT": 3000}, "no error"),
     ):
-        environment = faults._stored_badly(tmp_path, hurt)
-        assert faults._hurt(prepare, tmp_path, name, **environment) == (came, "")
+        environment = faults.stored_badly(tmp_path, hurt)
+        assert faults.hurt(prepare, tmp_path, name, **environment) == (came, "")
 
 
 def test_a_hurt_command_that_crashes_or_leaves_other_bits_is_a_fault(fuzz, tmp_path):
@@ -131,7 +131,7 @@ def test_a_hurt_command_that_crashes_or_leaves_other_bits_is_a_fault(fuzz, tmp_p
     from jobs import Job
 
     crashes = Job("crashes", lambda folder: ["xlj.not_there"], lambda folder: "")
-    assert "exit code 1" in faults._hurt(crashes, tmp_path, "x")[1]
+    assert "exit code 1" in faults.hurt(crashes, tmp_path, "x")[1]
     (tmp_path / "other.whole").mkdir()
     other = Job("other", lambda folder: ["this"], lambda folder: folder.name)
-    assert "other bits" in faults._hurt(other, tmp_path, "x")[1]
+    assert "other bits" in faults.hurt(other, tmp_path, "x")[1]

@@ -1,4 +1,5 @@
-"""Disks that fill up, files that change, two runs at once: an error in a line, and nothing lost."""
+"""Disks that fill up, storage that fails or is slow, files that change, two runs at once: an error
+in a line, and nothing lost."""
 
 from __future__ import annotations
 
@@ -31,31 +32,31 @@ def full_disk(found: Sequence[Job], scratch: Path, seed: str) -> Iterator[tuple[
     if it had not been."""
     for job in found:
         draw = random.Random(f"{seed}-{job.name}")
-        yield _hurt(job, scratch, f"full-{seed}", 1 << draw.randint(10, 18))
+        yield hurt(job, scratch, f"full-{seed}", 1 << draw.randint(10, 18))
 
 
 def bad_storage(found: Sequence[Job], scratch: Path, seed: str) -> Iterator[tuple[str, str]]:
     """As `full_disk`, where from some call on, for good or a few times, storage gives an error."""
     for job in found:
         draw = random.Random(f"{seed}-{job.name}-storage")
-        hurt = {
+        how = {
             "STORAGE_ERROR": draw.choice(ERRORS),
             "STORAGE_FIRST": int(10 ** draw.uniform(0, 3.5)),
             "STORAGE_TIMES": draw.choice((1, 3, 1 << 40)),
         }
-        yield _hurt(job, scratch, f"bad-{seed}", **_stored_badly(scratch, hurt))
+        yield hurt(job, scratch, f"bad-{seed}", **stored_badly(scratch, how))
 
 
 def slow_storage(found: Sequence[Job], scratch: Path, seed: str) -> Iterator[tuple[str, str]]:
     """As `full_disk`, where every call to storage waits: the command ends as ever, but later."""
     for job in found:
         most = random.Random(f"{seed}-{job.name}-slow").choice((1_000, 5_000, 20_000))
-        hurt = _stored_badly(scratch, {"STORAGE_WAIT": most})
-        came, fault = _hurt(job, scratch, f"slow-{seed}", **hurt)
+        how = stored_badly(scratch, {"STORAGE_WAIT": most})
+        came, fault = hurt(job, scratch, f"slow-{seed}", **how)
         yield came, fault or ("" if came == "no error" else f"{job.name}: slow storage: {came}")
 
 
-def _stored_badly(scratch: Path, hurt: dict[str, int]) -> dict[str, str]:
+def stored_badly(scratch: Path, how: dict[str, int]) -> dict[str, str]:
     """The environment in which calls that concern `scratch` are hurt, as storage.c says."""
     library = scratch / "storage.so"
     if not library.exists():
@@ -64,12 +65,10 @@ def _stored_badly(scratch: Path, hurt: dict[str, int]) -> dict[str, str]:
             ["cc", "-O2", "-shared", "-fPIC", f"-o{library}", source, "-ldl"], check=True
         )
     preloaded = {"LD_PRELOAD": str(library), "STORAGE_FOLDER": f"{scratch}/"}
-    return preloaded | {name: str(value) for name, value in hurt.items()}
+    return preloaded | {name: str(value) for name, value in how.items()}
 
 
-def _hurt(
-    job: Job, scratch: Path, name: str, limit: int = 0, **environment: str
-) -> tuple[str, str]:
+def hurt(job: Job, scratch: Path, name: str, limit: int = 0, **environment: str) -> tuple[str, str]:
     """How a command ends that is hurt, and a fault: an exit code other than 0 and 2, no line that
     tells an error, or other bits when the same command is run again unhurt."""
     folder = scratch / f"{job.name}-{name}"

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 from xlj import config as schema
 from xlj.config import parse
@@ -36,13 +37,15 @@ def compiled(layers=6, rows=2, hidden=512):
 
 
 def test_a_step_updates_its_state_in_place():
-    """Its buffers are donated: all of them become the next state's. Beside them it needs one and a
-    half arrays for each parameter on a CPU: two where the norm's squares are written, and more than
-    three with a guard that chose between old and new states after the update, as it once did."""
+    """Its buffers are donated: all of them become the next state's. Beside them it needs 1.2 arrays
+    for each parameter on a CPU: 1.4 in XLA's own order of operations, two where the norm's squares
+    are written, and more than three with a guard that chose between old and new states after the
+    update, as it once did."""
     memory, parameters, state = compiled()
     assert memory.alias_size_in_bytes >= state > 3 * parameters
     assert memory.output_size_in_bytes - memory.alias_size_in_bytes < 1_000
-    assert memory.temp_size_in_bytes < 1.7 * parameters, memory.temp_size_in_bytes / parameters
+    most = 1.29 if partitioning._is_known() else 1.5
+    assert memory.temp_size_in_bytes < most * parameters, memory.temp_size_in_bytes / parameters
 
 
 def test_what_a_layer_keeps_for_its_gradient():
@@ -57,14 +60,16 @@ def test_what_a_layer_keeps_for_its_gradient():
     assert kept < (2 + 3 + 2 + 2 + 8 + 0.5) * hidden + 2 * 32, kept / hidden
 
 
+@pytest.mark.skipif(
+    not partitioning._is_known(), reason="this XLA has one order of operations only"
+)
 def test_a_state_is_made_with_nothing_beside_it(tiny):
     """XLA's own order would draw the random bits of all parameters at once."""
     config = parse(tiny)
     corpus, mesh = expected(config).corpus, partitioning.one_device()
-    options = partitioning.compiler_options(mesh)
-    made = jax.jit(lambda: states.init(config, corpus), compiler_options=options)
-    memory = made.lower().compile().memory_analysis()
-    assert options and memory.temp_size_in_bytes < 0.01 * memory.output_size_in_bytes
+    where = states.sharding(config, corpus, mesh)
+    memory = states.jitted_init(config, corpus, mesh, where).lower().compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 0.01 * memory.output_size_in_bytes
 
 
 def test_only_a_cpu_alone_has_options(tiny):

@@ -94,12 +94,11 @@ def _measured(config: Config, size: Size, name: str, dtype: str) -> _Step:
     batch = {name: Rows(jnp.asarray(tokens), jnp.tile(jnp.array([[0, 1]], jnp.int32), (rows, 1)))}
     built = objectives.build({name: options}, config.model, corpus)
     where = state.sharding(config, corpus, mesh)
-    jitted = partial(
-        jax.jit, out_shardings=where, compiler_options=partitioning.compiler_options(mesh)
-    )
-    current = jitted(lambda: state.init(config, corpus))()
+    current = state.jitted_init(config, corpus, mesh, where)()
     made = make_train_step(config, built, mesh)
-    step = jitted(made, donate_argnums=0).lower(current, batch).compile()
+    compiler = partitioning.compiler_options(mesh)
+    jitted = jax.jit(made, donate_argnums=0, out_shardings=where, compiler_options=compiler)
+    step = jitted.lower(current, batch).compile()
 
     def call() -> None:
         nonlocal current

@@ -47,49 +47,36 @@ def dense_attention(
         gates=gates,
         seeds=seeds,
     )
-    heads = [moved(x, 1, 2) for x in (query, key, value)]
+    query, key, value = (moved(x, 1, 2) for x in (query, key, value))
     seen = (query_segment_ids[:, :, None] == key_segment_ids[:, None, :])[:, None]
-    return moved(_attended(*heads, bias, gates, seen, seeds, rate), 1, 2)
+    return moved(_attended(_Inputs(query, key, value, bias, gates, seen, seeds), rate), 1, 2)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(7,))
-def _attended(
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    bias: jax.Array | None,
-    gates: jax.Array | None,
-    seen: jax.Array,
-    seeds: jax.Array | None,
-    rate: float,
-) -> jax.Array:
-    """As `dense_attention`, of heads that lie apart: [rows, heads, length, size]."""
-    return _forward(query, key, value, bias, gates, seen, seeds, rate)[0]
-
-
-class _Saved(NamedTuple):
-    """What is kept for the gradient; weights before dropout, in the type of the products."""
+class _Inputs(NamedTuple):
+    """As those of `dense_attention`, of heads that lie apart: [rows, heads, length, size]."""
 
     query: jax.Array
     key: jax.Array
     value: jax.Array
     bias: jax.Array | None
     gates: jax.Array | None
+    seen: jax.Array | None
+    """Which keys a query sees: bool [rows, 1, length, length]."""
     seeds: jax.Array | None
-    weights: jax.Array
-    mixed: jax.Array
 
 
-def _forward(
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    bias: jax.Array | None,
-    gates: jax.Array | None,
-    seen: jax.Array,
-    seeds: jax.Array | None,
-    rate: float,
-) -> tuple[jax.Array, _Saved]:
+Saved = tuple[_Inputs, jax.Array, jax.Array]
+"""What is kept for the gradient: inputs, the weights before dropout in their type, the output."""
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _attended(inputs: _Inputs, rate: float) -> jax.Array:
+    return _forward(inputs, rate)[0]
+
+
+def _forward(inputs: _Inputs, rate: float) -> tuple[jax.Array, Saved]:
+    query, key, value, bias, gates, seen, seeds = inputs
+    assert seen is not None
     dtype = query.dtype
     scores = products(query, key, (-1, -1)) * query.shape[-1] ** -0.5
     if bias is not None:
@@ -100,14 +87,13 @@ def _forward(
     weights = exps * jnp.where(seen.any(-1, keepdims=True), 1 / sums, 0)
     dropped = drop(weights, seeds, rate).astype(dtype)
     mixed = checkpoint_name(products(dropped, value, (-1, -2)).astype(dtype), PRODUCT)
-    kept = _Saved(query, key, value, bias, gates, seeds, weights.astype(dtype), mixed)
-    return mixed, kept
+    return mixed, (inputs._replace(seen=None), weights.astype(dtype), mixed)
 
 
-def _backward(rate: float, saved: _Saved, gradient: jax.Array) -> tuple[jax.Array | None, ...]:
+def _backward(rate: float, saved: Saved, gradient: jax.Array) -> tuple[_Inputs]:
     """The softmax's gradient from what it was mixed into: weights w, of the products with the
     values p, give w (p - sum(w p)), and that sum is the gradient's product with the output."""
-    query, key, value, bias, gates, seeds, weights, mixed = saved
+    (query, key, value, bias, gates, _, seeds), weights, mixed = saved
     dtype, wide = query.dtype, weights.astype(jnp.float32)
     # Else XLA would find that it has made the mask already, and keep it.
     seeds = jax.lax.optimization_barrier(seeds)
@@ -122,8 +108,8 @@ def _backward(rate: float, saved: _Saved, gradient: jax.Array) -> tuple[jax.Arra
     of_scores = (of_scores * query.shape[-1] ** -0.5).astype(dtype)
     of_query = products(of_scores, key, (-1, -2))
     of_key = products(of_scores, query, (-2, -2))
-    of_heads = [x.astype(dtype) for x in (of_query, of_key, of_value)]
-    return (*of_heads, of_bias, of_gates, None, None)
+    of_query, of_key, of_value = (x.astype(dtype) for x in (of_query, of_key, of_value))
+    return (_Inputs(of_query, of_key, of_value, of_bias, of_gates, None, None),)
 
 
 _attended.defvjp(_forward, _backward)

@@ -18,7 +18,7 @@ from xlj.io import atomic
 from xlj.io.storage import AnyPath
 from xlj.models.encoder import Params
 from xlj.objectives import build_all
-from xlj.training import checkpoints, differences, partitioning, stored_models, transfer
+from xlj.training import checkpoints, differences, stored_models, transfer
 from xlj.training import state as states
 from xlj.training.checkpoints import Checkpoint, CheckpointError
 from xlj.training.differences import FREE_AT_START, Difference
@@ -72,11 +72,7 @@ def first_state(
         _refuse_rows(latest, differences.row_differences(latest, store.manifest))
         return checkpoints.restore(latest, abstract)
     mesh, sharding = mesh_of(abstract), jax.tree.map(lambda leaf: leaf.sharding, abstract)
-    options = partitioning.compiler_options(mesh)
-    make = jax.jit(
-        lambda: states.init(config, corpus), out_shardings=sharding, compiler_options=options
-    )
-    state = make()
+    state = states.jitted_init(config, corpus, mesh, sharding)()
     if config.init_from:
         params = _transferred(config, store, corpus, state.params, mesh)
         objectives = build_all(config, corpus)

@@ -21,6 +21,8 @@ OTHERS: Rules = ((r".*", REPLICATED),)
 STORED: Rules = (*RULES, *OTHERS)
 """The rules for the parameters of a stored model."""
 
+_LEAST_MEMORY = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+
 
 def make_mesh(config: Config, devices: Sequence[jax.Device] = ()) -> Mesh:
     """The mesh of some devices, or all, with axes (replica, fsdp).
@@ -58,7 +60,7 @@ def check_batches(config: Config, mesh: Mesh) -> None:
                 )
 
 
-def compiler_options(mesh: Mesh) -> dict[str, str]:
+def compiler_options(mesh: Mesh) -> dict[str, Any]:
     """XLA's options for the programs that make and change a state on this mesh.
 
     A CPU alone computes in the order that holds least memory, which takes no longer. Several
@@ -66,9 +68,6 @@ def compiler_options(mesh: Mesh) -> dict[str, str]:
     """
     alone = mesh.size == 1 and mesh.devices.flat[0].platform == "cpu"
     return dict(_LEAST_MEMORY) if alone and _is_known() else {}
-
-
-_LEAST_MEMORY = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 
 
 @functools.cache

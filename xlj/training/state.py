@@ -1,6 +1,8 @@
 """All that a run carries from step to step. Batches and random keys follow from `step` alone."""
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +17,13 @@ from xlj.models import encoder
 from xlj.objectives import build_all
 from xlj.objectives.objective import LossSums
 from xlj.training import optimizer
-from xlj.training.partitioning import RULES, abstract_like, replicated, shardings
+from xlj.training.partitioning import (
+    RULES,
+    abstract_like,
+    compiler_options,
+    replicated,
+    shardings,
+)
 
 
 @jax.tree_util.register_dataclass
@@ -80,6 +88,13 @@ def init(config: Config, corpus: Corpus) -> State:
             losses={loss: sums for o in objectives.values() for loss in o.losses},
         ),
     )
+
+
+def jitted_init(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) -> Callable[[], State]:
+    """`init` on a mesh, jitted; `sharding` is of the state."""
+    options = compiler_options(mesh)
+    make = partial(init, config, corpus)
+    return jax.jit(make, out_shardings=sharding, compiler_options=options)
 
 
 def abstract(config: Config, corpus: Corpus, mesh: Mesh) -> State:
