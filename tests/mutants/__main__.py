@@ -180,7 +180,7 @@ def main() -> int:
                 every |= {mutant.key for mutants in made.values() for mutant in mutants}
                 drawn += draw(made, f"{flags.seed} {file} {function.name}")
     if gone := equivalent - every:
-        sys.exit(f"equivalent.toml: no mutant is {' | '.join(min(gone))}")
+        sys.exit("\n".join(f"equivalent.toml: no mutant is {' | '.join(g)}" for g in sorted(gone)))
     mutants = [m for m in [*first, *drawn] if flags.only in f"{m.source.file}:{m.function.name}"]
     skipped = sum(mutant.key in equivalent for mutant in mutants)
     mutants = [mutant for mutant in mutants if mutant.key not in equivalent]
