@@ -77,6 +77,16 @@ def median_seconds(call: Callable[[], PyTree], repeats: int) -> float:
     return statistics.median_high(times)
 
 
+def peak_memory() -> int | None:
+    """Bytes that this process held at most so far; None where the system does not tell."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as lines:
+            held = next(line for line in lines if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        return None
+    return int(held.split()[1]) * 1024
+
+
 def table(measured: Sequence[Measurement]) -> str:
     """A Markdown table, under the machine and the command."""
     lines = [

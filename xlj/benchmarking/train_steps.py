@@ -1,25 +1,32 @@
 """The speed and the memory of train steps, by type and by objective, beside transformers'."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from xlj import objectives
-from xlj.benchmarking.measurements import Measurement, Size, median_seconds, number
+from xlj.benchmarking.measurements import (
+    Measurement,
+    Size,
+    median_seconds,
+    number,
+    peak_memory,
+)
 from xlj.benchmarking.peers import library, seconds_of, torch_device, xlm_r_config
 from xlj.config import Config, ConfigError, Objectives
 from xlj.data.rows import packing
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.layout import PAD
+from xlj.io.processes import in_child
 from xlj.models.encoder import FIRST_POSITION
 from xlj.objectives.objective import Rows
-from xlj.training import partitioning, state
+from xlj.training import kept_memory, partitioning, state
 from xlj.training.step import make_train_step
 
 
@@ -39,10 +46,15 @@ def step(config: Config, size: Size) -> Iterator[Measurement]:
     compiled."""
     rows, length = size.rows, size.length
     for dtype in ("float32", "bfloat16"):
-        theirs = _peer_seconds(config, size, dtype)
-        ours = _measured(config, size, "mmlm", dtype)
+        theirs = _peers(config, size, dtype)
+        ours = _apart(_measured, config, size, "mmlm", dtype)
         note = f"{number(ours.flops / ours.seconds / 1e9)} GFLOP/s, {rows} x {length}"
-        peer_rate = theirs and rows * length / theirs
+        if ours.peak:
+            note += f", {ours.peak / 2**30:.2f} GiB"
+            if theirs and theirs.peak:
+                ratio = ours.peak / theirs.peak
+                note += f" for {theirs.peak / 2**30:.2f}: {ratio:.2f} times the memory"
+        peer_rate = theirs and rows * length / theirs.seconds
         rate = rows * length / ours.seconds
         name = f"mmlm {dtype}"
         yield Measurement("step", name, rate, "tokens/s", "transformers", peer_rate, note)
@@ -53,7 +65,7 @@ def each_objective(config: Config, size: Size, names: Sequence[str]) -> Iterator
     a token as multiples of the first's. Memory is what the program needs beside its state."""
     base: tuple[float, float] | None = None
     for name in names:
-        ours = _measured(config, size, name, config.model.dtype)
+        ours = _apart(_measured, config, size, name, config.model.dtype)
         of_token = ours.seconds / ours.tokens, ours.memory / ours.tokens
         base = base or of_token
         full = ours.tokens / size.rows / size.length
@@ -75,10 +87,34 @@ class _Step(NamedTuple):
     memory: int
     """Bytes that the program needs beside its state."""
     flops: float
+    peak: int | None
+    """Bytes that the process took, where it was one of its own."""
+
+
+class _PeerStep(NamedTuple):
+    """Of a train step of transformers."""
+
+    seconds: float
+    peak: int | None
+
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+def _apart(
+    function: Callable[Given, Result], *arguments: Given.args, **named: Given.kwargs
+) -> Result:
+    """The result of a function: on a CPU of a process of its own, which keeps memory as a run does
+    and has none of what was measured before; else of this one, which has the device."""
+    if jax.default_backend() != "cpu":
+        return function(*arguments, **named)
+    return in_child("a train step", function, *arguments, **named)
 
 
 def _measured(config: Config, size: Size, name: str, dtype: str) -> _Step:
     """The step of one objective."""
+    kept_memory.compute_in_the_calling_thread()
     rows, length, pieces = size.rows, size.length, vocabulary_training.ids(config.data)
     options = dataclasses.replace(config.objectives.options[name], batch_rows=rows)
     config = dataclasses.replace(
@@ -106,15 +142,22 @@ def _measured(config: Config, size: Size, name: str, dtype: str) -> _Step:
 
     analysis: Any = step.memory_analysis()
     text = int(np.count_nonzero(tokens != PAD))
-    seconds, flops = median_seconds(call, size.repeats), built[name].flops(rows, length).total
-    return _Step(seconds, text, analysis.temp_size_in_bytes, flops)
+    with kept_memory.kept(mesh):
+        seconds = median_seconds(call, size.repeats)
+    flops = built[name].flops(rows, length).total
+    return _Step(seconds, text, analysis.temp_size_in_bytes, flops, peak_memory())
 
 
-def _peer_seconds(config: Config, size: Size, dtype: str) -> float | None:
-    """Seconds of a step of transformers' XLM-R of the same sizes: forward, backward, AdamW."""
-    torch = library("torch")
-    if torch is None or library("transformers") is None:
+def _peers(config: Config, size: Size, dtype: str) -> _PeerStep | None:
+    """The step of transformers' XLM-R of the same sizes, where it is installed and fits."""
+    if library("torch") is None or library("transformers") is None:
         return None
+    return _apart(_peers_measured, config, size, dtype)
+
+
+def _peers_measured(config: Config, size: Size, dtype: str) -> _PeerStep | None:
+    """Forward, backward, AdamW."""
+    torch: Any = library("torch")
     from transformers import XLMRobertaForMaskedLM
 
     pieces, device = vocabulary_training.ids(config.data), torch_device()
@@ -135,7 +178,8 @@ def _peer_seconds(config: Config, size: Size, dtype: str) -> float | None:
         optimizer.zero_grad()
         loss.item()
 
-    return seconds_of(call, size.repeats)
+    seconds = seconds_of(call, size.repeats)
+    return None if seconds is None else _PeerStep(seconds, peak_memory())
 
 
 def _random_rows(kind: str, rows: int, length: int, size: int) -> np.ndarray:

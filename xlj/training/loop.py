@@ -25,6 +25,7 @@ from xlj.training import (
     differences,
     hosts,
     initialisation,
+    kept_memory,
     memory,
     metrics,
     partitioning,
@@ -124,7 +125,7 @@ def train(
         best=best,
     )
     _record(config, workdir)
-    with memory.advising(config):
+    with memory.advising(config), kept_memory.kept(mesh):
         done, said = _go_on(run, vocabulary, state, start, unsaid)
     finished, folder = said and done == config.train.steps, workdir / "checkpoints" / str(done)
     return Outcome(done, finished, workdir, folder, flops.until(done))
