@@ -5,7 +5,8 @@
 What is measured, and beside what:
 
   peak        a large matrix product
-  step        the train step of MMLM, in each type; transformers' XLM-R with AdamW
+  step        the train step of MMLM, in each type; transformers' XLM-R with AdamW. On a CPU each
+              runs in a process of its own, and the memory that these take is told
   objectives  the train step of each objective, whether the config trains it or not
   attention   each path of attention, forward and backward; torch's SDPA
   links       word alignment from given vectors; SimAlign's

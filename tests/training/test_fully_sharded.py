@@ -85,4 +85,5 @@ def test_what_is_sent_is_what_must_be_from_8_to_512_devices():
 def test_on_cpus_no_collective_is_inside_a_loop(names, gather):
     """Where others could overtake it, so that devices wait for each other for ever."""
     assert measured(8, 4, names, 2, gather, "cpus")["inner"] == []
-    assert measured(8, 4, names, 2, gather, "chips")["inner"] != []
+    if gather == "step":  # chips keep the loops
+        assert measured(8, 4, names, 2, gather, "chips")["inner"] != []
