@@ -12,4 +12,4 @@ def test_each_mutant_that_is_named_or_called_equivalent_is_one_of_the_code():
         [sys.executable, mutants, "--list", "--count=0"], capture_output=True, text=True
     )
     assert listed.returncode == 0, listed.stdout + listed.stderr
-    assert listed.stdout.startswith("0 mutants")
+    assert listed.stdout.strip().startswith("0 mutants")

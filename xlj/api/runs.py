@@ -19,10 +19,10 @@ from xlj.training import (
     damage,
     hosts,
     initialisation,
-    kept_memory,
     loop,
     memory,
     partitioning,
+    step_memory,
 )
 from xlj.training.workdir import only_run, resolve
 
@@ -42,7 +42,7 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
       ConfigError: before any work, if the config is wrong, or text, mesh, memory or the workdir's
         checkpoint do not fit it; later, if too many steps were not finite.
     """
-    kept_memory.compute_in_the_calling_thread()
+    step_memory.compute_in_the_calling_thread()
     config = parse(config) if isinstance(config, ml_collections.ConfigDict) else config
     workdir = resolve("workdir", workdir)
     # All of these refuse what does not fit before any rows are built.
@@ -82,7 +82,7 @@ def fine_tune(
       ConfigError: before any training, if the config is wrong, or data, labels, model or mesh do
         not fit it; later, as `pretrain`.
     """
-    kept_memory.compute_in_the_calling_thread()
+    step_memory.compute_in_the_calling_thread()
     if isinstance(config, ml_collections.ConfigDict):
         config = finetuning.parse(config)
     workdir = local_path("workdir", workdir)

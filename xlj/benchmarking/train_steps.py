@@ -26,7 +26,7 @@ from xlj.data.tokenizer.layout import PAD
 from xlj.io.processes import in_child
 from xlj.models.encoder import FIRST_POSITION
 from xlj.objectives.objective import Rows
-from xlj.training import kept_memory, partitioning, state
+from xlj.training import partitioning, state, step_memory
 from xlj.training.step import make_train_step
 
 
@@ -114,7 +114,7 @@ def _apart(
 
 def _measured(config: Config, size: Size, name: str, dtype: str) -> _Step:
     """The step of one objective."""
-    kept_memory.compute_in_the_calling_thread()
+    step_memory.compute_in_the_calling_thread()
     rows, length, pieces = size.rows, size.length, vocabulary_training.ids(config.data)
     options = dataclasses.replace(config.objectives.options[name], batch_rows=rows)
     config = dataclasses.replace(
@@ -142,8 +142,12 @@ def _measured(config: Config, size: Size, name: str, dtype: str) -> _Step:
 
     analysis: Any = step.memory_analysis()
     text = int(np.count_nonzero(tokens != PAD))
-    with kept_memory.kept(mesh):
+    memory = step_memory.StepMemory(mesh)
+    with memory.kept(step):
+        call()
+    with memory.kept(step):
         seconds = median_seconds(call, size.repeats)
+    memory.give_back()
     flops = built[name].flops(rows, length).total
     return _Step(seconds, text, analysis.temp_size_in_bytes, flops, peak_memory())
 

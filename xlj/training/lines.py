@@ -43,16 +43,23 @@ class Lines:
     bar: tqdm
     restart_sums: Callable[[Progress], Progress]
 
+    def due(self, done: int) -> tuple[bool, bool]:
+        """Whether training and evaluations are to be told after `done` steps."""
+        train = self.config.train
+        last = done == train.steps
+        logs = done > 0 and (done % train.log_every == 0 or last)
+        return logs, done % train.eval_every == 0 or last
+
     def write(self, before: State, done: int) -> tuple[State, dict[str, float], bool]:
         """Writes the line that is due after `done` steps, if one is. Returns the state with its
         sums begun anew, the line, and whether that was all; if the run is to stop meanwhile,
         nothing is written, and the state is as it was."""
-        state, line, train = before, dict[str, float](), self.config.train
-        last = done == train.steps
-        if done and (done % train.log_every == 0 or last):
+        state, line = before, dict[str, float]()
+        logs, measures = self.due(done)
+        if logs:
             line = self._of_training(state.progress, done)
             state = dataclasses.replace(state, progress=self.restart_sums(state.progress))
-        if done % train.eval_every == 0 or last:
+        if measures:
             try:
                 with self.clock.paused():
                     for measure in self.evaluations:

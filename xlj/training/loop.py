@@ -25,7 +25,6 @@ from xlj.training import (
     differences,
     hosts,
     initialisation,
-    kept_memory,
     memory,
     metrics,
     partitioning,
@@ -40,6 +39,7 @@ from xlj.training.preemption import Preemption
 from xlj.training.prefetch import Prefetch
 from xlj.training.run_flops import Counts, RunFlops
 from xlj.training.state import State
+from xlj.training.step_memory import StepMemory
 from xlj.training.throughput import Throughput
 
 
@@ -125,7 +125,7 @@ def train(
         best=best,
     )
     _record(config, workdir)
-    with memory.advising(config), kept_memory.kept(mesh):
+    with memory.advising(config):
         done, said = _go_on(run, vocabulary, state, start, unsaid)
     finished, folder = said and done == config.train.steps, workdir / "checkpoints" / str(done)
     return Outcome(done, finished, workdir, folder, flops.until(done))
@@ -156,6 +156,11 @@ class _Run:
     """Steps whose checkpoints stay."""
     best: str
 
+    def saves_after(self, done: int) -> bool:
+        """Whether a checkpoint is due after so many steps."""
+        train = self.config.train
+        return done % train.checkpoint_every == 0 or done in (train.steps, *self.pre_decay)
+
 
 def _go_on(
     run: _Run, vocabulary: Vocabulary, state: State, start: int, unsaid: bool
@@ -163,7 +168,6 @@ def _go_on(
     """Steps, lines of metrics and checkpoints, to the end or until the run is to stop: how many
     steps are done, and whether all was said of them."""
     config, batches, total = run.config, run.batches, run.config.train.steps
-    main_process = jax.process_index() == 0
     with contextlib.ExitStack() as stack:
 
         def until_the_end(resource: Resource) -> Resource:
@@ -172,22 +176,22 @@ def _go_on(
         preemption = until_the_end(Preemption())
         hook, said_before = config.train.metrics_hook, start - 1 if unsaid else start
         files = until_the_end(GrowingFiles(run.workdir))
-        writer = until_the_end(metrics.Metrics(files, said_before, main_process, hook))
+        writer = until_the_end(metrics.Metrics(files, said_before, jax.process_index() == 0, hook))
         keep, best = config.train.keep_checkpoints, bool(run.best)
         checkpointer = until_the_end(checkpoints.Checkpointer(run.workdir, keep, run.kept, best))
-        silent = not main_process
-        bar = tqdm(total=total, initial=start, unit="step", dynamic_ncols=True, disable=silent)
-        until_the_end(bar)
+        bar = until_the_end(_bar(start, total))
         prefetch = until_the_end(Prefetch(batches, run.mesh, start, total))
         clock = Throughput(run.flops, prefetch)
         restart_sums = jax.jit(states.restart_sums, out_shardings=run.sharding.progress)
         speeds = HostSpeeds(files)
+        step_memory = until_the_end(StepMemory(run.mesh))
         lines = Lines(
             config, run.evaluations, run.flops, writer, clock, speeds, preemption, bar, restart_sums
         )
 
         def save(state: State, line: Mapping[str, float], said: bool) -> None:
             with clock.paused():
+                step_memory.give_back()
                 files.send(now=True)  # a checkpoint is never ahead of what was said before it
                 score = line.get(run.best)
                 checkpointer.save(state, config, run.store.manifest, vocabulary, score, said)
@@ -199,23 +203,31 @@ def _go_on(
                 save(state, line, said)
         in_flight: collections.deque[tuple[int, jax.Array]] = collections.deque()
         for batch, tokens in prefetch if said else ():
-            state, skipped_in_a_row = run.steps[batches.phase(done)[0]](state, batch)
+            step = run.steps[batches.phase(done)[0]]
+            with step_memory.kept(step):
+                state, skipped_in_a_row = step(state, batch)
             clock.count(done, tokens)
             done += 1
             in_flight.append((done - 1, skipped_in_a_row))
             if len(in_flight) > _IN_FLIGHT:
                 _check_finite(config, batches, run.workdir, *in_flight.popleft())
             bar.update()
+            if any(lines.due(done)):
+                step_memory.give_back()
             state, line, said = lines.write(state, done)
-            stop = not said or preemption.requested()
-            due = done % config.train.checkpoint_every == 0 or done in (total, *run.pre_decay)
-            if due or stop:
+            if (stop := not said or preemption.requested()) or run.saves_after(done):
                 save(state, line, said)
             if stop:
                 break
         for flag in in_flight:
             _check_finite(config, batches, run.workdir, *flag)
     return done, said
+
+
+def _bar(start: int, total: int) -> tqdm:
+    """The bar of steps, which process 0 shows."""
+    silent = jax.process_index() > 0
+    return tqdm(total=total, initial=start, unit="step", dynamic_ncols=True, disable=silent)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,109 @@
+"""Steps on a CPU take their memory from Linux once."""
+
+import contextlib
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from xlj.api import runs
+from xlj.config import parse
+from xlj.training import checkpoints, loop, step_memory
+from xlj.training.step_memory import StepMemory
+
+PROGRAM = """
+import resource
+from xlj.training import partitioning, step_memory
+step_memory.compute_in_the_calling_thread()
+import jax, jax.numpy as jnp
+
+@jax.jit
+def step(x):  # takes 64 MiB, and gives 16 KiB
+    wide = jax.lax.optimization_barrier(jnp.outer(x, x))
+    return wide @ x + wide.T[0]
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(20):
+        jax.block_until_ready(step(x))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+def held():  # MiB
+    pages = int(open("/proc/self/statm").read().split()[1])
+    return pages * resource.getpagesize() // 2**20
+
+x = jnp.ones(4096)
+without = faults()
+memory = step_memory.StepMemory(partitioning.one_device())
+with memory.kept(step):
+    compiling = faults()
+with memory.kept(step):
+    faults()
+    print(without, compiling, faults(), held())
+memory.give_back()
+print(held())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc's memory")
+def test_memory_is_kept_between_steps_and_given_back_at_the_end():
+    environment = {name: value for name, value in os.environ.items() if "TUNABLES" not in name}
+    environment["XLA_FLAGS"] = ""
+    printed = subprocess.check_output([sys.executable, "-c", PROGRAM], text=True, env=environment)
+    without, compiling, kept, held, held_after = map(int, printed.split())
+    pages = 20 * 64 * 2**20 // os.sysconf("SC_PAGE_SIZE")
+    assert without > pages * 0.9 and compiling > pages * 0.9
+    assert kept < pages / 5  # a small array may take the place of a large one, now and then
+    assert held - held_after > 60
+
+
+def test_a_run_keeps_memory_from_step_to_step_and_gives_it_back_before_what_is_between(
+    tiny, store, tmp_path, monkeypatch
+):
+    said = []
+
+    class Memory(StepMemory):
+        @contextlib.contextmanager
+        def kept(self, step):
+            said.append("kept")
+            yield
+            said.append("done")
+
+        def give_back(self):
+            said.append("given back")
+
+        close = give_back
+
+    def evaluated(state, check):
+        said.append("evaluated")
+        return {}
+
+    def saved(*arguments):
+        said.append("saved")
+
+    monkeypatch.setattr(loop, "StepMemory", Memory)
+    monkeypatch.setattr(loop, "Evaluation", lambda *arguments: evaluated)
+    monkeypatch.setattr(checkpoints.Checkpointer, "save", saved)
+    tiny.train.steps, tiny.train.checkpoint_every = 4, 3
+    tiny.train.log_every, tiny.train.eval_every = 3, 2
+    loop.train(parse(tiny), tmp_path, store)
+    step, back = ["kept", "done"], "given back"
+    assert said == [
+        *("evaluated", *step, *step, back, "evaluated", *step, back, back, "saved"),
+        *(*step, back, "evaluated", back, "saved", back),
+    ]
+
+
+@pytest.mark.parametrize("begin", [runs.pretrain, runs.fine_tune])
+def test_runs_compute_in_the_thread_whose_memory_is_kept(begin, tmp_path, monkeypatch):
+    class Asked(Exception):
+        """For it."""
+
+    def asked():
+        raise Asked
+
+    monkeypatch.setattr(step_memory, "compute_in_the_calling_thread", asked)
+    with pytest.raises(Asked):
+        begin(None, tmp_path)
