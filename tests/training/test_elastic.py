@@ -35,7 +35,6 @@ def params(workdir):
     "before, after",
     [
         ((4, 2), (3, 1)),
-        pytest.param((1, 1), (8, 4), marks=pytest.mark.slow),
         pytest.param((8, 8), (2, 1), marks=pytest.mark.slow),
     ],
 )

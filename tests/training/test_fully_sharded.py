@@ -48,11 +48,11 @@ def test_copies_of_the_parameters_only_sum_gradients(names):
 def test_copies_sum_gradients_once_whatever_the_objectives_and_microbatches():
     """Of copies on one device each, and on four, which sum the bias of each head each time."""
     for fsdp, more in ((1, 1.02), (4, 1.5)):
-        one, *others = (
+        one, others = (
             measured(8, fsdp, names, parts)["sent"]["all-reduce"]
-            for names, parts in (("mmlm", 1), ("mmlm,tlm", 1), ("mmlm,tlm", 4))
+            for names, parts in (("mmlm", 1), ("mmlm,tlm", 4))
         )
-        assert all(one <= other <= more * one for other in others), (fsdp, one, others)
+        assert one <= others <= more * one, fsdp
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ def config_file(make_tiny, tmp_path_factory):
     alpha and switches on objectives that keep a queue, sample and label."""
     tiny = make_tiny()
     prepare_rows(parse(tiny))
-    tiny.train.steps = STEPS
+    tiny.train.steps, tiny.model.layers = STEPS, 1
     tiny.train.log_every = 4
     tiny.train.eval_every = 20
     tiny.train.checkpoint_every = 5
