@@ -131,7 +131,7 @@ def test_a_guard_that_says_nothing_is_lost(members, silent):
     run.guards[silent].send_signal(signal.SIGSTOP)
     other = run.guards[1 - silent]
     assert other.wait(timeout=30) == CONTINUE
-    assert f"process {silent} of 2" in other.stderr.read()
+    assert f"\nerror: process {silent} of 2" in other.stderr.read()
 
 
 def test_what_comes_of_a_loss_is_not_blamed(members):

@@ -281,8 +281,8 @@ class _Guard:
             return 128 - code if code < 0 else code
         if (end.process != self._process or end.code == CONTINUE) and code != end.code:
             again = "; the same command goes on from the last checkpoint"
-            print(
-                f"error: process {end.process} of {self._processes} (host {end.host}) {end.how}: "
+            print(  # on a line of its own, where the child left a bar
+                f"\nerror: process {end.process} of {self._processes} (host {end.host}) {end.how}: "
                 f"the run ends here, with exit code {end.code}"
                 f"{again if end.code == CONTINUE else ''}",
                 file=sys.stderr,
