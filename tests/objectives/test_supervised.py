@@ -1,9 +1,12 @@
 """Losses of labelled rows equal a NumPy transcription; heads read what they should."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiled import compiled
 
 from xlj.config import SUPERVISED, Model
 from xlj.data.rows.corpus import Corpus
@@ -36,17 +39,25 @@ def made(kind, rows=5, seed=0):
         labels[0] = 0  # no answer: both ends are at <s>
     labels_of_kind = () if kind == "question_answering" else CLASSES
     options = SUPERVISED[kind](batch_rows=rows, length=LENGTH, labels=labels_of_kind)
-    objective = supervised.objective(kind, options, MODEL, CORPUS)
-    keys = jax.random.split(jax.random.key(seed), 3)
-    params = encoder.init(keys[0], MODEL, CORPUS.vocabulary_size, 1)
-    params |= {name: make(keys[1]) for name, make in objective.parts.items()}
-    leaves, tree = jax.tree.flatten(params)
-    noise = [0.3 * jax.random.normal(jax.random.fold_in(keys[2], i), leaf.shape)
-             for i, leaf in enumerate(leaves)]  # fmt: skip
-    params = jax.tree.unflatten(tree, [a + b for a, b in zip(leaves, noise, strict=True)])
+    objective = compiled(supervised.objective(kind, options, MODEL, CORPUS))
+    params = moved(
+        encoder_params() | {name: make(jax.random.key(1)) for name, make in objective.parts.items()}
+    )
     numbers = np.concatenate([tokens, labels], 1).astype(np.uint16)
     batch = Rows(jnp.asarray(numbers), jnp.zeros((rows, 2), jnp.int32))
     return objective, params, batch, tokens, labels
+
+
+@functools.cache
+def encoder_params():
+    init = jax.jit(encoder.init, static_argnums=(1, 2, 3))
+    return jax.device_get(init(jax.random.key(0), MODEL, CORPUS.vocabulary_size, 1))
+
+
+def moved(params):
+    """Parameters away from their initial values."""
+    rng = np.random.default_rng(2)
+    return jax.tree.map(lambda x: x + 0.3 * rng.normal(size=x.shape).astype(np.float32), params)
 
 
 def logits(kind, params, tokens):
@@ -70,7 +81,8 @@ def logits(kind, params, tokens):
 
 def encoded(params, tokens):
     inputs = supervised.whole_examples(MODEL, jnp.asarray(tokens), None)
-    return np.asarray(encoder.apply(params, MODEL, inputs)).astype(np.float64)
+    hidden = jax.jit(encoder.apply, static_argnums=1)(params, MODEL, inputs)
+    return np.asarray(hidden).astype(np.float64)
 
 
 def log_softmax(x):
@@ -82,7 +94,7 @@ def log_softmax(x):
 def test_losses_equal_numpy(kind):
     objective, params, batch, tokens, labels = made(kind)
     examples = objective.corrupt(batch, None)
-    sums = objective.loss(params, {}, examples, None)[kind]
+    sums = jax.device_get(objective.loss(params, {}, examples, None)[kind])
     found = logits(kind, params, tokens)
     for row in range(len(tokens)):
         losses, right = [], 0
@@ -113,7 +125,7 @@ def test_gradients_are_finite_and_reach_head_and_encoder(kind):
         sums = objective.loss(params, {}, objective.corrupt(batch, None), keys)[kind]
         return sums.sum.sum()
 
-    gradients = jax.grad(loss)(params)
+    gradients = jax.jit(jax.grad(loss))(params)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
     for part in (f"{kind}_head", "layers", "embeddings"):
         assert all(np.abs(leaf).sum() > 0 for leaf in jax.tree.leaves(gradients[part]))

@@ -27,14 +27,6 @@ from xlj.training import (
 from xlj.training.digests import digests
 
 
-@pytest.fixture
-def trained(tiny, store, tmp_path):
-    """A workdir of a short run that kept all its checkpoints."""
-    tiny.train.steps, tiny.train.keep_checkpoints = 4, 9
-    loop.train(parse(tiny), tmp_path / "run", store)
-    return tmp_path / "run"
-
-
 def abstract(tiny, store, devices=1):
     config = parse(tiny)
     corpus = Corpus.of(store)

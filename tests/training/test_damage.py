@@ -6,24 +6,8 @@ import pytest
 
 from xlj.api import runs
 from xlj.config import parse
-from xlj.training import checkpoints, damage, loop
+from xlj.training import checkpoints, damage
 from xlj.training.checkpoints import CheckpointError, DamagedError
-
-
-@pytest.fixture(scope="session")
-def made(tmp_path_factory):
-    """Where the workdir below is kept, once a test has made it."""
-    return tmp_path_factory.mktemp("made") / "run"
-
-
-@pytest.fixture
-def trained(tiny, store, made, tmp_path):
-    """A workdir of a finished run with its checkpoints of steps 2 and 4."""
-    tiny.train.steps, tiny.train.keep_checkpoints = 4, 9
-    if not made.exists():
-        loop.train(parse(tiny), made, store)
-    shutil.copytree(made, tmp_path / "run")
-    return tmp_path / "run"
 
 
 def damaged(workdir, step, item):

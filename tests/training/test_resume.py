@@ -137,31 +137,29 @@ def test_a_finished_run_is_left_as_it_is(tiny, store, tmp_path, capsys):
 
 
 def test_a_resumed_run_tells_what_of_its_config_has_changed(
-    tiny, store, tmp_path, capsys, monkeypatch
+    tiny, store, trained, capsys, monkeypatch
 ):
     from xlj.training import loop, partitioning
 
-    tiny.train.steps = 2
-    loop.train(parse(tiny), tmp_path, store)
     capsys.readouterr()
-    tiny.train.steps, tiny.optimizer.warmup_steps, tiny.optimizer.b2 = 3, 2, 0.98
+    tiny.train.steps, tiny.optimizer.warmup_steps, tiny.optimizer.b2 = 5, 2, 0.98
     tiny.optimizer.frozen, tiny.optimizer.schedule = "embeddings", "constant"
     names = ("schedule", "warmup_steps", "b2", "frozen")
     tiny.train.allow_change = ",".join(f"optimizer.{name}" for name in names)
     tiny.mesh.fsdp = 8
     monkeypatch.setattr(partitioning, "_group", lambda device: device.id // 4)  # two hosts
-    outcome = loop.train(parse(tiny), tmp_path, store)
+    outcome = loop.train(parse(tiny), trained, store)
     assert outcome.operations == operations(parse(tiny), store)
     assert capsys.readouterr().out.splitlines() == [
         "resuming: optimizer.schedule was 'linear', is now 'constant'",
         "resuming: optimizer.warmup_steps was 0, is now 2",
         "resuming: optimizer.b2 was 0.999, is now 0.98",
         "resuming: optimizer.frozen was [], is now ['embeddings']",
-        "resuming: train.steps was 2, is now 3",
+        "resuming: train.steps was 4, is now 5",
         "resuming: mesh.fsdp was 1, is now 8",
         "slow: mesh.fsdp=8 gathers the parameters of every layer from several hosts or TPU slices; "
         "one that divides the devices of each would not",
-        "passes over the rows: text 0.01, pairs 0.07",
+        "passes over the rows: text 0.02, pairs 0.11",
         f"operations of the run: {outcome.operations}",
         "",
     ]
@@ -231,23 +229,21 @@ def test_an_evaluation_that_is_interrupted_is_done_when_the_run_goes_on(
     assert (stopped / "metrics.jsonl").stat().st_mtime_ns == before
 
 
-def test_steps_are_chosen_by_passes_before_a_resume_is_compared(tiny, store, tmp_path):
+def test_steps_are_chosen_by_passes_before_a_resume_is_compared(tiny, store, trained):
     """A checkpoint is not beyond steps that are yet to be chosen; the run ends where its passes
     are made, and is then finished."""
     from xlj.training import initialisation, loop
     from xlj.training.passes import with_steps
 
-    tiny.train.steps = 3
-    loop.train(parse(tiny), tmp_path, store)
     tiny.train.steps, tiny.train.passes = 2, 0.02
     config = parse(tiny)
-    assert initialisation.check_resumable(config, tmp_path).step == 3
+    assert initialisation.check_resumable(config, trained).step == 4
     last = with_steps(config, store).train.steps
-    outcome = loop.train(config, tmp_path, store)
-    assert outcome.finished and outcome.step == last > 3
-    kept = json.loads((tmp_path / "config.json").read_text())["train"]
+    outcome = loop.train(config, trained, store)
+    assert outcome.finished and outcome.step == last > 4
+    kept = json.loads((trained / "config.json").read_text())["train"]
     assert (kept["steps"], kept["passes"]) == (last, 0.0)
-    assert loop.train(config, tmp_path, store) == outcome
+    assert loop.train(config, trained, store) == outcome
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_anew(tiny, store, tmp_path):
@@ -285,23 +281,21 @@ def test_another_number_of_devices_goes_on_with_the_same_batches(config_file, wh
         np.testing.assert_allclose(list(a.values()), list(b.values()), rtol=2e-3, atol=1e-4)
 
 
-def test_another_seed_or_corpus_is_refused_by_name(tiny, store, tmp_path):
+def test_another_seed_or_corpus_is_refused_by_name(tiny, store, trained):
     from xlj.training import loop
 
-    tiny.train.steps = 2
-    loop.train(parse(tiny), tmp_path / "run", store)
     tiny.train.seed = 5
     with pytest.raises(checkpoints.CheckpointError, match=r"train\.seed: 0 -> 5"):
-        loop.train(parse(tiny), tmp_path / "run", store)
+        loop.train(parse(tiny), trained, store)
     tiny.train.seed, tiny.objectives.tlm.mask_rate = 0, 0.3
     with pytest.raises(
         checkpoints.CheckpointError, match=r"objectives\.tlm\.mask_rate: .* -> 0\.3"
     ):
-        loop.train(parse(tiny), tmp_path / "run", store)
+        loop.train(parse(tiny), trained, store)
     tiny.objectives.tlm.mask_rate = 0.15
     tiny.model.heads = 4  # changes no shape, but what the weights compute
     with pytest.raises(checkpoints.CheckpointError, match=r"model\.heads: 2 -> 4"):
-        loop.train(parse(tiny), tmp_path / "run", store)
+        loop.train(parse(tiny), trained, store)
     tiny.model.hidden = 64
     with pytest.raises(checkpoints.CheckpointError, match=r"model\.hidden: 32 -> 64"):
-        loop.train(parse(tiny), tmp_path / "run", store)
+        loop.train(parse(tiny), trained, store)
