@@ -238,7 +238,8 @@ def random_encoder(vocabulary):
     from xlj.models import encoder
 
     model = Model(layers=3, hidden=32, heads=2, intermediate=64, positions=40, init_std=0.2)
-    return Pretrained(encoder.init(jax.random.key(0), model, vocabulary.size, 1), model, vocabulary)
+    init = jax.jit(encoder.init, static_argnums=(1, 2, 3))
+    return Pretrained(init(jax.random.key(0), model, vocabulary.size, 1), model, vocabulary)
 
 
 @pytest.fixture(scope="session")

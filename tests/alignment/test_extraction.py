@@ -114,6 +114,7 @@ def test_no_link_without_similarity():
 
 def test_a_side_of_one_token_links_to_the_first_whatever_the_padding():
     wide = np.random.default_rng(3).random((64, 1, 7)).astype(np.float32)
+    released, itermax = jax.jit(extraction.released), jax.jit(extraction.itermax)
     for similarity in (wide, wide.transpose(0, 2, 1)):
         for wider in (0, 1, 5, 9):
             padded_to = np.pad(similarity, ((0, 0), (0, wider), (0, wider)))
@@ -123,8 +124,8 @@ def test_a_side_of_one_token_links_to_the_first_whatever_the_padding():
             )
             transport = jax.jit(sinkhorn)(padded_to, source_ids, target_ids)
             for links in (
-                extraction.released(transport),
-                extraction.itermax(transport.plan, source_ids, target_ids),
+                released(transport),
+                itermax(transport.plan, source_ids, target_ids),
             ):
                 assert np.asarray(links).sum() == 64 and np.asarray(links)[:, 0, 0].all()
 

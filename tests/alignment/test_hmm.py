@@ -3,11 +3,13 @@
 import itertools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj.alignment.hmm import NULL_RATE, Emission, log_likelihood, posteriors
+from xlj.alignment import hmm
+from xlj.alignment.hmm import NULL_RATE, Emission, log_likelihood
+
+posteriors = jax.jit(hmm.posteriors)
 
 
 def by_enumeration(source, null, jumps):
@@ -46,7 +48,7 @@ def random(seed, m, n, jumps=5, scale=2.0):
 
 
 def given(source, null, jumps):
-    return Emission(jnp.float32(source), jnp.float32(null)), jnp.float32(jumps)
+    return Emission(np.float32(source), np.float32(null)), np.float32(jumps)
 
 
 @pytest.mark.parametrize("m, n", [(1, 1), (1, 4), (4, 1), (3, 4), (4, 3)])

@@ -1,7 +1,6 @@
 """Predictions are the head's on each row by itself, on any devices, whatever the batches."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -25,10 +24,10 @@ def test_predictions_are_those_of_each_row(kind):
         row[0], row[size - 1] = BOS, EOS
         if kind == "pair_classification":
             row[size // 2] = BOS
-    params = encoder.init(jax.random.key(0), MODEL, 50, 1)
+    params = jax.jit(encoder.init, static_argnums=(1, 2, 3))(jax.random.key(0), MODEL, 50, 1)
     params[supervised.head_of(kind)] = supervised.init_head(kind, MODEL, 5, jax.random.key(1))
-    plain = supervised.logits(kind, params, MODEL, jnp.asarray(tokens), jnp.zeros((300, 2), int))
-    plain = np.asarray(plain)
+    logits = jax.jit(supervised.logits, static_argnums=(0, 2))
+    plain = np.asarray(logits(kind, params, MODEL, tokens, np.zeros((300, 2), np.int32)))
     for devices, fsdp in ((1, 1), (8, 2)):
         config = Config(mesh=Mesh(fsdp=fsdp))
         mesh = make_mesh(config, jax.devices()[:devices])

@@ -28,13 +28,15 @@ TINY = Model(
 )
 SIZE = 50
 
+init = jax.jit(encoder.init, static_argnums=(1, 2, 3))
 apply = jax.jit(encoder.apply, static_argnames="model")
 
 
 def params(model=TINY):
     """Initial parameters with noise of a size that lets every one of them matter."""
-    drawn = encoder.init(jax.random.key(0), model, SIZE, 2)
-    return jax.tree.map(lambda x: x + 0.3 * jax.random.normal(jax.random.key(1), x.shape), drawn)
+    drawn = init(jax.random.key(0), model, SIZE, 2)
+    rng = np.random.default_rng(1)
+    return jax.tree.map(lambda x: x + 0.3 * rng.standard_normal(x.shape, np.float32), drawn)
 
 
 def inputs(tokens):

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiled import compiled
 from random_rows import CORPUS, SIZE, rows_of
 from references import btmlm as reference
 from references.encoder import float64
@@ -26,9 +27,9 @@ def whole(function, inputs):
 
 def labelled(model, options, params_of, keys_of, seed=0):
     model = dataclasses.replace(model, language_embeddings="predicted")
-    objective = btmlm.objective("btmlm", options, model, CORPUS)
+    objective = compiled(btmlm.objective("btmlm", options, model, CORPUS))
     rows, params = rows_of("sentences", seed=seed, count=60), params_of(model, objective)
-    before = jax.jit(objective.corrupt)(rows, keys_of(rows))
+    before = objective.corrupt(rows, keys_of(rows))
     return rows, before, objective.targets(params, {}, before, whole), objective, params, model
 
 
@@ -142,7 +143,8 @@ def test_placeholders_see_their_sentence_and_not_each_other(model, params_of, ke
 
 def test_placeholders_are_of_the_second_side_in_both_stages(model, params_of, keys_of, monkeypatch):
     model = dataclasses.replace(model, token_types=2, pair_token_types=True)
-    rows, before, after, objective, params, model = labelled(model, OPTIONS, params_of, keys_of)
+    rows, before, after, _, params, model = labelled(model, OPTIONS, params_of, keys_of)
+    objective = btmlm.objective("btmlm", OPTIONS, model, CORPUS)  # not compiled: arrays are kept
     read, real = [], encoder.apply
     monkeypatch.setattr(
         encoder, "apply", lambda *args, **more: (read.append(args[2]), real(*args, **more))[1]

@@ -1,6 +1,7 @@
 """XLM-Align: labels of packed rows equal those of pairs one by one; the loss equals NumPy's."""
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -80,22 +81,26 @@ def test_all_of_it_equals_numpy(
     assert weights == {"dwa_tlm": 3, "dwa_align": 7}
 
 
+@partial(jax.jit, static_argnames="filtering")
+def links_of(similarity, *ids, filtering):
+    extract = extraction.itermax if filtering else extraction.union
+    return extract(sinkhorn(similarity, *ids).plan, *ids)
+
+
 def every_link(model, params, rows, filtering=True):
     """(row, position in the first sentence, position in the second) of all links, pair by pair."""
     read = whole_examples(model, rows.tokens, rows.languages)
     layer = encoder.middle_layer(model.layers)
     hidden = np.asarray(jax.jit(lambda p: encoder.apply(p, model, read, layers=layer))(params))
     layout, tokens = jax.tree.map(np.asarray, segments(rows.tokens)), np.asarray(rows.tokens)
-    extract = extraction.itermax if filtering else extraction.union
-    links_of = jax.jit(lambda similarity, *ids: extract(sinkhorn(similarity, *ids).plan, *ids))
     for row in range(len(tokens)):
         word = ~np.isin(tokens[row], (0, 1, 2))
         for example in range(1, layout.segment[row].max() + 1):
             mine = (layout.segment[row] == example) & word
             first, second = (np.flatnonzero(mine & (layout.side[row] == i)) for i in (0, 1))
-            similarity = jnp.asarray(hidden[row, first] @ hidden[row, second].T)
-            ids = jnp.ones(len(first), jnp.int32), jnp.ones(len(second), jnp.int32)
-            links = np.asarray(links_of(similarity, *ids))
+            similarity = hidden[row, first] @ hidden[row, second].T
+            ids = np.ones(len(first), np.int32), np.ones(len(second), np.int32)
+            links = np.asarray(links_of(similarity, *ids, filtering=filtering))
             for i, j in zip(*np.nonzero(links), strict=True):
                 yield row, int(first[i]), int(second[j])
 

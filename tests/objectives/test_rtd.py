@@ -43,15 +43,21 @@ def test_losses_and_labels_equal_a_transcription(kind, dropout, model, params_of
     generator = {"embeddings": params["embeddings"]} | params["generator"]
     masked = inputs.masked
     read = whole_examples(model, masked.tokens, masked.languages)
-    hidden = encoder.apply(generator, model, read, of_generator)
-    replaced = rtd.replace(generator, params["generator"]["head"], model, OPTIONS, hidden, inputs)
-    vectors, table, bias = heads.predict(
-        params["generator"]["head"], params["embeddings"]["word"], model, hidden
-    )
-    logits = np.asarray(vectors @ table.T + bias, np.float64)
+    apply = jax.jit(encoder.apply, static_argnums=1)
+    hidden = apply(generator, model, read, of_generator)
+
+    @jax.jit
+    def sampled(hidden, head):
+        replaced = rtd.replace(generator, head, model, OPTIONS, hidden, inputs)
+        vectors, table, bias = heads.predict(head, params["embeddings"]["word"], model, hidden)
+        return replaced, vectors @ table.T + bias
+
+    replaced, logits = sampled(hidden, params["generator"]["head"])
+    logits = np.asarray(logits, np.float64)
     read = read._replace(tokens=replaced)
-    hidden = encoder.apply(params, model, read, of_discriminator)
-    scores = np.asarray(heads.detect(params["detection_head"], model, hidden), np.float64)
+    hidden = apply(params, model, read, of_discriminator)
+    detect = jax.jit(heads.detect, static_argnums=1)
+    scores = np.asarray(detect(params["detection_head"], model, hidden), np.float64)
     tokens, new = np.asarray(rows.tokens), np.asarray(replaced)
     selected = np.asarray(masked.selected())
     assert (new[~selected] == tokens[~selected]).all() and (new != tokens).any()
@@ -72,7 +78,7 @@ def test_losses_and_labels_equal_a_transcription(kind, dropout, model, params_of
         np.testing.assert_allclose(losses["trtd_discriminator"].sum[row], loss, rtol=1e-4)
         assert losses["trtd_discriminator"].count[row] == count
         assert losses["trtd_discriminator"].correct[row] == right
-    counts = objective.count(inputs)
+    counts = jax.jit(objective.count)(inputs)
     for name, sums in losses.items():
         np.testing.assert_array_equal(counts[name], sums.count)
 
@@ -125,21 +131,28 @@ def test_all_of_it_equals_numpy(
 def gradients(model, params_of, keys_of, which, **sizes):
     model, objective, params, rows, keys = prepared(model, params_of, keys_of, **sizes)
     inputs = jax.jit(objective.corrupt)(rows, keys)
-    return jax.jit(jax.grad(lambda p: objective.loss(p, {}, inputs, None)[which].sum.sum()))(params)
+    found = jax.jit(jax.grad(lambda p: objective.loss(p, {}, inputs, None)[which].sum.sum()))(
+        params
+    )
+    return jax.device_get(found)
 
 
 def size_of(tree):
-    return float(sum(jnp.abs(leaf).sum() for leaf in jax.tree.leaves(tree)))
+    return float(sum(np.abs(leaf).sum() for leaf in jax.tree.leaves(tree)))
 
 
 def test_initial_values_are_drawn_from_a_key_for_each_part(model):
     model = dataclasses.replace(model, generator_layers=1)
     made = jax.jit(lambda rng: rtd.init_generator(rng, model, CORPUS))(jax.random.key(7))
-    of_layers, of_head = jax.random.split(jax.random.key(7))
     small = dataclasses.replace(model, layers=1)
-    layers = encoder.init(of_layers, small, SIZE, len(CORPUS.languages))["layers"]
-    head = heads.init_prediction(of_head, model, SIZE)
-    wanted = {"layers": layers, "head": head}
+
+    @jax.jit
+    def apart(rng):
+        of_layers, of_head = jax.random.split(rng)
+        layers = encoder.init(of_layers, small, SIZE, len(CORPUS.languages))["layers"]
+        return {"layers": layers, "head": heads.init_prediction(of_head, model, SIZE)}
+
+    wanted = apart(jax.random.key(7))
     chex.assert_trees_all_close(made, wanted, rtol=1e-6)
 
 

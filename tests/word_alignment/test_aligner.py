@@ -1,5 +1,6 @@
 """The aligner: what it links, in order, in batches as one by one, and however long a sentence."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -51,6 +52,10 @@ def test_the_same_words_in_another_order(copying_encoder, method, together):
         assert links_of(links) == sorted((int(k), j) for j, k in enumerate(order))
 
 
+apply = jax.jit(encoder.apply, static_argnames=("model", "all_layers"))
+align_vectors = jax.jit(methods.align, static_argnums=(0, 5))
+
+
 def one_by_one(pretrained, pair, together):
     """The vectors of a pair's pieces at layer 2, without batches or padding, and their words."""
     encode = pretrained.vocabulary.encode_batch
@@ -66,7 +71,8 @@ def one_by_one(pretrained, pair, together):
             query_segment_ids=tokens * 0,
             key_segment_ids=tokens * 0,
         )
-        return encoder.apply(pretrained.params, pretrained.model, inputs, all_layers=True)[2, 0]
+        every = apply(pretrained.params, pretrained.model, inputs, all_layers=True)
+        return np.asarray(every[2, 0])
 
     if together:
         vectors = hidden([BOS, *a, EOS, *b, EOS])
@@ -195,7 +201,7 @@ def test_soft_alignments_and_confidences_are_of_the_best_pieces(random_encoder, 
             continue
         source, target, words = one_by_one(random_encoder, pair, together=True)
         ids = np.ones(len(source), np.int32), np.ones(len(target), np.int32)
-        plain, linked = methods.align(method, source, target, *ids, 0.8)
+        plain, linked = align_vectors(method, source, target, *ids, 0.8)
         plain = np.asarray(plain)
         linked = match(plain, *ids) if method == "match" else np.asarray(linked)
 

@@ -1,7 +1,6 @@
 """The method hmm: both directions' posteriors multiplied, of a checkpoint that has its head."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -18,13 +17,12 @@ from xlj.word_alignment.sentence_pairs import Pair
 @pytest.fixture(scope="module")
 def trained(copying_encoder):
     head = translation.init(jax.random.key(3), copying_encoder.model, hmm.LONGEST_JUMP)
-    noisy = {
-        name: jax.tree.map(
-            lambda leaf, k=k: 0.6 * leaf + 0.1 * jax.random.normal(jax.random.key(k), leaf.shape),
-            leaf,
-        )
-        for k, (name, leaf) in enumerate(head.items())
-    }
+    rng = np.random.default_rng(0)
+
+    def moved(leaf):
+        return 0.6 * np.asarray(leaf) + 0.1 * rng.normal(size=leaf.shape).astype(np.float32)
+
+    noisy = jax.tree.map(moved, head)
     params = {**copying_encoder.params, "word_hmm_head": noisy}
     return copying_encoder._replace(params=params)
 
@@ -39,9 +37,14 @@ def pairs_of(vocabulary):
     ]
 
 
+apply = jax.jit(encoder.apply, static_argnames=("model", "layers"))
+posteriors = jax.jit(hmm.posteriors)
+
+
 def plain(pretrained, pair, layer):
     """The product of both directions' posteriors of pieces, and the word of each."""
-    vocabulary, model, params = pretrained.vocabulary, pretrained.model, pretrained.params
+    vocabulary, model = pretrained.vocabulary, pretrained.model
+    params = jax.device_get(pretrained.params)
     head, table = params["word_hmm_head"], params["embeddings"]["word"]
     sides = []
     for words in (pair.source, pair.target):
@@ -50,21 +53,21 @@ def plain(pretrained, pair, layer):
         places = np.arange(ids.shape[1], dtype=np.int32)[None]
         ones = np.ones_like(ids)
         inputs = encoder.Inputs(ids, places, ones, ones, sides=0 * ones)
-        hidden = encoder.apply(params, model, inputs, layers=layer)[0, 1:-1]
+        hidden = apply(params, model, inputs, layers=layer)[0, 1:-1]
         words = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces])
-        sides.append((ids[0, 1:-1], hidden, words))
+        sides.append((ids[0, 1:-1], np.asarray(hidden), words))
 
     def share(score):
-        return jnp.log(1025 * jnp.exp(score) / (jnp.exp(score) + 1024))
+        return np.log(1025 * np.exp(score) / (np.exp(score) + 1024))
 
     def direction(source, target):
         keys = table[target[0]] @ head["key"]["kernel"]
         scores = source[1] @ head["query"]["kernel"] @ keys.T
         emission = hmm.Emission(share(scores), share(keys @ head["null_bias"]))
         ones = [np.ones(len(side[0]), np.int32) for side in (source, target)]
-        return hmm.posteriors(emission, head["jump_bias"], *ones).emission.source
+        return np.asarray(posteriors(emission, head["jump_bias"], *ones).emission.source)
 
-    both = np.asarray(direction(*sides) * direction(*sides[::-1]).T)
+    both = direction(*sides) * direction(*sides[::-1]).T
     matrix = np.zeros((len(pair.source), len(pair.target)), np.float32)
     np.maximum.at(matrix, np.ix_(sides[0][2], sides[1][2]), both)
     return matrix
