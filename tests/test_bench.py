@@ -125,7 +125,10 @@ def test_it_measures_beside_what_is_installed(call, tmp_path):
     for name in ("torch", "simalign", "sentence_transformers"):
         pytest.importorskip(name, reason=f"{name} is not installed (.[peers])")
     call(
-        bench.main, *SMALL, "--what=step,attention,links,align,embed,start", f"--json={tmp_path}/b"
+        bench.main,
+        *SMALL,
+        "--what=peak,step,attention,links,align,embed,start",
+        f"--json={tmp_path}/b",
     )
     found = json.loads((tmp_path / "b").read_text())["measurements"]
     alone = {m["name"] for m in found if m["peer_value"] is None}

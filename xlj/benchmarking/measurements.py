@@ -10,13 +10,14 @@ import statistics
 import sys
 import timeit
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import jax
 
 from xlj.config import Config
 from xlj.contracts.arrays import PyTree
 from xlj.io.json_file import Record
+from xlj.io.processes import in_child
 
 _VERSIONS = ("jax", "flax", "torch", "transformers", "simalign", "sentence-transformers")
 
@@ -75,6 +76,20 @@ def median_seconds(call: Callable[[], PyTree], repeats: int) -> float:
     call()
     times = timeit.repeat(lambda: jax.block_until_ready(call()), number=1, repeat=repeats)
     return statistics.median_high(times)
+
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+def apart(
+    function: Callable[Given, Result], *arguments: Given.args, **named: Given.kwargs
+) -> Result:
+    """The result of a function: on a CPU of a process of its own, which has the cores and no memory
+    of what was measured before; else of this one, which has the device."""
+    if jax.default_backend() != "cpu":
+        return function(*arguments, **named)
+    return in_child("measuring", function, *arguments, **named)
 
 
 def peak_memory() -> int | None:

@@ -1,9 +1,9 @@
 """The speed and the memory of train steps, by type and by objective, beside transformers'."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from xlj import objectives
 from xlj.benchmarking.measurements import (
     Measurement,
     Size,
+    apart,
     median_seconds,
     number,
     peak_memory,
@@ -23,7 +24,6 @@ from xlj.data.rows import packing
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.layout import PAD
-from xlj.io.processes import in_child
 from xlj.models.encoder import FIRST_POSITION
 from xlj.objectives.objective import Rows
 from xlj.training import partitioning, state, step_memory
@@ -47,7 +47,7 @@ def step(config: Config, size: Size) -> Iterator[Measurement]:
     rows, length = size.rows, size.length
     for dtype in ("float32", "bfloat16"):
         theirs = _peers(config, size, dtype)
-        ours = _apart(_measured, config, size, "mmlm", dtype)
+        ours = apart(_measured, config, size, "mmlm", dtype)
         note = f"{number(ours.flops / ours.seconds / 1e9)} GFLOP/s, {rows} x {length}"
         if ours.peak:
             note += f", {ours.peak / 2**30:.2f} GiB"
@@ -65,7 +65,7 @@ def each_objective(config: Config, size: Size, names: Sequence[str]) -> Iterator
     a token as multiples of the first's. Memory is what the program needs beside its state."""
     base: tuple[float, float] | None = None
     for name in names:
-        ours = _apart(_measured, config, size, name, config.model.dtype)
+        ours = apart(_measured, config, size, name, config.model.dtype)
         of_token = ours.seconds / ours.tokens, ours.memory / ours.tokens
         base = base or of_token
         full = ours.tokens / size.rows / size.length
@@ -96,20 +96,6 @@ class _PeerStep(NamedTuple):
 
     seconds: float
     peak: int | None
-
-
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
-
-
-def _apart(
-    function: Callable[Given, Result], *arguments: Given.args, **named: Given.kwargs
-) -> Result:
-    """The result of a function: on a CPU of a process of its own, which keeps memory as a run does
-    and has none of what was measured before; else of this one, which has the device."""
-    if jax.default_backend() != "cpu":
-        return function(*arguments, **named)
-    return in_child("a train step", function, *arguments, **named)
 
 
 def _measured(config: Config, size: Size, name: str, dtype: str) -> _Step:
@@ -156,7 +142,7 @@ def _peers(config: Config, size: Size, dtype: str) -> _PeerStep | None:
     """The step of transformers' XLM-R of the same sizes, where it is installed and fits."""
     if library("torch") is None or library("transformers") is None:
         return None
-    return _apart(_peers_measured, config, size, dtype)
+    return apart(_peers_measured, config, size, dtype)
 
 
 def _peers_measured(config: Config, size: Size, dtype: str) -> _PeerStep | None:
