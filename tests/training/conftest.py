@@ -1,7 +1,8 @@
-"""A run that many tests begin from."""
+"""A run that many tests begin from, and runs on fewer devices."""
 
 import shutil
 
+import jax
 import pytest
 
 from xlj.config import parse
@@ -23,3 +24,14 @@ def trained(tiny, store, made, tmp_path):
         loop.train(parse(tiny), made, store)
     shutil.copytree(made, tmp_path / "run")
     return tmp_path / "run"
+
+
+@pytest.fixture
+def devices(monkeypatch):
+    """Says how many devices runs of this process see from then on."""
+    every = jax.devices()
+
+    def see(count):
+        monkeypatch.setattr(jax, "devices", lambda *_: every[:count])
+
+    return see

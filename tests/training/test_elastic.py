@@ -1,6 +1,5 @@
 """A run goes on with another number of devices, or another mesh: the same batches and masks."""
 
-import jax
 import numpy as np
 import pytest
 from test_resume import lines
@@ -8,17 +7,6 @@ from test_resume import lines
 from xlj.api import runs
 from xlj.config import ConfigError, parse
 from xlj.training import checkpoints, loop, partitioning
-
-
-@pytest.fixture
-def devices(monkeypatch):
-    """Says how many devices runs of this process see from then on."""
-    every = jax.devices()
-
-    def see(count):
-        monkeypatch.setattr(jax, "devices", lambda *_: every[:count])
-
-    return see
 
 
 def train(tiny, store, workdir, steps):

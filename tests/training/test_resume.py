@@ -17,7 +17,7 @@ from xlj.io.exit_codes import CONTINUE
 from xlj.training import checkpoints
 
 ROOT = Path(__file__).parents[2]
-STEPS = 60
+STEPS = 45
 
 
 @pytest.fixture(scope="module")
