@@ -65,7 +65,7 @@ def test_loss_has_negatives_from_all_rows(options, model, params_of, keys_of):
     params, rows = params_of(model, objective), rows_of("bitext", count=20)
     rows = jax.tree.map(lambda x: x.at[7].set(x[3]), rows)  # a pair that stands twice
     rows = rows._replace(tokens=rows.tokens.at[9].set(1))  # and a row of padding
-    inputs = jax.jit(objective.corrupt)(rows, keys_of(rows))
+    inputs = objective.corrupt(rows, keys_of(rows))
     made = objective.targets(params, {}, inputs, whole)
     read = jax.jit(lambda side: vectors(params, model, side, 9))
     first, second = (np.asarray(read(side)) for side in (inputs.first, inputs.second))
@@ -144,7 +144,7 @@ def test_gradient_is_of_one_loss_over_all_rows(options, model, params_of, keys_o
     tokens = tokens.at[5, :half].set(tokens[2, :half])  # one sentence with two translations
     tokens = tokens.at[6, half:].set(tokens[8, :half])  # and one on both sides
     rows = rows._replace(tokens=tokens)
-    inputs = jax.jit(objective.corrupt)(rows, keys_of(rows))
+    inputs = objective.corrupt(rows, keys_of(rows))
     made = objective.targets(params, {}, inputs, whole)
     allowed = ~np.eye(12, dtype=bool)
     allowed[9] = allowed[:, 9] = allowed[3, 7] = allowed[7, 3] = False
@@ -185,7 +185,7 @@ def test_pairs_that_are_all_the_same_teach_nothing(options, model, params_of, ke
     objective = compiled(retrieval.objective("retrieval", options, model, CORPUS))
     params, rows = params_of(model, objective), rows_of("bitext", count=4)
     rows = jax.tree.map(lambda x: jnp.repeat(x[:1], 4, axis=0), rows)
-    made = objective.targets(params, {}, jax.jit(objective.corrupt)(rows, keys_of(rows)), whole)
+    made = objective.targets(params, {}, objective.corrupt(rows, keys_of(rows)), whole)
     assert not np.asarray(made.found).any() and not np.asarray(made.losses).any()
     assert not np.asarray(made.pull_first).any() and not np.asarray(made.pull_second).any()
 

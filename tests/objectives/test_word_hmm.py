@@ -1,6 +1,7 @@
 """Word alignment by likelihood: whole losses against a plain one, and what they depend on."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import chex
 import jax
@@ -15,6 +16,7 @@ from xlj.config.objectives.word_hmm import WordHMM
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder, translation
 from xlj.objectives import word_hmm
+from xlj.objectives.flops import of_layers
 from xlj.objectives.segments import whole_examples
 
 OPTIONS = WordHMM(layer=1, weight=2.0, normaliser_weight=0.3, agreement=0.0)
@@ -158,3 +160,33 @@ def test_accuracy_is_agreement(made, full_model):
     assert float(sums.correct.sum()) > 0.8 * float(sums.count.sum())
     other = built.loss(params, {}, inputs, None)["word_hmm"]
     assert float(other.correct.sum()) < 0.7 * float(other.count.sum())
+
+
+def test_links_agree_that_are_the_likeliest_of_both_their_tokens():
+    """Of posteriors some of which are the same, against a loop; a token without a link has none."""
+    rng = np.random.default_rng(0)
+    forth, back = rng.integers(0, 4, (2, 3, 5, 6)) / 4
+    both = forth * back
+    wanted = [
+        sum(
+            both[row, i, j] > 0
+            and forth[row, i, j] == forth[row, :, j].max()
+            and back[row, i, j] == back[row, i].max()
+            for i in range(5)
+            for j in range(6)
+        )
+        for row in range(3)
+    ]
+    directions = (
+        SimpleNamespace(found=SimpleNamespace(emission=SimpleNamespace(source=source)))
+        for source in (forth, back.transpose(0, 2, 1))
+    )
+    assert word_hmm._agreed(jnp.asarray(both), *directions).tolist() == wanted
+    assert 0 < min(wanted) and max(wanted) < (both > 0).sum((1, 2)).min()
+
+
+def test_operations_are_of_two_sides_their_products_and_their_moves(made, full_model):
+    products = 2 * 4 * 24 * full_model.hidden * (24 + translation.NOISE + 2 * full_model.hidden)
+    wanted = 6 * of_layers(full_model, OPTIONS.layer, 4, 24).total
+    wanted += 2 * (3 * products + 3 * 2 * 4 * 24**3)
+    assert made[0].flops(4, 48).total == wanted
