@@ -4,7 +4,7 @@
 
 What is measured, and beside what:
 
-  peak        a large matrix product
+  peak        a large matrix product; torch's
   step        the train step of MMLM, in each type; transformers' XLM-R with AdamW. On a CPU each
               runs in a process of its own, and the memory that these take is told
   objectives  the train step of each objective, whether the config trains it or not

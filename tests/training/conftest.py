@@ -10,19 +10,19 @@ from xlj.training import loop
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory):
+def trained_once(tmp_path_factory):
     """Where the run below is kept, once a test has made it."""
-    return tmp_path_factory.mktemp("made") / "run"
+    return tmp_path_factory.mktemp("trained") / "run"
 
 
 @pytest.fixture
-def trained(tiny, store, made, tmp_path):
+def trained(tiny, store, trained_once, tmp_path):
     """The workdir, of the test alone, of a finished run of `tiny` with its checkpoints of steps 2
     and 4; `tiny` is then its config."""
     tiny.train.steps, tiny.train.keep_checkpoints = 4, 9
-    if not made.exists():
-        loop.train(parse(tiny), made, store)
-    shutil.copytree(made, tmp_path / "run")
+    if not trained_once.exists():
+        loop.train(parse(tiny), trained_once, store)
+    shutil.copytree(trained_once, tmp_path / "run")
     return tmp_path / "run"
 
 
