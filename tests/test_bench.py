@@ -1,6 +1,7 @@
 """xlj.bench: what it measures, alone and beside other libraries, and how it writes that down."""
 
 import json
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ import pytest
 
 from xlj import bench
 from xlj.benchmarking import links, peers, rows, train_steps
-from xlj.benchmarking.measurements import Measurement, Size, table
+from xlj.benchmarking.measurements import Measurement, Size, apart, table
 from xlj.config import ConfigError, parse
 
 SMALL = (
@@ -67,6 +68,12 @@ def test_it_needs_neither_tensorflow_nor_seqio():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("\n") == 3
+
+
+def test_what_is_measured_apart_has_a_process_of_its_own_on_a_cpu(monkeypatch):
+    assert apart(os.getpid) != os.getpid()
+    monkeypatch.setattr("jax.default_backend", lambda: "gpu")  # which this process has
+    assert apart(os.getpid) == os.getpid()
 
 
 def test_what_was_measured_before_an_error_is_written(call, tmp_path, monkeypatch):
