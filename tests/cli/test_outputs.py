@@ -74,6 +74,22 @@ def test_a_folder_is_not_below_a_file(text, tmp_path):
             check_folder("folder", path)
 
 
+def test_links_that_lead_nowhere_are_refused(text):
+    os.symlink("there", "here")
+    os.symlink("here", "there")
+    for path in ("here", "there/file"):
+        with pytest.raises(ConfigError, match=f"--output={path}: these links lead in a circle"):
+            check_output("output", path)
+        with pytest.raises(ConfigError, match=f"--folder={path}: these links lead in a circle"):
+            check_folder("folder", path)
+
+
+def test_a_name_that_no_file_can_have_is_refused(text):
+    for name in ("a" * 300, "a" * 300 + "/file"):
+        with pytest.raises(ConfigError, match="--output=a+[^:]*: File name too long"):
+            check_output("output", name)
+
+
 @pytest.mark.parametrize(
     "main, arguments",
     [

@@ -110,10 +110,14 @@ def draw(path: Path, plot: Callable[[], None]) -> None:
 
 def _real(flag: str, path: str | Path) -> Path:
     path = local_path(f"--{flag}", path)
+    real = Path(os.path.realpath(path))
     try:
-        return path.resolve()
-    except (OSError, RuntimeError):
-        raise ConfigError(f"--{flag}={path}: these links lead in a circle") from None
+        circle = any(part.is_symlink() for part in (real, *real.parents))
+    except OSError as error:  # a name is too long, say
+        raise ConfigError(f"--{flag}={path}: {error.strerror}") from None
+    if circle:  # what else is a link is resolved
+        raise ConfigError(f"--{flag}={path}: these links lead in a circle")
+    return real
 
 
 def _is_part(output: Path, given: Path) -> bool:
