@@ -7,10 +7,14 @@ from pathlib import Path
 # Compiling is most of the time that tests take. Of two ways to compile a fusion on a CPU this one
 # takes half as long, on one thread; and LLVM optimises little. JAX 0.11 has only the other way,
 # and a flag that XLA does not know ends the process.
-flags = ["--xla_force_host_platform_device_count=8", "--xla_cpu_parallel_codegen_split_count=1"]
-if metadata.version("jaxlib").startswith("0.10."):
-    flags.append("--xla_cpu_use_fusion_emitters=false")
-os.environ["XLA_FLAGS"] = " ".join([*os.environ.get("XLA_FLAGS", "").split(), *flags])
+os.environ["XLA_FLAGS"] = " ".join(
+    [
+        *os.environ.get("XLA_FLAGS", "").split(),
+        "--xla_force_host_platform_device_count=8",
+        "--xla_cpu_parallel_codegen_split_count=1",
+        *["--xla_cpu_use_fusion_emitters=false"] * metadata.version("jaxlib").startswith("0.10."),
+    ]
+)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
