@@ -12,9 +12,11 @@ os.environ["XLA_FLAGS"] = " ".join(
         *os.environ.get("XLA_FLAGS", "").split(),
         "--xla_force_host_platform_device_count=8",
         "--xla_cpu_parallel_codegen_split_count=1",
-        *["--xla_cpu_use_fusion_emitters=false"] * metadata.version("jaxlib").startswith("0.10."),
+        "--xla_cpu_use_fusion_emitters=false"
+        if metadata.version("jaxlib").startswith("0.10.")
+        else "",
     ]
-)
+).strip()
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 

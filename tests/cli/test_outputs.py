@@ -74,7 +74,7 @@ def test_a_folder_is_not_below_a_file(text, tmp_path):
             check_folder("folder", path)
 
 
-def test_links_that_lead_nowhere_are_refused(text):
+def test_links_in_a_circle_are_refused(text):
     os.symlink("there", "here")
     os.symlink("here", "there")
     for path in ("here", "there/file"):
