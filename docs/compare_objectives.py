@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from xlj import phrasebook
-from xlj.alignment import error_rate
+from xlj.alignment_math import error_rate
 from xlj.inference import pretrained
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.nearest import accuracy, centre, nearest

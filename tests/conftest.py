@@ -36,6 +36,7 @@ import functools
 import gc
 import itertools
 import resource
+import shutil
 import sys
 
 import pytest
@@ -185,11 +186,11 @@ def checkpoint(corpus, tmp_path_factory):
     import jax
     import sentencepiece
 
+    from xlj.checkpoints.writing import Checkpointer
     from xlj.data.rows.corpus import Corpus
     from xlj.data.rows.store import Manifest
     from xlj.data.tokenizer.vocabulary import Vocabulary
     from xlj.training import state
-    from xlj.training.checkpoints import Checkpointer
 
     folder = tmp_path_factory.mktemp("checkpoint")
     sentencepiece.SentencePieceTrainer.train(
@@ -207,10 +208,10 @@ def checkpoint(corpus, tmp_path_factory):
     config.model.intermediate, config.model.positions = 64, 130
     config.objectives.mmlm.batch_rows, config.objectives.tlm.batch_rows = 8, 0
     config = parse(config)
-    checkpointer = Checkpointer(folder, keep=1)
     fresh = jax.jit(lambda: state.init(config, Corpus(vocabulary.size, ("en",), (1,))))()
     manifest = Manifest(vocabulary.size, vocabulary.digest, vocabulary.dtype.str, {}, ())
-    checkpointer.save(fresh, config, manifest, vocabulary)
+    checkpointer = Checkpointer(folder, config, manifest, vocabulary, keep=1)
+    checkpointer.save(0, fresh.parts())
     checkpointer.close()
     return folder
 
@@ -263,3 +264,22 @@ def copying_encoder(random_encoder):
         lambda path, x: x * 0 if "kernel" in str(path) else x, params["layers"]
     )
     return random_encoder._replace(params=params)
+
+
+@pytest.fixture(scope="session")
+def trained_once(tmp_path_factory):
+    """Where the run below is kept, once a test has made it."""
+    return tmp_path_factory.mktemp("trained") / "run"
+
+
+@pytest.fixture
+def trained(tiny, store, trained_once, tmp_path):
+    """The workdir, of the test alone, of a finished run of `tiny` with its checkpoints of steps 2
+    and 4; `tiny` is then its config."""
+    tiny.train.steps, tiny.train.keep_checkpoints = 4, 9
+    from xlj.training import loop
+
+    if not trained_once.exists():
+        loop.train(parse(tiny), trained_once, store)
+    shutil.copytree(trained_once, tmp_path / "run")
+    return tmp_path / "run"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from xlj.cli import command, distributed
+from xlj.cli import command, distributed_flags
 
 ROOT = Path(__file__).parents[1]
 
@@ -199,4 +199,4 @@ def test_the_command_is_shown_without_what_is_the_runs_own():
     )
     assert shown == "python -m xlj.train --config=c.py --config.train.steps=5"
     words = ["--distributed", "--config=c.py", "--process", "1", "--config.train.steps=5"]
-    assert command.line("train", words, distributed.FLAGS) == shown
+    assert command.line("train", words, distributed_flags.FLAGS) == shown

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from xlj import convert, phrasebook
+from xlj.checkpoints import stored_models, writing
 from xlj.config import ConfigError, Model, build
 from xlj.conversion import importing
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.models import encoder, heads
-from xlj.training import checkpoints, partitioning, stored_models
+from xlj.sharding import meshes, trees
 
 
 @pytest.fixture
@@ -55,17 +56,17 @@ def test_extend_adds_pieces_and_keeps_the_rows_of_the_old(tmp_path, call):
     head = heads.init_prediction(key, model, old.size)
     params["prediction_head"] = head | {"bias": jax.random.normal(key, (old.size,))}
     config = build({"model": dataclasses.asdict(model)})
-    checkpoints.write_params(tmp_path / "old", params, config, old, [])
+    writing.write_params(tmp_path / "old", params, config, old, [])
     turkish = list(itertools.islice(phrasebook.text_lines("tr"), 300))
     (tmp_path / "tr.txt").write_text("\n\n".join(turkish))
     arguments = ["extend", f"--checkpoint={tmp_path}/old", f"--text={tmp_path}/tr.txt"]
     printed = call(convert.main, *arguments, "--pieces=50", f"--output={tmp_path}/new").out
     source = stored_models.find(tmp_path / "new")
-    new, made = source.vocabulary(), source.params(partitioning.one_device())
+    new, made = source.vocabulary(), source.params(meshes.one_device())
     assert new.pieces[: old.size - 1] == old.pieces[:-1] and new.size == old.size + 50
     assert len(new.encode(turkish).ids) < len(old.encode(turkish).ids)
     for name in ("embeddings/word", "prediction_head/bias"):
-        before, after = (partitioning.named_leaves(p)[name] for p in (params, made))
+        before, after = (trees.named_leaves(p)[name] for p in (params, made))
         np.testing.assert_array_equal(after[: old.size - 1], before[:-1])
         np.testing.assert_array_equal(after[-1], before[-1])  # <mask>
         assert after.shape[0] == new.size and np.isfinite(after).all()

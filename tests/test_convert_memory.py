@@ -14,7 +14,7 @@ from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import exporting
 from xlj.io import atomic
 from xlj.models import encoder, heads
-from xlj.training.partitioning import named_leaves
+from xlj.sharding.trees import named_leaves
 
 _RUN = """
 import sys

@@ -19,7 +19,8 @@ from xlj.data.text.templates import paired_languages
 from xlj.data.text.text_tasks import text_tasks
 from xlj.data.tokenizer import vocabulary_training
 from xlj.objectives.objective import Rows
-from xlj.training import loop, partitioning, state
+from xlj.sharding import meshes
+from xlj.training import loop, state
 from xlj.training.step import make_train_step
 
 ROOT = Path(__file__).parents[1]
@@ -72,7 +73,7 @@ def corpus_of(config):
 def test_recipes_build_and_trace(name, variant):
     config = parse(with_sources(load(name, variant)))
     corpus = corpus_of(config)
-    mesh = partitioning.make_mesh(config, jax.devices()[:1])
+    mesh = meshes.make_mesh(config, jax.devices()[:1])
     state.sharding(config, corpus, mesh)
     for _, phase in config.schedule:
         active = phase.objectives.active()

@@ -12,7 +12,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from xlj.cli import command, configs, distributed, finetuning_flags, outputs
+from xlj.cli import command, configs, distributed_flags, finetuning_flags, outputs
 from xlj.config import finetuning
 from xlj.config.paths import local_path
 from xlj.io import exit_codes
@@ -24,7 +24,7 @@ def main(flags: Namespace) -> int:
     name = flags.name or configs.name_of(flags.config_file)
     workdir = local_path("--workdir", flags.workdir or Path("runs") / "finetune" / name)
     outputs.check_folder("workdir", workdir)
-    code = distributed.join(flags)
+    code = distributed_flags.join(flags)
     if code is not None:
         return code
     import jax

@@ -10,7 +10,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from xlj import config as schema
-from xlj.cli import command, configs, distributed, outputs
+from xlj.cli import command, configs, distributed_flags, outputs
 from xlj.cli.parser import Parser
 from xlj.io import exit_codes
 
@@ -22,19 +22,19 @@ def _add_flags(parser: Parser) -> None:
         help="checkpoints and metrics, a folder or gs://BUCKET/FOLDER; runs/ and the config's name "
         "by itself",
     )
-    distributed.add_flags(parser)
+    distributed_flags.add_flags(parser)
 
 
 @command.entry("train", __doc__, _add_flags, schema)
 def main(flags: Namespace) -> int:
     """Trains to the end, and prints a summary."""
     default = Path("runs") / configs.name_of(flags.config_file)
-    from xlj.training.workdir import resolve
+    from xlj.checkpoints.workdir import resolve
 
     workdir = resolve("--workdir", flags.workdir or default)
     if isinstance(workdir, Path):
         outputs.check_folder("workdir", workdir)
-    code = distributed.join(flags)
+    code = distributed_flags.join(flags)
     if code is not None:
         return code
     import jax
@@ -45,7 +45,7 @@ def main(flags: Namespace) -> int:
     outcome = runs.pretrain(flags.config, workdir)
     if jax.process_index() == 0:
         # Without what is this run's own.
-        own = ("workdir", "config.init_from", *distributed.FLAGS)
+        own = ("workdir", "config.init_from", *distributed_flags.FLAGS)
         again = command.line("train", flags.arguments, own)
         print(summary.summary(outcome, again))
     return 0 if outcome.finished else exit_codes.CONTINUE

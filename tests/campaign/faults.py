@@ -18,9 +18,9 @@ import jobs
 import numpy as np
 from jobs import Job
 
+from xlj.checkpoints import reading
+from xlj.checkpoints.reading import CheckpointError
 from xlj.data.rows.store import RowStore, RowStoreError
-from xlj.training import checkpoints
-from xlj.training.checkpoints import CheckpointError
 
 ERRORS = (errno.EIO, errno.ESTALE, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.ETIMEDOUT)
 """What calls of a failing storage tell: broken, gone from a server, without answer, not allowed."""
@@ -168,9 +168,9 @@ def _read(folder: Path, kind: str) -> Any:
     if kind == "rows":
         stores = [RowStore(m.parent) for m in sorted(folder.rglob("manifest.json"))]
         return [x for s in stores for x in (s.vocabulary_file.read_bytes(), *rows(s))]
-    found = checkpoints.find(folder)
-    checkpoints.verify(found)
-    return [checkpoints.read_vocabulary(found).digest, found.digest()]
+    found = reading.find(folder)
+    reading.verify(found)
+    return [reading.read_vocabulary(found).digest, found.digest()]
 
 
 def _equal(a: Sequence[Any], b: Sequence[Any]) -> bool:

@@ -132,8 +132,8 @@ def _checkpoint(vocabulary: Vocabulary) -> dict[str, bytes]:
     import jax
 
     from xlj import config as schema
+    from xlj.checkpoints import writing
     from xlj.models import encoder
-    from xlj.training import checkpoints
 
     config = schema.default()
     config.data.languages, config.data.mono, config.data.length = "en", "phrasebook:{language}", 16
@@ -144,5 +144,5 @@ def _checkpoint(vocabulary: Vocabulary) -> dict[str, bytes]:
     params = encoder.init(jax.random.key(0), parsed.model, vocabulary.size, 1)
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "made"
-        checkpoints.write_params(made, params, parsed, vocabulary, ["en"])
+        writing.write_params(made, params, parsed, vocabulary, ["en"])
         return files_of(made)

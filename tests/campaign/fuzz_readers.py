@@ -15,6 +15,8 @@ import numpy as np
 import zstandard
 
 from xlj import config as schema
+from xlj.checkpoints import reading
+from xlj.checkpoints.workdir import finished_run
 from xlj.cli import configs
 from xlj.config import Data, record
 from xlj.data.labelled import conll, squad, tables
@@ -31,8 +33,7 @@ from xlj.interop.words import folded
 from xlj.reporting import runs
 from xlj.retrieval import sentence_files
 from xlj.sweeping import state
-from xlj.training import checkpoints, metrics
-from xlj.training.workdir import finished_run
+from xlj.training import metrics
 from xlj.word_alignment import gold_alignments, sentence_pairs
 
 TEXT = "The cat sleeps.\nDie Katze schläft, sagt er.\n\nPaka analala.\n一只猫在睡觉。\n" * 3
@@ -349,9 +350,9 @@ def _read_config(folder: Path) -> None:
 
 
 def _read_checkpoint(folder: Path) -> None:
-    found = checkpoints.find(folder)
+    found = reading.find(folder)
     found.model()
-    checkpoints.verify(found)
+    reading.verify(found)
 
 
 def every(kinds: Mapping[str, Mapping[str, bytes]]) -> list[Reader]:

@@ -147,9 +147,10 @@ def _digest_of_rows(folder: Path) -> str:
 
 def _digest_of_run(workdir: Path) -> str:
     """Of the last checkpoint, the metrics, and a fine-tuning run's scores."""
-    from xlj.training import checkpoints, metrics
+    from xlj.checkpoints import reading
+    from xlj.training import metrics
 
-    told = [checkpoints.find(workdir).meta["digests"]]
+    told = [reading.find(workdir).meta["digests"]]
     for line in metrics.read(workdir):
         told.append({key: value for key, value in line.items() if not key.startswith("time/")})
     run = workdir / "run.json"

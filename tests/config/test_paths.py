@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 import xlj
+from xlj.checkpoints import stored_models
 from xlj.cli import outputs
 from xlj.config import ConfigError, finetuning, parse
 from xlj.config.paths import local_path
-from xlj.training import stored_models
 
 URLS = ("gs://bucket/run", "abfs://bucket/run", "s3://b", "HDFS+x://b/c")
 

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import xlj.alignment
+import xlj.alignment_math
 import xlj.models
 import xlj.objectives
-from xlj.alignment import extraction, hmm, methods, sinkhorn
+from xlj.alignment_math import extraction, hmm, methods, sinkhorn
 from xlj.config import Model
 from xlj.config.objectives.btmlm import BackTranslation
 from xlj.config.objectives.dwa import WordAlignment
@@ -36,7 +36,6 @@ from xlj.models import (
     modules,
     position_bias,
     residual,
-    sharding,
     translation,
 )
 from xlj.models.fused_attention import attend
@@ -61,6 +60,8 @@ from xlj.objectives import (
 )
 from xlj.objectives.corruption import Masked
 from xlj.objectives.objective import Rows
+from xlj.sharding import devices
+from xlj.sharding import trees as array_trees
 
 MODEL = Model(
     layers=2, hidden=8, heads=2, intermediate=12, positions=20, position_bias="learned",
@@ -322,8 +323,8 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
 }
 
 OF_ANY_ARRAYS = (
-    sharding.constrained, sharding.gathered, sharding.summed, sharding.summed_over_replicas,
-    sharding.exchanged, modules.run,
+    devices.constrained, devices.gathered, devices.summed, devices.summed_over_replicas,
+    devices.exchanged, modules.run, array_trees.bytes_on_device,
 )  # fmt: skip
 """They move arrays of any rank, size and dtype between devices, or hand them to a module."""
 CHECKS = (
@@ -369,7 +370,7 @@ def array_taking(hint):
 
 
 def public_functions():
-    for package in (xlj.alignment, xlj.models, xlj.objectives):
+    for package in (xlj.alignment_math, xlj.models, xlj.objectives, xlj.sharding):
         for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             if found.name.endswith(tuple(f"fused_attention.{name}" for name in KERNELS)):
                 continue

@@ -12,16 +12,18 @@ import numpy as np
 import pytest
 
 from xlj import align, phrasebook, retrieve
+from xlj.checkpoints import reading
 from xlj.config import ConfigError, Mesh, parse
 from xlj.data.rows import held_out_pairs
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.distributed.preemption import Interrupted
 from xlj.evaluation import probe_files, probes
 from xlj.inference.pretrained import Pretrained
 from xlj.models import encoder
 from xlj.models.encoder import middle_layer
-from xlj.training import checkpoints, loop, metrics, partitioning
-from xlj.training.preemption import Interrupted
+from xlj.sharding import meshes, trees
+from xlj.training import loop, metrics
 from xlj.training.state import State
 from xlj.word_alignment import gold_alignments
 from xlj.word_alignment.aligner import Aligner
@@ -82,7 +84,7 @@ def train(config, workdir, store, with_probes):
         {key: value for key, value in line.items() if not key.startswith("time/")}
         for line in metrics.read(workdir)
     ]
-    return Trained(workdir, checkpoints.find(workdir).meta["digests"], lines)
+    return Trained(workdir, reading.find(workdir).meta["digests"], lines)
 
 
 @pytest.fixture(scope="module", params=[(1, 1), (4, 2)], ids=["1 device", "4 devices"])
@@ -92,9 +94,9 @@ def both(request, make_tiny, files, tmp_path_factory):
     config, folder = with_everything_measured(make_tiny(), files), tmp_path_factory.mktemp("runs")
     store = prepare_rows(parse(config))
     config.mesh.fsdp = fsdp
-    some = functools.partial(partitioning.make_mesh, devices=jax.devices()[:devices])
+    some = functools.partial(meshes.make_mesh, devices=jax.devices()[:devices])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(partitioning, "make_mesh", some)
+        patch.setattr(meshes, "make_mesh", some)
         probed = train(parse(config), folder / "with", store, with_probes=True)
         config.evaluation = type(config.evaluation)()
         return probed, train(parse(config), folder / "without", store, with_probes=False)
@@ -195,8 +197,8 @@ def test_a_probe_reads_the_parameters_where_they_are_and_keeps_them(probed, stor
     first, again = ([measure(state) for measure in measures] for _ in range(2))
     assert first == again
     chex.assert_trees_all_equal(state.params, before)
-    mesh = partitioning.make_mesh(dataclasses.replace(config, mesh=Mesh(replica=2, fsdp=4)))
-    spread = jax.device_put(state.params, partitioning.shardings(state.params, mesh))
+    mesh = meshes.make_mesh(dataclasses.replace(config, mesh=Mesh(replica=2, fsdp=4)))
+    spread = jax.device_put(state.params, trees.shardings(state.params, mesh))
     assert not spread["embeddings"]["word"].is_fully_replicated
     assert [measure(dataclasses.replace(state, params=spread)) for measure in measures] == first
     zero = State(jax.tree.map(jnp.zeros_like, state.params), None, {}, None)

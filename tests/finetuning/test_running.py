@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from xlj import phrasebook
+from xlj.checkpoints import reading
 from xlj.config import ConfigError, finetuning
 from xlj.data.labelled.examples import Question
 from xlj.data.labelled.features import Features
@@ -19,7 +20,7 @@ from xlj.evaluation.metrics.tags import chunk_scores
 from xlj.finetuning import question_answering, running, task_results
 from xlj.finetuning.task_data import Set, TaskData
 from xlj.finetuning.task_scores import SCORE
-from xlj.training import checkpoints, metrics
+from xlj.training import metrics
 
 
 @pytest.fixture(scope="module")
@@ -102,14 +103,14 @@ def test_the_checkpoint_that_was_best_on_dev_is_scored_and_kept(done):
     assert [line["step"] for line in lines] == [12, 24, 36, 48]
     best = max(line[SCORE] for line in lines)
     assert {line["step"]: line[SCORE] for line in lines}[run.step] == best
-    assert run.step in checkpoints.steps(run.folder)
+    assert run.step in reading.steps(run.folder)
     assert sum(run.dev["accuracy"].values()) / 2 == pytest.approx(best)
     assert lines[-1]["eval/dev/de/accuracy"] > 0
 
 
 def test_it_begins_from_one_checkpoint_whatever_the_latest_of_a_workdir_will_be(done):
-    began = checkpoints.find(done.outcome.runs[0].folder).config()["init_from"]
-    assert began == str(checkpoints.find(done.settings.init_from).folder)
+    began = reading.find(done.outcome.runs[0].folder).config()["init_from"]
+    assert began == str(reading.find(done.settings.init_from).folder)
 
 
 def test_predictions_are_those_that_were_scored(done, files):
@@ -137,7 +138,7 @@ def test_a_run_that_lost_its_result_comes_to_the_same_from_its_folder(done):
 
 
 def test_where_the_encoder_is_and_how_work_is_divided_may_change(done, tmp_path):
-    moved = shutil.copytree(checkpoints.find(done.settings.init_from).folder, tmp_path / "moved")
+    moved = shutil.copytree(reading.find(done.settings.init_from).folder, tmp_path / "moved")
     changes = {"init_from": str(moved), "train.log_every": 5}
     assert done.again(**changes).runs == done.outcome.runs
 
@@ -279,7 +280,7 @@ def test_fresh_weights_take_the_sizes_alone(settings, tmp_path):
     settings.fresh = True
     settings.train.epochs, settings.train.evaluations = 1, 1
     outcome = running.run(finetuning.parse(settings), tmp_path / "run")
-    assert checkpoints.find(outcome.runs[0].folder).config()["init_from"] == ""
+    assert reading.find(outcome.runs[0].folder).config()["init_from"] == ""
 
 
 def test_a_test_set_without_labels_is_predicted(settings, files, tmp_path, capsys):
@@ -370,7 +371,7 @@ def test_a_killed_run_goes_on_to_the_same_end(settings, tmp_path, monkeypatch):
     shutil.copytree(tmp_path / "whole", tmp_path / "killed")
     folder = tmp_path / "killed" / "seed-0"
     (folder / running.RUN).unlink()
-    kept = [s for s in checkpoints.steps(folder) if s != 48]
+    kept = [s for s in reading.steps(folder) if s != 48]
     if kept:  # else the last was the best, and there is nothing to go back to
         shutil.rmtree(folder / "checkpoints" / "48")
     settings.init_from = str(tmp_path / "moved")  # the same encoder, though elsewhere

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from xlj import convert, phrasebook
+from xlj.checkpoints import reading, stored_models
 from xlj.config import ConfigError, finetuning
 from xlj.finetuning import running
-from xlj.training import checkpoints, stored_models
 
 
 def export(checkpoint, output):
@@ -79,7 +79,7 @@ def test_the_checkpoint_that_was_scored_is_taken_and_no_other_has_its_scores(
     assert stored_models.find(workdir / "seed-0").checkpoint.step == run["step"]
     copy = tmp_path / "seed-0"
     (copy / "checkpoints").mkdir(parents=True)
-    for step in checkpoints.steps(workdir / "seed-0"):
+    for step in reading.steps(workdir / "seed-0"):
         (copy / "checkpoints" / str(step)).symlink_to(
             workdir / "seed-0" / "checkpoints" / str(step)
         )

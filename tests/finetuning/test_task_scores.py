@@ -9,7 +9,8 @@ from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.finetuning.task_scores import Predictor
 from xlj.models import encoder
 from xlj.objectives import supervised
-from xlj.training.partitioning import make_mesh, shardings
+from xlj.sharding.meshes import make_mesh
+from xlj.sharding.trees import shardings
 
 MODEL = Model(layers=1, hidden=16, heads=2, intermediate=32, positions=66, init_std=0.3)
 

@@ -44,13 +44,14 @@ def main() -> None:
     """Makes what is not there yet."""
     import sentencepiece
 
+    from xlj.checkpoints import reading
     from xlj.config import parse
     from xlj.data.rows import store as stores
     from xlj.data.rows.preparing import prepare_rows
-    from xlj.training import checkpoints, loop
+    from xlj.training import loop
 
     rows = HERE / f"rows_{stores.FORMAT}.tar.xz"
-    checkpoint = HERE / f"checkpoint_{checkpoints.FORMAT}.tar.xz"
+    checkpoint = HERE / f"checkpoint_{reading.FORMAT}.tar.xz"
     with tempfile.TemporaryDirectory(prefix="xlj-formats-") as scratch:
         text = Path(scratch) / "text"
         text.mkdir()
@@ -67,7 +68,7 @@ def main() -> None:
         parsed = parse(config(text, Path(scratch) / "cache"))
         store = prepare_rows(parsed)
         loop.train(parsed, Path(scratch) / "run", store)
-        found = checkpoints.find(Path(scratch) / "run")
+        found = reading.find(Path(scratch) / "run")
         told = {
             "rows": {"name": store.path.name, "content_hash": store.manifest.content_hash},
             "checkpoint": {"digest": found.digest(), "digests": found.meta["digests"]},

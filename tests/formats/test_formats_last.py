@@ -9,11 +9,13 @@ import make_formats
 import numpy as np
 import pytest
 
+from xlj.checkpoints import digests, reading
+from xlj.checkpoints.reading import CheckpointError
 from xlj.config import parse
 from xlj.data.rows import store as stores
 from xlj.data.rows.store import RowStore, RowStoreError
-from xlj.training import checkpoints, digests, loop, partitioning
-from xlj.training.checkpoints import CheckpointError
+from xlj.sharding import meshes
+from xlj.training import loop
 
 HERE = Path(__file__).parent
 ROWS = sorted(HERE.glob("rows_*.tar.xz"))
@@ -35,7 +37,7 @@ def names(files):
 def test_each_format_has_a_file_that_is_small():
     """Format 1 of rows was never published."""
     assert names(ROWS) == [f"rows_{n}" for n in range(2, stores.FORMAT + 1)]
-    assert names(CHECKPOINTS) == [f"checkpoint_{n}" for n in range(1, checkpoints.FORMAT + 1)]
+    assert names(CHECKPOINTS) == [f"checkpoint_{n}" for n in range(1, reading.FORMAT + 1)]
     for file in (*ROWS, *CHECKPOINTS):
         assert file.stat().st_size < 24_000
 
@@ -54,11 +56,11 @@ def test_rows_are_read(packed, tmp_path):
 @pytest.mark.parametrize("packed", CHECKPOINTS, ids=names(CHECKPOINTS))
 def test_a_checkpoint_is_read(packed, tmp_path):
     folder, expected = unpacked(packed, tmp_path)
-    found = checkpoints.find(folder)
-    checkpoints.verify(found)
-    params = checkpoints.restore_params(found, partitioning.one_device())
+    found = reading.find(folder)
+    reading.verify(found)
+    params = reading.restore_params(found, meshes.one_device())
     assert digests.digests(params) == expected["digests"]["params"]
-    assert checkpoints.read_vocabulary(found).digest == found.meta["vocabulary"]
+    assert reading.read_vocabulary(found).digest == found.meta["vocabulary"]
     assert found.step == make_formats.STEPS and found.digest() == expected["digest"]
 
 
@@ -82,6 +84,6 @@ def test_other_formats_say_how_to_go_on(tmp_path, monkeypatch):
     with pytest.raises(RowStoreError, match=r"rows of format 1, this xlj reads 2; delete .*anew"):
         RowStore(manifest.parent)
     folder, _ = unpacked(CHECKPOINTS[-1], tmp_path / "checkpoint")
-    monkeypatch.setattr(checkpoints, "FORMAT", 9)
+    monkeypatch.setattr(reading, "FORMAT", 9)
     with pytest.raises(CheckpointError, match=r"format 1; .* reads 9.*xlj\.convert export.*init_"):
-        checkpoints.find(folder)
+        reading.find(folder)

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from xlj.inference.row_batches import buckets, in_flight
-from xlj.models import sharding
+from xlj.sharding import devices
 
 
-@pytest.mark.parametrize("devices", [1, 3, 8])
-def test_buckets_hold_every_row_once(devices):
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_buckets_hold_every_row_once(count):
     sizes = np.random.default_rng(0).integers(0, 101, 5000)
     seen, shapes = [], set()
-    for members, width, rows in buckets(sizes, 100, devices):
-        assert len(members) <= rows and rows % devices == 0
+    for members, width, rows in buckets(sizes, 100, count):
+        assert len(members) <= rows and rows % count == 0
         assert sizes[members].max() <= width <= 100
         seen += members.tolist()
         shapes.add((rows, width))
@@ -22,7 +22,7 @@ def test_buckets_hold_every_row_once(devices):
 @pytest.mark.parametrize("count", [1, 60, 5000])
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
 def test_little_is_padding(platform, count, monkeypatch):
-    monkeypatch.setattr(sharding, "platform", lambda: platform)
+    monkeypatch.setattr(devices, "platform", lambda: platform)
     sizes = np.random.default_rng(0).integers(5, 101, count)
     padded = sum(rows * width for _, width, rows in buckets(sizes, 512, 1))
     assert padded <= (1.35 if count > 100 else 3) * sizes.sum() + 8 * 96

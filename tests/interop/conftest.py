@@ -14,7 +14,7 @@ from xlj.interop import exporting
 from xlj.io import atomic
 from xlj.models import encoder, heads
 from xlj.objectives import supervised
-from xlj.training.partitioning import named_leaves
+from xlj.sharding.trees import named_leaves
 
 MODEL = Model(layers=3, hidden=32, heads=4, intermediate=48, positions=42)
 

@@ -15,7 +15,7 @@ from xlj.config import Model
 from xlj.interop import importing
 from xlj.models import encoder, heads
 from xlj.objectives.segments import segments
-from xlj.training import partitioning
+from xlj.sharding import meshes, trees
 
 pytestmark = pytest.mark.parity
 
@@ -75,9 +75,9 @@ def imported(request, tmp_path, vocabulary):
 
 
 def loaded(path):
-    mesh = partitioning.one_device()
+    mesh = meshes.one_device()
     found = importing.inspect(path)
-    return found, importing.load(found, lambda tree: partitioning.shardings(tree, mesh))
+    return found, importing.load(found, lambda tree: trees.shardings(tree, mesh))
 
 
 def test_hidden_layers_and_logits_agree(imported):
@@ -232,8 +232,8 @@ def test_a_model_with_a_position_bias_needs_only_the_code_beside_it(
 ):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
+    from xlj.checkpoints import writing
     from xlj.config import build
-    from xlj.training import checkpoints
 
     model = Model(
         layers=3, hidden=32, heads=4, intermediate=48, positions=66, position_bias="gated",
@@ -242,7 +242,7 @@ def test_a_model_with_a_position_bias_needs_only_the_code_beside_it(
     params = params_of(model, vocabulary.size)
     config = build({"model": dataclasses.asdict(model)})
     jax_params = jax.tree.map(jnp.asarray, params)
-    checkpoints.write_params(tmp_path / "ours", jax_params, config, vocabulary, [])
+    writing.write_params(tmp_path / "ours", jax_params, config, vocabulary, [])
     run("export", f"--checkpoint={tmp_path}/ours", f"--output={tmp_path}/out")
     theirs = transformers.AutoModelForMaskedLM.from_pretrained(
         tmp_path / "out", trust_remote_code=True

@@ -12,14 +12,14 @@ from safetensors.numpy import load_file, save_file
 from xlj.config import ConfigError
 from xlj.interop import exporting, importing
 from xlj.io import atomic
-from xlj.training import partitioning
-from xlj.training.partitioning import named_leaves
+from xlj.sharding import meshes, trees
+from xlj.sharding.trees import named_leaves
 
 
 def loaded(path, mesh=None):
-    mesh = mesh or partitioning.one_device()
+    mesh = mesh or meshes.one_device()
     imported = importing.inspect(path)
-    return imported, importing.load(imported, lambda tree: partitioning.shardings(tree, mesh))
+    return imported, importing.load(imported, lambda tree: trees.shardings(tree, mesh))
 
 
 def assert_equal(found, wanted):

@@ -17,7 +17,7 @@ from xlj.config import Model
 from xlj.models import encoder, heads
 from xlj.models.position_bias import buckets
 from xlj.objectives.segments import segments
-from xlj.training.partitioning import named_leaves
+from xlj.sharding.trees import named_leaves
 
 torch = pytest.importorskip("torch", reason="the module is PyTorch's (pip install '.[parity]')")
 transformers = pytest.importorskip("transformers", reason="pip install '.[parity]'")

@@ -11,6 +11,7 @@ import pytest
 from tokenizer_folders import folder_with_tokenizer
 
 from xlj import convert
+from xlj.checkpoints import stored_models
 from xlj.config import ConfigError, Model
 from xlj.data.labelled import features, windows
 from xlj.data.labelled.examples import Question, Sentences, Words
@@ -20,8 +21,8 @@ from xlj.interop import architectures, exporting, importing, model_card, tokeniz
 from xlj.io import atomic
 from xlj.objectives import supervised
 from xlj.objectives.segments import segments
-from xlj.training import partitioning, stored_models
-from xlj.training.partitioning import named_leaves
+from xlj.sharding import meshes, trees
+from xlj.sharding.trees import named_leaves
 
 KINDS = ("XLMRoberta", "XLMRobertaXL", "Roberta", "Bert")
 LABELS = ("no", "perhaps", "yes")
@@ -121,7 +122,7 @@ def test_a_model_of_transformers_comes_in_and_goes_out_with_its_head(
     source = stored_models.find(path)
     labels = () if task == "question_answering" else LABELS
     assert source.labels == labels and f"{head}, of " in source.report
-    params = source.params(partitioning.one_device())
+    params = source.params(meshes.one_device())
     assert_logits_agree(task, params, source.model, mine, theirs)
 
     # Through a checkpoint of xlj and back: the same bits, whatever way they took.
@@ -190,8 +191,8 @@ def test_what_went_out_comes_back(kind, exported, model):
     assert found.head == supervised.head_of(kind)
     assert found.labels == (() if kind == "question_answering" else LABELS)
     assert not any("classifier" in name or "qa_outputs" in name for name in found.ignored)
-    mesh = partitioning.one_device()
-    again = importing.load(found, lambda tree: partitioning.shardings(tree, mesh))
+    mesh = meshes.one_device()
+    again = importing.load(found, lambda tree: trees.shardings(tree, mesh))
     chex.assert_trees_all_equal(again, params)
 
 

@@ -19,7 +19,8 @@ from xlj.config import ConfigError  # noqa: E402
 from xlj.models import dropout  # noqa: E402
 from xlj.models.fused_attention.attend import attend, padded_length  # noqa: E402
 from xlj.models.position_bias import bias_tiles  # noqa: E402
-from xlj.models.sharding import AXES, REPLICATED, ROWS, on_mesh  # noqa: E402
+from xlj.sharding.devices import on_mesh  # noqa: E402
+from xlj.sharding.rules import AXES, REPLICATED, ROWS  # noqa: E402
 
 ROWS_PER_DEVICE, HEADS, SIZE = 2, 4, 64
 

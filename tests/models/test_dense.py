@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from xlj.config import Model
-from xlj.models import sharding
 from xlj.models.dense import Dense, LayerNorm, gelu, norm
 from xlj.models.encoder import FeedForward
+from xlj.sharding import devices
 
 MODEL = Model(layers=1, hidden=8, heads=2, intermediate=24, positions=10)
 
 
 def feed_forward(platform, dtype, monkeypatch):
     """Output, gradients, and sizes of what is kept between the passes."""
-    monkeypatch.setattr(sharding, "platform", lambda: platform)
+    monkeypatch.setattr(devices, "platform", lambda: platform)
     layer = FeedForward(dataclasses.replace(MODEL, dtype=dtype))
     x = 2 * jax.random.normal(jax.random.key(0), (3, 5, 8))
     params = layer.init(jax.random.key(1), x)
@@ -49,7 +49,7 @@ def test_a_gelu_is_computed_again_but_on_cpus(platform, dtype, tolerance, monkey
 def test_what_is_computed_again_stands_behind_a_barrier(activation, monkeypatch):
     """Without one XLA finds equal values, and keeps the forward pass' for the backward pass. (That
     for CPUs drops barriers early, so its programs do not tell.)"""
-    monkeypatch.setattr(sharding, "platform", lambda: "tpu")
+    monkeypatch.setattr(devices, "platform", lambda: "tpu")
     dense = Dense(8, jnp.dtype("float32"), 0.02, activation=activation)
     x = jnp.zeros((1, 5, 8))
     params = dense.init(jax.random.key(0), x)

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj.models import dropout, sharding
+from xlj.models import dropout
 from xlj.models.dense_attention import dense_attention
+from xlj.sharding import devices
 
 ROWS, LENGTH, HEADS, SIZE = 3, 10, 2, 4
 RATE = 0.25
@@ -91,7 +92,7 @@ def both(bias, rate, dtype="float32"):
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
 @pytest.mark.parametrize("bias, rate", [(None, 0.0), ("shared", RATE), ("gated", RATE)])
 def test_values_and_gradients_are_those_of_the_softmax(bias, rate, platform, monkeypatch):
-    monkeypatch.setattr(sharding, "platform", lambda: platform)
+    monkeypatch.setattr(devices, "platform", lambda: platform)
     _, found, wanted = both(bias, rate)
     assert set(found) == set(wanted) and len(found) == 4 + {None: 0, "shared": 1, "gated": 2}[bias]
     for name, array in wanted.items():

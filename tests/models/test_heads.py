@@ -10,10 +10,11 @@ from references import encoder as plain
 from references import heads as reference
 
 from xlj.config import Model
-from xlj.models import heads, sharding
+from xlj.models import heads
 from xlj.models.dense import as_they_lie, precision_of
 from xlj.models.dropout import dropout
 from xlj.models.encoder import FeedForward
+from xlj.sharding import devices
 
 MODEL = Model(layers=3, hidden=8, heads=2, intermediate=12, layer_norm_epsilon=1e-3, dropout=0.4)
 KEYS = 4
@@ -121,6 +122,6 @@ def test_products_of_float32_are_of_float32_on_every_device():
 
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])
 def test_barriers_are_for_the_cpu(backend, monkeypatch):
-    monkeypatch.setattr(sharding, "platform", lambda: backend)
+    monkeypatch.setattr(devices, "platform", lambda: backend)
     program = str(jax.make_jaxpr(lambda x: as_they_lie(x))(jnp.ones(3)))
     assert ("optimization_barrier" in program) == (backend == "cpu")

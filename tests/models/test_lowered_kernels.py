@@ -9,7 +9,8 @@ import pytest
 from jax.sharding import AbstractDevice, AbstractMesh, AxisType
 
 from xlj.config import Model
-from xlj.models import encoder, sharding
+from xlj.models import encoder
+from xlj.sharding import devices, rules
 
 LENGTH = 384  # a multiple of every block; no other axis is as long
 KERNELS = {
@@ -27,7 +28,7 @@ DEVICES = {
 
 def lowered(target, shape=(1, 1), **options):
     types = (AxisType.Auto,) * 2
-    mesh = AbstractMesh(shape, sharding.AXES, types, abstract_device=DEVICES[target])
+    mesh = AbstractMesh(shape, rules.AXES, types, abstract_device=DEVICES[target])
     model = Model(
         layers=2, hidden=128, heads=2, intermediate=192, positions=LENGTH + 2, dtype="bfloat16",
         dropout=0.1, attention_dropout=0.1, position_bias="gated", **options,
@@ -42,7 +43,7 @@ def lowered(target, shape=(1, 1), **options):
         return jnp.square(encoder.apply(params, model, inputs, keys)).sum()
 
     with jax.sharding.use_abstract_mesh(mesh):
-        gradient = sharding.by_copy(jax.grad(total))
+        gradient = devices.by_copy(jax.grad(total))
         traced = jax.jit(gradient).trace(params, (ids, keys))
         return traced.lower(lowering_platforms=(target,)).as_text()
 

@@ -14,7 +14,8 @@ from xlj.models import encoder
 from xlj.models.attention import Attention
 from xlj.models.position_bias import PositionBias, bias_tiles, buckets
 from xlj.objectives.segments import segments
-from xlj.training import optimizer, partitioning
+from xlj.sharding import trees
+from xlj.training import optimizer
 
 TINY = Model(
     layers=2,
@@ -263,8 +264,8 @@ def test_every_combination_of_options_builds():
     for values in itertools.product(*options.values()):
         model = dataclasses.replace(TINY, **dict(zip(options, values, strict=True)))
         shapes = jax.eval_shape(lambda model=model: encoder.init(jax.random.key(0), model, SIZE, 2))
-        partitioning.shardings(shapes, mesh)
-        names = set(partitioning.named_leaves(shapes))
+        trees.shardings(shapes, mesh)
+        names = set(trees.named_leaves(shapes))
         assert ("embeddings/position" in names) == model.absolute_positions
         assert ("position_bias/table" in names) == (model.position_bias != "none")
         assert ("layers/attention/gates/kernel" in names) == (model.position_bias == "gated")
@@ -275,12 +276,12 @@ def test_every_combination_of_options_builds():
 def test_the_option_does_not_change_what_else_is_drawn():
     models = (dataclasses.replace(TINY, position_bias="none"), TINY)
     drawn = (encoder.init(jax.random.key(0), model, SIZE, 2) for model in models)
-    plain, biased = map(partitioning.named_leaves, drawn)
+    plain, biased = map(trees.named_leaves, drawn)
     for name, leaf in plain.items():
         np.testing.assert_array_equal(leaf, biased[name], err_msg=name)
 
 
 def test_weight_decay_spares_the_table_and_the_scale():
-    decayed = partitioning.named_leaves(optimizer.decayed(params()))
+    decayed = trees.named_leaves(optimizer.decayed(params()))
     assert not decayed["position_bias/table"] and not decayed["layers/attention/gates/scale"]
     assert decayed["layers/attention/gates/kernel"]

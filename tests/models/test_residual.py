@@ -10,9 +10,10 @@ import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding
 
 from xlj.config import Model
-from xlj.models import dropout, encoder, fused_norm, residual, sharding
+from xlj.models import dropout, encoder, fused_norm, residual
 from xlj.models.dense import norm
 from xlj.objectives.segments import segments
+from xlj.sharding import devices, rules
 
 MODEL = Model(layers=2, hidden=48, heads=2, intermediate=64, positions=66, dtype="bfloat16")
 
@@ -24,10 +25,10 @@ def test_the_kernel_equals_plain_jax(dtype, rate, devices):
     """A width that is no power of 2; gradients that come by both outputs."""
     rng = np.random.default_rng(0)
     some = np.array(jax.devices()[:devices]).reshape(-1, min(2, devices))
-    mesh = Mesh(some, sharding.AXES, axis_types=(AxisType.Auto,) * 2)
+    mesh = Mesh(some, rules.AXES, axis_types=(AxisType.Auto,) * 2)
 
     def normal(*shape, dtype=jnp.float32):
-        spec = sharding.ROWS if len(shape) > 1 else sharding.REPLICATED
+        spec = rules.ROWS if len(shape) > 1 else rules.REPLICATED
         return jax.device_put(jnp.asarray(rng.normal(size=shape), dtype), NamedSharding(mesh, spec))
 
     shape = (4, 2 * fused_norm.MULTIPLE, 48)
@@ -50,8 +51,8 @@ def test_the_kernel_equals_plain_jax(dtype, rate, devices):
             wide, narrow = function(*arrays)
             return (wide * first + narrow.astype(jnp.float32) * second).sum(), (wide, narrow)
 
-        whole = sharding.on_mesh(mesh, jax.value_and_grad(total, (0, 1, 2, 3), has_aux=True))
-        alone = jax.jit(sharding.on_mesh(mesh, function))(x, update, scale, bias)
+        whole = devices.on_mesh(mesh, jax.value_and_grad(total, (0, 1, 2, 3), has_aux=True))
+        alone = jax.jit(devices.on_mesh(mesh, function))(x, update, scale, bias)
         (_, outputs), gradients = jax.jit(whole)(x, update, scale, bias)
         return *alone, *outputs, *gradients
 
@@ -92,7 +93,7 @@ def test_an_encoder_with_kernels_is_the_plain_one(options, monkeypatch):
 
 def test_the_kernel_is_for_bfloat16_on_gpus(monkeypatch):
     def fused(platform, **options):
-        monkeypatch.setattr(sharding, "platform", lambda: platform)
+        monkeypatch.setattr(devices, "platform", lambda: platform)
         x = jnp.zeros((1, options.pop("length", 64), 48))
         return residual.stream_of(x, dataclasses.replace(MODEL, **options)).narrow is not None
 

@@ -37,11 +37,11 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / "build" / "cache" 
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 TESTS = {
-    "xlj/alignment/error_rate.py": "alignment/test_error_rate",
-    "xlj/alignment/extraction.py": "alignment/test_extraction",
-    "xlj/alignment/hmm.py": "alignment/test_hmm objectives/test_word_hmm",
-    "xlj/alignment/methods.py": "alignment/test_methods",
-    "xlj/alignment/sinkhorn.py": "alignment/test_sinkhorn",
+    "xlj/alignment_math/error_rate.py": "alignment_math/test_error_rate",
+    "xlj/alignment_math/extraction.py": "alignment_math/test_extraction",
+    "xlj/alignment_math/hmm.py": "alignment_math/test_hmm objectives/test_word_hmm",
+    "xlj/alignment_math/methods.py": "alignment_math/test_methods",
+    "xlj/alignment_math/sinkhorn.py": "alignment_math/test_sinkhorn",
     "xlj/interop/matched_rows.py": "interop/test_matched_rows interop/test_vocabulary_matching",
     "xlj/interop/vocabulary_matching.py": "interop/test_vocabulary_matching",
     "xlj/interop/words.py": "interop/test_words interop/test_vocabulary_matching",
@@ -59,11 +59,10 @@ TESTS = {
     "xlj/models/fused_norm.py": "models/test_residual models/test_lowered_kernels",
     "xlj/models/heads.py": "models objectives/test_mlm objectives/test_rtd objectives/test_dwa "
     "objectives/test_xlco objectives/test_supervised",
-    "xlj/models/lookup.py": "models/test_sharding models/test_encoder",
+    "xlj/models/lookup.py": "sharding/test_devices models/test_encoder",
     "xlj/models/modules.py": "models objectives/test_mlm",
     "xlj/models/position_bias.py": "models/test_position_bias objectives/test_mlm",
     "xlj/models/residual.py": "models/test_residual models/test_encoder",
-    "xlj/models/sharding.py": "models/test_sharding",
     "xlj/models/translation.py": "objectives/test_word_hmm",
     "xlj/objectives/__init__.py": "training/test_step",
     "xlj/objectives/bitext.py": "objectives/test_xlco objectives/test_retrieval_loss",
@@ -74,11 +73,11 @@ TESTS = {
     "xlj/objectives/kept_logits.py": "objectives/test_cross_entropy objectives/test_sharded_parts",
     "xlj/objectives/logits.py": "objectives/test_cross_entropy objectives/test_fused_logits",
     "xlj/objectives/choosing.py": "objectives/test_cross_entropy objectives/test_rtd "
-    "objectives/test_btmlm models/test_sharding",
+    "objectives/test_btmlm sharding/test_devices",
     "xlj/objectives/corruption.py": "objectives/test_corruption objectives/test_draws_stay "
     "objectives/test_mlm",
     "xlj/objectives/cross_entropy.py": "objectives/test_cross_entropy objectives/test_fused_logits "
-    "objectives/test_mlm models/test_sharding",
+    "objectives/test_mlm sharding/test_devices",
     "xlj/objectives/distillation.py": "objectives/test_distillation objectives/test_flops "
     "objectives/test_dropout_of_losses",
     "xlj/objectives/dwa.py": "objectives/test_dwa objectives/test_draws_stay "
@@ -99,6 +98,9 @@ TESTS = {
     "objectives/test_flops objectives/test_dropout_of_losses",
     "xlj/objectives/xlco.py": "objectives/test_xlco objectives/test_draws_stay "
     "objectives/test_flops objectives/test_dropout_of_losses objectives/test_sharded_parts",
+    "xlj/sharding/devices.py": "sharding/test_devices",
+    "xlj/sharding/rules.py": "sharding/test_devices training/test_step",
+    "xlj/sharding/trees.py": "sharding/test_devices sharding/test_meshes training/test_step",
     "xlj/training/step.py": "training/test_step_numpy training/test_step",
     "configs/xlm_e.py": "test_recipe_values",
 }
@@ -163,7 +165,7 @@ def main() -> int:
         ]
         for file, names in TESTS.items()
     }
-    rooms = ("alignment", "models", "objectives")
+    rooms = ("alignment_math", "models", "objectives")
     there = {str(p.relative_to(ROOT)) for room in rooms for p in ROOT.glob(f"xlj/{room}/*.py")}
     if new := [file for file in there - set(TESTS) if Source(ROOT, file).functions]:
         sys.exit(f"tests/mutants: name the tests of {', '.join(sorted(new))} in TESTS")

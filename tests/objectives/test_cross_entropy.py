@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj.models import sharding
 from xlj.objectives import kept_logits
 from xlj.objectives.choosing import choose
 from xlj.objectives.cross_entropy import cross_entropy
+from xlj.sharding import devices, rules
 
 
 def plain(vectors, table, bias, labels):
@@ -31,7 +31,7 @@ def problem(vocabulary):
 @pytest.fixture(params=["cpu", "gpu"])
 def platform(request, monkeypatch):
     """As traced for a CPU, and for a GPU."""
-    monkeypatch.setattr(sharding, "platform", lambda: request.param)
+    monkeypatch.setattr(devices, "platform", lambda: request.param)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_bfloat16_rounds_the_same_with_blocks_and_without():
 @pytest.mark.parametrize("vectors, backend, kept", [(10, "cpu", 1), (11, "cpu", 0), (10, "gpu", 0)])
 def test_a_cpu_keeps_the_logits_of_few_vectors(vectors, backend, kept, monkeypatch):
     monkeypatch.setattr(kept_logits, "MOST", 64 * 10)
-    monkeypatch.setattr(sharding, "platform", lambda: backend)
+    monkeypatch.setattr(devices, "platform", lambda: backend)
     shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((vectors, 8), (64, 8), (64,))]
 
     def total(*arrays):
@@ -103,24 +103,24 @@ def test_a_cpu_keeps_the_logits_of_few_vectors(vectors, backend, kept, monkeypat
 @pytest.mark.parametrize("replica, fsdp, kept", [(2, 1, True), (1, 2, False)])
 def test_logits_are_not_kept_where_devices_share_the_table(replica, fsdp, kept):
     """Each would gather all of it."""
-    devices = np.array(jax.devices()[:2]).reshape(replica, fsdp)
-    mesh = jax.sharding.Mesh(devices, sharding.AXES, axis_types=(jax.sharding.AxisType.Auto,) * 2)
-    assert sharding.on_mesh(mesh, kept_logits.is_used)(1, 1) == kept
+    some = np.array(jax.devices()[:2]).reshape(replica, fsdp)
+    mesh = jax.sharding.Mesh(some, rules.AXES, axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    assert devices.on_mesh(mesh, kept_logits.is_used)(1, 1) == kept
 
 
 @pytest.mark.parametrize("replica", [1, 4])
 def test_kept_logits_of_copies_add_up(replica):
     vectors, table, bias, labels = problem(100)
     vectors, labels = vectors[:20], labels[:20]
-    devices = np.array(jax.devices()[:replica]).reshape(replica, 1)
-    mesh = jax.sharding.Mesh(devices, sharding.AXES, axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    some = np.array(jax.devices()[:replica]).reshape(replica, 1)
+    mesh = jax.sharding.Mesh(some, rules.AXES, axis_types=(jax.sharding.AxisType.Auto,) * 2)
 
     def ours(*arrays):
         return cross_entropy(*arrays, labels, jnp.dtype("float32"))[0].sum()
 
-    gradient = jax.jit(sharding.on_mesh(mesh, jax.grad(ours, (0, 1, 2))))
+    gradient = jax.jit(devices.on_mesh(mesh, jax.grad(ours, (0, 1, 2))))
     want = jax.grad(lambda *arrays: plain(*arrays, labels).sum(), (0, 1, 2))(vectors, table, bias)
-    specs = sharding.ROWS, sharding.REPLICATED, sharding.REPLICATED
+    specs = rules.ROWS, rules.REPLICATED, rules.REPLICATED
     where = [jax.sharding.NamedSharding(mesh, spec) for spec in specs]
     arrays = jax.device_put((vectors, table, bias), tuple(where))
     for a, b in zip(gradient(*arrays), want, strict=True):

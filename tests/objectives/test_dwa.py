@@ -11,8 +11,8 @@ from random_rows import CORPUS, rows_of
 from references import dwa as reference
 from references.encoder import float64
 
-from xlj.alignment import extraction
-from xlj.alignment.sinkhorn import sinkhorn
+from xlj.alignment_math import extraction
+from xlj.alignment_math.sinkhorn import sinkhorn
 from xlj.config.objectives.dwa import WordAlignment
 from xlj.models import encoder
 from xlj.objectives import dwa

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj.models import sharding
 from xlj.objectives import fused_logits, logits
 from xlj.objectives.cross_entropy import cross_entropy
+from xlj.sharding import devices
 
 
 def problem(count=150, size=384, hidden=192, seed=0):
@@ -84,7 +84,7 @@ def test_a_whole_loss_and_its_gradients_equal_the_plain_ones(monkeypatch):
 def test_which_blocks_are_for_the_kernels(monkeypatch):
     wide = jnp.dtype("bfloat16")
     assert not fused_logits.is_used(16_384, 768, wide), "on a CPU"
-    monkeypatch.setattr(sharding, "platform", lambda: "gpu")
+    monkeypatch.setattr(devices, "platform", lambda: "gpu")
     assert fused_logits.is_used(16_384, 768, wide)
     assert not fused_logits.is_used(16_384, 768, jnp.dtype("float32"))
     assert not fused_logits.is_used(400, 768, wide)

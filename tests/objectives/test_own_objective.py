@@ -14,13 +14,15 @@ import pytest
 
 from xlj import align, convert, embed
 from xlj import config as schema
+from xlj.checkpoints import reading
+from xlj.checkpoints.reading import CheckpointError
 from xlj.config import ConfigError, parse
 from xlj.config.objectives import options
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import prepare_rows
 from xlj.inference import pretrained
-from xlj.training import checkpoints, initialisation, loop, partitioning, state
-from xlj.training.checkpoints import CheckpointError
+from xlj.sharding import meshes
+from xlj.training import initialisation, loop, state
 
 ROOT = Path(__file__).parents[2]
 
@@ -133,7 +135,7 @@ def train(config, folder, steps):
 
 
 def final(folder, step):
-    return checkpoints.find(folder / "checkpoints" / str(step)).meta["digests"]
+    return reading.find(folder / "checkpoints" / str(step)).meta["digests"]
 
 
 def test_it_trains_evaluates_and_resumes_to_the_bit(tiny, module, tmp_path):
@@ -163,7 +165,7 @@ def test_it_is_sharded_by_its_rules(tiny, module):
     config.mesh.fsdp = 2
     parsed = parse(config)
     corpus = Corpus(400, ("en", "de", "sw"), (3, 2, 1))
-    mesh = partitioning.make_mesh(parsed, jax.devices()[:4])
+    mesh = meshes.make_mesh(parsed, jax.devices()[:4])
     where = state.sharding(parsed, corpus, mesh)
     assert where.params["mine_head"]["kernel"].spec == jax.sharding.PartitionSpec("fsdp", None)
     assert where.objectives["mine"]["centre"].spec == jax.sharding.PartitionSpec()
@@ -199,9 +201,7 @@ def test_other_code_does_not_go_on(tiny, module, tmp_path):
     recorded = json.loads((tmp_path / "run/config.json").read_text("utf-8"))
     digest = hashlib.sha256(module.read_bytes()).hexdigest()
     assert recorded["objective_digests"] == {"my_objective": digest}
-    assert checkpoints.find(tmp_path / "run").config()["objective_digests"] == {
-        "my_objective": digest
-    }
+    assert reading.find(tmp_path / "run").config()["objective_digests"] == {"my_objective": digest}
     module.write_text(MINE + "# another\n", encoding="utf-8")
     with pytest.raises(CheckpointError, match="my_objective as it was.*other code"):
         train(chosen(tiny), tmp_path / "run", 4)

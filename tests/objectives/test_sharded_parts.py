@@ -8,8 +8,8 @@ from jax.sharding import AxisType, Mesh
 from random_rows import CORPUS, SIZE
 
 from xlj.models import encoder
-from xlj.models.sharding import AXES, RULES
-from xlj.training.partitioning import shardings
+from xlj.sharding.rules import AXES, RULES
+from xlj.sharding.trees import shardings
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)

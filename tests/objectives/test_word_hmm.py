@@ -11,7 +11,7 @@ import pytest
 from compiled import compiled
 from random_rows import CORPUS, rows_of
 
-from xlj.alignment import hmm
+from xlj.alignment_math import hmm
 from xlj.config.objectives.word_hmm import WordHMM
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder, translation

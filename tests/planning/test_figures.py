@@ -7,10 +7,10 @@ import pytest
 
 from xlj import config as schema
 from xlj.config import parse
-from xlj.models import sharding
 from xlj.objectives.flops import TRAINED, of_layers, of_predictions
 from xlj.planning import figures, table, topologies
 from xlj.planning.collectives import Collective
+from xlj.sharding import devices
 from xlj.training.memory import expected
 
 
@@ -56,7 +56,7 @@ def planned():
     """(config, first phase, second phase) of a run."""
     config = config_of()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sharding, "unrolled", lambda turns: 1)  # as chips loop
+        patch.setattr(devices, "unrolled", lambda turns: 1)  # as chips loop
         return config, *figures.of_run(config, expected(config), topology(patch))
 
 

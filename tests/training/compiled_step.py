@@ -9,16 +9,16 @@ import jax
 
 from xlj import config as schema
 from xlj.config import parse
-from xlj.models import sharding
 from xlj.planning import programs, theory
 from xlj.planning.collectives import KINDS, collectives
 from xlj.planning.hlo import Program
+from xlj.sharding import devices
 from xlj.training.memory import expected
 
 PER_DEVICE = 4
 
 
-def config_of(devices, fsdp, gather, parts, names):
+def config_of(count, fsdp, gather, parts, names):
     config = schema.default()
     config.data.languages, config.data.mono = "en,de", "phrasebook:{language}"
     config.data.pairs, config.data.parallel = "en-de", "phrasebook:{pair}"
@@ -35,21 +35,21 @@ def config_of(devices, fsdp, gather, parts, names):
         model.language_embeddings = "predicted"
     model.position_bias = "gated"
     for name in schema.registered():
-        config.objectives[name].batch_rows = PER_DEVICE * devices if name in names else 0
+        config.objectives[name].batch_rows = PER_DEVICE * count if name in names else 0
     config.mesh.fsdp, config.mesh.gather, config.train.accumulation = fsdp, gather, parts
     return parse(config)
 
 
 gather, names = sys.argv[3], sys.argv[5].split(",")
 if sys.argv[6] == "chips":
-    sharding.unrolled = lambda turns: 1
-devices, fsdp, parts = (int(sys.argv[place]) for place in (1, 2, 4))
-config = config_of(devices, fsdp, gather, parts, names)
+    devices.unrolled = lambda turns: 1
+count, fsdp, parts = (int(sys.argv[place]) for place in (1, 2, 4))
+config = config_of(count, fsdp, gather, parts, names)
 sizes = expected(config)
-program = programs.compile_phase(config, sizes, jax.devices()[:devices], 0)
+program = programs.compile_phase(config, sizes, jax.devices()[:count], 0)
 text = Program(program.text)
 sent = {}
-for each in collectives(text, jax.devices()[:devices]):
+for each in collectives(text, jax.devices()[:count]):
     sent[each.kind] = sent.get(each.kind, 0) + each.fast
 ops = {*KINDS, *(f"{kind}-start" for kind in KINDS)}
 inner = [computation for name, computation in text.computations.items() if name != text.entry]
@@ -60,7 +60,7 @@ print(
             "state": program.arguments,
             "memory": program.working,
             "sent": sent,
-            "theory": theory.sent(config, sizes, devices),
+            "theory": theory.sent(config, sizes, count),
         }
     )
 )

@@ -4,8 +4,8 @@ import ml_collections
 import pytest
 
 from xlj.config import parse
+from xlj.distributed.preemption import Interrupted
 from xlj.training import loop
-from xlj.training.preemption import Interrupted
 
 
 @pytest.fixture

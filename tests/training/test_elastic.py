@@ -5,8 +5,10 @@ import pytest
 from test_resume import lines
 
 from xlj.api import runs
+from xlj.checkpoints import reading
 from xlj.config import ConfigError, parse
-from xlj.training import checkpoints, loop, partitioning
+from xlj.sharding import meshes, trees
+from xlj.training import loop
 
 
 def train(tiny, store, workdir, steps):
@@ -15,8 +17,8 @@ def train(tiny, store, workdir, steps):
 
 
 def params(workdir):
-    found = checkpoints.restore_params(checkpoints.find(workdir), partitioning.one_device())
-    return partitioning.named_leaves(found)
+    found = reading.restore_params(reading.find(workdir), meshes.one_device())
+    return trees.named_leaves(found)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ import jax
 from xlj.config import parse
 from xlj.data.rows.corpus import Corpus
 from xlj.objectives import build_all
-from xlj.training import partitioning, state
+from xlj.sharding import meshes
+from xlj.training import state
 from xlj.training.evaluation import Evaluation
 
 OF_TOKENS = {"mmlm", "tlm", "camlm", "btmlm", "mrtd_generator", "trtd_generator", "dwa_tlm"}
@@ -30,9 +31,7 @@ def test_every_loss_is_of_tokens_or_of_something_else(every):
 
 def test_it_can_be_stopped_before_each_batch(tiny, store):
     config, corpus = parse(tiny), Corpus.of(store)
-    evaluation = Evaluation(
-        store, config, build_all(config, corpus), partitioning.make_mesh(config)
-    )
+    evaluation = Evaluation(store, config, build_all(config, corpus), meshes.make_mesh(config))
     asked = []
     fresh = jax.jit(lambda: state.init(config, corpus))()
     evaluation(fresh, lambda: asked.append(1))

@@ -4,10 +4,11 @@ import shutil
 
 import pytest
 
+from xlj.checkpoints import reading
+from xlj.checkpoints.reading import CheckpointError
 from xlj.config import parse
 from xlj.data.rows.preparing import prepare_rows, with_rows
-from xlj.training import checkpoints, initialisation, loop
-from xlj.training.checkpoints import CheckpointError
+from xlj.training import initialisation, loop
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def train(config, workdir):
     initialisation.check_resumable(config, workdir)
     config = initialisation.adopt_vocabulary(config, workdir)
     loop.train(config, workdir, prepare_rows(config))
-    meta = checkpoints.find(workdir).meta
+    meta = reading.find(workdir).meta
     return meta["step"], meta["digests"], meta["rows"]
 
 

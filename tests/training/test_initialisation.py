@@ -9,17 +9,19 @@ import jax
 import numpy as np
 import pytest
 
+from xlj.checkpoints import differences, reading, writing
+from xlj.checkpoints.reading import CheckpointError
 from xlj.config import ConfigError, parse
 from xlj.data.rows.preparing import prepare_rows
-from xlj.training import checkpoints, differences, initialisation, loop, partitioning, state
-from xlj.training.checkpoints import CheckpointError
-from xlj.training.partitioning import named_leaves
+from xlj.sharding import meshes
+from xlj.sharding.trees import named_leaves
+from xlj.training import initialisation, loop, state
 
 
 def first_state(config, store, workdir):
-    mesh = partitioning.make_mesh(config, jax.devices()[:1])
+    mesh = meshes.make_mesh(config, jax.devices()[:1])
     abstract = state.abstract(config, initialisation.Corpus.of(store), mesh)
-    return initialisation.first_state(config, checkpoints.latest(workdir), store, abstract)
+    return initialisation.first_state(config, reading.latest(workdir), store, abstract)
 
 
 def test_another_recipe_takes_the_encoder_and_says_what_is_new(tiny, trained, tmp_path, capsys):
@@ -35,8 +37,8 @@ def test_another_recipe_takes_the_encoder_and_says_what_is_new(tiny, trained, tm
     said = capsys.readouterr().out
     assert "initialised anew" in said and "pointer_head/query/kernel" in said
     assert "embeddings/language" in said and "embeddings/word" not in said
-    mesh = partitioning.make_mesh(config, jax.devices()[:1])
-    old = named_leaves(checkpoints.restore_params(checkpoints.find(trained), mesh))
+    mesh = meshes.make_mesh(config, jax.devices()[:1])
+    old = named_leaves(reading.restore_params(reading.find(trained), mesh))
     new = named_leaves(made.params)
     chex.assert_trees_all_equal({name: new[name] for name in old}, old)
     for kept in (made.objectives["xlco"]["momentum"], made.objectives["distillation"]["teacher"]):
@@ -96,7 +98,7 @@ def decaying(tiny, steps):
 def test_a_run_goes_on_from_before_its_decay_only(tiny, store, tmp_path):
     run = tmp_path / "run"
     loop.train(decaying(tiny, 5), run, store)
-    assert checkpoints.steps(run) == [3, 5]
+    assert reading.steps(run) == [3, 5]
     with pytest.raises(CheckpointError, match="in the decay of a run of 5 steps.*checkpoints/3"):
         initialisation.check_resumable(decaying(tiny, 8), run)
     # As the message says: from the checkpoint before the decay, in another workdir.
@@ -104,10 +106,10 @@ def test_a_run_goes_on_from_before_its_decay_only(tiny, store, tmp_path):
     (longer / "checkpoints").mkdir(parents=True)
     (run / "checkpoints" / "3").rename(longer / "checkpoints" / "3")
     loop.train(decaying(tiny, 8), longer, store)
-    assert checkpoints.steps(longer) == [3, 6, 8]
+    assert reading.steps(longer) == [3, 6, 8]
     whole = tmp_path / "whole"
     loop.train(decaying(tiny, 8), whole, store)
-    digests = [checkpoints.find(path).meta["digests"]["params"] for path in (longer, whole)]
+    digests = [reading.find(path).meta["digests"]["params"] for path in (longer, whole)]
     assert digests[0] == digests[1]
 
 
@@ -133,11 +135,11 @@ def test_moments_are_taken_to_other_rows_by_choice(tiny, trained, tmp_path):
     tiny.transfer.optimizer = True
     config = initialisation.adopt_vocabulary(parse(tiny))
     made = first_state(config, rows, tmp_path / "next")
-    taken = checkpoints.digests(made.optimizer)
-    assert taken == checkpoints.find(trained).meta["digests"]["optimizer"]
+    taken = reading.digests(made.optimizer)
+    assert taken == reading.find(trained).meta["digests"]["optimizer"]
     assert int(made.progress.step) == 0
-    wanted = checkpoints.find(trained).meta["digests"]["params"]
-    assert checkpoints.digests(made.params) == wanted
+    wanted = reading.find(trained).meta["digests"]["params"]
+    assert reading.digests(made.params) == wanted
 
 
 def test_moments_of_other_parameters_are_refused(tiny, trained, store, tmp_path):
@@ -146,14 +148,14 @@ def test_moments_of_other_parameters_are_refused(tiny, trained, store, tmp_path)
     config = initialisation.adopt_vocabulary(parse(tiny))
     with pytest.raises(CheckpointError, match="tensors of optimizer differ"):
         first_state(config, store, tmp_path / "next")
-    found = checkpoints.find(trained)
-    mesh = partitioning.one_device()
+    found = reading.find(trained)
+    mesh = meshes.one_device()
     converted = tmp_path / "converted"
-    checkpoints.write_params(
+    writing.write_params(
         converted,
-        checkpoints.restore_params(found, mesh),
+        reading.restore_params(found, mesh),
         config,
-        checkpoints.read_vocabulary(found),
+        reading.read_vocabulary(found),
         list(store.manifest.languages),
     )
     tiny.init_from = str(converted)
@@ -191,7 +193,7 @@ def test_what_must_stay_is_refused_unless_it_is_named(tiny, trained):
 
 def test_a_key_that_a_checkpoint_is_older_than_had_its_default(tiny, trained, monkeypatch):
     config = parse(tiny)
-    found = checkpoints.find(trained)
+    found = reading.find(trained)
     old = found.config()
     del old["optimizer"]["frozen"], old["objectives"]["mmlm"]["weight"], old["transfer"]
     assert not differences.config_differences(found, config)

@@ -4,12 +4,13 @@ import jax
 import pytest
 
 from xlj.config import ConfigError, parse
-from xlj.training import memory, partitioning
+from xlj.sharding import meshes
+from xlj.training import memory
 
 
 def check(config):
     config = parse(config)
-    memory.check_fits(config, memory.expected(config), partitioning.make_mesh(config))
+    memory.check_fits(config, memory.expected(config), meshes.make_mesh(config))
 
 
 def test_what_fits_passes_and_rows_are_expected_as_they_are_made(tiny, store):
@@ -55,7 +56,7 @@ def test_a_sharded_state_fits_where_a_whole_one_does_not(tiny, monkeypatch):
     for fsdp in (1, 8):
         tiny.mesh.fsdp = fsdp
         config = parse(tiny)
-        corpus, mesh = memory.expected(config).corpus, partitioning.make_mesh(config)
+        corpus, mesh = memory.expected(config).corpus, meshes.make_mesh(config)
         sizes[fsdp] = sum(memory._state_bytes(config, corpus, mesh).values())
     monkeypatch.setattr(memory, "_device_memory", lambda mesh: (sizes[1] + sizes[8]) / 2)
     check(tiny)

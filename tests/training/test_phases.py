@@ -7,7 +7,8 @@ import pytest
 from xlj import config as schema
 from xlj.config import parse
 from xlj.planning import programs
-from xlj.training import partitioning, phases
+from xlj.sharding import meshes, trees
+from xlj.training import phases
 from xlj.training import state as states
 from xlj.training.memory import expected
 
@@ -23,7 +24,7 @@ def compiled(layers=6, rows=2, hidden=512):
     model.positions, model.dropout, model.attention_dropout = 34, 0.0, 0.0
     config.objectives.mmlm.batch_rows = rows
     config = parse(config)
-    sizes, mesh = expected(config), partitioning.one_device()
+    sizes, mesh = expected(config), meshes.one_device()
     state = states.abstract(config, sizes.corpus, mesh)
     where = jax.tree.map(lambda leaf: leaf.sharding, state)
     (step,) = phases.jitted_steps(config, sizes.corpus, mesh, where)
@@ -31,7 +32,7 @@ def compiled(layers=6, rows=2, hidden=512):
     program = step.lower(state, batch).compile()
 
     def size(tree):
-        return sum(map(partitioning.bytes_on_device, jax.tree.leaves(tree)))
+        return sum(map(trees.bytes_on_device, jax.tree.leaves(tree)))
 
     return program.memory_analysis(), size(state.params), size(state)
 
@@ -44,7 +45,7 @@ def test_a_step_updates_its_state_in_place():
     memory, parameters, state = compiled()
     assert memory.alias_size_in_bytes >= state > 3 * parameters
     assert memory.output_size_in_bytes - memory.alias_size_in_bytes < 1_000
-    most = 1.29 if partitioning._is_known() else 1.5
+    most = 1.29 if meshes._is_known() else 1.5
     assert memory.temp_size_in_bytes < most * parameters, memory.temp_size_in_bytes / parameters
 
 
@@ -60,18 +61,16 @@ def test_what_a_layer_keeps_for_its_gradient():
     assert kept < (2 + 3 + 2 + 2 + 8 + 0.5) * hidden + 2 * 32, kept / hidden
 
 
-@pytest.mark.skipif(
-    not partitioning._is_known(), reason="this XLA has one order of operations only"
-)
+@pytest.mark.skipif(not meshes._is_known(), reason="this XLA has one order of operations only")
 def test_a_state_is_made_with_nothing_beside_it(tiny):
     """XLA's own order would draw the random bits of all parameters at once."""
     config = parse(tiny)
-    corpus, mesh = expected(config).corpus, partitioning.one_device()
+    corpus, mesh = expected(config).corpus, meshes.one_device()
     where = states.sharding(config, corpus, mesh)
     memory = states.jitted_init(config, corpus, mesh, where).lower().compile().memory_analysis()
     assert memory.temp_size_in_bytes < 0.01 * memory.output_size_in_bytes
 
 
 def test_only_a_cpu_alone_has_options(tiny):
-    several = partitioning.make_mesh(parse(tiny), jax.devices()[:2])
-    assert several.size == 2 and partitioning.compiler_options(several) == {}
+    several = meshes.make_mesh(parse(tiny), jax.devices()[:2])
+    assert several.size == 2 and meshes.compiler_options(several) == {}

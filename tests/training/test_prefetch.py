@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from xlj.training import partitioning
+from xlj.sharding import meshes
 from xlj.training.prefetch import Prefetch
 
 
@@ -31,7 +31,7 @@ class Endless:
 
 def test_closing_stops_it_whatever_is_left():
     batches = Endless()
-    prefetch = Prefetch(batches, partitioning.one_device(), 0, 3_000_000)
+    prefetch = Prefetch(batches, meshes.one_device(), 0, 3_000_000)
     next(iter(prefetch))
     begin = time.monotonic()
     prefetch.close()
@@ -40,7 +40,7 @@ def test_closing_stops_it_whatever_is_left():
 
 
 def test_an_error_in_reading_is_raised_where_the_batch_is_wanted():
-    prefetch = Prefetch(Endless(fail_at=1), partitioning.one_device(), 0, 3_000_000)
+    prefetch = Prefetch(Endless(fail_at=1), meshes.one_device(), 0, 3_000_000)
     taken = iter(prefetch)
     rows, _ = next(taken)
     assert isinstance(rows["mmlm"].tokens, jax.Array)

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from xlj.checkpoints import reading
 from xlj.config import parse
 from xlj.data.rows.preparing import prepare_rows
 from xlj.io.exit_codes import CONTINUE
-from xlj.training import checkpoints
 
 ROOT = Path(__file__).parents[2]
 STEPS = 45
@@ -88,13 +88,13 @@ def lines(workdir):
 
 
 def digests(workdir):
-    return checkpoints.find(workdir).meta["digests"]
+    return reading.find(workdir).meta["digests"]
 
 
 def kill_when(process, workdir, after_step, delay):
     """SIGKILL a moment after a checkpoint of `after_step` or later has appeared."""
     deadline = time.monotonic() + 300
-    while max(checkpoints.steps(workdir), default=-1) < after_step:
+    while max(reading.steps(workdir), default=-1) < after_step:
         assert process.poll() is None, process.communicate()[0].decode()
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -109,7 +109,7 @@ def test_killed_at_any_moment_ends_with_the_same_bits(config_file, whole, tmp_pa
     done = []
     for after, delay in ((0, 0.0), (10, 0.03), (25, 0.11)):
         kill_when(start(config_file, killed), killed, after, delay)
-        done.append(checkpoints.find(killed).step)
+        done.append(reading.find(killed).step)
     assert done[-1] < STEPS, "the run was over before it could be killed"
     finish(start(config_file, killed))
     assert digests(killed) == digests(whole)
@@ -139,7 +139,8 @@ def test_a_finished_run_is_left_as_it_is(tiny, store, tmp_path, capsys):
 def test_a_resumed_run_tells_what_of_its_config_has_changed(
     tiny, store, trained, capsys, monkeypatch
 ):
-    from xlj.training import loop, partitioning
+    from xlj.sharding import meshes
+    from xlj.training import loop
 
     capsys.readouterr()
     tiny.train.steps, tiny.optimizer.warmup_steps, tiny.optimizer.b2 = 5, 2, 0.98
@@ -147,7 +148,7 @@ def test_a_resumed_run_tells_what_of_its_config_has_changed(
     names = ("schedule", "warmup_steps", "b2", "frozen")
     tiny.train.allow_change = ",".join(f"optimizer.{name}" for name in names)
     tiny.mesh.fsdp = 8
-    monkeypatch.setattr(partitioning, "_group", lambda device: device.id // 4)  # two hosts
+    monkeypatch.setattr(meshes, "_group", lambda device: device.id // 4)  # two hosts
     outcome = loop.train(parse(tiny), trained, store)
     assert outcome.operations == operations(parse(tiny), store)
     assert capsys.readouterr().out.splitlines() == [
@@ -214,7 +215,7 @@ def test_an_evaluation_that_is_interrupted_is_done_when_the_run_goes_on(
     outcome = train(stopped, probe(asked_at))
     assert (outcome.step, outcome.finished) == (step, False)
     assert outcome.operations == operations(config, store, step)
-    assert checkpoints.steps(stopped)[-1] == step
+    assert reading.steps(stopped)[-1] == step
     assert [line["step"] for line in lines(stopped)] == list(range(0, step, 3))
     again = train(stopped, probe(asked_at=0))  # and once more, at the same place
     assert (again.step, again.finished) == (step, False)
@@ -223,7 +224,7 @@ def test_an_evaluation_that_is_interrupted_is_done_when_the_run_goes_on(
     assert digests(stopped)["params"] == digests(tmp_path / "whole")["params"]
     assert digests(stopped)["optimizer"] == digests(tmp_path / "whole")["optimizer"]
     if step == 3:  # the best, although it was saved without a score
-        assert 3 in checkpoints.steps(stopped)
+        assert 3 in reading.steps(stopped)
     before = (stopped / "metrics.jsonl").stat().st_mtime_ns
     assert train(stopped, probe()).finished
     assert (stopped / "metrics.jsonl").stat().st_mtime_ns == before
@@ -259,13 +260,13 @@ def test_sigterm_saves_and_exits_with_0_and_the_run_goes_on(config_file, whole, 
     stopped = tmp_path / "stopped"
     process = start(config_file, stopped)
     deadline = time.monotonic() + 300
-    while not checkpoints.steps(stopped):
+    while not reading.steps(stopped):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
     output = finish(process, CONTINUE)
     assert "the same command goes on from there" in output
-    assert 0 < checkpoints.find(stopped).step < STEPS
+    assert 0 < reading.find(stopped).step < STEPS
     finish(start(config_file, stopped))
     assert digests(stopped) == digests(whole)
     assert lines(stopped) == lines(whole)
@@ -285,17 +286,15 @@ def test_another_seed_or_corpus_is_refused_by_name(tiny, store, trained):
     from xlj.training import loop
 
     tiny.train.seed = 5
-    with pytest.raises(checkpoints.CheckpointError, match=r"train\.seed: 0 -> 5"):
+    with pytest.raises(reading.CheckpointError, match=r"train\.seed: 0 -> 5"):
         loop.train(parse(tiny), trained, store)
     tiny.train.seed, tiny.objectives.tlm.mask_rate = 0, 0.3
-    with pytest.raises(
-        checkpoints.CheckpointError, match=r"objectives\.tlm\.mask_rate: .* -> 0\.3"
-    ):
+    with pytest.raises(reading.CheckpointError, match=r"objectives\.tlm\.mask_rate: .* -> 0\.3"):
         loop.train(parse(tiny), trained, store)
     tiny.objectives.tlm.mask_rate = 0.15
     tiny.model.heads = 4  # changes no shape, but what the weights compute
-    with pytest.raises(checkpoints.CheckpointError, match=r"model\.heads: 2 -> 4"):
+    with pytest.raises(reading.CheckpointError, match=r"model\.heads: 2 -> 4"):
         loop.train(parse(tiny), trained, store)
     tiny.model.hidden = 64
-    with pytest.raises(checkpoints.CheckpointError, match=r"model\.hidden: 32 -> 64"):
+    with pytest.raises(reading.CheckpointError, match=r"model\.hidden: 32 -> 64"):
         loop.train(parse(tiny), trained, store)

@@ -15,10 +15,10 @@ import pytest
 from test_resume import ROOT, finish, lines, start
 
 from xlj import phrasebook
+from xlj.checkpoints import reading
 from xlj.config import parse
 from xlj.data.rows.preparing import prepare_rows
 from xlj.io.exit_codes import CONTINUE
-from xlj.training import checkpoints
 
 
 def start_distributed(config_file, workdir, index, port, *arguments, processes=2, devices=2):
@@ -157,7 +157,7 @@ def test_of_four_processes_one_is_killed_and_two_go_on(store, config_file, tmp_p
 def kill_all_when(processes, workdir, after_step):
     """SIGKILL to all of them once a checkpoint of `after_step` or later has appeared."""
     deadline = time.monotonic() + 300
-    while max(checkpoints.steps(workdir), default=-1) < after_step:
+    while max(reading.steps(workdir), default=-1) < after_step:
         for process in processes:
             assert process.poll() is None, process.communicate()[0].decode()
         assert time.monotonic() < deadline
@@ -182,7 +182,7 @@ def test_killed_on_three_processes_it_goes_on_with_one(tiny, tmp_path, recipe):
         for index in range(3)
     ]
     kill_all_when(together, moved, 4)
-    latest = moved / "checkpoints" / str(checkpoints.steps(moved)[-1])
+    latest = moved / "checkpoints" / str(reading.steps(moved)[-1])
     assert int(latest.name) < 40, "the run was over before it could be killed"
     shutil.rmtree(latest / "optimizer")
     finish(start(config_file, moved))

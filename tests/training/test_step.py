@@ -18,18 +18,19 @@ from xlj.data.rows.batches import Batches
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import prepare_rows
 from xlj.models import encoder
-from xlj.models.sharding import on_mesh
 from xlj.objectives.objective import Loss, Rows
-from xlj.training import partitioning, state
+from xlj.sharding import meshes, rules, trees
+from xlj.sharding.devices import on_mesh
+from xlj.training import state
 from xlj.training.step import Microbatches, loss_scales, make_train_step, with_targets
 
 
 def prepared(config, store, devices=1):
     """Mesh, objectives, and the batch of a step on the mesh's devices."""
-    mesh = partitioning.make_mesh(config, jax.devices()[:devices])
+    mesh = meshes.make_mesh(config, jax.devices()[:devices])
     objectives = objectives_room.build_all(config, Corpus.of(store))
     batches = Batches(store, config)
-    rows = jax.NamedSharding(mesh, partitioning.ROWS)
+    rows = jax.NamedSharding(mesh, rules.ROWS)
 
     def batch(step):
         return {
@@ -262,7 +263,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(tiny, store):
     config = parse(tiny)
     good = run(config, store, steps=1)
     corpus = Corpus.of(store)
-    mesh = partitioning.make_mesh(config, jax.devices()[:1])
+    mesh = meshes.make_mesh(config, jax.devices()[:1])
     step = jax.jit(make_train_step(config, objectives_room.build_all(config, corpus), mesh))
     broken = jax.tree.map(lambda x: x, good[1])
     broken.params["embeddings"]["norm"]["scale"] = jnp.full(config.model.hidden, jnp.nan)
@@ -331,7 +332,7 @@ def test_what_an_objective_keeps_and_never_changes_is_not_begun_anew(tiny, store
 def test_rows_without_text_give_a_finite_step(tiny, store):
     config = parse(tiny)
     corpus = Corpus.of(store)
-    mesh = partitioning.make_mesh(config, jax.devices()[:1])
+    mesh = meshes.make_mesh(config, jax.devices()[:1])
     step = jax.jit(make_train_step(config, objectives_room.build_all(config, corpus), mesh))
     batch = constant(1)
     after = step(state.init(config, corpus), batch)
@@ -340,14 +341,14 @@ def test_rows_without_text_give_a_finite_step(tiny, store):
 
 
 def test_microbatches_stay_where_their_rows_are():
-    mesh = jax.make_mesh((2, 4), partitioning.AXES, (AxisType.Auto,) * 2)
+    mesh = jax.make_mesh((2, 4), rules.AXES, (AxisType.Auto,) * 2)
     microbatches, rows = Microbatches(4), np.arange(192.0, dtype=np.float32).reshape(64, 3)
 
     def all_of_it(x):
         total = microbatches.sum(lambda x: jnp.square(x["x"]).sum(), (), {"x": x})
         return microbatches.map(jnp.square, x), microbatches.slots(64), total
 
-    placed = jax.device_put(rows, jax.NamedSharding(mesh, partitioning.ROWS))
+    placed = jax.device_put(rows, jax.NamedSharding(mesh, rules.ROWS))
     program = jax.jit(on_mesh(mesh, all_of_it)).lower(placed).compile()
     squares, slots, total = program(placed)
     np.testing.assert_array_equal(squares, rows**2)
@@ -375,7 +376,7 @@ def test_16_rows_are_learnt_by_heart(tiny, store):
     tiny.optimizer.warmup_steps = 20
     config = parse(tiny)
     corpus = Corpus.of(store)
-    mesh = partitioning.make_mesh(config, jax.devices()[:1])
+    mesh = meshes.make_mesh(config, jax.devices()[:1])
     step = jax.jit(make_train_step(config, objectives_room.build_all(config, corpus), mesh))
     batch = {"mmlm": Rows(*Batches(store, config).read("mmlm", 0, np.arange(16)))}
     current = state.init(config, corpus)
@@ -390,13 +391,13 @@ def test_16_rows_are_learnt_by_heart(tiny, store):
 def test_every_partitioning_rule_names_something(every):
     config, corpus = parse(every), Corpus(400, ("en", "de", "sw"), (3, 2, 1))
     abstract = jax.eval_shape(lambda: state.init(config, corpus))
-    names = [*partitioning.named_leaves(abstract.params)]
-    names += [*partitioning.named_leaves(abstract.objectives)]
+    names = [*trees.named_leaves(abstract.params)]
+    names += [*trees.named_leaves(abstract.objectives)]
     names += ["activations/hidden", "activations/microbatches"]
     objectives = objectives_room.build_all(config, corpus).values()
-    rules = partitioning.RULES + tuple(rule for o in objectives for rule in o.rules)
-    used = {partitioning.rule_of(name, rules)[0] for name in names}
-    assert used == {rule for rule, _ in rules}
+    every_rule = rules.RULES + tuple(rule for o in objectives for rule in o.rules)
+    used = {rules.rule_of(name, every_rule)[0] for name in names}
+    assert used == {rule for rule, _ in every_rule}
 
 
 @pytest.mark.slow

@@ -9,13 +9,15 @@ import sys
 import pytest
 
 from xlj.api import runs
+from xlj.checkpoints import writing
 from xlj.config import parse
-from xlj.training import checkpoints, loop, step_memory
+from xlj.training import loop, step_memory
 from xlj.training.step_memory import StepMemory
 
 PROGRAM = """
 import resource
-from xlj.training import partitioning, step_memory
+from xlj.sharding import meshes
+from xlj.training import step_memory
 step_memory.compute_in_the_calling_thread()
 import jax, jax.numpy as jnp
 
@@ -36,7 +38,7 @@ def held():  # MiB
 
 x = jnp.ones(4096)
 without = faults()
-memory = step_memory.StepMemory(partitioning.one_device())
+memory = step_memory.StepMemory(meshes.one_device())
 with memory.kept(step):
     compiling = faults()
 with memory.kept(step):
@@ -85,7 +87,7 @@ def test_a_run_keeps_memory_from_step_to_step_and_gives_it_back_before_what_is_b
 
     monkeypatch.setattr(loop, "StepMemory", Memory)
     monkeypatch.setattr(loop, "Evaluation", lambda *arguments: evaluated)
-    monkeypatch.setattr(checkpoints.Checkpointer, "save", saved)
+    monkeypatch.setattr(writing.Checkpointer, "save", saved)
     tiny.train.steps, tiny.train.checkpoint_every = 4, 3
     tiny.train.log_every, tiny.train.eval_every = 3, 2
     loop.train(parse(tiny), tmp_path, store)

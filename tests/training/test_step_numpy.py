@@ -11,7 +11,8 @@ from xlj import config as schema
 from xlj.config import parse
 from xlj.objectives.flops import Operations
 from xlj.objectives.objective import Loss, LossSums, Objective, Rows
-from xlj.training import optimizer, partitioning
+from xlj.sharding import meshes, trees
+from xlj.training import optimizer
 from xlj.training.randomness import row_rngs
 from xlj.training.state import Progress, State
 from xlj.training.step import make_train_step
@@ -86,7 +87,7 @@ def made(normalisation, accumulation):
     options.clip_norm, options.weight_decay, options.layer_decay = CLIP, DECAY, LAYER_DECAY
     options.b1, options.b2, options.epsilon = B1, B2, EPSILON
     config = parse(config)
-    mesh = partitioning.make_mesh(config, jax.devices()[:1])
+    mesh = meshes.make_mesh(config, jax.devices()[:1])
     return make_train_step(config, {"a": plain(), "b": evolving()}, mesh, {"b": 2}), config
 
 
@@ -195,7 +196,7 @@ def test_steps_equal_numpy(normalisation, accumulation):
         state = step(state, {n: Rows(jnp.asarray(x), languages) for n, x in (("a", a), ("b", b))})
         plain_step.do(a.astype(float), b.astype(float))
         chex.assert_trees_all_close(
-            partitioning.named_leaves(state.params), plain_step.params, rtol=1e-4, atol=1e-5
+            trees.named_leaves(state.params), plain_step.params, rtol=1e-4, atol=1e-5
         )
         np.testing.assert_allclose(state.objectives["b"]["w"], plain_step.w, rtol=1e-4)
         found, wanted = state.progress, plain_step

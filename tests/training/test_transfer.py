@@ -8,13 +8,15 @@ import jax
 import numpy as np
 import pytest
 
+from xlj.checkpoints import reading
+from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import SUPERVISED, Config, ConfigError, Model, Objectives, Transfer, parse
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.vocabulary_matching import match
-from xlj.training import checkpoints, initialisation, loop, partitioning, state, transfer
-from xlj.training.partitioning import named_leaves
-from xlj.training.stored_models import StoredModel
+from xlj.sharding import meshes, trees
+from xlj.sharding.trees import named_leaves
+from xlj.training import initialisation, loop, state, transfer
 
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 
@@ -34,8 +36,8 @@ def params(size, seed, hidden=8):
     tree = jax.tree.map(
         lambda s: rng.normal(size=s).astype(np.float32), shapes, is_leaf=lambda x: type(x) is tuple
     )
-    mesh = partitioning.one_device()
-    return jax.device_put(tree, partitioning.shardings(tree, mesh))
+    mesh = meshes.one_device()
+    return jax.device_put(tree, trees.shardings(tree, mesh))
 
 
 def taken(found, fresh, options, matches=None, init_std=0.02):
@@ -156,10 +158,9 @@ def test_a_run_with_a_vocabulary_of_its_own_starts_from_another(tiny, store, tmp
     assert other.manifest.vocabulary_size == 300
     loop.train(config, tmp_path / "next", other)
     assert "exact %" in capsys.readouterr().out
-    mesh = partitioning.one_device()
+    mesh = meshes.one_device()
     old, new = (
-        checkpoints.restore_params(checkpoints.find(tmp_path / name), mesh)
-        for name in ("first", "next")
+        reading.restore_params(reading.find(tmp_path / name), mesh) for name in ("first", "next")
     )
     pieces = [Vocabulary.load(s.vocabulary_file).pieces for s in (store, other)]
     both = [piece for piece in pieces[1] if piece in pieces[0]]
@@ -176,7 +177,7 @@ def test_a_run_with_a_vocabulary_of_its_own_starts_from_another(tiny, store, tmp
     tiny.train.steps = 2
     again = initialisation.adopt_vocabulary(parse(tiny), tmp_path / "next")
     loop.train(again, tmp_path / "next", prepare_rows(again))
-    assert checkpoints.steps(tmp_path / "next")[-1] == 2
+    assert reading.steps(tmp_path / "next")[-1] == 2
 
 
 @pytest.mark.slow
@@ -186,7 +187,7 @@ def test_the_state_of_a_matched_start_lies_as_any_other(tiny, store, tmp_path):
     tiny.init_from, tiny.transfer.vocabulary = str(tmp_path / "first"), "matched"
     tiny.mesh.fsdp = 4
     config = parse(tiny)
-    mesh = partitioning.make_mesh(config)
+    mesh = meshes.make_mesh(config)
     abstract = state.abstract(config, initialisation.Corpus.of(store), mesh)
     first = initialisation.first_state(config, None, store, abstract)
     for leaf, wanted in zip(

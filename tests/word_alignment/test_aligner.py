@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj.alignment import extraction, methods
-from xlj.alignment.extraction import match
-from xlj.alignment.sinkhorn import sinkhorn
+from xlj.alignment_math import extraction, methods
+from xlj.alignment_math.extraction import match
+from xlj.alignment_math.sinkhorn import sinkhorn
 from xlj.config import ConfigError
 from xlj.config.choices import METHODS
 from xlj.data.tokenizer.layout import BOS, EOS

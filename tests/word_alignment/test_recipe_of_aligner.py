@@ -6,7 +6,7 @@ import pytest
 
 import xlj
 from xlj import phrasebook
-from xlj.alignment import error_rate
+from xlj.alignment_math import error_rate
 from xlj.config.choices import Aligning
 
 PAIRS = [phrasebook.pair(phrasebook.draw(3, index), "en", "de") for index in range(60)]

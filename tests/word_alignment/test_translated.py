@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from xlj.alignment import hmm
+from xlj.alignment_math import hmm
 from xlj.api.encoder import Encoder
 from xlj.config import ConfigError
 from xlj.config.choices import METHODS, Aligning

@@ -6,25 +6,19 @@ from pathlib import Path
 import jax
 import ml_collections
 
+from xlj.checkpoints import damage, reading
+from xlj.checkpoints.workdir import only_run, resolve
 from xlj.config import Config, finetuning, parse
 from xlj.config.finetuning import FinetuningConfig
 from xlj.config.paths import local_path
 from xlj.data.rows.preparing import prepare_rows, with_rows
 from xlj.data.rows.report import report
+from xlj.distributed import hosts
 from xlj.evaluation import probe_files, probes
 from xlj.finetuning import running
 from xlj.io.storage import AnyPath
-from xlj.training import (
-    checkpoints,
-    damage,
-    hosts,
-    initialisation,
-    loop,
-    memory,
-    partitioning,
-    step_memory,
-)
-from xlj.training.workdir import only_run, resolve
+from xlj.sharding import meshes
+from xlj.training import initialisation, loop, memory, step_memory
 
 
 def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) -> loop.Outcome:
@@ -47,9 +41,9 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
     workdir = resolve("workdir", workdir)
     # All of these refuse what does not fit before any rows are built.
     config = with_rows(config)
-    mesh = partitioning.make_mesh(config)
-    partitioning.check_batches(config, mesh)
-    begun = hosts.told(lambda: bool(checkpoints.steps(workdir)))
+    mesh = meshes.make_mesh(config)
+    meshes.check_batches(config, mesh)
+    begun = hosts.told(lambda: bool(reading.steps(workdir)))
     if begun and config.train.damaged_checkpoint == "before":
         with _alone(workdir):
             damage.put_aside(workdir)

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from xlj.benchmarking.measurements import Measurement, Size, median_seconds
 from xlj.benchmarking.peers import library, seconds_of, torch_device
 from xlj.config import Config
-from xlj.models import sharding
 from xlj.models.dense_attention import dense_attention
 from xlj.models.fused_attention import attend as fused
+from xlj.sharding import devices
 
 _PEER = "torch's SDPA"
 
@@ -21,7 +21,7 @@ def each_path(config: Config, size: Size) -> Iterator[Measurement]:
     model = config.model
     shape = size.rows, size.length, model.heads, model.hidden // model.heads
     paths: dict[str, Callable[..., jax.Array]] = {"dense": dense_attention}
-    if sharding.platform() in fused.KERNELS:
+    if devices.platform() in fused.KERNELS:
         paths["fused"] = fused.attend
     ids = jnp.ones(shape[:2], jnp.int32)
     for dtype in ("float32", "bfloat16"):

@@ -17,7 +17,8 @@ from xlj.inference.pretrained import Pretrained
 from xlj.interop import exporting
 from xlj.models import encoder
 from xlj.retrieval.embedder import Embedder
-from xlj.training.partitioning import named_leaves, one_device, replicated
+from xlj.sharding.meshes import one_device
+from xlj.sharding.trees import named_leaves, replicated
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.sentence_pairs import Pair
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlj.alignment import methods
+from xlj.alignment_math import methods
 from xlj.benchmarking.measurements import Measurement, Size, median_seconds
 from xlj.benchmarking.peers import library
 from xlj.config import Config

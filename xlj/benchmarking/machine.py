@@ -9,13 +9,13 @@ import jax.numpy as jnp
 from xlj.benchmarking.measurements import Measurement, Size, apart, median_seconds
 from xlj.benchmarking.peers import library, seconds_of, torch_device
 from xlj.config import Config
-from xlj.models import sharding
 from xlj.models.dense import product
+from xlj.sharding import devices
 
 
 def peak(config: Config, size: Size) -> Iterator[Measurement]:
     """The rate of a large matrix product, in each type."""
-    width = 2048 if sharding.platform() == "cpu" else 8192
+    width = 2048 if devices.platform() == "cpu" else 8192
     operations = 2 * width**3
     for dtype in ("float32", "bfloat16"):
         theirs = apart(_peers, width, dtype, size.repeats) if library("torch") else None

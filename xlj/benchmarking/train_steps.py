@@ -26,7 +26,8 @@ from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.layout import PAD
 from xlj.models.encoder import FIRST_POSITION
 from xlj.objectives.objective import Rows
-from xlj.training import partitioning, state, step_memory
+from xlj.sharding import meshes
+from xlj.training import state, step_memory
 from xlj.training.step import make_train_step
 
 
@@ -110,7 +111,7 @@ def _measured(config: Config, size: Size, name: str, dtype: str) -> _Step:
         model=dataclasses.replace(config.model, dtype=dtype),
         phases={},
     )
-    mesh = partitioning.make_mesh(config)
+    mesh = meshes.make_mesh(config)
     corpus = Corpus(pieces, ("en", "de"), (1, 1))
     tokens = _random_rows(options.rows, rows, length, pieces)
     batch = {name: Rows(jnp.asarray(tokens), jnp.tile(jnp.array([[0, 1]], jnp.int32), (rows, 1)))}
@@ -118,7 +119,7 @@ def _measured(config: Config, size: Size, name: str, dtype: str) -> _Step:
     where = state.sharding(config, corpus, mesh)
     current = state.jitted_init(config, corpus, mesh, where)()
     made = make_train_step(config, built, mesh)
-    compiler = partitioning.compiler_options(mesh)
+    compiler = meshes.compiler_options(mesh)
     jitted = jax.jit(made, donate_argnums=0, out_shardings=where, compiler_options=compiler)
     step = jitted.lower(current, batch).compile()
 

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from pathlib import Path
 
-from xlj.cli import distributed, outputs
+from xlj.cli import distributed_flags, outputs
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError
 
@@ -19,7 +19,7 @@ def add(parser: Parser) -> None:
     )
     add("--name", help="the task's name in results; the config's by itself")
     add("--plot", metavar="FILE", help="draw the scores by language into this .png, .svg or .pdf")
-    distributed.add_flags(parser)
+    distributed_flags.add_flags(parser)
 
 
 def check(flags: Namespace, name: str) -> None:

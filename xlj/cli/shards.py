@@ -37,7 +37,7 @@ def _shard(text: str) -> tuple[int, int]:
 def job(flags: Namespace, paths: Sequence[Path], names: Sequence[str]) -> "Record":
     """What decides the content of the parts: the model, the inputs with their sizes in bytes, and
     the values of the flags of these names."""
-    from xlj.training import stored_models
+    from xlj.checkpoints import stored_models
 
     return {
         "checkpoint": stored_models.find(flags.checkpoint).digest(),

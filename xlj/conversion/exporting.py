@@ -3,15 +3,16 @@
 import dataclasses
 from pathlib import Path
 
+from xlj.checkpoints import stored_models
+from xlj.checkpoints.stored_models import StoredModel
+from xlj.checkpoints.workdir import finished_run
 from xlj.config import ConfigError
 from xlj.interop import exporting, model_card
 from xlj.interop.architectures import TASKS, auto_class
 from xlj.io import atomic
 from xlj.io.json_file import Record
-from xlj.training import metrics, stored_models
+from xlj.training import metrics
 from xlj.training.metrics import Line
-from xlj.training.stored_models import StoredModel
-from xlj.training.workdir import finished_run
 
 
 def export(checkpoint: str, output: Path, layer: int | None, pooling: str) -> None:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import KeyPath
 
+from xlj.checkpoints import stored_models
 from xlj.config import ConfigError
 from xlj.conversion.importing import store
 from xlj.data.text.cleaning import clean
@@ -16,7 +17,7 @@ from xlj.inference import pretrained
 from xlj.interop import matched_rows
 from xlj.interop.vocabulary_extension import extend, initial_rows
 from xlj.io import files
-from xlj.training import partitioning, stored_models
+from xlj.sharding import trees
 
 
 def extend_checkpoint(
@@ -37,7 +38,7 @@ def extend_checkpoint(
     params, model, *_ = pretrained.of(source)
 
     def extended(path: KeyPath, leaf: jax.Array) -> jax.Array:
-        name, array = partitioning.name_of(path), np.asarray(leaf)
+        name, array = trees.name_of(path), np.asarray(leaf)
         if name.endswith("embeddings/word"):  # a generator may have its own
             return jnp.asarray(matched_rows.embeddings(array, matches, "sampled", 0.0, seed=0))
         if name.endswith("head/bias"):

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import jax
 
+from xlj.checkpoints import stored_models, writing
+from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import SUPERVISED, Model, Objectives, build
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.architectures import TASKS
 from xlj.models import heads
 from xlj.models.encoder import FIRST_POSITION, Params
-from xlj.training import checkpoints, partitioning, stored_models
-from xlj.training.stored_models import StoredModel
+from xlj.sharding import meshes
 
 
 def import_folder(source: Path, output: Path, seed: int) -> None:
@@ -23,7 +24,7 @@ def import_folder(source: Path, output: Path, seed: int) -> None:
     """
     found = stored_models.of_folder(source)
     print(found.report)
-    params = found.params(partitioning.one_device())
+    params = found.params(meshes.one_device())
     vocabulary = found.vocabulary()
     if not {"prediction_head", *TASKS} & params.keys():
         print(f"initialised anew, with seed {seed}: prediction_head")
@@ -44,5 +45,5 @@ def store(
         task = SUPERVISED[TASKS[head]](length=length, labels=source.labels)
         objectives = Objectives(options={TASKS[head]: task})
         config = dataclasses.replace(config, objectives=objectives)
-    checkpoints.write_params(output, params, config, vocabulary, list(source.languages))
+    writing.write_params(output, params, config, vocabulary, list(source.languages))
     print(f"checkpoint: {output}\nnext: --config.init_from={output}, or --checkpoint={output}")

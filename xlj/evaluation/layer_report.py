@@ -4,7 +4,7 @@ and 4)."""
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from xlj.alignment.error_rate import Scores
+from xlj.alignment_math.error_rate import Scores
 
 
 def table(scores: Mapping[str, Sequence[Scores]]) -> str:

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import jax
 
+from xlj.checkpoints import damage, reading, stored_models
+from xlj.checkpoints.stored_models import StoredModel
+from xlj.checkpoints.workdir import RUN, finished_run
 from xlj.config import (
     SUPERVISED,
     Config,
@@ -28,26 +31,16 @@ from xlj.config.sections import MOST_STEPS
 from xlj.data.labelled import row_store
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.distributed import hosts
 from xlj.finetuning import task_data, task_scores
 from xlj.finetuning.task_data import TaskData
 from xlj.finetuning.task_scores import SCORE, Evaluator, Scores
 from xlj.io import atomic
 from xlj.models import encoder
-from xlj.training import (
-    checkpoints,
-    damage,
-    hosts,
-    initialisation,
-    loop,
-    memory,
-    metrics,
-    partitioning,
-    stored_models,
-)
+from xlj.sharding import meshes
+from xlj.training import initialisation, loop, memory, metrics
 from xlj.training.lines import Check
 from xlj.training.state import State
-from xlj.training.stored_models import StoredModel
-from xlj.training.workdir import RUN, finished_run
 
 IDENTITY = "identity"
 """A file in a run's folder: the hash of what tells the run from others."""
@@ -135,8 +128,8 @@ def _plans(
         cache = Path(config.cache).expanduser()
         store = row_store.write(cache, task.objective, rows, vocabulary)
         of_first = _training_config(config, data.labels, store, source)
-        mesh = partitioning.make_mesh(of_first)
-        partitioning.check_batches(of_first, mesh)
+        mesh = meshes.make_mesh(of_first)
+        meshes.check_batches(of_first, mesh)
         memory.check_fits(of_first, memory.of(store, of_first), mesh)
         for seed in range(config.train.seed, config.train.seed + config.train.seeds):
             train = dataclasses.replace(of_first.train, seed=seed)
@@ -147,7 +140,7 @@ def _plans(
             is_begun = hosts.told(functools.partial(_check_claim, folder, identity))
             if is_begun and config.train.damaged_checkpoint == "before":
                 damage.put_aside(folder)
-            latest = checkpoints.latest(folder) if is_begun else None
+            latest = reading.latest(folder) if is_begun else None
             if latest is not None:  # its encoder may have been moved
                 inner = dataclasses.replace(inner, init_from=latest.config()["init_from"])
             initialisation.check_resumable(inner, folder)
@@ -163,7 +156,7 @@ def _one(plan: _Plan, task: Task) -> Run | None:
     if jax.process_index() == 0:
         folder.mkdir(parents=True, exist_ok=True)
         atomic.write(folder / IDENTITY, plan.identity.encode())
-    mesh = partitioning.make_mesh(plan.config)
+    mesh = meshes.make_mesh(plan.config)
     evaluator = Evaluator(task, plan.config.model, data.labels, mesh)
 
     def probe(state: State, check: Check) -> dict[str, float]:

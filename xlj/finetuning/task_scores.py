@@ -19,10 +19,10 @@ from xlj.finetuning.task_data import KINDS, Predictions, Set, TaskData
 from xlj.inference.row_batches import Advance, buckets, in_flight
 from xlj.io import atomic
 from xlj.models.encoder import Params
-from xlj.models.sharding import on_mesh
 from xlj.objectives import supervised
 from xlj.objectives.task_heads import HEADS
-from xlj.training.partitioning import replicated, shard
+from xlj.sharding.devices import on_mesh
+from xlj.sharding.trees import replicated, shard
 
 SCORE = "eval/dev/score"
 """The metric that a checkpoint is chosen by."""

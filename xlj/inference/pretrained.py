@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from xlj.checkpoints import stored_models
+from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import Model
 from xlj.config.choices import Aligning
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.models.encoder import Params
-from xlj.training import partitioning, stored_models
-from xlj.training.stored_models import StoredModel
+from xlj.sharding import meshes
 
 
 class Pretrained(NamedTuple):
@@ -36,5 +37,5 @@ def load(path: str | Path) -> Pretrained:
 
 def of(source: StoredModel) -> Pretrained:
     """The encoder of a source, on the first device; raises a `ConfigError` if it is damaged."""
-    params = source.params(partitioning.one_device())
+    params = source.params(meshes.one_device())
     return Pretrained(params, source.model, source.vocabulary(), source.aligning)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from xlj.models import sharding
+from xlj.sharding import devices
 
 T = TypeVar("T")
 Advance = Callable[[int], object]
@@ -51,7 +51,7 @@ def rounded(size: int, least: int) -> int:
 
 def _batch_tokens() -> int:
     """Tokens of a batch, padding included: a CPU gains nothing by more."""
-    return 2048 if sharding.platform() == "cpu" else 8192
+    return 2048 if devices.platform() == "cpu" else 8192
 
 
 def in_flight(batches: Iterator[T]) -> Iterator[T]:

@@ -6,13 +6,13 @@ import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.contracts.arrays import check
-from xlj.models import sharding
 from xlj.models.dense import Dense
 from xlj.models.dense_attention import dense_attention
 from xlj.models.dropout import Rngs, row_seeds
 from xlj.models.fused_attention import attend as fused
 from xlj.models.modules import Params, run
 from xlj.models.position_bias import Gates, PositionBias, bias_tiles
+from xlj.sharding import devices
 
 
 class Attention(nn.Module):
@@ -65,7 +65,7 @@ class Attention(nn.Module):
 def is_fused(model: Model) -> bool:
     """Whether attention is a kernel: as `model.attention` says; by itself, not on CPUs."""
     if model.attention == "auto":
-        return sharding.platform() in fused.KERNELS
+        return devices.platform() in fused.KERNELS
     return model.attention == "fused"
 
 

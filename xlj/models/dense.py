@@ -12,8 +12,8 @@ import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 
 from xlj.contracts.arrays import check
-from xlj.models import sharding
-from xlj.models.sharding import KERNEL, ROWS
+from xlj.sharding import devices
+from xlj.sharding.rules import KERNEL, ROWS
 
 Arrays = TypeVar("Arrays")
 
@@ -96,7 +96,7 @@ def precision_of(dtype: jnp.dtype) -> jax.lax.Precision | None:
 
 def as_they_lie(arrays: Arrays) -> Arrays:
     """The arrays of a tree, which XLA for CPUs makes apart from what is done with them."""
-    return jax.lax.optimization_barrier(arrays) if sharding.platform() == "cpu" else arrays
+    return jax.lax.optimization_barrier(arrays) if devices.platform() == "cpu" else arrays
 
 
 def matmul(
@@ -123,7 +123,7 @@ def matmul(
         kernel=("float [in_here, out]", kernel),  # on a device alone its slice; `product` has `in`
         shift=("float [in]", shift),
     )
-    if activation is not None and sharding.platform() == "cpu":
+    if activation is not None and devices.platform() == "cpu":
         x, activation, shift = activation(_shifted(x, shift), dtype), None, None
     return _matmul(x.astype(dtype), kernel, shift, dtype, activation)
 
@@ -147,10 +147,10 @@ def _forward(
     activation: Activation | None,
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array | None]]:
     def of_rows(x: jax.Array, kernel: jax.Array) -> jax.Array:
-        return product(x, sharding.gathered(kernel.astype(dtype), 0), dtype)
+        return product(x, devices.gathered(kernel.astype(dtype), 0), dtype)
 
     active = _activated(x, shift, activation)
-    return sharding.per_device(of_rows, (ROWS, KERNEL), ROWS)(active, kernel), (x, kernel, shift)
+    return devices.per_device(of_rows, (ROWS, KERNEL), ROWS)(active, kernel), (x, kernel, shift)
 
 
 def _backward(
@@ -162,18 +162,18 @@ def _backward(
     def of_rows(
         x: jax.Array, kernel: jax.Array, gradient: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        of_x = product(gradient, sharding.gathered(kernel.astype(dtype), 0), dtype, right_axis=1)
+        of_x = product(gradient, devices.gathered(kernel.astype(dtype), 0), dtype, right_axis=1)
         of_kernel = product_over_rows(
             x.reshape(-1, x.shape[-1]), gradient.reshape(-1, gradient.shape[-1]), dtype
         )
-        return of_x.astype(dtype), sharding.summed(of_kernel, 0)
+        return of_x.astype(dtype), devices.summed(of_kernel, 0)
 
     x, kernel, shift = saved
     gradient = gradient.astype(dtype)
     if activation is not None:  # else XLA would find it computed already, and keep it
         x, gradient = jax.lax.optimization_barrier((x, gradient))
     active, through_activation = jax.vjp(partial(_activated, activation=activation), x, shift)
-    per_device = sharding.per_device(of_rows, (ROWS, KERNEL, ROWS), (ROWS, KERNEL))
+    per_device = devices.per_device(of_rows, (ROWS, KERNEL, ROWS), (ROWS, KERNEL))
     of_active, of_kernel = per_device(active, kernel, gradient)
     of_x, of_shift = through_activation(of_active)
     return of_x, of_kernel, of_shift
@@ -250,7 +250,7 @@ class Dense(nn.Module):
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
         result = self.result or jnp.float32
         y = matmul(x, kernel, self.dtype, self.activation, shift)
-        if sharding.platform() == "gpu":  # else the product writes float32, for others to round
+        if devices.platform() == "gpu":  # else the product writes float32, for others to round
             y = jax.lax.optimization_barrier(y.astype(result))
         if self.apart:
             return checkpoint_name(y.astype(result), PRODUCT), bias

@@ -18,7 +18,6 @@ import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.contracts.arrays import Specified, check
-from xlj.models import sharding
 from xlj.models.attention import Attention, shared_bias
 from xlj.models.dense import PRODUCT, Dense, LayerNorm, gelu
 from xlj.models.dropout import Rngs, dropout
@@ -26,6 +25,7 @@ from xlj.models.lookup import look_up, look_up_small
 from xlj.models.modules import Params, run
 from xlj.models.position_bias import PositionBias
 from xlj.models.residual import AddNorm, Stream, stream_of
+from xlj.sharding import devices
 
 Body = Callable[[Stream, tuple[Params, jax.Array]], tuple[Stream, jax.Array | None]]
 
@@ -208,7 +208,7 @@ def apply(
     word, languages = params["embeddings"]["word"], params["embeddings"].get("language", ())
     embeddings = Embeddings(model, len(word), len(languages))
     x = run(embeddings, params["embeddings"], inputs, rngs)
-    x = sharding.constrained(x, "hidden")
+    x = devices.constrained(x, "hidden")
 
     bias = None
     if model.position_bias != "none":
@@ -220,11 +220,11 @@ def apply(
         weights, index = weights_and_index
         ids = inputs.query_segment_ids, inputs.key_segment_ids
         y = run(Layer(model), weights, x, *ids, rngs, index + 1, bias)
-        narrow = None if y.narrow is None else sharding.constrained(y.narrow, "hidden")
-        y = Stream(sharding.constrained(y.wide, "hidden"), narrow)
+        narrow = None if y.narrow is None else devices.constrained(y.narrow, "hidden")
+        y = Stream(devices.constrained(y.wide, "hidden"), narrow)
         return y, y.wide if all_layers else None
 
-    unroll = sharding.unrolled(count) if model.scan_layers else max(count, 1)
+    unroll = devices.unrolled(count) if model.scan_layers else max(count, 1)
     body = _recomputed(layer, model, looped=unroll < count)
     begun = stream_of(x, model)
     ended, every = jax.lax.scan(body, begun, (weights, jnp.arange(count)), unroll=unroll)

@@ -15,8 +15,9 @@ from jax.experimental.pallas import triton
 from jax.typing import DTypeLike
 
 from xlj.contracts.arrays import check
-from xlj.models import dropout, sharding
-from xlj.models.sharding import REPLICATED, ROWS
+from xlj.models import dropout
+from xlj.sharding import devices
+from xlj.sharding.rules import REPLICATED, ROWS
 
 TOKENS = 4
 """That a kernel holds at a time."""
@@ -81,7 +82,7 @@ def _with_gradient(options: Options, *arrays: jax.Array) -> tuple[jax.Array, jax
 
 def _forward(options: Options, *arrays: jax.Array) -> tuple[Two, Saved]:
     inputs = (ROWS, ROWS, REPLICATED, REPLICATED, ROWS)
-    call = sharding.per_device(partial(_add_norm, options), inputs, ROWS)
+    call = devices.per_device(partial(_add_norm, options), inputs, ROWS)
     wide, narrow, *saved = call(*arrays)
     _, update, scale, _, seeds = arrays
     kind = jnp.zeros((), update.dtype)
@@ -93,10 +94,10 @@ def _backward(options: Options, saved: Saved, gradients: Two) -> tuple[jax.Array
 
     def of_rows(*arrays: jax.Array) -> tuple[jax.Array, ...]:
         of_x, of_update, of_scale, of_bias = _of_add_norm(options, kind.dtype, *arrays)
-        return of_x, of_update, sharding.summed(of_scale), sharding.summed(of_bias)
+        return of_x, of_update, devices.summed(of_scale), devices.summed(of_bias)
 
     inputs = (ROWS, ROWS, ROWS, REPLICATED, ROWS, ROWS, ROWS)
-    call = sharding.per_device(of_rows, inputs, (ROWS, ROWS, REPLICATED, REPLICATED))
+    call = devices.per_device(of_rows, inputs, (ROWS, ROWS, REPLICATED, REPLICATED))
     return *call(*arrays, *gradients), None
 
 

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 
 from xlj.contracts.arrays import check
-from xlj.models import sharding
-from xlj.models.sharding import ROWS, TABLE
+from xlj.sharding import devices
+from xlj.sharding.rules import ROWS, TABLE
 
 
 def look_up_small(table: jax.Array, ids: jax.Array) -> jax.Array:
@@ -13,9 +13,9 @@ def look_up_small(table: jax.Array, ids: jax.Array) -> jax.Array:
     check("look_up_small", table=("float [ids, hidden]", table), ids=("int [rows, ...]", ids))
 
     def of_rows(table: jax.Array, ids: jax.Array) -> jax.Array:
-        return sharding.gathered(table, 1)[ids]
+        return devices.gathered(table, 1)[ids]
 
-    return sharding.per_device(of_rows, (TABLE, ROWS), ROWS)(table, ids)
+    return devices.per_device(of_rows, (TABLE, ROWS), ROWS)(table, ids)
 
 
 def look_up(table: jax.Array, ids: jax.Array) -> jax.Array:
@@ -36,19 +36,19 @@ def _look_up(table: jax.Array, ids: jax.Array) -> jax.Array:
 
 def _forward(table: jax.Array, ids: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     def of_rows(table: jax.Array, ids: jax.Array) -> jax.Array:
-        columns = table[sharding.gathered(ids, 0)]
-        return sharding.exchanged(columns, 0, ids.ndim)
+        columns = table[devices.gathered(ids, 0)]
+        return devices.exchanged(columns, 0, ids.ndim)
 
-    return sharding.per_device(of_rows, (TABLE, ROWS), ROWS)(table, ids), (table, ids)
+    return devices.per_device(of_rows, (TABLE, ROWS), ROWS)(table, ids), (table, ids)
 
 
 def _backward(saved: tuple[jax.Array, jax.Array], gradient: jax.Array) -> tuple[jax.Array, None]:
     def of_rows(table: jax.Array, ids: jax.Array, gradient: jax.Array) -> jax.Array:
-        columns = sharding.exchanged(gradient, ids.ndim, 0)
-        of_table = jnp.zeros_like(table).at[sharding.gathered(ids, 0)].add(columns)
-        return sharding.summed_over_replicas(of_table)
+        columns = devices.exchanged(gradient, ids.ndim, 0)
+        of_table = jnp.zeros_like(table).at[devices.gathered(ids, 0)].add(columns)
+        return devices.summed_over_replicas(of_table)
 
-    per_device = sharding.per_device(of_rows, (TABLE, ROWS, ROWS), TABLE)
+    per_device = devices.per_device(of_rows, (TABLE, ROWS, ROWS), TABLE)
     return per_device(*saved, gradient), None
 
 

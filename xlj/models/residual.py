@@ -8,9 +8,10 @@ import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.contracts.arrays import check
-from xlj.models import dropout, fused_norm, sharding
+from xlj.models import dropout, fused_norm
 from xlj.models.dense import norm
 from xlj.models.dropout import Rngs
+from xlj.sharding import devices
 
 
 class Stream(NamedTuple):
@@ -54,7 +55,7 @@ class AddNorm(nn.Module):
             return Stream(norm(x.wide + update, scale, bias, epsilon), None)
         if seeds is None:
             seeds, rate = jnp.zeros(rows, jnp.int32), 0.0
-        interpret = sharding.platform() != "gpu"
+        interpret = devices.platform() != "gpu"
         options = fused_norm.Options(epsilon, rate, jnp.dtype(model.dtype), interpret)
         return Stream(*fused_norm.add_norm(options, x.wide, update, scale, bias, seeds))
 
@@ -62,4 +63,4 @@ class AddNorm(nn.Module):
 def _is_fused(model: Model, length: int) -> bool:
     """On GPUs in bfloat16: in float32 there is nothing to write twice."""
     fits = model.norm == "post" and length % fused_norm.MULTIPLE == 0
-    return sharding.platform() == "gpu" and model.dtype == "bfloat16" and fits
+    return devices.platform() == "gpu" and model.dtype == "bfloat16" and fits

@@ -3,9 +3,9 @@
 import jax
 import jax.numpy as jnp
 
-from xlj.models import sharding
-from xlj.models.sharding import REPLICATED, ROWS, TABLE
 from xlj.objectives.logits import BLOCK, block_logits, block_of, block_starts, check_factors
+from xlj.sharding import devices
+from xlj.sharding.rules import REPLICATED, ROWS, TABLE
 
 
 def choose(
@@ -53,8 +53,8 @@ def choose(
             return (jnp.maximum(largest, top), best), None
 
         initial = (jnp.full(len(vectors), -jnp.inf), jnp.zeros(len(vectors), jnp.int32))
-        turns = sharding.unrolled(len(starts))
+        turns = devices.unrolled(len(starts))
         return jax.lax.scan(body, initial, starts, unroll=turns)[0][1]
 
-    per_device = sharding.per_device(of_rows, (ROWS, TABLE, REPLICATED, ROWS), ROWS)
+    per_device = devices.per_device(of_rows, (ROWS, TABLE, REPLICATED, ROWS), ROWS)
     return per_device(vectors, table, bias, rngs)

@@ -6,11 +6,11 @@ from typing import Protocol
 import jax
 import jax.numpy as jnp
 
-from xlj.models import sharding
 from xlj.models.dense import product, product_over_rows
-from xlj.models.sharding import REPLICATED, ROWS, TABLE
 from xlj.objectives import fused_logits, kept_logits, logits
 from xlj.objectives.logits import BLOCK, block_of, block_starts, check_factors
+from xlj.sharding import devices
+from xlj.sharding.rules import REPLICATED, ROWS, TABLE
 
 
 def cross_entropy(
@@ -115,12 +115,12 @@ def _forward(
         count = len(vectors)
         zeros = jnp.zeros(count)
         initial = (jnp.full(count, -jnp.inf), jnp.zeros(count, jnp.int32), zeros, zeros)
-        ended, _ = jax.lax.scan(body, initial, starts, unroll=sharding.unrolled(len(starts)))
+        ended, _ = jax.lax.scan(body, initial, starts, unroll=devices.unrolled(len(starts)))
         largest, best, total, of_label = ended
         normaliser = largest + jnp.log(total)
         return normaliser - of_label, (best == labels).astype(jnp.float32), normaliser
 
-    per_device = sharding.per_device(of_rows, (ROWS, TABLE, REPLICATED, ROWS), ROWS)
+    per_device = devices.per_device(of_rows, (ROWS, TABLE, REPLICATED, ROWS), ROWS)
     losses, correct, normaliser = per_device(vectors, table, bias, labels)
     return (losses, correct), (vectors, table, bias, labels, normaliser)
 
@@ -156,7 +156,7 @@ def _backward(
                 vectors, weights, biases, *places, normaliser, of_loss
             )
             more_of_vectors = product(of_logits, weights, dtype)
-            of_weights = sharding.summed(product_over_rows(of_logits, vectors, dtype), 1)
+            of_weights = devices.summed(product_over_rows(of_logits, vectors, dtype), 1)
             of_table = jax.lax.dynamic_update_slice_in_dim(of_table, of_weights, true_start, 0)
             of_bias = jax.lax.dynamic_update_slice_in_dim(
                 of_bias, of_logits.sum(0, dtype=jnp.float32), true_start, 0
@@ -168,13 +168,13 @@ def _backward(
         initial = (jnp.zeros(vectors.shape), of_table, of_bias)
         # The last block comes first: those of its entries that the block before has too, and which
         # are 0 in it, are then written over, and nothing is read to be added to.
-        turns = sharding.unrolled(len(starts))
+        turns = devices.unrolled(len(starts))
         ended, _ = jax.lax.scan(body, initial, starts, reverse=True, unroll=turns)
         of_vectors, of_table, of_bias = ended
-        return of_vectors[:count], of_table, sharding.summed(of_bias)
+        return of_vectors[:count], of_table, devices.summed(of_bias)
 
     inputs = (ROWS, TABLE, REPLICATED, ROWS, ROWS, ROWS)
-    per_device = sharding.per_device(of_rows, inputs, (ROWS, TABLE, REPLICATED))
+    per_device = devices.per_device(of_rows, inputs, (ROWS, TABLE, REPLICATED))
     return *per_device(*saved, gradients[0]), None
 
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xlj.alignment import extraction
-from xlj.alignment.sinkhorn import sinkhorn
+from xlj.alignment_math import extraction
+from xlj.alignment_math.sinkhorn import sinkhorn
 from xlj.config import Model
 from xlj.config.objectives.dwa import WordAlignment
 from xlj.contracts.arrays import Specified, check

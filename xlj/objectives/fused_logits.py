@@ -12,9 +12,9 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from xlj.contracts.arrays import check
-from xlj.models import sharding
 from xlj.models.fused_attention.tiles import dot
 from xlj.objectives.logits import check_block
+from xlj.sharding import devices
 
 PRODUCTS = {"logits_statistics": 1, "logits_gradient": 1}
 """Products of vectors and weights that each kernel makes, by its name in compiled programs."""
@@ -28,7 +28,7 @@ _DEPTH = 64
 def is_used(size: int, hidden: int, dtype: jnp.dtype) -> bool:
     """Whether blocks of `size` ids are for these kernels."""
     fits = size % IDS == 0 and hidden % _DEPTH == 0
-    return sharding.platform() == "gpu" and dtype == jnp.bfloat16 and fits
+    return devices.platform() == "gpu" and dtype == jnp.bfloat16 and fits
 
 
 def statistics(
@@ -150,6 +150,6 @@ def _call(
         out_specs=[out] * len(shapes),
         out_shape=shapes,
         compiler_params=triton.CompilerParams(num_warps=4, num_stages=3),
-        interpret=sharding.platform() != "gpu",
+        interpret=devices.platform() != "gpu",
         name=name,
     )(vectors, weights, bias, first.reshape(1), *of_vectors)

@@ -9,10 +9,10 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from xlj.models import sharding
 from xlj.models.dense import as_they_lie, product, product_over_rows
-from xlj.models.sharding import REPLICATED, ROWS
 from xlj.objectives.logits import check_factors
+from xlj.sharding import devices
+from xlj.sharding.rules import REPLICATED, ROWS
 
 MOST = 2**26
 """Logits that are kept at most: 256 MiB."""
@@ -25,7 +25,7 @@ def is_used(vectors: int, vocabulary: int) -> bool:
     """Whether all logits of so many vectors are kept here: not where devices share the table, of
     which each would gather all."""
     few = vectors * vocabulary <= MOST
-    return few and sharding.platform() == "cpu" and not sharding.are_shared()
+    return few and devices.platform() == "cpu" and not devices.are_shared()
 
 
 def cross_entropy(
@@ -59,7 +59,7 @@ def _forward(
         beaten = ((logits > of_label) | ((logits == of_label) & before)).any(1)
         return normaliser - of_label[:, 0], (~beaten).astype(jnp.float32), logits, normaliser
 
-    per_device = sharding.per_device(of_rows, (ROWS, REPLICATED, REPLICATED, ROWS), ROWS)
+    per_device = devices.per_device(of_rows, (ROWS, REPLICATED, REPLICATED, ROWS), ROWS)
     losses, correct, logits, normaliser = per_device(vectors, table, bias, labels)
     return (losses, correct), (vectors, table, labels, logits, normaliser)
 
@@ -79,13 +79,13 @@ def _backward(
         probabilities = jnp.exp(logits - normaliser[:, None])
         of_logits = ((probabilities - is_label) * of_loss[:, None]).astype(dtype)
         of_logits = as_they_lie(of_logits)
-        of_table = sharding.summed(product_over_rows(of_logits, vectors, dtype))
+        of_table = devices.summed(product_over_rows(of_logits, vectors, dtype))
         # XLA's sum over rows takes as long as a product of all of them.
-        of_bias = sharding.summed(product(jnp.ones((8, len(vectors))), of_logits, dtype)[0])
+        of_bias = devices.summed(product(jnp.ones((8, len(vectors))), of_logits, dtype)[0])
         return product(of_logits, table, dtype), of_table, of_bias
 
     inputs = (ROWS, REPLICATED, ROWS, ROWS, ROWS, ROWS)
-    per_device = sharding.per_device(of_rows, inputs, (ROWS, REPLICATED, REPLICATED))
+    per_device = devices.per_device(of_rows, inputs, (ROWS, REPLICATED, REPLICATED))
     return *per_device(*saved, gradients[0]), None
 
 

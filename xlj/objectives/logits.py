@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from xlj.contracts.arrays import Specified, check
-from xlj.models import sharding
 from xlj.models.dense import product
+from xlj.sharding import devices
 
 BLOCK = 16_384
 """Vocabulary entries whose logits are held at a time."""
@@ -35,7 +35,7 @@ def block_of(
     true_start = jnp.minimum(start, table.shape[0] - size)
     weights = jax.lax.dynamic_slice_in_dim(table, true_start, size)
     biases = jax.lax.dynamic_slice_in_dim(bias, true_start, size)
-    return sharding.gathered(weights.astype(dtype), 1), biases, true_start
+    return devices.gathered(weights.astype(dtype), 1), biases, true_start
 
 
 def check_factors(

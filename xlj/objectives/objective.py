@@ -108,7 +108,7 @@ class Objective(Generic[Inputs, Kept]):
     """The parameters that it needs beside the encoder's, by name: (rng) -> their initial values."""
     rules: tuple[tuple[str, PartitionSpec], ...] = ()
     """How its own parameters and arrays of its state are sharded: (regular expression over a name,
-    axes), after the rules in `models/sharding.py`. Heads, `NAME_head/...`, need none."""
+    axes), after the rules in `sharding/rules.py`. Heads, `NAME_head/...`, need none."""
     targets: Callable[[Params, Kept, Inputs, ByMicrobatch], Inputs] = _as_they_are
     """(params, state, inputs, by_microbatch) -> inputs, with the targets that the current
     parameters give them."""

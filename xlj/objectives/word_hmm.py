@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xlj.alignment import hmm
+from xlj.alignment_math import hmm
 from xlj.config import Model
 from xlj.config.objectives.word_hmm import WordHMM
 from xlj.contracts.arrays import check

@@ -18,7 +18,7 @@ from xlj.planning.products import products
 from xlj.planning.programs import StepProgram, compile_phase, rows_of
 from xlj.planning.topologies import Topology
 from xlj.planning.traffic import traffic
-from xlj.training import partitioning
+from xlj.sharding import meshes, trees
 from xlj.training.memory import Sizes
 from xlj.training.run_flops import Counts, RunFlops
 
@@ -168,7 +168,7 @@ def of_phase(
         (built[name].flops(*shape) for name, shape in rows.items()), start=Operations()
     )
     text = Program(program.text)
-    mesh = partitioning.make_mesh(config, devices)
+    mesh = meshes.make_mesh(config, devices)
     sent = collectives(text, list(mesh.devices.flat), chip.ring)
     multiplied, moved = products(text), traffic(text)
     seconds = {
@@ -203,7 +203,7 @@ def _rows_at(config: Config, sizes: Sizes, step: int) -> dict[str, tuple[int, in
 def _memory(program: StepProgram, limit: float) -> Memory:
     state = program.state
     parameters, optimizer, objectives = (
-        float(sum(map(partitioning.bytes_on_device, jax.tree.leaves(part))))
+        float(sum(map(trees.bytes_on_device, jax.tree.leaves(part))))
         for part in (state.params, state.optimizer, state.objectives)
     )
     rows = program.arguments - parameters - optimizer - objectives

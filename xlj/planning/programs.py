@@ -8,7 +8,8 @@ import jax
 import numpy as np
 
 from xlj.config import Config
-from xlj.training import partitioning, phases
+from xlj.sharding import meshes
+from xlj.training import phases
 from xlj.training import state as states
 from xlj.training.memory import Sizes
 from xlj.training.state import State
@@ -52,8 +53,8 @@ def compile_phase(
       ConfigError: if mesh or batches do not fit the devices.
       DoesNotFit: if the compiler finds that it needs too much memory.
     """
-    mesh = partitioning.make_mesh(config, devices)
-    partitioning.check_batches(config, mesh)
+    mesh = meshes.make_mesh(config, devices)
+    meshes.check_batches(config, mesh)
     state = states.abstract(config, sizes.corpus, mesh)
     where = jax.tree.map(lambda leaf: leaf.sharding, state)
     step = phases.jitted_steps(config, sizes.corpus, mesh, where)[phase]

@@ -12,7 +12,7 @@ from xlj.io.json_file import Record
 from xlj.planning.figures import Figures, distinct_phases, of_phase
 from xlj.planning.programs import DoesNotFit
 from xlj.planning.topologies import Topology
-from xlj.training import partitioning
+from xlj.sharding import meshes, trees
 from xlj.training import state as states
 from xlj.training.memory import Sizes
 
@@ -96,7 +96,7 @@ def search(
     return sorted(trials, key=_order)
 
 
-def meshes(topology: Topology) -> list[int]:
+def fsdp_sizes(topology: Topology) -> list[int]:
     """Values of mesh.fsdp: copies everywhere; the GPUs of a host, or a side of a torus; all."""
     return sorted({1, topology.shape[-1], topology.size})
 
@@ -105,7 +105,7 @@ def ways(topology: Topology) -> list[Choice]:
     """All choices of one microbatch, those that are fast where they fit first."""
     return [
         Choice(fsdp, remat, 1, gather)
-        for fsdp in meshes(topology)
+        for fsdp in fsdp_sizes(topology)
         for gather in (("step", "layer") if fsdp > 1 else ("layer",))
         for remat in ("none", "all")
     ]
@@ -156,9 +156,9 @@ def _most_rows(
     """Yields trials of one way, until the fewest microbatches that fit are known. Nothing is
     compiled if the state alone does not fit."""
     chip = topology.chip
-    mesh = partitioning.make_mesh(way.of(config), topology.devices())
+    mesh = meshes.make_mesh(way.of(config), topology.devices())
     state = states.abstract(config, sizes.corpus, mesh)
-    kept = sum(map(partitioning.bytes_on_device, jax.tree.leaves(state)))
+    kept = sum(map(trees.bytes_on_device, jax.tree.leaves(state)))
     if kept > chip.memory:
         yield Trial(way._replace(accumulation=parts[-1]), None, kept)
         return

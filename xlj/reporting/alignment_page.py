@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import BinaryIO
 
-from xlj.alignment.error_rate import Link
+from xlj.alignment_math.error_rate import Link
 from xlj.reporting.alignment_script import SCRIPT
 from xlj.reporting.markup import document, node
 from xlj.reporting.style import style

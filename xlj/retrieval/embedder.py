@@ -16,9 +16,10 @@ from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance, buckets, in_flight
 from xlj.models import encoder
-from xlj.models.sharding import on_mesh
 from xlj.objectives.bitext import average
-from xlj.training.partitioning import mesh_of, replicated, shard
+from xlj.sharding.devices import on_mesh
+from xlj.sharding.meshes import mesh_of
+from xlj.sharding.trees import replicated, shard
 
 _CHUNK = 8192  # sentences encoded at a time
 

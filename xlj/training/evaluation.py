@@ -13,9 +13,9 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.layout import PAD
 from xlj.io.hashing import sample
-from xlj.models.sharding import on_mesh
 from xlj.objectives.objective import LossSums, Objective, Params, Rows
-from xlj.training.partitioning import replicated, shard
+from xlj.sharding.devices import on_mesh
+from xlj.sharding.trees import replicated, shard
 from xlj.training.randomness import row_rngs
 from xlj.training.state import State
 from xlj.training.step import Microbatches

@@ -8,6 +8,10 @@ import jax.numpy as jnp
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
+from xlj.checkpoints import differences, reading, stored_models
+from xlj.checkpoints.differences import FREE_AT_START, Difference
+from xlj.checkpoints.reading import Checkpoint, CheckpointError
+from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import Config, as_tree
 from xlj.config.fields import ConfigTree
 from xlj.contracts.arrays import Tree
@@ -18,13 +22,11 @@ from xlj.io import atomic
 from xlj.io.storage import AnyPath
 from xlj.models.encoder import Params
 from xlj.objectives import build_all
-from xlj.training import checkpoints, differences, stored_models, transfer
+from xlj.sharding.meshes import mesh_of
+from xlj.sharding.trees import named_leaves
 from xlj.training import state as states
-from xlj.training.checkpoints import Checkpoint, CheckpointError
-from xlj.training.differences import FREE_AT_START, Difference
-from xlj.training.partitioning import mesh_of, named_leaves
+from xlj.training import transfer
 from xlj.training.state import State
-from xlj.training.stored_models import StoredModel
 
 
 def check_resumable(config: Config, workdir: AnyPath) -> Checkpoint | None:
@@ -34,7 +36,7 @@ def check_resumable(config: Config, workdir: AnyPath) -> Checkpoint | None:
     Raises:
       CheckpointError: it names what differs, and what to do.
     """
-    latest = checkpoints.latest(workdir)
+    latest = reading.latest(workdir)
     if latest is None:
         for (name, part), path in _models(config).items():
             stored_models.find(path, f"objectives.{name}.{part}")
@@ -70,7 +72,7 @@ def first_state(
     corpus = Corpus.of(store)
     if latest is not None:
         _refuse_rows(latest, differences.row_differences(latest, store.manifest))
-        return checkpoints.restore(latest, abstract)
+        return State(**reading.restore(latest, abstract.parts()))
     mesh, sharding = mesh_of(abstract), jax.tree.map(lambda leaf: leaf.sharding, abstract)
     state = states.jitted_init(config, corpus, mesh, sharding)()
     if config.init_from:
@@ -99,7 +101,7 @@ def adopt_vocabulary(config: Config, workdir: AnyPath | None = None) -> Config:
     """
     if not config.init_from:
         return config
-    latest = checkpoints.latest(workdir) if workdir else None
+    latest = reading.latest(workdir) if workdir else None
     if latest is not None:
         source, resumed = stored_models.find(latest.folder), True
     else:
@@ -133,14 +135,14 @@ def adopt_vocabulary(config: Config, workdir: AnyPath | None = None) -> Config:
 def pre_decay_steps(config: Config, workdir: AnyPath) -> tuple[int, ...]:
     """Steps whose checkpoints always stay: where wsd's decay begins, in this run and before."""
 
-    configs = [*(found.config() for found in checkpoints.every(workdir)), as_tree(config)]
+    configs = [*(found.config() for found in reading.every(workdir)), as_tree(config)]
     starts = map(_decay_start, configs)
     return tuple(sorted({start for start in starts if start is not None}))
 
 
 def unmeasured_steps(workdir: AnyPath) -> tuple[int, ...]:
     """Steps whose checkpoints were saved before what was due there had been measured."""
-    return tuple(found.step for found in checkpoints.every(workdir) if not found.meta["measured"])
+    return tuple(found.step for found in reading.every(workdir) if not found.meta["measured"])
 
 
 def _decay_start(config: ConfigTree) -> int | None:
@@ -222,7 +224,7 @@ def _moments(config: Config, corpus: Corpus, abstract: Tree) -> Tree:
             f"transfer.optimizer: the language embeddings of init_from={source.folder} are of "
             f"{','.join(source.languages)}, not {','.join(corpus.languages)}; leave that key out"
         )
-    return checkpoints.restore_optimizer(found, abstract)
+    return reading.restore_optimizer(found, abstract)
 
 
 def _models(config: Config) -> dict[tuple[str, str], str]:

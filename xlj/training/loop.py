@@ -12,30 +12,25 @@ import numpy as np
 from jax.sharding import Mesh
 from tqdm import tqdm
 
+from xlj.checkpoints import differences, reading, writing
 from xlj.config import Config, ConfigError, record
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.distributed import hosts
+from xlj.distributed.host_speeds import HostSpeeds
+from xlj.distributed.preemption import Preemption
 from xlj.io import atomic
 from xlj.io.growing import GrowingFiles
 from xlj.io.storage import AnyPath
 from xlj.objectives import build_all
-from xlj.training import (
-    checkpoints,
-    differences,
-    hosts,
-    initialisation,
-    memory,
-    metrics,
-    partitioning,
-)
+from xlj.sharding import meshes
+from xlj.training import initialisation, memory, metrics
 from xlj.training import state as states
 from xlj.training.evaluation import Evaluation
-from xlj.training.host_speeds import HostSpeeds
 from xlj.training.lines import Lines, Probe
 from xlj.training.passes import passes, with_steps
 from xlj.training.phases import Step, jitted_steps
-from xlj.training.preemption import Preemption
 from xlj.training.prefetch import Prefetch
 from xlj.training.run_flops import Counts, RunFlops
 from xlj.training.state import State
@@ -90,8 +85,8 @@ def train(
         later, if more than `train.max_skipped_steps` steps in a row were not finite.
     """
     config = with_steps(config, store)
-    mesh = partitioning.make_mesh(config)
-    partitioning.check_batches(config, mesh)
+    mesh = meshes.make_mesh(config)
+    meshes.check_batches(config, mesh)
     vocabulary = Vocabulary.load(store.vocabulary_file)
     batches = Batches(store, config)
     objectives = build_all(config, batches.corpus)
@@ -177,8 +172,9 @@ def _go_on(
         hook, said_before = config.train.metrics_hook, start - 1 if unsaid else start
         files = until_the_end(GrowingFiles(run.workdir))
         writer = until_the_end(metrics.Metrics(files, said_before, jax.process_index() == 0, hook))
-        keep, best = config.train.keep_checkpoints, bool(run.best)
-        checkpointer = until_the_end(checkpoints.Checkpointer(run.workdir, keep, run.kept, best))
+        of_run = config, run.store.manifest, vocabulary
+        stay = config.train.keep_checkpoints, run.kept, bool(run.best)
+        checkpointer = until_the_end(writing.Checkpointer(run.workdir, *of_run, *stay))
         bar = until_the_end(_bar(start, total))
         prefetch = until_the_end(Prefetch(batches, run.mesh, start, total))
         clock = Throughput(run.flops, prefetch)
@@ -193,8 +189,7 @@ def _go_on(
             with clock.paused():
                 step_memory.give_back()
                 files.send(now=True)  # a checkpoint is never ahead of what was said before it
-                score = line.get(run.best)
-                checkpointer.save(state, config, run.store.manifest, vocabulary, score, said)
+                checkpointer.save(done, state.parts(), line.get(run.best), said)
 
         done, said = start, True
         if unsaid:
@@ -255,7 +250,7 @@ def _tell_costs(config: Config, mesh: Mesh, flops: RunFlops, read: dict[str, flo
     """Says what the run will read and cost, and what slows it."""
     if jax.process_index():
         return
-    if partitioning.crosses_hosts(mesh):
+    if meshes.crosses_hosts(mesh):
         print(
             f"slow: mesh.fsdp={config.mesh.fsdp} gathers the parameters of every layer from "
             "several hosts or TPU slices; one that divides the devices of each would not"
@@ -265,7 +260,7 @@ def _tell_costs(config: Config, mesh: Mesh, flops: RunFlops, read: dict[str, flo
     print(f"operations of the run: {flops.until(config.train.steps)}\n", flush=True)
 
 
-def _tell(latest: checkpoints.Checkpoint, config: Config, finished: bool) -> None:
+def _tell(latest: reading.Checkpoint, config: Config, finished: bool) -> None:
     """Says what of the config is no longer what it was, and whether that has an effect."""
     if jax.process_index():
         return

@@ -16,8 +16,8 @@ from xlj.data.text.templates import paired_languages
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io.quoting import shortened
+from xlj.sharding.trees import bytes_on_device, named_leaves
 from xlj.training import state as states
-from xlj.training.partitioning import bytes_on_device, named_leaves
 
 _GIB = 2**30
 

@@ -12,7 +12,7 @@ from xlj.config import FREEZABLE, Config, Optimizer
 from xlj.contracts.arrays import Leaf
 from xlj.models.dense import as_they_lie
 from xlj.models.encoder import Params
-from xlj.training.partitioning import name_of
+from xlj.sharding.trees import name_of
 
 
 def learning_rate(config: Config) -> Callable[[ArrayLike], jax.Array]:

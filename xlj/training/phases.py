@@ -11,10 +11,10 @@ from jax.typing import DTypeLike
 from xlj.config import Config
 from xlj.contracts.arrays import PyTree
 from xlj.data.rows.corpus import Corpus
-from xlj.models.sharding import ROWS
 from xlj.objectives import build
 from xlj.objectives.objective import Rows
-from xlj.training import partitioning
+from xlj.sharding import meshes
+from xlj.sharding.rules import ROWS
 from xlj.training.state import State
 from xlj.training.step import Batch, make_train_step
 
@@ -56,7 +56,7 @@ def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) ->
             with_flag,
             donate_argnums=0,
             out_shardings=(sharding, None),
-            compiler_options=partitioning.compiler_options(mesh),
+            compiler_options=meshes.compiler_options(mesh),
         )
         steps.append(jitted)
         before = phase

@@ -16,14 +16,10 @@ from xlj.io.hashing import name_hash
 from xlj.models import encoder
 from xlj.objectives import build_all
 from xlj.objectives.objective import LossSums
+from xlj.sharding.meshes import compiler_options
+from xlj.sharding.rules import RULES
+from xlj.sharding.trees import abstract_like, replicated, shardings
 from xlj.training import optimizer
-from xlj.training.partitioning import (
-    RULES,
-    abstract_like,
-    compiler_options,
-    replicated,
-    shardings,
-)
 
 
 @jax.tree_util.register_dataclass
@@ -57,6 +53,10 @@ class State:
     objectives: dict[str, PyTree]
     """The state of each objective that has one, e.g. XLCO's queue."""
     progress: Progress
+
+    def parts(self) -> dict[str, PyTree]:
+        """The parts by name, as a checkpoint has them."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
 def init(config: Config, corpus: Corpus) -> State:

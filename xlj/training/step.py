@@ -11,11 +11,11 @@ import optax
 from jax.sharding import Mesh
 
 from xlj.config import Config
-from xlj.models import sharding
-from xlj.models.sharding import REPLICATED, RULES, on_mesh
 from xlj.objectives.objective import Found, Given, LossSums, Objective, Params, Rows
-from xlj.training import optimizer, partitioning
-from xlj.training.partitioning import OTHERS
+from xlj.sharding import devices, trees
+from xlj.sharding.devices import on_mesh
+from xlj.sharding.rules import OTHERS, REPLICATED, RULES
+from xlj.training import optimizer
 from xlj.training.randomness import row_rngs
 from xlj.training.state import Progress, State
 
@@ -53,7 +53,7 @@ def make_train_step(
 
         both = {name: (inputs[name], rngs[name]) for name in inputs}
         shared = state.params, (state.objectives, scales)
-        lie = partitioning.layout(shared, (*RULES, *rules, *OTHERS))
+        lie = trees.layout(shared, (*RULES, *rules, *OTHERS))
         if any(weights.values()):
             gradient_of = jax.value_and_grad(loss_of, has_aux=True)
             (loss, losses), gradients = microbatches.sum(
@@ -155,7 +155,7 @@ class Microbatches:
 
     def slots(self, rows: int) -> jax.Array:
         """The place of each row in the global batch, int32 [rows]."""
-        return sharding.constrained(jnp.arange(rows), "slots")
+        return devices.constrained(jnp.arange(rows), "slots")
 
     def sum(
         self,
@@ -169,7 +169,7 @@ class Microbatches:
         parameters takes of its own rows; the copies' are added up once, whatever the number of
         microbatches and objectives. `lie` and `sums_lie`: how what is shared and sums lie."""
         sums = partial(self._sums, function)
-        return sharding.by_copy(sums, self._whole, lie, sums_lie)(shared, inputs)
+        return devices.by_copy(sums, self._whole, lie, sums_lie)(shared, inputs)
 
     def _sums(
         self, function: Callable[..., Found], shared: tuple[object, ...], inputs: object
@@ -183,7 +183,7 @@ class Microbatches:
         split = jax.tree.map(self._split, inputs)
         shapes = jax.eval_shape(function, *shared, jax.tree.map(lambda x: x[0], split))
         nothing = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
-        return jax.lax.scan(add, nothing, split, unroll=sharding.unrolled(self._parts))[0]
+        return jax.lax.scan(add, nothing, split, unroll=devices.unrolled(self._parts))[0]
 
     def map(self, function: Callable[[Given], Found], inputs: Given, /) -> Found:
         """The result of a function of rows for all rows."""
@@ -195,13 +195,13 @@ class Microbatches:
             return None, function(part)
 
         split = jax.tree.map(self._split, inputs)
-        results = jax.lax.scan(one, None, split, unroll=sharding.unrolled(self._parts))[1]
+        results = jax.lax.scan(one, None, split, unroll=devices.unrolled(self._parts))[1]
         return jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(-1, *x.shape[2:]), results)
 
     def _split(self, x: jax.Array) -> jax.Array:
         """[rows, ...] -> [parts, rows / parts, ...]."""
         x = x.reshape(x.shape[0] // self._parts, self._parts, *x.shape[1:]).swapaxes(0, 1)
-        return sharding.constrained(x, "microbatches")
+        return devices.constrained(x, "microbatches")
 
 
 def with_targets(

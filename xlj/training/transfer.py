@@ -7,6 +7,8 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from xlj.checkpoints.reading import CheckpointError
+from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import SUPERVISED, Config, ConfigError, Transfer, as_tree
 from xlj.config.objectives.supervised import supervised_in
 from xlj.data.rows.store import RowStore
@@ -17,9 +19,7 @@ from xlj.interop.matched_rows import Matches, share_table
 from xlj.interop.vocabulary_matching import match
 from xlj.models.encoder import Params
 from xlj.objectives.supervised import head_of
-from xlj.training.checkpoints import CheckpointError
-from xlj.training.partitioning import named_leaves
-from xlj.training.stored_models import StoredModel
+from xlj.sharding.trees import named_leaves
 
 _BY_WORD = ("embeddings/word", "prediction_head/bias")
 """Parameters with a row a piece of the vocabulary."""

@@ -10,14 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from xlj.alignment import extraction, methods
+from xlj.alignment_math import extraction, methods
 from xlj.config import ConfigError, Model
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance, in_flight
 from xlj.models import encoder
-from xlj.models.sharding import on_mesh
 from xlj.objectives.word_hmm import HEAD
-from xlj.training.partitioning import mesh_of, replicated, shard
+from xlj.sharding.devices import on_mesh
+from xlj.sharding.meshes import mesh_of
+from xlj.sharding.trees import replicated, shard
 from xlj.word_alignment import translated
 from xlj.word_alignment.pair_batches import Batch, Pieces, Rows, batches, pieces_of
 from xlj.word_alignment.sentence_pairs import Pair

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlj.alignment import error_rate
-from xlj.alignment.error_rate import Link, Scores
+from xlj.alignment_math import error_rate
+from xlj.alignment_math.error_rate import Link, Scores
 from xlj.config import ConfigError
 from xlj.io import files
 from xlj.io.quoting import quoted

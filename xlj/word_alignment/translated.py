@@ -3,8 +3,8 @@
 import jax
 import jax.numpy as jnp
 
-from xlj.alignment import hmm
-from xlj.alignment.methods import Alignment
+from xlj.alignment_math import hmm
+from xlj.alignment_math.methods import Alignment
 from xlj.config import Model
 from xlj.contracts.arrays import check
 from xlj.models import translation

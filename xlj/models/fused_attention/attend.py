@@ -8,12 +8,13 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 from xlj.contracts.arrays import check
-from xlj.models import dropout, sharding
+from xlj.models import dropout
 from xlj.models.dense import PRODUCT
 from xlj.models.dense_attention import check_inputs
 from xlj.models.fused_attention import gpu, tiles, tpu
 from xlj.models.fused_attention.tiles import Inputs, Sizes
-from xlj.models.sharding import REPLICATED, ROWS
+from xlj.sharding import devices
+from xlj.sharding.rules import REPLICATED, ROWS
 
 
 class Kernels(Protocol):
@@ -64,7 +65,7 @@ def kernels_for(platform: str) -> Kernels:
 
 def padded_length(length: int) -> tuple[int, int]:
     """The multiple of a kernel's block that rows are filled up to, and the block."""
-    block = kernels_for(sharding.platform()).BLOCK
+    block = kernels_for(devices.platform()).BLOCK
     return length + -length % block, block
 
 
@@ -97,7 +98,7 @@ def attend(
       [rows, length, heads, size] of the query's type.
     """
     check("attend", query=("float [rows, length, heads, size]", query))
-    here = sharding.platform()
+    here = devices.platform()
     platform = platform or (here if here in KERNELS else "gpu")
     kernels, (rows, length, heads, size) = kernels_for(platform), query.shape
     block = kernels.BLOCK
@@ -148,7 +149,7 @@ def _forward(
     def of_rows(bias: jax.Array | None, *arrays: jax.Array) -> tuple[jax.Array, jax.Array]:
         return kernels_for(platform).forward(sizes, scale, Inputs(*arrays), bias)
 
-    per_device = sharding.per_device(of_rows, (REPLICATED, *_OF_INPUTS), (ROWS, ROWS))
+    per_device = devices.per_device(of_rows, (REPLICATED, *_OF_INPUTS), (ROWS, ROWS))
     output, logs = per_device(bias, *inputs)
     output, logs = (checkpoint_name(x, PRODUCT) for x in (output, logs))
     return output, (inputs, bias, output, logs)
@@ -167,10 +168,10 @@ def _backward(
         *of_rows, of_bias, of_gates = kernels_for(platform).backward(
             sizes, scale, Inputs(*arrays), bias, output, logs, gradient
         )
-        return *of_rows, None if of_bias is None else sharding.summed(of_bias), of_gates
+        return *of_rows, None if of_bias is None else devices.summed(of_bias), of_gates
 
     inputs, bias, output, logs = saved
-    per_device = sharding.per_device(
+    per_device = devices.per_device(
         of_rows,
         (REPLICATED, ROWS, ROWS, ROWS, *_OF_INPUTS),
         (ROWS, ROWS, ROWS, REPLICATED, ROWS),

@@ -1,0 +1,140 @@
+"""Every rule of extraction against its plain transcription, padded and packed."""
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+from matrices import links_of, packed, padded, random_matrices
+from references import alignment as plain
+
+from xlj.alignment_math import extraction
+from xlj.alignment_math.extraction import match
+from xlj.alignment_math.sinkhorn import Transport, sinkhorn
+
+MATRICES = random_matrices(10_000, 8)
+
+RULES = {
+    "argmax": (jax.jit(extraction.argmax), plain.argmax),
+    "union": (jax.jit(extraction.union), plain.union),
+    "itermax": (jax.jit(extraction.itermax), plain.itermax),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("filler", [0.0, 5.0])
+def test_every_link_is_the_transcriptions(rule, filler):
+    ours, reference = RULES[rule]
+    found = np.asarray(ours(*padded(MATRICES, filler)))
+    for links, matrix in zip(found, MATRICES, strict=True):
+        assert links_of(links) == reference(list(matrix))
+
+
+def test_released_and_optimal_transport_on_plans():
+    similarity, source_ids, target_ids = padded(MATRICES, 5.0)
+    transport = jax.jit(sinkhorn)(similarity, source_ids, target_ids)
+    released = np.asarray(jax.jit(extraction.released)(transport))
+    filtered = np.asarray(RULES["itermax"][0](transport.plan, source_ids, target_ids))
+    transport = Transport(*map(np.asarray, transport))
+    for k, matrix in enumerate(MATRICES):
+        m, n = matrix.shape
+        by_rows, by_columns = transport.by_rows[k, :m, :n], transport.by_columns[k, :m, :n]
+        assert links_of(released[k]) == plain.released(list(by_rows), list(by_columns))
+        assert links_of(filtered[k]) == plain.itermax(list(by_rows))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_what_is_below_zero_gives_no_link(rule):
+    ours, reference = RULES[rule]
+    matrices = [matrix - np.float32(0.3) for matrix in MATRICES[:500]]
+    for links, matrix in zip(np.asarray(ours(*padded(matrices, 0.0))), matrices, strict=True):
+        assert links_of(links) == reference(list(matrix))
+
+
+def test_the_second_round_adds_links():
+    assert sum(plain.itermax(list(m)) != plain.argmax(list(m)) for m in MATRICES) > 100
+
+
+def test_the_second_round_is_the_released_one_not_equation_9():
+    matrix = np.array([[1.0, 0.9, 0.25], [0.1, 1.0, 0.1], [0.3, 0.1, 0.2]], np.float32)
+    ids = np.ones(3, np.int32)
+    assert links_of(extraction.argmax(matrix, ids, ids)) == {(0, 0), (1, 1)}
+    # Eq. 9 leaves 0.9 * 0.9 at (0, 1), whose row and column are both linked, and would link it.
+    assert links_of(extraction.itermax(matrix, ids, ids)) == {(0, 0), (1, 1), (2, 0), (0, 2)}
+
+
+def test_packed_rows_are_their_examples():
+    for k in range(0, 100, 20):
+        matrices = MATRICES[k : k + 20]
+        similarity, source_ids, target_ids = packed(matrices, 5.0)
+        for ours, reference in [*RULES.values(), (match, None)]:
+            found = np.asarray(ours(similarity, source_ids, target_ids))
+            inside = 0
+            for example, matrix in enumerate(matrices, 1):
+                block = found[np.ix_(source_ids == example, target_ids == example)]
+                if reference is None:
+                    m, n = np.ones(matrix.shape[0], np.int32), np.ones(matrix.shape[1], np.int32)
+                    assert links_of(block) == links_of(match(matrix, m, n))
+                else:
+                    assert links_of(block) == reference(list(matrix))
+                inside += block.sum()
+            assert inside == found.sum()  # no link between examples
+
+
+def test_match_is_the_best_of_all_matchings():
+    for matrix in random_matrices(300, 5, seed=1):
+        m, n = matrix.shape
+        links = links_of(match(matrix, np.ones(m, np.int32), np.ones(n, np.int32)))
+        assert len({i for i, _ in links}) == len({j for _, j in links}) == len(links)
+        assert all(matrix[i, j] > 0 for i, j in links)
+        wide = matrix if m <= n else matrix.T
+        best = max(
+            sum(wide[i, j] for i, j in enumerate(order))
+            for order in itertools.permutations(range(wide.shape[1]), wide.shape[0])
+        )
+        np.testing.assert_allclose(sum(matrix[i, j] for i, j in links), best, rtol=1e-6)
+
+
+def test_match_in_batches_equals_one_by_one():
+    matrices = MATRICES[:200]
+    found = match(*padded(matrices, 5.0))
+    for links, matrix in zip(found, matrices, strict=True):
+        m, n = matrix.shape
+        alone = match(matrix, np.ones(m, np.int32), np.ones(n, np.int32))
+        assert links_of(links) == links_of(alone)
+
+
+def test_no_link_without_similarity():
+    zeros, ids = np.zeros((4, 5), np.float32), (np.ones(4, np.int32), np.ones(5, np.int32))
+    for rule in (extraction.argmax, extraction.itermax, match):
+        assert not np.asarray(rule(zeros, *ids)).any()
+    for rule in (extraction.argmax, extraction.itermax):
+        assert not np.asarray(rule(zeros - 1, *ids)).any()
+
+
+def test_a_side_of_one_token_links_to_the_first_whatever_the_padding():
+    wide = np.random.default_rng(3).random((64, 1, 7)).astype(np.float32)
+    released, itermax = jax.jit(extraction.released), jax.jit(extraction.itermax)
+    for similarity in (wide, wide.transpose(0, 2, 1)):
+        for wider in (0, 1, 5, 9):
+            padded_to = np.pad(similarity, ((0, 0), (0, wider), (0, wider)))
+            source_ids, target_ids = (
+                np.pad(np.ones((64, size), np.int32), ((0, 0), (0, wider)))
+                for size in similarity.shape[1:]
+            )
+            transport = jax.jit(sinkhorn)(padded_to, source_ids, target_ids)
+            for links in (
+                released(transport),
+                itermax(transport.plan, source_ids, target_ids),
+            ):
+                assert np.asarray(links).sum() == 64 and np.asarray(links)[:, 0, 0].all()
+
+
+def test_labels_are_the_last_links():
+    random = np.random.default_rng(2)
+    links = random.random((30, 6, 9)) < 0.2
+    found = np.asarray(extraction.labels(links))
+    assert found.dtype == np.int32
+    for k in range(len(links)):
+        pairs = links_of(links[k])
+        assert found[k].tolist() == [plain.label(pairs, i) for i in range(6)]

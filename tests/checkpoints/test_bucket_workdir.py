@@ -1,0 +1,187 @@
+"""A run whose workdir is in a bucket (an emulator's): as on a disk, killed or not."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import servers
+
+from xlj.checkpoints import damage, reading, stored_models
+from xlj.checkpoints.workdir import only_run, resolve
+from xlj.config import ConfigError, parse
+from xlj.io import atomic, growing, storage
+from xlj.io.storage import place
+from xlj.training import loop, metrics
+
+pytestmark = pytest.mark.cloud
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    with servers.bucket("gs") as (url, _):
+        yield url
+
+
+@pytest.fixture
+def short(tiny):
+    """`tiny` with a checkpoint after every second step."""
+    tiny.train.checkpoint_every, tiny.train.log_every = 2, 1
+    return tiny
+
+
+def lines(workdir):
+    """The lines of metrics without times."""
+    return [
+        {key: value for key, value in line.items() if not key.startswith("time/")}
+        for line in metrics.read(workdir)
+    ]
+
+
+def digests(workdir):
+    return reading.latest(workdir).meta["digests"]
+
+
+def test_a_run_is_as_on_a_disk_and_goes_on(short, store, bucket, tmp_path):
+    workdir = place(f"{bucket}/run")
+    last, short.train.steps = short.train.steps, 3
+    short.optimizer.schedule = "constant"  # of which a run cut short is a part
+    part = loop.train(parse(short), workdir, store)
+    assert part.step == 3 and reading.steps(workdir) == [2, 3]
+    assert part.checkpoint == workdir / "checkpoints/3"
+    short.train.steps = last
+    found = loop.train(parse(short), workdir, store)
+    whole = loop.train(parse(short), tmp_path, store)
+    assert found.finished and found.step == whole.step
+    assert digests(workdir) == digests(tmp_path)
+    assert (
+        lines(workdir)
+        == lines(tmp_path)
+        == [{k: v for k, v in line.items() if not k.startswith("time/")} for line in whole.metrics]
+    )
+    assert len(storage.below(workdir, "tensorboard/*")) == 2  # a file a start
+    assert json.loads((workdir / "config.json").read_bytes())["train"]["steps"] == last
+    assert loop.train(parse(short), workdir, store) == found  # finished
+
+
+def test_its_model_is_found_and_started_from(short, store, bucket, tmp_path):
+    workdir = place(f"{bucket}/found")
+    loop.train(parse(short), workdir, store)
+    model = stored_models.find(str(workdir))
+    leaf = next(iter(model.leaves.values()))
+    assert np.asarray(leaf).shape == leaf.shape
+    assert model.folder == workdir / f"checkpoints/{short.train.steps}"
+    assert model.vocabulary().digest == store.manifest.vocabulary_digest
+    assert reading.find(str(model.folder)).step == short.train.steps
+    short.train.steps = 1
+    loop.train(parse(short), tmp_path / "fresh", store)
+    short.init_from = str(workdir)
+    loop.train(parse(short), tmp_path / "from", store)
+    assert digests(tmp_path / "fresh") != digests(tmp_path / "from")
+    start, end = (reading.latest(at).meta["config"] for at in (workdir, tmp_path / "from"))
+    assert (start["init_from"], end["init_from"]) == ("", str(workdir))
+    with pytest.raises(ConfigError, match=r"init_from=gs://.*/none is neither a workdir"):
+        stored_models.find(f"{bucket}/none", "init_from")
+
+
+def test_a_damaged_checkpoint_is_put_aside(short, store, bucket, tmp_path, capsys):
+    workdir = place(f"{bucket}/damaged")
+    loop.train(parse(short), workdir, store)
+    last = short.train.steps
+    (file,) = storage.below(workdir / f"checkpoints/{last}/params", "**/manifest.ocdbt")[:1]
+    atomic.write(file, file.read_bytes()[:-7] + b"damaged")
+    damage.put_aside(workdir)
+    assert f"it is now in {workdir}/damaged/{last}" in capsys.readouterr().out
+    assert reading.steps(workdir)[-1] < last
+    assert storage.is_there(workdir / f"damaged/{last}/meta")
+    assert not storage.is_there(workdir / f"checkpoints/{last}")
+    loop.train(parse(short), tmp_path, store)
+    loop.train(parse(short), workdir, store)
+    assert digests(workdir) == digests(tmp_path)
+
+
+def test_a_server_that_does_not_answer_is_no_damage(short, store, bucket, monkeypatch):
+    """Nothing is moved for it, and nobody is told to."""
+
+    def gone(_):
+        raise OSError("HTTP 503")
+
+    workdir = place(f"{bucket}/unanswered")
+    loop.train(parse(short), workdir, store)
+    monkeypatch.setattr(reading, "_for_orbax", gone)
+    with pytest.raises(ConfigError, match=r"its description \(meta\) \(HTTP 503\)$"):
+        damage.put_aside(workdir)
+    with pytest.raises(ConfigError, match=r"cannot read .*\(HTTP 503\)$"):
+        stored_models.find(str(workdir))
+    monkeypatch.setattr(storage.Url, "is_file", gone)
+    with pytest.raises(ConfigError, match=r"init_from=gs://.*: it cannot be read \(HTTP 503\)$"):
+        stored_models.find(str(workdir), "init_from")
+
+
+@pytest.mark.parametrize("name", ["r[1]", "r*", "r#1", "r?x"])
+def test_names_that_mean_something_else_in_a_url_are_refused(name):
+    with pytest.raises(ConfigError, match=r"workdir=gs://b/r.*: . means something else in a URL"):
+        resolve("workdir", f"gs://b/{name}")
+
+
+def test_lines_are_sent_while_a_run_goes_on_and_a_fault_meanwhile_ends_nothing(bucket, monkeypatch):
+    def gone(*_):
+        raise OSError("HTTP 503")
+
+    workdir, send = place(f"{bucket}/lines"), storage.send
+    monkeypatch.setattr(growing, "_BETWEEN", 0.0)
+    writer = metrics.Metrics(growing.GrowingFiles(workdir), 0)
+    writer.log(1, {"x": 1.0})
+    assert metrics.read(workdir) == [{"step": 1, "x": 1.0}]
+    monkeypatch.setattr(storage, "send", gone)
+    writer.log(2, {"x": 2.0})
+    with pytest.raises(ConfigError, match=r"cannot write gs://.*/lines/metrics\.jsonl: HTTP 503"):
+        writer._files.send(now=True)
+    monkeypatch.setattr(storage, "send", send)
+    writer.log(3, {"x": 3.0})
+    assert [line["step"] for line in metrics.read(workdir)] == [1, 2, 3]
+    writer.close()
+    writer._files.close()
+
+
+def test_a_lock_is_let_go_and_a_bucket_that_is_not_there_is_told(bucket):
+    workdir = place(f"{bucket}/locked")
+    with pytest.raises(ValueError, match="mine"), only_run(workdir):
+        assert (workdir / "lock").is_file()
+        raise ValueError("mine")
+    assert not (workdir / "lock").is_file()
+    with pytest.raises(ConfigError, match="cannot write gs://not-there/run/lock: "):
+        with only_run(place("gs://not-there/run")):
+            raise AssertionError("the run has begun")
+
+
+CODE = """
+import json, sys
+import xlj
+from xlj import config as schema
+config = schema.default()
+config.update(json.loads(sys.argv[1]))
+xlj.pretrain(config, sys.argv[2])
+"""
+
+
+def test_killed_at_some_moment_it_ends_with_the_same_bits(short, bucket, tmp_path):
+    short.train.steps = 24
+    workdir = place(f"{bucket}/killed")
+    command = [sys.executable, "-c", CODE, short.to_json()]
+    subprocess.run([*command, str(tmp_path / "whole")], check=True, timeout=300)
+    process = subprocess.Popen([*command, str(workdir)])
+    while not (found := reading.steps(workdir)) or found[-1] < 6:
+        assert process.poll() is None, "it ended before it was killed"
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert reading.steps(workdir)[-1] < 24
+    (workdir / "lock").unlink()  # a minute is long for a test
+    subprocess.run([*command, str(workdir)], check=True, timeout=300)
+    assert digests(workdir) == digests(tmp_path / "whole")
+    assert lines(workdir) == lines(tmp_path / "whole")

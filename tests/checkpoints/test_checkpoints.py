@@ -1,0 +1,255 @@
+"""Checkpoints: atomic, verified, audited; and what stays."""
+
+import dataclasses
+import gc
+import json
+import re
+import shutil
+import sys
+
+import chex
+import jax
+import numpy as np
+import pytest
+
+from xlj.checkpoints import differences, reading, writing
+from xlj.checkpoints.digests import digests
+from xlj.config import ConfigError, parse
+from xlj.data.rows.corpus import Corpus
+from xlj.io.growing import GrowingFiles
+from xlj.sharding import meshes, trees
+from xlj.training import initialisation, loop, metrics, state
+
+
+def abstract(tiny, store, devices=1):
+    config = parse(tiny)
+    corpus = Corpus.of(store)
+    mesh = meshes.make_mesh(config, jax.devices()[:devices])
+    return state.abstract(config, corpus, mesh)
+
+
+def test_restores_onto_another_mesh(tiny, store, trained):
+    found = reading.find(trained)
+    assert found.step == 4
+    alone = reading.restore(found, abstract(tiny, store).parts())
+    tiny.mesh.fsdp = 4
+    spread = reading.restore(found, abstract(tiny, store, devices=8).parts())
+    chex.assert_trees_all_equal(alone, spread)
+    assert digests(alone["params"]) == digests(spread["params"])
+    assert len(spread["params"]["embeddings"]["word"].sharding.device_set) == 8
+
+
+def test_a_flipped_bit_never_changes_what_is_restored(tiny, store, trained, tmp_path):
+    """Orbax alone restores most flipped bits without a word; some bits on disk mean nothing."""
+    expected = abstract(tiny, store)
+    source = reading.find(trained).folder
+    wanted = reading.restore(reading.find(trained), expected.parts())
+    rng = np.random.default_rng(0)
+    files = [file for file in (source / "params" / "d").iterdir() if file.is_file()]
+    assert files
+    noticed = 0
+    for number in range(12):
+        copy = tmp_path / f"copy{number}"
+        shutil.copytree(source, copy)
+        file = copy / files[rng.integers(len(files))].relative_to(source)
+        content = bytearray(file.read_bytes())
+        content[rng.integers(len(content))] ^= 1 << rng.integers(8)
+        file.write_bytes(content)
+        try:
+            restored = reading.restore(reading.find(copy), expected.parts())
+        except reading.CheckpointError as error:
+            assert "damaged" in str(error) or "cannot read" in str(error)
+            noticed += 1
+        else:
+            chex.assert_trees_all_equal(restored, wanted)
+    assert noticed >= 9
+
+
+@pytest.mark.parametrize("damage", ["deleted", "emptied", "halved"])
+def test_every_damaged_file_is_one_clear_error_or_nothing(
+    tiny, store, trained, tmp_path, damage, monkeypatch, capsys, caplog
+):
+    """Orbax raises many kinds of errors, and writes tracebacks of all that it abandons."""
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
+    expected = abstract(tiny, store)
+    source = reading.find(trained).folder
+    wanted = reading.restore(reading.find(trained), expected.parts())
+    refused = set()
+    for file in sorted(file for file in source.rglob("*") if file.is_file()):
+        copy = tmp_path / "copy"
+        shutil.copytree(source, copy)
+        damaged = copy / file.relative_to(source)
+        content = damaged.read_bytes()
+        damaged.write_bytes(b"" if damage == "emptied" else content[: len(content) // 2])
+        if damage == "deleted":
+            damaged.unlink()
+        try:
+            found = reading.find(copy)
+            vocabulary = reading.read_vocabulary(found)
+            restored = reading.restore(found, expected.parts())
+        except reading.CheckpointError as error:
+            line = f"{copy} is damaged: .*; move this folder away to go on from the checkpoint"
+            assert re.match(line, str(error)) and "\n" not in str(error)
+            refused.add(file.relative_to(source).parts[0])
+        else:
+            chex.assert_trees_all_equal(restored, wanted)
+            assert vocabulary.digest == found.meta["vocabulary"]
+        shutil.rmtree(copy)
+    assert refused == {"meta", "optimizer", "params", "progress", "vocabulary"}
+    gc.collect()
+    assert "Traceback" not in capsys.readouterr().err
+    assert not [record for record in caplog.records if "Traceback" in caplog.text]
+
+
+@pytest.mark.parametrize("name", ["4/meta", "4/progress", "4/params", "999"])
+def test_a_folder_that_is_gone_or_empty_is_named(tiny, store, trained, name):
+    folder = trained / "checkpoints" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    if name == "999":
+        folder.mkdir()
+    tiny.train.steps = 999
+    where = trained / "checkpoints" / name.partition("/")[0]
+    with pytest.raises(reading.CheckpointError, match=f"^{where} is damaged.*move this folder"):
+        loop.train(parse(tiny), trained, store)
+    shutil.rmtree(where)  # as the message says
+    tiny.train.steps = 5
+    assert loop.train(parse(tiny), trained, store).finished
+
+
+def test_a_changed_description_is_noticed(trained, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(reading.find(trained).folder, copy)
+    file = next(
+        f for f in (copy / "meta").rglob("*") if f.is_file() and b'"seed"' in f.read_bytes()
+    )
+    file.write_bytes(file.read_bytes().replace(b'"step": 4', b'"step": 5'))
+    with pytest.raises(reading.CheckpointError, match="damaged"):
+        reading.find(copy)
+
+
+def test_a_checkpoint_older_than_a_key_was_made_by_its_default(tiny, tmp_path):
+    config = parse(tiny)
+    old = json.loads(json.dumps(dataclasses.asdict(config)))
+    del old["model"]["position_bias"]
+    checkpoint = reading.Checkpoint(tmp_path, 1, {"config": old})
+    assert not differences.model_differences(checkpoint.model(), config.model)
+    biased = dataclasses.replace(config.model, position_bias="t5")
+    (difference,) = differences.model_differences(checkpoint.model(), biased)
+    assert str(difference) == "model.position_bias: 'none' -> 't5'"
+
+
+def test_find_says_what_is_missing(tmp_path):
+    with pytest.raises(reading.CheckpointError, match="neither a workdir"):
+        reading.find(tmp_path)
+
+
+def test_a_run_starts_from_parameters_and_vocabulary_of_another(tiny, store, trained, tmp_path):
+    tiny.init_from, tiny.train.steps = str(trained), 1
+    tiny.optimizer.learning_rate = 0.0
+    config = initialisation.adopt_vocabulary(parse(tiny), tmp_path / "next")
+    assert config.data.vocabulary
+    from xlj.data.rows.preparing import prepare_rows
+
+    same_vocabulary = prepare_rows(config)
+    assert same_vocabulary.manifest.vocabulary_digest == store.manifest.vocabulary_digest
+    loop.train(config, tmp_path / "next", same_vocabulary)
+    wanted = reading.find(trained).meta["digests"]["params"]
+    assert reading.find(tmp_path / "next").meta["digests"]["params"] == wanted
+
+
+@pytest.mark.slow
+def test_the_checkpoint_before_the_decay_is_kept(tiny, store, tmp_path):
+    tiny.train.steps, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 8, 2, 1
+    tiny.optimizer.schedule, tiny.optimizer.decay_steps = "wsd", 5
+    loop.train(parse(tiny), tmp_path, store)
+    assert reading.steps(tmp_path) == [3, 8]
+
+
+def test_metrics_are_cut_back_to_the_step(tmp_path):
+    writer = metrics.Metrics(GrowingFiles(tmp_path), 0)
+    for step in (1, 2, 3):
+        writer.log(step, {"x": step / 3})
+    writer.close()
+    with (tmp_path / metrics.FILE).open("a") as file:
+        file.write('{"step": 4, "x"')  # a line that a kill cut short
+    writer = metrics.Metrics(GrowingFiles(tmp_path), 2)
+    writer.log(3, {"x": 7.0})
+    writer.close()
+    assert metrics.read(tmp_path) == [
+        {"step": 1, "x": 1 / 3},
+        {"step": 2, "x": 2 / 3},
+        {"step": 3, "x": 7.0},
+    ]
+
+
+def test_damaged_metrics_are_an_error_that_names_the_line(tmp_path):
+    (tmp_path / metrics.FILE).write_text('{"step": 1}\nnonsense\n{"step": 2}\n')
+    with pytest.raises(ConfigError, match=r"metrics\.jsonl:2"):
+        metrics.read(tmp_path)
+
+
+def test_digests_see_every_element_and_its_place():
+    x = np.random.default_rng(0).normal(size=(7, 11)).astype(np.float32)
+    base = digests({"x": jax.numpy.asarray(x)})
+    for place in np.ndindex(*x.shape):
+        other = x.copy()
+        other.view(np.uint32)[place] ^= 1
+        assert digests({"x": jax.numpy.asarray(other)}) != base
+    assert digests({"x": jax.numpy.asarray(x[::-1])}) != base
+
+
+def plain_digest(array):
+    """The digest as its docstring has it, in Python's integers."""
+    mask = 2**32 - 1
+
+    def mix(x):
+        for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+            x = (x ^ x >> shift) * factor & mask
+        return x ^ x >> 16
+
+    bits = [int(bit) for bit in array.view(np.uint32).ravel()]
+    return "".join(
+        f"{sum(mix(bit ^ mix(i + salt & mask)) for i, bit in enumerate(bits)) & mask:08x}"
+        for salt in (0x9E3779B9, 0x85EBCA6B)
+    )
+
+
+@pytest.mark.parametrize("piece", [1, 20, 1000])
+@pytest.mark.parametrize("spec", [(), ("fsdp",), (None, "fsdp")])
+def test_digests_do_not_depend_on_pieces_or_devices(monkeypatch, piece, spec):
+    monkeypatch.setattr("xlj.checkpoints.digests._PIECE", piece)
+    mesh = jax.make_mesh((2,), ("fsdp",), (jax.sharding.AxisType.Auto,))
+    place = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))
+    x = np.random.default_rng(0).normal(size=(6, 4, 5)).astype(np.float32)
+    wanted = {"x": plain_digest(x)}
+    assert digests({"x": x}) == digests({"x": jax.device_put(x, place)}) == wanted
+
+
+def test_a_leaf_is_read_by_itself(trained):
+    checkpoint = reading.find(trained)
+    params = reading.restore_params(checkpoint, meshes.one_device())
+    wanted = trees.named_leaves(params)
+    found = {name: reading.restore_leaf(checkpoint, name) for name in wanted}
+    assert {type(leaf) for leaf in found.values()} == {np.ndarray}
+    chex.assert_trees_all_equal(found, wanted)
+    checkpoint.meta["digests"]["params"]["embeddings/word"] = "0" * 16
+    with pytest.raises(reading.CheckpointError, match="damaged: params embeddings/word"):
+        reading.restore_leaf(checkpoint, "embeddings/word")
+
+
+def test_embeddings_are_cut_where_they_can_be():
+    def piece(*shape):
+        return writing._pieces(jax.ShapeDtypeStruct(shape, np.float32)).chunk_byte_size
+
+    assert piece(250_002, 768) == 14_706 * 768 * 4
+    assert piece(250_007, 768) is None  # a prime number
+    assert piece(1000, 768) is piece(24, 2048, 2048) is piece() is None
+
+
+def test_not_finite_runs_stop_with_the_rows_written_down(tiny, store, tmp_path):
+    tiny.train.max_skipped_steps, tiny.train.steps = 1, 50
+    tiny.optimizer.learning_rate = 1e30
+    with pytest.raises(ConfigError, match="not_finite_"):
+        loop.train(parse(tiny), tmp_path, store)
+    assert list(tmp_path.glob("not_finite_*.json"))
+    assert dataclasses.is_dataclass(store.manifest)

@@ -1,0 +1,77 @@
+"""A damaged checkpoint is told, and by config the one before is used."""
+
+import shutil
+
+import pytest
+
+from xlj.api import runs
+from xlj.checkpoints import damage, reading
+from xlj.checkpoints.reading import CheckpointError, DamagedError
+from xlj.config import parse
+
+
+def damaged(workdir, step, item):
+    """Flips bits in the middle of every file of data; some of what Orbax keeps is never read."""
+    folder = workdir / "checkpoints" / str(step) / item
+    files = [folder / "metadata"] if item == "meta" else folder.rglob("d/*")
+    for file in list(files):
+        content = bytearray(file.read_bytes())
+        middle = len(content) // 2
+        content[middle : middle + 64] = bytes(byte ^ 0x55 for byte in content[middle : middle + 64])
+        file.write_bytes(content)
+
+
+def names(folder):
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def test_a_whole_checkpoint_is_verified_and_stays(trained, capsys):
+    for found in reading.every(trained):
+        reading.verify(found)
+    damage.put_aside(trained)
+    assert capsys.readouterr().out == "" and reading.steps(trained) == [2, 4]
+    assert not (trained / damage.FOLDER).exists()
+
+
+@pytest.mark.parametrize("item", ["meta", "params", "optimizer", "progress", "vocabulary"])
+def test_the_one_before_is_used(trained, capsys, item):
+    damaged(trained, 4, item)
+    damage.put_aside(trained)
+    said = capsys.readouterr().out
+    assert said.startswith(f"{trained}/checkpoints/4") and "damaged" in said
+    assert said.endswith(
+        f"it is now in {trained}/damaged/4; the run goes on from step 2 or earlier\n"
+    )
+    assert reading.steps(trained) == [2] and names(trained / "damaged") == ["4"]
+
+
+def test_the_first_stays_and_older_ones_are_put_aside_too(trained, capsys):
+    shutil.copytree(trained / "checkpoints" / "4", trained / "checkpoints" / "5")
+    (trained / "damaged" / "4").mkdir(parents=True)
+    damaged(trained, 4, "meta")
+    damage.put_aside(trained)  # the latest is whole, but every description is read
+    assert reading.steps(trained) == [2, 5]
+    assert names(trained / "damaged") == ["4", "4.1"]
+    assert "goes on" not in capsys.readouterr().out
+    damaged(trained, 2, "params")
+    damaged(trained, 5, "params")
+    damage.put_aside(trained)
+    assert reading.steps(trained) == [2]
+    with pytest.raises(DamagedError):
+        reading.verify(reading.find(trained))
+
+
+def test_a_run_goes_on_by_config_only(tiny, store, trained, capsys):
+    wanted = reading.find(trained).meta["digests"]
+    damaged(trained, 4, "optimizer")
+    tiny.train.steps = 5  # so that the state is needed
+    tiny.optimizer.schedule = "constant"
+    tiny.train.allow_change = "optimizer.schedule"
+    with pytest.raises(CheckpointError, match=r"damaged.*config\.train\.damaged_checkpoint=before"):
+        runs.pretrain(parse(tiny), trained)
+    assert reading.steps(trained) == [2, 4]
+    tiny.train.steps, tiny.optimizer.schedule = 4, "linear"
+    tiny.train.damaged_checkpoint = "before"
+    runs.pretrain(parse(tiny), trained)
+    assert "the run goes on from step 2" in capsys.readouterr().out
+    assert reading.find(trained).meta["digests"] == wanted

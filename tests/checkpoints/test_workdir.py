@@ -1,0 +1,137 @@
+"""A workdir that cannot be used, or a disk that is full, is one line; nothing is lost."""
+
+import contextlib
+import errno
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from xlj.checkpoints import reading
+from xlj.checkpoints.workdir import only_run
+from xlj.config import ConfigError, parse
+from xlj.io import atomic
+from xlj.io.growing import GrowingFiles
+from xlj.training import loop, metrics
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("below", ["", "/run", "/a/b"])
+def test_a_file_is_no_workdir(tmp_path, below):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"--workdir=.*file.*: no run can be kept there \("):
+        with only_run(Path(f"{tmp_path}/file{below}")):
+            raise AssertionError("the run has begun")
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS, errno.ENOSPC])
+@pytest.mark.parametrize("refuses", ["mkdir", "open"])
+def test_a_workdir_that_cannot_be_written_to(tmp_path, monkeypatch, code, refuses):
+    def refuse(*_, **__):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(Path, refuses, refuse)
+    with pytest.raises(ConfigError, match=rf"--workdir=.*\({os.strerror(code)}\); name a folder"):
+        with only_run(tmp_path / "run"):
+            raise AssertionError("the run has begun")
+
+
+def test_errors_of_the_run_itself_are_its_own(tmp_path):
+    with pytest.raises(OSError, match="mine"), only_run(tmp_path):
+        raise OSError("mine")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["xlj.train", "--config=configs/quickstart.py:tiny", "--config.data.cache={}/rows"],
+        ["xlj.finetune", "--config=configs/finetune/xnli.py", "--config.init_from=none"],
+    ],
+)
+def test_it_is_said_before_any_work(tmp_path, command):
+    (tmp_path / "file").touch()
+    arguments = [argument.format(tmp_path) for argument in command]
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments, f"--workdir={tmp_path}/file/run"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: --workdir={tmp_path}/file/run: ")
+    assert done.stderr.count("\n") == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_metrics_on_a_full_disk(tmp_path):
+    writer = metrics.Metrics(GrowingFiles(tmp_path), 0)
+    writer.log(1, {"x": 1.0})
+    with contextlib.suppress(OSError), open("/dev/full", "w") as full:
+        rest, writer._file = writer._file, full
+        with pytest.raises(ConfigError, match=r"cannot write .*metrics\.jsonl: No space left"):
+            writer.log(2, {"x": 2.0})
+        writer._file = rest
+    with contextlib.suppress(OSError), open("/dev/full", "wb") as full:
+        writer._events._writer._py_recordio_writer._writer = full
+        with pytest.raises(ConfigError, match="cannot write .*tensorboard: No space left"):
+            for step in range(3, 99):  # the thread that tensorboardX has would end, and all wait
+                writer.log(step, {"x": 2.0})
+    assert [line["step"] for line in metrics.read(tmp_path)] == [1, 3]
+
+
+def test_tensorboard_reads_what_is_logged(tmp_path):
+    from tensorboardX.proto import event_pb2
+
+    for start, steps in ((0, (1, 2)), (1, (2,))):
+        (tmp_path / str(start)).mkdir()
+        writer = metrics.Metrics(GrowingFiles(tmp_path / str(start)), start)
+        for step in steps:
+            writer.log(step, {"x/y": step / 2})
+        writer.close()
+    (file,) = (tmp_path / "1/tensorboard").iterdir()
+    content, events = file.read_bytes(), []
+    while content:  # TFRecord: length, its checksum, the event, its checksum
+        length = int.from_bytes(content[:8], "little")
+        events.append(event_pb2.Event.FromString(content[12 : 12 + length]))
+        content = content[16 + length :]
+    version, restart, line = events
+    assert version.file_version == "brain.Event:2"
+    assert (restart.step, restart.session_log.status) == (2, event_pb2.SessionLog.START)
+    (value,) = line.summary.value
+    assert (line.step, value.tag, value.simple_value) == (2, "x/y", 1.0)
+
+
+def test_a_config_that_cannot_be_written(tiny, store, tmp_path, monkeypatch):
+    def refuse(path, content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(atomic, "write", refuse)
+    with pytest.raises(ConfigError, match=r"cannot write .*config\.json: No space left on device"):
+        loop.train(parse(tiny), tmp_path, store)
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
+    tiny, store, tmp_path, capsys, caplog
+):
+    """The disk takes no file of more than 16 KB from the last evaluation on."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def probe(state, check):
+        if int(state.progress.step) == tiny.train.steps:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, limits[1]))
+        return {}
+
+    try:
+        with pytest.raises(ConfigError, match="cannot write .*/checkpoints: File too large"):
+            loop.train(parse(tiny), tmp_path, store, [probe])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "Traceback" not in capsys.readouterr().err + caplog.text
+    assert reading.find(tmp_path).step in (2, 4)  # 4 may still have been written
+    assert loop.train(parse(tiny), tmp_path, store).finished
+    assert reading.find(tmp_path).step == 6

@@ -1,0 +1,158 @@
+"""Guards of several processes, without JAX: whose end came first, and what all end with."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from xlj.io.exit_codes import CONTINUE
+
+ROOT = Path(__file__).parents[2]
+
+MEMBER = """
+import json, os, signal, sys, time
+from pathlib import Path
+from xlj.distributed import guard
+
+process, processes, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+if not guard.is_watched():
+    guard.SILENCE, guard._LATER = float(sys.argv[4]), 1.0
+    sys.exit(guard.run())
+guard.end_with_guard()
+told = folder / "address"
+if process == 0:
+    (folder / "part").write_text(json.dumps(guard.own_address()))
+    (folder / "part").rename(told)
+while not told.exists():
+    time.sleep(0.01)
+guard.report(process, processes, json.loads(told.read_text()))
+(folder / str(process)).write_text(str(os.getpid()))
+while not (folder / f"end{process}").exists():
+    time.sleep(0.01)
+code = int((folder / f"end{process}").read_text())
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+sys.exit(code)
+"""
+
+
+class Members:
+    """Some processes that wait to be told how to end."""
+
+    def __init__(self, folder, count, silence=30.0):
+        self.folder = folder
+        (folder / "member.py").write_text(MEMBER, encoding="utf-8")
+        self.guards = [
+            subprocess.Popen(
+                [sys.executable, folder / "member.py", str(k), str(count), folder, str(silence)],
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for k in range(count)
+        ]
+        for k in range(count):
+            while not (folder / str(k)).exists() or not (folder / str(k)).read_text():
+                time.sleep(0.01)
+        self.pids = [int((folder / str(k)).read_text()) for k in range(count)]
+        time.sleep(0.5)  # until the guards have heard of it
+
+    def end(self, process, code):
+        (self.folder / "code").write_text(str(code))
+        (self.folder / "code").rename(self.folder / f"end{process}")
+
+    def ends(self):
+        """Exit code and what was said, of each guard."""
+        said = [guard.communicate(timeout=60)[1] for guard in self.guards]
+        return [guard.returncode for guard in self.guards], said
+
+    def close(self):
+        for guard in self.guards:
+            guard.kill()
+
+
+@pytest.fixture
+def members(tmp_path):
+    started = []
+
+    def start(count, **more):
+        started.append(Members(tmp_path, count, **more))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()
+
+
+def test_all_that_end_well_end_with_0(members):
+    run = members(3)
+    for process in range(3):
+        run.end(process, 0)
+    assert run.ends() == ([0] * 3, [""] * 3)
+
+
+def test_asked_to_stop_each_has_the_time_to_save(members):
+    run = members(2)
+    run.end(1, CONTINUE)
+    time.sleep(1.5)
+    assert run.guards[0].poll() is None
+    run.end(0, CONTINUE)
+    assert run.ends() == ([CONTINUE] * 2, [""] * 2)
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+def test_survivors_name_the_process_that_was_killed(members, lost):
+    run, begin = members(3), time.monotonic()
+    os.kill(run.pids[lost], signal.SIGKILL)
+    codes, said = run.ends()
+    assert codes == [CONTINUE] * 3 and time.monotonic() - begin < 15
+    assert all(f"process {lost} of 3" in each and "SIGKILL" in each for each in said)
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_guard_that_is_killed_takes_its_process_with_it(members, lost):
+    run = members(3)
+    run.guards[lost].kill()
+    codes, said = run.ends()
+    assert [code for k, code in enumerate(codes) if k != lost] == [CONTINUE] * 2
+    assert all(f"process {lost} of 3" in each for k, each in enumerate(said) if k != lost)
+    assert not Path(f"/proc/{run.pids[lost]}").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("silent", [0, 1])
+def test_a_guard_that_says_nothing_is_lost(members, silent):
+    run = members(2, silence=4.0)
+    run.guards[silent].send_signal(signal.SIGSTOP)
+    other = run.guards[1 - silent]
+    assert other.wait(timeout=30) == CONTINUE
+    assert f"\nerror: process {silent} of 2" in other.stderr.read()
+
+
+def test_what_comes_of_a_loss_is_not_blamed(members):
+    """Process 1 fails because process 2 is gone, and its guard may hear of it first."""
+    run = members(3)
+    run.end(1, 1)
+    time.sleep(0.5)
+    os.kill(run.pids[2], signal.SIGKILL)
+    codes, said = run.ends()
+    assert codes == [CONTINUE] * 3 and all("process 2 of 3" in each for each in said)
+
+
+def test_an_error_of_one_ends_all_with_its_code(members):
+    run = members(3)
+    run.end(1, 2)
+    codes, said = run.ends()
+    assert codes == [2] * 3
+    assert "process 1 of 3" in said[0] + said[2] and not said[1]  # it has said it itself
+
+
+def test_the_signal_to_stop_goes_on_to_the_child(members):
+    run = members(1)
+    run.guards[0].terminate()
+    assert run.ends()[0] == [CONTINUE] or run.guards[0].returncode == 128 + signal.SIGTERM

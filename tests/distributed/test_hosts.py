@@ -1,0 +1,121 @@
+"""Two real processes agree on what the first decides, on storage, and on who is slow."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from xlj.cli import distributed_flags
+from xlj.cli.parser import Parser
+from xlj.config import ConfigError
+from xlj.io.exit_codes import CONTINUE
+
+ROOT = Path(__file__).parents[2]
+
+MEMBER = """
+import json, os, signal, sys
+from pathlib import Path
+from xlj.cli import distributed_flags
+from xlj.cli.parser import Parser
+
+parser = Parser("member", "")
+distributed_flags.add_flags(parser)
+parser.add_argument("folder", type=Path)
+parser.add_argument("lost", type=int)
+flags = parser.parse_args()
+flags.is_process = True
+if (code := distributed_flags.join(flags)) is not None:
+    sys.exit(code)
+
+import jax
+from xlj.config import ConfigError
+from xlj.io.growing import GrowingFiles
+from xlj.checkpoints import reading
+from xlj.distributed import hosts
+from xlj.distributed.host_speeds import HostSpeeds
+
+hosts.WAIT, index = 1.0, jax.process_index()
+found = {"index": index, "told": hosts.told(lambda: ["of", index]), "hosts": len(hosts.names())}
+
+def refusal(function, *arguments):
+    try:
+        function(*arguments)
+    except ConfigError as error:
+        return str(error)
+
+def refuse():
+    raise ConfigError(f"no, says {index}")
+
+found["refused"] = refusal(hosts.told, refuse)
+found["shared"] = refusal(hosts.check_shared, flags.folder, "workdir")
+found["unshared"] = refusal(hosts.check_shared, flags.folder / str(index), "workdir")
+if index == 0:
+    (flags.folder / "0/checkpoints/7").mkdir(parents=True)
+found["stale"] = refusal(reading.latest, flags.folder / str(index)) if index else ""
+if not index:
+    hosts.told(lambda: 7)
+found["speeds"] = HostSpeeds(GrowingFiles(flags.folder)).measures(3, 0.25 * index)[0]
+(flags.folder / f"found{index}.json").write_text(json.dumps(found))
+if index == flags.lost:
+    os.kill(os.getpid(), signal.SIGKILL)
+while flags.lost >= 0:
+    hosts.told(lambda: 0)
+"""
+
+
+def run_two(folder, lost):
+    (folder / "member.py").write_text(MEMBER, encoding="utf-8")
+    local = [sys.executable, ROOT / "launch/local.py", "-n", "2", "--"]
+    return subprocess.run(
+        [*local, sys.executable, folder / "member.py", folder, str(lost)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_two_processes_agree_and_one_that_dies_ends_both(tmp_path, lost):
+    done = run_two(tmp_path, lost)
+    assert done.returncode == CONTINUE, done.stdout
+    for process in (0, 1):
+        assert f"{process}: error: process {lost} of 2" in done.stdout
+    both = [json.loads((tmp_path / f"found{k}.json").read_text("utf-8")) for k in (0, 1)]
+    for found in both:
+        assert found["told"] == ["of", 0] and found["refused"] == "no, says 0"
+        assert found["hosts"] == 2 and found["shared"] is None
+        assert "process 1" in found["unshared"] and "does not see" in found["unshared"]
+        assert found["speeds"]["time/most_waiting_process"] == 1
+        assert found["speeds"]["time/most_waiting_process_share"] == 0.25
+    assert "checkpoints/7" in both[1]["stale"] and "process 1" in both[1]["stale"]
+    (line,) = (tmp_path / "hosts.jsonl").read_text("utf-8").splitlines()
+    assert json.loads(line)["waiting_share"] == [0.0, 0.25]
+    assert not list(tmp_path.rglob(".shared-*"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--coordinator=a:1"], "--coordinator need --distributed"),
+        (["--distributed", "--coordinator=a"], "HOST:PORT"),
+        (["--distributed", "--processes=2", "--process=2"], "counted from 0"),
+        (["--distributed"], "give --coordinator=HOST:PORT"),
+        (["--distributed", "--coordinator=127.0.0.1:1"], "give --coordinator=HOST:PORT"),
+    ],
+)
+def test_flags_that_do_not_tell_of_the_others_are_refused(flags, message, monkeypatch):
+    import jax
+
+    def initialize(**given):
+        missing = next(name for name in ("num_processes", "process_id") if given[name] is None)
+        raise ValueError(f"{missing} must be defined")
+
+    monkeypatch.setattr(jax.distributed, "initialize", initialize)
+    parser = Parser("train", "")
+    distributed_flags.add_flags(parser)
+    with pytest.raises(ConfigError, match=message):
+        distributed_flags.join(parser.read(flags))

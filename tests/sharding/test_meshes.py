@@ -1,0 +1,70 @@
+"""Meshes: which devices gather parameters from each other, on hosts and slices."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from xlj.config import Config, Mesh
+from xlj.sharding import meshes
+
+
+def devices(groups, each, **of_group):
+    """Devices of several groups in an order that mixes them; `of_group` is what tells groups."""
+    return [
+        SimpleNamespace(
+            id=each * group + place, device_kind="", **{k: v(group) for k, v in of_group.items()}
+        )
+        for place in range(each)
+        for group in range(groups)
+    ]
+
+
+def groups_of(laid_out, name):
+    return np.array([[getattr(device, name) for device in row] for row in laid_out])
+
+
+@pytest.mark.parametrize(
+    "found, name",
+    [
+        (devices(4, 8, process_index=int, platform=lambda _: "gpu"), "process_index"),
+        (
+            devices(
+                4,
+                8,
+                slice_index=int,
+                process_index=lambda _: 0,
+                platform=lambda _: "cpu",
+            ),
+            "slice_index",
+        ),
+    ],
+    ids=["hosts", "slices"],
+)
+@pytest.mark.parametrize("fsdp", [2, 8])
+def test_parameters_are_gathered_over_fast_links(found, name, fsdp):
+    laid_out = meshes._laid_out(fsdp, found)
+    assert laid_out.shape == (32 // fsdp, fsdp)
+    assert len({device.id for device in laid_out.flat}) == 32
+    groups = groups_of(laid_out, name)
+    assert (groups == groups[:, :1]).all(), "an fsdp axis crosses slow links"
+    assert not meshes.crosses_hosts(SimpleNamespace(devices=laid_out))
+
+
+def test_an_axis_longer_than_a_host_goes_over_whole_hosts():
+    found = devices(4, 8, process_index=int, platform=lambda _: "gpu")
+    laid_out = meshes._laid_out(16, found)
+    assert [sorted(set(row)) for row in groups_of(laid_out, "process_index").tolist()] == [
+        [0, 1],
+        [2, 3],
+    ]
+    assert meshes.crosses_hosts(SimpleNamespace(devices=laid_out))
+
+
+def test_a_mesh_has_the_order_of_the_devices():
+    """Rows, and so masks, do not depend on it; the layout of one host is that of its ids."""
+    config = dataclasses.replace(Config(), mesh=Mesh(fsdp=4))
+    mesh = meshes.make_mesh(config)
+    assert mesh.shape == {"replica": 2, "fsdp": 4}
+    assert [device.id for device in mesh.devices.flat] == list(range(8))

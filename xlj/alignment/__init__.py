@@ -1,1 +1,0 @@
-"""Word alignment on arrays: optimal transport, extraction of links, alignment error rate."""

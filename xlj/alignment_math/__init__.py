@@ -1,0 +1,1 @@
+"""The mathematics of word alignment on arrays: optimal transport, hidden Markov models, links."""

@@ -1,0 +1,136 @@
+"""Differences between runs: those for which a checkpoint is refused, and those that may be."""
+
+import dataclasses
+from typing import NamedTuple
+
+from xlj.checkpoints.reading import Checkpoint
+from xlj.checkpoints.writing import row_digests
+from xlj.config import Config, Model, record, registered
+from xlj.config.fields import ConfigTree, Value, flat, merge
+from xlj.data.rows.store import Manifest
+
+
+class Difference(NamedTuple):
+    """A key that is no longer what it was; as text `KEY: OLD -> NEW`."""
+
+    key: str
+    old: ConfigTree | Value | None
+    new: ConfigTree | Value | None
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.old!r} -> {self.new!r}"
+
+    @property
+    def allowed_by(self) -> str:
+        """The key that `train.allow_change` has to name for it; empty where parameters or states
+        would not fit, or mean something else."""
+        section, _, name = self.key.partition(".")
+        if section == "phases":
+            return section
+        fits = name in _FREE if section == "model" else self.key != _ON
+        return self.key if fits else ""
+
+
+_ON = "objectives of all phases"
+
+
+_MUST_STAY = ("init_from", "transfer", "train.seed", "data.alpha", "objectives", "optimizer")
+"""Keys and sections of which batches, masks and updates follow; `model` and `phases` are compared
+by themselves."""
+
+
+def config_differences(checkpoint: Checkpoint, config: Config) -> list[Difference]:
+    """Differences for which a checkpoint is refused under this config, but for those that
+    `train.allow_change` names.
+
+    Tensors are audited one by one in `restore`; this compares the model, and what decides batches,
+    masks and updates. A key that the checkpoint is older than had what is now its default; options
+    of an objective that is on in neither are of no account.
+    """
+    found = model_differences(checkpoint.model(), config.model, _FREE_ON_RESUME)
+    # A run of fine-tuning has its own objective only: the others are as by default on either side.
+    old, new = (merge(record(Config()), tree, "") for tree in (checkpoint.config(), record(config)))
+    on = _objectives_in(old) | _objectives_in(new)
+    for path in (*_MUST_STAY, "phases"):
+        before, now = old, new
+        for name in path.split("."):
+            before, now = before[name], now[name]
+        if path == "objectives":
+            off = set(registered()) - on
+            before, now = ({n: tree[n] for n in tree if n not in off} for tree in (before, now))
+        if path == "phases":  # phases that begin later may still change
+            before, now = (
+                {n: p for n, p in phases.items() if p["start_step"] < checkpoint.step}
+                for phases in (before, now)
+            )
+        found += _unequal(path, before, now)
+    for module, digest in new.get("objective_digests", {}).items():
+        if old.get("objective_digests", {}).get(module) != digest:
+            found.append(Difference("objective_modules", f"{module} as it was", "other code"))
+    # What a later phase needs is made when the run starts, so it cannot be added.
+    found += _unequal(_ON, *(", ".join(sorted(_objectives_in(tree))) for tree in (old, new)))
+    allowed = config.train.allow_change
+    return [difference for difference in found if difference.allowed_by not in allowed]
+
+
+def changes(checkpoint: Checkpoint, config: Config) -> list[str]:
+    """Keys that differ from the config that wrote a checkpoint: `KEY was OLD, is now NEW`. A key
+    that the checkpoint is older than is left out."""
+    old, new = flat(checkpoint.config()), flat(record(config))
+    return [
+        f"{path} was {old[path]!r}, is now {value!r}"
+        for path, value in new.items()
+        if path in old and old[path] != value and path not in _OF_RESUMING
+    ]
+
+
+_OF_RESUMING = ("train.allow_change", "train.damaged_checkpoint")
+"""Keys that say how to go on: to change them changes nothing."""
+
+
+def _objectives_in(config: ConfigTree) -> set[str]:
+    parts = [config["objectives"], *(p.get("objectives", {}) for p in config["phases"].values())]
+    return {
+        name
+        for part in parts
+        for name, options in part.items()
+        if isinstance(options, dict) and options.get("batch_rows")
+    }
+
+
+def row_differences(checkpoint: Checkpoint, manifest: Manifest) -> list[str]:
+    """Which tasks have other rows than those that a checkpoint was trained on."""
+    before, now = checkpoint.meta["rows"], row_digests(manifest)
+    found = []
+    if checkpoint.meta["vocabulary"] != manifest.vocabulary_digest:
+        found.append("another vocabulary")
+    for name in sorted(before.keys() | now.keys()):
+        if before.get(name) != now.get(name):
+            how = "no longer there" if name not in now else "new" if name not in before else "other"
+            found.append(f"rows of {name}: {how}")
+    return found
+
+
+_FREE_ON_RESUME = ("attention", "scan_layers", "remat", "init_std")
+"""Keys of `model` that change nothing of what a step computes, but for the order of sums."""
+
+_FREE = (*_FREE_ON_RESUME, "dropout", "attention_dropout", "dtype")
+"""Those, and what changes nothing of what the same parameters compute when they are used."""
+
+FREE_AT_START = (*_FREE, "language_embeddings", "generator_layers", "generator_embeddings")
+"""Those, and what a run that starts from other parameters may add to them."""
+
+
+def model_differences(old: Model, new: Model, free: tuple[str, ...] = _FREE) -> list[Difference]:
+    """Differences between two models, but for the keys in `free`."""
+    models = (dataclasses.asdict(model) for model in (old, new))
+    return _unequal("model", *({k: m[k] for k in m if k not in free} for m in models))
+
+
+def _unequal(
+    path: str, before: ConfigTree | Value | None, now: ConfigTree | Value | None
+) -> list[Difference]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        names = sorted(before.keys() | now.keys())
+        return [d for n in names for d in _unequal(f"{path}.{n}", before.get(n), now.get(n))]
+    return [] if before == now else [Difference(path, before, now)]

@@ -1,0 +1,136 @@
+"""Models on disk to start from: checkpoints of xlj, and Hugging Face folders."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jax.sharding import Mesh
+from numpy.typing import DTypeLike
+
+from xlj.checkpoints import reading
+from xlj.checkpoints.reading import Checkpoint
+from xlj.checkpoints.workdir import finished_run, resolve
+from xlj.config import ConfigError, Model
+from xlj.config.choices import Aligning
+from xlj.config.objectives.supervised import supervised_in
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.interop import folder as hugging_face
+from xlj.interop import importing
+from xlj.io.storage import AnyPath
+from xlj.models.encoder import Params
+from xlj.sharding.rules import STORED
+from xlj.sharding.trees import shardings
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaf:
+    """A parameter on disk. NumPy reads it, anew each time, when it makes an array of it."""
+
+    shape: tuple[int, ...]
+    read: Callable[[], np.ndarray]
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
+        return self.read().astype(dtype, copy=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredModel:
+    """A model on disk. Weights and vocabulary are read when they are asked for.
+
+    Attributes:
+      folder: where it is.
+      model: its sizes, and how it computes.
+      languages: that its language embeddings are of, in order; empty if it does not say.
+      vocabulary: reads the vocabulary; raises a `ConfigError` if it is damaged.
+      params: reads all parameters onto a mesh, a nested dict; raises a `ConfigError` if one is
+        damaged.
+      leaves: all parameters by name, each read by itself, with the same error.
+      digest: tells its weights from others, wherever it is.
+      checkpoint: the checkpoint, unless it is a Hugging Face folder.
+      report: what became of each tensor of a Hugging Face folder, for people.
+      aligning: how its words are to be aligned.
+      labels: names of the classes or tags that the head of a fine-tuned task tells apart, in order.
+    """
+
+    folder: AnyPath
+    model: Model
+    languages: tuple[str, ...]
+    vocabulary: Callable[[], Vocabulary]
+    params: Callable[[Mesh], Params]
+    leaves: Mapping[str, Leaf]
+    digest: Callable[[], str]
+    checkpoint: Checkpoint | None = None
+    report: str = ""
+    aligning: Aligning = Aligning()
+    labels: tuple[str, ...] = ()
+
+
+def find(path: str | AnyPath, key: str = "") -> StoredModel:
+    """The model at `path`: a workdir (its latest checkpoint; of a finished fine-tuning run that
+    which was chosen on dev), the folder of one checkpoint, or a Hugging Face folder.
+
+    Args:
+      key: what named the path, for the error.
+
+    Raises:
+      ConfigError: if there is none, or it is damaged or of an architecture that xlj does not have.
+    """
+    path = resolve(key or "checkpoint", path)
+    if isinstance(path, Path) and hugging_face.is_folder(path):
+        return of_folder(path)
+    try:
+        if run := finished_run(path):
+            path = path / "checkpoints" / str(run["step"])
+        checkpoint = reading.find(path, key)
+    except OSError as error:  # a bucket's server
+        named = f"{key}={path}" if key else path
+        raise ConfigError(f"{named}: it cannot be read ({error.strerror or error})") from error
+    return StoredModel(
+        checkpoint.folder,
+        checkpoint.model(),
+        tuple(checkpoint.meta["languages"]),
+        lambda: reading.read_vocabulary(checkpoint),
+        lambda mesh: reading.restore_params(checkpoint, mesh),
+        {
+            name: Leaf(leaf.shape, partial(reading.restore_leaf, checkpoint, name))
+            for name, leaf in reading.abstract_params(checkpoint).items()
+        },
+        checkpoint.digest,
+        checkpoint,
+        aligning=_aligning(checkpoint.config()),
+        labels=tuple(supervised_in(checkpoint.config()).get("labels", ())),
+    )
+
+
+def _aligning(config: Mapping[str, Any]) -> Aligning:
+    """What the config of a run chose; one of fine-tuning chooses nothing."""
+    chosen = config.get("evaluation", {}).get("alignment", {})
+    names = (field.name for field in dataclasses.fields(Aligning))
+    return Aligning(**{name: chosen[name] for name in names if name in chosen})
+
+
+def of_folder(path: Path) -> StoredModel:
+    """The model in a Hugging Face folder; raises a `ConfigError` as `importing.inspect` does."""
+    imported = importing.inspect(path)
+
+    def params(mesh: Mesh) -> Params:
+        return importing.load(imported, lambda tree: shardings(tree, mesh, STORED))
+
+    leaves = {
+        name: Leaf(imported.shapes[name], partial(importing.read, imported, name))
+        for name in imported.names
+    }
+    return StoredModel(
+        path,
+        imported.model,
+        (),
+        lambda: imported.vocabulary,
+        params,
+        leaves,
+        imported.folder.digest,
+        report=imported.report(),
+        labels=imported.labels,
+    )

@@ -1,0 +1,1 @@
+"""Arrays on many devices: meshes, the rules that place arrays, and what devices exchange."""

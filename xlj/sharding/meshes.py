@@ -1,0 +1,117 @@
+"""Meshes of devices with axes (replica, fsdp), and what is checked and chosen for them."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import mesh_utils
+from jax.sharding import AxisType, Mesh
+
+from xlj.config import Config, ConfigError
+from xlj.contracts.arrays import PyTree
+from xlj.sharding.rules import AXES
+
+_LEAST_MEMORY = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+
+
+def make_mesh(config: Config, devices: Sequence[jax.Device] = ()) -> Mesh:
+    """The mesh of some devices, or all, with axes (replica, fsdp).
+
+    Raises:
+      ConfigError: if the devices do not divide up as configured.
+    """
+    devices = devices or jax.devices()
+    count, fsdp = len(devices), config.mesh.fsdp
+    replica = config.mesh.replica or max(1, count // fsdp)
+    if replica * fsdp != count:
+        raise ConfigError(
+            f"mesh.replica={config.mesh.replica or 'rest'} x mesh.fsdp={fsdp} does not use the "
+            f"{count} devices of this run"
+        )
+    return _mesh(fsdp, devices)
+
+
+def check_batches(config: Config, mesh: Mesh) -> None:
+    """Refuses microbatches that do not divide over the devices.
+
+    Raises:
+      ConfigError: it names the key.
+    """
+    parts = config.train.accumulation
+    for active in config.objectives_by_phase:
+        for name, options in active.items():
+            rows = options.batch_rows // parts
+            if rows % mesh.size:
+                fits = max(n for n in range(1, mesh.size) if rows % n == 0)
+                raise ConfigError(
+                    f"{options.path(name)}.batch_rows={options.batch_rows} / train.accumulation="
+                    f"{parts} = {rows} rows are not divisible by {mesh.size} devices; {fits} of "
+                    "them would do, or another number of rows in a new run"
+                )
+
+
+def compiler_options(mesh: Mesh) -> dict[str, Any]:
+    """XLA's options for the programs that make and change a state on this mesh.
+
+    A CPU alone computes in the order that holds least memory, which takes no longer. Several
+    devices keep XLA's own order, since their collectives wait for each other.
+    """
+    alone = mesh.size == 1 and mesh.devices.flat[0].platform == "cpu"
+    return dict(_LEAST_MEMORY) if alone and _is_known() else {}
+
+
+@functools.cache
+def _is_known() -> bool:
+    """Whether this release of XLA has the option."""
+    try:
+        jax.jit(lambda: 0, compiler_options=_LEAST_MEMORY).lower().compile()
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
+
+
+def one_device() -> Mesh:
+    """A mesh of the first device alone."""
+    return _mesh(1, jax.local_devices()[:1])
+
+
+def _mesh(fsdp: int, devices: Sequence[jax.Device]) -> Mesh:
+    return Mesh(_laid_out(fsdp, devices), AXES, axis_types=(AxisType.Auto,) * 2)
+
+
+def _laid_out(fsdp: int, devices: Sequence[jax.Device]) -> np.ndarray:
+    """The devices [all / fsdp, fsdp]: parameters are gathered over fast links where they can be,
+    within a slice of TPUs, or a host of others."""
+    fast: dict[int, list[jax.Device]] = {}
+    for device in devices:
+        fast.setdefault(_group(device), []).append(device)
+    groups = list(fast.values())
+    if any(len(group) % fsdp for group in groups):
+        groups = [sum(groups, [])]
+    return np.concatenate(
+        [
+            mesh_utils.create_device_mesh(
+                (len(group) // fsdp, fsdp), group, allow_split_physical_axes=True
+            )
+            for group in groups
+        ]
+    )
+
+
+def crosses_hosts(mesh: Mesh) -> bool:
+    """Whether parameters are gathered over slow links: between hosts, or slices of TPUs."""
+    return any(len({_group(device) for device in row}) > 1 for row in mesh.devices)
+
+
+def _group(device: jax.Device) -> int:
+    """Which devices this one has fast links to: its slice of TPUs, or its host."""
+    of_slice = getattr(device, "slice_index", 0 if device.platform == "tpu" else None)
+    return device.process_index if of_slice is None else of_slice
+
+
+def mesh_of(tree: PyTree) -> Mesh:
+    """The mesh that arrays live on; of the first device alone, if they are on none."""
+    mesh = getattr(jax.tree.leaves(tree)[0].sharding, "mesh", None)
+    return mesh if isinstance(mesh, Mesh) else one_device()
