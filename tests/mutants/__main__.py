@@ -76,6 +76,7 @@ TESTS = {
     "objectives/test_btmlm sharding/test_devices",
     "xlj/objectives/corruption.py": "objectives/test_corruption objectives/test_draws_stay "
     "objectives/test_mlm",
+    "xlj/objectives/counting.py": "objectives/test_counting",
     "xlj/objectives/cross_entropy.py": "objectives/test_cross_entropy objectives/test_fused_logits "
     "objectives/test_mlm sharding/test_devices",
     "xlj/objectives/distillation.py": "objectives/test_distillation objectives/test_flops "

@@ -35,7 +35,6 @@ from jax.sharding import PartitionSpec
 from xlj.config import ConfigError, Options, option, register
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
-from xlj.objectives.flops import TRAINED, of_layers
 from xlj.objectives.objective import Loss, LossSums, Objective
 from xlj.objectives.segments import whole_examples
 
@@ -81,7 +80,6 @@ def objective(name, options, model, corpus):
         corrupt=lambda rows, rngs: rows._replace(tokens=rows.tokens.astype(jnp.int32)),
         count=count,
         loss=loss,
-        flops=lambda rows, length: TRAINED * of_layers(model, model.layers, rows, length),
         parts={"mine_head": head},
         rules=((r"centre", PartitionSpec()),),
         init_state=lambda params: {"centre": jnp.zeros(model.hidden)},

@@ -25,6 +25,7 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.layout import PAD
 from xlj.models.encoder import FIRST_POSITION
+from xlj.objectives.counting import operations
 from xlj.objectives.objective import Rows
 from xlj.sharding import meshes
 from xlj.training import state, step_memory
@@ -135,7 +136,8 @@ def _measured(config: Config, size: Size, name: str, dtype: str) -> _Step:
     with memory.kept(step):
         seconds = median_seconds(call, size.repeats)
     memory.give_back()
-    flops = built[name].flops(rows, length).total
+    shapes = {name: (rows, length)}
+    flops = operations({name: options}, config.model, corpus, shapes)[name].total
     return _Step(seconds, text, analysis.temp_size_in_bytes, flops, peak_memory())
 
 
