@@ -10,8 +10,8 @@ import numpy as np
 
 from xlj.config import HELD_OUT, Config, Model
 from xlj.config.sections import AlignmentEvaluation
+from xlj.data.ragged import Ragged
 from xlj.data.rows import held_out_pairs
-from xlj.data.rows.packing import Ragged
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation.probe_files import Files
