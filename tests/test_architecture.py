@@ -202,6 +202,14 @@ def test_imports_run_one_way(module):
             raise AssertionError(f"{module}: {name} must be imported inside functions")
 
 
+def test_configs_import_each_other_for_types_as_they_do_to_run():
+    """`if TYPE_CHECKING` would hide a circle: a schema is made of what checks itself against it."""
+    for module, file in MODULES.items():
+        if module.startswith("xlj.config"):
+            every = {name for name, _ in imports_of(file) if name.startswith("xlj")}
+            assert every == {n for n, top_level in imports_of(file) if top_level and n in every}
+
+
 def test_remote_code_stands_alone():
     files = [file for module, file in MODULES.items() if module.startswith(REMOTE_CODE)]
     assert {file.stem for file in files} == {"__init__", "configuration_xlj", "modeling_xlj"}

@@ -64,7 +64,7 @@ from xlj.sharding import devices
 from xlj.sharding import trees as array_trees
 
 MODEL = Model(
-    layers=2, hidden=8, heads=2, intermediate=12, positions=20, position_bias="learned",
+    layers=2, hidden=8, heads=2, intermediate=12, positions=20, position_bias="t5",
     generator_layers=1, generator_embeddings="separate",
 )  # fmt: skip
 R, N, H, V, SLOTS = 3, 12, 8, 40, 2
