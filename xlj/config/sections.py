@@ -6,7 +6,7 @@ from collections.abc import Collection
 from functools import partial
 from typing import Protocol
 
-from xlj.config.choices import ENCODINGS, METHODS, TRAINED_METHODS
+from xlj.config.choices import AlignmentOptions
 from xlj.config.fields import Idle, Reading, Section, key, only_if_set, only_with
 from xlj.config.row_kinds import ROW_KINDS
 
@@ -396,7 +396,7 @@ _alignment_key = partial(key, read=only_if_set("evaluation.alignment.source"))
 
 
 @dataclasses.dataclass(frozen=True)
-class AlignmentEvaluation(Section, path="evaluation.alignment"):
+class AlignmentEvaluation(AlignmentOptions, Section, path="evaluation.alignment"):
     """Alignment error rate of `xlj.align`. How words are linked is kept in the checkpoint, and what
     `xlj.align` does with it unless told otherwise."""
 
@@ -408,20 +408,6 @@ class AlignmentEvaluation(Section, path="evaluation.alignment"):
     )
     pairs: tuple[str, ...] = _alignment_key((), "language pairs to look at; empty means data.pairs")
     sentences: int = _alignment_key(200, "most sentence pairs of each", low=1)
-    layer: int = key(
-        -1,
-        "layer whose vectors are aligned, 0 is the embeddings; -1 means two thirds of the layers",
-        low=-1,
-    )
-    method: str = key(
-        "optimal_transport",
-        "how words are linked (docs/align.md)",
-        choices=(*METHODS, *TRAINED_METHODS),
-    )
-    encode: str = key(
-        "together", "a pair as one example, or each sentence alone", choices=ENCODINGS
-    )
-    prior: float = key(0.0, "strength of the prior on the diagonal; 0 is none", low=0)
 
 
 @dataclasses.dataclass(frozen=True)
