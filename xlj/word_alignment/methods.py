@@ -23,7 +23,6 @@ from xlj.alignment_math import extraction, hmm
 from xlj.alignment_math.similarity import diagonal, dot_products, shifted_cosines
 from xlj.alignment_math.sinkhorn import same_example, sinkhorn
 from xlj.config import ConfigError, Model
-from xlj.contracts.arrays import check
 from xlj.models import translation
 from xlj.models.encoder import Params
 from xlj.objectives.word_hmm import HEAD
@@ -98,6 +97,9 @@ def named(name: str, params: Mapping) -> Method:
     return method
 
 
+_Extract = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+
+
 def _weight(source: Side, target: Side, prior: float) -> jax.Array | int:
     return diagonal(source.ids, target.ids, prior) if prior else 1
 
@@ -115,12 +117,7 @@ def _transport(
 
 
 def _cosine(
-    links: Callable[[jax.Array, jax.Array, jax.Array], jax.Array] | None,
-    params: Params,
-    model: Model,
-    source: Side,
-    target: Side,
-    prior: float,
+    links: _Extract | None, params: Params, model: Model, source: Side, target: Side, prior: float
 ) -> Alignment:
     """SimAlign's: of cosines."""
     similarity = shifted_cosines(source.vectors, target.vectors) * _weight(source, target, prior)
@@ -133,13 +130,6 @@ def _translation(
 ) -> Alignment:
     """By the probability of each link in both directions, multiplied (Liang, Taskar and Klein,
     2006), of the hidden Markov model that `objectives.word_hmm` trains; it has no prior."""
-    check(
-        "hmm",
-        source=("float [layers, pairs, m, hidden]", source.vectors),
-        target=("float [layers, pairs, n, hidden]", target.vectors),
-        source_tokens=("int32 [pairs, m]", source.tokens),
-        target_tokens=("int32 [pairs, n]", target.tokens),
-    )
     head, table = params[HEAD], params["embeddings"]["word"]
     keys = [translation.keys(head, model, table, side.tokens) for side in (source, target)]
     ids = source.ids, target.ids
@@ -149,15 +139,11 @@ def _translation(
 
         def direction(start: int, end: int) -> jax.Array:
             score = translation.products(queries[start], keys[end], model.dtype)
-            nothing = jnp.broadcast_to(
-                head["null_bias"], (*queries[start].shape[:-2], 1, model.hidden)
-            )
-            null = translation.products(nothing, keys[end], model.dtype)
-            emission = hmm.Emission(
-                translation.log_ratio(score), translation.log_ratio(null)[..., 0, :]
-            )
-            shape = (*score.shape[:-2], *head["jump_bias"].shape)
-            jumps = jnp.broadcast_to(head["jump_bias"], shape)
+            batch = score.shape[:-2]
+            nothing = jnp.broadcast_to(head["null_bias"], (*batch, 1, model.hidden))
+            null = translation.products(nothing, keys[end], model.dtype)[..., 0, :]
+            emission = hmm.Emission(*map(translation.log_ratio, (score, null)))
+            jumps = jnp.broadcast_to(head["jump_bias"], (*batch, *head["jump_bias"].shape))
             return hmm.posteriors(emission, jumps, ids[start], ids[end]).emission.source
 
         return direction(0, 1) * direction(1, 0).swapaxes(-1, -2)
@@ -171,11 +157,5 @@ register(Method("released", partial(_transport, True)))
 register(Method("argmax", partial(_cosine, extraction.argmax)))
 register(Method("itermax", partial(_cosine, extraction.itermax)))
 register(Method("match", partial(_cosine, None), match=extraction.match))
-register(
-    Method(
-        "hmm",
-        _translation,
-        head=HEAD,
-        needs="what objectives.word_hmm trains (configs/aligner.py)",
-    )
-)
+_HMM_NEEDS = "what objectives.word_hmm trains (configs/aligner.py)"
+register(Method("hmm", _translation, head=HEAD, needs=_HMM_NEEDS))
