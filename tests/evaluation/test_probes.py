@@ -14,6 +14,7 @@ import pytest
 from xlj import align, phrasebook, retrieve
 from xlj.checkpoints import reading
 from xlj.config import ConfigError, Mesh, parse
+from xlj.config.choices import AlignmentOptions
 from xlj.data.rows import held_out_pairs
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -249,8 +250,8 @@ def test_alignment_takes_method_encoding_and_prior(probed, store):
         found = probes.make(config, files, store)[1](state)
         asked = config.evaluation.alignment
         encoder = Pretrained(state.params, config.model, Vocabulary.load(store.vocabulary_file))
-        together = asked.encode == "together"
-        aligner = Aligner(encoder, [LAYER], asked.method, together, asked.prior)
+        options = AlignmentOptions(asked.method, asked.encode, LAYER, asked.prior)
+        aligner = Aligner(encoder, options)
         pairs = files.gold["en-sw"]
         links = [of[0] for of in aligner.align(pairs)]
         wanted = gold_alignments.score(links, [pair.gold for pair in pairs]).aer

@@ -14,7 +14,7 @@ from xlj.checkpoints import reading
 from xlj.checkpoints.reading import Checkpoint
 from xlj.checkpoints.workdir import finished_run, resolve
 from xlj.config import ConfigError, Model
-from xlj.config.choices import Aligning
+from xlj.config.choices import AlignmentOptions
 from xlj.config.objectives.supervised import supervised_in
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face
@@ -51,7 +51,7 @@ class StoredModel:
       digest: tells its weights from others, wherever it is.
       checkpoint: the checkpoint, unless it is a Hugging Face folder.
       report: what became of each tensor of a Hugging Face folder, for people.
-      aligning: how its words are to be aligned.
+      alignment: how its words are aligned, as its config chose (`evaluation.alignment`).
       labels: names of the classes or tags that the head of a fine-tuned task tells apart, in order.
     """
 
@@ -64,7 +64,7 @@ class StoredModel:
     digest: Callable[[], str]
     checkpoint: Checkpoint | None = None
     report: str = ""
-    aligning: Aligning = Aligning()
+    alignment: AlignmentOptions = AlignmentOptions()
     labels: tuple[str, ...] = ()
 
 
@@ -100,16 +100,16 @@ def find(path: str | AnyPath, key: str = "") -> StoredModel:
         },
         checkpoint.digest,
         checkpoint,
-        aligning=_aligning(checkpoint.config()),
+        alignment=_alignment(checkpoint.config()),
         labels=tuple(supervised_in(checkpoint.config()).get("labels", ())),
     )
 
 
-def _aligning(config: Mapping[str, Any]) -> Aligning:
+def _alignment(config: Mapping[str, Any]) -> AlignmentOptions:
     """What the config of a run chose; one of fine-tuning chooses nothing."""
     chosen = config.get("evaluation", {}).get("alignment", {})
-    names = (field.name for field in dataclasses.fields(Aligning))
-    return Aligning(**{name: chosen[name] for name in names if name in chosen})
+    names = (field.name for field in dataclasses.fields(AlignmentOptions))
+    return AlignmentOptions(**{name: chosen[name] for name in names if name in chosen})
 
 
 def of_folder(path: Path) -> StoredModel:
