@@ -34,6 +34,7 @@ os.environ.setdefault(
 import ctypes
 import functools
 import gc
+import importlib.util
 import itertools
 import resource
 import shutil
@@ -52,6 +53,13 @@ settings.load_profile("xlj")
 
 MOST_MEMORY = 3.0
 """GiB that a process of the tests may hold."""
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("seqio"):
+        for name in ("seqio", "tensorflow", "tensorflow_datasets"):
+            if importlib.util.find_spec(name) is None:
+                pytest.skip(f"{name} is not installed")
 
 
 @pytest.fixture(scope="session")

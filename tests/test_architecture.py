@@ -1,9 +1,11 @@
 """Imports run one way, and each outside library has one home (docs/architecture.md)."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -231,6 +233,15 @@ def run(*arguments):
     )
     assert done.returncode == 0, done.stderr
     return done
+
+
+@pytest.mark.parametrize("module", ["xlj.models.encoder", "jax._src.core"])
+def test_deprecated_features_that_xlj_uses_are_errors(module):
+    """`filterwarnings` of pyproject.toml."""
+    warn = functools.partial(warnings.warn_explicit, filename="", lineno=1, module=module)
+    with pytest.raises(DeprecationWarning):
+        warn("jax.numpy.old is deprecated", DeprecationWarning)
+    warn("The Pallas Triton backend is deprecated and will be removed", DeprecationWarning)
 
 
 def test_training_needs_no_tensorflow():

@@ -1,11 +1,13 @@
 """Rows that a config names say what it needs to know of them, or why they do not serve it."""
 
 import shutil
+import sys
 
 import pytest
 
 from xlj.config import ConfigError, parse
 from xlj.data.rows.preparing import open_rows, prepare_rows, with_rows
+from xlj.data.rows.request import request_of
 
 
 @pytest.fixture
@@ -83,6 +85,15 @@ def test_rows_that_do_not_serve_a_config_are_refused(
         holder[key] = value
     with pytest.raises(ConfigError, match=message):
         with_rows(parse(rows))
+
+
+def test_finished_rows_of_a_seqio_source_are_read_without_seqio(tiny, store, tmp_path, monkeypatch):
+    tiny.data.mono, tiny.data.cache = "seqio:task_{language}#text", str(tmp_path / "cache")
+    folder = request_of(parse(tiny)).folder
+    shutil.copytree(store.path.parent, folder.parent, dirs_exist_ok=True)
+    (folder.parent / store.path.name).rename(folder)
+    monkeypatch.setitem(sys.modules, "seqio", None)
+    assert prepare_rows(parse(tiny)).manifest == store.manifest
 
 
 def test_damaged_rows_name_the_key(rows, tmp_path):
