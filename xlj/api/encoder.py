@@ -16,6 +16,7 @@ from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.inference import pretrained
 from xlj.inference.pretrained import Pretrained
 from xlj.models import encoder, heads
+from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.segments import whole_examples
 from xlj.objectives.word_hmm import HEAD
 from xlj.retrieval import mining
@@ -253,7 +254,7 @@ class Encoder:
         for number, part in enumerate(vocabulary.encode_batch(parts)):
             ids += [vocabulary.mask] * (number > 0) + part.tolist()
         ids.append(EOS)
-        limit = model.positions - encoder.FIRST_POSITION
+        limit = model.positions - FIRST_POSITION
         if len(ids) > limit:
             raise ConfigError(f"the text has {len(ids)} tokens; this model reads {limit}")
         tokens = jnp.asarray([ids])

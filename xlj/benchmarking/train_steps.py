@@ -24,7 +24,7 @@ from xlj.data.rows import packing
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.layout import PAD
-from xlj.models.encoder import FIRST_POSITION
+from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.objective import Rows
 from xlj.sharding import meshes
 from xlj.training import state, step_memory

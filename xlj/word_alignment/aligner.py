@@ -15,6 +15,7 @@ from xlj.config import ConfigError, Model
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance, in_flight
 from xlj.models import encoder
+from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.word_hmm import HEAD
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.meshes import mesh_of
@@ -70,7 +71,7 @@ class Aligner:
                 "model was trained without"
             )
         self._pretrained, self._mesh = pretrained, mesh_of(pretrained.params)
-        self._limit = pretrained.model.positions - encoder.FIRST_POSITION
+        self._limit = pretrained.model.positions - FIRST_POSITION
         self._layers, self._method, self._together = tuple(layers), method, together
         self._threshold = threshold
         static = {"mesh": self._mesh, "model": pretrained.model, "method": method, "prior": prior}
