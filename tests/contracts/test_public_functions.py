@@ -66,7 +66,6 @@ from xlj.sharding import trees as array_trees
 
 MODEL = Model(
     layers=2, hidden=8, heads=2, intermediate=12, positions=20, position_bias="learned",
-    generator_layers=1, generator_embeddings="separate",
 )  # fmt: skip
 R, N, H, V, SLOTS = 3, 12, 8, 40, 2
 CORPUS = Corpus(V, ("en", "de"), (5, 5), ("en", "de"))
@@ -296,7 +295,10 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     ),
     retrieval.against_hardest: ({"scale": 2.0}, VECTORS),
     retrieval.against_all: ({"scale": 2.0}, VECTORS),
-    rtd.init_generator: ({"model": MODEL, "corpus": CORPUS}, {"rng": KEY}),
+    rtd.init_generator: (
+        {"options": ReplacedTokenDetection(), "model": MODEL, "corpus": CORPUS},
+        {"rng": KEY},
+    ),
     rtd.replace: (
         {"generator": PARAMS, "head": HEAD, "model": MODEL, "options": ReplacedTokenDetection()},
         {"hidden": HIDDEN, "inputs": rtd.Corrupted(MASKED, keys(R))},

@@ -66,7 +66,7 @@ def _of_step(config: Config, corpus: Corpus, shapes: Mapping[str, tuple[int, int
     own = electra = six_nd = 0.0
     for name, (rows, length) in shapes.items():
         own += objectives[name].flops(rows, length).total
-        generator = model.generator_layers * ("model.generator_layers" in active[name].reads)
+        generator = active[name].extra_layers
         tokens, length = rows * active[name].text_length(length), active[name].text_length(length)
         electra += tokens * _electra(model, generator, corpus.vocabulary_size, length)
         weights = 4 * model.hidden**2 + 2 * model.hidden * model.intermediate

@@ -69,6 +69,9 @@ class Options:
     """Its keys that decide what it keeps from step to step: the same in all phases."""
     reads: ClassVar[tuple[str, ...]] = ()
     """Keys of the model that it reads, and that nothing reads where no such objective is on."""
+    shared: ClassVar[tuple[str, ...]] = ()
+    """Its keys of parameters that objectives of the same implementation share: one value in all of
+    these objectives, in all phases and on resume."""
     sampled_by: ClassVar[str] = "tokens"
     """The measure that languages are weighed by before alpha: `tokens` or `rows`."""
 
@@ -101,6 +104,11 @@ class Options:
         """Where the keys of the objective of this name are."""
         return f"objectives.{name}"
 
+    @property
+    def extra_layers(self) -> int:
+        """The number of layers, as wide as the model's, that a row passes beside the model's."""
+        return 0
+
     def models(self) -> Mapping[str, str]:
         """The key of each stored model that its state starts from, and the model's path. The state
         has a part of the same name: the model's encoder."""
@@ -123,7 +131,7 @@ class Options:
         for name, value in values.items():
             if value and name == "batch_rows":
                 values[name] = rows
-            elif isinstance(value, int) and value > 0 and name.endswith("layer"):
+            elif isinstance(value, int) and value > 0 and name.endswith(("layer", "layers")):
                 values[name] = layer(value)
 
 
@@ -166,6 +174,17 @@ def read_by_objectives(config: Config, path: str) -> Idle | None:
     if set(readers) & set(config.objectives_on()):
         return None
     return Idle(f"{' and '.join(readers)} are off")
+
+
+def objectives_in(config: Mapping[str, Any]) -> set[str]:
+    """Names of the objectives that are on in any phase of a config of nested sections."""
+    phases = (config.get("phases") or {}).values()
+    return {
+        name
+        for part in (config, *phases)
+        for name, options in (part.get("objectives") or {}).items()
+        if hasattr(options, "get") and options.get("batch_rows")
+    }
 
 
 def check_common(path: str, options: Options, config: Config) -> None:
