@@ -53,13 +53,14 @@ def ernie_m(config):
 def mrtd(config):
     config.objectives.mmlm.batch_rows = 0
     config.objectives.mrtd.batch_rows = 16
-    config.model.generator_layers = 1
+    config.objectives.mrtd.generator_layers = 1
     config.optimizer.learning_rate = 5e-4  # XLM-E's; at 3e-3 the discriminator learns nothing
 
 
 def mrtd_trtd(config):
     mrtd(config)
     config.objectives.trtd.batch_rows = 16
+    config.objectives.trtd.generator_layers = 1
 
 
 VARIANTS = {f.__name__: f for f in (start, aligned, tlm, dwa, ernie_m, mrtd, mrtd_trtd)}

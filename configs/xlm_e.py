@@ -48,8 +48,6 @@ def get_config(variant=""):
     config.data.pair_length = 512
 
     config.model.position_bias = "gated"
-    config.model.generator_layers = 4
-    config.model.generator_embeddings = "shared"
 
     config.objectives.mmlm.batch_rows = 0
     for objective in (config.objectives.mrtd, config.objectives.trtd):
@@ -59,6 +57,8 @@ def get_config(variant=""):
         objective.random_share = 0.0
         objective.weight = 50.0
         objective.temperature = 1.0
+        objective.generator_layers = 4
+        objective.generator_embeddings = "shared"
 
     config.optimizer.learning_rate = 5e-4
     config.optimizer.warmup_steps = 10_000

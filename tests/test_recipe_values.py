@@ -87,13 +87,14 @@ ABLATION = XLM_ALIGN | flat(  # its section 5
     objectives__dwa={"batch_rows": 32},
 )
 XLM_E = XLM_R | flat(  # Chi et al., 2022, section 4.1, Appendix A and Table 6
-    model={"generator_layers": 4, "generator_embeddings": "shared", "position_bias": "gated"},
+    model={"position_bias": "gated"},
     data={"alpha": 0.7, "pair_length": 512} | PAIRS,
     objectives={"normalisation": "per_objective"},
     objectives__mmlm={"batch_rows": 0},
     **{
         f"objectives__{task}": {"batch_rows": 2048, "mask_rate": 0.15, "weight": 50.0}
         | {"generator_weight": 1.0, "temperature": 1.0, "mask_share": 1.0, "random_share": 0.0}
+        | {"generator_layers": 4, "generator_embeddings": "shared"}
         for task in ("mrtd", "trtd")
     },
     optimizer={"learning_rate": 5e-4, "warmup_steps": 10_000, "clip_norm": 2.0},

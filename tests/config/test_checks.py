@@ -143,7 +143,7 @@ def test_keys_of_an_objective_that_is_off_are_dead(tiny):
     "path, value, reason",
     [
         ("data.seqio_modules", "mine.tasks", "name no seqio: source"),
-        ("model.generator_layers", 2, "mrtd and trtd are off"),
+        ("objectives.trtd.generator_layers", 2, r"objectives\.trtd\.batch_rows is 0"),
         ("objectives.btmlm.pseudo_ratio", 0.2, r"objectives\.btmlm\.batch_rows is 0"),
         ("evaluation.retrieval.sentences", 9, r"evaluation\.retrieval\.source is empty"),
         ("evaluation.alignment.pairs", "en-de", r"evaluation\.alignment\.source is empty"),

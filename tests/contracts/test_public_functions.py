@@ -26,16 +26,17 @@ from xlj.config.objectives.xlco import Contrast
 from xlj.data.rows.corpus import Corpus
 from xlj.models import (
     attention,
+    block,
     dense,
     dense_attention,
     dropout,
+    embeddings,
     encoder,
     fused_norm,
     heads,
     lookup,
     modules,
     position_bias,
-    residual,
     translation,
 )
 from xlj.models.fused_attention import attend
@@ -65,7 +66,6 @@ from xlj.sharding import trees as array_trees
 
 MODEL = Model(
     layers=2, hidden=8, heads=2, intermediate=12, positions=20, position_bias="t5",
-    generator_layers=1, generator_embeddings="separate",
 )  # fmt: skip
 R, N, H, V, SLOTS = 3, 12, 8, 40, 2
 CORPUS = Corpus(V, ("en", "de"), (5, 5), ("en", "de"))
@@ -173,10 +173,14 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     dense.product: ({"dtype": DTYPE}, {"left": f32(H), "right": f32(H, 5)}),
     dense.product_over_rows: ({"dtype": DTYPE}, {"left": f32(3, H), "right": f32(3, 5)}),
     dense.products: ({"contracted": (-2, -1)}, {"left": f32(R, 3, H), "right": f32(R, 5, 3)}),
-    dense.moved: ({"axis": 0, "other": 1}, {"x": f32(3, H)}),
+    dense.swap_axes_copied: ({"axis": 0, "other": 1}, {"x": f32(3, H)}),
     dense.matmul: (
         {"dtype": DTYPE, "activation": dense.gelu},
         {"x": f32(H), "kernel": f32(H, 5), "shift": f32(H)},
+    ),
+    dense.linear: (
+        {"dtype": DTYPE, "result": DTYPE, "activation": dense.gelu},
+        {"x": f32(H), "kernel": f32(H, 5), "bias": f32(5), "shift": f32(H)},
     ),
     dense.gelu: ({"dtype": DTYPE}, {"x": f32(3, 4)}),
     dense.norm: ({"epsilon": 0.1}, {"x": f32(H), "scale": f32(H), "bias": f32(H)}),
@@ -190,7 +194,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     dropout.kept: ({"shape": (2, 3), "rate": 0.1}, {"seeds": i32(R)}),
     dropout.dropout: ({"layer": 1, "site": 2, "rate": 0.1}, {"x": f32(R), "rngs": keys(R)}),
     dropout.drop: ({"rate": 0.1}, {"x": f32(R), "seeds": i32(R)}),
-    encoder.restarted: ({}, {"positions": TOKENS, "sides": TOKENS}),
+    embeddings.restarted: ({}, {"positions": TOKENS, "sides": TOKENS}),
     encoder.init: ({"model": MODEL, "vocabulary_size": V, "languages": 2}, {"rng": KEY}),
     encoder.apply: ({"params": PARAMS, "model": MODEL}, {"inputs": INPUTS, "rngs": keys(R)}),
     encoder.first_layers: ({"layers": 1}, {"params": {"layers": {"a": f32(2, 3), "b": f32(2)}}}),
@@ -234,7 +238,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     lookup.look_up_small: ({}, {"table": f32(V, H), "ids": i32(R)}),
     position_bias.buckets: ({"count": 8, "distance": 12}, {"differences": i32(R)}),
     position_bias.bias_tiles: ({"block": 4}, {"line": f32(2, 16)}),
-    residual.stream_of: ({"model": MODEL}, {"x": HIDDEN}),
+    block.stream_of: ({"model": MODEL}, {"x": HIDDEN}),
     bitext.halves: ({}, {"rows": ROWS}),
     bitext.count: ({}, {"tokens": TOKENS}),
     bitext.is_there: ({"most": 2}, {"tokens": TOKENS}),
@@ -288,7 +292,10 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     ),
     retrieval.against_hardest: ({"scale": 2.0}, VECTORS),
     retrieval.against_all: ({"scale": 2.0}, VECTORS),
-    rtd.init_generator: ({"model": MODEL, "corpus": CORPUS}, {"rng": KEY}),
+    rtd.init_generator: (
+        {"options": ReplacedTokenDetection(), "model": MODEL, "corpus": CORPUS},
+        {"rng": KEY},
+    ),
     rtd.replace: (
         {"generator": PARAMS, "head": HEAD, "model": MODEL, "options": ReplacedTokenDetection()},
         {"hidden": HIDDEN, "inputs": rtd.Corrupted(MASKED, keys(R))},
@@ -333,7 +340,7 @@ KERNELS = ("gpu", "tpu", "tiles")
 ANY_DTYPE = {"at_positions.values", "filled.x"}
 ANY_RANK = {
     "gelu.x",
-    "moved.x",
+    "swap_axes_copied.x",
     "log_ratio.score",
     "keys.tokens",
     "hashed.seed",

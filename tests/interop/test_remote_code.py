@@ -15,6 +15,7 @@ import pytest
 
 from xlj.config import Model
 from xlj.models import encoder, heads
+from xlj.models.embeddings import FIRST_POSITION
 from xlj.models.position_bias import buckets
 from xlj.objectives.segments import segments
 from xlj.sharding.trees import named_leaves
@@ -237,7 +238,7 @@ def test_hidden_states_and_logits_are_xljs(tmp_path, size, bias, absolute):
         given = {"input_ids": tokens, "attention_mask": tokens != 1}
         if kind == "packed":
             given["attention_mask"] = layout.segment[:, :, None] == layout.segment[:, None]
-            given["position_ids"] = layout.position + encoder.FIRST_POSITION
+            given["position_ids"] = layout.position + FIRST_POSITION
         if model.token_types > 1:
             given["token_type_ids"] = layout.side
         with torch.no_grad():

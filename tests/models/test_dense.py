@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from xlj.config import Model
-from xlj.models.dense import Dense, LayerNorm, gelu, norm
-from xlj.models.encoder import FeedForward
+from xlj.models.dense import Dense, LayerNorm, gelu, linear, norm
+from xlj.models.feed_forward import FeedForward
 from xlj.sharding import devices
 
 MODEL = Model(layers=1, hidden=8, heads=2, intermediate=24, positions=10)
@@ -21,9 +21,9 @@ def feed_forward(platform, dtype, monkeypatch):
     monkeypatch.setattr(devices, "platform", lambda: platform)
     layer = FeedForward(dataclasses.replace(MODEL, dtype=dtype))
     x = 2 * jax.random.normal(jax.random.key(0), (3, 5, 8))
-    params = layer.init(jax.random.key(1), x)
+    params = layer.init(jax.random.key(1), x, None)
     params = jax.tree.map(lambda p: p + jax.random.normal(jax.random.key(2), p.shape), params)
-    output, backward = jax.vjp(layer.apply, params, x)
+    output, backward = jax.vjp(lambda params, x: layer.apply(params, x, None), params, x)
     weights = jax.random.normal(jax.random.key(3), output.shape).astype(output.dtype)
     kept = sorted(leaf.shape for leaf in jax.tree.leaves(backward) if leaf.ndim == 3)
     return output, backward(weights), kept
@@ -50,11 +50,13 @@ def test_what_is_computed_again_stands_behind_a_barrier(activation, monkeypatch)
     """Without one XLA finds equal values, and keeps the forward pass' for the backward pass. (That
     for CPUs drops barriers early, so its programs do not tell.)"""
     monkeypatch.setattr(devices, "platform", lambda: "tpu")
-    dense = Dense(8, jnp.dtype("float32"), 0.02, activation=activation)
-    x = jnp.zeros((1, 5, 8))
-    params = dense.init(jax.random.key(0), x)
-    passes = jax.jit(lambda params, x: jax.vjp(dense.apply, params, x)[1](x))
-    assert passes.lower(params, x).as_text().count("optimization_barrier") == (activation is gelu)
+    x, kernel, float32 = jnp.zeros((1, 5, 8)), jnp.zeros((8, 8)), jnp.dtype("float32")
+
+    def layer(kernel, x):
+        return linear(x, kernel, jnp.zeros(8), float32, float32, activation)
+
+    passes = jax.jit(lambda kernel, x: jax.vjp(layer, kernel, x)[1](x))
+    assert passes.lower(kernel, x).as_text().count("optimization_barrier") == (activation is gelu)
 
 
 def test_the_gelu_is_exact():
@@ -84,27 +86,29 @@ def test_a_result_is_rounded_after_the_bias():
     assert float(Dense(1, bfloat16, 0.02).apply(params, x)[0, 0]) == 1 + float(bias[0])
 
 
-def test_a_bias_that_is_apart_is_added_by_the_next_layer():
-    """Each rounds what it gives: the product without its bias, and the sum of both nowhere."""
-    x, bfloat16 = jax.random.normal(jax.random.key(0), (2, 3, 8)), jnp.dtype("bfloat16")
-    first, second = (
-        Dense(width, bfloat16, 0.5, bfloat16, activation, apart)
-        for width, activation, apart in ((16, None, True), (4, gelu, False))
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_the_inner_bias_is_added_beside_the_activation(platform, monkeypatch):
+    """The inner product is rounded without its bias, and the sum of the two is rounded nowhere."""
+    monkeypatch.setattr(devices, "platform", lambda: platform)
+    bfloat16 = jnp.dtype("bfloat16")
+    layer = FeedForward(dataclasses.replace(MODEL, dtype="bfloat16", init_std=0.5))
+    x = jax.random.normal(jax.random.key(0), (2, 3, 8))
+    params = layer.init(jax.random.key(1), x, None)["params"]
+    inner, outer = params["inner"], params["outer"]
+    inner["bias"], outer["bias"] = (
+        jax.random.normal(jax.random.key(2), part["bias"].shape) for part in (inner, outer)
     )
-    params = first.init(jax.random.key(1), x)
-    bias = jax.random.normal(jax.random.key(2), (16,))
-    params["params"]["bias"] = bias
-    product, apart = first.apply(params, x)
-    assert product.shape == (2, 3, 16) and product.dtype == bfloat16
-    np.testing.assert_array_equal(apart, bias)
-    exact = x.astype(bfloat16).astype(jnp.float32) @ params["params"]["kernel"].astype(
-        bfloat16
-    ).astype(jnp.float32)
+    product = linear(x, inner["kernel"], None, bfloat16, bfloat16)
+    assert product.shape == (2, 3, 24) and product.dtype == bfloat16
+    exact = x.astype(bfloat16).astype(jnp.float32) @ inner["kernel"].astype(bfloat16).astype(
+        jnp.float32
+    )
     np.testing.assert_allclose(product.astype(jnp.float32), exact, rtol=2**-8, atol=1e-5)
-    others = second.init(jax.random.key(3), product, apart)
-    summed = product.astype(jnp.float32) + bias
+    summed = product.astype(jnp.float32) + inner["bias"]
+    active = gelu(summed, jnp.dtype("float32" if platform == "gpu" else "bfloat16"))
     np.testing.assert_array_equal(
-        second.apply(others, product, apart), second.apply(others, summed)
+        layer.apply({"params": params}, x, None),
+        linear(active, outer["kernel"], outer["bias"], bfloat16, bfloat16),
     )
 
 

@@ -11,7 +11,7 @@ from references import encoder as reference
 from references.dropout import kept
 
 from xlj.config import Model
-from xlj.models import encoder
+from xlj.models import embeddings, encoder
 from xlj.models.dense import matmul
 from xlj.objectives.segments import segments
 
@@ -233,8 +233,8 @@ def test_positions_may_restart_at_the_second_sentence_of_a_pair():
     tokens = jnp.asarray([[0, 7, 8, 2, 9, 6, 2, 0, 7, 2, 0, 5, 2, 4, 2, 1]])
     wanted = [0, 1, 2, 3, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 0]
     layout = segments(tokens)
-    assert encoder.restarted(layout.position, layout.side).tolist() == [wanted]
-    at_once = encoder.restarted(jnp.asarray([[0, 1, 2]]), jnp.asarray([[1, 1, 1]]))
+    assert embeddings.restarted(layout.position, layout.side).tolist() == [wanted]
+    at_once = embeddings.restarted(jnp.asarray([[0, 1, 2]]), jnp.asarray([[1, 1, 1]]))
     assert at_once.tolist() == [[0, 1, 2]]
     runs = dataclasses.replace(TINY, layers=1)
     restarts = dataclasses.replace(runs, pair_positions="restart")

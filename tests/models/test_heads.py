@@ -11,9 +11,9 @@ from references import heads as reference
 
 from xlj.config import Model
 from xlj.models import heads
-from xlj.models.dense import as_they_lie, precision_of
+from xlj.models.dense import cpu_layout_barrier, precision_of
 from xlj.models.dropout import dropout
-from xlj.models.encoder import FeedForward
+from xlj.models.feed_forward import FeedForward
 from xlj.sharding import devices
 
 MODEL = Model(layers=3, hidden=8, heads=2, intermediate=12, layer_norm_epsilon=1e-3, dropout=0.4)
@@ -109,8 +109,8 @@ def test_heads_equal_numpy(name):
 
 def test_the_feed_forward_layer_equals_numpy():
     layer = FeedForward(MODEL)
-    params = moved(layer.init(jax.random.key(0), jnp.asarray(ALL))["params"])
-    found = layer.apply({"params": params}, jnp.asarray(ALL))
+    params = moved(layer.init(jax.random.key(0), jnp.asarray(ALL), None)["params"])
+    found = layer.apply({"params": params}, jnp.asarray(ALL), None)
     wanted = plain.feed_forward(plain.float64(params), ALL)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
@@ -123,5 +123,5 @@ def test_products_of_float32_are_of_float32_on_every_device():
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])
 def test_barriers_are_for_the_cpu(backend, monkeypatch):
     monkeypatch.setattr(devices, "platform", lambda: backend)
-    program = str(jax.make_jaxpr(lambda x: as_they_lie(x))(jnp.ones(3)))
+    program = str(jax.make_jaxpr(lambda x: cpu_layout_barrier(x))(jnp.ones(3)))
     assert ("optimization_barrier" in program) == (backend == "cpu")

@@ -12,6 +12,7 @@ import pytest
 from xlj.config import Model
 from xlj.models import encoder
 from xlj.models.attention import Attention
+from xlj.models.block import Context
 from xlj.models.position_bias import PositionBias, bias_tiles, buckets
 from xlj.objectives.segments import segments
 from xlj.sharding import trees
@@ -109,7 +110,7 @@ def test_gates_read_the_query_with_its_bias():
     rng = np.random.default_rng(3)
     attention = Attention(TINY)
     x, ids = jnp.zeros((1, length, 32)), jnp.ones((1, length), jnp.int32)
-    call = (x, ids, ids, None, 1, jnp.ones((heads, length, length)))
+    call = (x, Context(ids, ids, None, 1, jnp.ones((heads, length, length))))
     drawn = attention.init(jax.random.key(0), *call)["params"]
     drawn = jax.tree.map(lambda p: rng.standard_normal(p.shape, np.float32), drawn)
     _, kept = attention.apply(

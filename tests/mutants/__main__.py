@@ -48,22 +48,24 @@ TESTS = {
     "xlj/interop/words.py": "interop/test_words interop/test_vocabulary_matching",
     "xlj/models/attention.py": "models objectives/test_mlm objectives/test_camlm",
     "xlj/models/attention_checks.py": "models/test_attention_checks",
+    "xlj/models/block.py": "models/test_block models/test_encoder",
     "xlj/models/dense.py": "models objectives/test_mlm",
     "xlj/models/dense_attention.py": "models objectives/test_mlm",
     "xlj/models/dropout.py": "models",
+    "xlj/models/embeddings.py": "models objectives/test_mlm objectives/test_camlm",
     "xlj/models/encoder.py": "models objectives/test_mlm objectives/test_camlm",
+    "xlj/models/feed_forward.py": "models/test_dense models/test_heads models/test_encoder",
     **{
         f"xlj/models/fused_attention/{name}.py": "models/test_fused_attention "
         "models/test_lowered_kernels"
         for name in ("attend", "gpu", "tiles", "tpu")
     },
-    "xlj/models/fused_norm.py": "models/test_residual models/test_lowered_kernels",
+    "xlj/models/fused_norm.py": "models/test_block models/test_lowered_kernels",
     "xlj/models/heads.py": "models objectives/test_mlm objectives/test_rtd objectives/test_dwa "
     "objectives/test_xlco objectives/test_supervised",
     "xlj/models/lookup.py": "sharding/test_devices models/test_encoder",
     "xlj/models/modules.py": "models objectives/test_mlm",
     "xlj/models/position_bias.py": "models/test_position_bias objectives/test_mlm",
-    "xlj/models/residual.py": "models/test_residual models/test_encoder",
     "xlj/models/translation.py": "objectives/test_word_hmm",
     "xlj/objectives/__init__.py": "training/test_step",
     "xlj/objectives/bitext.py": "objectives/test_xlco objectives/test_retrieval_loss",

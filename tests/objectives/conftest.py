@@ -22,8 +22,7 @@ def full_model(model):
     return dataclasses.replace(
         model, layers=3, intermediate=48, layer_norm_epsilon=1e-3, token_types=2,
         pair_token_types=True, position_bias="gated", position_buckets=8, position_distance=12,
-        language_embeddings="all", generator_layers=2, generator_embeddings="separate",
-        pair_positions="restart",
+        language_embeddings="all", pair_positions="restart",
     )  # fmt: skip
 
 

@@ -16,7 +16,11 @@ OBJECTIVES = {
     "mlm": (mlm, "pairs", Masking()),
     "camlm": (camlm, "pairs", Masking()),
     "btmlm": (btmlm, "sentences", BackTranslation()),
-    "rtd": (rtd, "pairs", ReplacedTokenDetection()),
+    "rtd": (
+        rtd,
+        "pairs",
+        ReplacedTokenDetection(generator_layers=2, generator_embeddings="separate"),
+    ),
     "dwa": (dwa, "pairs", WordAlignment()),
     "xlco": (xlco, "bitext", Contrast(layer=1, queue=40)),
     "retrieval": (retrieval, "bitext", Retrieval(layer=2)),

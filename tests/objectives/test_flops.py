@@ -73,8 +73,8 @@ def test_steps_count_what_each_pass_does(full_model):
     assert found(camlm, Masking(**masked)) == wanted
     options = BackTranslation(**masked)
     assert found(btmlm, options) == reference.btmlm(*of_tokens)
-    options = ReplacedTokenDetection(**masked)
-    assert found(rtd, options) == reference.rtd(*of_tokens)
+    options = ReplacedTokenDetection(generator_layers=2, **masked)
+    assert found(rtd, options) == reference.rtd(*of_tokens, 2)
     for which, queries in (("masked", reference.slots(rate, length)), ("aligned", length)):
         options = WordAlignment(queries=which, label_layer=1, **masked)
         assert found(dwa, options) == reference.dwa(*of_tokens, 1, queries)

@@ -18,12 +18,12 @@ from xlj.objectives.choosing import choose
 from xlj.objectives.corruption import split
 from xlj.objectives.segments import whole_examples
 
-OPTIONS = ReplacedTokenDetection(mask_rate=0.25)
+OPTIONS = ReplacedTokenDetection(mask_rate=0.25, generator_layers=1)
 
 
-def prepared(model, params_of, keys_of, kind="pairs", **sizes):
-    model = dataclasses.replace(model, generator_layers=1, **sizes)
-    objective = rtd.objective("trtd", OPTIONS, model, CORPUS)
+def prepared(model, params_of, keys_of, kind="pairs", options=OPTIONS, **sizes):
+    model = dataclasses.replace(model, **sizes)
+    objective = rtd.objective("trtd", options, model, CORPUS)
     params, rows = params_of(model, objective), rows_of(kind)
     assert {len(leaf) for leaf in jax.tree.leaves(params["generator"]["layers"])} == {1}
     assert {len(leaf) for leaf in jax.tree.leaves(params["layers"])} == {model.layers}
@@ -113,7 +113,7 @@ def test_all_of_it_equals_numpy(
 ):
     options = ReplacedTokenDetection(
         mask_rate=0.3, mask_share=0.5, random_share=0.35, weight=7.0, generator_weight=3.0,
-        temperature=0.5,
+        temperature=0.5, generator_layers=2, generator_embeddings="separate",
     )  # fmt: skip
     objective = rtd.objective("trtd", options, full_model, CORPUS)
     params, rows = params_of(full_model, objective), rows_of("pairs")
@@ -128,8 +128,9 @@ def test_all_of_it_equals_numpy(
         assert objective.losses[name].weight == weight
 
 
-def gradients(model, params_of, keys_of, which, **sizes):
-    model, objective, params, rows, keys = prepared(model, params_of, keys_of, **sizes)
+def gradients(model, params_of, keys_of, which, **of_generator):
+    options = dataclasses.replace(OPTIONS, **of_generator)
+    _, objective, params, rows, keys = prepared(model, params_of, keys_of, options=options)
     inputs = jax.jit(objective.corrupt)(rows, keys)
     found = jax.jit(jax.grad(lambda p: objective.loss(p, {}, inputs, None)[which].sum.sum()))(
         params
@@ -142,8 +143,7 @@ def size_of(tree):
 
 
 def test_initial_values_are_drawn_from_a_key_for_each_part(model):
-    model = dataclasses.replace(model, generator_layers=1)
-    made = jax.jit(lambda rng: rtd.init_generator(rng, model, CORPUS))(jax.random.key(7))
+    made = jax.jit(lambda rng: rtd.init_generator(rng, OPTIONS, model, CORPUS))(jax.random.key(7))
     small = dataclasses.replace(model, layers=1)
 
     @jax.jit

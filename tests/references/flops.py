@@ -34,9 +34,9 @@ def btmlm(model, vocabulary, rows, length, rate):
     return first + mlm(model, vocabulary, rows, length, rate)
 
 
-def rtd(model, vocabulary, rows, length, rate):
+def rtd(model, vocabulary, rows, length, rate, generator_layers):
     head = predictions(model, vocabulary, rows * slots(rate, length))
-    generator = 3 * (layers(model, model.generator_layers, rows, length) + head) + head  # samples
+    generator = 3 * (layers(model, generator_layers, rows, length) + head) + head  # samples
     detection = product(rows * length, model.hidden, model.hidden)
     return generator + 3 * (layers(model, model.layers, rows, length) + detection)
 

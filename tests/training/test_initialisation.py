@@ -49,7 +49,8 @@ def test_another_recipe_takes_the_encoder_and_says_what_is_new(tiny, trained, tm
 
 def test_a_head_that_the_new_recipe_lacks_is_named(tiny, trained, tmp_path, capsys):
     tiny.objectives.mmlm.batch_rows = tiny.objectives.tlm.batch_rows = 0
-    tiny.objectives.trtd.batch_rows, tiny.model.generator_layers = 8, 1
+    tiny.objectives.trtd.batch_rows = 8
+    tiny.objectives.trtd.generator_layers = 1
     tiny.init_from = str(trained)
     config = initialisation.adopt_vocabulary(parse(tiny))
     first_state(config, prepare_rows(config), tmp_path / "next")

@@ -45,7 +45,7 @@ def config_file(make_tiny, tmp_path_factory):
         "    late |= {'trtd': {'batch_rows': 8}, 'dwa': {'batch_rows': 8}}\n"
         "    change = {'start_step': 23, 'data': {'alpha': 0.1}, 'objectives': late}\n"
         "    config.phases = ml_collections.ConfigDict({'late': change})\n"
-        "    config.model.generator_layers = 1\n"
+        "    config.objectives.trtd.generator_layers = 1\n"
         "    config.model.language_embeddings = 'predicted'\n"
         "    return config\n",
         encoding="utf-8",

@@ -13,7 +13,7 @@ from references import losses as reference
 
 from xlj import config as schema
 from xlj import objectives as objectives_room
-from xlj.config import FREEZABLE, Model, parse, registered
+from xlj.config import FREEZABLE, parse, registered
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import prepare_rows
@@ -142,8 +142,8 @@ def only(every, *names):
         every.objectives[name].batch_rows = 0
     if "distillation" not in names:
         every.objectives.distillation.teacher = ""
-    if not {"mrtd", "trtd"} & set(names):
-        every.model.generator_layers = Model.generator_layers
+    for name in {"mrtd", "trtd"} - set(names):
+        every.objectives[name] = schema.default().objectives[name]
     if "xlco" not in names:
         every.objectives.xlco = schema.default().objectives.xlco
     if "btmlm" not in names:
@@ -406,7 +406,8 @@ def test_what_an_objective_keeps_starts_from_the_parameters_of_its_phase(every):
     for name in set(registered()) - {"xlco"}:
         every.objectives[name].batch_rows = 0
     every.objectives.distillation.teacher = ""
-    every.model.generator_layers = Model.generator_layers
+    for name in ("mrtd", "trtd"):
+        every.objectives[name] = schema.default().objectives[name]
     every.model.language_embeddings = "none"
     every.optimizer.learning_rate = 0.1
     every.objectives.xlco.momentum = 1.0

@@ -17,6 +17,7 @@ from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.inference import pretrained
 from xlj.inference.pretrained import Pretrained
 from xlj.models import encoder, heads
+from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.segments import whole_examples
 from xlj.retrieval import mining
 from xlj.retrieval.embedder import Embedder
@@ -259,7 +260,7 @@ class Encoder:
         for number, part in enumerate(vocabulary.encode_batch(parts)):
             ids += [vocabulary.mask] * (number > 0) + part.tolist()
         ids.append(EOS)
-        limit = model.positions - encoder.FIRST_POSITION
+        limit = model.positions - FIRST_POSITION
         if len(ids) > limit:
             raise ConfigError(f"the text has {len(ids)} tokens; this model reads {limit}")
         tokens = jnp.asarray([ids])

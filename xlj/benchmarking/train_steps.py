@@ -25,7 +25,7 @@ from xlj.data.rows import packing
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.layout import PAD
-from xlj.models.encoder import FIRST_POSITION
+from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.counting import operations
 from xlj.objectives.objective import Rows
 from xlj.sharding import meshes

@@ -7,6 +7,7 @@ from xlj.checkpoints.reading import Checkpoint
 from xlj.checkpoints.writing import row_digests
 from xlj.config import Config, Model, record, registered
 from xlj.config.fields import ConfigTree, Value, flat, merge
+from xlj.config.objectives.options import objectives_in
 from xlj.data.rows.store import Manifest
 
 
@@ -27,7 +28,13 @@ class Difference(NamedTuple):
         section, _, name = self.key.partition(".")
         if section == "phases":
             return section
-        fits = name in _FREE if section == "model" else self.key != _ON
+        objective, _, option = name.partition(".")
+        if section == "model":
+            fits = name in _FREE
+        elif section == "objectives" and objective in registered():
+            fits = option not in registered()[objective].shared
+        else:
+            fits = self.key != _ON
         return self.key if fits else ""
 
 
@@ -50,7 +57,7 @@ def config_differences(checkpoint: Checkpoint, config: Config) -> list[Differenc
     found = model_differences(checkpoint.model(), config.model, _FREE_ON_RESUME)
     # A run of fine-tuning has its own objective only: the others are as by default on either side.
     old, new = (merge(record(Config()), tree, "") for tree in (checkpoint.config(), record(config)))
-    on = _objectives_in(old) | _objectives_in(new)
+    on = objectives_in(old) | objectives_in(new)
     for path in (*_MUST_STAY, "phases"):
         before, now = old, new
         for name in path.split("."):
@@ -68,7 +75,7 @@ def config_differences(checkpoint: Checkpoint, config: Config) -> list[Differenc
         if old.get("objective_digests", {}).get(module) != digest:
             found.append(Difference("objective_modules", f"{module} as it was", "other code"))
     # What a later phase needs is made when the run starts, so it cannot be added.
-    found += _unequal(_ON, *(", ".join(sorted(_objectives_in(tree))) for tree in (old, new)))
+    found += _unequal(_ON, *(", ".join(sorted(objectives_in(tree))) for tree in (old, new)))
     allowed = config.train.allow_change
     return [difference for difference in found if difference.allowed_by not in allowed]
 
@@ -86,16 +93,6 @@ def changes(checkpoint: Checkpoint, config: Config) -> list[str]:
 
 _OF_RESUMING = ("train.allow_change", "train.damaged_checkpoint")
 """Keys that say how to go on: to change them changes nothing."""
-
-
-def _objectives_in(config: ConfigTree) -> set[str]:
-    parts = [config["objectives"], *(p.get("objectives", {}) for p in config["phases"].values())]
-    return {
-        name
-        for part in parts
-        for name, options in part.items()
-        if isinstance(options, dict) and options.get("batch_rows")
-    }
 
 
 def row_differences(checkpoint: Checkpoint, manifest: Manifest) -> list[str]:
@@ -117,7 +114,7 @@ _FREE_ON_RESUME = ("attention", "scan_layers", "remat", "init_std")
 _FREE = (*_FREE_ON_RESUME, "dropout", "attention_dropout", "dtype")
 """Those, and what changes nothing of what the same parameters compute when they are used."""
 
-FREE_AT_START = (*_FREE, "language_embeddings", "generator_layers", "generator_embeddings")
+FREE_AT_START = (*_FREE, "language_embeddings")
 """Those, and what a run that starts from other parameters may add to them."""
 
 

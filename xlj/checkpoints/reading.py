@@ -21,7 +21,7 @@ from jax.sharding import Mesh
 
 from xlj.checkpoints import orbax_errors
 from xlj.checkpoints.digests import digests
-from xlj.config import ConfigError, Model
+from xlj.config import ConfigError, Model, renamed
 from xlj.config.fields import ConfigTree
 from xlj.contracts.arrays import PyTree, Tree
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -52,8 +52,8 @@ class Checkpoint:
     meta: Record
 
     def config(self) -> ConfigTree:
-        """The config that wrote it, as nested dicts."""
-        return self.meta["config"]
+        """The config that wrote it, as nested dicts, with the names that keys have today."""
+        return renamed.recorded(self.meta["config"])
 
     def digest(self) -> str:
         """SHA-256 of the description, and so of all tensors, whose digests are in it."""

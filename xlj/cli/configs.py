@@ -1,5 +1,6 @@
 """Config files, `--config=FILE[:VARIANT]`, and their overrides, `--config.KEY=VALUE`."""
 
+import functools
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import Field
@@ -12,6 +13,7 @@ from ml_collections import ConfigDict, config_flags
 from xlj.config import recipes
 from xlj.config.fields import ConfigError, nearest
 from xlj.config.objectives.options import import_modules
+from xlj.config.renamed import RENAMED
 from xlj.io.quoting import shortened
 
 Checked = TypeVar("Checked", covariant=True)
@@ -59,10 +61,14 @@ def load(file: str | None, overrides: Sequence[str], schema: Schema[Checked]) ->
 def _read(file: str, overrides: Sequence[str]) -> ConfigDict:
     """The ConfigDict of a file. A flag's value is read as the type that the key has: by
     ml_collections, with flags of its own."""
-    argv, own = ["", f"--config={file}", *overrides], flags.FlagValues()
+    old = [argument for argument in overrides if _key(argument) in RENAMED]
+    new = [argument for argument in overrides if argument not in old]
+    argv, own = ["", f"--config={file}", *new], flags.FlagValues()
     config_flags.DEFINE_config_file("config", lock_config=True, flag_values=own, sys_argv=argv)
     try:
         own(argv)
+        for argument in old:
+            _set_old(own.config, argument)
         return own.config
     except ConfigError:
         raise
@@ -75,6 +81,24 @@ def _read(file: str, overrides: Sequence[str]) -> ConfigDict:
         if len(message) > _MOST:  # a value may be of any length
             message = f"{message[:_MOST]} ..."
         raise ConfigError(f"--config={file}: {message}") from error
+
+
+def _set_old(config: ConfigDict, argument: str) -> None:
+    """Sets a key of an old name to the value of an argument, read as the type of the new key."""
+    key, own = _key(argument), flags.FlagValues()
+    new, (*sections, name) = RENAMED[key][0], key.split(".")
+    argv = ["", f"--config.{new}={argument.partition('=')[2]}"]
+    changed = config.copy_and_resolve_references()
+    config_flags.DEFINE_config_dict("config", changed, flag_values=own, sys_argv=argv)
+    own(argv)
+    functools.reduce(getattr, sections, config)[name] = functools.reduce(
+        getattr, new.split("."), changed
+    )
+
+
+def _key(argument: str) -> str:
+    """The key of `--config.KEY=VALUE`."""
+    return argument.partition("=")[0].partition(".")[2]
 
 
 def _objective_modules(overrides: Sequence[str]) -> str:
@@ -108,9 +132,9 @@ def help_of(schema: Schema) -> str:
 def _overridden(overrides: Sequence[str], schema: Schema) -> list[str]:
     """Paths of the keys that are overridden; raises a `ConfigError` if one is no key."""
     known = [name for name, _ in schema.keys()]
-    names = [argument.partition("=")[0].partition(".")[2] for argument in overrides]
+    names = list(map(_key, overrides))
     paths = [name for name in names if not name.startswith("phases.")]  # which the file adds
     for name in paths:
-        if name not in known:
+        if name not in known and name not in RENAMED:
             raise ConfigError(f"unknown config key {shortened(name)}{nearest(name, known)}")
     return paths

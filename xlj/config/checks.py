@@ -7,7 +7,8 @@ from collections.abc import Collection
 
 import ml_collections
 
-from xlj.config.fields import ConfigError, keys_of, lookup, nearest, not_read, refuse_idle
+from xlj.config import renamed
+from xlj.config.fields import ConfigError, Value, keys_of, lookup, nearest, not_read, refuse_idle
 from xlj.config.objectives.options import check_common, import_modules
 from xlj.config.paths import check_storable
 from xlj.config.row_kinds import ROW_KINDS
@@ -28,6 +29,7 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
         value, a key that nothing would read, or keys that contradict each other.
     """
     tree = config.to_dict()
+    explicit = renamed.translate(tree, explicit)
     import_modules(tree.get("objective_modules", ""))
     parsed = build(tree)
     check_storable("data.cache", parsed.data.cache)
@@ -194,9 +196,21 @@ def check_languages(config: Config) -> None:
 
 
 def _check_kept(config: Config) -> None:
-    """Refuses phases that change the shape or the meaning of what an objective keeps."""
+    """Refuses phases that change the shape or the meaning of what an objective keeps, and different
+    values of what objectives share."""
     for name, options in config.objectives_on().items():
         on = [active[name] for active in config.objectives_by_phase if name in active]
         for key in options.kept:
             if len({getattr(options, key) for options in on}) > 1:
                 raise ConfigError(f"phases: objectives.{name}.{key} must be the same in all")
+    shared: dict[tuple[str, str], tuple[str, Value]] = {}
+    for active in config.objectives_by_phase:
+        for name, options in active.items():
+            for key in options.shared:
+                here = f"{options.path(name)}.{key}", getattr(options, key)
+                first = shared.setdefault((options.implementation, key), here)
+                if first[1] != here[1]:
+                    raise ConfigError(
+                        f"{first[0]}={first[1]} and {here[0]}={here[1]}: these objectives train "
+                        "the same parameters; set one value for all of them, in all phases"
+                    )

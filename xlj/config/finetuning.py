@@ -6,7 +6,7 @@ from functools import partial
 
 import ml_collections
 
-from xlj.config import fields
+from xlj.config import fields, renamed
 from xlj.config.checks import check_optimizer
 from xlj.config.fields import ConfigError, Idle, Section, key, like, only_with, refuse_idle
 from xlj.config.paths import local_path
@@ -175,7 +175,7 @@ def languages_of(task: Task) -> dict[str, tuple[str, ...]]:
 
 def default() -> ml_collections.ConfigDict:
     """A ConfigDict with every key of the schema at its default, locked against other keys."""
-    return fields.default_of(FinetuningConfig)
+    return renamed.accept(fields.default_of(FinetuningConfig))
 
 
 def keys() -> Iterator[tuple[str, dataclasses.Field]]:
@@ -193,7 +193,9 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
       ConfigError: on an unknown key, a wrong type, an impossible value, a key that nothing would
         read, or keys that contradict each other.
     """
-    parsed: FinetuningConfig = fields.build(FinetuningConfig, config.to_dict())
+    tree = config.to_dict()
+    explicit = renamed.translate(tree, explicit)
+    parsed: FinetuningConfig = fields.build(FinetuningConfig, tree)
     local_path("cache", parsed.cache)
     if parsed.train.metrics_hook:
         function_of(parsed.train.metrics_hook, "train.metrics_hook")

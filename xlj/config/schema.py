@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import ml_collections
 
-from xlj.config import fields
+from xlj.config import fields, renamed
 from xlj.config.fields import ConfigError, ConfigTree, Section, key
 from xlj.config.objectives.options import Options, import_modules, module_digests, registered
 from xlj.config.row_kinds import ROW_KINDS
@@ -139,7 +139,8 @@ def _schedule(config: Config) -> tuple[Phase, ...]:
 
 
 def default(objective_modules: str = "") -> ml_collections.ConfigDict:
-    """A ConfigDict with every key of the schema at its default, locked against other keys.
+    """A ConfigDict with every key of the schema at its default, locked against other keys but the
+    old names of keys (`renamed`).
 
     Args:
       objective_modules: modules that register objectives of your own, separated by commas; their
@@ -149,7 +150,7 @@ def default(objective_modules: str = "") -> ml_collections.ConfigDict:
       ConfigError: if one cannot be imported.
     """
     import_modules(objective_modules)
-    config = fields.default_of(Config)
+    config = renamed.accept(fields.default_of(Config))
     config.objective_modules = objective_modules
     return config
 

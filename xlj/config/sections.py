@@ -258,15 +258,6 @@ class Model(Section, path="model"):
         choices=("none", "predicted", "all"),
         read=_for_predicted_languages,
     )
-    generator_layers: int = key(
-        4, "layers of the generator, as wide as the model", low=1, read=read_by_objectives
-    )
-    generator_embeddings: str = key(
-        "shared",
-        "the generator's embeddings: shared, shared but trained by the generator only, or its own",
-        choices=("shared", "generator_only", "separate"),
-        read=read_by_objectives,
-    )
 
 
 MOST_STEPS = 2**31 - 1

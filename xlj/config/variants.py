@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 import ml_collections
 
+from xlj.config import renamed
 from xlj.config.fields import ConfigError
 from xlj.config.objectives.options import registered
 from xlj.config.row_kinds import ROW_KINDS
@@ -116,6 +117,8 @@ def _read_pairs(objectives: set[str]) -> bool:
 
 
 def _tiny(config: ml_collections.ConfigDict) -> None:
+    with config.unlocked():
+        renamed.translate(config)
     data, model, train, optimizer = config.data, config.model, config.train, config.optimizer
     on, layers, steps = _on(config), model.layers, train.steps
     rows = _ROWS // 2 if len(on) <= 2 else _ROWS // 4
@@ -144,10 +147,6 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     def scaled(layer: int) -> int:
         return max(1, round(layer * _LAYERS / layers))
 
-    for path in {path for name in on for path in registered()[name].reads}:
-        key = path.removeprefix("model.")
-        if key.endswith("layers"):
-            model[key] = scaled(model[key])
     for objectives in _objectives(config):
         for name in on & set(objectives):
             type(registered()[name]).shrink(objectives[name], rows, scaled)

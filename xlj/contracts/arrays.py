@@ -1,7 +1,7 @@
 """Checks of rank, shape and dtype, in the words of the docstrings: `int32 [rows, length]`."""
 
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import chex
 import jax
@@ -48,6 +48,12 @@ def check(function: str, **arrays: Specified) -> None:
     for name, (specified, array) in arrays.items():
         if array is not None:
             _check_one(f"{name} of {function}", specified, array, axes)
+
+
+def check_ids(function: str, ids: NamedTuple, **more: Specified) -> None:
+    """Checks a tuple whose fields are int32 [rows, length] each, and more arrays, as `check`."""
+    fields = {name: ("int32 [rows, length]", array) for name, array in ids._asdict().items()}
+    check(function, **fields, **more)
 
 
 def _check_one(name: str, specified: str, array: Array, known: dict[str, tuple[int, ...]]) -> None:

@@ -11,7 +11,8 @@ from xlj.config import SUPERVISED, Model, Objectives, build
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.architectures import TASKS
 from xlj.models import heads
-from xlj.models.encoder import FIRST_POSITION, Params
+from xlj.models.embeddings import FIRST_POSITION
+from xlj.models.encoder import Params
 from xlj.sharding import meshes
 
 

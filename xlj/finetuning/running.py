@@ -36,7 +36,7 @@ from xlj.finetuning import task_data, task_scores
 from xlj.finetuning.task_data import TaskData
 from xlj.finetuning.task_scores import SCORE, Evaluator, Scores
 from xlj.io import atomic
-from xlj.models import encoder
+from xlj.models.embeddings import FIRST_POSITION
 from xlj.sharding import meshes
 from xlj.training import initialisation, loop, memory, metrics
 from xlj.training.lines import Check
@@ -80,7 +80,7 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
     """
     task = config.task
     source = stored_models.find(config.init_from, "init_from")
-    limit = source.model.positions - encoder.FIRST_POSITION
+    limit = source.model.positions - FIRST_POSITION
     if task.length > limit:
         raise ConfigError(
             f"task.length={task.length} is beyond the model's positions: {source.folder} allows "

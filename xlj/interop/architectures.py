@@ -13,7 +13,7 @@ import numpy as np
 from xlj.config import SUPERVISED, ConfigError, Model, build
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted, shortened
-from xlj.models.encoder import FIRST_POSITION
+from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.supervised import head_of
 
 

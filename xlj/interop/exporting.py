@@ -20,7 +20,8 @@ from xlj.interop.architectures import BERT, TASKS, TOKEN_TYPE, XLJ, XLM_R, Archi
 from xlj.interop.folder import CONFIG, INDEX, WEIGHTS
 from xlj.io import atomic
 from xlj.io.json_file import Record
-from xlj.models.encoder import FIRST_POSITION, PARTS
+from xlj.models.embeddings import FIRST_POSITION
+from xlj.models.encoder import PARTS
 from xlj.objectives.supervised import head_of
 
 _SHARD_BYTES = 2 << 30

@@ -19,7 +19,7 @@ from xlj.interop import architectures, tokenizer_files
 from xlj.interop.architectures import IGNORED, TASKS, TOKEN_TYPE, Architecture, Tensor
 from xlj.interop.folder import CONFIG, Folder, open_folder
 from xlj.models import encoder, heads
-from xlj.models.encoder import FIRST_POSITION
+from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives import supervised
 
 _CHUNK = 1 << 24  # numbers that are read at a time

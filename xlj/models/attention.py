@@ -6,9 +6,9 @@ import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.contracts.arrays import check
+from xlj.models.block import Context
 from xlj.models.dense import Dense
 from xlj.models.dense_attention import dense_attention
-from xlj.models.dropout import Rngs, row_seeds
 from xlj.models.fused_attention import attend as fused
 from xlj.models.modules import Params, run
 from xlj.models.position_bias import Gates, PositionBias, bias_tiles
@@ -21,20 +21,11 @@ class Attention(nn.Module):
     model: Model
 
     @nn.compact
-    def __call__(
-        self,
-        x: jax.Array,
-        query_segment_ids: jax.Array,
-        key_segment_ids: jax.Array,
-        rngs: Rngs,
-        layer: int | jax.Array,
-        bias: jax.Array | None = None,
-    ) -> jax.Array:
-        """x [rows, length, hidden], ids int32 [rows, length] -> [rows, length, hidden] of the
-        model's dtype.
+    def __call__(self, x: jax.Array, context: Context) -> jax.Array:
+        """x [rows, length, hidden] -> [rows, length, hidden] of the model's dtype.
 
-        A query that sees no key gets zeros (before the output layer), never NaN. `bias`, of
-        `shared_bias`, is added to the scores, gated by the query if the model says so.
+        A query that sees no key gets zeros (before the output layer), never NaN. The position bias
+        is added to the scores, multiplied by a gate of the query if the model has gates.
         """
         model, dtype = self.model, jnp.dtype(self.model.dtype)
         rows, length, hidden = x.shape
@@ -52,11 +43,11 @@ class Attention(nn.Module):
             query,
             key,
             value,
-            query_segment_ids,
-            key_segment_ids,
-            bias,
+            context.query_segment_ids,
+            context.key_segment_ids,
+            context.bias,
             gates,
-            None if rngs is None else row_seeds(rngs, layer, 1),
+            context.seeds(site=1),
             model.attention_dropout,
         ).reshape(rows, length, hidden)
         return Dense(hidden, dtype, model.init_std, dtype, name="output")(mixed)

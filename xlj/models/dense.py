@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import flax.linen as nn
 import jax
@@ -65,28 +65,28 @@ def products(left: jax.Array, right: jax.Array, contracted: tuple[int, int]) -> 
 def _product(
     left: jax.Array, right: jax.Array, contracted: tuple[int, int], batches: int = 0
 ) -> jax.Array:
-    """The products over an axis of each, which XLA computes of the two as they lie on a CPU.
+    """The products over an axis of each. On a CPU both factors keep their layout in memory.
 
-    There a left one in bfloat16 whose rows are contracted is moved in memory first, once it is
-    rounded: strided reads of what it is made of would take longer than the product.
+    There, a left factor in bfloat16 whose rows are contracted is rounded, then transposed in
+    memory: strided reads of its float32 values would take longer than the product.
     """
     of_left, of_right = contracted
     if of_left == left.ndim - 2 and left.dtype != jnp.float32:
-        left, of_left = moved(as_they_lie(left), -2, -1), of_left + 1
-    left, right = as_they_lie((left, right))
+        left, of_left = swap_axes_copied(cpu_layout_barrier(left), -2, -1), of_left + 1
+    left, right = cpu_layout_barrier((left, right))
     batch = tuple(range(batches))
     dimensions = (((of_left,), (of_right,)), (batch, batch))
     precision, wide = precision_of(left.dtype), jnp.float32
-    return as_they_lie(
+    return cpu_layout_barrier(
         jax.lax.dot_general(left, right, dimensions, precision, preferred_element_type=wide)
     )
 
 
-def moved(x: jax.Array, axis: int, other: int) -> jax.Array:
-    """x with two axes swapped, on a CPU in memory: a flat array lies in one way only."""
-    check("moved", x=("float [...]", x))
+def swap_axes_copied(x: jax.Array, axis: int, other: int) -> jax.Array:
+    """x with two axes swapped; on a CPU in memory, since a flat array has one layout only."""
+    check("swap_axes_copied", x=("float [...]", x))
     swapped = x.swapaxes(axis, other)
-    return as_they_lie(swapped.reshape(-1)).reshape(swapped.shape)
+    return cpu_layout_barrier(swapped.reshape(-1)).reshape(swapped.shape)
 
 
 def precision_of(dtype: jnp.dtype) -> jax.lax.Precision | None:
@@ -94,8 +94,9 @@ def precision_of(dtype: jnp.dtype) -> jax.lax.Precision | None:
     return jax.lax.Precision.HIGHEST if dtype == jnp.float32 else None
 
 
-def as_they_lie(arrays: Arrays) -> Arrays:
-    """The arrays of a tree, which XLA for CPUs makes apart from what is done with them."""
+def cpu_layout_barrier(arrays: Arrays) -> Arrays:
+    """The arrays of a tree. On a CPU XLA computes them in memory, in their own layout, before it
+    computes anything from them."""
     return jax.lax.optimization_barrier(arrays) if devices.platform() == "cpu" else arrays
 
 
@@ -227,34 +228,70 @@ def _backward_gelu(
 _gelu.defvjp(_forward_gelu, _backward_gelu)
 
 
-class Dense(nn.Module):
-    """A linear layer with float32 parameters `kernel` [in, out] and `bias` [out].
+def linear(
+    x: jax.Array,
+    kernel: jax.Array,
+    bias: jax.Array | None,
+    dtype: jnp.dtype,
+    result: jnp.dtype,
+    activation: Activation | None = None,
+    shift: jax.Array | None = None,
+) -> jax.Array:
+    """A linear layer: [..., in] -> [..., out], rounded to the type `result` after the bias is
+    added.
 
-    `result` is the type that its output is rounded to, after the bias is added; None for float32.
-    `activation`, as in `matmul`, is of its input. One that is `apart` gives its bias back beside
-    the product, for the next layer to add as its `shift`: memory is not gone through for it.
+    Args:
+      bias: float32 [out]; None for none.
+      x, kernel, dtype, activation, shift: as in `matmul`.
     """
+    check(
+        "linear",
+        x=("float [..., in]", x),
+        kernel=("float [in_here, out]", kernel),
+        bias=("float32 [out]", bias),
+        shift=("float32 [in]", shift),
+    )
+    y = matmul(x, kernel, dtype, activation, shift)
+    if devices.platform() == "gpu":  # else the product is written in float32, and rounded later
+        y = jax.lax.optimization_barrier(y.astype(result))
+    return checkpoint_name((y if bias is None else y + bias).astype(result), PRODUCT)
+
+
+class Weights(nn.Module):
+    """The float32 parameters of a linear layer, for a module that multiplies itself: `kernel`
+    [inputs, outputs], drawn from N(0, init_std), and `bias` [outputs]."""
+
+    inputs: int
+    outputs: int
+    init_std: float
+
+    @nn.compact
+    def __call__(self) -> tuple[jax.Array, jax.Array]:
+        """Kernel and bias."""
+        return _weights(self, self.inputs, self.outputs, self.init_std)
+
+
+class Dense(nn.Module):
+    """A linear layer with the parameters of `Weights`. `result` is the type of its output; None
+    for float32."""
 
     features: int
     dtype: jnp.dtype
     init_std: float
     result: jnp.dtype | None = None
-    activation: Activation | None = None
-    apart: bool = False
 
     @nn.compact
-    def __call__(self, x: jax.Array, shift: jax.Array | None = None) -> Any:
-        """x [..., in] -> [..., out]; with `apart`, that without the bias, and the bias."""
-        normal = nn.initializers.normal(self.init_std)
-        kernel = self.param("kernel", normal, (x.shape[-1], self.features))
-        bias = self.param("bias", nn.initializers.zeros, (self.features,))
-        result = self.result or jnp.float32
-        y = matmul(x, kernel, self.dtype, self.activation, shift)
-        if devices.platform() == "gpu":  # else the product writes float32, for others to round
-            y = jax.lax.optimization_barrier(y.astype(result))
-        if self.apart:
-            return checkpoint_name(y.astype(result), PRODUCT), bias
-        return checkpoint_name((y + bias).astype(result), PRODUCT)
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [..., in] -> [..., out]."""
+        kernel, bias = _weights(self, x.shape[-1], self.features, self.init_std)
+        return linear(x, kernel, bias, self.dtype, self.result or jnp.dtype(jnp.float32))
+
+
+def _weights(
+    module: nn.Module, inputs: int, outputs: int, init_std: float
+) -> tuple[jax.Array, jax.Array]:
+    kernel = module.param("kernel", nn.initializers.normal(init_std), (inputs, outputs))
+    return kernel, module.param("bias", nn.initializers.zeros, (outputs,))
 
 
 class LayerNorm(nn.Module):
@@ -265,9 +302,14 @@ class LayerNorm(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [..., hidden] -> float32 [..., hidden]."""
-        scale = self.param("scale", nn.initializers.ones, (x.shape[-1],))
-        bias = self.param("bias", nn.initializers.zeros, (x.shape[-1],))
+        scale, bias = norm_parameters(self, x.shape[-1])
         return norm(x.astype(jnp.float32), scale, bias, self.epsilon)
+
+
+def norm_parameters(module: nn.Module, width: int) -> tuple[jax.Array, jax.Array]:
+    """The parameters `scale` and `bias` of a module's LayerNorm, float32 [width] each."""
+    scale = module.param("scale", nn.initializers.ones, (width,))
+    return scale, module.param("bias", nn.initializers.zeros, (width,))
 
 
 def norm(x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float) -> jax.Array:

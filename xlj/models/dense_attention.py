@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.contracts.arrays import Specified, check
-from xlj.models.dense import PRODUCT, checkpoint_name, moved, products
+from xlj.models.dense import PRODUCT, checkpoint_name, products, swap_axes_copied
 from xlj.models.dropout import drop
 
 
@@ -47,9 +47,11 @@ def dense_attention(
         gates=gates,
         seeds=seeds,
     )
-    query, key, value = (moved(x, 1, 2) for x in (query, key, value))
+    query, key, value = (swap_axes_copied(x, 1, 2) for x in (query, key, value))
     seen = (query_segment_ids[:, :, None] == key_segment_ids[:, None, :])[:, None]
-    return moved(_attended(_Inputs(query, key, value, bias, gates, seen, seeds), rate), 1, 2)
+    return swap_axes_copied(
+        _attended(_Inputs(query, key, value, bias, gates, seen, seeds), rate), 1, 2
+    )
 
 
 class _Inputs(NamedTuple):

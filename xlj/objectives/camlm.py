@@ -5,6 +5,7 @@ import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.config.objectives.mlm import Masking
+from xlj.contracts.arrays import check_ids
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
 from xlj.objectives import mlm
@@ -45,7 +46,7 @@ def pattern(layout: Segments, selected: jax.Array) -> tuple[jax.Array, jax.Array
     none. Every other token sees the unselected tokens of its own side. So nothing of its own side
     reaches a prediction, at any depth; its position and language do, through the residual stream.
     """
-    layout.check("pattern", selected=("bool [rows, length]", selected))
+    check_ids("pattern", layout, selected=("bool [rows, length]", selected))
     own = 2 * layout.segment + layout.side
     other = 2 * layout.segment + 1 - layout.side
     return jnp.where(selected, other, own), jnp.where(selected, UNSEEN, own)

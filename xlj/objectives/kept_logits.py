@@ -9,7 +9,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from xlj.models.dense import as_they_lie, product, product_over_rows
+from xlj.models.dense import cpu_layout_barrier, product, product_over_rows
 from xlj.objectives.logits import check_factors, is_one_block
 from xlj.sharding import devices
 from xlj.sharding.rules import REPLICATED, ROWS
@@ -80,7 +80,7 @@ def _backward(
         is_label = jnp.arange(logits.shape[1], dtype=jnp.int32) == labels[:, None]
         probabilities = jnp.exp(logits - normaliser[:, None])
         of_logits = ((probabilities - is_label) * of_loss[:, None]).astype(dtype)
-        of_logits = as_they_lie(of_logits)
+        of_logits = cpu_layout_barrier(of_logits)
         of_table = devices.summed(product_over_rows(of_logits, vectors, dtype))
         # XLA's sum over rows takes as long as a product of all of them.
         of_bias = devices.summed(product(jnp.ones((8, len(vectors))), of_logits, dtype)[0])

@@ -56,7 +56,7 @@ def objective(
         return {generator_loss: masked.weights.sum(1), discriminator_loss: real}
 
     def loss(params: Params, state: object, inputs: Corrupted, rngs: Rngs) -> Losses:
-        generator, main = _models(params, model)
+        generator, main = _models(params, options)
         masked, both = inputs.masked, [None] * 2 if rngs is None else split(rngs)
         read = whole_examples(model, masked.tokens, masked.languages)
         hidden = encoder.apply(generator, model, read, both[0])
@@ -71,7 +71,7 @@ def objective(
     def flops(rows: int, length: int) -> Operations:
         size, positions = corpus.vocabulary_size, rows * max_predictions(length, options.mask_rate)
         head = of_predictions(model, size, positions)
-        generator = TRAINED * (of_layers(model, model.generator_layers, rows, length) + head)
+        generator = TRAINED * (of_layers(model, options.generator_layers, rows, length) + head)
         detection = Operations(other=2.0 * rows * length * model.hidden**2)
         main = TRAINED * (of_layers(model, model.layers, rows, length) + detection)
         return generator + head + main  # the head once more, for the samples
@@ -86,29 +86,31 @@ def objective(
         loss=loss,
         flops=flops,
         parts={
-            "generator": partial(init_generator, model=model, corpus=corpus),
+            "generator": partial(init_generator, options=options, model=model, corpus=corpus),
             "detection_head": partial(heads.init_detection, model=model),
         },
         rules=((r"generator/head/.*kernel", PartitionSpec("fsdp", None)),),
     )
 
 
-def init_generator(rng: jax.Array, model: Model, corpus: Corpus) -> Params:
+def init_generator(
+    rng: jax.Array, options: ReplacedTokenDetection, model: Model, corpus: Corpus
+) -> Params:
     """The generator's own parameters: layers, head, and embeddings if they are separate."""
     check("init_generator", rng=("key []", rng))
     encoder_rng, head_rng = jax.random.split(rng)
-    small = dataclasses.replace(model, layers=model.generator_layers)
+    small = dataclasses.replace(model, layers=options.generator_layers)
     size = corpus.vocabulary_size
     params = encoder.init(encoder_rng, small, size, len(corpus.languages))
-    if model.generator_embeddings != "separate":
+    if options.generator_embeddings != "separate":
         del params["embeddings"]
     return params | {"head": heads.init_prediction(head_rng, model, size)}
 
 
-def _models(params: Params, model: Model) -> tuple[Params, Params]:
+def _models(params: Params, options: ReplacedTokenDetection) -> tuple[Params, Params]:
     """Parameters of the generator and of the discriminator, as the embeddings are shared."""
     generator = {"embeddings": params["embeddings"]} | params["generator"]
-    if model.generator_embeddings == "generator_only":
+    if options.generator_embeddings == "generator_only":
         params = params | {"embeddings": jax.lax.stop_gradient(params["embeddings"])}
     return generator, params
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
-from xlj.contracts.arrays import Specified, check
+from xlj.contracts.arrays import check, check_ids
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder
 
@@ -20,11 +20,6 @@ class Segments(NamedTuple):
     """0 for `<s> A </s>`, 1 for `B </s>`; 0 for padding."""
     position: jax.Array
     """Counts from 0 in every example, on across its two sentences; 0 for padding."""
-
-    def check(self, function: str, **more: Specified) -> None:
-        """Checks these, and more that a function is given, as `xlj.contracts.arrays.check`."""
-        each = {name: ("int32 [rows, length]", array) for name, array in self._asdict().items()}
-        check(function, **each, **more)
 
 
 def segments(tokens: jax.Array) -> Segments:
@@ -46,7 +41,7 @@ def segments(tokens: jax.Array) -> Segments:
 
 def languages_of(layout: Segments, languages: jax.Array) -> jax.Array:
     """The language of each token, int32 [rows, length], -1 for padding; `languages` [rows, 2]."""
-    layout.check("languages_of", languages=("int [rows, 2]", languages))
+    check_ids("languages_of", layout, languages=("int [rows, 2]", languages))
     sides = jnp.minimum(layout.side, languages.shape[1] - 1)
     return jnp.where(layout.segment > 0, jnp.take_along_axis(languages, sides, axis=1), -1)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from xlj.config import ConfigError
 from xlj.config.fields import flat
+from xlj.config.renamed import recorded
 from xlj.io import json_file
 from xlj.io.json_file import Record
 from xlj.training import metrics
@@ -98,7 +99,7 @@ def read(workdir: Path, name: str) -> Run:
     for file in files(workdir):
         if file.suffix == ".jsonl" and file.name != metrics.FILE:
             layers |= _by_layer(file, notes)
-    return Run(name, workdir, flat(config), lines, results, layers, notes)
+    return Run(name, workdir, flat(recorded(config)), lines, results, layers, notes)
 
 
 def files(workdir: Path) -> list[Path]:

@@ -16,6 +16,7 @@ from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance, buckets, in_flight
 from xlj.models import encoder
+from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.bitext import average
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.meshes import mesh_of
@@ -42,7 +43,7 @@ class Embedder:
         if wrong:
             raise ConfigError(f"there is no layer {wrong[0]}; the model has layers 0 to {last}")
         self._pretrained, self._mesh = pretrained, mesh_of(pretrained.params)
-        self._limit = pretrained.model.positions - encoder.FIRST_POSITION
+        self._limit = pretrained.model.positions - FIRST_POSITION
         static = {"mesh": self._mesh, "model": pretrained.model, "pooling": pooling}
         self._pooled = partial(_pooled, layers=tuple(layers), **static)
         self.layers, self.width = tuple(layers), pretrained.model.hidden

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from xlj.config import FREEZABLE, Config, Optimizer
 from xlj.contracts.arrays import Leaf
-from xlj.models.dense import as_they_lie
+from xlj.models.dense import cpu_layout_barrier
 from xlj.models.encoder import Params
 from xlj.sharding.trees import name_of
 
@@ -128,7 +128,7 @@ def global_norm(gradients: Params) -> jax.Array:
     Of gradients that a CPU takes for others than AdamW's: it would write all their squares, since
     AdamW takes these too.
     """
-    return optax.tree.norm(as_they_lie(gradients))
+    return optax.tree.norm(cpu_layout_barrier(gradients))
 
 
 def clip(gradients: Params, norm: jax.Array, limit: float) -> Params:

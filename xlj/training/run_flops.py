@@ -65,7 +65,7 @@ def _of_step(config: Config, corpus: Corpus, shapes: Mapping[str, tuple[int, int
     own = sum(found.total for found in operations(active, model, corpus, shapes).values())
     electra = six_nd = 0.0
     for name, (rows, length) in shapes.items():
-        generator = model.generator_layers * ("model.generator_layers" in active[name].reads)
+        generator = active[name].extra_layers
         tokens, length = rows * active[name].text_length(length), active[name].text_length(length)
         electra += tokens * _electra(model, generator, corpus.vocabulary_size, length)
         weights = 4 * model.hidden**2 + 2 * model.hidden * model.intermediate

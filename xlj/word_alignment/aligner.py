@@ -15,6 +15,7 @@ from xlj.config.choices import AlignmentOptions
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance, in_flight
 from xlj.models import encoder
+from xlj.models.embeddings import FIRST_POSITION
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.meshes import mesh_of
 from xlj.sharding.trees import replicated, shard
@@ -62,7 +63,7 @@ class Aligner:
     ):
         self._pretrained, self._mesh = pretrained, mesh_of(pretrained.params)
         model = pretrained.model
-        self._limit = model.positions - encoder.FIRST_POSITION
+        self._limit = model.positions - FIRST_POSITION
         self._layers = tuple(layers) or (encoder.layer_or_middle(options.layer, model.layers),)
         self._method = methods.named(options.method, pretrained.params)
         self._together, self._threshold = options.encode == "together", threshold

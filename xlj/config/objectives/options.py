@@ -43,6 +43,9 @@ class Options(Section, path="objectives"):
     """Its keys that decide what it keeps from step to step: the same in all phases."""
     reads: ClassVar[tuple[str, ...]] = ()
     """Keys of the model that it reads, and that nothing reads where no such objective is on."""
+    shared: ClassVar[tuple[str, ...]] = ()
+    """Its keys of parameters that objectives of the same implementation share: one value in all of
+    these objectives, in all phases and on resume."""
     sampled_by: ClassVar[str] = "tokens"
     """The measure that languages are weighed by before alpha: `tokens` or `rows`."""
 
@@ -75,6 +78,11 @@ class Options(Section, path="objectives"):
         """Where the keys of the objective of this name are."""
         return f"objectives.{name}"
 
+    @property
+    def extra_layers(self) -> int:
+        """The number of layers, as wide as the model's, that a row passes beside the model's."""
+        return 0
+
     def models(self) -> Mapping[str, str]:
         """The key of each stored model that its state starts from, and the model's path. The state
         has a part of the same name: the model's encoder."""
@@ -97,7 +105,7 @@ class Options(Section, path="objectives"):
         for name, value in values.items():
             if value and name == "batch_rows":
                 values[name] = rows
-            elif isinstance(value, int) and value > 0 and name.endswith("layer"):
+            elif isinstance(value, int) and value > 0 and name.endswith(("layer", "layers")):
                 values[name] = layer(value)
 
 
@@ -133,6 +141,17 @@ def register(name: str) -> Callable[[Class], Class]:
 def registered() -> Mapping[str, Options]:
     """The objectives there are, at their defaults: those of xlj first, then users' own."""
     return _REGISTERED
+
+
+def objectives_in(config: Mapping[str, Any]) -> set[str]:
+    """Names of the objectives that are on in any phase of a config of nested sections."""
+    phases = (config.get("phases") or {}).values()
+    return {
+        name
+        for part in (config, *phases)
+        for name, options in (part.get("objectives") or {}).items()
+        if hasattr(options, "get") and options.get("batch_rows")
+    }
 
 
 def check_common(path: str, options: Options, config: Sections) -> None:

@@ -10,7 +10,7 @@ import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding
 
 from xlj.config import Model
-from xlj.models import dropout, encoder, fused_norm, residual
+from xlj.models import block, dropout, encoder, fused_norm
 from xlj.models.dense import norm
 from xlj.objectives.segments import segments
 from xlj.sharding import devices, rules
@@ -19,12 +19,12 @@ MODEL = Model(layers=2, hidden=48, heads=2, intermediate=64, positions=66, dtype
 
 
 @pytest.mark.parametrize(
-    "dtype, rate, devices", [("float32", 0.3, 1), ("bfloat16", 0.3, 4), ("bfloat16", 0.0, 1)]
+    "dtype, rate, count", [("float32", 0.3, 1), ("bfloat16", 0.3, 4), ("bfloat16", 0.0, 1)]
 )
-def test_the_kernel_equals_plain_jax(dtype, rate, devices):
+def test_the_kernel_equals_plain_jax(dtype, rate, count):
     """A width that is no power of 2; gradients that come by both outputs."""
     rng = np.random.default_rng(0)
-    some = np.array(jax.devices()[:devices]).reshape(-1, min(2, devices))
+    some = np.array(jax.devices()[:count]).reshape(-1, min(2, count))
     mesh = Mesh(some, rules.AXES, axis_types=(AxisType.Auto,) * 2)
 
     def normal(*shape, dtype=jnp.float32):
@@ -84,7 +84,7 @@ def test_an_encoder_with_kernels_is_the_plain_one(options, monkeypatch):
         return jax.flatten_util.ravel_pytree(jax.jit(jax.grad(total))(params))[0]
 
     plain = outputs(model)
-    monkeypatch.setattr(residual, "_is_fused", lambda model, length: True)
+    monkeypatch.setattr(block, "_is_fused", lambda model, length: True)
     fused = outputs(dataclasses.replace(model, attention="fused"))
     exact = outputs(dataclasses.replace(model, dtype="float32", attention="dense"))
     own, others = (float(jnp.linalg.norm(x - exact)) for x in (fused, plain))
@@ -95,7 +95,7 @@ def test_the_kernel_is_for_bfloat16_on_gpus(monkeypatch):
     def fused(platform, **options):
         monkeypatch.setattr(devices, "platform", lambda: platform)
         x = jnp.zeros((1, options.pop("length", 64), 48))
-        return residual.stream_of(x, dataclasses.replace(MODEL, **options)).narrow is not None
+        return block.stream_of(x, dataclasses.replace(MODEL, **options)).narrow is not None
 
     assert fused("gpu") and not fused("tpu") and not fused("cpu")
     assert not fused("gpu", dtype="float32") and not fused("gpu", norm="pre")
@@ -104,16 +104,20 @@ def test_the_kernel_is_for_bfloat16_on_gpus(monkeypatch):
 
 def test_sub_layers_read_what_is_narrow():
     wide, narrow = jnp.zeros((1, 1, 2)), jnp.zeros((1, 1, 2), jnp.bfloat16)
-    assert residual.Stream(wide, narrow).read is narrow and residual.Stream(wide, None).read is wide
+    assert block.Stream(wide, narrow).read is narrow and block.Stream(wide, None).read is wide
 
 
 def test_evaluation_has_no_dropout():
     model = dataclasses.replace(MODEL, dropout=0.5)
     x, update = np.random.default_rng(0).normal(size=(2, 1, fused_norm.MULTIPLE, 48))
     x, update = jnp.asarray(x, jnp.float32), jnp.asarray(update, jnp.bfloat16)
-    module = residual.AddNorm(model)
-    params = module.init(jax.random.key(0), residual.Stream(x, None), update, None, 1, 2)
-    wanted = module.apply(params, residual.Stream(x, None), update, None, 1, 2)
-    found = module.apply(params, residual.Stream(x, x.astype(jnp.bfloat16)), update, None, 1, 2)
+    module, context = block.PostNorm(model, 2), block.Context(None, None, None, 1)
+
+    def added(stream):
+        params = {"params": {"scale": jnp.ones(48), "bias": jnp.zeros(48)}}
+        return module.apply(params, stream, lambda x, _: update, context)
+
+    wanted = added(block.Stream(x, None))
+    found = added(block.Stream(x, x.astype(jnp.bfloat16)))
     np.testing.assert_allclose(found.wide, wanted.wide, atol=1e-5)
     np.testing.assert_array_equal(found.narrow, found.wide.astype(jnp.bfloat16))

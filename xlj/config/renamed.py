@@ -1,0 +1,115 @@
+"""Old names of config keys: configs that users give and that runs recorded may still have them."""
+
+import copy
+import functools
+import sys
+from collections.abc import Collection, Iterator, MutableMapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from xlj.config.fields import ConfigTree
+from xlj.config.objectives.options import objectives_in
+
+RENAMED: dict[str, tuple[str, ...]] = {
+    f"model.{name}": (f"objectives.mrtd.{name}", f"objectives.trtd.{name}")
+    for name in ("generator_layers", "generator_embeddings")
+}
+"""The new keys of each old one. A key of an objective takes the value where the objective is on."""
+
+Tree = MutableMapping[str, Any]
+
+
+def accept(config: ConfigDict) -> ConfigDict:
+    """A ConfigDict of defaults in which a recipe can set the old keys as well; they are None until
+    then."""
+    with config.unlocked():
+        for old, new_keys in RENAMED.items():
+            section, other = _section(config, old), _section(config, new_keys[0])
+            if section is not None and other is not None:
+                section[_name(old)] = None
+    return config
+
+
+def translate(config: Tree, explicit: Collection[str] = ()) -> list[str]:
+    """Gives the new keys the values of the old ones in a config that a user gave, in place, and
+    prints a line for each old key.
+
+    Args:
+      config: nested sections; a ConfigDict must be unlocked.
+      explicit: keys that were set on the command line. A new key among them keeps its value.
+
+    Returns:
+      The explicit keys, with new names in the place of old ones.
+    """
+    _rename(config, explicit, recorded=False)
+    train = _section(config, "train.allow_change")
+    allowed = train.get("allow_change") if train is not None else None
+    names = allowed.split(",") if isinstance(allowed, str) else allowed or ()
+    if train is not None and RENAMED.keys() & set(names):
+        train["allow_change"] = ",".join(dict.fromkeys(_new_names(names)))
+    return list(_new_names(explicit))
+
+
+def recorded(config: ConfigTree) -> ConfigTree:
+    """A config that a run recorded, with the new keys; prints a line for each old key that an
+    objective of the run read. The argument stays as it is."""
+    renamed = copy.deepcopy(config)
+    _rename(renamed, (), recorded=True)
+    return renamed
+
+
+def _rename(config: Tree, explicit: Collection[str], recorded: bool) -> None:
+    phases = config.get("phases")
+    parts = list(phases.values()) if isinstance(phases, dict | ConfigDict) else []
+    for part in (config, *parts):
+        for old, new_keys in RENAMED.items():
+            section, name = _section(part, old), _name(old)
+            value = section.get(name) if section is not None else None
+            if isinstance(section, dict):
+                section.pop(name, None)
+            elif value is not None:
+                section[name] = None
+            if value is None:
+                continue
+            # A recorded value that nothing read is dropped; one that a user gave is then refused.
+            read = [new for new in new_keys if _is_read(config, new)]
+            new_keys = tuple(read) if recorded or read else new_keys
+            for new in new_keys:
+                if new not in explicit:
+                    _section(part, new, make=True)[_name(new)] = value
+            if new_keys:
+                where = "in a recorded config, " if recorded else ""
+                _print_once(f"{where}{old}={value} is read as {' and '.join(new_keys)}")
+
+
+def _is_read(config: Tree, key: str) -> bool:
+    """Whether the objective of a key is on, or the key is none of an objective's."""
+    section, _, rest = key.partition(".")
+    objective, is_of_objective, _ = rest.partition(".")
+    return section != "objectives" or not is_of_objective or objective in objectives_in(config)
+
+
+@functools.cache
+def _print_once(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def _new_names(keys: Collection[str]) -> Iterator[str]:
+    for key in keys:
+        yield from RENAMED.get(key, (key,))
+
+
+def _name(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
+def _section(config: Tree, key: str, make: bool = False) -> Any:
+    """The section that has a key, or would have it; None if there is none, unless it is to be
+    made."""
+    node: Any = config
+    for name in key.split(".")[:-1]:
+        if make and node.get(name) is None:
+            node[name] = {}
+        node = node.get(name) if isinstance(node, dict | ConfigDict) else None
+    return node if isinstance(node, dict | ConfigDict) else None
