@@ -80,7 +80,8 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
         fit; later, if more than `train.max_skipped_steps` steps in a row were not finite.
     """
     config, workdir, mesh, latest = start.config, start.workdir, start.mesh, start.latest
-    batches = Batches(start.store, config)
+    store = start.store
+    batches = Batches(store, config)
     abstract = states.abstract(config, batches.corpus, mesh)
     sharding = jax.tree.map(lambda leaf: leaf.sharding, abstract)
     state = initialisation.first_state(start, abstract)
@@ -98,13 +99,14 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
         _print_changes(latest, config, finished)
         if finished:
             return outcome(finished=True)
-    _print_costs(config, mesh, flops, passes(config, start.store))
+    _print_costs(config, mesh, flops, passes(config, store))
     steps = jitted_steps(config, batches.corpus, mesh, sharding)
     objectives = build_all(config, batches.corpus)
-    evaluations: list[Probe] = [Evaluation(start.store, config, objectives, mesh), *probes]
+    evaluations: list[Probe] = [Evaluation(store, config, objectives, mesh), *probes]
     earlier = reading.every(workdir)
     pre_decay = preservation.pre_decay_steps(config, earlier)
     keep_steps = (*pre_decay, *(preservation.unmeasured_steps(earlier) if best else ()))
+    keep = config.train.keep_checkpoints, keep_steps, bool(best)
     _write_config(config, workdir)
     with memory.advising(config), contextlib.ExitStack() as stack:
 
@@ -113,34 +115,19 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
 
         preemption = enter(Preemption())
         files = enter(GrowingFiles(workdir))
-        last_line = done if is_measured else done - 1
-        is_main = jax.process_index() == 0
-        log = enter(metrics.Metrics(files, last_line, is_main, config.train.metrics_hook))
+        last_line, hook = done if is_measured else done - 1, config.train.metrics_hook
+        log = enter(metrics.Metrics(files, last_line, jax.process_index() == 0, hook))
         checkpointer = enter(
-            writing.Checkpointer(
-                workdir,
-                config,
-                start.store.manifest,
-                start.vocabulary,
-                config.train.keep_checkpoints,
-                keep_steps,
-                bool(best),
-            )
+            writing.Checkpointer(workdir, config, store.manifest, start.vocabulary, *keep)
         )
         bar = enter(_progress_bar(done, total))
         prefetch = enter(Prefetch(batches, mesh, done, total))
         clock = Throughput(flops, prefetch)
         step_memory = enter(StepMemory(mesh))
+        speeds = HostSpeeds(files)
+        restart_sums = jax.jit(states.restart_sums, out_shardings=sharding.progress)
         writer = MetricsWriter(
-            config,
-            evaluations,
-            flops,
-            log,
-            clock,
-            HostSpeeds(files),
-            preemption,
-            bar,
-            jax.jit(states.restart_sums, out_shardings=sharding.progress),
+            config, evaluations, flops, log, clock, speeds, preemption, bar, restart_sums
         )
 
         def save(state: State, line: Mapping[str, float], is_measured: bool) -> None:

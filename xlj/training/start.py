@@ -77,11 +77,11 @@ def prepare(
     if config.train.damaged_checkpoint == "before":
         damage.put_aside(workdir)
     latest = reading.latest(workdir)
-    models: Mapping[tuple[str, str], StoredModel] = {}
     if latest is None:
         models = find_models(config)
         model = source = source or find_source(config)
     else:
+        models = {}
         if is_claimed:
             config = dataclasses.replace(config, init_from=latest.config()["init_from"])
         compatibility.check_resumable(latest, config)
@@ -153,23 +153,20 @@ def adopt_vocabulary(
     Raises:
       ConfigError: if the vocabulary cannot be read or written, or the model has another.
     """
-    named = config.data.vocabulary
-    file = store.vocabulary_file if store is not None else named
+    file = store.vocabulary_file if store else config.data.vocabulary
     if model is None or (config.transfer.vocabulary == "matched" and not resumes):
         return config, Vocabulary.load(file) if file else None
     vocabulary = model.vocabulary()
     if file:
-        digest = store.manifest.vocabulary_digest if store else Vocabulary.load(named).digest
+        digest = store.manifest.vocabulary_digest if store else Vocabulary.load(file).digest
         if digest != vocabulary.digest:
-            key = "data.rows" if config.data.rows else "data.vocabulary"
+            key = "rows" if config.data.rows else "vocabulary"
             raise CheckpointError(
-                f"{model.folder} has another vocabulary than {key}="
-                f"{getattr(config.data, key.removeprefix('data.'))}; leave that key empty to take "
-                "the model's own"
+                f"{model.folder} has another vocabulary than data.{key}="
+                f"{getattr(config.data, key)}; leave that key empty to take the model's own"
             )
         return config, vocabulary
-    folder = storage.place(config.data.cache) / "vocabularies"
-    path = folder / f"{vocabulary.digest[:16]}.model"
+    path = storage.place(config.data.cache) / "vocabularies" / f"{vocabulary.digest[:16]}.model"
     hosts.told(lambda: _write_once(path, vocabulary.model))
     data = dataclasses.replace(config.data, vocabulary=str(path))
     return dataclasses.replace(config, data=data), vocabulary
