@@ -285,9 +285,9 @@ def trained(tiny, store, trained_once, tmp_path):
     """The workdir, of the test alone, of a finished run of `tiny` with its checkpoints of steps 2
     and 4; `tiny` is then its config."""
     tiny.train.steps, tiny.train.keep_checkpoints = 4, 9
-    from xlj.training import loop
+    from xlj.training import loop, start
 
     if not trained_once.exists():
-        loop.train(parse(tiny), trained_once, store)
+        loop.train(start.prepare(parse(tiny), trained_once, store))
     shutil.copytree(trained_once, tmp_path / "run")
     return tmp_path / "run"

@@ -294,6 +294,7 @@ LONG = {
     "xlj.models.fused_attention.tpu.backward": "a kernel, whose loops share its blocks",
     "xlj.models.fused_attention.tpu.backward.kernel": "its loops share its blocks",
     "xlj.models.fused_norm._of_add_norm": "a kernel, and how its blocks lie",
+    "xlj.training.loop.train": "the train loop, read from top to bottom",
 }
 """Those that may be longer, and why: what a kernel is made of reads and writes the same blocks."""
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ class StoredModel:
       folder: where it is.
       model: its sizes, and how it computes.
       languages: that its language embeddings are of, in order; empty if it does not say.
-      vocabulary: reads the vocabulary; raises a `ConfigError` if it is damaged.
+      vocabulary: the vocabulary, read once; raises a `ConfigError` if it is damaged.
       params: reads all parameters onto a mesh, a nested dict; raises a `ConfigError` if one is
         damaged.
       leaves: all parameters by name, each read by itself, with the same error.
@@ -88,11 +88,16 @@ def find(path: str | AnyPath, key: str = "") -> StoredModel:
     except OSError as error:  # a bucket's server
         named = f"{key}={path}" if key else path
         raise ConfigError(f"{named}: it cannot be read ({error.strerror or error})") from error
+    return of_checkpoint(checkpoint)
+
+
+def of_checkpoint(checkpoint: Checkpoint) -> StoredModel:
+    """The model in a checkpoint."""
     return StoredModel(
         checkpoint.folder,
         checkpoint.model(),
         tuple(checkpoint.meta["languages"]),
-        lambda: reading.read_vocabulary(checkpoint),
+        cache(lambda: reading.read_vocabulary(checkpoint)),
         lambda mesh: reading.restore_params(checkpoint, mesh),
         {
             name: Leaf(leaf.shape, partial(reading.restore_leaf, checkpoint, name))

@@ -28,9 +28,12 @@ from xlj.word_alignment.sentence_pairs import Pair
 Sides = tuple[Ragged, Ragged]
 
 
-def make(config: Config, files: Files, store: RowStore) -> list[Probe]:
-    """The probes that a config asks for, of its files, and of the held-out pairs of its store."""
-    vocabulary = Vocabulary.load(store.vocabulary_file)
+def make(config: Config, files: Files, store: RowStore, vocabulary: Vocabulary) -> list[Probe]:
+    """The probes that a config asks for, of its files, and of the held-out pairs of its store.
+
+    Args:
+      vocabulary: of the rows.
+    """
     sides = {
         pair: (vocabulary.encode(first), vocabulary.encode(second))
         for pair, (first, second) in files.parallel.items()
