@@ -27,7 +27,7 @@ class Difference(NamedTuple):
         section, _, name = self.key.partition(".")
         if section == "phases":
             return section
-        fits = name in _FREE if section == "model" else self.key != _ON
+        fits = name in _FREE if section == "model" else self.key not in (_ON, "optimizer.name")
         return self.key if fits else ""
 
 

@@ -11,5 +11,6 @@ from xlj.config.objectives.options import (
     registered,
 )
 from xlj.config.objectives.supervised import SUPERVISED
+from xlj.config.optimizers import register_optimizer, registered_optimizers
 from xlj.config.schema import Config, Objectives, build, default, keys, record
 from xlj.config.sections import FREEZABLE, HELD_OUT, Data, Mesh, Model, Optimizer, Train, Transfer

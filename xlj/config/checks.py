@@ -9,6 +9,7 @@ import ml_collections
 
 from xlj.config.fields import ConfigError, keys_of, lookup, nearest, not_read, refuse_idle
 from xlj.config.objectives.options import ROW_KINDS, check_common, import_modules
+from xlj.config.optimizers import factors_of
 from xlj.config.paths import check_storable
 from xlj.config.schema import Config, build
 from xlj.config.sections import FREEZABLE, HELD_OUT, Optimizer
@@ -113,6 +114,8 @@ def check_optimizer(optimizer: Optimizer) -> None:
         raise ConfigError(
             f"optimizer.frozen={','.join(optimizer.frozen)}; there are {' and '.join(FREEZABLE)}"
         )
+    for name in ("rate_multipliers", "decay_multipliers"):
+        factors_of(f"optimizer.{name}", getattr(optimizer, name))
 
 
 _EVALUATIONS = ("evaluation.retrieval", "evaluation.alignment")

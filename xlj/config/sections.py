@@ -7,6 +7,7 @@ from functools import partial
 from xlj.config.choices import ENCODINGS, METHODS, TRAINED_METHODS
 from xlj.config.fields import Idle, Reading, key, only_if_set, only_with
 from xlj.config.objectives.options import ROW_KINDS, Config, read_by_objectives
+from xlj.config.optimizers import read_by_optimizer, registered_optimizers
 
 
 def _of_text(read: Reading | None = None) -> Reading:
@@ -271,7 +272,12 @@ FREEZABLE = {
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
-    learning_rate: float = key(1e-4, "peak learning rate of AdamW", low=0)
+    name: str = key(
+        "adamw",
+        "how updates are made of gradients (docs/architecture.md tells how to add a way)",
+        choices=registered_optimizers(),
+    )
+    learning_rate: float = key(1e-4, "peak learning rate", low=0)
     schedule: str = key(
         "linear",
         "after the warm-up: linear decay to 0, constant, or wsd (constant, then linear decay to 0 "
@@ -282,10 +288,12 @@ class Optimizer:
     decay_steps: int = key(
         0, "steps of the final decay", low=0, read=only_with("optimizer.schedule", "wsd")
     )
-    b1: float = key(0.9, "AdamW's beta 1", low=0, high=0.999999)
-    b2: float = key(0.999, "AdamW's beta 2", low=0, high=0.999999)
-    epsilon: float = key(1e-6, "AdamW's epsilon", low=1e-30)
-    weight_decay: float = key(0.01, "decoupled decay; never of biases and norms", low=0)
+    b1: float = key(0.9, "AdamW's beta 1", low=0, high=0.999999, read=read_by_optimizer)
+    b2: float = key(0.999, "AdamW's beta 2", low=0, high=0.999999, read=read_by_optimizer)
+    epsilon: float = key(1e-6, "AdamW's epsilon", low=1e-30, read=read_by_optimizer)
+    weight_decay: float = key(
+        0.01, "decoupled decay; of biases and norms only where decay_multipliers says so", low=0
+    )
     clip_norm: float = key(0.0, "largest global norm of the gradient; 0 means no clipping", low=0)
     layer_decay: float = key(
         1.0,
@@ -296,6 +304,16 @@ class Optimizer:
     )
     frozen: tuple[str, ...] = key(
         (), "parts that stay as they are: embeddings, layers (with position bias and final norm)"
+    )
+    rate_multipliers: tuple[str, ...] = key(
+        (),
+        "factors of the learning rate, REGEX=FACTOR: a parameter has that of the first REGEX which "
+        "matches its whole name, such as layers/attention/query/kernel; 0 freezes it",
+    )
+    decay_multipliers: tuple[str, ...] = key(
+        (),
+        "likewise of the weight decay; .*=1 decays biases and norms too",
+        read=only_if_set("optimizer.weight_decay"),
     )
 
 
