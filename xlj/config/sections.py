@@ -274,7 +274,7 @@ FREEZABLE = {
 class Optimizer:
     name: str = key(
         "adamw",
-        "how updates are made of gradients (docs/architecture.md tells how to add a way)",
+        "the optimizer (docs/train.md adds one)",
         choices=registered_optimizers(),
     )
     learning_rate: float = key(1e-4, "peak learning rate", low=0)

@@ -49,13 +49,8 @@ def _descent(
     """From a direction to what is added to the parameters."""
 
     def update(
-        direction: Params,
-        state: optax.OptState,
-        params: Params | None = None,
-        *,
-        step: jax.Array,
-        **_: object,
-    ) -> tuple[Params, optax.OptState]:
+        direction: Params, state: OptState, params: Params, *, step: jax.Array, **_: object
+    ) -> tuple[Params, OptState]:
         def decayed(update: jax.Array, param: jax.Array, factor: float) -> jax.Array:
             decay = options.weight_decay * factor
             return update + decay * param if decay else update

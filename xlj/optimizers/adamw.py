@@ -18,12 +18,7 @@ def direction(options: Optimizer) -> Guarded:
     """
 
     def update(
-        gradients: Params,
-        state: optax.OptState,
-        params: Params | None = None,
-        *,
-        finite: jax.Array,
-        **_: object,
+        gradients: Params, state: optax.OptState, params: Params, *, finite: jax.Array, **_: object
     ) -> tuple[Params, optax.OptState]:
         def moment(old: Params, decay: float, order: int) -> Params:
             new = optax.tree.update_moment(gradients, old, decay, order)

@@ -21,14 +21,9 @@ def guarded(plain: optax.GradientTransformation) -> Guarded:
     inner = optax.with_extra_args_support(plain)
 
     def update(
-        updates: Params,
-        state: optax.OptState,
-        params: Params | None = None,
-        *,
-        finite: jax.Array,
-        **others: object,
+        updates: Params, state: optax.OptState, params: Params, *, finite: jax.Array, **more: object
     ) -> tuple[Params, optax.OptState]:
-        updates, new = inner.update(updates, state, params, **others)
+        updates, new = inner.update(updates, state, params, **more)
         return updates, jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, state)
 
     return Guarded(plain.init, update)
