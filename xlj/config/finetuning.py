@@ -127,12 +127,12 @@ class TaskModel(Section, path="model"):
 
 @dataclasses.dataclass(frozen=True)
 class TaskOptimizer(Optimizer):
-    learning_rate: float = key(2e-5, "peak learning rate of AdamW", low=0)
+    learning_rate: float = like(Optimizer, "learning_rate", 2e-5)
     warmup_share: float = key(
         0.1, "share of the steps that warm up; unless warmup_steps says how many", low=0, high=1
     )
-    weight_decay: float = key(0.0, "decoupled decay; never of biases and norms", low=0)
-    clip_norm: float = key(1.0, "largest global norm of the gradient; 0 means no clipping", low=0)
+    weight_decay: float = like(Optimizer, "weight_decay", 0.0)
+    clip_norm: float = like(Optimizer, "clip_norm", 1.0)
 
 
 @dataclasses.dataclass(frozen=True)
