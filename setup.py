@@ -14,6 +14,7 @@ _BEAM = "apache-beam>=2.76,<3"
 _FAISS = "faiss-cpu>=1.11,<2"
 _TORCH = ["torch>=2.6,<3", "transformers>=5,<6"]
 _PLOTS = "matplotlib>=3.9,<4"
+_HAS_SEQIO = "python_version < '3.14'"  # seqio needs tensorflow-text, which has no wheel for 3.14
 
 
 class WithRecipes(build_py):
@@ -35,14 +36,14 @@ setup(
     long_description=(_HERE / "README.md").read_text("utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
-    python_requires=">=3.11,<3.14",
+    python_requires=">=3.11,<3.15",
     packages=find_packages(include=["xlj*"]),
     package_data={"xlj": ["py.typed"]},
     cmdclass={"build_py": WithRecipes},
     entry_points={"console_scripts": ["xlj = xlj.__main__:main"]},
     install_requires=[
         # The model and its training.
-        "jax>=0.10,<0.12",
+        "jax>=0.10,<0.13",
         "flax>=0.12,<0.13",
         "chex>=0.1.91,<0.2",
         "optax>=0.2.8,<0.3",
@@ -51,11 +52,11 @@ setup(
         "scipy>=1.14,<2",
         # For rows. sentencepiece 0.2.3 brings protobuf code that needs protobuf 7, which Apache
         # Beam forbids: seqio could not be imported beside Beam. Before 0.2.2 no "offset_mapping".
-        "seqio>=0.0.20,<0.1",
-        "tensorflow>=2.20,<2.22",
-        "tensorflow-datasets>=4.9.9,<5",
+        f"seqio>=0.0.20,<0.1; {_HAS_SEQIO}",
+        f"tensorflow>=2.20,<2.22; {_HAS_SEQIO}",
+        f"tensorflow-datasets>=4.9.9,<5; {_HAS_SEQIO}",
         "sentencepiece>=0.2.2,<0.2.3",
-        "protobuf",  # SentencePiece's model files; of the versions that TensorFlow takes
+        "protobuf",  # SentencePiece's model files; of the versions that TensorFlow and Beam take
         "zstandard>=0.22,<1",
         "pyarrow>=14",  # Parquet; TensorFlow Datasets needs it too
         # Hugging Face folders: their tokenizers (rows are made with encode_batch_fast), and their
@@ -84,7 +85,7 @@ setup(
         "beam": [_BEAM],
         # Text, rows and workdirs in buckets; both need the fsspec of their own release.
         "cloud": ["gcsfs>=2026.1", "s3fs>=2026.1"],
-        "cuda": ["jax[cuda13]>=0.10,<0.12; sys_platform == 'linux'"],
+        "cuda": ["jax[cuda13]>=0.10,<0.13; sys_platform == 'linux'"],
         # Buckets on this machine, for tests of the extra "cloud".
         "emulators": ["gcp-storage-emulator>=2026.1", "moto[server]>=5,<6"],
         # Mining by an index, xlj.mine --search=faiss.
@@ -97,6 +98,6 @@ setup(
         "peers": [*_TORCH, "simalign>=0.4,<1", "sentence-transformers>=5,<7"],
         # Error rates and accuracies by layer, drawn by xlj.align and xlj.retrieve.
         "plots": [_PLOTS],
-        "tpu": ["jax[tpu]>=0.10,<0.12"],
+        "tpu": ["jax[tpu]>=0.10,<0.13"],
     },
 )

@@ -21,6 +21,7 @@ import numpy as np
 
 from xlj import phrasebook
 from xlj.alignment_math import error_rate
+from xlj.config.choices import AlignmentOptions
 from xlj.inference import pretrained
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.nearest import accuracy, centre, nearest
@@ -97,7 +98,7 @@ def scored(workdir: Path, tests: dict[str, list[phrasebook.Pair]]) -> list[dict[
     errors, accuracies, without_means = [], [], []
     for pair, sentences in tests.items():
         words, gold = zip(*(by_blanks(pair, p) for p in sentences[:ALIGNED]), strict=True)
-        found = list(Aligner(loaded, layers, "optimal_transport").align(words))
+        found = list(Aligner(loaded, AlignmentOptions(), layers).align(words))
         errors.append(
             [
                 error_rate.score([map(tuple, links[i].tolist()) for links in found], gold, gold).aer

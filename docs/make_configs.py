@@ -9,7 +9,7 @@ from pathlib import Path
 
 from xlj import config as pretraining
 from xlj.config import finetuning, registered
-from xlj.config.objectives.options import read_by_objectives
+from xlj.config.sections import read_by_objectives
 
 FILE = Path(__file__).with_name("configs.md")
 RECIPES = Path(__file__).parents[1] / "configs"

@@ -34,6 +34,7 @@ os.environ.setdefault(
 import ctypes
 import functools
 import gc
+import importlib.util
 import itertools
 import resource
 import shutil
@@ -52,6 +53,13 @@ settings.load_profile("xlj")
 
 MOST_MEMORY = 3.0
 """GiB that a process of the tests may hold."""
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("seqio"):
+        for name in ("seqio", "tensorflow", "tensorflow_datasets"):
+            if importlib.util.find_spec(name) is None:
+                pytest.skip(f"{name} is not installed")
 
 
 @pytest.fixture(scope="session")
@@ -277,9 +285,9 @@ def trained(tiny, store, trained_once, tmp_path):
     """The workdir, of the test alone, of a finished run of `tiny` with its checkpoints of steps 2
     and 4; `tiny` is then its config."""
     tiny.train.steps, tiny.train.keep_checkpoints = 4, 9
-    from xlj.training import loop
+    from xlj.training import loop, start
 
     if not trained_once.exists():
-        loop.train(parse(tiny), trained_once, store)
+        loop.train(start.prepare(parse(tiny), trained_once, store))
     shutil.copytree(trained_once, tmp_path / "run")
     return tmp_path / "run"

@@ -1,8 +1,11 @@
 """Imports run one way, and each outside library has one home (docs/architecture.md)."""
 
 import ast
+import functools
+import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -202,6 +205,14 @@ def test_imports_run_one_way(module):
             raise AssertionError(f"{module}: {name} must be imported inside functions")
 
 
+def test_configs_import_each_other_for_types_as_they_do_to_run():
+    """`if TYPE_CHECKING` would hide a circle: a schema is made of what checks itself against it."""
+    for module, file in MODULES.items():
+        if module.startswith("xlj.config"):
+            every = {name for name, _ in imports_of(file) if name.startswith("xlj")}
+            assert every == {n for n, top_level in imports_of(file) if top_level and n in every}
+
+
 def test_remote_code_stands_alone():
     files = [file for module, file in MODULES.items() if module.startswith(REMOTE_CODE)]
     assert {file.stem for file in files} == {"__init__", "configuration_xlj", "modeling_xlj"}
@@ -224,6 +235,15 @@ def run(*arguments):
     return done
 
 
+@pytest.mark.parametrize("module", ["xlj.models.encoder", "jax._src.core"])
+def test_deprecated_features_that_xlj_uses_are_errors(module):
+    """`filterwarnings` of pyproject.toml."""
+    warn = functools.partial(warnings.warn_explicit, filename="", lineno=1, module=module)
+    with pytest.raises(DeprecationWarning):
+        warn("jax.numpy.old is deprecated", DeprecationWarning)
+    warn("The Pallas Triton backend is deprecated and will be removed", DeprecationWarning)
+
+
 def test_training_needs_no_tensorflow():
     code = "import sys, xlj.training.loop, xlj.data.rows.preparing; print(*sys.modules, sep='\\n')"
     loaded = set(run("-c", code).stdout.split())
@@ -231,13 +251,17 @@ def test_training_needs_no_tensorflow():
     assert not {"tensorflow", "seqio", "tensorflow_datasets", "apache_beam"} & loaded
 
 
-def test_using_an_encoder_needs_no_optimizer():
+def test_using_an_encoder_needs_no_optimizer(checkpoint):
     """So that a command's second call, which compiles nothing, is done soon."""
-    loaded = set(
-        run("-c", "import sys, xlj.api.encoder; print(*sys.modules, sep='\\n')").stdout.split()
+    code = (
+        f"import sys, xlj; model = xlj.load({str(checkpoint)!r}); model.embed(['a cat']); "
+        "model.align([('a cat', 'eine Katze')]); print(*sys.modules, sep='\\n')"
     )
-    assert "jax" in loaded
-    assert not {"optax", "scipy", "tensorflow", "xlj.training.loop", "xlj.objectives.dwa"} & loaded
+    loaded = set(run("-c", code).stdout.split())
+    assert {"jax", "orbax.checkpoint", "xlj.word_alignment.methods"} <= loaded
+    for name in ("optax", "scipy", "tensorflow", "xlj.training.loop", "xlj.objectives.dwa"):
+        assert name not in loaded
+    assert not [n for n in loaded if re.match(r"xlj\.(training\.(step|optimizer)|optimizer)", n)]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -270,6 +294,7 @@ LONG = {
     "xlj.models.fused_attention.tpu.backward": "a kernel, whose loops share its blocks",
     "xlj.models.fused_attention.tpu.backward.kernel": "its loops share its blocks",
     "xlj.models.fused_norm._of_add_norm": "a kernel, and how its blocks lie",
+    "xlj.training.loop.train": "the train loop, read from top to bottom",
 }
 """Those that may be longer, and why: what a kernel is made of reads and writes the same blocks."""
 

@@ -14,12 +14,12 @@ import pytest
 import xlj
 from xlj.config import parse, recipes, variants
 from xlj.sweeping import definition
-from xlj.word_alignment import sentence_pairs
+from xlj.word_alignment import methods, sentence_pairs
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PIECES = {
-    "README.md": 1, "align.md": 2, "api.md": 3, "configs.md": 2, "continue_pretraining.md": 1,
+    "README.md": 1, "align.md": 3, "api.md": 3, "configs.md": 2, "continue_pretraining.md": 1,
     "data.md": 2, "finetune.md": 1, "objectives.md": 2, "papers.md": 1, "sweep.md": 1,
     "train.md": 1,
 }  # fmt: skip
@@ -120,7 +120,7 @@ def test_a_sweep(at):
 
 
 def test_alignments(checkpoint, at, capsys):
-    soft, gold = code_of(ROOT / "docs/align.md")
+    soft, own, gold = code_of(ROOT / "docs/align.md")
     exec(gold, {})
     size, pairs = sentence_pairs.checked(at / "gold.tsv", "")
     assert size == 500 and all(pair.gold.sure for pair in pairs)
@@ -129,6 +129,10 @@ def test_alignments(checkpoint, at, capsys):
     (at / "pairs.tsv").write_text("the cat sleeps\tdie Katze\n", encoding="utf-8")
     exec(soft, {})
     assert re.fullmatch(r"\[(\s*\[[^\[\]]+\]){3}\]\s*", capsys.readouterr().out)
+    given = {}
+    exec(own, given)
+    del methods.METHODS["gaussian"]
+    assert len(given["links"]) == 1 and given["links"][0]
 
 
 def test_the_mean_of_four_curves(at, capsys):

@@ -14,13 +14,12 @@ from xlj import objectives
 from xlj.config import ROW_KINDS, ConfigError, parse, variants
 from xlj.config.fields import lookup
 from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.preparing import prepare_rows
 from xlj.data.text.templates import paired_languages
 from xlj.data.text.text_tasks import text_tasks
 from xlj.data.tokenizer import vocabulary_training
 from xlj.objectives.objective import Rows
 from xlj.sharding import meshes
-from xlj.training import loop, state
+from xlj.training import loop, start, state
 from xlj.training.step import make_train_step
 
 ROOT = Path(__file__).parents[1]
@@ -149,16 +148,16 @@ def test_meta_xlm_matches_as_section_3_2_says():
 
 
 def test_back_translation_follows_cross_attention():
-    (_, first), (start, second) = parse(load("ernie_m_base")).schedule
-    assert start == 100_000
+    (_, first), (begin, second) = parse(load("ernie_m_base")).schedule
+    assert begin == 100_000
     assert "btmlm" not in first.objectives.active() and "btmlm" in second.objectives.active()
     assert load("ernie_m_base", "tiny").phases.back_translation.start_step == 150
 
 
 def test_infoxlm_fills_its_queue_before_it_trains():
-    (_, filling), (start, training) = parse(load("infoxlm")).schedule
+    (_, filling), (begin, training) = parse(load("infoxlm")).schedule
     xlco = training.objectives.xlco
-    assert start * 8 * xlco.batch_rows == xlco.queue  # of eight pairs a row, about
+    assert begin * 8 * xlco.batch_rows == xlco.queue  # of eight pairs a row, about
     assert not any(options.weight for options in filling.objectives.active().values())
     assert all(options.weight == 1 for options in training.objectives.active().values())
 
@@ -224,7 +223,7 @@ def few_steps(config, rows_folder):
 def teacher(tmp_path_factory, rows_folder):
     """A checkpoint as small as `:tiny`, for distillation."""
     config = parse(few_steps(load("meta_xlm", "tiny"), rows_folder))
-    return loop.train(config, tmp_path_factory.mktemp("teacher"), prepare_rows(config)).workdir
+    return loop.train(start.prepare(config, tmp_path_factory.mktemp("teacher"))).workdir
 
 
 @pytest.mark.slow
@@ -236,6 +235,6 @@ def test_tiny_variants_take_steps_in_each_phase(name, variant, tmp_path, rows_fo
     if "kd" in variant:
         config.objectives.distillation.teacher = str(teacher)
     config = parse(config)
-    outcome = loop.train(config, tmp_path, prepare_rows(config))
+    outcome = loop.train(start.prepare(config, tmp_path))
     assert outcome.finished and outcome.checkpoint.is_dir()
     assert "NaN" not in (tmp_path / "metrics.jsonl").read_text("utf-8")

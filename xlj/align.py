@@ -9,6 +9,7 @@ them, --project carries tags across, --shard=I/N shares the work. docs/align.md 
 """
 
 import contextlib
+import dataclasses
 import itertools
 import json
 import sys
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from xlj.cli import alignment_flags, command, outputs, shards
 from xlj.config import ConfigError
-from xlj.config.choices import ENCODINGS, Aligning
+from xlj.config.choices import ENCODINGS, AlignmentOptions
 
 if TYPE_CHECKING:  # types only: a command reads its flags without JAX
     import numpy as np
@@ -50,10 +51,10 @@ def main(flags: Namespace) -> None:
     if flags.layers:
         _score_layers(flags, encoder, size, list(pairs))
         return
-    aligner, way = _aligner(flags, encoder)
-    chosen = {"method": way.method, "encode": way.encode, "layer": way.layer}
-    chosen |= {"prior": way.prior} if way.prior else {}
-    chosen |= {"threshold": flags.threshold} if flags.threshold else {}
+    options = _options(flags, encoder)
+    aligner = _aligner(flags, encoder, options)
+    chosen = dataclasses.asdict(options) | {"threshold": flags.threshold}
+    chosen = {name: value for name, value in chosen.items() if value or name == "layer"}
     projected = projection.Projection(labels) if labels else None
     scores = _aligned(flags, aligner, size, pairs, chosen, projected)
     _report_windows(aligner, size)
@@ -64,14 +65,23 @@ def main(flags: Namespace) -> None:
         print(json.dumps({**chosen, "pairs": size, **rounded}))
 
 
-def _aligner(flags: Namespace, encoder: "Encoder") -> tuple["Aligner", Aligning]:
-    """What aligns as the flags say, and what they come to."""
+_OPTIONS = tuple(field.name for field in dataclasses.fields(AlignmentOptions))
+
+
+def _options(flags: Namespace, encoder: "Encoder") -> AlignmentOptions:
+    """The options of alignment: what the flags leave out is the model's own."""
     depth = encoder.layers
     if flags.layer is not None and not 0 <= flags.layer <= depth:
         raise ConfigError(f"--layer={flags.layer}: this model has layers 0 (embeddings) to {depth}")
-    way = encoder.aligning(flags.method, flags.encode, flags.layer, flags.prior)
-    together = way.encode == "together"
-    return encoder.aligner([way.layer], way.method, together, way.prior, flags.threshold), way
+    return encoder.alignment_options(**{name: getattr(flags, name) for name in _OPTIONS})
+
+
+def _aligner(
+    flags: Namespace, encoder: "Encoder", options: AlignmentOptions, layers: Iterable[int] = ()
+) -> "Aligner":
+    from xlj.word_alignment.aligner import Aligner
+
+    return Aligner(encoder.pretrained, options, tuple(layers), flags.threshold)
 
 
 def _share(flags: Namespace) -> None:
@@ -83,12 +93,11 @@ def _share(flags: Namespace) -> None:
 
     paths = stretches.named("input", flags.input)
     units = stretches.of(paths)
-    names = ("layer", "method", "encode", "prior", "threshold", "lowercase")
-    parts = Parts(
-        Path(flags.output), shards.job(flags, paths, names), len(units), ".links", flags.shard
-    )
+    job = shards.job(flags, paths, (*_OPTIONS, "threshold", "lowercase"))
+    parts = Parts(Path(flags.output), job, len(units), ".links", flags.shard)
     if parts.left():
-        aligner = _aligner(flags, load(flags.checkpoint))[0]
+        encoder = load(flags.checkpoint)
+        aligner = _aligner(flags, encoder, _options(flags, encoder))
     for part in parts.left():
         unit, size = units[part], 0
         place = f"{unit.path}, from byte {unit.start:,} on, line "
@@ -178,16 +187,16 @@ def _score_layers(flags: Namespace, encoder: "Encoder", size: int, pairs: list["
     from xlj.io import atomic
     from xlj.word_alignment import gold_alignments
 
-    way = encoder.aligning(flags.method, flags.encode, None, flags.prior)
-    methods = encoder.methods if way.method == "all" else (way.method,)
-    encodings = ENCODINGS if way.encode == "all" else (way.encode,)
+    options = _options(flags, encoder)
+    methods = encoder.methods if options.method == "all" else (options.method,)
+    encodings = ENCODINGS if options.encode == "all" else (options.encode,)
     ways = list(itertools.product(encodings, methods))
     layers = range(encoder.layers + 1)
     found: dict[str, list] = {}
     lines = []
     for encode, method in ways:
-        together = encode == "together"
-        aligner = encoder.aligner(layers, method, together, way.prior, flags.threshold)
+        way = dataclasses.replace(options, encode=encode, method=method)
+        aligner = _aligner(flags, encoder, way, layers)
         links = list(aligner.align(_compared(_shown(pairs, size), flags)))
         golds = [pair.gold for pair in pairs if pair.gold is not None]
         scores = [gold_alignments.score([of[k] for of in links], golds) for k in layers]
@@ -201,7 +210,7 @@ def _score_layers(flags: Namespace, encoder: "Encoder", size: int, pairs: list["
         content = "".join(f"{json.dumps(line)}\n" for line in lines)
         atomic.write(Path(flags.scores), content.encode())
     curves = {name: [score.aer for score in scores] for name, scores in found.items()}
-    title = flags.input.name if len(ways) > 1 else f"{flags.input.name}: {way.method}"
+    title = flags.input.name if len(ways) > 1 else f"{flags.input.name}: {options.method}"
     outputs.draw(flags.plot, lambda: layer_report.plot(curves, flags.plot, title, "AER"))
 
 

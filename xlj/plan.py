@@ -20,6 +20,7 @@ from xlj.cli import command, configs, outputs
 from xlj.cli.parser import Parser
 
 if TYPE_CHECKING:  # types only: a command reads its flags without JAX
+    from xlj.data.rows.store import RowStore
     from xlj.training.memory import Sizes
 
 
@@ -45,11 +46,11 @@ def main(flags: Namespace) -> int:
         flags.programs.mkdir(parents=True, exist_ok=True)
     topologies.use_compilers()
 
-    from xlj.data.rows.preparing import with_rows
+    from xlj.data.rows.preparing import open_rows
     from xlj.planning import figures, programs, search, table
 
-    config = with_rows(flags.config)
-    sizes = _sizes(config)
+    config, store = open_rows(flags.config)
+    sizes = _sizes(config, store)
     record: dict[str, object] = {"config": flags.config_file, "topology": topology.name}
     known: dict[int, figures.Figures] = {}
     advice = ""
@@ -85,12 +86,13 @@ def main(flags: Namespace) -> int:
     return 0 if fits else 1
 
 
-def _sizes(config: schema.Config) -> "Sizes":
+def _sizes(config: schema.Config, store: "RowStore | None") -> "Sizes":
     """`training.memory.expected`, whose module uses JAX."""
-    from xlj.training import memory
+    from xlj.training import memory, start
 
     try:
-        return memory.expected(config)
+        _, vocabulary = start.adopt_vocabulary(config, None, store)
+        return memory.expected(config, store, vocabulary)
     except schema.ConfigError as error:
         if not config.data.vocabulary:
             raise

@@ -34,15 +34,15 @@ def _add_flags(parser: Parser) -> None:
 @command.entry("prepare", __doc__, _add_flags, schema)
 def main(flags: Namespace) -> None:
     """Builds the rows, and prints the report and the command that trains from them."""
-    from xlj.data.rows.preparing import prepare_rows, with_rows
+    from xlj.data.rows.preparing import open_rows, prepare_rows
     from xlj.data.rows.report import report
 
-    config = with_rows(flags.config)
+    config, store = open_rows(flags.config)
     if config.init_from:
-        from xlj.training.initialisation import adopt_vocabulary
+        from xlj.training import start
 
-        config = adopt_vocabulary(config)
-    store = prepare_rows(config, flags.runner, flags.pipeline)
+        config, _ = start.adopt_vocabulary(config, start.find_source(config), store)
+    store = store or prepare_rows(config, flags.runner, flags.pipeline)
     print(report(store, config.data.alpha))
     of_text = [f"config.{key}" for key, _ in schema.keys() if key.startswith("data.")]
     of_text.remove("config.data.alpha")

@@ -7,6 +7,7 @@ import pytest
 
 import xlj
 from xlj.config import ConfigError
+from xlj.config.choices import AlignmentOptions
 from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.models import encoder as encoders
 from xlj.models import heads
@@ -58,12 +59,14 @@ def test_links(model, random_encoder):
     pairs = [("the cat sleeps", "die Katze schläft"), ("a", ""), ("the dog", "der große Hund")]
     split = [Pair("", first.split(), second.split()) for first, second in pairs]
     chosen = {"layer": 1, "method": "argmax", "together": False, "prior": 3.0}
-    all_links = Aligner(random_encoder, [1], "argmax", False, 3.0).scored(split)
+    all_links = Aligner(random_encoder, AlignmentOptions("argmax", "apart", 1, 3.0)).scored(split)
     confidences = np.concatenate([of.confidences for (of,) in all_links])
     chosen["threshold"] = float(np.median(confidences))
     for options in ({}, chosen):
-        layer, method, *more = ({"layer": 2, "method": "optimal_transport"} | options).values()
-        aligner = Aligner(random_encoder, [layer], method, *more)
+        by_default = {"layer": 2, "method": "optimal_transport", "together": True, "prior": 0.0}
+        layer, method, together, prior, *threshold = (by_default | options).values()
+        way = AlignmentOptions(method, "together" if together else "apart", layer, prior)
+        aligner = Aligner(random_encoder, way, (), *threshold)
         wanted = [[tuple(link) for link in links[0].tolist()] for links in aligner.align(split)]
         found = model.align(iter(pairs), **options)
         assert found == wanted and any(found)

@@ -16,7 +16,7 @@ from xlj.checkpoints.workdir import only_run, resolve
 from xlj.config import ConfigError, parse
 from xlj.io import atomic, growing, storage
 from xlj.io.storage import place
-from xlj.training import loop, metrics
+from xlj.training import loop, metrics, start
 
 pytestmark = pytest.mark.cloud
 
@@ -50,12 +50,12 @@ def test_a_run_is_as_on_a_disk_and_goes_on(short, store, bucket, tmp_path):
     workdir = place(f"{bucket}/run")
     last, short.train.steps = short.train.steps, 3
     short.optimizer.schedule = "constant"  # of which a run cut short is a part
-    part = loop.train(parse(short), workdir, store)
+    part = loop.train(start.prepare(parse(short), workdir, store))
     assert part.step == 3 and reading.steps(workdir) == [2, 3]
     assert part.checkpoint == workdir / "checkpoints/3"
     short.train.steps = last
-    found = loop.train(parse(short), workdir, store)
-    whole = loop.train(parse(short), tmp_path, store)
+    found = loop.train(start.prepare(parse(short), workdir, store))
+    whole = loop.train(start.prepare(parse(short), tmp_path, store))
     assert found.finished and found.step == whole.step
     assert digests(workdir) == digests(tmp_path)
     assert (
@@ -65,12 +65,12 @@ def test_a_run_is_as_on_a_disk_and_goes_on(short, store, bucket, tmp_path):
     )
     assert len(storage.below(workdir, "tensorboard/*")) == 2  # a file a start
     assert json.loads((workdir / "config.json").read_bytes())["train"]["steps"] == last
-    assert loop.train(parse(short), workdir, store) == found  # finished
+    assert loop.train(start.prepare(parse(short), workdir, store)) == found  # finished
 
 
 def test_its_model_is_found_and_started_from(short, store, bucket, tmp_path):
     workdir = place(f"{bucket}/found")
-    loop.train(parse(short), workdir, store)
+    loop.train(start.prepare(parse(short), workdir, store))
     model = stored_models.find(str(workdir))
     leaf = next(iter(model.leaves.values()))
     assert np.asarray(leaf).shape == leaf.shape
@@ -78,19 +78,19 @@ def test_its_model_is_found_and_started_from(short, store, bucket, tmp_path):
     assert model.vocabulary().digest == store.manifest.vocabulary_digest
     assert reading.find(str(model.folder)).step == short.train.steps
     short.train.steps = 1
-    loop.train(parse(short), tmp_path / "fresh", store)
+    loop.train(start.prepare(parse(short), tmp_path / "fresh", store))
     short.init_from = str(workdir)
-    loop.train(parse(short), tmp_path / "from", store)
+    loop.train(start.prepare(parse(short), tmp_path / "from", store))
     assert digests(tmp_path / "fresh") != digests(tmp_path / "from")
-    start, end = (reading.latest(at).meta["config"] for at in (workdir, tmp_path / "from"))
-    assert (start["init_from"], end["init_from"]) == ("", str(workdir))
+    first, second = (reading.latest(at).meta["config"] for at in (workdir, tmp_path / "from"))
+    assert (first["init_from"], second["init_from"]) == ("", str(workdir))
     with pytest.raises(ConfigError, match=r"init_from=gs://.*/none is neither a workdir"):
         stored_models.find(f"{bucket}/none", "init_from")
 
 
 def test_a_damaged_checkpoint_is_put_aside(short, store, bucket, tmp_path, capsys):
     workdir = place(f"{bucket}/damaged")
-    loop.train(parse(short), workdir, store)
+    loop.train(start.prepare(parse(short), workdir, store))
     last = short.train.steps
     (file,) = storage.below(workdir / f"checkpoints/{last}/params", "**/manifest.ocdbt")[:1]
     atomic.write(file, file.read_bytes()[:-7] + b"damaged")
@@ -99,8 +99,8 @@ def test_a_damaged_checkpoint_is_put_aside(short, store, bucket, tmp_path, capsy
     assert reading.steps(workdir)[-1] < last
     assert storage.is_there(workdir / f"damaged/{last}/meta")
     assert not storage.is_there(workdir / f"checkpoints/{last}")
-    loop.train(parse(short), tmp_path, store)
-    loop.train(parse(short), workdir, store)
+    loop.train(start.prepare(parse(short), tmp_path, store))
+    loop.train(start.prepare(parse(short), workdir, store))
     assert digests(workdir) == digests(tmp_path)
 
 
@@ -111,7 +111,7 @@ def test_a_server_that_does_not_answer_is_no_damage(short, store, bucket, monkey
         raise OSError("HTTP 503")
 
     workdir = place(f"{bucket}/unanswered")
-    loop.train(parse(short), workdir, store)
+    loop.train(start.prepare(parse(short), workdir, store))
     monkeypatch.setattr(reading, "_for_orbax", gone)
     with pytest.raises(ConfigError, match=r"its description \(meta\) \(HTTP 503\)$"):
         damage.put_aside(workdir)

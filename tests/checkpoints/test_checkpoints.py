@@ -12,13 +12,13 @@ import jax
 import numpy as np
 import pytest
 
-from xlj.checkpoints import differences, reading, writing
+from xlj.checkpoints import compatibility, reading, writing
 from xlj.checkpoints.digests import digests
 from xlj.config import ConfigError, parse
 from xlj.data.rows.corpus import Corpus
 from xlj.io.growing import GrowingFiles
 from xlj.sharding import meshes, trees
-from xlj.training import initialisation, loop, metrics, state
+from xlj.training import loop, metrics, start, state
 
 
 def abstract(tiny, store, devices=1):
@@ -110,10 +110,10 @@ def test_a_folder_that_is_gone_or_empty_is_named(tiny, store, trained, name):
     tiny.train.steps = 999
     where = trained / "checkpoints" / name.partition("/")[0]
     with pytest.raises(reading.CheckpointError, match=f"^{where} is damaged.*move this folder"):
-        loop.train(parse(tiny), trained, store)
+        loop.train(start.prepare(parse(tiny), trained, store))
     shutil.rmtree(where)  # as the message says
     tiny.train.steps = 5
-    assert loop.train(parse(tiny), trained, store).finished
+    assert loop.train(start.prepare(parse(tiny), trained, store)).finished
 
 
 def test_a_changed_description_is_noticed(trained, tmp_path):
@@ -132,9 +132,9 @@ def test_a_checkpoint_older_than_a_key_was_made_by_its_default(tiny, tmp_path):
     old = json.loads(json.dumps(dataclasses.asdict(config)))
     del old["model"]["position_bias"]
     checkpoint = reading.Checkpoint(tmp_path, 1, {"config": old})
-    assert not differences.model_differences(checkpoint.model(), config.model)
+    assert not compatibility.model_differences(checkpoint.model(), config.model)
     biased = dataclasses.replace(config.model, position_bias="t5")
-    (difference,) = differences.model_differences(checkpoint.model(), biased)
+    (difference,) = compatibility.model_differences(checkpoint.model(), biased)
     assert str(difference) == "model.position_bias: 'none' -> 't5'"
 
 
@@ -146,13 +146,10 @@ def test_find_says_what_is_missing(tmp_path):
 def test_a_run_starts_from_parameters_and_vocabulary_of_another(tiny, store, trained, tmp_path):
     tiny.init_from, tiny.train.steps = str(trained), 1
     tiny.optimizer.learning_rate = 0.0
-    config = initialisation.adopt_vocabulary(parse(tiny), tmp_path / "next")
-    assert config.data.vocabulary
-    from xlj.data.rows.preparing import prepare_rows
-
-    same_vocabulary = prepare_rows(config)
-    assert same_vocabulary.manifest.vocabulary_digest == store.manifest.vocabulary_digest
-    loop.train(config, tmp_path / "next", same_vocabulary)
+    begun = start.prepare(parse(tiny), tmp_path / "next")
+    assert begun.config.data.vocabulary
+    assert begun.store.manifest.vocabulary_digest == store.manifest.vocabulary_digest
+    loop.train(begun)
     wanted = reading.find(trained).meta["digests"]["params"]
     assert reading.find(tmp_path / "next").meta["digests"]["params"] == wanted
 
@@ -161,7 +158,7 @@ def test_a_run_starts_from_parameters_and_vocabulary_of_another(tiny, store, tra
 def test_the_checkpoint_before_the_decay_is_kept(tiny, store, tmp_path):
     tiny.train.steps, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 8, 2, 1
     tiny.optimizer.schedule, tiny.optimizer.decay_steps = "wsd", 5
-    loop.train(parse(tiny), tmp_path, store)
+    loop.train(start.prepare(parse(tiny), tmp_path, store))
     assert reading.steps(tmp_path) == [3, 8]
 
 
@@ -250,6 +247,6 @@ def test_not_finite_runs_stop_with_the_rows_written_down(tiny, store, tmp_path):
     tiny.train.max_skipped_steps, tiny.train.steps = 1, 50
     tiny.optimizer.learning_rate = 1e30
     with pytest.raises(ConfigError, match="not_finite_"):
-        loop.train(parse(tiny), tmp_path, store)
+        loop.train(start.prepare(parse(tiny), tmp_path, store))
     assert list(tmp_path.glob("not_finite_*.json"))
     assert dataclasses.is_dataclass(store.manifest)

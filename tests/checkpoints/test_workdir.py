@@ -15,7 +15,7 @@ from xlj.checkpoints.workdir import only_run
 from xlj.config import ConfigError, parse
 from xlj.io import atomic
 from xlj.io.growing import GrowingFiles
-from xlj.training import loop, metrics
+from xlj.training import loop, metrics, start
 
 ROOT = Path(__file__).parents[2]
 
@@ -87,9 +87,9 @@ def test_metrics_on_a_full_disk(tmp_path):
 def test_tensorboard_reads_what_is_logged(tmp_path):
     from tensorboardX.proto import event_pb2
 
-    for start, steps in ((0, (1, 2)), (1, (2,))):
-        (tmp_path / str(start)).mkdir()
-        writer = metrics.Metrics(GrowingFiles(tmp_path / str(start)), start)
+    for begin, steps in ((0, (1, 2)), (1, (2,))):
+        (tmp_path / str(begin)).mkdir()
+        writer = metrics.Metrics(GrowingFiles(tmp_path / str(begin)), begin)
         for step in steps:
             writer.log(step, {"x/y": step / 2})
         writer.close()
@@ -112,7 +112,7 @@ def test_a_config_that_cannot_be_written(tiny, store, tmp_path, monkeypatch):
 
     monkeypatch.setattr(atomic, "write", refuse)
     with pytest.raises(ConfigError, match=r"cannot write .*config\.json: No space left on device"):
-        loop.train(parse(tiny), tmp_path, store)
+        loop.train(start.prepare(parse(tiny), tmp_path, store))
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
@@ -128,10 +128,10 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
 
     try:
         with pytest.raises(ConfigError, match="cannot write .*/checkpoints: File too large"):
-            loop.train(parse(tiny), tmp_path, store, [probe])
+            loop.train(start.prepare(parse(tiny), tmp_path, store), [probe])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert "Traceback" not in capsys.readouterr().err + caplog.text
     assert reading.find(tmp_path).step in (2, 4)  # 4 may still have been written
-    assert loop.train(parse(tiny), tmp_path, store).finished
+    assert loop.train(start.prepare(parse(tiny), tmp_path, store)).finished
     assert reading.find(tmp_path).step == 6

@@ -16,7 +16,7 @@ import pytest
 import xlj.alignment_math
 import xlj.models
 import xlj.objectives
-from xlj.alignment_math import extraction, hmm, methods, sinkhorn
+from xlj.alignment_math import extraction, hmm, similarity, sinkhorn
 from xlj.config import Model
 from xlj.config.objectives.btmlm import BackTranslation
 from xlj.config.objectives.dwa import WordAlignment
@@ -65,7 +65,7 @@ from xlj.sharding import devices
 from xlj.sharding import trees as array_trees
 
 MODEL = Model(
-    layers=2, hidden=8, heads=2, intermediate=12, positions=20, position_bias="learned",
+    layers=2, hidden=8, heads=2, intermediate=12, positions=20, position_bias="t5",
 )  # fmt: skip
 R, N, H, V, SLOTS = 3, 12, 8, 40, 2
 CORPUS = Corpus(V, ("en", "de"), (5, 5), ("en", "de"))
@@ -146,12 +146,9 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
         {"transport": sinkhorn.Transport(f32(R, 5, 4), f32(R, 5, 4), f32(R, 5, 4))},
     ),
     extraction.labels: ({}, {"links": booleans(5, 4)}),
-    methods.align: (
-        {"method": "itermax", "prior": 2.0},
-        {n: PAIRS[n] for n in ("source_ids", "target_ids")}
-        | {"source": f32(5, H), "target": f32(4, H)},
-    ),
-    methods.diagonal: (
+    similarity.dot_products: ({}, {"source": f32(5, H), "target": f32(4, H)}),
+    similarity.shifted_cosines: ({}, {"source": f32(5, H), "target": f32(4, H)}),
+    similarity.diagonal: (
         {"strength": 2.0},
         {n: PAIRS[n] for n in ("source_ids", "target_ids")},
     ),

@@ -14,6 +14,7 @@ import pytest
 from xlj import align, phrasebook, retrieve
 from xlj.checkpoints import reading
 from xlj.config import ConfigError, Mesh, parse
+from xlj.config.choices import AlignmentOptions
 from xlj.data.rows import held_out_pairs
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -23,7 +24,7 @@ from xlj.inference.pretrained import Pretrained
 from xlj.models import encoder
 from xlj.models.encoder import middle_layer
 from xlj.sharding import meshes, trees
-from xlj.training import loop, metrics
+from xlj.training import loop, metrics, start
 from xlj.training.state import State
 from xlj.word_alignment import gold_alignments
 from xlj.word_alignment.aligner import Aligner
@@ -76,10 +77,15 @@ class Trained:
     lines: list
 
 
+def make_probes(config, store):
+    vocabulary = Vocabulary.load(store.vocabulary_file)
+    return probes.make(config, probe_files.read(config), store, vocabulary)
+
+
 def train(config, workdir, store, with_probes):
-    made = probes.make(config, probe_files.read(config), store)
+    made = make_probes(config, store)
     assert bool(made) == with_probes
-    loop.train(config, workdir, store, made)
+    loop.train(start.prepare(config, workdir, store), made)
     lines = [
         {key: value for key, value in line.items() if not key.startswith("time/")}
         for line in metrics.read(workdir)
@@ -158,7 +164,7 @@ def test_held_out_pairs_are_found_by_their_copies(tiny, store):
     first, second = held_out_pairs.read(store, "en-de", 200)
     count = len(first.lengths)
     assert count > 20
-    made = probes.make(config, probe_files.read(config), store)
+    made = make_probes(config, store)
     state = random_state(config)
     found = made[0](state)
     assert len(made) == 1 and set(found) == {
@@ -193,7 +199,7 @@ def test_a_probe_reads_the_parameters_where_they_are_and_keeps_them(probed, stor
     config = parse(probed)
     state = random_state(config)
     before = jax.tree.map(np.array, state.params)
-    measures = probes.make(config, probe_files.read(config), store)
+    measures = make_probes(config, store)
     first, again = ([measure(state) for measure in measures] for _ in range(2))
     assert first == again
     chex.assert_trees_all_equal(state.params, before)
@@ -210,7 +216,7 @@ def test_a_probe_can_be_interrupted_between_batches_and_pairs(probed, store):
     probed.evaluation.alignment.sentences = 8
     config = parse(probed)
     state = random_state(config)
-    made = probes.make(config, probe_files.read(config), store)
+    made = make_probes(config, store)
     for measure, least in zip(made, (3, 1), strict=True):
         asked = []
         measure(state, lambda *_, asked=asked: asked.append(1))
@@ -231,7 +237,7 @@ def test_the_layer_is_two_thirds_of_the_depth_unless_said(probed, store):
     def measured(layer):
         probed.evaluation.retrieval.layer = probed.evaluation.alignment.layer = layer
         config = parse(probed)
-        made = probes.make(config, probe_files.read(config), store)
+        made = make_probes(config, store)
         return [measure(state) for measure in made]
 
     assert measured(-1) == measured(middle_layer(2)) != measured(2)
@@ -246,11 +252,11 @@ def test_alignment_takes_method_encoding_and_prior(probed, store):
         probed.evaluation.alignment.update(options)
         config = parse(probed)
         files = probe_files.read(config)
-        found = probes.make(config, files, store)[1](state)
+        found = make_probes(config, store)[1](state)
         asked = config.evaluation.alignment
         encoder = Pretrained(state.params, config.model, Vocabulary.load(store.vocabulary_file))
-        together = asked.encode == "together"
-        aligner = Aligner(encoder, [LAYER], asked.method, together, asked.prior)
+        options = AlignmentOptions(asked.method, asked.encode, LAYER, asked.prior)
+        aligner = Aligner(encoder, options)
         pairs = files.gold["en-sw"]
         links = [of[0] for of in aligner.align(pairs)]
         wanted = gold_alignments.score(links, [pair.gold for pair in pairs]).aer

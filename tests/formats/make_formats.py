@@ -48,7 +48,7 @@ def main() -> None:
     from xlj.config import parse
     from xlj.data.rows import store as stores
     from xlj.data.rows.preparing import prepare_rows
-    from xlj.training import loop
+    from xlj.training import loop, start
 
     rows = HERE / f"rows_{stores.FORMAT}.tar.xz"
     checkpoint = HERE / f"checkpoint_{reading.FORMAT}.tar.xz"
@@ -67,7 +67,7 @@ def main() -> None:
         )
         parsed = parse(config(text, Path(scratch) / "cache"))
         store = prepare_rows(parsed)
-        loop.train(parsed, Path(scratch) / "run", store)
+        loop.train(start.prepare(parsed, Path(scratch) / "run", store))
         found = reading.find(Path(scratch) / "run")
         told = {
             "rows": {"name": store.path.name, "content_hash": store.manifest.content_hash},

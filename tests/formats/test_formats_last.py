@@ -15,7 +15,7 @@ from xlj.config import parse
 from xlj.data.rows import store as stores
 from xlj.data.rows.store import RowStore, RowStoreError
 from xlj.sharding import meshes
-from xlj.training import loop
+from xlj.training import loop, start
 
 HERE = Path(__file__).parent
 ROWS = sorted(HERE.glob("rows_*.tar.xz"))
@@ -74,7 +74,8 @@ def test_a_run_goes_on_from_both(tmp_path, monkeypatch):
     devices = jax.devices()[:1]
     monkeypatch.setattr(jax, "devices", lambda *_: devices)
     store = RowStore(cache / expected["name"])
-    assert loop.train(parse(config), tmp_path / "run", store).step == config.train.steps
+    outcome = loop.train(start.prepare(parse(config), tmp_path / "run", store))
+    assert outcome.step == config.train.steps
 
 
 def test_other_formats_say_how_to_go_on(tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from marked_pieces import MarkedPieces
 
-from xlj.data.rows.packing import Ragged
+from xlj.data.ragged import Ragged
 from xlj.interop import matched_rows
 from xlj.interop.matched_rows import RULES, UNMATCHED, Matches, embeddings, match_bias, share_table
 from xlj.interop.vocabulary_matching import match

@@ -40,8 +40,9 @@ TESTS = {
     "xlj/alignment_math/error_rate.py": "alignment_math/test_error_rate",
     "xlj/alignment_math/extraction.py": "alignment_math/test_extraction",
     "xlj/alignment_math/hmm.py": "alignment_math/test_hmm objectives/test_word_hmm",
-    "xlj/alignment_math/methods.py": "alignment_math/test_methods",
+    "xlj/alignment_math/similarity.py": "alignment_math/test_similarity",
     "xlj/alignment_math/sinkhorn.py": "alignment_math/test_sinkhorn",
+    "xlj/word_alignment/methods.py": "word_alignment/test_methods word_alignment/test_method_hmm",
     "xlj/interop/matched_rows.py": "interop/test_matched_rows interop/test_vocabulary_matching",
     "xlj/interop/vocabulary_matching.py": "interop/test_vocabulary_matching",
     "xlj/interop/words.py": "interop/test_words interop/test_vocabulary_matching",
@@ -78,6 +79,7 @@ TESTS = {
     "objectives/test_btmlm sharding/test_devices",
     "xlj/objectives/corruption.py": "objectives/test_corruption objectives/test_draws_stay "
     "objectives/test_mlm",
+    "xlj/objectives/counting.py": "objectives/test_counting",
     "xlj/objectives/cross_entropy.py": "objectives/test_cross_entropy objectives/test_fused_logits "
     "objectives/test_mlm sharding/test_devices",
     "xlj/objectives/distillation.py": "objectives/test_distillation objectives/test_flops "

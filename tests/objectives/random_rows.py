@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
+from xlj.data.ragged import Ragged
 from xlj.data.rows import packing
 from xlj.data.rows.corpus import Corpus
 from xlj.objectives.objective import Rows
@@ -13,7 +14,7 @@ CORPUS = Corpus(SIZE, ("en", "de", "sw"), (100, 50, 20))
 
 def ragged(rng, count, low, high):
     lengths = rng.integers(low, high, count)
-    return packing.Ragged(rng.integers(4, SIZE - 1, lengths.sum()).astype(np.int32), lengths)
+    return Ragged(rng.integers(4, SIZE - 1, lengths.sum()).astype(np.int32), lengths)
 
 
 def rows_of(kind, seed=0, count=24, length=48, shortest=1):

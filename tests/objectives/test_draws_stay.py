@@ -14,6 +14,7 @@ from xlj.config.objectives.dwa import WordAlignment
 from xlj.config.objectives.mlm import Masking
 from xlj.config.objectives.rtd import ReplacedTokenDetection
 from xlj.config.objectives.xlco import Contrast
+from xlj.data.ragged import Ragged
 from xlj.data.rows import packing
 from xlj.objectives import btmlm, dwa, mlm, rtd, xlco
 from xlj.objectives.objective import Rows
@@ -40,7 +41,7 @@ def sentences(count, factor):
     """Without a random stream, whose numbers another release of NumPy may change."""
     lengths = 2 + np.arange(count) * factor % 7
     ids = 4 + np.arange(lengths.sum()) * factor * 13 % (SIZE - 5)
-    return packing.Ragged(ids.astype(np.int32), lengths)
+    return Ragged(ids.astype(np.int32), lengths)
 
 
 def rows(kind):

@@ -19,10 +19,9 @@ from xlj.checkpoints.reading import CheckpointError
 from xlj.config import ConfigError, parse
 from xlj.config.objectives import options
 from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.preparing import prepare_rows
 from xlj.inference import pretrained
 from xlj.sharding import meshes
-from xlj.training import initialisation, loop, state
+from xlj.training import loop, start, state
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,7 +34,6 @@ from jax.sharding import PartitionSpec
 from xlj.config import ConfigError, Options, option, register
 from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
-from xlj.objectives.flops import TRAINED, of_layers
 from xlj.objectives.objective import Loss, LossSums, Objective
 from xlj.objectives.segments import whole_examples
 
@@ -81,7 +79,6 @@ def objective(name, options, model, corpus):
         corrupt=lambda rows, rngs: rows._replace(tokens=rows.tokens.astype(jnp.int32)),
         count=count,
         loss=loss,
-        flops=lambda rows, length: TRAINED * of_layers(model, model.layers, rows, length),
         parts={"mine_head": head},
         rules=((r"centre", PartitionSpec()),),
         init_state=lambda params: {"centre": jnp.zeros(model.hidden)},
@@ -130,8 +127,7 @@ def chosen(tiny, modules="my_objective", name="mine"):
 
 def train(config, folder, steps):
     config.train.steps = steps
-    parsed = parse(config)
-    return loop.train(parsed, folder, prepare_rows(parsed))
+    return loop.train(start.prepare(parse(config), folder))
 
 
 def final(folder, step):
@@ -192,8 +188,7 @@ def test_its_checkpoint_needs_no_module(tiny, module, tmp_path, call):
     assert "not exported: mine_head/kernel" in told
     tiny.init_from, tiny.data.parallel, tiny.data.pairs = str(run), "", ""
     tiny.objectives.tlm.batch_rows = 0
-    parsed = initialisation.adopt_vocabulary(parse(tiny))
-    assert loop.train(parsed, tmp_path / "next", prepare_rows(parsed)).finished
+    assert loop.train(start.prepare(parse(tiny), tmp_path / "next")).finished
 
 
 def test_other_code_does_not_go_on(tiny, module, tmp_path):

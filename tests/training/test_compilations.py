@@ -5,7 +5,7 @@ import pytest
 
 from xlj.config import parse
 from xlj.distributed.preemption import Interrupted
-from xlj.training import loop
+from xlj.training import loop, start
 
 
 @pytest.fixture
@@ -41,9 +41,9 @@ def test_a_phase_is_compiled_once_over_evaluation_checkpoints_and_resume(
             raise Interrupted
         return {}
 
-    begun = loop.train(config, tmp_path, store, [stop_at_4])
+    begun = loop.train(start.prepare(config, tmp_path, store), [stop_at_4])
     assert (begun.step, begun.finished) == (4, False)
-    ended = loop.train(config, tmp_path, store)
+    ended = loop.train(start.prepare(config, tmp_path, store))
     assert (ended.step, ended.finished) == (9, True)
     sizes = [[step._cache_size() for step in steps] for steps in built]
     assert sizes == [[1, 0], [1, 1]]

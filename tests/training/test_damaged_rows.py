@@ -9,7 +9,7 @@ from xlj.config import parse
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.rows.store import RowStore
-from xlj.training import loop, metrics
+from xlj.training import loop, metrics, start
 
 
 @pytest.mark.slow
@@ -31,7 +31,7 @@ def test_a_slot_of_padding_is_of_no_account(every, tmp_path, capsys, devices):
         size = len(content) // (rows.train.rows + rows.held_out.rows)
         content[row * size] ^= 1
         file.write_bytes(content)
-    loop.train(config, tmp_path / "run", store)
+    loop.train(start.prepare(config, tmp_path / "run", store))
     assert capsys.readouterr().err.count("its slot is padding") >= len(batches.shapes(0))
     line = metrics.read(tmp_path / "run")[-1]
     assert line["skipped_steps"] == 0

@@ -8,12 +8,12 @@ from xlj.api import runs
 from xlj.checkpoints import reading
 from xlj.config import ConfigError, parse
 from xlj.sharding import meshes, trees
-from xlj.training import loop
+from xlj.training import loop, start
 
 
 def train(tiny, store, workdir, steps):
     tiny.train.steps, tiny.optimizer.schedule = steps, "constant"
-    return loop.train(parse(tiny), workdir, store)
+    return loop.train(start.prepare(parse(tiny), workdir, store))
 
 
 def params(workdir):

@@ -7,8 +7,7 @@ import pytest
 from xlj.checkpoints import reading
 from xlj.checkpoints.reading import CheckpointError
 from xlj.config import parse
-from xlj.data.rows.preparing import prepare_rows, with_rows
-from xlj.training import initialisation, loop
+from xlj.training import loop, start
 
 
 @pytest.fixture
@@ -23,10 +22,7 @@ def from_text(tiny, corpus, store, tmp_path):
 
 def train(config, workdir):
     """What `xlj.train` does, in this process."""
-    config = with_rows(parse(config))
-    initialisation.check_resumable(config, workdir)
-    config = initialisation.adopt_vocabulary(config, workdir)
-    loop.train(config, workdir, prepare_rows(config))
+    loop.train(start.prepare(parse(config), workdir))
     meta = reading.find(workdir).meta
     return meta["step"], meta["digests"], meta["rows"]
 
@@ -46,8 +42,10 @@ def test_rows_alone_train_to_the_same_checkpoint_and_resume_either_way(from_text
     assert (begun[0], ended[0]) == (2, 4)
 
 
-def test_a_model_to_start_from_must_have_the_vocabulary_of_the_rows(tiny, store, checkpoint):
+def test_a_model_to_start_from_must_have_the_vocabulary_of_the_rows(
+    tiny, store, checkpoint, tmp_path
+):
     tiny.data.rows, tiny.data.cache, tiny.init_from = str(store.path), "/nowhere", str(checkpoint)
     tiny.model.layers, tiny.model.positions = 3, 130
     with pytest.raises(CheckpointError, match=rf"another vocabulary than data\.rows={store.path}"):
-        initialisation.adopt_vocabulary(with_rows(parse(tiny)))
+        start.prepare(parse(tiny), tmp_path / "run")

@@ -2,26 +2,29 @@
 
 import dataclasses
 from pathlib import Path
-from types import SimpleNamespace
 
 import chex
 import jax
 import numpy as np
 import pytest
 
-from xlj.checkpoints import differences, reading, writing
+from xlj.checkpoints import compatibility, reading, writing
 from xlj.checkpoints.reading import CheckpointError
 from xlj.config import ConfigError, parse
 from xlj.data.rows.preparing import prepare_rows
 from xlj.sharding import meshes
 from xlj.sharding.trees import named_leaves
-from xlj.training import initialisation, loop, state
+from xlj.training import initialisation, loop, start, state
 
 
-def first_state(config, store, workdir):
-    mesh = meshes.make_mesh(config, jax.devices()[:1])
-    abstract = state.abstract(config, initialisation.Corpus.of(store), mesh)
-    return initialisation.first_state(config, reading.latest(workdir), store, abstract)
+def first_state(config, workdir, store=None):
+    begun = start.prepare(config, workdir, store)
+    abstract = state.abstract(begun.config, initialisation.Corpus.of(begun.store), begun.mesh)
+    return initialisation.first_state(begun, abstract)
+
+
+def check_resumable(config, workdir):
+    compatibility.check_resumable(reading.latest(workdir), config)
 
 
 def test_another_recipe_takes_the_encoder_and_says_what_is_new(tiny, trained, tmp_path, capsys):
@@ -32,8 +35,8 @@ def test_another_recipe_takes_the_encoder_and_says_what_is_new(tiny, trained, tm
     tiny.objectives.distillation.teacher = str(trained)
     tiny.model.language_embeddings = "predicted"
     tiny.init_from = str(trained)
-    config = initialisation.adopt_vocabulary(parse(tiny))
-    made = first_state(config, prepare_rows(config), tmp_path / "next")
+    config = parse(tiny)
+    made = first_state(config, tmp_path / "next")
     said = capsys.readouterr().out
     assert "initialised anew" in said and "pointer_head/query/kernel" in said
     assert "embeddings/language" in said and "embeddings/word" not in said
@@ -52,41 +55,40 @@ def test_a_head_that_the_new_recipe_lacks_is_named(tiny, trained, tmp_path, caps
     tiny.objectives.trtd.batch_rows = 8
     tiny.objectives.trtd.generator_layers = 1
     tiny.init_from = str(trained)
-    config = initialisation.adopt_vocabulary(parse(tiny))
-    first_state(config, prepare_rows(config), tmp_path / "next")
+    first_state(parse(tiny), tmp_path / "next")
     said = capsys.readouterr().out
     assert "not used: prediction_head/bias" in said and "generator/layers" in said
 
 
 def test_the_vocabulary_is_written_once_and_by_the_first_process(tiny, trained, monkeypatch):
     tiny.init_from = str(trained)
-    path = Path(initialisation.adopt_vocabulary(parse(tiny)).data.vocabulary)
+    config = parse(tiny)
+    source = start.find_source(config)
+    adopted, vocabulary = start.adopt_vocabulary(config, source, None)
+    path = Path(adopted.data.vocabulary)
     written = path.stat().st_mtime_ns
-    initialisation.adopt_vocabulary(parse(tiny))
+    start.adopt_vocabulary(config, source, None)
     assert path.stat().st_mtime_ns == written
     path.write_bytes(b"cut short")
-    waited = []
     with monkeypatch.context() as second:
-        processes = SimpleNamespace(process_index=lambda: 1, process_count=lambda: 2)
-        second.setattr(initialisation, "jax", processes)  # only there: Orbax asks it too
-        second.setattr(initialisation.multihost_utils, "sync_global_devices", waited.append)
-        initialisation.adopt_vocabulary(parse(tiny))
-    assert path.read_bytes() == b"cut short" and waited == ["vocabulary"]
-    initialisation.adopt_vocabulary(parse(tiny))
-    assert path.read_bytes() != b"cut short"
+        second.setattr(start.hosts, "told", lambda decide: None)  # as in another process
+        start.adopt_vocabulary(config, source, None)
+    assert path.read_bytes() == b"cut short"
+    start.adopt_vocabulary(config, source, None)
+    assert path.read_bytes() == vocabulary.model
 
 
 def test_another_size_is_refused(tiny, trained):
     tiny.init_from, tiny.model.layers = str(trained), 3
     with pytest.raises(CheckpointError, match=r"another model: model\.layers: 2 -> 3"):
-        initialisation.adopt_vocabulary(parse(tiny))
+        start.find_source(parse(tiny))
 
 
 def test_other_rows_are_refused_by_name(tiny, trained, store):
     tiny.data.pair_length = 40
     other = prepare_rows(parse(tiny))
     with pytest.raises(CheckpointError, match=r"rows of pairs\.en-de: other; rows of pairs\.en-sw"):
-        loop.train(parse(tiny), trained, other)
+        loop.train(start.prepare(parse(tiny), trained, other))
 
 
 def decaying(tiny, steps):
@@ -98,29 +100,29 @@ def decaying(tiny, steps):
 @pytest.mark.slow
 def test_a_run_goes_on_from_before_its_decay_only(tiny, store, tmp_path):
     run = tmp_path / "run"
-    loop.train(decaying(tiny, 5), run, store)
+    loop.train(start.prepare(decaying(tiny, 5), run, store))
     assert reading.steps(run) == [3, 5]
     with pytest.raises(CheckpointError, match="in the decay of a run of 5 steps.*checkpoints/3"):
-        initialisation.check_resumable(decaying(tiny, 8), run)
+        check_resumable(decaying(tiny, 8), run)
     # As the message says: from the checkpoint before the decay, in another workdir.
     longer = tmp_path / "longer"
     (longer / "checkpoints").mkdir(parents=True)
     (run / "checkpoints" / "3").rename(longer / "checkpoints" / "3")
-    loop.train(decaying(tiny, 8), longer, store)
+    loop.train(start.prepare(decaying(tiny, 8), longer, store))
     assert reading.steps(longer) == [3, 6, 8]
     whole = tmp_path / "whole"
-    loop.train(decaying(tiny, 8), whole, store)
+    loop.train(start.prepare(decaying(tiny, 8), whole, store))
     digests = [reading.find(path).meta["digests"]["params"] for path in (longer, whole)]
     assert digests[0] == digests[1]
 
 
 def test_a_finished_run_with_decay_is_left_alone(tiny, store, tmp_path):
     config = decaying(tiny, 4)
-    loop.train(config, tmp_path, store)
-    initialisation.check_resumable(config, tmp_path)
+    loop.train(start.prepare(config, tmp_path, store))
+    check_resumable(config, tmp_path)
     other = dataclasses.replace(config, init_from="elsewhere")
     with pytest.raises(CheckpointError, match="init_from: '' -> 'elsewhere'"):
-        initialisation.check_resumable(other, tmp_path)
+        check_resumable(other, tmp_path)
 
 
 def moments(state_of_optimizer):
@@ -129,13 +131,10 @@ def moments(state_of_optimizer):
 
 def test_moments_are_taken_to_other_rows_by_choice(tiny, trained, tmp_path):
     tiny.data.pair_length, tiny.init_from = 40, str(trained)
-    config = initialisation.adopt_vocabulary(parse(tiny))
-    rows = prepare_rows(config)
-    fresh = moments(first_state(config, rows, tmp_path / "next").optimizer)
+    fresh = moments(first_state(parse(tiny), tmp_path / "next").optimizer)
     assert not any(leaf.any() for leaf in fresh.values())
     tiny.transfer.optimizer = True
-    config = initialisation.adopt_vocabulary(parse(tiny))
-    made = first_state(config, rows, tmp_path / "next")
+    made = first_state(parse(tiny), tmp_path / "next")
     taken = reading.digests(made.optimizer)
     assert taken == reading.find(trained).meta["digests"]["optimizer"]
     assert int(made.progress.step) == 0
@@ -146,9 +145,9 @@ def test_moments_are_taken_to_other_rows_by_choice(tiny, trained, tmp_path):
 def test_moments_of_other_parameters_are_refused(tiny, trained, store, tmp_path):
     tiny.init_from, tiny.transfer.optimizer = str(trained), True
     tiny.objectives.dwa.batch_rows = 8
-    config = initialisation.adopt_vocabulary(parse(tiny))
+    config = parse(tiny)
     with pytest.raises(CheckpointError, match="tensors of optimizer differ"):
-        first_state(config, store, tmp_path / "next")
+        first_state(config, tmp_path / "next", store)
     found = reading.find(trained)
     mesh = meshes.one_device()
     converted = tmp_path / "converted"
@@ -161,7 +160,7 @@ def test_moments_of_other_parameters_are_refused(tiny, trained, store, tmp_path)
     )
     tiny.init_from = str(converted)
     with pytest.raises(CheckpointError, match="transfer.optimizer: .* holds parameters only"):
-        initialisation.adopt_vocabulary(parse(tiny))
+        start.find_source(parse(tiny))
     tiny.transfer.parts = "body"
     with pytest.raises(ConfigError, match="transfer.optimizer takes the moments of all"):
         parse(tiny)
@@ -176,16 +175,16 @@ def test_what_must_stay_is_refused_unless_it_is_named(tiny, trained):
         r"allow_change=model\.dropout,data\.alpha,optimizer\.learning_rate\. "
     )
     with pytest.raises(CheckpointError, match=said):
-        initialisation.check_resumable(parse(tiny), trained)
+        check_resumable(parse(tiny), trained)
     tiny.train.allow_change = "model.dropout,optimizer.learning_rate"
     with pytest.raises(CheckpointError, match=r"another run: data\.alpha: 0\.7 -> 0\.5\. "):
-        initialisation.check_resumable(parse(tiny), trained)
+        check_resumable(parse(tiny), trained)
     tiny.train.allow_change = "model.dropout,optimizer.learning_rate,data.alpha"
-    assert initialisation.check_resumable(parse(tiny), trained).step == 4
+    check_resumable(parse(tiny), trained)
     tiny.train.allow_change += ",model.heads"  # what the weights mean stays, whatever is named
     tiny.model.heads = 4
     with pytest.raises(CheckpointError, match=r"model\.heads: 2 -> 4") as error:
-        initialisation.check_resumable(parse(tiny), trained)
+        check_resumable(parse(tiny), trained)
     assert "allow_change" not in str(error.value)
     tiny.train.allow_change = "optimizer.learningrate"
     with pytest.raises(ConfigError, match=r"no key optimizer\.learningrate; did you mean"):
@@ -197,7 +196,7 @@ def test_a_key_that_a_checkpoint_is_older_than_had_its_default(tiny, trained, mo
     found = reading.find(trained)
     old = found.config()
     del old["optimizer"]["frozen"], old["objectives"]["mmlm"]["weight"], old["transfer"]
-    assert not differences.config_differences(found, config)
+    assert not compatibility.config_differences(found, config)
     tiny.optimizer.frozen = "embeddings"
-    (difference,) = differences.config_differences(found, parse(tiny))
+    (difference,) = compatibility.config_differences(found, parse(tiny))
     assert str(difference) == "optimizer.frozen: [] -> ['embeddings']"

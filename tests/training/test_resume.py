@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xlj.checkpoints import reading
+from xlj.checkpoints import compatibility, reading
 from xlj.config import parse
 from xlj.data.rows.preparing import prepare_rows
 from xlj.io.exit_codes import CONTINUE
@@ -119,16 +119,16 @@ def test_killed_at_any_moment_ends_with_the_same_bits(config_file, whole, tmp_pa
 
 
 def test_a_finished_run_is_left_as_it_is(tiny, store, tmp_path, capsys):
-    from xlj.training import loop
+    from xlj.training import loop, start
 
-    outcome = loop.train(parse(tiny), tmp_path, store)
+    outcome = loop.train(start.prepare(parse(tiny), tmp_path, store))
     assert outcome.finished and outcome.operations == operations(parse(tiny), store)
     before = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")}
     capsys.readouterr()
-    assert loop.train(parse(tiny), tmp_path, store) == outcome
+    assert loop.train(start.prepare(parse(tiny), tmp_path, store)) == outcome
     tiny.optimizer.learning_rate = 0.5
     tiny.train.allow_change = "optimizer.learning_rate"
-    assert loop.train(parse(tiny), tmp_path, store) == outcome
+    assert loop.train(start.prepare(parse(tiny), tmp_path, store)) == outcome
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")} == before
     said = capsys.readouterr().out.splitlines()
     done = f"{tmp_path}/checkpoints/6 is the last of a finished run: nothing is left to do"
@@ -140,7 +140,7 @@ def test_a_resumed_run_tells_what_of_its_config_has_changed(
     tiny, store, trained, capsys, monkeypatch
 ):
     from xlj.sharding import meshes
-    from xlj.training import loop
+    from xlj.training import loop, start
 
     capsys.readouterr()
     tiny.train.steps, tiny.optimizer.warmup_steps, tiny.optimizer.b2 = 5, 2, 0.98
@@ -149,7 +149,7 @@ def test_a_resumed_run_tells_what_of_its_config_has_changed(
     tiny.train.allow_change = ",".join(f"optimizer.{name}" for name in names)
     tiny.mesh.fsdp = 8
     monkeypatch.setattr(meshes, "_group", lambda device: device.id // 4)  # two hosts
-    outcome = loop.train(parse(tiny), trained, store)
+    outcome = loop.train(start.prepare(parse(tiny), trained, store))
     assert outcome.operations == operations(parse(tiny), store)
     assert capsys.readouterr().out.splitlines() == [
         "resuming: optimizer.schedule was 'linear', is now 'constant'",
@@ -202,13 +202,13 @@ def probe(asked_at=-1):
 def test_an_evaluation_that_is_interrupted_is_done_when_the_run_goes_on(
     tiny, store, tmp_path, asked_at, step
 ):
-    from xlj.training import loop
+    from xlj.training import loop, start
 
     tiny.train.log_every, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 3, 2, 1
     config, best = parse(tiny), "eval/x/score"
 
     def train(workdir, *probes):
-        return loop.train(config, workdir, store, probes, best)
+        return loop.train(start.prepare(config, workdir, store), probes, best)
 
     train(tmp_path / "whole", probe())
     stopped = tmp_path / "stopped"
@@ -233,25 +233,25 @@ def test_an_evaluation_that_is_interrupted_is_done_when_the_run_goes_on(
 def test_steps_are_chosen_by_passes_before_a_resume_is_compared(tiny, store, trained):
     """A checkpoint is not beyond steps that are yet to be chosen; the run ends where its passes
     are made, and is then finished."""
-    from xlj.training import initialisation, loop
+    from xlj.training import loop, start
     from xlj.training.passes import with_steps
 
     tiny.train.steps, tiny.train.passes = 2, 0.02
     config = parse(tiny)
-    assert initialisation.check_resumable(config, trained).step == 4
+    compatibility.check_resumable(reading.latest(trained), config)
     last = with_steps(config, store).train.steps
-    outcome = loop.train(config, trained, store)
+    outcome = loop.train(start.prepare(config, trained, store))
     assert outcome.finished and outcome.step == last > 4
     kept = json.loads((trained / "config.json").read_text())["train"]
     assert (kept["steps"], kept["passes"]) == (last, 0.0)
-    assert loop.train(config, trained, store) == outcome
+    assert loop.train(start.prepare(config, trained, store)) == outcome
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_anew(tiny, store, tmp_path):
-    from xlj.training import loop
+    from xlj.training import loop, start
 
     (tmp_path / "metrics.jsonl").write_text('{"step": 0, "x": 1}\n{"step": 4, "x": 2}\n')
-    loop.train(parse(tiny), tmp_path, store)
+    loop.train(start.prepare(parse(tiny), tmp_path, store))
     assert [line["step"] for line in lines(tmp_path)] == [0, 2, 3, 4, 6]
 
 
@@ -283,18 +283,18 @@ def test_another_number_of_devices_goes_on_with_the_same_batches(config_file, wh
 
 
 def test_another_seed_or_corpus_is_refused_by_name(tiny, store, trained):
-    from xlj.training import loop
+    from xlj.training import loop, start
 
     tiny.train.seed = 5
     with pytest.raises(reading.CheckpointError, match=r"train\.seed: 0 -> 5"):
-        loop.train(parse(tiny), trained, store)
+        loop.train(start.prepare(parse(tiny), trained, store))
     tiny.train.seed, tiny.objectives.tlm.mask_rate = 0, 0.3
     with pytest.raises(reading.CheckpointError, match=r"objectives\.tlm\.mask_rate: .* -> 0\.3"):
-        loop.train(parse(tiny), trained, store)
+        loop.train(start.prepare(parse(tiny), trained, store))
     tiny.objectives.tlm.mask_rate = 0.15
     tiny.model.heads = 4  # changes no shape, but what the weights compute
     with pytest.raises(reading.CheckpointError, match=r"model\.heads: 2 -> 4"):
-        loop.train(parse(tiny), trained, store)
+        loop.train(start.prepare(parse(tiny), trained, store))
     tiny.model.hidden = 64
     with pytest.raises(reading.CheckpointError, match=r"model\.hidden: 32 -> 64"):
-        loop.train(parse(tiny), trained, store)
+        loop.train(start.prepare(parse(tiny), trained, store))

@@ -11,7 +11,7 @@ import pytest
 from xlj.api import runs
 from xlj.checkpoints import writing
 from xlj.config import parse
-from xlj.training import loop, step_memory
+from xlj.training import loop, start, step_memory
 from xlj.training.step_memory import StepMemory
 
 PROGRAM = """
@@ -90,7 +90,7 @@ def test_a_run_keeps_memory_from_step_to_step_and_gives_it_back_before_what_is_b
     monkeypatch.setattr(writing.Checkpointer, "save", saved)
     tiny.train.steps, tiny.train.checkpoint_every = 4, 3
     tiny.train.log_every, tiny.train.eval_every = 3, 2
-    loop.train(parse(tiny), tmp_path, store)
+    loop.train(start.prepare(parse(tiny), tmp_path, store))
     step, back = ["kept", "done"], "given back"
     assert said == [
         *("evaluated", *step, *step, back, "evaluated", *step, back, back, "saved"),

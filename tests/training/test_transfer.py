@@ -11,12 +11,11 @@ import pytest
 from xlj.checkpoints import reading
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import SUPERVISED, Config, ConfigError, Model, Objectives, Transfer, parse
-from xlj.data.rows.preparing import prepare_rows
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.vocabulary_matching import match
 from xlj.sharding import meshes, trees
 from xlj.sharding.trees import named_leaves
-from xlj.training import initialisation, loop, state, transfer
+from xlj.training import initialisation, loop, start, state, transfer
 
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 
@@ -141,28 +140,27 @@ def test_a_dictionary_that_is_not_there_is_missed_before_rows_are_made(tiny, tmp
     tiny.transfer.dictionaries = f"{tmp_path}/{{pair}}.tsv"
     found = types.SimpleNamespace(folder=tmp_path, model=parse(tiny).model, vocabulary=None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(initialisation.stored_models, "find", lambda *_: found)
+        patch.setattr(start.stored_models, "find", lambda *_: found)
         with pytest.raises(ConfigError, match="there is none of en with de, sw"):
-            initialisation.adopt_vocabulary(parse(tiny), tmp_path / "run")
+            start.prepare(parse(tiny), tmp_path / "run")
 
 
 @pytest.mark.slow
 def test_a_run_with_a_vocabulary_of_its_own_starts_from_another(tiny, store, tmp_path, capsys):
     tiny.train.steps, tiny.optimizer.learning_rate = 1, 0.0
-    loop.train(parse(tiny), tmp_path / "first", store)
+    loop.train(start.prepare(parse(tiny), tmp_path / "first", store))
     tiny.init_from = str(tmp_path / "first")
     tiny.transfer.vocabulary = "matched"
     tiny.data.vocabulary_size = 300
-    config = initialisation.adopt_vocabulary(parse(tiny), tmp_path / "next")
-    other = prepare_rows(config)
-    assert other.manifest.vocabulary_size == 300
-    loop.train(config, tmp_path / "next", other)
+    begun = start.prepare(parse(tiny), tmp_path / "next")
+    assert begun.vocabulary.size == begun.store.manifest.vocabulary_size == 300
+    loop.train(begun)
     assert "exact %" in capsys.readouterr().out
     mesh = meshes.one_device()
     old, new = (
         reading.restore_params(reading.find(tmp_path / name), mesh) for name in ("first", "next")
     )
-    pieces = [Vocabulary.load(s.vocabulary_file).pieces for s in (store, other)]
+    pieces = [Vocabulary.load(s.vocabulary_file).pieces for s in (store, begun.store)]
     both = [piece for piece in pieces[1] if piece in pieces[0]]
     assert len(both) > 200
     rows = [[p.index(piece) for piece in both] for p in pieces]
@@ -175,21 +173,19 @@ def test_a_run_with_a_vocabulary_of_its_own_starts_from_another(tiny, store, tmp
     # It goes on by itself, without what it started from.
     (tmp_path / "first").rename(tmp_path / "gone")
     tiny.train.steps = 2
-    again = initialisation.adopt_vocabulary(parse(tiny), tmp_path / "next")
-    loop.train(again, tmp_path / "next", prepare_rows(again))
+    loop.train(start.prepare(parse(tiny), tmp_path / "next"))
     assert reading.steps(tmp_path / "next")[-1] == 2
 
 
 @pytest.mark.slow
 def test_the_state_of_a_matched_start_lies_as_any_other(tiny, store, tmp_path):
     tiny.train.steps = 1
-    loop.train(parse(tiny), tmp_path / "first", store)
+    loop.train(start.prepare(parse(tiny), tmp_path / "first", store))
     tiny.init_from, tiny.transfer.vocabulary = str(tmp_path / "first"), "matched"
     tiny.mesh.fsdp = 4
-    config = parse(tiny)
-    mesh = meshes.make_mesh(config)
-    abstract = state.abstract(config, initialisation.Corpus.of(store), mesh)
-    first = initialisation.first_state(config, None, store, abstract)
+    begun = start.prepare(parse(tiny), tmp_path / "next", store)
+    abstract = state.abstract(begun.config, initialisation.Corpus.of(store), begun.mesh)
+    first = initialisation.first_state(begun, abstract)
     for leaf, wanted in zip(
         jax.tree.leaves(first.params), jax.tree.leaves(abstract.params), strict=True
     ):

@@ -1,24 +1,31 @@
 """The aligner: what it links, in order, in batches as one by one, and however long a sentence."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj.alignment_math import extraction, methods
+from xlj.alignment_math import extraction
 from xlj.alignment_math.extraction import match
 from xlj.alignment_math.sinkhorn import sinkhorn
-from xlj.config import ConfigError
-from xlj.config.choices import METHODS
+from xlj.config import ConfigError, Model
+from xlj.config.choices import METHODS, AlignmentOptions
 from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.models import encoder
 from xlj.objectives.segments import segments
-from xlj.word_alignment import aligner, pair_batches
+from xlj.word_alignment import aligner, methods, pair_batches
 from xlj.word_alignment.aligner import Aligner
+from xlj.word_alignment.methods import Side
 from xlj.word_alignment.sentence_pairs import Pair
 
 both_ways = pytest.mark.parametrize("together", [True, False])
 every_method = pytest.mark.parametrize("method", METHODS)
+
+
+def options(method, together=True, prior=0.0):
+    return AlignmentOptions(method, "together" if together else "apart", prior=prior)
 
 
 def links_of(array):
@@ -46,14 +53,21 @@ def test_the_same_words_in_another_order(copying_encoder, method, together):
     random = np.random.default_rng(0)
     orders = [random.permutation(len(words)) for _ in range(5)]
     pairs = [Pair("", words, [words[k] for k in order]) for order in orders]
-    found = Aligner(copying_encoder, [2], method, together).align(pairs)
+    found = Aligner(copying_encoder, options(method, together), [2]).align(pairs)
     for order, (links,) in zip(orders, found, strict=True):
         assert links.dtype == np.int32
         assert links_of(links) == sorted((int(k), j) for j, k in enumerate(order))
 
 
 apply = jax.jit(encoder.apply, static_argnames=("model", "all_layers"))
-align_vectors = jax.jit(methods.align, static_argnums=(0, 5))
+
+
+@partial(jax.jit, static_argnums=(0, 5))
+def align_vectors(method, source, target, source_ids, target_ids, prior):
+    both = (source, source_ids), (target, target_ids)
+    sides = (Side(vectors[None, None], ids[None], ids[None]) for vectors, ids in both)
+    soft, links = methods.METHODS[method].align({}, Model(), *sides, prior)
+    return soft[0, 0], None if links is None else links[0, 0]
 
 
 def one_by_one(pretrained, pair, together):
@@ -101,7 +115,7 @@ def test_a_pair_is_read_as_in_pretraining(random_encoder, together, monkeypatch)
     monkeypatch.setattr(encoder, "apply", lambda *a, **b: (read.append(a[2]), real(*a, **b))[1])
     monkeypatch.setattr(aligner, "_align", aligner._align.__wrapped__)
     pairs = random_pairs(random_encoder.vocabulary, 6, sizes=(2, 5))
-    list(Aligner(random_encoder, [1], "itermax", together).align(pairs))
+    list(Aligner(random_encoder, options("itermax", together), [1]).align(pairs))
     for inputs in read:
         layout = segments(inputs.tokens)
         np.testing.assert_array_equal(inputs.sides, layout.side)
@@ -118,7 +132,7 @@ def test_batches_change_nothing(random_encoder, together, monkeypatch):
     pairs = random_pairs(random_encoder.vocabulary, 20)
     pairs.append(Pair("", ["Fensterbank", "one"], ["two", "\u200b", "xylophone"]))
     found = {
-        method: list(Aligner(random_encoder, [2], method, together).align(pairs))
+        method: list(Aligner(random_encoder, options(method, together), [2]).align(pairs))
         for method in METHODS
     }
     assert all(len(links) == len(pairs) for links in found.values())
@@ -136,9 +150,9 @@ def test_batches_change_nothing(random_encoder, together, monkeypatch):
 def test_layers_at_once_are_the_layers_alone(random_encoder):
     pairs = random_pairs(random_encoder.vocabulary, 30)
     layers = [0, 1, 3]
-    at_once = list(Aligner(random_encoder, layers, "optimal_transport").align(pairs))
+    at_once = list(Aligner(random_encoder, options("optimal_transport"), layers).align(pairs))
     for k, layer in enumerate(layers):
-        alone = Aligner(random_encoder, [layer], "optimal_transport").align(pairs)
+        alone = Aligner(random_encoder, options("optimal_transport"), [layer]).align(pairs)
         for found, (links,) in zip(at_once, alone, strict=True):
             np.testing.assert_array_equal(found[k], links)
 
@@ -153,7 +167,7 @@ def test_a_sentence_of_two_thousand_words_is_aligned_in_windows(copying_encoder,
         Pair("", [special[0], *long, special[1]], [special[1], *long, special[0]]),
         Pair("", long[:3], long[:3]),
     ]
-    aligner = Aligner(copying_encoder, [2], "itermax", together)
+    aligner = Aligner(copying_encoder, options("itermax", together), [2])
     found = [links_of(links) for (links,) in aligner.align(pairs)]
     assert aligner.windowed == 1
     assert found[0] == [(0, 0)]
@@ -169,7 +183,7 @@ def test_empty_sides_have_no_links(random_encoder):
         Pair("", ["\u200b"], ["one"]),
         Pair("", ["one"], ["one"]),
     ]
-    aligner = Aligner(random_encoder, [1], "optimal_transport")
+    aligner = Aligner(random_encoder, options("optimal_transport"), [1])
     found = [links.shape for (links,) in aligner.align(pairs)]
     assert found == [(0, 2)] * 4 + [(1, 2)]
     assert list(aligner.align([])) == []
@@ -180,7 +194,7 @@ def test_too_many_pieces_name_the_line(random_encoder, monkeypatch):
     word = words_of_one_piece(random_encoder.vocabulary, 1)
     pairs = [Pair("mine.tsv:1", word, word), Pair("mine.tsv:2", word * 6, word)]
     with pytest.raises(ConfigError, match=r"mine\.tsv:2: a sentence of 6 pieces; at most 5"):
-        list(Aligner(random_encoder, [1], "argmax").align(pairs))
+        list(Aligner(random_encoder, options("argmax"), [1]).align(pairs))
 
 
 def test_middle_layer():
@@ -191,7 +205,7 @@ def test_middle_layer():
 def test_soft_alignments_and_confidences_are_of_the_best_pieces(random_encoder, method):
     pairs = random_pairs(random_encoder.vocabulary, 4, sizes=(0, 2, 4))
     pairs.append(Pair("", ["xylophone", "one"], ["two", "\u200b", "xylophone"]))
-    aligner = Aligner(random_encoder, [2], method, prior=0.8)
+    aligner = Aligner(random_encoder, options(method, prior=0.8), [2])
     ways = aligner.align(pairs), aligner.scored(pairs), aligner.soft(pairs)
     for pair, (links,), ((same, confidences),), (soft,) in zip(pairs, *ways, strict=True):
         assert soft.shape == (len(pair.source), len(pair.target)) and soft.dtype == np.float32
@@ -219,9 +233,9 @@ def test_soft_alignments_and_confidences_are_of_the_best_pieces(random_encoder, 
 @every_method
 def test_a_threshold_leaves_out_links_of_low_confidence(random_encoder, method):
     pairs = random_pairs(random_encoder.vocabulary, 12, sizes=(2, 5))
-    scored = [found for (found,) in Aligner(random_encoder, [2], method).scored(pairs)]
+    scored = [found for (found,) in Aligner(random_encoder, options(method), [2]).scored(pairs)]
     least = float(np.median(np.concatenate([found.confidences for found in scored])))
-    some = Aligner(random_encoder, [2], method, threshold=least)
+    some = Aligner(random_encoder, options(method), [2], least)
     for every, (aligned,), (links,) in zip(
         scored, some.scored(pairs), some.align(pairs), strict=True
     ):

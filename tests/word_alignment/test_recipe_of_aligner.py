@@ -7,7 +7,7 @@ import pytest
 import xlj
 from xlj import phrasebook
 from xlj.alignment_math import error_rate
-from xlj.config.choices import Aligning
+from xlj.config.choices import AlignmentOptions
 
 PAIRS = [phrasebook.pair(phrasebook.draw(3, index), "en", "de") for index in range(60)]
 
@@ -24,7 +24,7 @@ def trained(tmp_path_factory):
 @pytest.mark.slow
 def test_links_are_good_by_defaults_alone(trained):
     model = xlj.load(trained.workdir)
-    assert model.aligning(None, None, None, None) == Aligning("hmm", "apart", 0, 0.0)
+    assert model.alignment_options() == AlignmentOptions("hmm", "apart", 0, 0.0)
     words = [
         tuple(
             [side.text[start:end] for start, end in side.spans]

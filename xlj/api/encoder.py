@@ -1,29 +1,30 @@
 """A trained encoder, and what it is used for: vectors, translations, word links, masked words."""
 
+import dataclasses
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from xlj.config import ConfigError, Model
-from xlj.config.choices import METHODS, TRAINED_METHODS, Aligning
+from xlj.config.choices import ENCODINGS, AlignmentOptions
 from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.inference import pretrained
 from xlj.inference.pretrained import Pretrained
 from xlj.models import encoder, heads
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.segments import whole_examples
-from xlj.objectives.word_hmm import HEAD
 from xlj.retrieval import mining
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.mining import Pairs
 from xlj.retrieval.nearest import Nearest, centre, nearest
 from xlj.word_alignment.aligner import Aligner
+from xlj.word_alignment.methods import METHODS
 from xlj.word_alignment.sentence_pairs import Pair
 
 MASK = "<mask>"
@@ -39,6 +40,14 @@ class Filling(NamedTuple):
 
     piece: str
     probability: float
+
+
+class AlignmentChoices(TypedDict, total=False):
+    """What a call to align may choose beside layer and method, as `Encoder.aligner` describes."""
+
+    together: bool | None
+    prior: float | None
+    threshold: float
 
 
 def load(path: str | Path) -> "Encoder":
@@ -83,31 +92,35 @@ class Encoder:
         threshold: float = 0.0,
     ) -> Aligner:
         """What `align` uses, for streams of pairs, several layers at a time, and confidences of
-        links (`Aligner.scored`)."""
-        way = self.aligning(method, None, None, prior)
-        together = way.encode == "together" if together is None else together
-        layers = layers or [way.layer]
-        return Aligner(self.pretrained, layers, way.method, together, way.prior, threshold)
+        links (`Aligner.scored`). Each option that is None is the model's own (`alignment_options`).
 
-    def aligning(
-        self, method: str | None, encode: str | None, layer: int | None, prior: float | None
-    ) -> Aligning:
-        """How words are aligned: what is not given (None) as the model's config chose it
-        (`evaluation.alignment`), else as in XLM-Align's paper. The layer is a number."""
-        chosen = self.pretrained.aligning
-        if layer is None:
-            layer = encoder.layer_or_middle(chosen.layer, self.layers)
-        return Aligning(
-            chosen.method if method is None else method,
-            chosen.encode if encode is None else encode,
-            layer,
-            chosen.prior if prior is None else prior,
-        )
+        Args:
+          layers: whose hidden vectors to compare.
+          method: one of `methods`; docs/align.md describes each.
+          together: encode a pair as one example, not each sentence alone.
+          prior: strength of the prior on the diagonal; 0 is none.
+          threshold: links of a lower confidence are left out.
+
+        Raises:
+          ConfigError: if there is no such method, or the model lacks what it needs.
+        """
+        encode = None if together is None else ENCODINGS[0 if together else 1]
+        options = self.alignment_options(method=method, encode=encode, prior=prior)
+        return Aligner(self.pretrained, options, layers, threshold)
+
+    def alignment_options(self, **choices: Any) -> AlignmentOptions:
+        """The options of alignment: those of `choices` that are not None, by the names of
+        `AlignmentOptions`; the rest as the model's config chose it (`evaluation.alignment`), else
+        as in XLM-Align's paper. The layer is a number from 0 on."""
+        chosen = {name: value for name, value in choices.items() if value is not None}
+        options = dataclasses.replace(self.pretrained.alignment, **chosen)
+        layer = encoder.layer_or_middle(options.layer, self.layers)
+        return dataclasses.replace(options, layer=layer)
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Those of `xlj.config.choices` that it can align by."""
-        return METHODS + TRAINED_METHODS * (HEAD in self.pretrained.params)
+        """The names of those that it can align by."""
+        return tuple(n for n, method in METHODS.items() if method.is_for(self.pretrained.params))
 
     def embed(
         self,
@@ -142,27 +155,21 @@ class Encoder:
         pairs: Iterable[tuple[Words, Words]],
         layer: int | None = None,
         method: str | None = None,
-        together: bool | None = None,
-        prior: float | None = None,
-        threshold: float = 0.0,
+        **choices: Unpack[AlignmentChoices],
     ) -> list[list[tuple[int, int]]]:
         """The links of each pair, sorted: (i, j) for word i of the first sentence and word j of the
         second, counted from 0.
 
-        What is not given is as `aligning` has it.
-
         Args:
           layer: whose hidden vectors to compare.
-          method: one of `methods`; docs/align.md tells them apart.
-          together: encode a pair as one example, not each sentence alone.
-          prior: strength of the prior on the diagonal; 0 is none.
-          threshold: links of a lower confidence are left out.
+          method, choices: as of `aligner`.
 
         Raises:
-          ConfigError: if there is no such layer, or a sentence is longer than any can be.
+          ConfigError: as `aligner`, or if there is no such layer, or a sentence is longer than any
+            can be.
         """
         layers = [] if layer is None else [self._layer(layer)]
-        aligner = self.aligner(layers, method, together, prior, threshold)
+        aligner = self.aligner(layers, method, **choices)
         return [[(i, j) for i, j in links[0].tolist()] for links in aligner.align(_pairs(pairs))]
 
     def soft_align(
@@ -170,13 +177,12 @@ class Encoder:
         pairs: Iterable[tuple[Words, Words]],
         layer: int | None = None,
         method: str | None = None,
-        together: bool | None = None,
-        prior: float | None = None,
+        **choices: Unpack[AlignmentChoices],
     ) -> list[np.ndarray]:
         """The soft alignment of each pair, float32 [words of the first, words of the second]:
         between 0 and 1, what the method takes links from. Options and errors as of `align`."""
         layers = [] if layer is None else [self._layer(layer)]
-        aligner = self.aligner(layers, method, together, prior)
+        aligner = self.aligner(layers, method, **choices)
         return [matrices[0] for matrices in aligner.soft(_pairs(pairs))]
 
     def retrieve(

@@ -6,19 +6,18 @@ from pathlib import Path
 import jax
 import ml_collections
 
-from xlj.checkpoints import damage, reading
 from xlj.checkpoints.workdir import only_run, resolve
 from xlj.config import Config, finetuning, parse
 from xlj.config.finetuning import FinetuningConfig
 from xlj.config.paths import local_path
-from xlj.data.rows.preparing import prepare_rows, with_rows
+from xlj.data.rows.preparing import open_rows
 from xlj.data.rows.report import report
 from xlj.distributed import hosts
 from xlj.evaluation import probe_files, probes
 from xlj.finetuning import running
 from xlj.io.storage import AnyPath
-from xlj.sharding import meshes
-from xlj.training import initialisation, loop, memory, step_memory
+from xlj.training import loop, step_memory
+from xlj.training.start import prepare
 
 
 def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) -> loop.Outcome:
@@ -39,24 +38,14 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
     step_memory.compute_in_the_calling_thread()
     config = parse(config) if isinstance(config, ml_collections.ConfigDict) else config
     workdir = resolve("workdir", workdir)
-    # All of these refuse what does not fit before any rows are built.
-    config = with_rows(config)
-    mesh = meshes.make_mesh(config)
-    meshes.check_batches(config, mesh)
-    begun = hosts.told(lambda: bool(reading.steps(workdir)))
-    if begun and config.train.damaged_checkpoint == "before":
-        with _alone(workdir):
-            damage.put_aside(workdir)
-    initialisation.check_resumable(config, workdir)
-    config = initialisation.adopt_vocabulary(config, workdir)
-    memory.check_fits(config, memory.expected(config), mesh)
+    config, store = open_rows(config)
     files = probe_files.read(config)
     with _alone(workdir):
         hosts.check_shared(workdir, "workdir")
-        store = prepare_rows(config, processes=jax.process_count())
+        start = prepare(config, workdir, store)
         if jax.process_index() == 0:
-            print(report(store, config.data.alpha), "\n", flush=True)
-        return loop.train(config, workdir, store, probes.make(config, files, store))
+            print(report(start.store, config.data.alpha), "\n", flush=True)
+        return loop.train(start, probes.make(config, files, start.store, start.vocabulary))
 
 
 def fine_tune(

@@ -13,6 +13,7 @@ from xlj.benchmarking.measurements import Measurement, Size, median_seconds
 from xlj.benchmarking.peers import library, quiet, torch_device
 from xlj.benchmarking.sentences import sentence_pairs, vocabulary
 from xlj.config import Config, Model
+from xlj.config.choices import AlignmentOptions
 from xlj.inference.pretrained import Pretrained
 from xlj.interop import exporting
 from xlj.models import encoder
@@ -44,7 +45,7 @@ def align(config: Config, size: Size) -> Iterator[Measurement]:
                 peer.get_word_aligns(a, b)
 
         theirs = _PEER_PAIRS / median_seconds(each, size.repeats)
-    aligner = Aligner(ours, [layer], "itermax", together=False)
+    aligner = Aligner(ours, AlignmentOptions("itermax", "apart", layer))
     seconds = median_seconds(lambda: list(aligner.align(words)), size.repeats)
     yield Measurement(
         "align", "itermax", _PAIRS / seconds, "pairs/s", "SimAlign", theirs, "float32"

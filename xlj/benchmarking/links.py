@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlj.alignment_math import methods
 from xlj.benchmarking.measurements import Measurement, Size, median_seconds
 from xlj.benchmarking.peers import library
-from xlj.config import Config
+from xlj.config import Config, Model
+from xlj.word_alignment.methods import METHODS, Side
 
 _PAIRS, _SIDE = 256, 64
 
@@ -41,8 +41,10 @@ def random_vectors(width: int, pairs: int) -> tuple[np.ndarray, np.ndarray]:
 def ours(method: str, vectors: np.ndarray, lengths: np.ndarray) -> Callable[[], jax.Array]:
     """A call that finds all links, bool [pairs, side, side]."""
     there = (np.arange(_SIDE) < lengths[..., None]).astype(np.int32)
-    align = jax.jit(lambda *arrays: methods.align(method, *arrays).links)
-    return partial(align, *map(jnp.asarray, (*vectors, *there)))
+    both = zip(vectors, there, there, strict=True)
+    sides = (Side(*map(jnp.asarray, arrays)) for arrays in both)
+    align = partial(METHODS[method].align, {}, Model())
+    return partial(jax.jit(lambda source, target: align(source, target, 0.0).links), *sides)
 
 
 def simaligns(vectors: np.ndarray, lengths: np.ndarray, method: str) -> list[np.ndarray]:

@@ -11,7 +11,7 @@ from xlj.benchmarking.sentences import vocabulary
 from xlj.config import Config
 from xlj.data.rows import packing
 from xlj.data.rows.batches import Batches
-from xlj.data.rows.preparing import prepare_rows, with_rows
+from xlj.data.rows.preparing import open_rows, prepare_rows
 
 _LINES = 20_000
 
@@ -32,8 +32,8 @@ def prepare(config: Config, size: Size) -> Iterator[Measurement]:
 
 def read(config: Config, size: Size) -> Iterator[Measurement]:
     """Batches of finished rows, their checks included."""
-    config = with_rows(config)
-    batches = Batches(prepare_rows(config), config)
+    config, store = open_rows(config)
+    batches = Batches(store or prepare_rows(config), config)
     steps, slots = range(50), np.arange(4096)  # slots beyond a batch are the next steps' rows
     for name, (_, length) in batches.shapes(0).items():
 

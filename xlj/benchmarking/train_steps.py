@@ -20,11 +20,13 @@ from xlj.benchmarking.measurements import (
 )
 from xlj.benchmarking.peers import library, seconds_of, torch_device, xlm_r_config
 from xlj.config import Config, ConfigError, Objectives
+from xlj.data.ragged import Ragged
 from xlj.data.rows import packing
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.layout import PAD
 from xlj.models.embeddings import FIRST_POSITION
+from xlj.objectives.counting import operations
 from xlj.objectives.objective import Rows
 from xlj.sharding import meshes
 from xlj.training import state, step_memory
@@ -135,7 +137,8 @@ def _measured(config: Config, size: Size, name: str, dtype: str) -> _Step:
     with memory.kept(step):
         seconds = median_seconds(call, size.repeats)
     memory.give_back()
-    flops = built[name].flops(rows, length).total
+    shapes = {name: (rows, length)}
+    flops = operations({name: options}, config.model, corpus, shapes)[name].total
     return _Step(seconds, text, analysis.temp_size_in_bytes, flops, peak_memory())
 
 
@@ -177,9 +180,9 @@ def _random_rows(kind: str, rows: int, length: int, size: int) -> np.ndarray:
     """Rows of a kind, packed from random sentences of 8 to 24 tokens, int32 [rows, length]."""
     rng, count, dtype = np.random.default_rng(0), 2 * rows * length // 8, np.dtype(np.uint32)
 
-    def lines() -> packing.Ragged:
+    def lines() -> Ragged:
         lengths = rng.integers(8, min(24, length // 4) + 1, count)
-        return packing.Ragged(rng.integers(4, size - 1, lengths.sum()).astype(np.int32), lengths)
+        return Ragged(rng.integers(4, size - 1, lengths.sum()).astype(np.int32), lengths)
 
     sides, documents = (lines(), lines()), np.zeros(count, np.int64)
     packed = packing.pack(kind, sides, documents, length, dtype, mask=size - 1)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from xlj.checkpoints import reading
 from xlj.checkpoints.reading import Checkpoint
 from xlj.checkpoints.workdir import finished_run, resolve
 from xlj.config import ConfigError, Model
-from xlj.config.choices import Aligning
+from xlj.config.choices import AlignmentOptions
 from xlj.config.objectives.supervised import supervised_in
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face
@@ -44,14 +44,14 @@ class StoredModel:
       folder: where it is.
       model: its sizes, and how it computes.
       languages: that its language embeddings are of, in order; empty if it does not say.
-      vocabulary: reads the vocabulary; raises a `ConfigError` if it is damaged.
+      vocabulary: the vocabulary, read once; raises a `ConfigError` if it is damaged.
       params: reads all parameters onto a mesh, a nested dict; raises a `ConfigError` if one is
         damaged.
       leaves: all parameters by name, each read by itself, with the same error.
       digest: tells its weights from others, wherever it is.
       checkpoint: the checkpoint, unless it is a Hugging Face folder.
       report: what became of each tensor of a Hugging Face folder, for people.
-      aligning: how its words are to be aligned.
+      alignment: how its words are aligned, as its config chose (`evaluation.alignment`).
       labels: names of the classes or tags that the head of a fine-tuned task tells apart, in order.
     """
 
@@ -64,7 +64,7 @@ class StoredModel:
     digest: Callable[[], str]
     checkpoint: Checkpoint | None = None
     report: str = ""
-    aligning: Aligning = Aligning()
+    alignment: AlignmentOptions = AlignmentOptions()
     labels: tuple[str, ...] = ()
 
 
@@ -88,11 +88,16 @@ def find(path: str | AnyPath, key: str = "") -> StoredModel:
     except OSError as error:  # a bucket's server
         named = f"{key}={path}" if key else path
         raise ConfigError(f"{named}: it cannot be read ({error.strerror or error})") from error
+    return of_checkpoint(checkpoint)
+
+
+def of_checkpoint(checkpoint: Checkpoint) -> StoredModel:
+    """The model in a checkpoint."""
     return StoredModel(
         checkpoint.folder,
         checkpoint.model(),
         tuple(checkpoint.meta["languages"]),
-        lambda: reading.read_vocabulary(checkpoint),
+        cache(lambda: reading.read_vocabulary(checkpoint)),
         lambda mesh: reading.restore_params(checkpoint, mesh),
         {
             name: Leaf(leaf.shape, partial(reading.restore_leaf, checkpoint, name))
@@ -100,16 +105,16 @@ def find(path: str | AnyPath, key: str = "") -> StoredModel:
         },
         checkpoint.digest,
         checkpoint,
-        aligning=_aligning(checkpoint.config()),
+        alignment=_alignment(checkpoint.config()),
         labels=tuple(supervised_in(checkpoint.config()).get("labels", ())),
     )
 
 
-def _aligning(config: Mapping[str, Any]) -> Aligning:
+def _alignment(config: Mapping[str, Any]) -> AlignmentOptions:
     """What the config of a run chose; one of fine-tuning chooses nothing."""
     chosen = config.get("evaluation", {}).get("alignment", {})
-    names = (field.name for field in dataclasses.fields(Aligning))
-    return Aligning(**{name: chosen[name] for name in names if name in chosen})
+    names = (field.name for field in dataclasses.fields(AlignmentOptions))
+    return AlignmentOptions(**{name: chosen[name] for name in names if name in chosen})
 
 
 def of_folder(path: Path) -> StoredModel:

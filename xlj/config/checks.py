@@ -9,8 +9,9 @@ import ml_collections
 
 from xlj.config import renamed
 from xlj.config.fields import ConfigError, Value, keys_of, lookup, nearest, not_read, refuse_idle
-from xlj.config.objectives.options import ROW_KINDS, check_common, import_modules
+from xlj.config.objectives.options import check_common, import_modules
 from xlj.config.paths import check_storable
+from xlj.config.row_kinds import ROW_KINDS
 from xlj.config.schema import Config, build
 from xlj.config.sections import FREEZABLE, HELD_OUT, Optimizer
 from xlj.config.user_code import function_of

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from xlj.config.fields import key
+
 METHODS = ("optimal_transport", "released", "argmax", "itermax", "match")
 """Of alignment by any encoder: XLM-Align's paper; XLM-Align's released aligner; the three of
 SimAlign."""
@@ -14,14 +16,24 @@ ENCODINGS = ("together", "apart")
 
 
 @dataclasses.dataclass(frozen=True)
-class Aligning:
-    """How an encoder aligns words, unless somebody says otherwise: what its config chose
-    (`evaluation.alignment`), else XLM-Align's."""
+class AlignmentOptions:
+    """How an encoder aligns words; by default as in XLM-Align's paper. Not checked here: methods
+    may be of one's own."""
 
-    method: str = "optimal_transport"
-    encode: str = "together"
-    layer: int = -1  # two thirds of the layers
-    prior: float = 0.0
+    method: str = key(
+        "optimal_transport",
+        "how words are linked (docs/align.md)",
+        choices=(*METHODS, *TRAINED_METHODS),
+    )
+    encode: str = key(
+        "together", "a pair as one example, or each sentence alone", choices=ENCODINGS
+    )
+    layer: int = key(
+        -1,
+        "layer whose vectors are aligned, 0 is the embeddings; -1 means two thirds of the layers",
+        low=-1,
+    )
+    prior: float = key(0.0, "strength of the prior on the diagonal; 0 is none", low=0)
 
 
 POOLINGS = ("mean", "text", "first")

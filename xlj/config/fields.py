@@ -5,10 +5,11 @@ Nothing here knows what the keys are; `config/sections.py` does.
 
 import dataclasses
 import difflib
+import functools
 import math
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import ml_collections
 
@@ -34,6 +35,40 @@ ConfigTree = dict[str, Any]
 """A config as nested dicts: sections are such dicts again, all else a `Value`."""
 Schema = TypeVar("Schema", bound="DataclassInstance")
 """A frozen dataclass of keys, and of sections, which are such dataclasses."""
+
+
+class Section:
+    """A section of a config: a frozen dataclass of keys, whose values are checked as it is built,
+    by `build` or by hand. A value that stands for another is replaced by it: 1 by 1.0, a list or
+    names with commas by a tuple.
+
+    Args:
+      path: of a subclass, where the section is in a config, for errors; by default its base's.
+
+    Raises:
+      ConfigError: it names the key, on a wrong type or an impossible value.
+    """
+
+    _path: ClassVar[str] = ""
+
+    def __init_subclass__(cls, path: str | None = None) -> None:
+        super().__init_subclass__()
+        cls._path = cls._path if path is None else path
+
+    def __post_init__(self) -> None:
+        schema: type = type(self)
+        for name, hint, metadata in _checked(schema):
+            path = f"{self._path}.{name}".lstrip(".")
+            value = _value(hint, metadata, getattr(self, name), path)
+            object.__setattr__(self, name, value)
+
+
+@functools.cache
+def _checked(schema: type) -> list[tuple[str, Any, Mapping]]:
+    """(name, type, metadata) of each key of a section itself."""
+    hints = typing.get_type_hints(schema)
+    own = [field for field in dataclasses.fields(schema) if "choices" in field.metadata]
+    return [(field.name, hints[field.name], field.metadata) for field in own]
 
 
 Reading = Callable[[Any, str], Idle | None]
@@ -262,7 +297,7 @@ def not_read(path: str, value: Value | Mapping, reason: str) -> ConfigError:
     return ConfigError(f"{path} is set to {shown!r} but nothing reads it, because {reason}")
 
 
-def lookup(config: "DataclassInstance", path: str) -> Any:
+def lookup(config: object, path: str) -> Any:
     """The value of the key with this full path."""
     value: Any = config
     for name in path.split("."):

@@ -8,7 +8,7 @@ import ml_collections
 
 from xlj.config import fields, renamed
 from xlj.config.checks import check_optimizer
-from xlj.config.fields import ConfigError, Idle, key, like, only_with, refuse_idle
+from xlj.config.fields import ConfigError, Idle, Section, key, like, only_with, refuse_idle
 from xlj.config.paths import local_path
 from xlj.config.sections import Mesh, Model, Optimizer, Train
 from xlj.config.user_code import function_of
@@ -37,7 +37,7 @@ _question_key = partial(key, read=only_with("task.kind", "question_answering"))
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
+class Task(Section, path="task"):
     kind: str = key("classification", "what is learned", choices=tuple(METRICS))
     pairs: str = key(
         "together",
@@ -112,7 +112,7 @@ class Task:
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskModel:
+class TaskModel(Section, path="model"):
     """Keys of the model that may differ from those of `init_from`."""
 
     dropout: float = key(
@@ -136,7 +136,7 @@ class TaskOptimizer(Optimizer):
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskTrain:
+class TaskTrain(Section, path="train"):
     epochs: float = key(10.0, "how often each example is seen", low=0.001)
     batch_rows: int = key(32, "rows a step: examples, or parts of long ones", low=1)
     evaluations: int = key(10, "most evaluations on dev in a run, evenly spread", low=1)
@@ -150,7 +150,7 @@ class TaskTrain:
 
 
 @dataclasses.dataclass(frozen=True)
-class FinetuningConfig:
+class FinetuningConfig(Section):
     """All that fine-tuning reads."""
 
     init_from: str = key(

@@ -14,19 +14,14 @@ from typing import NamedTuple
 import ml_collections
 
 from xlj.config import fields, renamed
-from xlj.config.fields import ConfigError, ConfigTree, key
-from xlj.config.objectives.options import (
-    ROW_KINDS,
-    Options,
-    import_modules,
-    module_digests,
-    registered,
-)
+from xlj.config.fields import ConfigError, ConfigTree, Section, key
+from xlj.config.objectives.options import Options, import_modules, module_digests, registered
+from xlj.config.row_kinds import ROW_KINDS
 from xlj.config.sections import Data, Evaluation, Mesh, Model, Optimizer, Train, Transfer
 
 
 @dataclasses.dataclass(frozen=True)
-class Objectives:
+class Objectives(Section, path="objectives"):
     """The objectives of a run, or of a phase of it."""
 
     normalisation: str = key(
@@ -59,7 +54,7 @@ class Phase(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(Section):
     """All that a run reads. `phases` maps a name to {start_step, and the keys of `data.alpha` and
     `objectives.*` that change from that step on}; each phase builds on the one before."""
 
@@ -109,6 +104,10 @@ class Config:
         """The kinds of rows that the run reads, in the order of `ROW_KINDS`."""
         read = {options.rows for options in self.objectives_on().values()}
         return tuple(kind for kind in ROW_KINDS if kind in read)
+
+    def readers(self, path: str) -> list[str]:
+        """The objectives, on or off, that read this key of the model."""
+        return [name for name, options in self.objectives.options.items() if path in options.reads]
 
 
 def _schedule(config: Config) -> tuple[Phase, ...]:

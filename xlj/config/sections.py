@@ -2,17 +2,19 @@
 
 import dataclasses
 import re
+from collections.abc import Collection
 from functools import partial
+from typing import Protocol
 
-from xlj.config.choices import ENCODINGS, METHODS, TRAINED_METHODS
-from xlj.config.fields import Idle, Reading, key, only_if_set, only_with
-from xlj.config.objectives.options import ROW_KINDS, Config, read_by_objectives
+from xlj.config.choices import AlignmentOptions
+from xlj.config.fields import Idle, Reading, Section, key, only_if_set, only_with
+from xlj.config.row_kinds import ROW_KINDS
 
 
 def _of_text(read: Reading | None = None) -> Reading:
     """Says that a key is read where text is, and by itself as `read` says."""
 
-    def of_text(config: Config, path: str) -> Idle | None:
+    def of_text(config: "Sections", path: str) -> Idle | None:
         if config.data.rows:
             return Idle("data.rows names finished rows, so no text is read", recipes_may=True)
         return read(config, path) if read else None
@@ -23,18 +25,18 @@ def _of_text(read: Reading | None = None) -> Reading:
 _NO_VOCABULARY_IS_TRAINED = "data.vocabulary names a vocabulary, so none is trained"
 
 
-def _for_cache(config: Config, path: str) -> Idle | None:
+def _for_cache(config: "Sections", path: str) -> Idle | None:
     """Says that the cache is read for text, or where `data.rows` is a hash."""
     if not config.data.rows or config.data.rows_are_hashed:
         return None
     return Idle("data.rows names finished rows by their folder", recipes_may=True)
 
 
-def _for_training_a_vocabulary(config: Config, path: str) -> Idle | None:
+def _for_training_a_vocabulary(config: "Sections", path: str) -> Idle | None:
     return Idle(_NO_VOCABULARY_IS_TRAINED, recipes_may=True) if config.data.vocabulary else None
 
 
-def _for_text(config: Config, path: str) -> Idle | None:
+def _for_text(config: "Sections", path: str) -> Idle | None:
     """Says that a source of text is read for rows, or for a vocabulary."""
     if not config.data.vocabulary or path in {ROW_KINDS[k].source for k in config.row_kinds()}:
         return None
@@ -42,13 +44,13 @@ def _for_text(config: Config, path: str) -> Idle | None:
     return Idle(reason, recipes_may=True)
 
 
-def _for_rows(config: Config, path: str) -> Idle | None:
+def _for_rows(config: "Sections", path: str) -> Idle | None:
     if path in {ROW_KINDS[kind].length for kind in config.row_kinds()}:
         return None
     return Idle(f"no objective that is on reads rows of {path}", recipes_may=True)
 
 
-def _for_seqio(config: Config, path: str) -> Idle | None:
+def _for_seqio(config: "Sections", path: str) -> Idle | None:
     if any(text.startswith("seqio:") for text in config.data.mono + config.data.parallel):
         return None
     return Idle("data.mono and data.parallel name no seqio: source")
@@ -59,7 +61,7 @@ _vocabulary_key = partial(key, read=_of_text(_for_training_a_vocabulary))
 
 
 @dataclasses.dataclass(frozen=True)
-class Data:
+class Data(Section, path="data"):
     rows: str = key(
         "",
         "finished rows (built by xlj.prepare): their folder, or its hash in data.cache; empty: the "
@@ -167,7 +169,15 @@ class Data:
         return f"{self.cache.rstrip('/')}/{self.rows}" if self.rows_are_hashed else self.rows
 
 
-def _for_predicted_languages(config: Config, path: str) -> Idle | None:
+def read_by_objectives(config: "Sections", path: str) -> Idle | None:
+    """Says that a key of the model is read by objectives whose `reads` name it."""
+    readers = config.readers(path)
+    if set(readers) & set(config.objectives_on()):
+        return None
+    return Idle(f"{' and '.join(readers)} are off")
+
+
+def _for_predicted_languages(config: "Sections", path: str) -> Idle | None:
     """Says that "predicted" is read by the objectives that predict tokens of a language."""
     if config.model.language_embeddings != "predicted":
         return None
@@ -178,7 +188,7 @@ _distance_key = partial(key, read=only_with("model.position_bias", "t5", "gated"
 
 
 @dataclasses.dataclass(frozen=True)
-class Model:
+class Model(Section, path="model"):
     layers: int = key(12, "transformer layers", low=1)
     hidden: int = key(768, "width of the hidden vectors", low=1)
     heads: int = key(12, "attention heads", low=1)
@@ -261,7 +271,7 @@ FREEZABLE = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Optimizer:
+class Optimizer(Section, path="optimizer"):
     learning_rate: float = key(1e-4, "peak learning rate of AdamW", low=0)
     schedule: str = key(
         "linear",
@@ -291,7 +301,7 @@ class Optimizer:
 
 
 @dataclasses.dataclass(frozen=True)
-class Train:
+class Train(Section, path="train"):
     steps: int = key(
         100_000,
         "optimizer steps of the run; with train.passes the fewest",
@@ -336,7 +346,7 @@ HELD_OUT = "held_out"
 """As a source of retrieval: the run's own held-out sentence pairs."""
 
 
-def _for_retrieval(config: Config, path: str) -> Idle | None:
+def _for_retrieval(config: "Sections", path: str) -> Idle | None:
     """Says that a key is read where a source is named, and there are pairs to hold out."""
     source = config.evaluation.retrieval.source
     if not source:
@@ -353,7 +363,7 @@ _retrieval_key = partial(key, read=_for_retrieval)
 
 
 @dataclasses.dataclass(frozen=True)
-class RetrievalEvaluation:
+class RetrievalEvaluation(Section, path="evaluation.retrieval"):
     """Accuracy@1 of `xlj.retrieve`, cosines of means."""
 
     source: tuple[str, ...] = _retrieval_key(
@@ -377,7 +387,7 @@ _alignment_key = partial(key, read=only_if_set("evaluation.alignment.source"))
 
 
 @dataclasses.dataclass(frozen=True)
-class AlignmentEvaluation:
+class AlignmentEvaluation(AlignmentOptions, Section, path="evaluation.alignment"):
     """Alignment error rate of `xlj.align`. How words are linked is kept in the checkpoint, and what
     `xlj.align` does with it unless told otherwise."""
 
@@ -389,24 +399,10 @@ class AlignmentEvaluation:
     )
     pairs: tuple[str, ...] = _alignment_key((), "language pairs to look at; empty means data.pairs")
     sentences: int = _alignment_key(200, "most sentence pairs of each", low=1)
-    layer: int = key(
-        -1,
-        "layer whose vectors are aligned, 0 is the embeddings; -1 means two thirds of the layers",
-        low=-1,
-    )
-    method: str = key(
-        "optimal_transport",
-        "how words are linked (docs/align.md)",
-        choices=(*METHODS, *TRAINED_METHODS),
-    )
-    encode: str = key(
-        "together", "a pair as one example, or each sentence alone", choices=ENCODINGS
-    )
-    prior: float = key(0.0, "strength of the prior on the diagonal; 0 is none", low=0)
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Section, path="evaluation"):
     """Measures every `train.eval_every` steps beside the losses on held-out rows."""
 
     perplexity: bool = key(
@@ -417,7 +413,7 @@ class Evaluation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Mesh:
+class Mesh(Section, path="mesh"):
     replica: int = key(
         0, "devices along which the parameters are copied; 0 means all / mesh.fsdp", low=0
     )
@@ -434,7 +430,7 @@ _matched_key = partial(key, read=only_with("transfer.vocabulary", "matched"))
 
 
 @dataclasses.dataclass(frozen=True)
-class Transfer:
+class Transfer(Section, path="transfer"):
     """Parts that a run takes from `init_from` (MetaXLM, section 3.2 and Table 5)."""
 
     parts: tuple[str, ...] = key(
@@ -481,3 +477,32 @@ class Transfer:
         "variance) of those",
         choices=("random", "mean", "sampled"),
     )
+
+
+class Sections(Protocol):
+    """The sections that all objectives share, and what the objectives read: a config as a key's
+    `read` and an objective's `check` see it. `schema.Config` is one."""
+
+    @property
+    def transfer(self) -> Transfer: ...
+    @property
+    def data(self) -> Data: ...
+    @property
+    def model(self) -> Model: ...
+    @property
+    def optimizer(self) -> Optimizer: ...
+    @property
+    def train(self) -> Train: ...
+    @property
+    def evaluation(self) -> Evaluation: ...
+    @property
+    def mesh(self) -> Mesh: ...
+
+    def row_kinds(self) -> tuple[str, ...]:
+        """The kinds of rows that the run reads, in the order of `ROW_KINDS`."""
+
+    def objectives_on(self) -> Collection[str]:
+        """The objectives that are on in any phase, in the schema's order."""
+
+    def readers(self, path: str) -> Collection[str]:
+        """The objectives, on or off, that read this key of the model."""

@@ -6,7 +6,8 @@ import ml_collections
 
 from xlj.config import renamed
 from xlj.config.fields import ConfigError
-from xlj.config.objectives.options import ROW_KINDS, registered
+from xlj.config.objectives.options import registered
+from xlj.config.row_kinds import ROW_KINDS
 from xlj.config.schema import default
 from xlj.config.sections import HELD_OUT
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from xlj.config import HELD_OUT, Config, Model
-from xlj.config.sections import AlignmentEvaluation
+from xlj.config.choices import AlignmentOptions
+from xlj.data.ragged import Ragged
 from xlj.data.rows import held_out_pairs
-from xlj.data.rows.packing import Ragged
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation.probe_files import Files
@@ -28,9 +28,12 @@ from xlj.word_alignment.sentence_pairs import Pair
 Sides = tuple[Ragged, Ragged]
 
 
-def make(config: Config, files: Files, store: RowStore) -> list[Probe]:
-    """The probes that a config asks for, of its files, and of the held-out pairs of its store."""
-    vocabulary = Vocabulary.load(store.vocabulary_file)
+def make(config: Config, files: Files, store: RowStore, vocabulary: Vocabulary) -> list[Probe]:
+    """The probes that a config asks for, of its files, and of the held-out pairs of its store.
+
+    Args:
+      vocabulary: of the rows.
+    """
     sides = {
         pair: (vocabulary.encode(first), vocabulary.encode(second))
         for pair, (first, second) in files.parallel.items()
@@ -70,19 +73,15 @@ def retrieval(
 def alignment(
     model: Model,
     vocabulary: Vocabulary,
-    options: AlignmentEvaluation,
+    options: AlignmentOptions,
     gold: Mapping[str, Sequence[Pair]],
 ) -> Probe:
     """Measures eval/word_alignment/PAIR/aer, the alignment error rate; without a pair, the mean
     over pairs."""
     every = [pair for pairs in gold.values() for pair in pairs]
-    layer = layer_or_middle(options.layer, model.layers)
-    together = options.encode == "together"
 
     def measure(params: Params, check: Check) -> dict[str, float]:
-        encoder = Pretrained(params, model, vocabulary)
-        aligner = Aligner(encoder, [layer], options.method, together, options.prior)
-        links = aligner.align(every, check)
+        links = Aligner(Pretrained(params, model, vocabulary), options).align(every, check)
         return {
             name: gold_alignments.score(
                 [next(links)[0] for _ in pairs], [pair.gold for pair in pairs if pair.gold]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import jax
 
-from xlj.checkpoints import damage, reading, stored_models
+from xlj.checkpoints import stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.workdir import RUN, finished_run
 from xlj.config import (
@@ -30,16 +30,15 @@ from xlj.config.finetuning import FinetuningConfig, Task
 from xlj.config.sections import MOST_STEPS
 from xlj.data.labelled import row_store
 from xlj.data.rows.store import RowStore
-from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.distributed import hosts
 from xlj.finetuning import task_data, task_scores
 from xlj.finetuning.task_data import TaskData
 from xlj.finetuning.task_scores import SCORE, Evaluator, Scores
 from xlj.io import atomic
 from xlj.models.embeddings import FIRST_POSITION
-from xlj.sharding import meshes
-from xlj.training import initialisation, loop, memory, metrics
+from xlj.training import loop, metrics
 from xlj.training.lines import Check
+from xlj.training.start import Start, prepare
 from xlj.training.state import State
 
 IDENTITY = "identity"
@@ -91,11 +90,11 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
     if jax.process_index() == 0:
         print(data.counts(), flush=True)
     runs: list[Run] = []
-    for plan in _plans(config, data, source, vocabulary, workdir):
-        found = _one(plan, task)
-        if found is None:
+    for plan in _plans(config, data, source, workdir):
+        run = _train(plan, task)
+        if run is None:
             return Outcome(tuple(runs), {}, False)
-        runs.append(found)
+        runs.append(run)
     return Outcome(tuple(runs), task_scores.baseline(data, task), True)
 
 
@@ -104,21 +103,16 @@ class _Plan:
     """A run that is to be done, or is done already."""
 
     languages: tuple[str, ...]
-    config: Config
+    start: Start
     data: TaskData
-    store: RowStore
     folder: Path
     identity: str
 
 
 def _plans(
-    config: FinetuningConfig,
-    data: TaskData,
-    source: StoredModel,
-    vocabulary: Vocabulary,
-    workdir: Path,
+    config: FinetuningConfig, data: TaskData, source: StoredModel, workdir: Path
 ) -> list[_Plan]:
-    """All runs, in order; whatever does not fit one of them is said before any is trained."""
+    """Prepares all runs, in order: what does not fit one is refused before any is trained."""
     task, plans = config.task, list[_Plan]()
     encoder_digest = "" if config.fresh else source.digest()
     groups = [(language,) for language in task.languages] if task.per_language else [task.languages]
@@ -126,59 +120,51 @@ def _plans(
         of_group = data.of(group) if task.per_language else data
         rows = {language: found.made for language, found in of_group.train.items()}
         cache = Path(config.cache).expanduser()
-        store = row_store.write(cache, task.objective, rows, vocabulary)
+        store = row_store.write(cache, task.objective, rows, source.vocabulary())
         of_first = _training_config(config, data.labels, store, source)
-        mesh = meshes.make_mesh(of_first)
-        meshes.check_batches(of_first, mesh)
-        memory.check_fits(of_first, memory.of(store, of_first), mesh)
         for seed in range(config.train.seed, config.train.seed + config.train.seeds):
             train = dataclasses.replace(of_first.train, seed=seed)
             inner = dataclasses.replace(of_first, train=train)
             name = f"seed-{seed}" if len(groups) == 1 else f"{group[0]}-seed-{seed}"
             identity = _identity(inner, task, store, of_group, encoder_digest)
             folder = workdir / name
-            is_begun = hosts.told(functools.partial(_check_claim, folder, identity))
-            if is_begun and config.train.damaged_checkpoint == "before":
-                damage.put_aside(folder)
-            latest = reading.latest(folder) if is_begun else None
-            if latest is not None:  # its encoder may have been moved
-                inner = dataclasses.replace(inner, init_from=latest.config()["init_from"])
-            initialisation.check_resumable(inner, folder)
-            plans.append(_Plan(group, inner, of_group, store, folder, identity))
+            is_claimed = hosts.told(functools.partial(_check_claim, folder, identity))
+            start = prepare(inner, folder, store, source, is_claimed)
+            plans.append(_Plan(group, start, of_group, folder, identity))
     return plans
 
 
-def _one(plan: _Plan, task: Task) -> Run | None:
-    """One run, unless it is finished already; None if it was asked to stop."""
-    folder, data, seed = plan.folder, plan.data, plan.config.train.seed
+def _train(plan: _Plan, task: Task) -> Run | None:
+    """Trains and scores one run, unless it is finished already; None if it was asked to stop."""
+    start, folder, data = plan.start, plan.folder, plan.data
+    seed = start.config.train.seed
     if content := hosts.told(lambda: finished_run(folder)):
         return Run(**{**content, "languages": tuple(content["languages"])}, folder=folder)
     if jax.process_index() == 0:
         folder.mkdir(parents=True, exist_ok=True)
         atomic.write(folder / IDENTITY, plan.identity.encode())
-    mesh = meshes.make_mesh(plan.config)
-    evaluator = Evaluator(task, plan.config.model, data.labels, mesh)
+    evaluator = Evaluator(task, start.config.model, data.labels, start.mesh)
 
     def probe(state: State, check: Check) -> dict[str, float]:
-        _, scores = evaluator.scores(state.params, data.dev, "dev", check)
-        return task_scores.line_of(scores, task, plan.languages)
+        _, on_dev = evaluator.scores(state.params, data.dev, "dev", check)
+        return task_scores.line_of(on_dev, task, plan.languages)
 
     probes, best = ([probe], SCORE) if data.dev else ([], "")
-    outcome = loop.train(plan.config, folder, plan.store, probes, best)
+    outcome = loop.train(start, probes, best)
     if not outcome.finished:
         return None
     step = outcome.step
     if task.select != "last":
         step = hosts.told(lambda: _best_step(folder))
-    chosen = stored_models.find(folder / "checkpoints" / str(step)).params(mesh)
-    found: dict[str, Scores] = {}
+    chosen = stored_models.find(folder / "checkpoints" / str(step)).params(start.mesh)
+    scores: dict[str, Scores] = {}
     for split, sets in (("dev", data.dev), ("test", data.test)):
-        predicted, found[split] = evaluator.scores(chosen, sets, split)
+        predicted, scores[split] = evaluator.scores(chosen, sets, split)
         task_scores.save(task, predicted, folder / "predictions", split)
-    content = {"languages": plan.languages, "seed": seed, "step": step, **found}
+    content = {"languages": plan.languages, "seed": seed, "step": step, **scores}
     if jax.process_index() == 0:
         atomic.write(folder / RUN, (json.dumps(content, indent=1) + "\n").encode())
-    return Run(plan.languages, seed, step, found["dev"], found["test"], folder)
+    return Run(plan.languages, seed, step, scores["dev"], scores["test"], folder)
 
 
 def _best_step(folder: Path) -> int:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from xlj.checkpoints import stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import Model
-from xlj.config.choices import Aligning
+from xlj.config.choices import AlignmentOptions
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.models.encoder import Params
 from xlj.sharding import meshes
@@ -14,12 +14,12 @@ from xlj.sharding import meshes
 
 class Pretrained(NamedTuple):
     """Parameters as `encoder.apply` takes them, the model that they are of, its vocabulary, and how
-    its words are to be aligned."""
+    its words are aligned."""
 
     params: Params
     model: Model
     vocabulary: Vocabulary
-    aligning: Aligning = Aligning()
+    alignment: AlignmentOptions = AlignmentOptions()
 
 
 def load(path: str | Path) -> Pretrained:
@@ -38,4 +38,4 @@ def load(path: str | Path) -> Pretrained:
 def of(source: StoredModel) -> Pretrained:
     """The encoder of a source, on the first device; raises a `ConfigError` if it is damaged."""
     params = source.params(meshes.one_device())
-    return Pretrained(params, source.model, source.vocabulary(), source.aligning)
+    return Pretrained(params, source.model, source.vocabulary(), source.alignment)

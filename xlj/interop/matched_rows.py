@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from xlj.data.rows.packing import Ragged
+from xlj.data.ragged import Ragged
 from xlj.data.rows.report import align
 from xlj.io.hashing import combine, hash64, name_hash
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from xlj.data.rows.packing import Ragged
+from xlj.data.ragged import Ragged
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.dictionaries import Dictionary
 from xlj.interop.matched_rows import RULES, Matches

@@ -1,6 +1,7 @@
 """Libraries that write to stderr whatever is set, kept quiet; TensorFlow is imported that way."""
 
 import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Iterator
@@ -9,10 +10,35 @@ from typing import Any
 
 from xlj.config import ConfigError
 
+FIRST_WITHOUT_SEQIO = (3, 14)
+"""The first Python that xlj is installed on without seqio, TensorFlow and TFDS."""
 
-def import_quietly(name: str) -> Any:
-    """A module that imports TensorFlow, which writes to stderr as it starts whatever is set; a
-    `ConfigError` with the reason if it cannot be imported."""
+
+def require(name: str, data: str) -> None:
+    """Checks that a library is installed, without importing it.
+
+    Raises:
+      ConfigError: if it is not; the message names the `data` that is read with it, and a remedy.
+    """
+    if importlib.util.find_spec(name) is not None:
+        return
+    first = ".".join(map(str, FIRST_WITHOUT_SEQIO))
+    reason = f"is not installed; pip install {name.replace('_', '-')}"
+    if sys.version_info >= FIRST_WITHOUT_SEQIO:
+        reason = (
+            f"cannot be installed on Python {first} and later (seqio needs tensorflow-text, which "
+            f"has no release for it); use a Python before {first}"
+        )
+    raise ConfigError(f"reading {data} needs {name}, which {reason}, or write the data to files")
+
+
+def import_quietly(name: str, data: str = "this data") -> Any:
+    """Imports a library that imports TensorFlow, which writes to stderr whatever is set.
+
+    Raises:
+      ConfigError: if it cannot be imported; the message names the `data` and the reason.
+    """
+    require(name, data)
     if name in sys.modules:
         return sys.modules[name]
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -22,7 +48,7 @@ def import_quietly(name: str) -> Any:
     except Exception as error:  # protobuf raises its own kind on versions that do not go together
         mend = "; pip install 'sentencepiece<0.2.3'" if "sentencepiece_model" in str(error) else ""
         raise ConfigError(
-            f"reading this data needs {name}, which cannot be imported here "
+            f"reading {data} needs {name}, which cannot be imported here "
             f"({type(error).__name__}: {error}){mend}"
         ) from error
 

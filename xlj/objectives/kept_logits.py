@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.models.dense import cpu_layout_barrier, product, product_over_rows
-from xlj.objectives.logits import check_factors
+from xlj.objectives.logits import check_factors, is_one_block
 from xlj.sharding import devices
 from xlj.sharding.rules import REPLICATED, ROWS
 
@@ -24,6 +24,8 @@ Saved = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
 def is_used(vectors: int, vocabulary: int) -> bool:
     """Whether all logits of so many vectors are kept here: not where devices share the table, of
     which each would gather all."""
+    if is_one_block():
+        return True
     few = vectors * vocabulary <= MOST
     return few and devices.platform() == "cpu" and not devices.are_shared()
 

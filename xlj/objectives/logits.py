@@ -3,6 +3,10 @@
 `fused_logits` has kernels for the same on GPUs.
 """
 
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+
 import jax
 import jax.numpy as jnp
 
@@ -13,11 +17,29 @@ from xlj.sharding import devices
 BLOCK = 16_384
 """Vocabulary entries whose logits are held at a time."""
 
+_is_one_block: ContextVar[bool] = ContextVar("is_one_block", default=False)
+
+
+@contextlib.contextmanager
+def in_one_block() -> Iterator[None]:
+    """Inside, the vocabulary is one block whose logits are kept: for programs that are traced to be
+    counted, and never run."""
+    before = _is_one_block.set(True)
+    try:
+        yield
+    finally:
+        _is_one_block.reset(before)
+
+
+def is_one_block() -> bool:
+    """Whether the vocabulary is one block, inside of `in_one_block`."""
+    return _is_one_block.get()
+
 
 def block_starts(table: jax.Array, block: int) -> tuple[int, jax.Array]:
     """The size of a block, and where each starts; the last one is moved back to fit."""
     check("block_starts", table=("float [vocabulary, hidden]", table))
-    size = min(block, table.shape[0])
+    size = table.shape[0] if is_one_block() else min(block, table.shape[0])
     return size, jnp.arange(0, table.shape[0], size)
 
 

@@ -102,8 +102,9 @@ class Objective(Generic[Inputs, Kept]):
     """Inputs with targets -> the number of predictions of each row, by loss, float32 [rows]."""
     loss: Callable[[Params, Kept, Inputs, Rngs], Losses]
     """(params, state, inputs with targets, dropout rngs) -> each loss by row."""
-    flops: Callable[[int, int], Operations]
-    """(rows, their length) -> floating-point operations of a step, as `flops` counts them."""
+    flops: Callable[[int, int], Operations] | None = None
+    """(rows, their length) -> floating-point operations of a step, as `flops` counts them; None to
+    have them counted from the traced program (`counting`)."""
     parts: Mapping[str, Callable[[jax.Array], Params]] = dataclasses.field(default_factory=dict)
     """The parameters that it needs beside the encoder's, by name: (rng) -> their initial values."""
     rules: tuple[tuple[str, PartitionSpec], ...] = ()

@@ -1,9 +1,9 @@
 """Word alignment by likelihood: a hidden Markov model of translation over an encoder's vectors.
 
 Each sentence of a pair is generated from the other: a token by the vector of a token there, at a
-place that moves by jumps, or by nothing (`alignment.hmm`). The model is Vogel, Ney and Tillmann's
-(1996); that its translation probabilities are a softmax of products of vectors is ours, as is the
-softmax over pieces that other sentences of the batch have.
+place that moves by jumps, or by nothing (`alignment_math.hmm`). The model is Vogel, Ney and
+Tillmann's (1996); that its translation probabilities are a softmax of products of vectors is ours,
+as is the softmax over pieces that other sentences of the batch have.
 """
 
 from functools import partial

@@ -11,6 +11,7 @@ from xlj.config import Config
 from xlj.io import atomic
 from xlj.io.json_file import Record
 from xlj.objectives import build
+from xlj.objectives.counting import operations
 from xlj.objectives.flops import Operations
 from xlj.planning.collectives import Collective, collectives
 from xlj.planning.hlo import Program
@@ -163,10 +164,9 @@ def of_phase(
         atomic.write(programs / f"phase-{phase}.txt", program.text.encode())
     schedule, chip = config.schedule, topology.chip
     rows = rows_of(config, sizes, phase)
-    built = build(schedule[phase].config.objectives.active(), config.model, sizes.corpus)
-    operations = sum(
-        (built[name].flops(*shape) for name, shape in rows.items()), start=Operations()
-    )
+    active = schedule[phase].config.objectives.active()
+    built = build(active, config.model, sizes.corpus)
+    counted = operations(active, config.model, sizes.corpus, rows)
     text = Program(program.text)
     mesh = meshes.make_mesh(config, devices)
     sent = collectives(text, list(mesh.devices.flat), chip.ring)
@@ -184,7 +184,7 @@ def of_phase(
         rows=rows,
         devices=topology.size,
         memory=_memory(program, chip.memory),
-        operations=operations,
+        operations=sum(counted.values(), start=Operations()),
         counts=counts.of_step(program.start),
         trains=any(loss.weight for each in built.values() for loss in each.losses.values()),
         products=multiplied,

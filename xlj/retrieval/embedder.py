@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from tqdm import tqdm
 
 from xlj.config import ConfigError, Model
-from xlj.data.rows.packing import Ragged
+from xlj.data.ragged import Ragged
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance, buckets, in_flight

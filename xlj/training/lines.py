@@ -1,4 +1,4 @@
-"""The line of metrics that is due after a step: of training, and of evaluations."""
+"""Writes the line of metrics that is due after a step: of training, and of evaluations."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -18,25 +18,24 @@ from xlj.training.throughput import Throughput
 
 
 class Check(Protocol):
-    """Is called from batch to batch, also with a number of rows that are done; it may raise, to
-    stop."""
+    """Is called between batches, also with a number of rows that are done; raises to stop."""
 
     def __call__(self, done: int = 0, /) -> object: ...
 
 
 Probe = Callable[[State, Check], Mapping[str, float]]
-"""A measure of a state, as metrics `eval/NAME/LANGUAGE/MEASURE`; it leaves the state as it is, and
-calls its second argument from batch to batch, which raises `Interrupted` if the run is to stop."""
+"""Measures a state, as metrics `eval/NAME/LANGUAGE/MEASURE`, and does not change it. It calls its
+second argument between batches, which raises `Interrupted` if the run is to stop."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Lines:
-    """Measures a state and writes what is due of it."""
+class MetricsWriter:
+    """Measures states, and writes a line of metrics after each step where one is due."""
 
     config: Config
     evaluations: Sequence[Probe]
     flops: RunFlops
-    writer: Metrics
+    metrics: Metrics
     clock: Throughput
     speeds: HostSpeeds
     preemption: Preemption
@@ -44,22 +43,25 @@ class Lines:
     restart_sums: Callable[[Progress], Progress]
 
     def due(self, done: int) -> tuple[bool, bool]:
-        """Whether training and evaluations are to be told after `done` steps."""
+        """Whether metrics of training, and of evaluations, are due after `done` steps."""
         train = self.config.train
-        last = done == train.steps
-        logs = done > 0 and (done % train.log_every == 0 or last)
-        return logs, done % train.eval_every == 0 or last
+        is_last = done == train.steps
+        logs = done > 0 and (done % train.log_every == 0 or is_last)
+        return logs, done % train.eval_every == 0 or is_last
 
     def write(self, before: State, done: int) -> tuple[State, dict[str, float], bool]:
-        """Writes the line that is due after `done` steps, if one is. Returns the state with its
-        sums begun anew, the line, and whether that was all; if the run is to stop meanwhile,
-        nothing is written, and the state is as it was."""
+        """Writes the line that is due after `done` steps, if one is.
+
+        Returns:
+          The state with its sums at zero, the line, and True. If the run is to stop meanwhile,
+          nothing is written: the state unchanged, an empty line, and False.
+        """
         state, line = before, dict[str, float]()
-        logs, measures = self.due(done)
+        logs, evaluates = self.due(done)
         if logs:
             line = self._of_training(state.progress, done)
             state = dataclasses.replace(state, progress=self.restart_sums(state.progress))
-        if measures:
+        if evaluates:
             try:
                 with self.clock.paused():
                     for measure in self.evaluations:
@@ -67,7 +69,7 @@ class Lines:
             except Interrupted:
                 return before, {}, False
         if line:
-            self.writer.log(done, line | {"flops": self.flops.until(done).xlj})
+            self.metrics.log(done, line | {"flops": self.flops.until(done).xlj})
         return state, line, True
 
     def _of_training(self, progress: Progress, done: int) -> dict[str, float]:

@@ -1,10 +1,10 @@
-"""The train loop, read from top to bottom: rows, mesh, state, steps, evaluation, checkpoints."""
+"""The train loop, read from top to bottom: first state, resources, steps, metrics, checkpoints."""
 
 import collections
 import contextlib
 import dataclasses
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import jax
@@ -12,11 +12,9 @@ import numpy as np
 from jax.sharding import Mesh
 from tqdm import tqdm
 
-from xlj.checkpoints import differences, reading, writing
+from xlj.checkpoints import compatibility, preservation, reading, writing
 from xlj.config import Config, ConfigError, record
 from xlj.data.rows.batches import Batches
-from xlj.data.rows.store import RowStore
-from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.distributed import hosts
 from xlj.distributed.host_speeds import HostSpeeds
 from xlj.distributed.preemption import Preemption
@@ -28,11 +26,12 @@ from xlj.sharding import meshes
 from xlj.training import initialisation, memory, metrics
 from xlj.training import state as states
 from xlj.training.evaluation import Evaluation
-from xlj.training.lines import Lines, Probe
-from xlj.training.passes import passes, with_steps
-from xlj.training.phases import Step, jitted_steps
+from xlj.training.lines import MetricsWriter, Probe
+from xlj.training.passes import passes
+from xlj.training.phases import jitted_steps
 from xlj.training.prefetch import Prefetch
 from xlj.training.run_flops import Counts, RunFlops
+from xlj.training.start import Start
 from xlj.training.state import State
 from xlj.training.step_memory import StepMemory
 from xlj.training.throughput import Throughput
@@ -65,169 +64,120 @@ class Outcome:
         return metrics.read(self.workdir)
 
 
-def train(
-    config: Config, workdir: AnyPath, store: RowStore, probes: Sequence[Probe] = (), best: str = ""
-) -> Outcome:
-    """Trains from finished rows, from the workdir's latest checkpoint if there is one.
+def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome:
+    """Trains to the last step, or until the run is to stop, from the latest checkpoint if any.
 
     The main process prints what the run will cost, and what slows it, before the first step.
 
     Args:
-      config: as `xlj.config.checks.parse` returned it.
-      workdir: where checkpoints and metrics are kept.
-      store: the rows of `config.data`.
+      start: as `xlj.training.start.prepare` returned it.
       probes: measured wherever held-out rows are, every `train.eval_every` steps.
       best: name of a metric; of the checkpoints after an evaluation, that where it is highest
         stays. Empty for none.
 
     Raises:
-      ConfigError: before any work, if mesh, rows, vocabulary or checkpoint do not fit the config;
-        later, if more than `train.max_skipped_steps` steps in a row were not finite.
+      ConfigError: before the first step, if a checkpoint or model is damaged, or its tensors do not
+        fit; later, if more than `train.max_skipped_steps` steps in a row were not finite.
     """
-    config = with_steps(config, store)
-    mesh = meshes.make_mesh(config)
-    meshes.check_batches(config, mesh)
-    vocabulary = Vocabulary.load(store.vocabulary_file)
+    config, workdir, mesh, latest = start.config, start.workdir, start.mesh, start.latest
+    store = start.store
     batches = Batches(store, config)
-    objectives = build_all(config, batches.corpus)
     abstract = states.abstract(config, batches.corpus, mesh)
     sharding = jax.tree.map(lambda leaf: leaf.sharding, abstract)
-    latest = initialisation.check_resumable(config, workdir)
-    state = initialisation.first_state(config, latest, store, abstract)
-    start = int(state.progress.step)
-    # What was to be said of the step before is due, if the run was stopped while measuring it.
-    unsaid = latest is None or not latest.meta["measured"]
+    state = initialisation.first_state(start, abstract)
+    done, total = int(state.progress.step), config.train.steps
     flops = RunFlops(config, batches.corpus, batches.shapes)
+
+    def outcome(finished: bool) -> Outcome:
+        folder = workdir / "checkpoints" / str(done)
+        return Outcome(done, finished, workdir, folder, flops.until(done))
+
+    # A run may stop after a step but before its metrics are written.
+    is_measured = latest is not None and latest.meta["measured"]
     if latest is not None:
-        finished = start == config.train.steps and (not unsaid or _is_said(workdir, start))
-        _tell(latest, config, finished)
+        finished = done == total and (is_measured or _is_in_metrics(workdir, done))
+        _print_changes(latest, config, finished)
         if finished:
-            return Outcome(start, True, workdir, latest.folder, flops.until(start))
-    _tell_costs(config, mesh, flops, passes(config, store))
-    pre_decay = initialisation.pre_decay_steps(config, workdir)
-    run = _Run(
-        config=config,
-        workdir=workdir,
-        store=store,
-        batches=batches,
-        mesh=mesh,
-        sharding=sharding,
-        flops=flops,
-        steps=jitted_steps(config, batches.corpus, mesh, sharding),
-        evaluations=[Evaluation(store, config, objectives, mesh), *probes],
-        pre_decay=pre_decay,
-        kept=(*pre_decay, *(initialisation.unmeasured_steps(workdir) if best else ())),
-        best=best,
-    )
-    _record(config, workdir)
-    with memory.advising(config):
-        done, said = _go_on(run, vocabulary, state, start, unsaid)
-    finished, folder = said and done == config.train.steps, workdir / "checkpoints" / str(done)
-    return Outcome(done, finished, workdir, folder, flops.until(done))
+            return outcome(finished=True)
+    _print_costs(config, mesh, flops, passes(config, store))
+    steps = jitted_steps(config, batches.corpus, mesh, sharding)
+    objectives = build_all(config, batches.corpus)
+    evaluations: list[Probe] = [Evaluation(store, config, objectives, mesh), *probes]
+    earlier = reading.every(workdir)
+    pre_decay = preservation.pre_decay_steps(config, earlier)
+    keep_steps = (*pre_decay, *(preservation.unmeasured_steps(earlier) if best else ()))
+    keep = config.train.keep_checkpoints, keep_steps, bool(best)
+    _write_config(config, workdir)
+    with memory.advising(config), contextlib.ExitStack() as stack:
 
-
-def _is_said(workdir: AnyPath, step: int) -> bool:
-    """Whether the metrics have a line of a step; process 0 reads them."""
-    return hosts.told(lambda: any(line["step"] == step for line in metrics.read(workdir)))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Run:
-    """What stays the same from step to step."""
-
-    config: Config
-    workdir: AnyPath
-    store: RowStore
-    batches: Batches
-    mesh: Mesh
-    sharding: State
-    flops: RunFlops
-    steps: Sequence[Step]
-    """By phase."""
-    evaluations: Sequence[Probe]
-    pre_decay: Collection[int]
-    """Steps after which a checkpoint is due."""
-    kept: tuple[int, ...]
-    """Steps whose checkpoints stay."""
-    best: str
-
-    def saves_after(self, done: int) -> bool:
-        """Whether a checkpoint is due after so many steps."""
-        train = self.config.train
-        return done % train.checkpoint_every == 0 or done in (train.steps, *self.pre_decay)
-
-
-def _go_on(
-    run: _Run, vocabulary: Vocabulary, state: State, start: int, unsaid: bool
-) -> tuple[int, bool]:
-    """Steps, lines of metrics and checkpoints, to the end or until the run is to stop: how many
-    steps are done, and whether all was said of them."""
-    config, batches, total = run.config, run.batches, run.config.train.steps
-    with contextlib.ExitStack() as stack:
-
-        def until_the_end(resource: Resource) -> Resource:
+        def enter(resource: Resource) -> Resource:
             return stack.enter_context(_closing(resource))
 
-        preemption = until_the_end(Preemption())
-        hook, said_before = config.train.metrics_hook, start - 1 if unsaid else start
-        files = until_the_end(GrowingFiles(run.workdir))
-        writer = until_the_end(metrics.Metrics(files, said_before, jax.process_index() == 0, hook))
-        of_run = config, run.store.manifest, vocabulary
-        stay = config.train.keep_checkpoints, run.kept, bool(run.best)
-        checkpointer = until_the_end(writing.Checkpointer(run.workdir, *of_run, *stay))
-        bar = until_the_end(_bar(start, total))
-        prefetch = until_the_end(Prefetch(batches, run.mesh, start, total))
-        clock = Throughput(run.flops, prefetch)
-        restart_sums = jax.jit(states.restart_sums, out_shardings=run.sharding.progress)
+        preemption = enter(Preemption())
+        files = enter(GrowingFiles(workdir))
+        last_line, hook = done if is_measured else done - 1, config.train.metrics_hook
+        log = enter(metrics.Metrics(files, last_line, jax.process_index() == 0, hook))
+        checkpointer = enter(
+            writing.Checkpointer(workdir, config, store.manifest, start.vocabulary, *keep)
+        )
+        bar = enter(_progress_bar(done, total))
+        prefetch = enter(Prefetch(batches, mesh, done, total))
+        clock = Throughput(flops, prefetch)
+        step_memory = enter(StepMemory(mesh))
         speeds = HostSpeeds(files)
-        step_memory = until_the_end(StepMemory(run.mesh))
-        lines = Lines(
-            config, run.evaluations, run.flops, writer, clock, speeds, preemption, bar, restart_sums
+        restart_sums = jax.jit(states.restart_sums, out_shardings=sharding.progress)
+        writer = MetricsWriter(
+            config, evaluations, flops, log, clock, speeds, preemption, bar, restart_sums
         )
 
-        def save(state: State, line: Mapping[str, float], said: bool) -> None:
+        def save(state: State, line: Mapping[str, float], is_measured: bool) -> None:
             with clock.paused():
                 step_memory.give_back()
-                files.send(now=True)  # a checkpoint is never ahead of what was said before it
-                checkpointer.save(done, state.parts(), line.get(run.best), said)
+                files.send(now=True)  # a checkpoint is never ahead of the metrics before it
+                checkpointer.save(done, state.parts(), line.get(best), is_measured)
 
-        done, said = start, True
-        if unsaid:
-            state, line, said = lines.write(state, done)
-            if not said:
-                save(state, line, said)
+        if not is_measured:
+            state, line, is_measured = writer.write(state, done)
+            if not is_measured:
+                save(state, line, is_measured)
         in_flight: collections.deque[tuple[int, jax.Array]] = collections.deque()
-        for batch, tokens in prefetch if said else ():
-            step = run.steps[batches.phase(done)[0]]
+        for batch, tokens in prefetch if is_measured else ():
+            step = steps[batches.phase(done)[0]]
             with step_memory.kept(step):
                 state, skipped_in_a_row = step(state, batch)
             clock.count(done, tokens)
             done += 1
             in_flight.append((done - 1, skipped_in_a_row))
             if len(in_flight) > _IN_FLIGHT:
-                _check_finite(config, batches, run.workdir, *in_flight.popleft())
+                _check_finite(config, batches, workdir, *in_flight.popleft())
             bar.update()
-            if any(lines.due(done)):
+            if any(writer.due(done)):
                 step_memory.give_back()
-            state, line, said = lines.write(state, done)
-            if (stop := not said or preemption.requested()) or run.saves_after(done):
-                save(state, line, said)
-            if stop:
+            state, line, is_measured = writer.write(state, done)
+            stops = not is_measured or preemption.requested()
+            if stops or done % config.train.checkpoint_every == 0 or done in (total, *pre_decay):
+                save(state, line, is_measured)
+            if stops:
                 break
         for flag in in_flight:
-            _check_finite(config, batches, run.workdir, *flag)
-    return done, said
+            _check_finite(config, batches, workdir, *flag)
+    return outcome(finished=is_measured and done == total)
 
 
-def _bar(start: int, total: int) -> tqdm:
-    """The bar of steps, which process 0 shows."""
-    silent = jax.process_index() > 0
-    return tqdm(total=total, initial=start, unit="step", dynamic_ncols=True, disable=silent)
+def _is_in_metrics(workdir: AnyPath, step: int) -> bool:
+    """Whether the metrics have a line of a step; process 0 reads them."""
+    return hosts.told(lambda: any(line["step"] == step for line in metrics.read(workdir)))
+
+
+def _progress_bar(done: int, total: int) -> tqdm:
+    """The progress bar of steps, which process 0 shows."""
+    is_hidden = jax.process_index() > 0
+    return tqdm(total=total, initial=done, unit="step", dynamic_ncols=True, disable=is_hidden)
 
 
 @contextlib.contextmanager
 def _closing(resource: Resource) -> Iterator[Resource]:
-    """As `contextlib.closing`, but an error in closing never hides one that came before."""
+    """As `contextlib.closing`, but an error in closing never hides an earlier one."""
     try:
         yield resource
     except BaseException:
@@ -237,7 +187,7 @@ def _closing(resource: Resource) -> Iterator[Resource]:
     resource.close()
 
 
-def _record(config: Config, workdir: AnyPath) -> None:
+def _write_config(config: Config, workdir: AnyPath) -> None:
     """Writes the config into the workdir, which it makes."""
     with atomic.mendable(workdir / "config.json"):
         workdir.mkdir(parents=True, exist_ok=True)
@@ -246,8 +196,8 @@ def _record(config: Config, workdir: AnyPath) -> None:
             atomic.write(workdir / "config.json", text.encode())
 
 
-def _tell_costs(config: Config, mesh: Mesh, flops: RunFlops, read: dict[str, float]) -> None:
-    """Says what the run will read and cost, and what slows it."""
+def _print_costs(config: Config, mesh: Mesh, flops: RunFlops, read: dict[str, float]) -> None:
+    """Prints what the run will read and cost, and what slows it."""
     if jax.process_index():
         return
     if meshes.crosses_hosts(mesh):
@@ -260,20 +210,20 @@ def _tell_costs(config: Config, mesh: Mesh, flops: RunFlops, read: dict[str, flo
     print(f"operations of the run: {flops.until(config.train.steps)}\n", flush=True)
 
 
-def _tell(latest: reading.Checkpoint, config: Config, finished: bool) -> None:
-    """Says what of the config is no longer what it was, and whether that has an effect."""
+def _print_changes(latest: reading.Checkpoint, config: Config, finished: bool) -> None:
+    """Prints which keys of the config have changed, and whether that has an effect."""
     if jax.process_index():
         return
     if finished:
         print(f"{latest.folder} is the last of a finished run: nothing is left to do")
-    for change in differences.changes(latest, config):
+    for change in compatibility.changes(latest, config):
         print(f"no effect: {change}" if finished else f"resuming: {change}", flush=True)
 
 
 def _check_finite(
     config: Config, batches: Batches, workdir: AnyPath, step: int, skipped_in_a_row: jax.Array
 ) -> None:
-    """Stops the run, and writes down the rows, once too many steps in a row were not finite."""
+    """Stops the run, and writes the rows to a file, if too many steps in a row were not finite."""
     if int(skipped_in_a_row) <= config.train.max_skipped_steps:
         return
     rows = {

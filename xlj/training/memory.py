@@ -10,7 +10,6 @@ from jax.sharding import Mesh
 
 from xlj.config import ROW_KINDS, Config, ConfigError, lookup
 from xlj.data.rows.corpus import Corpus
-from xlj.data.rows.preparing import open_rows
 from xlj.data.rows.store import RowStore
 from xlj.data.text.templates import paired_languages
 from xlj.data.tokenizer import vocabulary_training
@@ -38,15 +37,18 @@ def of(store: RowStore, config: Config) -> Sizes:
     return Sizes(Corpus.of(store), lengths)
 
 
-def expected(config: Config) -> Sizes:
-    """The sizes of rows that may not be built yet; raises a `ConfigError` if `data.vocabulary`
-    cannot be read."""
-    if config.data.rows:
-        return of(open_rows(config), config)
+def expected(config: Config, store: RowStore | None, vocabulary: Vocabulary | None) -> Sizes:
+    """The sizes of rows that may not be built yet.
+
+    Args:
+      store: the rows, if they are there.
+      vocabulary: None if it is yet to be trained.
+    """
+    if store is not None:
+        return of(store, config)
     paired = paired_languages(config.data)
     languages = tuple(dict.fromkeys([*config.data.languages, *paired]))
-    given = config.data.vocabulary
-    size = Vocabulary.load(given).size if given else vocabulary_training.ids(config.data)
+    size = vocabulary.size if vocabulary is not None else vocabulary_training.ids(config.data)
     corpus = Corpus(size, languages, (1,) * len(languages), tuple(paired))
     lengths = {kind: lookup(config, ROW_KINDS[kind].length) for kind in config.row_kinds()}
     return Sizes(corpus, lengths)
@@ -76,8 +78,8 @@ def check_fits(config: Config, sizes: Sizes, mesh: Mesh) -> None:
 
 @contextlib.contextmanager
 def advising(config: Config) -> Iterator[None]:
-    """Turns a device's want of memory in the block into a `ConfigError` that says which keys lower
-    what a step takes."""
+    """Turns an out-of-memory error of a device in the block into a `ConfigError` that names the
+    keys that lower what a step takes."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:

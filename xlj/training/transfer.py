@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlj.checkpoints.reading import CheckpointError
+from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import SUPERVISED, Config, ConfigError, Transfer, as_tree
 from xlj.config.objectives.supervised import supervised_in
@@ -92,6 +92,16 @@ def taken(
         old[name] if name in fits - left else leaf for name, leaf in zip(new, leaves, strict=True)
     ]
     return jax.tree.unflatten(structure, chosen)
+
+
+def check_optimizer(source: StoredModel) -> Checkpoint:
+    """The checkpoint of a model, refused if there are no moments in it."""
+    if source.checkpoint is None or "optimizer" not in source.checkpoint.meta["tensors"]:
+        raise CheckpointError(
+            f"transfer.optimizer: init_from={source.folder} holds parameters only, as converted "
+            "models do; leave that key out, or name a checkpoint of training"
+        )
+    return source.checkpoint
 
 
 def matches_of(

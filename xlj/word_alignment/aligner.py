@@ -10,17 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from xlj.alignment_math import extraction, methods
 from xlj.config import ConfigError, Model
+from xlj.config.choices import AlignmentOptions
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance, in_flight
 from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
-from xlj.objectives.word_hmm import HEAD
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.meshes import mesh_of
 from xlj.sharding.trees import replicated, shard
-from xlj.word_alignment import translated
+from xlj.word_alignment import methods
+from xlj.word_alignment.methods import Method, Side
 from xlj.word_alignment.pair_batches import Batch, Pieces, Rows, batches, pieces_of
 from xlj.word_alignment.sentence_pairs import Pair
 
@@ -42,15 +42,13 @@ class Aligner:
 
     Args:
       pretrained: the encoder, on any mesh; each process then aligns the same pairs.
-      layers: whose hidden vectors to align, each between 0 (embeddings) and the model's last.
-      method: one of `choices.METHODS` (`alignment.methods` tells what each does), or of
-        TRAINED_METHODS (`translated`).
-      together: encode a pair as one example (XLM-Align), not each sentence alone (SimAlign).
-      prior: strength of the prior on the diagonal (`methods.diagonal`), of a pair's pieces.
+      options: how pairs are encoded, and their pieces linked.
+      layers: whose hidden vectors to align, each between 0 (embeddings) and the model's last; by
+        default that of the options.
       threshold: links of a lower confidence are left out.
 
     Raises:
-      ConfigError: if the model does not have what the method needs.
+      ConfigError: if there is no such method, or the model does not have what it needs.
 
     Attributes:
       windowed: pairs so far that were too long for the model, and were encoded in windows.
@@ -59,23 +57,18 @@ class Aligner:
     def __init__(
         self,
         pretrained: Pretrained,
-        layers: Sequence[int],
-        method: str,
-        together: bool = True,
-        prior: float = 0.0,
+        options: AlignmentOptions,
+        layers: Sequence[int] = (),
         threshold: float = 0.0,
     ):
-        if method == "hmm" and HEAD not in pretrained.params:
-            raise ConfigError(
-                "the method hmm needs what objectives.word_hmm trains (configs/aligner.py); this "
-                "model was trained without"
-            )
         self._pretrained, self._mesh = pretrained, mesh_of(pretrained.params)
-        self._limit = pretrained.model.positions - FIRST_POSITION
-        self._layers, self._method, self._together = tuple(layers), method, together
-        self._threshold = threshold
-        static = {"mesh": self._mesh, "model": pretrained.model, "method": method, "prior": prior}
-        self._align = partial(_align, layers=self._layers, **static)
+        model = pretrained.model
+        self._limit = model.positions - FIRST_POSITION
+        self._layers = tuple(layers) or (encoder.layer_or_middle(options.layer, model.layers),)
+        self._method = methods.named(options.method, pretrained.params)
+        self._together, self._threshold = options.encode == "together", threshold
+        static = {"mesh": self._mesh, "model": model, "prior": options.prior}
+        self._align = partial(_align, layers=self._layers, method=self._method, **static)
         self.windowed = 0
 
     def align(self, pairs: Iterable[Pair], progress: Advance = bool) -> Iterator[list[np.ndarray]]:
@@ -95,14 +88,14 @@ class Aligner:
         """The links of each pair as `align` gives them, with their confidences, for each layer.
 
         The confidence of a link between pieces is its entry in the soft alignment
-        (`alignment.methods`), that of a link between words the highest of its pieces'.
+        (`methods`), that of a link between words the highest of its pieces'.
         """
         for _, found in self._found(pairs, "confidences", progress):
             yield found
 
     def soft(self, pairs: Iterable[Pair], progress: Advance = bool) -> Iterator[np.ndarray]:
         """The soft alignment of each pair, in order: float32 [layers, source words, target words],
-        the highest of the words' pieces (`alignment.methods`); 0 of a word without any piece."""
+        the highest of the words' pieces (`methods`); 0 of a word without any piece."""
         for pair, found in self._found(pairs, "soft", progress):
             matrices = np.zeros((len(found), len(pair.source), len(pair.target)), np.float32)
             for matrix, (ends, values) in zip(matrices, found, strict=True):
@@ -143,14 +136,13 @@ class Aligner:
     ) -> Iterator[tuple[Batch, np.ndarray]]:
         """Batches, each with what is asked for of its pieces, [layers, pairs, side, side]: bool, or
         float32 values, 0 where there is nothing."""
-        on_device = "soft" if self._method == "match" else what
+        match = self._method.match
+        on_device = "soft" if match else what
         for batch, result in in_flight(self._started(pieces, on_device)):
             values = np.asarray(result)
-            if self._method == "match" and what != "soft":
-                rows = batch.rows
-                sides = rows.source_places, rows.target_places
-                ids = ((side >= 0).astype(np.int32) for side in sides)
-                links = extraction.match(values, *ids)
+            if match and what != "soft":
+                sides = batch.rows.source_places, batch.rows.target_places
+                links = match(values, *((side >= 0).astype(np.int32) for side in sides))
                 values = links if what == "links" else np.where(links, values, 0)
             if self._threshold and what != "soft":
                 values = np.where(values >= self._threshold, values, 0)
@@ -180,7 +172,7 @@ def _of_rows(
     rows: Rows[jax.Array],
     model: Model,
     layers: tuple[int, ...],
-    method: str,
+    method: Method,
     prior: float,
     what: str,
 ) -> jax.Array:
@@ -188,24 +180,18 @@ def _of_rows(
         rows.tokens, rows.positions, rows.segments, rows.segments, sides=rows.sides
     )
     depth = max(layers)
-    source_ids = (rows.source_places >= 0).astype(jnp.int32)
-    target_ids = (rows.target_places >= 0).astype(jnp.int32)
     if len(layers) == 1:
         hidden = encoder.apply(params, model, inputs, layers=depth)[None]
     else:
         every = encoder.apply(params, model, inputs, layers=depth, all_layers=True)
         hidden = every[jnp.array(layers)]
     hidden = hidden.reshape(len(layers), -1, hidden.shape[-1])
-    source, target = hidden[:, rows.source_places], hidden[:, rows.target_places]
-    if method == "hmm":
-        tokens = rows.tokens.reshape(-1)
-        of_sides = tokens[rows.source_places], tokens[rows.target_places]
-        ids = source_ids, target_ids
-        found = jax.lax.map(
-            lambda sides: translated.align(params, model, sides, of_sides, ids), (source, target)
-        )
-    else:
-        found = methods.align(method, source, target, source_ids, target_ids, prior)
+    tokens = rows.tokens.reshape(-1)
+    source, target = (
+        Side(hidden[:, places], tokens[places], (places >= 0).astype(jnp.int32))
+        for places in (rows.source_places, rows.target_places)
+    )
+    found = method.align(params, model, source, target, prior)
     if what == "soft" or found.links is None:
         return found.soft
     return found.links if what == "links" else jnp.where(found.links, found.soft, 0)

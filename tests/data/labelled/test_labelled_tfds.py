@@ -1,6 +1,5 @@
 """Labelled datasets of TFDS: the real builders' features, written and read, with our examples."""
 
-import importlib.util
 import sys
 
 import mocked_tfds
@@ -18,8 +17,6 @@ WIKIANN, UD = "tfds:wikiann/de#test", "tfds:universal_dependencies/de_gsd#dev"
 
 @pytest.fixture(scope="module")
 def read():
-    if importlib.util.find_spec("tensorflow_datasets") is None:
-        pytest.skip("tensorflow_datasets is not installed")
     sources = [(XNLI, "sw"), (XNLI, "th"), (TYDI_QA, "sw"), (TYDI_QA, "de"), (TYDI_QA_SW, "sw")]
     sources += [(source, "de") for source in (PAWS_X, XQUAD, MLQA, WIKIANN, UD)]
     sources.append(("tfds:xquad/eo#test", "eo"))
@@ -29,6 +26,7 @@ def read():
 
 
 @pytest.mark.slow
+@pytest.mark.seqio
 def test_sentence_pairs(read):
     pair = ("premise sw", "hypothesis sw")
     assert read[XNLI, "sw"] == [
@@ -43,6 +41,7 @@ def test_sentence_pairs(read):
 
 
 @pytest.mark.slow
+@pytest.mark.seqio
 def test_questions(read):
     first, second = read[XQUAD, "de"]
     answers = (("Äpfel", 4), ("Äpfel", 15))
@@ -53,6 +52,7 @@ def test_questions(read):
 
 
 @pytest.mark.slow
+@pytest.mark.seqio
 def test_tydi_qa_keeps_languages_apart_by_ids_or_by_splits(read):
     assert [row[0] for row in read[TYDI_QA, "sw"]] == ["swahili-1-0", "swahili-1-1"]
     assert len(read[TYDI_QA_SW, "sw"]) == 3
@@ -60,6 +60,7 @@ def test_tydi_qa_keeps_languages_apart_by_ids_or_by_splits(read):
 
 
 @pytest.mark.slow
+@pytest.mark.seqio
 def test_words(read):
     assert read[WIKIANN, "de"] == [(("Ada", "spricht"), ("B-PER", "O"), f"{WIKIANN}, example 1")]
     assert read[UD, "de"] == [(("zu", "dem", "Haus"), ("ADP", "DET", "NOUN"), f"{UD}, example 1")]

@@ -55,6 +55,7 @@ def test_all_misses_are_named_at_once(folder):
         assert part in str(error.value)
 
 
+@pytest.mark.seqio
 def test_one_set_may_serve_all_languages():
     for template, kind in (
         ("tfds:xnli#validation", "classification"),
@@ -63,6 +64,14 @@ def test_one_set_may_serve_all_languages():
         found = reading.resolve(Task(kind=kind, dev=(template,)), "dev", ("en", "sw"))
         assert found == {"en": [template], "sw": [template]}
     assert "tensorflow" not in sys.modules
+
+
+def test_a_set_of_tfds_is_refused_where_tfds_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
+    task = Task(train=("phrasebook:nli/{language}#train",), dev=("tfds:xnli#validation",))
+    assert reading.resolve(task, "train", ("en",)) == {"en": ["phrasebook:nli/en#train"]}
+    with pytest.raises(ConfigError, match="reading tfds:xnli#validation needs tensorflow_datasets"):
+        reading.resolve(task, "dev", ("en",))
 
 
 @pytest.mark.parametrize(

@@ -109,12 +109,16 @@ def test_errors_of_the_builder_are_config_errors_here(config, tmp_path):
     too_large = config(tmp_path, vocabulary="", vocabulary_size=200_000, vocabulary_lines=2000)
     with pytest.raises(ConfigError, match="vocabulary_size=200000 is too large .* at most"):
         prepare_rows(too_large)
-    unknown = config(tmp_path, mono=("seqio:no_such_task#text",), languages=("xx",))
-    with pytest.raises(ConfigError, match="no_such_task#text: no seqio Task of this name"):
-        prepare_rows(unknown)
     none = config(tmp_path, filter="json:no_such")
     with pytest.raises(ConfigError, match="data.filter=json:no_such: module 'json' has no"):
         prepare_rows(none)
     short = config(tmp_path, pair_length=8, mono=(), languages=())
     with pytest.raises(ConfigError, match="pairs.xx-yy yields no training rows.*too long"):
         prepare_rows(short)
+
+
+@pytest.mark.seqio
+def test_an_unknown_seqio_task_is_a_config_error_here(config, tmp_path):
+    unknown = config(tmp_path, mono=("seqio:no_such_task#text",), languages=("xx",))
+    with pytest.raises(ConfigError, match="no_such_task#text: no seqio Task of this name"):
+        prepare_rows(unknown)

@@ -12,6 +12,8 @@ from made_rows import examples, sentences, start
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.rows.report import report
 
+pytestmark = pytest.mark.seqio
+
 USERS_MODULE = """
 import seqio, tensorflow as tf
 

@@ -3,8 +3,8 @@ twice."""
 
 import numpy as np
 
+from xlj.data.ragged import Ragged
 from xlj.data.rows import held_out_pairs
-from xlj.data.rows.packing import Ragged
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 
 

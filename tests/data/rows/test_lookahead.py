@@ -1,11 +1,12 @@
 """What is looked for ahead of building is exact, and the same whatever the order of work."""
 
 import random
+import sys
 
 import numpy as np
 import pytest
 
-from xlj.config import Config, Data, Objectives
+from xlj.config import Config, ConfigError, Data, Objectives
 from xlj.config.objectives.mlm import MultilingualMLM, TranslationLM
 from xlj.data.rows import lookahead
 from xlj.data.rows.request import SAMPLED_UNITS, request_of
@@ -90,6 +91,22 @@ def test_a_vocabulary_is_trained_on_a_uniform_sample_of_what_is_not_held_out(req
     shares = {n: sum(map(len, lines)) * weights[n] for n, lines in sampled.items()}
     assert shares["en"] / sum(shares.values()) == pytest.approx(share, rel=0.1)
     assert sum(map(len, sampled.values())) <= 3000
+
+
+@pytest.mark.parametrize("source", ["seqio:task#text", "tfds:wiki#text"])
+def test_a_missing_library_is_an_error_before_text_is_read(source, tmp_path, monkeypatch):
+    (tmp_path / "excluded.txt").write_text("a line\n")
+    data = Data(
+        languages=("en",),
+        mono=(source,),
+        exclude=(f"{tmp_path}/excluded.txt",),
+        cache=str(tmp_path / "cache"),
+    )
+    request = request_of(Config(data=data, objectives=READ))
+    monkeypatch.setitem(sys.modules, "seqio", None)
+    with pytest.raises(ConfigError, match=f"^reading {source} needs seqio, which "):
+        lookahead.texts_of(request)
+    assert not list((tmp_path / "cache").iterdir())
 
 
 def test_companions_are_those_of_all_units(request_):

@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from xlj.config import most_pairs
+from xlj.data.ragged import Ragged
 from xlj.data.rows import packing
-from xlj.data.rows.packing import Ragged
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 
 DTYPE = np.dtype("<u2")

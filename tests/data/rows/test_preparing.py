@@ -1,11 +1,13 @@
 """Rows that a config names say what it needs to know of them, or why they do not serve it."""
 
 import shutil
+import sys
 
 import pytest
 
 from xlj.config import ConfigError, parse
-from xlj.data.rows.preparing import open_rows, prepare_rows, with_rows
+from xlj.data.rows.preparing import open_rows, prepare_rows
+from xlj.data.rows.request import request_of
 
 
 @pytest.fixture
@@ -21,7 +23,7 @@ def rows(tiny, store, tmp_path):
 
 
 def test_a_config_learns_what_its_rows_hold(rows, store):
-    data = with_rows(parse(rows)).data
+    data = open_rows(parse(rows))[0].data
     assert data.languages == ("en", "de", "sw") and data.pairs == ("en-de", "en-sw")
     assert (data.length, data.pair_length) == (32, 48)
     for processes in (1, 4):
@@ -32,10 +34,10 @@ def test_rows_are_named_by_their_hash_too(rows, store):
     rows.data.rows, rows.data.cache = store.path.name, str(store.path.parent)
     config = parse(rows, explicit=["data.rows", "data.cache"])
     assert prepare_rows(config).path == store.path
-    assert with_rows(config).data.vocabulary == str(store.vocabulary_file)
+    assert open_rows(config)[0].data.vocabulary == str(store.vocabulary_file)
     rows.data.rows = "0123456789abcdef"
     with pytest.raises(ConfigError, match=r"data\.rows=0123456789abcdef: .*holds no finished rows"):
-        with_rows(parse(rows))
+        open_rows(parse(rows))
 
 
 def test_where_text_is_gone_the_rows_that_are_there_are_told(tiny, store):
@@ -46,13 +48,13 @@ def test_where_text_is_gone_the_rows_that_are_there_are_told(tiny, store):
 
 def test_only_the_kinds_that_are_read_are_opened(rows, store):
     rows.objectives.tlm.batch_rows = 0
-    opened = open_rows(parse(rows))
+    config, opened = open_rows(parse(rows))
     assert opened.manifest.tasks == store.tasks("text") and not opened.tasks("pairs")
-    assert with_rows(parse(rows)).data.pairs == ("en-de", "en-sw")  # still to evaluate on
+    assert config.data.pairs == ("en-de", "en-sw")  # still to evaluate on
 
 
 def test_a_config_without_rows_stays_as_it_is(tiny):
-    assert with_rows(parse(tiny)) == parse(tiny)
+    assert open_rows(parse(tiny)) == (parse(tiny), None)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,16 @@ def test_rows_that_do_not_serve_a_config_are_refused(
             holder = holder[name]
         holder[key] = value
     with pytest.raises(ConfigError, match=message):
-        with_rows(parse(rows))
+        open_rows(parse(rows))
+
+
+def test_finished_rows_of_a_seqio_source_are_read_without_seqio(tiny, store, tmp_path, monkeypatch):
+    tiny.data.mono, tiny.data.cache = "seqio:task_{language}#text", str(tmp_path / "cache")
+    folder = request_of(parse(tiny)).folder
+    shutil.copytree(store.path.parent, folder.parent, dirs_exist_ok=True)
+    (folder.parent / store.path.name).rename(folder)
+    monkeypatch.setitem(sys.modules, "seqio", None)
+    assert prepare_rows(parse(tiny)).manifest == store.manifest
 
 
 def test_damaged_rows_name_the_key(rows, tmp_path):

@@ -14,7 +14,7 @@ import servers
 from xlj.config import ConfigError, parse
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.building import build_rows
-from xlj.data.rows.preparing import open_rows, prepare_rows, with_rows
+from xlj.data.rows.preparing import open_rows, prepare_rows
 from xlj.data.rows.request import request_of
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -88,9 +88,9 @@ def test_rows_in_a_bucket_of_text_in_a_bucket(small, corpus, uploaded, bucket, t
     again = prepare_rows(config)  # they are there
     assert again.path == found.path
     named = dataclasses.replace(config, data=dataclasses.replace(config.data, rows=found.path.name))
-    same(open_rows(named), expected)
-    vocabulary = with_rows(named).data.vocabulary
-    assert Vocabulary.load(vocabulary).digest == expected.manifest.vocabulary_digest
+    config, opened = open_rows(named)
+    same(opened, expected)
+    assert Vocabulary.load(config.data.vocabulary).digest == expected.manifest.vocabulary_digest
 
 
 @pytest.mark.cloud

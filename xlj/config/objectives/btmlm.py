@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from xlj.config.fields import ConfigError
 from xlj.config.objectives.mlm import Masking
-from xlj.config.objectives.options import Config, option, register
+from xlj.config.objectives.options import option, register
+from xlj.config.sections import Sections
 
 
 @register("btmlm")
@@ -33,7 +34,7 @@ class BackTranslation(Masking):
         choices=("argmax", "sample"),
     )
 
-    def check(self, path: str, config: Config) -> None:
+    def check(self, path: str, config: Sections) -> None:
         """Refuses languages without embeddings."""
         super().check(path, config)
         if config.model.language_embeddings == "none":

@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from xlj.config.fields import ConfigError
-from xlj.config.objectives.options import Config, Options, option, register
+from xlj.config.objectives.options import Options, option, register
+from xlj.config.sections import Sections
 
 
 @register("distillation")
@@ -19,7 +20,7 @@ class Distillation(Options):
     teacher: str = option("", "checkpoint, or workdir, of the teacher: same sizes, same vocabulary")
     language: str = option("en", "the teacher's language; rows of others are left out")
 
-    def check(self, path: str, config: Config) -> None:
+    def check(self, path: str, config: Sections) -> None:
         """Refuses no teacher."""
         if not self.teacher:
             raise ConfigError(f"{path} is on; name a checkpoint with {path}.teacher")

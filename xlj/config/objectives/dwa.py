@@ -4,10 +4,11 @@ import dataclasses
 
 from xlj.config.fields import Idle, lookup
 from xlj.config.objectives.mlm import Masking
-from xlj.config.objectives.options import Config, option, register, while_on
+from xlj.config.objectives.options import option, register, while_on
+from xlj.config.sections import Sections
 
 
-def _while_pointing(config: Config, path: str) -> Idle | None:
+def _while_pointing(config: Sections, path: str) -> Idle | None:
     """Says that a key is read while the objective is on and has queries."""
     queries = f"{path.rpartition('.')[0]}.queries"
     if lookup(config, queries) == "none":

@@ -3,7 +3,8 @@
 import dataclasses
 
 from xlj.config.fields import ConfigError
-from xlj.config.objectives.options import Config, Options, option, register
+from xlj.config.objectives.options import Options, option, register
+from xlj.config.sections import Sections
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +17,7 @@ class Masking(Options):
         0.1, "share of predicted tokens replaced by a random one", low=0, high=1
     )
 
-    def check(self, path: str, config: Config) -> None:
+    def check(self, path: str, config: Sections) -> None:
         """Refuses shares of more than all."""
         if self.mask_share + self.random_share > 1:
             raise ConfigError(f"{path}.mask_share and {path}.random_share add up to more than 1")

@@ -6,40 +6,14 @@ import importlib
 import importlib.util
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from xlj.config.fields import ConfigError, Idle, Reading, Value, key
-
-if TYPE_CHECKING:
-    from xlj.config.schema import Config
-else:
-    Config = Any  # the schema is made of these options, so it cannot be imported here
+from xlj.config.fields import ConfigError, Idle, Reading, Section, Value, key
+from xlj.config.row_kinds import ROW_KINDS
+from xlj.config.sections import Sections
 
 
-@dataclasses.dataclass(frozen=True)
-class RowKind:
-    """A kind of rows: the key that names its text, and the key of its length."""
-
-    source: str
-    length: str
-
-
-ROW_KINDS = {
-    "text": RowKind("data.mono", "data.length"),
-    "sentences": RowKind("data.mono", "data.length"),
-    "pairs": RowKind("data.parallel", "data.pair_length"),
-    "bitext": RowKind("data.parallel", "data.pair_length"),
-}
-"""Kinds of rows (docs/data.md): running text; single sentences with room for pseudo-tokens;
-sentence pairs read together; sentence pairs read apart."""
-
-
-def most_pairs(length: int) -> int:
-    """How many pairs a row of bitext may have: one for 32 of its tokens, but at least one."""
-    return max(1, length // 32)
-
-
-def while_on(config: Config, path: str) -> Idle | None:
+def while_on(config: Sections, path: str) -> Idle | None:
     """Says that an objective's key is read while the objective is on, in any phase."""
     section, _, name = path.rpartition(".")
     if name == "batch_rows" or section.rpartition(".")[2] in config.objectives_on():
@@ -53,7 +27,7 @@ def option(default: Value, doc: str, read: Reading = while_on, **values: Any) ->
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(Section, path="objectives"):
     """The keys `objectives.NAME.*` that all objectives have, and the defaults of the rest.
 
     A subclass adds keys with `option`, says what stands below in capitals of its own, and is named
@@ -78,7 +52,7 @@ class Options:
     batch_rows: int = option(0, "rows a step; 0 turns the objective off", low=0)
     weight: float = option(1.0, "weight of the objective in the loss", low=0)
 
-    def check(self, path: str, config: Config) -> None:
+    def check(self, path: str, config: Sections) -> None:
         """Refuses values that contradict each other or the rest of a phase's config.
 
         Args:
@@ -157,6 +131,7 @@ def register(name: str) -> Callable[[Class], Class]:
                 f"{options.__name__} must say `rows`, one of {', '.join(ROW_KINDS)}, and "
                 "`implementation`, module:function"
             )
+        options._path = f"objectives.{name}"
         _REGISTERED[name] = options()
         return options
 
@@ -166,14 +141,6 @@ def register(name: str) -> Callable[[Class], Class]:
 def registered() -> Mapping[str, Options]:
     """The objectives there are, at their defaults: those of xlj first, then users' own."""
     return _REGISTERED
-
-
-def read_by_objectives(config: Config, path: str) -> Idle | None:
-    """Says that a key of the model is read by objectives whose `reads` name it."""
-    readers = [name for name, options in registered().items() if path in options.reads]
-    if set(readers) & set(config.objectives_on()):
-        return None
-    return Idle(f"{' and '.join(readers)} are off")
 
 
 def objectives_in(config: Mapping[str, Any]) -> set[str]:
@@ -188,7 +155,7 @@ def objectives_in(config: Mapping[str, Any]) -> set[str]:
     }
 
 
-def check_common(path: str, options: Options, config: Config) -> None:
+def check_common(path: str, options: Options, config: Sections) -> None:
     """Refuses values that no objective can have together with the rest of a phase's config.
 
     Raises:

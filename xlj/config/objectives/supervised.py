@@ -8,7 +8,7 @@ from xlj.config.objectives.options import Options
 
 
 @dataclasses.dataclass(frozen=True)
-class Supervised(Options):
+class Supervised(Options, path="train"):
     """The options of an objective of fine-tuning; it reads a kind of rows of its own.
 
     Attributes:

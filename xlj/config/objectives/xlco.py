@@ -5,7 +5,9 @@ from collections.abc import Callable, MutableMapping
 
 from xlj.config.fields import ConfigError, Value
 from xlj.config.objectives.mlm import Masking
-from xlj.config.objectives.options import Config, most_pairs, option, register
+from xlj.config.objectives.options import option, register
+from xlj.config.row_kinds import most_pairs
+from xlj.config.sections import Sections
 
 
 @register("xlco")
@@ -25,7 +27,7 @@ class Contrast(Masking):
     momentum: float = option(0.9999, "momentum of the key encoder", low=0, high=1)
     mixup: bool = option(True, "join each pair with another pair of the batch (mixup contrast)")
 
-    def check(self, path: str, config: Config) -> None:
+    def check(self, path: str, config: Sections) -> None:
         """Refuses vectors that are all the same, and a queue that does not hold a step's keys."""
         super().check(path, config)
         if not self.layer:

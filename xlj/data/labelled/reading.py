@@ -1,5 +1,6 @@
 """Labelled sources: found by the templates of a config, and read into examples."""
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 
@@ -9,6 +10,7 @@ from xlj.data.labelled import conll, labels, squad, tables, tfds
 from xlj.data.labelled.examples import Example, Question, Sentences, Words
 from xlj.data.text.templates import match
 from xlj.io import storage
+from xlj.io.quiet import require
 from xlj.io.storage import AnyPath, place
 from xlj.phrasebook import LANGUAGES, labelled
 from xlj.phrasebook.labelled.examples import LabelledTexts, TaggedWords
@@ -39,7 +41,7 @@ def resolve(task: Task, split: str, languages: Sequence[str]) -> dict[str, list[
       split: the key of `task` with the templates; without any, no language has sources.
 
     Raises:
-      ConfigError: with all that `templates.match` finds wrong.
+      ConfigError: with all that `templates.match` finds wrong, or if TFDS is not installed.
     """
     found, problems = match(
         getattr(task, split),
@@ -51,6 +53,9 @@ def resolve(task: Task, split: str, languages: Sequence[str]) -> dict[str, list[
     )
     if problems:
         raise ConfigError("\n".join(problems))
+    for source in itertools.chain(*found.values()):
+        if source.startswith("tfds:"):
+            require("tensorflow_datasets", source)
     return found
 
 

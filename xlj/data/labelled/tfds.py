@@ -97,7 +97,7 @@ def load(source: str, language: str) -> list[Example]:
     ids_tell = name.base == "tydi_qa" and name.has_all_languages
     if ids_tell and language not in TYDI_QA:
         raise ConfigError(f"{source}: TyDiQA has no {language}; it has {', '.join(TYDI_QA)}")
-    tfds = import_quietly("tensorflow_datasets")
+    tfds = import_quietly("tensorflow_datasets", source)
     try:
         dataset, info = tfds.load(
             name.dataset, split=name.split, shuffle_files=False, with_info=True

@@ -4,8 +4,8 @@ from collections import Counter
 
 import numpy as np
 
+from xlj.data.ragged import Ragged
 from xlj.data.rows import packing
-from xlj.data.rows.packing import Ragged
 from xlj.data.rows.store import RowStore
 from xlj.io.hashing import sample
 

@@ -44,13 +44,14 @@ def texts_of(request: Request) -> list[Text]:
     read = Reading.of(request.data)
     if read.filter:
         function_of(read.filter, "data.filter")  # an error in it is told before any work
+    units = [task.units(request.data.unit_bytes) for task in request.tasks]
     if request.data.exclude:
         columns = list(reading.excluded_lines(request.data))
         folder = _folder(request, "excluded")
         read = dataclasses.replace(
             read, excluded=hash_sets.write(folder, map(line_hashes, columns))
         )
-    return [Text(task, task.units(request.data.unit_bytes), read) for task in request.tasks]
+    return [Text(task, of, read) for task, of in zip(request.tasks, units, strict=True)]
 
 
 def without_duplicates(request: Request, texts: Sequence[Text], run: Run) -> list[Text]:

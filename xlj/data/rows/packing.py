@@ -1,44 +1,20 @@
 """Token ids into rows of one length, as densely as they fit.
 
-Pure functions on arrays. Sentences come as `Ragged`: the ids of all of them end to end, and where
-each one starts. Rows are `[rows, length]` of uint16 or uint32, padded with `<pad>`.
+Pure functions on arrays. Sentences come as `Ragged`. Rows are `[rows, length]` of uint16 or uint32,
+padded with `<pad>`.
 """
 
 import dataclasses
-import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from xlj.config import most_pairs
+from xlj.data.ragged import Ragged
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 
 PACKING = 2
 """Version of these functions; part of the recipe, so after a change rows are built again."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Ragged:
-    """Sequences of token ids, end to end: int32 [sum of lengths], and int64 [sequences]."""
-
-    ids: np.ndarray
-    lengths: np.ndarray
-
-    @classmethod
-    def of(cls, sequences: Sequence[Sequence[int]]) -> "Ragged":
-        """The same sequences, out of lists."""
-        lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
-        ids = itertools.chain.from_iterable(sequences)
-        return cls(np.fromiter(ids, np.int32, int(lengths.sum())), lengths)
-
-    @property
-    def starts(self) -> np.ndarray:
-        """Where each sequence starts in `ids`, int64 [sequences]."""
-        return np.cumsum(self.lengths) - self.lengths
-
-    def select(self, keep: np.ndarray) -> "Ragged":
-        """The sequences at which `keep`, bool [sequences], is true."""
-        return Ragged(self.ids[np.repeat(keep, self.lengths)], self.lengths[keep])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,15 +20,16 @@ from xlj.io.processes import in_child
 from xlj.io.quiet import import_quietly
 
 
-def with_rows(config: Config) -> Config:
-    """The config with the languages, pairs, lengths and vocabulary of the rows that it names; as it
-    is, if it names none.
+def open_rows(config: Config) -> tuple[Config, RowStore | None]:
+    """Opens the rows that a config names: the config with their languages, pairs, lengths and
+    vocabulary, and the rows of the kinds that its objectives read. If it names none, the config as
+    it is, and None.
 
     Raises:
       ConfigError: if the rows do not serve the config; it names the folder and the key.
     """
     if not config.data.rows:
-        return config
+        return config, None
     store = _open(config)
     tasks = store.manifest.tasks
     known: dict[str, Any] = {
@@ -38,17 +39,15 @@ def with_rows(config: Config) -> Config:
     known["vocabulary"] = str(store.vocabulary_file)
     config = dataclasses.replace(config, data=dataclasses.replace(config.data, **known))
     check_languages(config)
-    return config
-
-
-def open_rows(config: Config) -> RowStore:
-    """The rows that a config names, of the kinds that its objectives read; `with_rows` says what
-    it raises."""
-    return RowStore(_open(config).path, config.row_kinds())
+    return config, RowStore(store.path, config.row_kinds())
 
 
 def prepare_rows(
-    config: Config, runner: str = "", arguments: Sequence[str] = (), processes: int = 1
+    config: Config,
+    runner: str = "",
+    arguments: Sequence[str] = (),
+    processes: int = 1,
+    vocabulary: Vocabulary | None = None,
 ) -> RowStore:
     """The row store of a config. If `data.rows` names none, it is that of the text as it is listed;
     what is missing of it is built (`processes.in_child`).
@@ -57,15 +56,16 @@ def prepare_rows(
       runner: an Apache Beam runner that builds the rows; empty for processes on this machine.
       arguments: further pipeline options for Beam.
       processes: how many ask for the rows; of several none builds them.
+      vocabulary: that of `data.vocabulary`, if it is loaded already.
 
     Raises:
       ConfigError: if the config, its text or the rows that it names cannot be used, or several
         processes ask for rows that are not there.
       RowStoreError: if the rows that it names are damaged.
     """
-    if config.data.rows:
-        return open_rows(config)
-    request = request_of(config)
+    if (opened := open_rows(config)[1]) is not None:
+        return opened
+    request = request_of(config, vocabulary)
     if (store := _finished(request)) is not None:
         return store
     if processes > 1:

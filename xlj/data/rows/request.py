@@ -131,10 +131,13 @@ class Request:
         return vocabulary_training.settings(self.data)
 
 
-def request_of(config: Config) -> Request:
+def request_of(config: Config, vocabulary: Vocabulary | None = None) -> Request:
     """The request of a config.
 
     Neither TensorFlow nor seqio is imported, and no text is read.
+
+    Args:
+      vocabulary: that of `data.vocabulary`, if it is loaded already.
 
     Raises:
       ConfigError: if text is missing, or it or the vocabulary cannot be used.
@@ -151,12 +154,13 @@ def request_of(config: Config) -> Request:
         raise ConfigError(
             f"{error}\nwithout text, train from rows of {cache}: data.rows={names} (latest first)"
         ) from None
-    given = Vocabulary.load(data.vocabulary) if data.vocabulary else None
+    if data.vocabulary and vocabulary is None:
+        vocabulary = Vocabulary.load(data.vocabulary)
     try:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"data.cache={data.cache} cannot be made: {error}") from error
-    return Request(data, config.row_kinds(), tasks, given)
+    return Request(data, config.row_kinds(), tasks, vocabulary)
 
 
 def hash_of(content: Any) -> str:

@@ -303,7 +303,7 @@ class SeqioSource(TextSource):
     def _shards(self) -> list[tuple[Any, Any]]:
         """What is read, in order: a Task or a dataset, and a shard of it. Of a Mixture it is each
         of its Tasks once, since it has no end itself, and rates are those of training."""
-        seqio, provider = import_quietly("seqio"), self._provider()
+        seqio, provider = import_quietly("seqio", self.text), self._provider()
         shards = []
         for one in getattr(provider, "tasks", [provider]):
             count = len(getattr(one, "source", one).list_shards("train"))
@@ -313,7 +313,7 @@ class SeqioSource(TextSource):
         return shards
 
     def _provider(self) -> Any:
-        seqio = import_quietly("seqio")
+        seqio = import_quietly("seqio", self.text)
         if self.scheme == "tfds":
             try:
                 source = seqio.TfdsDataSource(tfds_name=self.name, splits=["train"])

@@ -2,12 +2,11 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from xlj.data.rows.packing import Ragged  # which knows of this layout
+from xlj.data.ragged import Ragged
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 """`<s>`, `<pad>`, `</s>`, `<unk>`. Then come the pieces: SentencePiece's piece i >= 3 has id i + 1,
@@ -41,5 +40,5 @@ class Codec:
     native_specials: tuple[str, str, str, str, str]
     markers: Markers
     of_text: np.ndarray
-    encode: Callable[[Sequence[str]], "Ragged"]
+    encode: Callable[[Sequence[str]], Ragged]
     encode_with_spans: Callable[[Sequence[str]], list[tuple[list[int], list[tuple[int, int]]]]]

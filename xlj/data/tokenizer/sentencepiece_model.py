@@ -6,7 +6,7 @@ import numpy as np
 import sentencepiece
 
 from xlj.config import ConfigError
-from xlj.data.rows.packing import Ragged
+from xlj.data.ragged import Ragged
 from xlj.data.tokenizer.layout import MASK, SPECIALS, UNK, Codec
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlj.config import ConfigError
-from xlj.data.rows.packing import Ragged
+from xlj.data.ragged import Ragged
 from xlj.data.tokenizer.layout import MASK, SPECIALS, UNK, Codec, Markers
 from xlj.io import json_file
 from xlj.io.quiet import quiet

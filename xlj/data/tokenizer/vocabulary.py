@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from xlj.config import ConfigError
-from xlj.data.rows.packing import Ragged
+from xlj.data.ragged import Ragged
 from xlj.data.tokenizer import sentencepiece_model, spans, tokenizer_json
 from xlj.io import storage
 from xlj.io.storage import AnyPath

@@ -1,14 +1,79 @@
-"""Differences between runs: those for which a checkpoint is refused, and those that may be."""
+"""Refuses checkpoints that another run wrote: other config, rows or model; names what differs."""
 
 import dataclasses
 from typing import NamedTuple
 
-from xlj.checkpoints.reading import Checkpoint
+from xlj.checkpoints.preservation import decay_start
+from xlj.checkpoints.reading import Checkpoint, CheckpointError
+from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.writing import row_digests
 from xlj.config import Config, Model, record, registered
 from xlj.config.fields import ConfigTree, Value, flat, merge
 from xlj.config.objectives.options import objectives_in
 from xlj.data.rows.store import Manifest
+
+
+def check_resumable(latest: Checkpoint, config: Config) -> None:
+    """Refuses to resume from a checkpoint that another config wrote. While `train.passes` is set,
+    steps are not compared: rows decide how many there are.
+
+    Raises:
+      CheckpointError: it names what differs, and what to do.
+    """
+    found = config_differences(latest, config)
+    if found:
+        keys = list(dict.fromkeys(difference.allowed_by for difference in found))
+        allow = f"To go on with that, add --config.train.allow_change={','.join(keys)}. "
+        raise CheckpointError(
+            f"{latest.folder} was written by another run: {'; '.join(map(str, found))}. "
+            f"{allow if all(keys) else ''}{_start_from(latest)}"
+        )
+    if config.train.passes:
+        return
+    if latest.step > config.train.steps:
+        raise CheckpointError(f"{latest.folder} is beyond train.steps={config.train.steps}")
+    before = decay_start(latest.config())
+    planned = latest.config()["train"]["steps"]
+    if before is not None and before < latest.step < config.train.steps != planned:
+        raise CheckpointError(
+            f"{latest.folder} is in the decay of a run of {planned} "
+            f"steps, which began at step {before}; to train for train.steps="
+            f"{config.train.steps}, copy {latest.folder.parent / str(before)} to "
+            "ANOTHER_WORKDIR/checkpoints/ and go on there"
+        )
+
+
+def check_rows(latest: Checkpoint, manifest: Manifest) -> None:
+    """Refuses to resume from a checkpoint that was trained on other rows; a `CheckpointError` names
+    them."""
+    if found := row_differences(latest, manifest):
+        raise CheckpointError(
+            f"{latest.folder} was written by another run: {'; '.join(found)}. "
+            f"{_start_from(latest)}, and --config.transfer.optimizer=True to keep the "
+            "optimizer's moments"
+        )
+
+
+def check_model(source: StoredModel, config: Config, key: str = "") -> None:
+    """Refuses to start from a model that computes something else.
+
+    Args:
+      key: `KEY=`, where a key of the config other than `init_from` names the model.
+
+    Raises:
+      CheckpointError: it names what differs.
+    """
+    if found := model_differences(source.model, config.model, _FREE_AT_START):
+        raise CheckpointError(
+            f"{key}{source.folder} is of another model: {'; '.join(map(str, found))}"
+        )
+
+
+def _start_from(checkpoint: Checkpoint) -> str:
+    return (
+        "To start anew from these parameters, take another --workdir with "
+        f"--config.init_from={checkpoint.folder}"
+    )
 
 
 class Difference(NamedTuple):
@@ -114,7 +179,7 @@ _FREE_ON_RESUME = ("attention", "scan_layers", "remat", "init_std")
 _FREE = (*_FREE_ON_RESUME, "dropout", "attention_dropout", "dtype")
 """Those, and what changes nothing of what the same parameters compute when they are used."""
 
-FREE_AT_START = (*_FREE, "language_embeddings")
+_FREE_AT_START = (*_FREE, "language_embeddings")
 """Those, and what a run that starts from other parameters may add to them."""
 
 

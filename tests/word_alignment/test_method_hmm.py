@@ -7,11 +7,13 @@ import pytest
 from xlj.alignment_math import hmm
 from xlj.api.encoder import Encoder
 from xlj.config import ConfigError
-from xlj.config.choices import METHODS, Aligning
+from xlj.config.choices import METHODS, AlignmentOptions
 from xlj.models import encoder, translation
-from xlj.word_alignment import translated
 from xlj.word_alignment.aligner import Aligner
+from xlj.word_alignment.methods import HMM_LEAST
 from xlj.word_alignment.sentence_pairs import Pair
+
+HMM = AlignmentOptions("hmm", "apart")
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +78,8 @@ def plain(pretrained, pair, layer):
 @pytest.mark.parametrize("layer", [0, 2])
 def test_links_and_confidences(trained, layer):
     pairs = pairs_of(trained.vocabulary)
-    found = list(Aligner(trained, [layer], "hmm", together=False).scored(pairs))
-    soft = list(Aligner(trained, [layer], "hmm", together=False).soft(pairs))
+    found = list(Aligner(trained, HMM, [layer]).scored(pairs))
+    soft = list(Aligner(trained, HMM, [layer]).soft(pairs))
     linked = unsure = 0
     for pair, ((aligned,), (matrix,)) in zip(pairs, zip(found, soft, strict=True), strict=True):
         if not pair.target:
@@ -85,35 +87,36 @@ def test_links_and_confidences(trained, layer):
             continue
         wanted = plain(trained, pair, layer)
         np.testing.assert_allclose(matrix, wanted, atol=2e-5)
-        links = np.argwhere(wanted >= translated.LEAST)
+        links = np.argwhere(wanted >= HMM_LEAST)
         np.testing.assert_array_equal(aligned.links, links)
         np.testing.assert_allclose(aligned.confidences, wanted[tuple(links.T)], atol=2e-5)
         linked += len(links)
-        unsure += ((wanted > translated.LEAST) & (wanted < 0.4)).sum()
+        unsure += ((wanted > HMM_LEAST) & (wanted < 0.4)).sum()
     assert linked > 4 and unsure > 1
 
 
 def test_several_layers_at_a_time(trained):
     pairs = pairs_of(trained.vocabulary)
-    every = list(Aligner(trained, [0, 2], "hmm", together=False).soft(pairs))
+    every = list(Aligner(trained, HMM, [0, 2]).soft(pairs))
     for k, layer in enumerate((0, 2)):
-        alone = Aligner(trained, [layer], "hmm", together=False).soft(pairs)
+        alone = Aligner(trained, HMM, [layer]).soft(pairs)
         for both, (matrix,) in zip(every, alone, strict=True):
             np.testing.assert_allclose(both[k], matrix, atol=2e-5)
 
 
 def test_a_model_without_the_head_is_refused(copying_encoder):
     with pytest.raises(ConfigError, match=r"hmm needs what objectives.word_hmm trains"):
-        Aligner(copying_encoder, [0], "hmm")
+        Aligner(copying_encoder, HMM)
     assert Encoder(copying_encoder).methods == METHODS
 
 
 def test_what_the_config_chose_is_the_default(trained):
-    chosen = Aligning("hmm", "apart", 0, 0.0)
-    model = Encoder(trained._replace(aligning=chosen))
-    assert model.aligning(None, None, None, None) == chosen
-    assert model.aligning("argmax", None, 1, 2.0) == Aligning("argmax", "apart", 1, 2.0)
-    assert Encoder(trained).aligning(None, None, None, None) == Aligning(layer=2)
+    chosen = AlignmentOptions("hmm", "apart", 0, 0.0)
+    model = Encoder(trained._replace(alignment=chosen))
+    assert model.alignment_options() == model.alignment_options(method=None) == chosen
+    other = model.alignment_options(method="argmax", encode=None, layer=1, prior=2.0)
+    assert other == AlignmentOptions("argmax", "apart", 1, 2.0)
+    assert Encoder(trained).alignment_options() == AlignmentOptions(layer=2)
     assert model.methods == (*METHODS, "hmm")
     pairs = [(pair.source, pair.target) for pair in pairs_of(trained.vocabulary)]
     wanted = Encoder(trained).align(pairs, layer=0, method="hmm", together=False)

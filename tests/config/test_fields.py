@@ -1,0 +1,74 @@
+"""Sections of a config: their values are checked wherever one is built, in Python too."""
+
+import dataclasses
+
+import pytest
+
+from xlj.config import Config, ConfigError, Data, Model, Optimizer, Options, Train, option
+from xlj.config.fields import Section, keys_of
+from xlj.config.finetuning import FinetuningConfig, TaskModel, TaskOptimizer
+from xlj.config.objectives.supervised import Tagging
+from xlj.config.sections import RetrievalEvaluation
+
+
+class Warmth(Options):
+    """Of a user."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Heat(Warmth):
+    kind: str = option("dry", "of heat", choices=("dry", "wet"))
+
+
+@pytest.mark.parametrize(
+    "build, message",
+    [
+        (lambda: Model(position_bias="learned"), r"^model\.position_bias is 'learned'; .*none, t5"),
+        (lambda: Model(layers=-3), r"^model\.layers is -3; it must be at least 1$"),
+        (lambda: Model(dropout=0.95), r"^model\.dropout is 0\.95; it must be from 0 to 0\.9$"),
+        (lambda: Model(scan_layers=1), r"^model\.scan_layers is 1 \(int\); it must be bool$"),
+        (lambda: Data(pairs=(1,)), r"^data\.pairs is \(1,\); it must be names separated by commas"),
+        (lambda: dataclasses.replace(Train(), steps=0), r"^train\.steps is 0; "),
+        (lambda: RetrievalEvaluation(layer=-2), r"^evaluation\.retrieval\.layer is -2; "),
+        (lambda: Config(init_from=3), r"^init_from is 3 \(int\); it must be str$"),
+        (lambda: TaskModel(dtype="half"), r"^model\.dtype is 'half'; "),
+        (lambda: TaskOptimizer(warmup_share=2.0), r"^optimizer\.warmup_share is 2\.0; "),
+        (lambda: TaskOptimizer(b1=1.0), r"^optimizer\.b1 is 1\.0; "),
+        (lambda: Tagging(batch_rows=-1), r"^train\.batch_rows is -1; "),
+        (lambda: Heat(kind="wett"), r"^objectives\.kind is 'wett'; .*did you mean wet\?"),
+    ],
+)
+def test_a_value_built_in_python_is_checked(build, message):
+    with pytest.raises(ConfigError, match=message):
+        build()
+
+
+def test_values_are_of_their_keys_types():
+    assert isinstance(Optimizer(learning_rate=1).learning_rate, float)
+    assert Data(languages=["en", "de"]) == Data(languages="en, de") == Data(languages=("en", "de"))
+
+
+def placed(section, prefix=""):
+    """(path, section) of each section of a config."""
+    yield prefix, section
+    for field in dataclasses.fields(section):
+        value = getattr(section, field.name)
+        parts = value.items() if "sections" in field.metadata else [(field.name, value)]
+        for name, part in parts:
+            if dataclasses.is_dataclass(part):
+                yield from placed(part, f"{prefix}.{name}".lstrip("."))
+
+
+@pytest.mark.parametrize("config", [Config(), FinetuningConfig()])
+def test_errors_name_the_place_of_each_section_in_the_schema(config):
+    known = {path for path, _ in keys_of(type(config))}
+    checked = 0
+    for path, section in placed(config):
+        assert isinstance(section, Section)
+        for field in dataclasses.fields(section):
+            full = f"{path}.{field.name}".lstrip(".")
+            if full in known and "choices" in field.metadata:
+                with pytest.raises(ConfigError, match=rf"^{full} is 0j"):
+                    dataclasses.replace(section, **{field.name: 0j})
+                checked += 1
+    assert checked > 20

@@ -1,0 +1,20 @@
+"""Sequences of token ids as two arrays, against lists."""
+
+import numpy as np
+
+from xlj.data.ragged import Ragged
+
+SEQUENCES = [[7, 8], [], [9], [4, 5, 6]]
+
+
+def test_sequences_end_to_end():
+    found = Ragged.of(SEQUENCES)
+    assert found.ids.dtype == np.int32 and found.ids.tolist() == [7, 8, 9, 4, 5, 6]
+    assert found.lengths.dtype == np.int64 and found.lengths.tolist() == [2, 0, 1, 3]
+    assert found.starts.tolist() == [0, 2, 2, 3]
+    assert Ragged.of([]).ids.dtype == np.int32
+
+
+def test_selected_sequences():
+    selected = Ragged.of(SEQUENCES).select(np.array([True, False, False, True]))
+    assert selected.ids.tolist() == [7, 8, 4, 5, 6] and selected.lengths.tolist() == [2, 3]

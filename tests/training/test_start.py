@@ -1,0 +1,173 @@
+"""A run's start finds each thing once, and refuses what does not fit before rows are made."""
+
+import collections
+import contextlib
+import sys
+from pathlib import Path
+
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+import xlj
+from xlj.checkpoints import compatibility, reading, stored_models
+from xlj.config import ConfigError, finetuning, parse
+from xlj.data.rows.preparing import prepare_rows
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.io import buckets
+from xlj.sharding import meshes
+from xlj.training import loop, memory, start
+
+ONCE = (
+    meshes.make_mesh,
+    meshes.check_batches,
+    memory.check_fits,
+    reading.latest,
+    stored_models.find,
+    Vocabulary.__init__,
+    compatibility.check_resumable,
+)
+
+
+@contextlib.contextmanager
+def calls_before_and_after(event):
+    """Counts the calls of `ONCE` in this thread, by name, before `event` is called and after it.
+    The interpreter reports them, so none is missed, whatever name it is called by."""
+    names = {function.__code__: function.__qualname__ for function in ONCE}
+    before, after = collections.Counter(), collections.Counter()
+    counted = before
+
+    def profile(frame, what, _):
+        nonlocal counted
+        if what == "call" and frame.f_code is event.__code__:
+            counted = after
+        if what == "call" and frame.f_code in names:
+            counted[names[frame.f_code]] += 1
+
+    sys.setprofile(profile)
+    try:
+        yield before, after
+    finally:
+        sys.setprofile(None)
+
+
+NEW = {
+    "make_mesh": 1,
+    "check_batches": 1,
+    "check_fits": 1,
+    "latest": 1,
+    "find": 1,
+    "Vocabulary.__init__": 1,
+}
+RESUMED = {**NEW, "find": 0, "check_resumable": 1}
+
+
+def test_pretraining_finds_each_thing_once(tiny, trained, tmp_path):
+    tiny.train.steps, tiny.train.damaged_checkpoint = 2, "before"
+    tiny.init_from, tiny.transfer.optimizer = str(trained), True
+    with calls_before_and_after(prepare_rows) as (before, after):
+        xlj.pretrain(tiny, tmp_path / "next")
+    assert (+before, after) == (NEW, {})
+
+    tiny.train.steps = 3
+    with calls_before_and_after(prepare_rows) as (before, after):
+        assert xlj.pretrain(tiny, tmp_path / "next").step == 3
+    assert (before, after) == (collections.Counter(RESUMED), {})
+
+    tiny.train.passes = 0.01
+    with calls_before_and_after(prepare_rows) as (before, after):
+        assert xlj.pretrain(tiny, tmp_path / "next").finished
+    assert (before, after) == (collections.Counter(RESUMED), {"check_resumable": 1})
+
+
+def test_pretraining_finds_matched_and_stored_models_once(tiny, trained, tmp_path, store):
+    tiny.train.steps, tiny.init_from = 1, str(trained)
+    tiny.transfer.vocabulary, tiny.data.vocabulary = "matched", str(store.vocabulary_file)
+    tiny.objectives.distillation.batch_rows = 8
+    tiny.objectives.distillation.teacher = str(trained)
+    with calls_before_and_after(prepare_rows) as (before, after):
+        xlj.pretrain(tiny, tmp_path / "next")
+    assert before == {**NEW, "find": 2}  # of init_from, and of the teacher
+    assert after == {"Vocabulary.__init__": 2}  # the two models' own
+
+
+def test_rows_that_are_named_are_opened_with_one_vocabulary(tiny, store, tmp_path):
+    tiny.train.steps, tiny.data.rows = 1, str(store.path)
+    with calls_before_and_after(loop.train) as (before, after):
+        xlj.pretrain(tiny, tmp_path / "run")
+    assert (+before, after) == ({name: 1 for name in NEW if name != "find"}, {})
+
+
+def test_fine_tuning_finds_the_encoder_once_for_all_seeds(checkpoint, tmp_path):
+    for split in ("train", "dev", "test"):
+        lines = [f"{word} {number}\tlabel {word}\n" for number in range(8) for word in "ab"]
+        (tmp_path / f"{split}-en.tsv").write_text("".join(lines), "utf-8")
+    config = finetuning.default()
+    config.init_from, config.cache = str(checkpoint), str(tmp_path / "rows")
+    for split in ("train", "dev", "test"):
+        config.task[split] = f"{tmp_path}/{split}-{{language}}.tsv"
+    config.task.length, config.train.batch_rows, config.train.seeds = 16, 16, 2
+    config.train.epochs, config.train.evaluations = 1, 1
+    with calls_before_and_after(loop.train) as (before, after):
+        outcome = xlj.fine_tune(config, tmp_path / "run")
+    seeds = len(outcome.runs)
+    assert seeds == 2
+    assert before == {name: 1 if name in ("find", "Vocabulary.__init__") else seeds for name in NEW}
+    assert after == {"find": seeds}  # the checkpoints that are scored
+
+
+@pytest.fixture
+def no_rows(monkeypatch):
+    def fail(*_, **__):
+        raise AssertionError("rows are made")
+
+    monkeypatch.setattr(start, "prepare_rows", fail)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"mesh.replica": 3}, "mesh.replica=3"),
+        ({"objectives.mmlm.batch_rows": 10}, "10 rows are not divisible"),
+        ({"model.hidden": 10**9}, "Lower model.hidden"),
+        ({"init_from": "/nowhere"}, "init_from=/nowhere"),
+        ({"init_from": "RUN", "model.layers": 3}, "model.layers: 2 -> 3"),
+        ({"objectives.distillation.teacher": "/nowhere"}, "distillation.teacher=/nowhere"),
+        ({"objectives.distillation.teacher": "RUN", "model.layers": 3},
+         r"objectives\.distillation\.teacher=.*model\.layers: 2 -> 3"),
+        ({"data.vocabulary": "/nowhere"}, "vocabulary /nowhere"),
+        ({"evaluation.alignment.source": "/nowhere/{pair}"}, "/nowhere/en-de"),
+        ({"data.rows": "/nowhere"}, "data.rows=/nowhere"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_before_rows_are_made(
+    tiny, trained, no_rows, tmp_path, changes, message
+):
+    if "objectives.distillation.teacher" in changes:
+        tiny.objectives.distillation.batch_rows = 8
+    for key, value in changes.items():
+        tiny.update_from_flattened_dict({key: str(trained) if value == "RUN" else value})
+    with pytest.raises(ConfigError, match=message):
+        xlj.pretrain(tiny, tmp_path / "next")
+    assert not (tmp_path / "next").exists()
+
+
+def test_another_runs_checkpoint_is_refused_before_rows_are_made(tiny, trained, no_rows):
+    tiny.optimizer.learning_rate = 0.2
+    with pytest.raises(reading.CheckpointError, match=r"optimizer\.learning_rate: 0\.001 -> 0\.2"):
+        xlj.pretrain(tiny, trained)
+    tiny.optimizer.learning_rate, tiny.train.steps = 1e-3, 3
+    with pytest.raises(reading.CheckpointError, match=r"beyond train\.steps=3"):
+        xlj.pretrain(tiny, trained)
+
+
+def test_a_models_vocabulary_is_written_into_a_bucket(tiny, trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(buckets, "_system", lambda scheme: MemoryFileSystem())
+    tiny.init_from, tiny.data.cache = str(trained), "gs://bucket/cache"
+    config = parse(tiny)
+    for _ in range(2):  # the second time it is there
+        adopted, vocabulary = start.adopt_vocabulary(config, start.find_source(config), None)
+        path = adopted.data.vocabulary
+        assert path == f"gs://bucket/cache/vocabularies/{vocabulary.digest[:16]}.model"
+        assert Vocabulary.load(path).digest == vocabulary.digest
+    assert not Path("gs:").exists()

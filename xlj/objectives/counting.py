@@ -1,0 +1,96 @@
+"""Operations of a step of each objective: by its formula, or counted from its traced program."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import Jaxpr, jaxprs_in_params
+
+from xlj.config import Model, Options
+from xlj.contracts.arrays import PyTree
+from xlj.data.rows.corpus import Corpus
+from xlj.models import encoder
+from xlj.objectives import build
+from xlj.objectives.flops import Operations
+from xlj.objectives.logits import in_one_block
+from xlj.objectives.objective import Objective, Params, Rows
+
+
+def operations(
+    options: Mapping[str, Options],
+    model: Model,
+    corpus: Corpus,
+    shapes: Mapping[str, tuple[int, int]],
+) -> dict[str, Operations]:
+    """Floating-point operations of a step of each objective, by name.
+
+    Args:
+      options: of the objectives, by name.
+      shapes: (rows, their length) of each.
+    """
+    # A kernel's products cannot be counted, and what is computed again does not count.
+    plain = dataclasses.replace(model, attention="dense", remat="none")
+    built = build({name: options[name] for name in shapes}, plain, corpus)
+    return {
+        name: counted(built[name], plain, corpus, *shape)
+        if (formula := built[name].flops) is None
+        else formula(*shape)
+        for name, shape in shapes.items()
+    }
+
+
+def counted(
+    objective: Objective, model: Model, corpus: Corpus, rows: int, length: int
+) -> Operations:
+    """The matrix products of a step of an objective, traced for one device with all of the
+    vocabulary at once: corruption, targets, losses, gradients and the next state.
+
+    A loop that ends by a condition counts once, and of branches the most expensive one. Nothing is
+    computed.
+    """
+    parts = objective.parts
+
+    def initial(rng: jax.Array) -> tuple[Params, PyTree]:
+        params = encoder.init(rng, model, corpus.vocabulary_size, len(corpus.languages))
+        params |= {name: make(rng) for name, make in parts.items()}
+        return params, objective.init_state(params)
+
+    def step(params: Params, state: PyTree, batch: Rows, rngs: jax.Array) -> PyTree:
+        corrupted = objective.corrupt(batch, rngs)
+        inputs = objective.targets(params, state, corrupted, lambda function, of: function(of))
+
+        def loss(params: Params) -> jax.Array:
+            losses = objective.loss(params, state, inputs, rngs)
+            return sum((sums.sum.sum() for sums in losses.values()), jnp.zeros(()))
+
+        return jax.grad(loss)(params), objective.update(state, params, inputs)
+
+    rng = jax.eval_shape(lambda: jax.random.key(0))
+    params, state = jax.eval_shape(initial, rng)
+    rngs = jax.eval_shape(partial(jax.random.split, num=rows), rng)
+    batch = jax.eval_shape(lambda: Rows(*(jnp.zeros((rows, n), jnp.int32) for n in (length, 2))))
+    with in_one_block():
+        traced = jax.make_jaxpr(step)(params, state, batch, rngs)
+    return Operations(other=float(_products(traced.jaxpr)))
+
+
+def _products(jaxpr: Jaxpr) -> int:
+    """Operations of all matrix products in a program, those of loops and branches included."""
+    total = 0
+    for equation in jaxpr.eqns:
+        name, params = equation.primitive.name, equation.params
+        if name == "dot_general":
+            (contracted, _), _ = params["dimension_numbers"]
+            left: Any = equation.invars[0].aval
+            result: Any = equation.outvars[0].aval
+            total += 2 * math.prod(left.shape[axis] for axis in contracted) * result.size
+        inner = list(map(_products, jaxprs_in_params(params)))
+        if name == "cond":
+            total += max(inner)
+        else:
+            total += sum(inner) * (params["length"] if name == "scan" else 1)
+    return total

@@ -1,0 +1,179 @@
+"""Prepares a run: finds all that it starts from once, refuses what does not fit, makes rows."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import jax
+from jax.sharding import Mesh
+
+from xlj.checkpoints import compatibility, damage, reading, stored_models
+from xlj.checkpoints.reading import Checkpoint, CheckpointError
+from xlj.checkpoints.stored_models import StoredModel
+from xlj.config import Config
+from xlj.data.rows.preparing import open_rows, prepare_rows
+from xlj.data.rows.store import RowStore
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.distributed import hosts
+from xlj.io import atomic, storage
+from xlj.io.storage import AnyPath
+from xlj.sharding import meshes
+from xlj.training import memory, transfer
+from xlj.training.passes import with_steps
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """What the train loop starts from.
+
+    Attributes:
+      config: with the languages, lengths and vocabulary of the rows, and `train.passes` as steps.
+      workdir: where checkpoints and metrics are.
+      mesh: of all devices.
+      latest: the checkpoint that the run resumes from; None in a new run.
+      source: the model that `init_from` names; None without one, and in a run that resumes.
+      models: the stored models that objectives' states start from, by (objective, part); none in a
+        run that resumes.
+      vocabulary: of the rows.
+      store: the rows.
+    """
+
+    config: Config
+    workdir: AnyPath
+    mesh: Mesh
+    latest: Checkpoint | None
+    source: StoredModel | None
+    models: Mapping[tuple[str, str], StoredModel]
+    vocabulary: Vocabulary
+    store: RowStore
+
+
+def prepare(
+    config: Config,
+    workdir: AnyPath,
+    store: RowStore | None = None,
+    source: StoredModel | None = None,
+    is_claimed: bool = False,
+) -> Start:
+    """Prepares a run of pretraining or fine-tuning. No rows are built before everything else has
+    been checked. All processes of a run must call this, while `only_run` keeps others out.
+
+    Args:
+      config: as `xlj.config.checks.parse` returned it.
+      workdir: of the run; its latest checkpoint is where the run resumes.
+      store: finished rows, and the config is theirs (`open_rows`); None to open or build them.
+      source: the model that `init_from` names, if the caller has found it, and the rows have its
+        vocabulary.
+      is_claimed: the caller has checked that the workdir's run began with `source`, which may have
+        been elsewhere then.
+
+    Raises:
+      ConfigError: if mesh, memory, text, rows, vocabulary, a model or the workdir's checkpoint do
+        not fit the config.
+    """
+    if store is None:
+        config, store = open_rows(config)
+    mesh = meshes.make_mesh(config)
+    meshes.check_batches(config, mesh)
+    if config.train.damaged_checkpoint == "before":
+        damage.put_aside(workdir)
+    latest = reading.latest(workdir)
+    if latest is None:
+        models = find_models(config)
+        model = source = source or find_source(config)
+    else:
+        models = {}
+        if is_claimed:
+            config = dataclasses.replace(config, init_from=latest.config()["init_from"])
+        compatibility.check_resumable(latest, config)
+        model = source or (stored_models.of_checkpoint(latest) if config.init_from else None)
+    config, vocabulary = adopt_vocabulary(config, model, store, resumes=latest is not None)
+    memory.check_fits(config, memory.expected(config, store, vocabulary), mesh)
+    if store is None:
+        store = prepare_rows(config, processes=jax.process_count(), vocabulary=vocabulary)
+    if config.train.passes:
+        config = with_steps(config, store)
+        if latest is not None:
+            compatibility.check_resumable(latest, config)
+    if latest is not None:
+        compatibility.check_rows(latest, store.manifest)
+    return Start(
+        config=config,
+        workdir=workdir,
+        mesh=mesh,
+        latest=latest,
+        source=source if latest is None and config.init_from else None,
+        models=models,
+        vocabulary=vocabulary or Vocabulary.load(store.vocabulary_file),
+        store=store,
+    )
+
+
+def find_source(config: Config) -> StoredModel | None:
+    """The model that `init_from` names, if it names one.
+
+    Raises:
+      ConfigError: if there is no such model, it does not fit the config, or what `transfer` needs
+        is not there.
+    """
+    if not config.init_from:
+        return None
+    source = stored_models.find(config.init_from, "init_from")
+    compatibility.check_model(source, config)
+    if config.transfer.optimizer:
+        transfer.check_optimizer(source)
+    if config.transfer.vocabulary == "matched":
+        transfer.dictionaries_of(config.transfer, config.data.languages)
+    return source
+
+
+def find_models(config: Config) -> dict[tuple[str, str], StoredModel]:
+    """The stored models that objectives' states start from, by (objective, part); raises a
+    `ConfigError` if one is not there or does not fit the config."""
+    models = {}
+    for name, options in config.objectives_on().items():
+        for part, path in options.models().items():
+            key = f"objectives.{name}.{part}"
+            models[name, part] = stored_models.find(path, key)
+            compatibility.check_model(models[name, part], config, f"{key}=")
+    return models
+
+
+def adopt_vocabulary(
+    config: Config, model: StoredModel | None, store: RowStore | None, resumes: bool = False
+) -> tuple[Config, Vocabulary | None]:
+    """The vocabulary of a run, None if it is yet to be trained, and the config that names it.
+
+    Args:
+      model: the one that `init_from` names, or the run's own checkpoint. The run has its
+        vocabulary, unless `transfer` matches another with it; if the config names none, it is
+        written into `data.cache`.
+      store: the rows, if they are there.
+      resumes: the model is the run's own checkpoint.
+
+    Raises:
+      ConfigError: if the vocabulary cannot be read or written, or the model has another.
+    """
+    file = store.vocabulary_file if store else config.data.vocabulary
+    if model is None or (config.transfer.vocabulary == "matched" and not resumes):
+        return config, Vocabulary.load(file) if file else None
+    vocabulary = model.vocabulary()
+    if file:
+        digest = store.manifest.vocabulary_digest if store else Vocabulary.load(file).digest
+        if digest != vocabulary.digest:
+            key = "rows" if config.data.rows else "vocabulary"
+            raise CheckpointError(
+                f"{model.folder} has another vocabulary than data.{key}="
+                f"{getattr(config.data, key)}; leave that key empty to take the model's own"
+            )
+        return config, vocabulary
+    path = storage.place(config.data.cache) / "vocabularies" / f"{vocabulary.digest[:16]}.model"
+    hosts.told(lambda: _write_once(path, vocabulary.model))
+    data = dataclasses.replace(config.data, vocabulary=str(path))
+    return dataclasses.replace(config, data=data), vocabulary
+
+
+def _write_once(path: AnyPath, content: bytes) -> None:
+    with atomic.mendable(path):
+        if not (path.is_file() and path.read_bytes() == content):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            atomic.write(path, content)
