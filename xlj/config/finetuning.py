@@ -199,8 +199,15 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
     local_path("cache", parsed.cache)
     if parsed.train.metrics_hook:
         function_of(parsed.train.metrics_hook, "train.metrics_hook")
-    task, train, optimizer = parsed.task, parsed.train, parsed.optimizer
     refuse_idle(parsed, explicit)
+    _check_together(parsed)
+    check_optimizer(parsed.optimizer)
+    return parsed
+
+
+def _check_together(parsed: FinetuningConfig) -> None:
+    """Refuses values that contradict each other."""
+    task, train, optimizer = parsed.task, parsed.train, parsed.optimizer
     if not parsed.init_from:
         raise ConfigError(
             "init_from is empty; name a workdir, a checkpoint or a Hugging Face folder with "
@@ -242,5 +249,3 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
             f"train.batch_rows={train.batch_rows} is not divisible by "
             f"train.accumulation={train.accumulation}"
         )
-    check_optimizer(optimizer)
-    return parsed

@@ -20,7 +20,7 @@ from xlj.optimizers.guards import Guarded, guarded
 from xlj.optimizers.schedules import learning_rate
 
 OptState: TypeAlias = optax.OptState
-"""The state of an optimizer: (the state of its direction, nothing)."""
+"""The state of an optimizer: (the state of its direction, one without arrays)."""
 
 
 def make(config: Config) -> optax.GradientTransformationExtraArgs:
@@ -62,7 +62,10 @@ def _descent(
         # Negated last: a negative rate would let XLA multiply in another order.
         return jax.tree.map(lambda update: -(rate(step) * update), updates), state
 
-    return optax.GradientTransformationExtraArgs(optax.identity().init, update)
+    # The state that `optax.add_decayed_weights` has with a mask, as checkpoints hold it.
+    return optax.GradientTransformationExtraArgs(
+        lambda _: optax.MaskedState(optax.EmptyState()), update
+    )
 
 
 def state_shardings(config: Config, state: OptState, of_params: PyTree, others: object) -> OptState:
