@@ -40,7 +40,7 @@ def test_updates_are_optaxs(drawn):
 def test_the_state_is_laid_out_as_in_all_checkpoints(drawn):
     state = adamw().init(drawn(0))
     assert jax.tree.structure(state) == jax.tree.structure(
-        (optax.ScaleByAdamState(0, drawn(0), drawn(0)), optax.EmptyState())
+        (optax.ScaleByAdamState(0, drawn(0), drawn(0)), optax.MaskedState(optax.EmptyState()))
     )
 
 

@@ -146,7 +146,7 @@ def test_a_rule_that_names_no_parameter_is_refused_before_any_work(tiny, key):
     tiny.optimizer[key] = "embeddings/.*=0.5,embedings/word=0"
     config = parse(tiny)
     with pytest.raises(ConfigError, match=rf"{key}: embedings/word=0 .*are embeddings/word"):
-        memory.check_fits(config, memory.expected(config), meshes.make_mesh(config))
+        memory.check_fits(config, memory.expected(config, None, None), meshes.make_mesh(config))
 
 
 def test_factors_of_no_decay_are_dead_keys(tiny):

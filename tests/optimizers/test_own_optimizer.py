@@ -12,7 +12,7 @@ from xlj.config import Config, ConfigError, Optimizer, parse, registered_optimiz
 from xlj.config import optimizers as table
 from xlj.data.rows.corpus import Corpus
 from xlj.sharding import meshes
-from xlj.training import loop, state
+from xlj.training import loop, start, state
 
 READS = ("optimizer.b1", "optimizer.b2")
 
@@ -41,11 +41,11 @@ def own():
 def test_it_trains_and_resumes_to_the_bit(tiny, store, tmp_path, name):
     tiny.optimizer.name, tiny.optimizer.schedule = name, "constant"
     tiny.train.steps = 4
-    loop.train(parse(tiny), tmp_path / "whole", store)
+    loop.train(start.prepare(parse(tiny), tmp_path / "whole", store))
     tiny.train.steps = 2
-    loop.train(parse(tiny), tmp_path / "parts", store)
+    loop.train(start.prepare(parse(tiny), tmp_path / "parts", store))
     tiny.train.steps = 4
-    loop.train(parse(tiny), tmp_path / "parts", store)
+    loop.train(start.prepare(parse(tiny), tmp_path / "parts", store))
     whole, parts = (reading.find(tmp_path / run).meta for run in ("whole", "parts"))
     assert whole["digests"] == parts["digests"] and whole["step"] == 4
     moments = [n for n in whole["tensors"]["optimizer"] if n.endswith("embeddings/word")]
@@ -117,8 +117,8 @@ def test_a_name_is_of_one_optimizer():
 
 def test_a_run_does_not_go_on_with_another_optimizer(tiny, store, tmp_path):
     tiny.train.steps = 2
-    loop.train(parse(tiny), tmp_path, store)
+    loop.train(start.prepare(parse(tiny), tmp_path, store))
     tiny.train.steps, tiny.optimizer.name = 4, "lion"
     with pytest.raises(reading.CheckpointError, match="optimizer.name: 'adamw' -> 'lion'") as error:
-        loop.train(parse(tiny), tmp_path, store)
+        loop.train(start.prepare(parse(tiny), tmp_path, store))
     assert "allow_change" not in str(error.value)
