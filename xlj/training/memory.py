@@ -37,7 +37,9 @@ def of(store: RowStore, config: Config) -> Sizes:
     return Sizes(Corpus.of(store), lengths)
 
 
-def expected(config: Config, store: RowStore | None, vocabulary: Vocabulary | None) -> Sizes:
+def expected(
+    config: Config, store: RowStore | None = None, vocabulary: Vocabulary | None = None
+) -> Sizes:
     """The sizes of rows that may not be built yet.
 
     Args:
