@@ -38,10 +38,12 @@ def test_updates_are_optaxs(drawn):
 
 
 def test_the_state_is_laid_out_as_in_all_checkpoints(drawn):
-    state = adamw().init(drawn(0))
-    assert jax.tree.structure(state) == jax.tree.structure(
-        (optax.ScaleByAdamState(0, drawn(0), drawn(0)), optax.MaskedState(optax.EmptyState()))
-    )
+    """As that of the optax chain which was AdamW at first."""
+    decay = optax.add_decayed_weights(0.1, {"word": True, "norm": False})
+    first = optax.chain(optax.scale_by_adam(), decay)
+    states = [optimizer.init(drawn(0)) for optimizer in (first, adamw())]
+    chex.assert_trees_all_equal(*states)
+    assert jax.tree.structure(states[0]) == jax.tree.structure(states[1])
 
 
 @pytest.mark.parametrize("steps", [0, 2])

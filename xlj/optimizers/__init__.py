@@ -20,7 +20,7 @@ from xlj.optimizers.guards import Guarded, guarded
 from xlj.optimizers.schedules import learning_rate
 
 OptState: TypeAlias = optax.OptState
-"""The state of an optimizer: (the state of its direction, one without arrays)."""
+"""The state of an optimizer: (the state of its direction, an empty one)."""
 
 
 def make(config: Config) -> optax.GradientTransformationExtraArgs:
@@ -46,7 +46,11 @@ def make(config: Config) -> optax.GradientTransformationExtraArgs:
 def _descent(
     options: Optimizer, rate: Callable[[ArrayLike], jax.Array]
 ) -> optax.GradientTransformationExtraArgs:
-    """From a direction to what is added to the parameters."""
+    """From a direction to what is added to the parameters.
+
+    Its empty state is that of optax's weight decay with a mask, which checkpoints have had there
+    since before there were multipliers.
+    """
 
     def update(
         direction: Params, state: OptState, params: Params, *, step: jax.Array, **_: object
@@ -62,10 +66,8 @@ def _descent(
         # Negated last: a negative rate would let XLA multiply in another order.
         return jax.tree.map(lambda update: -(rate(step) * update), updates), state
 
-    # The state that `optax.add_decayed_weights` has with a mask, as checkpoints hold it.
-    return optax.GradientTransformationExtraArgs(
-        lambda _: optax.MaskedState(optax.EmptyState()), update
-    )
+    nothing = optax.MaskedState(optax.EmptyState())
+    return optax.GradientTransformationExtraArgs(lambda _: nothing, update)
 
 
 def state_shardings(config: Config, state: OptState, of_params: PyTree, others: object) -> OptState:
