@@ -1,5 +1,6 @@
 """The kernels, interpreted, against dense attention: values and gradients."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import jax
@@ -7,9 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from xlj.config import Model
 from xlj.models import dropout
+from xlj.models.attention import shared_bias
 from xlj.models.dense_attention import dense_attention
-from xlj.models.fused_attention import tiles, tpu
+from xlj.models.fused_attention import gpu, tiles, tpu
 from xlj.models.fused_attention.attend import KERNELS, attend, padded_length
 from xlj.models.position_bias import bias_tiles
 
@@ -56,8 +59,12 @@ def dense(arrays, ids, rate):
     ).astype(jnp.float32)
 
 
+def block_of(query, platform):
+    return KERNELS[platform].block(query.shape[-1], query.dtype)
+
+
 def fused(arrays, ids, rate, platform):
-    length, block = arrays["query"].shape[1], KERNELS[platform].BLOCK
+    length, block = arrays["query"].shape[1], block_of(arrays["query"], platform)
     padded = length + -length % block
     bias = bias_tiles(middle(arrays["line"], padded), block) if "line" in arrays else None
     given = [arrays[name] for name in ("query", "key", "value")]
@@ -130,7 +137,7 @@ def test_a_query_without_keys_gives_zeros_and_moves_nothing(platform):
 def test_blocks_that_no_query_sees_are_never_read(platform):
     """Each block of the row is a segment; with one of them not a number, all others are as ever,
     forward and backward. Masking alone would multiply it by 0, and spread it."""
-    block = KERNELS[platform].BLOCK
+    block = KERNELS[platform].block(16, jnp.float32)
     arrays, _, weights = problem(1, 3 * block, 1, 16, "gated")
     ids = (jnp.repeat(jnp.arange(3, dtype=jnp.int32), block)[None],) * 2
     whole = with_gradients(lambda a: fused(a, ids, 0.1, platform), arrays, weights)
@@ -151,7 +158,7 @@ def test_blocks_that_no_query_sees_are_never_read(platform):
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_large_scores_stay_finite_in_any_order_of_blocks(platform):
     """300 in one block, 0 in the other: exp of neither the first nor the difference is finite."""
-    block = KERNELS[platform].BLOCK
+    block = KERNELS[platform].block(16, jnp.float32)
     ids = (jnp.zeros((1, 2 * block), jnp.int32),) * 2
     value = jnp.asarray(np.random.default_rng(0).normal(size=(1, 2 * block, 1, 16)), jnp.float32)
     query = jnp.full(value.shape, 5.0)
@@ -176,8 +183,25 @@ def test_products_of_float32_are_exact_on_every_chip(dtype, exact):
 
 def test_rows_are_filled_up_to_blocks():
     """On a CPU those of GPUs."""
-    found = [padded_length(length) for length in (1, 64, 70, 128)]
+    found = [padded_length(length, 64, "bfloat16") for length in (1, 64, 70, 128)]
     assert found == [(64, 64), (64, 64), (128, 64), (128, 64)]
+
+
+@pytest.mark.parametrize(
+    "size, dtype, blocks", [(128, "float32", (64, 128)), (129, "float32", (32, 128)),
+                            (256, "float32", (32, 128)), (256, "bfloat16", (64, 128))]
+)  # fmt: skip
+def test_blocks_are_smaller_where_vectors_are_long(size, dtype, blocks):
+    assert (gpu.block(size, dtype), tpu.block(size, dtype)) == blocks
+
+
+def test_the_bias_of_a_model_has_the_blocks_of_its_heads():
+    """Heads of 129 in float32: blocks of 32 for rows of 40 tokens, and attention takes the bias."""
+    model = Model(hidden=258, heads=2, position_bias="t5", attention="fused")
+    table = jnp.zeros((model.position_buckets, 2))
+    assert shared_bias({"table": table}, model, 40).shape == (2, 3, 32, 32)
+    narrow = dataclasses.replace(model, dtype="bfloat16")
+    assert shared_bias({"table": table}, narrow, 40).shape == (2, 1, 64, 64)
 
 
 def test_bounds_are_the_first_and_last_blocks_seen():
