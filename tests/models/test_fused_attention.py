@@ -188,16 +188,16 @@ def test_rows_are_filled_up_to_blocks():
 
 
 @pytest.mark.parametrize(
-    "size, dtype, blocks", [(128, "float32", (64, 128)), (129, "float32", (32, 128)),
-                            (256, "float32", (32, 128)), (256, "bfloat16", (64, 128))]
+    "size, dtype, blocks", [(64, "float32", (64, 128)), (65, "float32", (32, 128)),
+                            (128, "bfloat16", (64, 128)), (129, "bfloat16", (32, 128))]
 )  # fmt: skip
 def test_blocks_are_smaller_where_vectors_are_long(size, dtype, blocks):
     assert (gpu.block(size, dtype), tpu.block(size, dtype)) == blocks
 
 
 def test_the_bias_of_a_model_has_the_blocks_of_its_heads():
-    """Heads of 129 in float32: blocks of 32 for rows of 40 tokens, and attention takes the bias."""
-    model = Model(hidden=258, heads=2, position_bias="t5", attention="fused")
+    """Of a row of 40 tokens: two blocks of 32 in float32, one of 64 in bfloat16."""
+    model = Model(hidden=200, heads=2, position_bias="t5", attention="fused")
     table = jnp.zeros((model.position_buckets, 2))
     assert shared_bias({"table": table}, model, 40).shape == (2, 3, 32, 32)
     narrow = dataclasses.replace(model, dtype="bfloat16")

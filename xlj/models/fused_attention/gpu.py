@@ -29,18 +29,15 @@ def head_size(size: int) -> int:
 
 
 def block(size: int, dtype: DTypeLike) -> int:
-    """Queries and keys of a tile: half as many where 64 exceed every chip's shared memory."""
-    return 64 if _bytes_of_vector(size, dtype) <= 512 else 32
+    """Queries and keys of a tile: half as many where 64 vectors exceed a B200's shared memory."""
+    return 64 if head_size(size) * jnp.dtype(dtype).itemsize <= 256 else 32
 
 
 def _stages(query: jax.Array) -> int:
-    """How many tiles of keys are in flight: a third one hides more of what memory takes, and where
-    vectors are long exceeds an A100's shared memory."""
-    return 3 if _bytes_of_vector(query.shape[3], query.dtype) <= 256 else 2
-
-
-def _bytes_of_vector(size: int, dtype: DTypeLike) -> int:
-    return head_size(size) * jnp.dtype(dtype).itemsize
+    """How many tiles of keys are loaded at a time; three are faster than two, and exceed an A100's
+    shared memory if they are large."""
+    size, dtype = query.shape[3], query.dtype
+    return 3 if block(size, dtype) * size * dtype.itemsize <= 16_384 else 2
 
 
 def forward(
