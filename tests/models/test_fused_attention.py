@@ -1,4 +1,4 @@
-"""The kernels, interpreted, against dense attention: values and gradients."""
+"""The kernels against dense attention: values and gradients. Here they are interpreted."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -99,6 +99,15 @@ CASES = [
 ]
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("bias", ["none", "t5", "gated"])
+@pytest.mark.parametrize("size", [16, 64, 128, 200])
+def test_compiled_kernels_equal_dense_attention(size, bias):
+    """Heads of each size, in float32 and bfloat16, with dropout, in rows of several blocks."""
+    test_kernels_equal_dense_attention(3, 150, 2, size, bias, 0.3, "gpu")
+    test_in_bfloat16_kernels_are_as_near_to_float32_as_dense_attention_is("gpu", size, bias)
+
+
 @pytest.mark.parametrize("platform", PLATFORMS)
 @pytest.mark.parametrize("rows, length, heads, size, bias, rate", CASES)
 def test_kernels_equal_dense_attention(rows, length, heads, size, bias, rate, platform):
@@ -112,9 +121,11 @@ def test_kernels_equal_dense_attention(rows, length, heads, size, bias, rate, pl
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_in_bfloat16_kernels_are_as_near_to_float32_as_dense_attention_is(platform):
+def test_in_bfloat16_kernels_are_as_near_to_float32_as_dense_attention_is(
+    platform, size=16, bias="gated"
+):
     """bfloat16 has 8 bits: of the largest value 1 % of error, and twice what dense has."""
-    arrays, ids, weights = problem(2, 150, 2, 16, "gated", jnp.bfloat16)
+    arrays, ids, weights = problem(2, 150, 2, size, bias, jnp.bfloat16)
     wide = {name: array.astype(jnp.float32) for name, array in arrays.items()}
     exact = with_gradients(lambda a: dense(a, ids, 0.3), wide, weights)
     found = with_gradients(lambda a: fused(a, ids, 0.3, platform), arrays, weights)
