@@ -98,7 +98,10 @@ write_report() {
     git log -1 --format='xlj %h of %cs' 2>/dev/null || true
     "$python" -c 'import flax, jax, optax, platform
 print(f"Python {platform.python_version()}, jax {jax.__version__}, flax {flax.__version__}, optax {optax.__version__}, {jax.devices()}")' 2>&1 | tail -n 1
-} >"$out/machine.txt"
+} >"$out/machine.txt" || {
+    cat "$out/machine.txt" >&2
+    exit 2
+}
 : >"$out/parts.tsv"
 failed=0
 for part in ${parts//,/ }; do
