@@ -51,8 +51,8 @@ from xlj.config import ConfigError, parse
 settings.register_profile("xlj", derandomize=True, database=None, deadline=None, max_examples=60)
 settings.load_profile("xlj")
 
-MOST_MEMORY = 3.0
-"""GiB that a process of the tests may hold."""
+MOST_MEMORY = 6.0 if "cuda" in os.environ["JAX_PLATFORMS"] else 3.0
+"""GiB that a process of the tests may hold; CUDA's libraries are of it."""
 
 
 def pytest_runtest_setup(item):
@@ -60,6 +60,11 @@ def pytest_runtest_setup(item):
         for name in ("seqio", "tensorflow", "tensorflow_datasets"):
             if importlib.util.find_spec(name) is None:
                 pytest.skip(f"{name} is not installed")
+    if item.get_closest_marker("gpu"):
+        import jax
+
+        if jax.default_backend() != "gpu":
+            pytest.skip("needs an NVIDIA GPU, pip install -e '.[cuda]', JAX_PLATFORMS=cuda,cpu")
 
 
 @pytest.fixture(scope="session")
