@@ -5,7 +5,7 @@ from importlib import metadata
 from pathlib import Path
 
 # Compiling is most of the time that tests take. Of two ways to compile a fusion on a CPU this one
-# takes half as long, on one thread; and LLVM optimises little. JAX 0.11 has only the other way,
+# takes half as long, on one thread; and LLVM optimises little. Later JAX has only the other way,
 # and a flag that XLA does not know ends the process.
 os.environ["XLA_FLAGS"] = " ".join(
     [
