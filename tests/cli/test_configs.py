@@ -11,7 +11,7 @@ from xlj import bench, prepare, train
 from xlj import config as schema
 from xlj.cli import configs
 from xlj.cli.configs import name_of
-from xlj.config import ConfigError
+from xlj.config import ConfigError, renamed
 
 QUICKSTART = "configs/quickstart.py"
 FIELDS = {path: field for path, field in schema.keys() if path != "phases"}
@@ -87,7 +87,9 @@ class Alone:
 
     @staticmethod
     def parse(config, explicit):
-        return schema.build(config.to_dict())
+        tree = config.to_dict()
+        renamed.translate(tree, explicit)
+        return schema.build(tree)
 
 
 @st.composite
