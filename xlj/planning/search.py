@@ -61,11 +61,8 @@ class Trial(NamedTuple):
     def record(self) -> Record:
         """All of it as JSON values."""
         figures = self.figures.record() if self.figures else None
-        return (
-            self.choice._asdict()
-            | {"needed": self.needed, "fits": self.fits}
-            | {"figures": figures}
-        )
+        found = {"needed": self.needed, "fits": self.fits, "figures": figures}
+        return self.choice._asdict() | found
 
 
 def search(
