@@ -225,11 +225,6 @@ def restore(checkpoint: Checkpoint, abstract: Mapping[str, PyTree]) -> dict[str,
     }
 
 
-def restore_optimizer(checkpoint: Checkpoint, abstract: Tree) -> Tree:
-    """The optimizer's state alone, as `restore` does it."""
-    return _restore_verified(checkpoint, "optimizer", abstract)
-
-
 def verify(checkpoint: Checkpoint) -> None:
     """Reads all of a checkpoint on this host, an item at a time; waits for no other process.
 
