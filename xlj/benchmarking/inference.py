@@ -74,15 +74,8 @@ def embed(config: Config, size: Size) -> Iterator[Measurement]:
 
 def _shape(config: Config) -> Model:
     """A plain XLM-R of the config's sizes, in float32 as its peers."""
-    model = config.model
-    return Model(
-        layers=model.layers,
-        hidden=model.hidden,
-        heads=model.heads,
-        intermediate=model.intermediate,
-        positions=model.positions,
-        attention=model.attention,
-    )
+    sizes = ("layers", "hidden", "heads", "intermediate", "positions", "attention")
+    return Model(**{name: getattr(config.model, name) for name in sizes})
 
 
 @cache

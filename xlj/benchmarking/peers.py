@@ -12,6 +12,7 @@ from types import ModuleType
 
 from xlj.benchmarking.measurements import median_seconds
 from xlj.config import Model
+from xlj.interop.architectures import XLM_R, config_of
 
 
 @cache
@@ -62,14 +63,4 @@ def xlm_r_config(model: Model, pieces: int) -> object:
     """transformers' config of an XLM-R of a model's sizes."""
     from transformers import XLMRobertaConfig
 
-    return XLMRobertaConfig(
-        vocab_size=pieces,
-        hidden_size=model.hidden,
-        num_hidden_layers=model.layers,
-        num_attention_heads=model.heads,
-        intermediate_size=model.intermediate,
-        max_position_embeddings=model.positions,
-        type_vocab_size=1,
-        hidden_dropout_prob=model.dropout,
-        attention_probs_dropout_prob=model.attention_dropout,
-    )
+    return XLMRobertaConfig.from_dict(config_of(XLM_R, model, pieces))

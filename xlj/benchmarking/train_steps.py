@@ -10,14 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlj import objectives
-from xlj.benchmarking.measurements import (
-    Measurement,
-    Size,
-    apart,
-    median_seconds,
-    number,
-    peak_memory,
-)
+from xlj.benchmarking import measurements
+from xlj.benchmarking.measurements import Measurement, Size, apart, number
 from xlj.benchmarking.peers import library, seconds_of, torch_device, xlm_r_config
 from xlj.config import Config, ConfigError, Objectives
 from xlj.data.ragged import Ragged
@@ -186,7 +180,7 @@ def _peers_measured(config: Config, size: Size, dtype: str) -> _PeerStep | None:
         loss.item()
 
     seconds = seconds_of(call, size.repeats)
-    return None if seconds is None else _PeerStep(seconds, peak_memory())
+    return None if seconds is None else _PeerStep(seconds, measurements.peak_memory())
 
 
 def _random_rows(kind: str, rows: int, length: int, size: int) -> np.ndarray:

@@ -31,7 +31,7 @@ from xlj.io.json_file import Record
 from xlj.io.storage import AnyPath, Url, place
 from xlj.models.encoder import Params
 from xlj.sharding.rules import STORED
-from xlj.sharding.trees import abstract_like, named_leaves, shardings
+from xlj.sharding.trees import abstract_like, named_leaves, nested, shardings
 
 FORMAT = 1
 """Of what is written; tests/formats keeps a checkpoint of each."""
@@ -225,11 +225,6 @@ def restore(checkpoint: Checkpoint, abstract: Mapping[str, PyTree]) -> dict[str,
     }
 
 
-def restore_optimizer(checkpoint: Checkpoint, abstract: Tree) -> Tree:
-    """The optimizer's state alone, as `restore` does it."""
-    return _restore_verified(checkpoint, "optimizer", abstract)
-
-
 def verify(checkpoint: Checkpoint) -> None:
     """Reads all of a checkpoint on this host, an item at a time; waits for no other process.
 
@@ -257,7 +252,7 @@ def verify(checkpoint: Checkpoint) -> None:
 def restore_params(checkpoint: Checkpoint, mesh: Mesh) -> Params:
     """All parameters in a checkpoint, a nested dict, sharded over a mesh; raises a
     `CheckpointError` if one is damaged."""
-    tree = _nested(abstract_params(checkpoint))
+    tree = nested(abstract_params(checkpoint))
     return _restore_verified(
         checkpoint, "params", abstract_like(tree, shardings(tree, mesh, STORED))
     )
@@ -276,25 +271,13 @@ def restore_leaf(checkpoint: Checkpoint, name: str) -> np.ndarray:
     """One of the parameters in a checkpoint, on the host, by its name; raises a `CheckpointError`
     if it is damaged."""
     wanted = ocp.args.PyTreeRestore(
-        _nested({name: abstract_params(checkpoint)[name]}),
-        restore_args=_nested({name: ocp.RestoreArgs(restore_type=np.ndarray)}),
+        nested({name: abstract_params(checkpoint)[name]}),
+        restore_args=nested({name: ocp.RestoreArgs(restore_type=np.ndarray)}),
         partial_restore=True,
     )
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
         restored = _restored(checkpoint, "params", lambda item: reader.restore(item, args=wanted))
     return named_leaves(_verified(checkpoint, "params", restored))[name]
-
-
-def _nested(leaves: Mapping[str, PyTree]) -> Params:
-    """The nested dict of named leaves."""
-    tree: Params = {}
-    for name, leaf in leaves.items():
-        *parents, last = name.split("/")
-        node = tree
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[last] = leaf
-    return tree
 
 
 def _restore_verified(checkpoint: Checkpoint, item: str, abstract: Tree) -> Tree:

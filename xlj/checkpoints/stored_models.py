@@ -121,9 +121,6 @@ def of_folder(path: Path) -> StoredModel:
     """The model in a Hugging Face folder; raises a `ConfigError` as `importing.inspect` does."""
     imported = importing.inspect(path)
 
-    def params(mesh: Mesh) -> Params:
-        return importing.load(imported, lambda tree: shardings(tree, mesh, STORED))
-
     leaves = {
         name: Leaf(imported.shapes[name], partial(importing.read, imported, name))
         for name in imported.names
@@ -133,7 +130,7 @@ def of_folder(path: Path) -> StoredModel:
         imported.model,
         (),
         lambda: imported.vocabulary,
-        params,
+        lambda mesh: importing.load(imported, lambda tree: shardings(tree, mesh, STORED)),
         leaves,
         imported.folder.digest,
         report=imported.report(),

@@ -2,38 +2,30 @@
 
 import functools
 import textwrap
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import Field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from types import ModuleType
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from xlj.config import recipes
-from xlj.config.fields import ConfigError, nearest
+from xlj.config.fields import ConfigError, Section, nearest
 from xlj.config.objectives.options import import_modules
 from xlj.config.renamed import RENAMED
 from xlj.io.quoting import shortened
-
-Checked = TypeVar("Checked", covariant=True)
-
 
 _MOST = 2000
 """Characters of an error: a bug in a config file comes with its traceback."""
 
 
-class Schema(Protocol[Checked]):
-    """The module that a command's config is checked by."""
-
-    def keys(self) -> Iterable[tuple[str, Field]]:
-        """(full path, field) of every key."""
-
-    def parse(self, config: ConfigDict, explicit: Collection[str]) -> Checked:
-        """The checked config; `explicit` are the paths set on the command line."""
+Schema = ModuleType
+"""The module that a command's config is checked by: its `keys()` are (full path, field) of every
+key, and `parse(config, explicit)` is the checked config, where the paths `explicit` were set on the
+command line."""
 
 
-def load(file: str | None, overrides: Sequence[str], schema: Schema[Checked]) -> Checked:
+def load(file: str | None, overrides: Sequence[str], schema: Schema) -> Section:
     """The checked config of a file.
 
     Args:

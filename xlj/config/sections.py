@@ -498,23 +498,17 @@ class Transfer(Section, path="transfer"):
 
 
 class Sections(Protocol):
-    """The sections that all objectives share, and what the objectives read: a config as a key's
-    `read` and an objective's `check` see it. `schema.Config` is one."""
+    """The sections that keys of several sections depend on, and what the objectives read: a config
+    as a key's `read` and an objective's `check` see it. `schema.Config` is one."""
 
-    @property
-    def transfer(self) -> Transfer: ...
     @property
     def data(self) -> Data: ...
     @property
     def model(self) -> Model: ...
     @property
-    def optimizer(self) -> Optimizer: ...
-    @property
     def train(self) -> Train: ...
     @property
     def evaluation(self) -> Evaluation: ...
-    @property
-    def mesh(self) -> Mesh: ...
 
     def row_kinds(self) -> tuple[str, ...]:
         """The kinds of rows that the run reads, in the order of `ROW_KINDS`."""

@@ -12,20 +12,11 @@ from pathlib import Path
 
 import jax
 
+from xlj import config as schema
 from xlj.checkpoints import stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.workdir import RUN, finished_run
-from xlj.config import (
-    SUPERVISED,
-    Config,
-    ConfigError,
-    Data,
-    Mesh,
-    Objectives,
-    Optimizer,
-    Train,
-    as_tree,
-)
+from xlj.config import Config, ConfigError
 from xlj.config.finetuning import FinetuningConfig, Task
 from xlj.config.sections import MOST_STEPS
 from xlj.data.labelled import row_store
@@ -207,17 +198,17 @@ def _training_config(
     model = dataclasses.replace(
         source.model, language_embeddings="none", **dataclasses.asdict(config.model)
     )
-    options_of_task = SUPERVISED[task.objective](
+    options_of_task = schema.SUPERVISED[task.objective](
         batch_rows=given.batch_rows, length=task.length, labels=labels
     )
     return Config(
         # The checkpoint: a workdir's latest may be another when the next seed begins.
         init_from="" if config.fresh else str(source.folder),
-        data=Data(alpha=task.alpha),
+        data=schema.Data(alpha=task.alpha),
         model=model,
-        objectives=Objectives(options={task.objective: options_of_task}),
-        optimizer=Optimizer(**options, warmup_steps=warmup, decay_steps=decay),
-        train=Train(
+        objectives=schema.Objectives(options={task.objective: options_of_task}),
+        optimizer=schema.Optimizer(**options, warmup_steps=warmup, decay_steps=decay),
+        train=schema.Train(
             steps=steps,
             seed=given.seed,
             log_every=given.log_every,
@@ -251,9 +242,9 @@ def _identity(
     """The hash of all that tells a run from others: its config, but for where the encoder is and
     how the work is divided; the encoder; its rows, what it is scored on, and how."""
     train = dataclasses.replace(inner.train, log_every=1, accumulation=1)
-    told = dataclasses.replace(inner, init_from="", train=train, mesh=Mesh())
+    told = dataclasses.replace(inner, init_from="", train=train, mesh=schema.Mesh())
     scoring = (task.select, task.scored_by, task.answer_length, task.no_answer)
-    content = [as_tree(told), scoring, encoder_digest]
+    content = [schema.as_tree(told), scoring, encoder_digest]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
     digest.update(store.manifest.content_hash.encode())
     for split, sets in (("dev", data.dev), ("test", data.test)):

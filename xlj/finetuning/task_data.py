@@ -1,10 +1,9 @@
 """The data of a task: its examples by split and language, as rows."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from types import ModuleType
 
-import numpy as np
 from tqdm import tqdm
 
 from xlj.config import ConfigError
@@ -17,59 +16,20 @@ from xlj.data.labelled.reading import SPLITS
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.finetuning import classification, question_answering, tagging
 
-Of = TypeVar("Of", bound=Example, contravariant=True)
-Rows = TypeVar("Rows", bound=Features)
-Found = TypeVar("Found")
-
 Predictions = Sequence[str] | Sequence[Sequence[str]] | Mapping[str, str]
 """Labels of examples, tags of their words, or answers by the question's identity."""
 
 
-class TaskKind(Protocol[Of, Rows, Found]):
-    """What the module of a kind of task has, which takes examples `Of` a type, makes `Rows` of
-    them, and `Found` of these."""
-
-    ENDING: str
-    """Of files of predictions."""
-
-    def rows(
-        self, examples: Sequence[Of], vocabulary: Vocabulary, labels: Sequence[str], task: Task
-    ) -> Rows:
-        """The rows of examples."""
-
-    def decode(
-        self,
-        outputs: np.ndarray,
-        made: Rows,
-        examples: Sequence[Of],
-        labels: Sequence[str],
-        task: Task,
-    ) -> Found:
-        """Predictions of examples, from the outputs of the head for their rows."""
-
-    @property
-    def majority(self) -> Callable[[Sequence[Of]], Callable[[Sequence[Of]], Found]] | None:
-        """Training examples -> a function that predicts their most frequent labels; None for a kind
-        without labels."""
-
-    def labelled(self, examples: Sequence[Of]) -> bool:
-        """Whether predictions of them can be scored."""
-
-    def scores(
-        self, predicted: Found, examples: Sequence[Of], metric: str, language: str
-    ) -> dict[str, float]:
-        """Shares by metric, the task's own first."""
-
-    def to_text(self, predicted: Found) -> str:
-        """XTREME's file of predictions."""
-
-
-KINDS: dict[str, TaskKind[Any, Any, Any]] = {
+KINDS: dict[str, ModuleType] = {
     "classification": classification,
     "tagging": tagging,
     "question_answering": question_answering,
 }
-"""The module of each kind of task. Examples are read by kind too, so that they are of its type."""
+"""The module of each kind of task, with the same names in each: `rows` of examples, the predictions
+that `decode` makes of the head's outputs, a `majority` that predicts the most frequent labels (None
+for a kind without), whether examples are `labelled`, their `scores`, and predictions as XTREME's
+files have them, `to_text` and `ENDING`. Examples are read by kind too, so that they are of its
+type."""
 
 Examples = dict[str, list[Example]]
 """Examples by language."""

@@ -21,6 +21,7 @@ from xlj.interop.folder import CONFIG, Folder, open_folder
 from xlj.models import encoder, heads
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives import supervised
+from xlj.sharding.trees import name_of, named_leaves, nested
 
 _CHUNK = 1 << 24  # numbers that are read at a time
 
@@ -112,19 +113,14 @@ def load(imported: Imported, shardings: Callable[[PyTree], PyTree]) -> encoder.P
     Raises:
       ConfigError: if a tensor cannot be read, or is not finite.
     """
-    abstract: encoder.Params = {}
     tensors = {tensor.ours: tensor for tensor in imported.architecture.tensors}
-    for name in imported.names:
-        *parents, last = name.split("/")
-        node = abstract
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[last] = jax.ShapeDtypeStruct(imported.shapes[name], jnp.float32)
+    shapes = {name: imported.shapes[name] for name in imported.names}
+    abstract = nested({n: jax.ShapeDtypeStruct(s, jnp.float32) for n, s in shapes.items()})
 
     def read(
         path: KeyPath, leaf: jax.ShapeDtypeStruct, sharding: jax.sharding.Sharding
     ) -> jax.Array:
-        tensor = tensors["/".join(part.key for part in path)]
+        tensor = tensors[name_of(path)]
         return jax.make_array_from_callback(
             leaf.shape, sharding, lambda index: _part(imported, tensor, index or ())
         )
@@ -211,8 +207,7 @@ def _expected(
             params[head] = supervised.init_head(TASKS[head], model, labels, key)
         return params
 
-    leaves = jax.tree_util.tree_flatten_with_path(jax.eval_shape(init))[0]
-    return {"/".join(part.key for part in path): leaf.shape for path, leaf in leaves}
+    return {name: leaf.shape for name, leaf in named_leaves(jax.eval_shape(init)).items()}
 
 
 def _check_shapes(imported: Imported) -> None:

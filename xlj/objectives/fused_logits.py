@@ -35,7 +35,7 @@ def statistics(
     vectors: jax.Array, weights: jax.Array, bias: jax.Array, labels: jax.Array, first: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """As `logits.statistics`."""
-    check_block("statistics", vectors, weights, bias, first, labels=("int32 [n]", labels))
+    check_block("statistics", vectors, weights, bias, first, labels)
 
     def kernel(*refs: Ref) -> None:
         *inputs, labels_ref, largest_ref, total_ref, place_ref, picked_ref = refs
@@ -75,16 +75,7 @@ def gradient(
     of_loss: jax.Array,
 ) -> jax.Array:
     """As `logits.gradient`, of vectors that are `filled`."""
-    check_block(
-        "gradient",
-        vectors,
-        weights,
-        bias,
-        first,
-        labels=("int32 [n]", labels),
-        normaliser=("float32 [n]", normaliser),
-        of_loss=("float32 [n]", of_loss),
-    )
+    check_block("gradient", vectors, weights, bias, first, labels, normaliser, of_loss)
 
     def kernel(*refs: Ref) -> None:
         *inputs, labels_ref, normaliser_ref, of_loss_ref, out_ref = refs

@@ -84,7 +84,9 @@ def check_block(
     weights: jax.Array,
     bias: jax.Array,
     first: jax.Array,
-    **of_vectors: Specified,
+    labels: jax.Array | None = None,
+    normaliser: jax.Array | None = None,
+    of_loss: jax.Array | None = None,
 ) -> None:
     """Checks what a function of a block of the vocabulary is given, as
     `xlj.contracts.arrays.check`."""
@@ -94,7 +96,9 @@ def check_block(
         weights=("float [size, hidden]", weights),
         bias=("float32 [size]", bias),
         first=("int []", first),
-        **of_vectors,
+        labels=("int32 [n]", labels),
+        normaliser=("float32 [n]", normaliser),
+        of_loss=("float32 [n]", of_loss),
     )
 
 
@@ -124,7 +128,7 @@ def statistics(
       [n] each: the largest logit, the sum of exponentials relative to it, the first place that has
       it, and the label's logit, 0 if it is not here.
     """
-    check_block("statistics", vectors, weights, bias, first, labels=("int32 [n]", labels))
+    check_block("statistics", vectors, weights, bias, first, labels)
     found = block_logits(vectors, weights, bias, first)
     largest = found.max(1)
     places = jnp.arange(len(bias), dtype=jnp.int32)
@@ -149,16 +153,7 @@ def gradient(
       normaliser: float32 [n], the logarithm of the sum of exponentials of all logits.
       of_loss: float32 [n], the gradient of each loss.
     """
-    check_block(
-        "gradient",
-        vectors,
-        weights,
-        bias,
-        first,
-        labels=("int32 [n]", labels),
-        normaliser=("float32 [n]", normaliser),
-        of_loss=("float32 [n]", of_loss),
-    )
+    check_block("gradient", vectors, weights, bias, first, labels, normaliser, of_loss)
     probabilities = jnp.exp(block_logits(vectors, weights, bias, first) - normaliser[:, None])
     is_label = _is_label(labels, first, len(bias))
     of_logits = ((probabilities - is_label) * of_loss[:, None]).astype(weights.dtype)

@@ -92,9 +92,5 @@ def predicted(
         masked.labels.reshape(-1),
         jnp.dtype(model.dtype),
     )
-    shape, weights = masked.labels.shape, masked.weights
-    return LossSums(
-        sum=(losses.reshape(shape) * weights).sum(1),
-        count=weights.sum(1),
-        correct=(correct.reshape(shape) * weights).sum(1),
-    )
+    shape = masked.labels.shape
+    return LossSums.weighted(losses.reshape(shape), correct.reshape(shape), masked.weights)

@@ -44,6 +44,12 @@ class LossSums:
     correct: jax.Array
     """Number of right predictions."""
 
+    @classmethod
+    def weighted(cls, losses: jax.Array, correct: jax.Array, weights: jax.Array) -> "LossSums":
+        """Sums over each row of the losses and hits of its predictions, [rows, n] each; those with
+        a weight of 0 do not count."""
+        return cls((losses * weights).sum(1), weights.sum(1), (correct * weights).sum(1))
+
 
 Losses = dict[str, LossSums]
 """By the name of the loss."""

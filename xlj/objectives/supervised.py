@@ -111,8 +111,4 @@ def _loss_sums(head: TaskHead, found: jax.Array, labels: jax.Array) -> LossSums:
     weights = head.weights(labels)
     found, right = head.choices(found, labels)
     chances = jnp.take_along_axis(jax.nn.log_softmax(found), right[..., None], axis=-1)[..., 0]
-    return LossSums(
-        sum=-(chances * weights).sum(1),
-        count=weights.sum(1),
-        correct=((found.argmax(-1) == right) * weights).sum(1),
-    )
+    return LossSums.weighted(-chances, found.argmax(-1) == right, weights)

@@ -46,23 +46,11 @@ def _numbers(labels: jax.Array) -> jax.Array:
     return jnp.maximum(labels - 1, 0)
 
 
-def _class_logits(
-    head: Params, model: Model, hidden: jax.Array, tokens: jax.Array, rngs: Rngs
-) -> jax.Array:
-    return heads.classify(head, model, hidden[:, 0], rngs)
-
-
 def _pair_logits(
     head: Params, model: Model, hidden: jax.Array, tokens: jax.Array, rngs: Rngs
 ) -> jax.Array:
     first, second = averages(hidden, tokens, 2).swapaxes(0, 1)
     return heads.classify(head, model, heads.pair_features(first, second), rngs)
-
-
-def _tag_logits(
-    head: Params, model: Model, hidden: jax.Array, tokens: jax.Array, rngs: Rngs
-) -> jax.Array:
-    return heads.classify_tokens(head, model, hidden, model.dropout, rngs)
 
 
 def _end_logits(
@@ -74,7 +62,7 @@ def _end_logits(
 
 _CLASSIFICATION = TaskHead(
     init=heads.init_classification,
-    logits=_class_logits,
+    logits=lambda head, model, hidden, _, rngs: heads.classify(head, model, hidden[:, 0], rngs),
     predict=_best,
     weights=_known,
     choices=lambda found, labels: (found[:, None], _numbers(labels)),
@@ -87,7 +75,9 @@ HEADS: dict[str, TaskHead] = {
     ),
     "tagging": TaskHead(
         init=heads.init_token_classification,
-        logits=_tag_logits,
+        logits=lambda head, model, hidden, _, rngs: heads.classify_tokens(
+            head, model, hidden, model.dropout, rngs
+        ),
         predict=_best,
         weights=_known,
         choices=lambda found, labels: (found, _numbers(labels)),

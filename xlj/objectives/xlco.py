@@ -258,9 +258,5 @@ def contrast(
     others = jnp.where(jnp.arange(len(queue)) < state["filled"], others, -jnp.inf)
     largest = jnp.maximum(own, others.max(2))
     total = jnp.exp(own - largest) + jnp.exp(others - largest[..., None]).sum(2)
-    there = real.astype(jnp.float32)
-    return LossSums(
-        sum=(there * (largest + jnp.log(total) - own)).sum(1),
-        count=there.sum(1),
-        correct=(there * (own >= others.max(2))).sum(1),
-    )
+    losses, correct = largest + jnp.log(total) - own, own >= others.max(2)
+    return LossSums.weighted(losses, correct, real.astype(jnp.float32))

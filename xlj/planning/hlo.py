@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 _BITS = {"pred": 8, "s4": 4, "u4": 4, "s2": 2, "u2": 2, "bf16": 16, "c64": 64, "c128": 128}
 _ARRAY = re.compile(r"\b([a-z]\w*)\[([\d,]*)\](?:\{([^{}]*)\})?")
 _HEADER = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\) -> .*\{$")
@@ -190,39 +192,29 @@ def of_groups(text: str, devices: int) -> list[list[int]]:
     if listed := re.match(r"\{(\{[\d,{} ]*\})\}", rest):
         return [_numbers(group) for group in re.findall(r"\{([\d,]+)\}", listed[1])]
     if made := re.match(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", rest):
-        source = _numbers(made[2])
-        order = _numbers(made[3]) if made[3] else list(range(len(source)))
-        return _split(_transposed(source, order), _numbers(made[1])[-1])
+        return _numbered(made[2], made[3]).reshape(-1, _numbers(made[1])[-1]).tolist()
     ids = r"(?:, device_ids=\(\[([\d,]+)\](?:T\(([\d,]+)\))?\))?"
     if mesh := re.match(rf"mesh\[([^\]]*)\]{ids} ?\{{([^}}]*)\}}", rest):
         axes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", mesh[1])}
         chosen = re.findall(r"'(\w+)'", mesh[4])
         if ":" not in mesh[4] and math.prod(axes.values()) == devices:
-            names = list(axes)
-            order = [n for n, name in enumerate(names) if name not in chosen]
-            order += [names.index(name) for name in chosen]
+            order = [n for n, name in enumerate(axes) if name not in chosen]
+            order += [list(axes).index(name) for name in chosen]
             size = math.prod(axes[name] for name in chosen)
-            source = _numbers(mesh[2]) if mesh[2] else [devices]
-            there = _transposed(source, _numbers(mesh[3]) if mesh[3] else range(len(source)))
-            return _split([there[n] for n in _transposed(list(axes.values()), order)], size)
+            there = _numbered(mesh[2] or str(devices), mesh[3]).reshape(tuple(axes.values()))
+            return there.transpose(order).reshape(-1, size).tolist()
     raise ValueError(f"groups of devices that are written in an unknown way: {rest[:100]}")
-
-
-def _split(flat: list[int], size: int) -> list[list[int]]:
-    return [flat[start : start + size] for start in range(0, len(flat), size)]
 
 
 def _numbers(text: str) -> list[int]:
     return [int(n) for n in text.split(",")]
 
 
-def _transposed(shape: Sequence[int], order: Sequence[int]) -> list[int]:
-    """The numbers 0, 1, ... in an array of `shape`, read after its axes are put in `order`."""
-    strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-    flat = [0]
-    for axis in order:
-        flat = [start + n * strides[axis] for start in flat for n in range(shape[axis])]
-    return flat
+def _numbered(shape: str, order: str | None) -> np.ndarray:
+    """The numbers 0, 1, ... in an array of `shape`, whose axes are then put in `order`, if any."""
+    sides = _numbers(shape)
+    ids = np.arange(math.prod(sides)).reshape(sides)
+    return ids.transpose(_numbers(order)) if order else ids
 
 
 def _bits(kind: str) -> int:

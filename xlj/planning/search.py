@@ -61,11 +61,8 @@ class Trial(NamedTuple):
     def record(self) -> Record:
         """All of it as JSON values."""
         figures = self.figures.record() if self.figures else None
-        return (
-            self.choice._asdict()
-            | {"needed": self.needed, "fits": self.fits}
-            | {"figures": figures}
-        )
+        found = {"needed": self.needed, "fits": self.fits, "figures": figures}
+        return self.choice._asdict() | found
 
 
 def search(
@@ -96,16 +93,12 @@ def search(
     return sorted(trials, key=_order)
 
 
-def fsdp_sizes(topology: Topology) -> list[int]:
-    """Values of mesh.fsdp: copies everywhere; the GPUs of a host, or a side of a torus; all."""
-    return sorted({1, topology.shape[-1], topology.size})
-
-
 def ways(topology: Topology) -> list[Choice]:
-    """All choices of one microbatch, those that are fast where they fit first."""
+    """All choices of one microbatch, those that are fast where they fit first: with copies of the
+    parameters everywhere; sharded over the GPUs of a host, or a side of a torus; over all."""
     return [
         Choice(fsdp, remat, 1, gather)
-        for fsdp in fsdp_sizes(topology)
+        for fsdp in sorted({1, topology.shape[-1], topology.size})
         for gather in (("step", "layer") if fsdp > 1 else ("layer",))
         for remat in ("none", "all")
     ]

@@ -37,13 +37,7 @@ def trials(tried: Sequence[Trial]) -> str:
 def _phase(found: Figures) -> list[str]:
     memory, seconds, total = found.memory, found.seconds, found.operations.total
     rows = ", ".join(f"{name} {rows} x {length}" for name, (rows, length) in found.rows.items())
-    parts = {
-        "parameters": memory.parameters,
-        "optimizer": memory.optimizer,
-        "objectives": memory.objectives,
-        "rows": memory.rows,
-        "working": memory.working,
-    }
+    parts = {name: size for name, size in vars(memory).items() if name not in ("peak", "limit")}
     by_part = {name: value for name, value in vars(found.operations).items() if value}
     share = ", ".join(f"{name} {value / total:.0%}" for name, value in by_part.items())
     multiplied = sum(found.products.values()) * found.devices

@@ -65,11 +65,10 @@ class Topology(NamedTuple):
                 platform="cuda", topology=f"1x{sides}", target_config=target
             ).devices
         except Exception as error:  # each plugin raises its own kind
-            extra = {"tpu": "tpu", "cuda": "cuda"}[platform]
             why = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
             raise ConfigError(
                 f"--topology={self.name}: no compiler for it ({why[:200]}); "
-                f"pip install -e '.[{extra}]' brings the compiler, and no chip is needed"
+                f"pip install -e '.[{platform}]' brings the compiler, and no chip is needed"
             ) from None
 
 

@@ -1,6 +1,7 @@
 """Trees of arrays on a mesh: names of their leaves, and where each lies by `sharding/rules.py`."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -35,6 +36,18 @@ def name_of(path: KeyPath) -> str:
 def named_leaves(tree: PyTree) -> dict[str, Any]:
     """The leaves of a tree by name."""
     return {name_of(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+
+
+def nested(leaves: Mapping[str, PyTree]) -> dict[str, Any]:
+    """The nested dict of leaves by name, of which `named_leaves` makes these again."""
+    tree: dict[str, Any] = {}
+    for name, leaf in leaves.items():
+        *parents, last = name.split("/")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[last] = leaf
+    return tree
 
 
 def layout(tree: PyTree, rules: Rules = RULES) -> PyTree:

@@ -77,23 +77,16 @@ class Evaluation:
           check: called before each batch; it may raise, to stop.
         """
         metrics: dict[str, float] = {}
-        for name, (tokens, sides, owners) in self._rows.items():
-            kept = state.objectives.get(name, {})
-            found = self._loss_sums(name, state.params, kept, tokens, sides, check)
-            for loss, sums in found.items():
+        for name, (_, _, owners) in self._rows.items():
+            for loss, sums in self._loss_sums(name, state, check).items():
                 metrics |= _by_language(loss, sums, owners)
         return metrics | _perplexities(metrics, self._perplexities)
 
     def _loss_sums(
-        self,
-        name: str,
-        params: Params,
-        kept: PyTree,
-        tokens: np.ndarray,
-        languages: np.ndarray,
-        check: Callable[[], object],
+        self, name: str, state: State, check: Callable[[], object]
     ) -> dict[str, LossSums]:
         """Sums of all rows, as NumPy arrays, batch by batch of a fixed shape."""
+        (tokens, languages, _), kept = self._rows[name], state.objectives.get(name, {})
         size, parts, count = self._batch[name], [], len(tokens)
         for start in range(0, count, size):
             check()
@@ -101,7 +94,7 @@ class Evaluation:
             padded = np.pad(tokens[start : start + size], missing, constant_values=PAD)
             sides = np.pad(languages[start : start + size], missing)
             batch = Rows(*shard((padded, sides), self._mesh))
-            parts.append(jax.device_get(self._functions[name](params, kept, batch, start)))
+            parts.append(jax.device_get(self._functions[name](state.params, kept, batch, start)))
         return jax.tree.map(lambda *x: np.concatenate(x)[:count], *parts)
 
 

@@ -75,7 +75,7 @@ def _moments(start: Start, source: StoredModel, corpus: Corpus, abstract: Tree) 
             f"transfer.optimizer: the language embeddings of init_from={source.folder} are of "
             f"{','.join(source.languages)}, not {','.join(languages)}; leave that key out"
         )
-    return reading.restore_optimizer(checkpoint, abstract)
+    return reading.restore(checkpoint, {"optimizer": abstract})["optimizer"]
 
 
 def _encoder_of(start: Start, model: StoredModel, key: str, fresh: Params) -> Params:
