@@ -136,7 +136,7 @@ class TrainStep:
         with memory.kept(self.program):
             self.run()
         with memory.kept(self.program):
-            seconds = median_seconds(self.run, repeats)
+            seconds = measurements.median_seconds(self.run, repeats)
         memory.give_back()
         return seconds
 
@@ -146,7 +146,8 @@ def _measured(config: Config, size: Size, name: str, dtype: str) -> _Step:
     step = TrainStep(config, size, name, dtype)
     analysis: Any = step.program.memory_analysis()
     seconds = step.seconds(size.repeats)
-    return _Step(seconds, step.tokens, analysis.temp_size_in_bytes, step.flops, peak_memory())
+    peak = measurements.peak_memory()
+    return _Step(seconds, step.tokens, analysis.temp_size_in_bytes, step.flops, peak)
 
 
 def _peers(config: Config, size: Size, dtype: str) -> _PeerStep | None:
