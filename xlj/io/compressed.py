@@ -50,13 +50,16 @@ def _cut(content: bytes) -> Iterator[bytes]:
 def _parts(raw: Iterable[bytes], ending: str, may_be_empty: bool) -> Iterator[bytes]:
     new, read = _FORMATS[ending]
     member: Any = None
-    begun = may_be_empty
+    begun, has_zeros = may_be_empty, False
     for data in raw:
         while data:
             if member is None:
+                has_zeros |= data.startswith(b"\0")
                 data = data.lstrip(b"\0")  # padding between members
                 if not data:
                     break
+                if has_zeros and not begun:
+                    raise OSError("it begins with zeros")
                 member, begun = new(), True
             try:
                 data = yield from read(member, data)
@@ -93,6 +96,6 @@ def _unzstd(member: Any, data: bytes) -> _Rest:
 
 _FORMATS = {
     ".gz": (lambda: zlib.decompressobj(wbits=31), _gunzip),
-    ".xz": (lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY), _unxz),
+    ".xz": (lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY), _unxz),
     ".zst": (lambda: zstandard.ZstdDecompressor().decompressobj(), _unzstd),
 }
