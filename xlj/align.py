@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from xlj.cli import alignment_flags, command, outputs, shards
 from xlj.config import ConfigError
 from xlj.config.choices import ENCODINGS, AlignmentOptions
+from xlj.io.malformed import Skipping
 
 if TYPE_CHECKING:  # types only: a command reads its flags without JAX
     import numpy as np
@@ -42,7 +43,8 @@ def main(flags: Namespace) -> None:
     from xlj.api.encoder import load
     from xlj.word_alignment import projection, sentence_pairs
 
-    size, pairs = sentence_pairs.checked(flags.input, flags.gold)
+    skipping = Skipping(flags.malformed, "--malformed")
+    size, pairs = sentence_pairs.checked(flags.input, flags.gold, skipping)
     labels = None
     if flags.project:
         kept = list(pairs)
@@ -58,6 +60,7 @@ def main(flags: Namespace) -> None:
     projected = projection.Projection(labels) if labels else None
     scores = _aligned(flags, aligner, size, pairs, chosen, projected)
     _report_windows(aligner, size)
+    skipping.report()
     if projected:
         print(projected.report(), file=sys.stderr)
     if scores:
@@ -95,18 +98,22 @@ def _share(flags: Namespace) -> None:
     units = stretches.of(paths)
     job = shards.job(flags, paths, (*_OPTIONS, "threshold", "lowercase"))
     parts = Parts(Path(flags.output), job, len(units), ".links", flags.shard)
+    skipping = Skipping(flags.malformed, "--malformed")
     if parts.left():
         encoder = load(flags.checkpoint)
         aligner = _aligner(flags, encoder, _options(flags, encoder))
     for part in parts.left():
         unit, size = units[part], 0
-        place = f"{unit.path}, from byte {unit.start:,} on, line "
-        pairs = sentence_pairs.parsed(unit.lines(), place, is_start=not unit.start)
+        place = unit.place
+        pairs = sentence_pairs.parsed(
+            unit.lines(skipping), place, is_start=not unit.start, skipping=skipping
+        )
         with atomic.writing(parts.file(part)) as output:
             for (aligned,) in aligner.scored(_compared(_shown(pairs, None), flags)):
                 output.write(_pharaoh(aligned.links))
                 size += 1
         parts.made(part, **unit.described(), pairs=size)
+    skipping.report()
     shards.end(parts)
 
 

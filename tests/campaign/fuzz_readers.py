@@ -85,18 +85,17 @@ def _decompressed(path: Path) -> bytes:
             return lzma.decompress(content)
         except lzma.LZMAError:  # zeros behind the last stream are padding
             return lzma.decompress(content.rstrip(b"\0"))
-    if path.suffix == ".zst":
-        try:
-            return _unzst(content)
-        except zstandard.ZstdError:  # zeros behind the last frame are padding
-            return _unzst(content.rstrip(b"\0"))
-    return content
+    return _unzst(content) if path.suffix == ".zst" else content
 
 
 def _unzst(content: bytes) -> bytes:
-    whole = zstandard.ZstdDecompressor().stream_reader(content, read_across_frames=True)
-    with whole as file:
-        return file.read()
+    """The content of all frames; zeros before, between and behind them are padding."""
+    parts = []
+    while content := content.lstrip(b"\0"):
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        parts.append(frame.decompress(content))
+        content = frame.unused_data
+    return b"".join(parts)
 
 
 def _units(path: str, columns: int, invalid: str) -> tuple[int, int, int]:

@@ -23,6 +23,7 @@ def add(parser: Parser) -> None:
         help="where the links go, a line a pair, or with --project the labels; - prints them",
     )
     add("--lowercase", action="store_true", help="compare words in lower case")
+    parser.add_malformed("an empty line")
     shards.add_flag(parser)
     _add_choices(parser)
     add(
@@ -99,6 +100,9 @@ def check(flags: Namespace) -> None:
             raise ConfigError(f"--{name}=all needs --layers=all")
     if not (flags.output or flags.scores or flags.html) and flags.gold is None:
         raise ConfigError("say where the links go with --output=FILE, or score them with --gold")
+    for name in ("gold", "project"):
+        if flags.malformed == "skip" and getattr(flags, name) is not None:
+            raise ConfigError(f"--malformed=skip: malformed lines always stop --{name}")
     if flags.project and not flags.output:
         raise ConfigError(f"--project={flags.project}: say where the labels go with --output=FILE")
     if flags.shard:

@@ -63,7 +63,11 @@ def load(file: str | None, overrides: Sequence[str], schema: Schema[Checked]) ->
 
 def _renamed(argument: str) -> str:
     key, sign, value = argument.partition("=")
-    return f"--config.{_RENAMED.get(key.removeprefix('--config.'), '')}{sign}{value}" if key.removeprefix("--config.") in _RENAMED else argument
+    return (
+        f"--config.{_RENAMED.get(key.removeprefix('--config.'), '')}{sign}{value}"
+        if key.removeprefix("--config.") in _RENAMED
+        else argument
+    )
 
 
 def _read(file: str, overrides: Sequence[str]) -> ConfigDict:

@@ -13,6 +13,7 @@ from xlj.config.choices import POOLINGS
 if TYPE_CHECKING:  # types only: commands parse their flags without JAX
     import numpy as np
 
+    from xlj.io.malformed import Skipping
     from xlj.io.parts import Parts
     from xlj.io.stretches import Stretch
     from xlj.retrieval.embedder import Embedder
@@ -79,12 +80,14 @@ def embed_parts(
     parts: "Parts",
     units: "Sequence[Stretch]",
     dtype: str,
+    skipping: "Skipping | None" = None,
     has_ids: bool = False,
 ) -> None:
     """Embeds the lines of a stretch into each part of this shard that is not there yet.
 
     Args:
       dtype: one of `choices.VECTOR_TYPES`.
+      skipping: what becomes of malformed lines; None: they are errors.
       has_ids: whether lines may be `id TAB sentence`, of which the sentence is embedded.
     """
     left = parts.left()
@@ -101,8 +104,8 @@ def embed_parts(
     with tqdm(desc="embedding", unit=" sentences", disable=None) as bar:
         for part in left:
             rows = 0
-            with vector_file.writing(parts.file(part), made.width, dtype) as append:
-                for vectors in made.stream(map(text, units[part].lines()), bar.update):
+            with vector_file.writing(parts.file(part), made.width, dtype, skipping) as append:
+                for vectors in made.stream(map(text, units[part].lines(skipping)), bar.update):
                     append(vectors[0])
                     rows += vectors.shape[1]
             parts.made(part, **units[part].described(), rows=rows)

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from xlj.config import ConfigError
-from xlj.io import files
+from xlj.io import files, malformed
 from xlj.io.quoting import quoted
 from xlj.io.storage import AnyPath
 
@@ -18,6 +18,7 @@ Record = dict[str, Any]
 
 MOST_BYTES = 1 << 29
 """The most that a file may hold, decompressed: its values take many times as much memory."""
+_SAMPLE = 1 << 18  # bytes whose encoding is looked at
 _DIGITS = 300  # what floats can hold; transformers writes 10^30
 
 
@@ -56,6 +57,7 @@ def parse(content: bytes | str, place: str, not_finite: bool = False) -> Any:
     is_file = isinstance(content, bytes)
     try:
         if isinstance(content, bytes):
+            malformed.check_encoding(place, content[:_SAMPLE])
             content = content.removeprefix(codecs.BOM_UTF8).decode()
         if not_finite:
             return json.loads(content, parse_int=_whole)

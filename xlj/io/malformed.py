@@ -56,17 +56,23 @@ def unmarked(line: str) -> str:
 
 
 def check_start(path: object, content: bytes) -> None:
-    """Refuses a text by its first bytes, some hundred thousand of them: a `ConfigError` if it is
-    in another encoding than UTF-8, or its lines end in carriage returns alone."""
-    if encoding := encoding_of(content):
-        name = encoding.partition(" ")[0]
-        raise ConfigError(
-            f"{path}: the text is {encoding}; bring it in UTF-8: iconv -f {name} -t UTF-8"
-        )
+    """Refuses lines of text by their first bytes: a `ConfigError` as of `check_encoding`, or if
+    they end in carriage returns alone."""
+    check_encoding(path, content)
     returns = content.count(b"\r") - content.count(b"\r\n") - content.endswith(b"\r")
     if returns > content.count(b"\n"):
         raise ConfigError(
             f"{path}: its lines end in carriage returns alone; bring line feeds: tr '\\r' '\\n'"
+        )
+
+
+def check_encoding(path: object, content: bytes) -> None:
+    """Refuses text by its first bytes, some hundred thousand of them: a `ConfigError` if it is in
+    another encoding than UTF-8, with the name of that."""
+    if encoding := encoding_of(content):
+        name = encoding.partition(" ")[0]
+        raise ConfigError(
+            f"{path}: the text is {encoding}; bring it in UTF-8: iconv -f {name} -t UTF-8"
         )
 
 
@@ -131,7 +137,9 @@ class Skipping:
     def report(self) -> None:
         """Prints how many records were malformed, by reason, and the first of each."""
         for reason, places in self._places.items():
-            print(f"left out: {len(places):,} {reason} (first: {next(iter(places))})", file=sys.stderr)
+            print(
+                f"left out: {len(places):,} {reason} (first: {next(iter(places))})", file=sys.stderr
+            )
 
     def _note(self, reason: str, place: str) -> None:
         self._places.setdefault(reason, {})[place] = None

@@ -26,11 +26,15 @@ class Stretch(NamedTuple):
         """Where it is, as JSON."""
         return {"input": str(self.path), "start": self.start, "stop": self.stop}
 
+    @property
+    def place(self) -> str:
+        """What errors name a line by, in front of its number, from `start` on."""
+        return f"{self.path}, from byte {self.start:,} on, line " if self.start else f"{self.path}:"
+
     def lines(self, skipping: Skipping | None = None) -> Iterator[str]:
-        """Its lines; raises as `files.lines`, but a line is named by its number from `start` on."""
+        """Its lines; raises as `files.lines`."""
         blocks = files.stretch(self.path, self.start, self.stop)
-        place = f"{self.path}, from byte {self.start:,} on, line " if self.start else f"{self.path}:"
-        return (skipping or Skipping()).lines(itertools.chain.from_iterable(blocks), place)
+        return (skipping or Skipping()).lines(itertools.chain.from_iterable(blocks), self.place)
 
 
 def of(paths: Sequence[Path], size: int = BYTES) -> list[Stretch]:

@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 
 from xlj.config import ConfigError
@@ -32,7 +33,8 @@ def read(path: AnyPath, columns: Sequence[str], labels: Sequence[str] = ()) -> l
       labels: the task's, if it names them: a label that `SPELLINGS` has is read as one of them.
 
     Raises:
-      ConfigError: if the file cannot be read, or a line does not fit; with file and line.
+      ConfigError: if the file cannot be read, or a line does not fit, with file and line; or if
+        without `columns` the first column looks like ids or labels, or the last is empty.
     """
     if len(columns) not in (0, 2, 3):
         raise ConfigError(
@@ -47,6 +49,7 @@ def _table(path: AnyPath, columns: Sequence[str]) -> Iterator[Sentences]:
     """Examples of a table. A field that begins and ends with a quotation mark, with doubled ones
     only between, is quoted, as in XTREME's files; tabs and line feeds always divide."""
     lines = _lines(path)
+    guess = None if columns else _Guess(path)
     width, places = 0, list[int | None]()
     if columns and not all(name.isdecimal() for name in columns):
         if any(name.isdecimal() for name in columns):
@@ -62,8 +65,50 @@ def _table(path: AnyPath, columns: Sequence[str]) -> Iterator[Sentences]:
             width, places = len(fields), _numbered(place, columns, fields)
         if len(fields) != width:
             raise ConfigError(f"{place}: {len(fields)} columns, but {width} in the first line")
+        if guess:
+            guess.add(fields)
         found = [None if at is None else fields[at] for at in places]
         yield _sentences(found[:-1], found[-1], place)
+    if guess:
+        guess.check()
+
+
+class _Guess:
+    """Looks at all lines of a table without a head, whose columns nobody named, for what would be
+    read wrongly without a word: ids or labels in the place of sentences."""
+
+    def __init__(self, path: AnyPath):
+        self._path, self._lines, self._width = path, 0, 0
+        self._all_numbers = self._all_names = self._all_empty = True
+        self._firsts: set[str] = set()
+
+    def add(self, fields: Sequence[str]) -> None:
+        """Looks at a line."""
+        first = fields[0].strip()
+        self._lines, self._width = self._lines + 1, len(fields)
+        self._all_numbers &= re.fullmatch(r"[-+]?\d+", first) is not None
+        self._all_names &= re.fullmatch(r"[!-~]*\d[!-~]*", first) is not None
+        if self._all_names:
+            self._firsts.add(first)
+        self._all_empty &= not fields[-1].strip()
+
+    def check(self) -> None:
+        """Raises a `ConfigError` that says how to go on, at the end of the table."""
+        columns = [*map(str, range(1, self._width + 1))]
+        are_ids = self._all_names and self._lines > 2 and len(self._firsts) == self._lines
+        if self._lines and (self._all_numbers or are_ids):
+            what = "numbers" if self._all_numbers else "ids"
+            without = ",".join(columns[1:] if len(columns) > 2 else columns[::-1])
+            raise ConfigError(
+                f"{self._path}:1: the first column holds {what} only, no sentences; say which "
+                f"columns are the texts and, at last, the label: task.columns={without}, or "
+                f"task.columns={','.join(columns)} if they are sentences"
+            )
+        if self._lines and self._all_empty and self._width == 3:
+            raise ConfigError(
+                f"{self._path}:1: the last column is empty in all lines; say whether the second is "
+                "the label (task.columns=1,2) or a sentence (task.columns=1,2,3)"
+            )
 
 
 def _numbered(place: str, columns: Sequence[str], fields: Sequence[str]) -> list[int | None]:

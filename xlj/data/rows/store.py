@@ -316,7 +316,9 @@ def task_rows_from_json(content: "Record") -> TaskRows:
         name: Split(**{**content[name], "shards": tuple(content[name]["shards"])})
         for name in SPLITS
     }
-    malformed = {why: (count, first) for why, (count, first) in content.get("malformed", {}).items()}
+    malformed = {
+        why: (count, first) for why, (count, first) in content.get("malformed", {}).items()
+    }
     languages = tuple(content["languages"])
     return TaskRows(**{**content, **splits, "languages": languages, "malformed": malformed})
 

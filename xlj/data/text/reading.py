@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from xlj.data.text.sources import RawBlock, TextSource, module_digest, open_sour
 from xlj.data.text.text_tasks import Unit
 from xlj.io import storage
 from xlj.io.json_file import Record
-from xlj.io.malformed import Line, Malformed, Marked
+from xlj.io.malformed import Malformed, Marked
 from xlj.io.storage import AnyPath
 
 CHUNK_LINES = 16_384
@@ -84,7 +83,7 @@ class UnitReader:
 
     def __init__(self, unit: Unit, index: int, reading: Reading):
         self.dropped: Counter[str] = Counter()
-        self.malformed: dict[str, tuple[int, int, int]] = {}
+        self.malformed: dict[str, tuple[int, ...]] = {}
         self.lines = 0
         self.digest = hashlib.sha256()
         self._unit, self._reading = unit, reading
