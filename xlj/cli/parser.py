@@ -82,8 +82,8 @@ class Parser(argparse.ArgumentParser):
             "--malformed",
             choices=("error", "skip"),
             default="error",
-            help="what a malformed line does (invalid UTF-8, NUL, too long, a column missing): stop, "
-            f"or be skipped and counted; the output has {place} in its place [error]",
+            help="what a malformed line does (invalid UTF-8, NUL, too long, too few columns): stop "
+            f"the command, or be skipped and counted; the output has {place} in its place [error]",
         )
 
     def read(self, arguments: Sequence[str] | None = None) -> Namespace:

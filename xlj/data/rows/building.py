@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from xlj.config import ConfigError
-from xlj.config import ConfigError
 from xlj.data.rows import lookahead, workers
 from xlj.data.rows.lookahead import Text
 from xlj.data.rows.report import malformed_records

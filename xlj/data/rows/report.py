@@ -52,8 +52,6 @@ def report(store: RowStore, alpha: float) -> str:
         notes += [
             f"{name} has no held-out rows: too little text" for name in every if name not in kept
         ]
-    if left_out := malformed_records(manifest.tasks):
-        notes.append(f"all: {left_out}")
     return "\n".join(lines + ([""] + notes if notes else []))
 
 
