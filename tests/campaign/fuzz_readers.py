@@ -18,7 +18,7 @@ from xlj import config as schema
 from xlj.checkpoints import reading
 from xlj.checkpoints.workdir import finished_run
 from xlj.cli import configs
-from xlj.config import Data, record
+from xlj.config import ConfigError, Data, record
 from xlj.data.labelled import conll, squad, tables
 from xlj.data.rows.store import RowStore, RowStoreError
 from xlj.data.text.reading import Reading, UnitReader
@@ -30,6 +30,8 @@ from xlj.evaluation.prediction_files import Form
 from xlj.interop import dictionaries, tokenizer_files
 from xlj.interop import folder as hugging_face
 from xlj.interop.words import folded
+from xlj.io import files, json_file
+from xlj.io.malformed import Skipping
 from xlj.reporting import runs
 from xlj.retrieval import sentence_files
 from xlj.sweeping import state
@@ -38,6 +40,11 @@ from xlj.word_alignment import gold_alignments, sentence_pairs
 
 TEXT = "The cat sleeps.\nDie Katze schläft, sagt er.\n\nPaka analala.\n一只猫在睡觉。\n" * 3
 PAIRS = "The cat sleeps.\tDie Katze schläft.\nGood morning!\tGuten Morgen!\n" * 4
+MALFORMED = (
+    b"\xef\xbb\xbfThe cat sleeps.\tDie Katze schl\xc3\xa4ft.\r\n\n \t \nno tab\na\tb\tc\na\t\n"
+    b"\xe9t\xe9\tb\nx\0y\tz\n\xef\xbb\xbfGood \xef\xbb\xbfmorning!\tGuten\rMorgen!\n"
+)
+"""A line of each kind that is malformed, marked, or only looks so."""
 
 
 class Lost(Exception):
@@ -98,40 +105,52 @@ def _unzst(content: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _units(path: str, columns: int, invalid: str) -> tuple[int, int, int]:
+def _units(path: str, columns: int, malformed: str) -> tuple[int, int, int]:
     """(lines, kept lines, dropped ones) of a source read in small units."""
     sources = tuple(open_sources(path, columns, Data(), "data.mono"))
     task = TextTask("text.en", "text", ("en",) * columns, sources)
     lines = kept = dropped = 0
-    for index, unit in enumerate(task.units(48)):
-        reader = UnitReader(unit, index, Reading(invalid, ""))
+    size = sum(part.size for unit in task.units(1 << 40) for part in unit)
+    for index, unit in enumerate(task.units(max(48, size // 200))):
+        reader = UnitReader(unit, index, Reading(malformed, ""))
         kept += sum(len(chunk.columns[0]) for chunk in reader.chunks())
         if columns == 1:
             kept -= len(unit)  # a line that ends the document of each part
         lines += reader.lines
         dropped += sum(reader.dropped.values())
+        noted = sum(reader.malformed[why][0] for why in reader.dropped)
+        same("malformed lines noted", noted, reader.dropped.total())
     return lines, kept, dropped
 
 
-def _read_text(name: str, columns: int) -> Callable[[Path], None]:
+def _read_text(name: str, columns: int, is_good: bool = True) -> Callable[[Path], None]:
+    """Reads a file of lines; `is_good` says that its good content has no malformed line."""
+
     def read(folder: Path) -> None:
         lines, kept, dropped = _units(f"{folder}/{name}", columns, "skip")
         wanted = lines_in(_decompressed(folder / name))
         same("lines", lines, len(wanted))
         same("lines kept and dropped", kept + dropped, lines)
-        same("lines that are not UTF-8", dropped, sum(not _is_utf8(line) for line in wanted))
-        strict = _units(f"{folder}/{name}", columns, "error")
-        same("lines where such are errors", strict[0], lines)
+        bad = sum(not _is_text(line) or columns == 2 and not _is_pair(line) for line in wanted)
+        same("malformed lines", dropped, bad)
+        if is_good:
+            strict = _units(f"{folder}/{name}", columns, "error")
+            same("lines where such are errors", strict[0], lines)
 
     return read
 
 
-def _is_utf8(line: bytes) -> bool:
+def _is_text(line: bytes) -> bool:
     try:
         line.decode()
     except UnicodeDecodeError:
         return False
-    return True
+    return b"\0" not in line and len(line) <= 1 << 20
+
+
+def _is_pair(line: bytes) -> bool:
+    sides = line.decode().split("\t")
+    return len(sides) == 2 and bool(sides[0].strip("\ufeff").strip() and sides[1].strip())
 
 
 def _read_aligned(folder: Path) -> None:
@@ -139,9 +158,26 @@ def _read_aligned(folder: Path) -> None:
     sides = [lines_in((folder / name).read_bytes()) for name in ("a.en", "a.de")]
     for side in sides:
         same("lines", lines, len(side))
-    bad = sum(not all(map(_is_utf8, pair)) for pair in zip(*sides, strict=True))
+    bad = 0
+    for pair in zip(*sides, strict=True):
+        is_text = all(map(_is_text, pair))
+        blank = {not line.decode().lstrip("\ufeff").strip() for line in pair} if is_text else {0}
+        bad += not is_text or len(blank) == 2
     same("dropped pairs", dropped, bad)
     same("pairs kept and dropped", kept + dropped, lines)
+
+
+def _read_skipping(folder: Path) -> None:
+    """Each line has its place, whatever is malformed."""
+    wanted = lines_in((folder / "a.tsv").read_bytes())
+    skipping = Skipping("skip")
+    found = list(files.lines(folder / "a.tsv", skipping))
+    same("lines", len(found), len(wanted))
+    bad = [row for row, line in enumerate(wanted) if not _is_text(line)]
+    if skipping.rows != bad or any(found[row] for row in bad):
+        raise Lost(f"malformed lines {skipping.rows}, but they are {bad}")
+    pairs = list(sentence_pairs.read(folder / "a.tsv", skipping=Skipping("skip")))
+    same("pairs", len(pairs), len(wanted))
 
 
 def _read_json_text(fields: str, columns: int) -> Callable[[Path], None]:
@@ -149,18 +185,26 @@ def _read_json_text(fields: str, columns: int) -> Callable[[Path], None]:
         lines, kept, dropped = _units(f"{folder}/a.jsonl#{fields}", columns, "skip")
         same("kept and dropped", kept + dropped, lines)
         wanted = 0
-        for line in lines_in((folder / "a.jsonl").read_bytes().removeprefix(b"\xef\xbb\xbf")):
-            if not _is_utf8(line):
-                wanted += 1 if columns > 1 else 2
-            elif line.decode() and not line.decode().isspace():
-                text = json.loads(line)
-                for name in fields.partition("|")[0].split("."):
-                    text = text[name]
-                text = "x" if re.search("[\ud800-\udfff]", text or "") else text or ""
-                wanted += 1 if columns > 1 else 1 + len(text.split("\n"))
+        for line in lines_in((folder / "a.jsonl").read_bytes()):
+            if _is_text(line) and not line.decode().lstrip("\ufeff").strip():
+                continue
+            text = _json_text(line, fields.partition("|")[0])
+            wanted += 1 if columns > 1 else 2 if text is None else 1 + len(text.split("\n"))
         same("lines of records", lines, wanted)
 
     return read
+
+
+def _json_text(line: bytes, field: str) -> str | None:
+    """The text of a record; None if it is malformed."""
+    try:
+        text = json_file.parse(line.decode().lstrip("\ufeff"), "")
+        for name in field.split("."):
+            text = text[name]
+        text = "" if text is None else text
+        return None if re.search("[\ud800-\udfff\0]", text) or b"\0" in line else text
+    except (ConfigError, UnicodeDecodeError, LookupError, TypeError):
+        return None
 
 
 def _read_parquet(folder: Path) -> None:
@@ -170,9 +214,9 @@ def _read_parquet(folder: Path) -> None:
     same("kept and dropped", kept + dropped, lines)
     table = pyarrow.parquet.read_table(folder / "a.parquet", columns=["text"])
     texts = [text or b"" for text in table["text"].cast("binary").to_pylist()]
-    bad = sum(not _is_utf8(text) for text in texts)
+    bad = sum(not _is_text(text) for text in texts)
     same("texts that are not UTF-8", dropped, bad)
-    wanted = sum(1 + text.count(b"\n") + 1 for text in texts if _is_utf8(text)) + 2 * bad
+    wanted = sum(1 + text.count(b"\n") + 1 for text in texts if _is_text(text)) + 2 * bad
     same("lines of records", lines, wanted)
 
 
@@ -190,8 +234,7 @@ def _read_conll(folder: Path) -> None:
 
 
 def _texts(path: Path) -> list[str]:
-    lines = [line.decode() for line in lines_in(path.read_bytes())]
-    return [line.removeprefix("\ufeff") if not i else line for i, line in enumerate(lines)]
+    return [line.decode().lstrip("\ufeff") for line in lines_in(path.read_bytes())]
 
 
 def _read_squad(folder: Path) -> None:
@@ -403,6 +446,9 @@ def every(kinds: Mapping[str, Mapping[str, bytes]]) -> list[Reader]:
             _read_text("a.tsv.gz", 2),
             weight=1,
         ),
+        Reader("pairs, some malformed", {"a.tsv": MALFORMED}, _read_text("a.tsv", 2, False)),
+        Reader("text, some malformed", {"a.txt": MALFORMED}, _read_text("a.txt", 1, False)),
+        Reader("lines with their places", {"a.tsv": MALFORMED}, _read_skipping),
         Reader("aligned files", {"a.en": text, "a.de": text}, _read_aligned),
         Reader("JSON lines", {"a.jsonl": records.encode()}, _read_json_text("text", 1)),
         Reader("JSON lines, nested", {"a.jsonl": records.encode()}, _read_json_text("m.t", 1)),

@@ -83,7 +83,7 @@ def stretch(
         with path.open("rb") as file:
             if start:
                 file.seek(start - 1)
-                _pass_line(file)
+                _pass_line(file, stop)
             while (begin := file.tell()) < stop:
                 block = file.read(min(compressed.PIECE_BYTES, stop - begin))
                 if not block:
@@ -98,7 +98,7 @@ def stretch(
                             yield _decode(head)
                         yield [too_long(longest)]
                         if not last.endswith(b"\n"):
-                            _pass_line(file)
+                            _pass_line(file, stop)
                         continue
                     block = head + feed + last
                 yield _decode(block.removesuffix(b"\n"))
@@ -157,10 +157,12 @@ def line_number(path: AnyPath, offset: int) -> int:
     return count
 
 
-def _pass_line(file: BinaryIO) -> None:
-    """Reads what is left of a line, with its line feed, however much it is."""
-    while (rest := file.readline(compressed.PIECE_BYTES)) and not rest.endswith(b"\n"):
-        pass
+def _pass_line(file: BinaryIO, stop: int) -> None:
+    """Passes over what is left of a line, with its line feed, however much it is; it may end
+    anywhere behind `stop`."""
+    while rest := file.readline(compressed.PIECE_BYTES):
+        if rest.endswith(b"\n") or file.tell() > stop:
+            return
 
 
 def _unreadable(path: AnyPath, error: Exception) -> ConfigError:
