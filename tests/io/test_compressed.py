@@ -1,5 +1,6 @@
 """A small file may stand for a large one: it is read in bounded memory."""
 
+import bz2
 import gzip
 import lzma
 import subprocess
@@ -18,6 +19,7 @@ MIB = 1 << 20
 
 NEW = {
     ".gz": lambda: zlib.compressobj(1, wbits=31),
+    ".bz2": lambda: bz2.BZ2Compressor(1),
     ".xz": lambda: lzma.LZMACompressor(preset=0),
     ".zst": lambda: zstandard.ZstdCompressor().compressobj(),
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from xlj.config import ConfigError
-from xlj.io import compressed, malformed, storage, zstd_frames
+from xlj.io import compressed, formats, malformed, storage, zstd_frames
 from xlj.io.malformed import INVALID_UTF8, NUL, Line, Skipping, too_long, unmarked
 from xlj.io.storage import AnyPath
 
@@ -26,20 +26,28 @@ def is_stream(path: AnyPath) -> bool:
 def pieces(path: AnyPath) -> Iterator[bytes]:
     """The content of a file in pieces of at most `compressed.PIECE_BYTES`.
 
-    Files that end in .gz, .xz or .zst are decompressed; standard input is not.
+    Files that end in one of `compressed.ENDINGS` are decompressed; standard input is not.
 
     Raises:
-      ConfigError: if the file cannot be read or decompressed to its end.
+      ConfigError: if the file cannot be read or decompressed to its end, or is no text.
     """
-
     try:
         with open(0, "rb", closefd=False) if path == STDIN else path.open("rb") as file:
+            found = _raw(file)
             if path.suffix in compressed.ENDINGS:
-                yield from compressed.decompressed(_raw(file), path.suffix)
-            else:
-                yield from _raw(file)
+                found = compressed.decompressed(found, path.suffix)
+            first = next(found, b"")
+            formats.refuse_binary(path, first[: formats.HEAD_BYTES])
+            yield first
+            yield from found
     except (OSError, EOFError) as error:
         raise _unreadable(path, error) from error
+
+
+def head(path: AnyPath) -> bytes:
+    """The first `formats.HEAD_BYTES` of a file's content, or what there is; none of a stream, which
+    can be read only once. It raises as `pieces`."""
+    return b"" if is_stream(path) else next(pieces(path), b"")[: formats.HEAD_BYTES]
 
 
 def _raw(file: BinaryIO, left: int = sys.maxsize) -> Iterator[bytes]:
@@ -89,6 +97,7 @@ def stretch(
                 if not block:
                     break
                 if not begin:
+                    formats.refuse_binary(path, block[: formats.HEAD_BYTES])
                     malformed.check_start(path, block)
                 if not block.endswith(b"\n"):
                     head, feed, last = block.rpartition(b"\n")
@@ -226,11 +235,13 @@ def aligned_blocks(paths: Sequence[AnyPath]) -> Iterator[tuple[list[Line], ...]]
         raise ConfigError(f"{' and '.join(map(str, paths))} have not as many lines")
 
 
-def lines(path: AnyPath, skipping: Skipping | None = None) -> Iterator[str]:
+def lines(
+    path: AnyPath, skipping: Skipping | None = None, longest: int = LINE_BYTES
+) -> Iterator[str]:
     """The lines of a file (or `STDIN`) in order, blank ones too; it raises as `blocks`, and a
     `ConfigError` that names file and line if one is malformed, unless `skipping` says otherwise."""
     passed = skipping or Skipping()
-    yield from passed.lines(itertools.chain.from_iterable(blocks(path)), f"{path}:")
+    yield from passed.lines(itertools.chain.from_iterable(blocks(path, longest)), f"{path}:")
     if not skipping:
         passed.report()
 

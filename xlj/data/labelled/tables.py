@@ -1,14 +1,17 @@
-"""Classification: sentences or pairs and their labels, in tables of tabs or in JSON lines."""
+"""Classification: sentences or pairs and their labels, in tables (TSV, CSV) or in records."""
 
+import csv
 import dataclasses
 import difflib
 import itertools
+import math
 import re
 from collections.abc import Iterator, Sequence
 
 from xlj.config import ConfigError
+from xlj.data.labelled import records
 from xlj.data.labelled.examples import Sentences
-from xlj.io import files, json_file
+from xlj.io import files, formats, json_file
 from xlj.io.json_file import Json
 from xlj.io.quoting import quoted, shortened
 from xlj.io.storage import AnyPath
@@ -22,15 +25,20 @@ SPELLINGS = {"contradictory": "contradiction"}
 """Labels that XNLI's translated training files spell otherwise than its dev and test files."""
 
 
-def read(path: AnyPath, columns: Sequence[str], labels: Sequence[str] = ()) -> list[Sentences]:
-    """The examples of a file: JSON lines if its name says `.jsonl`, else a table of tabs.
+def read(
+    path: AnyPath, columns: Sequence[str], labels: Sequence[str] = (), names: Sequence[str] = ()
+) -> list[Sentences]:
+    """The examples of a file: of JSON lines, JSON or Parquet (`records.are_in`), else of a table,
+    which tabs divide, or, if there is none, commas as in CSV.
 
     Args:
       columns: of the texts, one or two, and of the label at last: names in the head of a table or
         keys of JSON, of several with `|` between the first that the file has; or numbers from 1 of
         a table without a head. Empty: all columns of a table without a head, which are two or
         three.
-      labels: the task's, if it names them: a label that `SPELLINGS` has is read as one of them.
+      labels: the task's, if it names them: a label that `SPELLINGS` has is read as one of them, and
+        so is `1.0` as `1`, unless it is one.
+      names: of the labels that files give as numbers, from 0.
 
     Raises:
       ConfigError: if the file cannot be read, or a line does not fit, with file and line; or if
@@ -40,27 +48,37 @@ def read(path: AnyPath, columns: Sequence[str], labels: Sequence[str] = ()) -> l
         raise ConfigError(
             f"task.columns={','.join(columns)}: name one or two columns of text, then the label"
         )
-    found = (_json_lines if ".jsonl" in path.name else _table)(path, columns)
-    spelt = {old: new for old, new in SPELLINGS.items() if new in labels and old not in labels}
-    return [dataclasses.replace(e, label=spelt.get(e.label or "", e.label)) for e in found]
+    found = (_records if records.are_in(path) else _table)(path, columns)
+    return [_named_label(example, labels, names) for example in found]
+
+
+def _named_label(example: Sentences, labels: Sequence[str], names: Sequence[str]) -> Sentences:
+    """The example with its label as the task calls it."""
+    label = example.label
+    if label is None or label in labels:
+        return example
+    number = re.fullmatch(r"(-?\d{1,9})(\.0)?", label)  # pandas writes 1.0 where labels may lack
+    if number and (names or number[2]):
+        label = records.name_of(int(number[1]), names, example.place)
+    elif SPELLINGS.get(label) in labels:
+        label = SPELLINGS[label]
+    return dataclasses.replace(example, label=label)
 
 
 def _table(path: AnyPath, columns: Sequence[str]) -> Iterator[Sentences]:
     """Examples of a table. A field that begins and ends with a quotation mark, with doubled ones
     only between, is quoted, as in XTREME's files; tabs and line feeds always divide."""
-    lines = _lines(path)
+    rows = _rows(path, columns)
     guess = None if columns else _Guess(path)
     width, places = 0, list[int | None]()
     if columns and not all(name.isdecimal() for name in columns):
         if any(name.isdecimal() for name in columns):
             raise ConfigError(f"task.columns={','.join(columns)}: bring names or numbers, not both")
-        for _, line in itertools.islice(lines, 1):
-            head = [_unquoted(field) for field in line.split("\t")]
+        for _, head in itertools.islice(rows, 1):
             names = _named(columns, head, f"{path}:1", "column")
             width = len(head)
             places = [head.index(name) if name in head else None for name in names]
-    for place, line in lines:
-        fields = [_unquoted(field) for field in line.split("\t")]
+    for place, fields in rows:
         if not places:
             width, places = len(fields), _numbered(place, columns, fields)
         if len(fields) != width:
@@ -152,13 +170,13 @@ def _named(columns: Sequence[str], names: Sequence[str], place: str, kind: str) 
     return chosen
 
 
-def _json_lines(path: AnyPath, columns: Sequence[str]) -> Iterator[Sentences]:
-    if not columns:
-        raise ConfigError(f"{path}: say in task.columns which keys hold the texts and the label")
-    for place, line in _lines(path):
-        row = json_file.parse(line, place)
-        if not isinstance(row, dict):
-            raise ConfigError(f"{place}: it is no JSON object, in braces")
+def _records(path: AnyPath, columns: Sequence[str]) -> Iterator[Sentences]:
+    for row, place in records.read(path):
+        if not columns:
+            raise ConfigError(
+                f"{place}: say in task.columns which keys hold the texts and the label; there are "
+                f"{shortened(', '.join(row))}"
+            )
         *texts, label = _named(columns, list(row), place, "key")
         yield _sentences(
             [_string(row[name], name, place) for name in texts],
@@ -176,6 +194,8 @@ def _string(value: Json, name: str, place: str) -> str:
 def _label(value: Json, name: str, place: str) -> str | None:
     if value is None:
         return None
+    if isinstance(value, float):
+        return None if math.isnan(value) else str(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
@@ -190,13 +210,47 @@ def _sentences(texts: Sequence[str | None], label: str | None, place: str) -> Se
     return Sentences(tuple(text or "" for text in texts), label, place)
 
 
-def _lines(path: AnyPath) -> Iterator[tuple[str, str]]:
-    """(place, line) of each line, without a carriage return at its end."""
-    for number, line in enumerate(files.lines(path), 1):
-        line = line.removesuffix("\r")
-        if not line.strip():
-            raise ConfigError(f"{path}:{number}: the line is empty")
-        yield f"{path}:{number}", line
+def _rows(path: AnyPath, columns: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """(place, fields) of each line of a table, or of each record of CSV, whose fields may hold line
+    feeds."""
+    lines: Iterator[str] = (line.removesuffix("\r") for line in files.lines(path))
+    head = next(lines, None)
+    if head is None:
+        return
+    lines = itertools.chain([head], lines)
+    divider = _divider(path, head, columns)
+    if divider == "\t":
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                raise ConfigError(f"{path}:{number}: the line is empty")
+            yield f"{path}:{number}", [_unquoted(field) for field in line.split("\t")]
+        return
+    found, number = csv.reader((f"{line}\n" for line in lines), delimiter=divider, strict=True), 0
+    try:
+        for fields in found:
+            place, number = f"{path}:{number + 1}", found.line_num
+            if not fields:
+                raise ConfigError(f"{place}: the line is empty")
+            yield place, fields
+    except csv.Error as error:
+        raise ConfigError(f"{path}:{number + 1}: it is no CSV ({error})") from None
+
+
+def _divider(path: AnyPath, head: str, columns: Sequence[str]) -> str:
+    """What divides the columns of a table by its first line: a comma or a semicolon, if the columns
+    that are named are between them, or if the file is named CSV and no tab divides it; else tabs.
+    """
+    texts = [] if all(name.isdecimal() for name in columns) else columns[:-1]
+    widths = {"\t": 1}
+    for divider in ",;":
+        fields = next(csv.reader([head], delimiter=divider))
+        named = [any(name in fields for name in column.split("|")) for column in texts]
+        if texts and all(named):
+            return divider
+        widths[divider] = len(fields)
+    form = formats.of(path)
+    is_csv = form is not None and form.name == "CSV" and "\t" not in head
+    return max(widths, key=widths.__getitem__) if is_csv else "\t"
 
 
 def _unquoted(field: str) -> str:
