@@ -92,9 +92,7 @@ def refuse(path: AnyPath, head: bytes = b"", readable: Collection[str] = ()) -> 
     """
     form = of(path, head)
     if form and form.name not in readable:
-        raise ConfigError(
-            f"{path}: this file is {form.name}, which is not read here; {form.way_on}"
-        )
+        raise ConfigError(f"{path}: this is {form.name}, which is not read here; {form.way_on}")
 
 
 def refuse_binary(path: AnyPath, head: bytes) -> None:
