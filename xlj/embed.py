@@ -40,8 +40,10 @@ def main(flags: Namespace) -> None:
     outputs.check_output("output", flags.output, inputs)
     from tqdm import tqdm
 
-    from xlj.io import files
+    from xlj.io import files, formats
     from xlj.retrieval import vector_file
+
+    formats.refuse(flags.input, files.head(flags.input))
 
     total, skipping = None, Skipping(flags.malformed, "--malformed")
     if not files.is_stream(flags.input):
@@ -62,10 +64,12 @@ def main(flags: Namespace) -> None:
 def _share(flags: Namespace) -> None:
     """Embeds the parts of this shard that are not there yet."""
     outputs.check_folder("output", flags.output)
-    from xlj.io import stretches
+    from xlj.io import formats, stretches
     from xlj.io.parts import Parts
 
     paths = stretches.named("input", flags.input)
+    for path in paths:
+        formats.refuse(path)
     units = stretches.of(paths)
     job = shards.job(flags, paths, ("layer", "pooling", "dtype"))
     parts = Parts(flags.output, job, len(units), ".npy", flags.shard)

@@ -37,7 +37,7 @@ def add_pair_flags(parser: Parser, lines: str) -> None:
     `add_flags`."""
     add_flags(parser)
     for name in ("--source", "--target"):
-        parser.add_file(name, f"{lines}: text, also .gz, .xz or .zst", required=True)
+        parser.add_file(name, f"{lines}: text, also compressed", required=True)
     parser.add_argument(
         "--centred",
         action="store_true",
@@ -88,7 +88,8 @@ def embed_parts(
     Args:
       dtype: one of `choices.VECTOR_TYPES`.
       skipping: what becomes of malformed lines; None: they are errors.
-      has_ids: whether lines may be `id TAB sentence`, of which the sentence is embedded.
+      has_ids: whether lines may be `id TAB sentence`, of which the sentence is embedded; blank
+        lines are then passed over.
     """
     left = parts.left()
     if not left:
@@ -105,7 +106,10 @@ def embed_parts(
         for part in left:
             rows = 0
             with vector_file.writing(parts.file(part), made.width, dtype, skipping) as append:
-                for vectors in made.stream(map(text, units[part].lines(skipping)), bar.update):
+                lines = units[part].lines(skipping)
+                if has_ids:
+                    lines = filter(str.strip, lines)
+                for vectors in made.stream(map(text, lines), bar.update):
                     append(vectors[0])
                     rows += vectors.shape[1]
             parts.made(part, **units[part].described(), rows=rows)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from xlj.config import ConfigError
@@ -49,13 +49,12 @@ def read(path: AnyPath, languages: Sequence[str] = ()) -> Iterator[Unit]:
 
 def _elements(path: AnyPath) -> Iterator[ElementTree.Element]:
     """The elements of a file as they end; those of units are dropped once they were looked at."""
-    parser = ElementTree.XMLPullParser(("start", "end"))
+    parser: Any = ElementTree.XMLPullParser(("start", "end"))
     body: ElementTree.Element | None = None
     try:
         for piece in files.pieces(path):
             parser.feed(piece)
             for event, element in parser.read_events():
-                assert isinstance(element, ElementTree.Element)  # so it is of these two events
                 element.tag = _name(element)
                 if event == "start" and element.tag == "body":
                     body = element
