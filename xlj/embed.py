@@ -12,6 +12,7 @@ from pathlib import Path
 
 from xlj.cli import command, outputs, sentence_vectors, shards
 from xlj.cli.parser import Parser
+from xlj.config import ConfigError
 from xlj.config.choices import VECTOR_TYPES
 from xlj.io.malformed import Skipping
 
@@ -40,9 +41,11 @@ def main(flags: Namespace) -> None:
     outputs.check_output("output", flags.output, inputs)
     from tqdm import tqdm
 
-    from xlj.io import files, formats
+    from xlj.io import compressed, files, formats
     from xlj.retrieval import vector_file
 
+    if flags.output.suffix in compressed.ENDINGS:
+        raise ConfigError(f"--output={flags.output}: vectors are not compressed; name a .npy file")
     formats.refuse(flags.input, files.head(flags.input))
 
     total, skipping = None, Skipping(flags.malformed, "--malformed")

@@ -98,3 +98,9 @@ def refuse(path: AnyPath, head: bytes = b"", readable: Collection[str] = ()) -> 
 def refuse_binary(path: AnyPath, head: bytes) -> None:
     """Refuses content that is no text; it raises as `refuse`."""
     refuse(path, head, [form.name for form in FORMATS if form.is_text])
+
+
+def split_columns(line: str) -> list[str]:
+    """The columns of a line: what tabs divide, or, in a line without any, `|||`, as fast_align and
+    awesome-align write pairs."""
+    return line.split("\t") if "\t" in line else re.split(r"(?:^| +)\|\|\|(?: +|$)", line)

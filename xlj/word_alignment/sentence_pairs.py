@@ -169,7 +169,7 @@ def parsed(
         raise ConfigError(f"--columns={','.join(form.columns)}: with --shard, give their numbers")
     for number, line in enumerate(lines, 1):
         where, line = f"{place}{number}", line.removesuffix("\r")
-        columns = _columns(line) if line.strip() else []
+        columns = formats.split_columns(line) if line.strip() else []
         if places is None:
             places = _named(form.columns, columns, wanted, where)
             continue
@@ -198,10 +198,6 @@ def _pair(where: str, columns: Sequence[str], form: Form) -> Pair:
     if len(columns) > 2:
         gold = gold_alignments.parse(columns[2], where, form.gold_from or 0)
     return Pair(where, split(columns[0]), split(columns[1]), gold)
-
-
-def _columns(line: str) -> list[str]:
-    return line.split("\t") if "\t" in line else re.split(r"(?:^| +)\|\|\|(?: +|$)", line)
 
 
 def _are_numbers(columns: Sequence[str]) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from xlj.config import ConfigError
 from xlj.data.labelled.chunks import CHUNK_TAG
 from xlj.data.labelled.examples import Words
-from xlj.io import files
+from xlj.io import files, formats
 from xlj.io.quoting import examples, quoted
 from xlj.io.storage import AnyPath
 
@@ -60,6 +60,7 @@ def read(
       ConfigError: if the file cannot be read, a line does not fit, or it is ambiguous which columns
         or comments are meant; with file and line.
     """
+    formats.refuse(path, files.head(path), ("CSV", "|||"))  # words may be written so
     groups: list[list[tuple[str, str]]] = [[]]
     for number, line in enumerate(files.lines(path), 1):
         line = line.removesuffix("\r").strip(" ")

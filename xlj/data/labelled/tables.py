@@ -213,6 +213,7 @@ def _sentences(texts: Sequence[str | None], label: str | None, place: str) -> Se
 def _rows(path: AnyPath, columns: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     """(place, fields) of each line of a table, or of each record of CSV, whose fields may hold line
     feeds."""
+    formats.refuse(path, files.head(path), ("CSV", "|||"))
     lines: Iterator[str] = (line.removesuffix("\r") for line in files.lines(path))
     head = next(lines, None)
     if head is None:

@@ -1,4 +1,4 @@
-"""Sources of text: files of lines, JSON or Parquet, the phrasebook, TFDS and seqio.
+"""Sources of text: files of lines, JSON, Parquet or TMX, the phrasebook, TFDS and seqio.
 
 A source is known by what can be told without reading it, and cut into parts, each of which some
 process reads by itself: `blocks` yields text in columns, `(lines,)` of monolingual text, where an
@@ -21,7 +21,7 @@ from typing import Any
 from xlj import phrasebook
 from xlj.config import ConfigError, Data
 from xlj.data.text.templates import split_pair
-from xlj.io import compressed, files, json_file, storage
+from xlj.io import compressed, files, formats, json_file, storage, tmx
 from xlj.io.malformed import INVALID_UTF8, NUL, Line, Malformed, Marked
 from xlj.io.quiet import import_quietly
 from xlj.io.quoting import shortened
@@ -34,7 +34,6 @@ RECORD_BYTES = 1 << 26
 RawBlock = tuple[Sequence[Line], ...]
 
 _RECORDS = (".jsonl", ".ndjson", ".json")
-_NOT_TEXT = (".bz2", ".zip", ".7z", ".lz4", ".tar", ".tgz", ".arrow")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,6 +247,30 @@ class ParquetFile(FileSource):
 
 
 @dataclasses.dataclass(frozen=True)
+class TmxFile(FileSource):
+    """The units of a translation memory in two languages; one process reads it to the end."""
+
+    fields: tuple[str, ...]
+
+    def identity(self) -> str | list | dict:
+        return [*super().identity(), self.fields]
+
+    def parts(self, size: int) -> list[Part]:
+        return [Part(self, 0, self._size(), self._size())]
+
+    def uncut(self, size: int) -> int:
+        return self._size() if self._size() > size else 0
+
+    def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
+        units = tmx.read(self.paths[0], self.fields)
+        while block := list(itertools.islice(units, BLOCK_LINES)):
+            yield _block((unit.source, unit.target) for unit in block)
+
+    def place(self, start: int, before: int) -> str:
+        return f"{self.paths[0]}: unit {before + 1}"
+
+
+@dataclasses.dataclass(frozen=True)
 class PhrasebookSource(TextSource):
     """The small corpus inside the package; `name` is a language or a pair."""
 
@@ -389,8 +412,13 @@ def _open_files(text: str, columns: int, key: str) -> list[TextSource]:
                 found.append(ParquetFile(text, columns, (path,), fields))
             elif ending in _RECORDS:
                 found.append(JsonLines(text, columns, (path,), fields))
+            elif ending == ".tmx" and columns == 2:
+                found.append(TmxFile(text, columns, (path,), fields))
             else:
-                raise ConfigError(f"{path}: fields ({key}={text}) are of .jsonl or .parquet files")
+                raise ConfigError(
+                    f"{path}: fields ({key}={text}) are of .jsonl or .parquet files; languages, of "
+                    "pairs in .tmx files"
+                )
         return found
     sides = [storage.matching(side) for side in text.split("|")]
     if len(sides) > columns:
@@ -406,11 +434,9 @@ def _open_files(text: str, columns: int, key: str) -> list[TextSource]:
         if _ending(path) in (".parquet", *_RECORDS):
             shape = "#FIELD" if columns == 1 else "#FIELD|FIELD"
             raise ConfigError(f"{path}: say which field holds the text: {key}={text}{shape}")
-        if path.suffix in _NOT_TEXT:
-            raise ConfigError(
-                f"{path}: {path.suffix} files cannot be read; bring lines of text, JSON lines or "
-                "Parquet, plain or as .gz, .xz or .zst"
-            )
+        if _ending(path) == ".tmx":
+            raise ConfigError(f"{path}: say which languages to read: {key}={text}#SOURCE|TARGET")
+        formats.refuse(path, readable=("CSV",) if columns == 2 else ())  # some call tables so
     kind = AlignedFiles if len(sides) == 2 else FileSource
     return [kind(text, columns, paths) for paths in zip(*sides, strict=True)]
 
@@ -435,7 +461,7 @@ def _sides(line: Line) -> Sequence[Line]:
     """The sentences of a line of a table."""
     if isinstance(line, Malformed):
         return line, line
-    sides: list[Line] = [*line.split("\t")]
+    sides: list[Line] = [*formats.split_columns(line)]
     if len(sides) != 2:
         wanted = "a line must be two sentences with one tab between them"
         bad = Malformed("wrong number of columns", f" has {len(sides) - 1} tabs; {wanted}")
