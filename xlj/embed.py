@@ -22,7 +22,7 @@ def _add_flags(parser: Parser) -> None:
     sentence_vectors.add_flags(parser)
     parser.add_file(
         "--input",
-        "a sentence a line: text, also .gz, .xz or .zst; the default is standard input",
+        "a sentence a line: text, also .gz, .bz2, .xz or .zst; the default is standard input",
         default=Path("-"),
     )
     parser.add_file("--output", "where the vectors go (.npy; a folder with --shard)", required=True)

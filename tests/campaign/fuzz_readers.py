@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import lzma
@@ -19,7 +20,7 @@ from xlj.checkpoints import reading
 from xlj.checkpoints.workdir import finished_run
 from xlj.cli import configs
 from xlj.config import ConfigError, Data, record
-from xlj.data.labelled import conll, squad, tables
+from xlj.data.labelled import conll, records, squad, tables
 from xlj.data.rows.store import RowStore, RowStoreError
 from xlj.data.text.reading import Reading, UnitReader
 from xlj.data.text.sources import open_sources
@@ -30,7 +31,7 @@ from xlj.evaluation.prediction_files import Form
 from xlj.interop import dictionaries, tokenizer_files
 from xlj.interop import folder as hugging_face
 from xlj.interop.words import folded
-from xlj.io import files, json_file
+from xlj.io import files, json_file, tmx
 from xlj.io.malformed import Skipping
 from xlj.reporting import runs
 from xlj.retrieval import sentence_files
@@ -45,6 +46,21 @@ MALFORMED = (
     b"\xe9t\xe9\tb\nx\0y\tz\n\xef\xbb\xbfGood \xef\xbb\xbfmorning!\tGuten\rMorgen!\n"
 )
 """A line of each kind that is malformed, marked, or only looks so."""
+
+UNER = (
+    "# sent_id = 1\n1\tAda\tB-PER\t-\tann1\n2\tLee\tI-PER\t-\tann1\n3-4\tzum\tO\t-\tann1\n"
+    "3\tzu\tO\t-\tann1\n\n1\tOslo\tB-LOC\t-\tann2\n"
+)
+PLUS = (
+    "# global.columns = ID FORM UPOS MISC\n# text = a\n1\ta\tDET\t_\n1.1\tb\tX\t_\n2\tc\tX\t_\n\n"
+)
+TWEETS = "# id 1\tdomain=en\n#love O\nOslo B-LOC\n\n# id 2\tdomain=en\n@a O\n# O\n"
+CSV = 'premise,hypothesis,label\n"A man, ""old""","He\nrests",1.0\nb,c,0.0\n'
+TMX = (
+    '<?xml version="1.0" encoding="UTF-8"?><tmx version="1.4"><header srclang="en"/><body>'
+    '<tu><tuv xml:lang="en"><seg>the <ph x="1">{}</ph>cat</seg></tuv>'
+    '<tuv xml:lang="de"><seg>die Katze &amp; er</seg></tuv></tu></body></tmx>'
+)
 
 
 class Lost(Exception):
@@ -220,12 +236,12 @@ def _read_parquet(folder: Path) -> None:
     same("lines of records", lines, wanted)
 
 
-def _read_conll(folder: Path) -> None:
-    found = conll.read(folder / "a.conll", "en", ())
+def _read_conll(folder: Path, **choices: bool) -> None:
+    found = conll.read(folder / "a.conll", "en", (), **choices)
     words = sum(len(example.words) for example in found)
     lines = [line.removesuffix("\r").strip(" ") for line in _texts(folder / "a.conll")]
     full = [line for line in lines if line.strip(" \t")]
-    passed = re.compile(r"#|-DOCSTART-|\d+[-.]\d+\t")
+    passed = re.compile(r"#|-DOCSTART-|\d+[-.]\d+[\t ]")
     if not len(full) - sum(bool(passed.match(line)) for line in full) <= words <= len(full):
         raise Lost(f"{words} words of {len(full)} lines")
     for example in found:
@@ -241,12 +257,50 @@ def _read_squad(folder: Path) -> None:
     found = squad.read(folder / "a.json")
     content = json.loads((folder / "a.json").read_bytes().removeprefix(b"\xef\xbb\xbf"))
     every = {
-        (entry["id"], entry["question"], paragraph["context"])
+        (str(entry["id"]), entry["question"], paragraph["context"])
         for article in content["data"]
         for paragraph in article["paragraphs"]
         for entry in paragraph["qas"]
     }
     same("questions", len(found), len(every))
+
+
+def _records_in(path: Path) -> list:
+    return [json.loads(line) for line in _texts(path) if line.strip()]
+
+
+def _read_question_lines(folder: Path) -> None:
+    found = squad.read(folder / "a.jsonl", "skip")
+    keys = ("id", "question", "context")
+    every = {tuple(str(row[key]) for key in keys) for row in _records_in(folder / "a.jsonl")}
+    if len(found) > len(every):
+        raise Lost(f"{len(found)} questions of {len(every)}")
+
+
+def _read_tagged_lines(folder: Path) -> None:
+    found = records.read_words(folder / "a.jsonl", "en", (), ("O", "B-PER"), chunk_tags=True)
+    wanted = sum(len(row["tokens"]) for row in _records_in(folder / "a.jsonl"))
+    same("words", sum(len(example.words) for example in found), wanted)
+
+
+def _read_csv(folder: Path) -> None:
+    found = tables.read(folder / "a.csv", ("premise", "hypothesis", "label"))
+    lines = (f"{line.removesuffix(chr(13))}\n" for line in _texts(folder / "a.csv"))
+    head = _texts(folder / "a.csv")[0]
+    divider = "," if "premise" in next(csv.reader([head])) else ";"
+    divider = "\t" if "\t" in head and divider == ";" else divider
+    same("examples", len(found), len(list(csv.reader(lines, delimiter=divider))) - 1)
+
+
+def _read_pair_forms(folder: Path) -> None:
+    found = list(sentence_pairs.read(folder / "a.txt"))
+    same("pairs", len(found), len(_texts(folder / "a.txt")))
+    sides = [f"{folder / name}" for name in ("a.en", "a.de")]
+    found = list(sentence_pairs.read(Path("|".join(sides))))
+    same("pairs of two files", len(found), len(_texts(folder / "a.en")))
+    units = list(tmx.read(folder / "a.tmx", ("en", "de")))
+    if not units or not all(isinstance(text, str) for unit in units for text in unit):
+        raise Lost("no unit")
 
 
 def _read_table(name: str, columns: tuple[str, ...], head: int) -> Callable[[Path], None]:
@@ -273,7 +327,7 @@ def _read_gold(folder: Path) -> None:
         for line in filter(str.strip, lines):
             name, source, target = line.split()[:3]
             named.setdefault(name, set()).add((int(source), int(target)))
-        pairs = list(named.values())
+        pairs = [{link for link in some if all(link)} for some in named.values()]
         same("sentence pairs", len(found), len(pairs))
     same("links", links, sum(map(len, pairs)))
 
@@ -297,12 +351,12 @@ def _read_dictionary(folder: Path) -> None:
 
 def _read_sentences(folder: Path) -> None:
     found = sentence_files.read(folder / "a.txt")
-    same("sentences", len(found), len(_texts(folder / "a.txt")))
+    same("sentences", len(found), sum(bool(x.strip()) for x in _texts(folder / "a.txt")))
 
 
 def _read_ids(folder: Path) -> None:
     found = sentence_files.read_with_ids(folder / "a.tsv")
-    same("sentences", len(found.texts), len(_texts(folder / "a.tsv")))
+    same("sentences", len(found.texts), sum(bool(x.strip()) for x in _texts(folder / "a.tsv")))
     places = sentence_files.read_places(folder / "places", 5, 3)
     same("places", len(places), len(_texts(folder / "places")))
     pairs = sentence_files.read_pairs(folder / "pairs", found.ids or [], ["t1", "t2", "t3"])
@@ -420,6 +474,19 @@ def every(kinds: Mapping[str, Mapping[str, bytes]]) -> list[Reader]:
             }
         ]
     }
+    asked_lines = "".join(
+        json.dumps(
+            {
+                "id": name,
+                "context": "The cat sleeps.",
+                "question": "Who?",
+                "answers": {"text": texts, "answer_start": [4] * len(texts)},
+            }
+        )
+        + "\n"
+        for name, texts in ((7, ["cat"]), ("b", []))
+    ).encode()
+    tagged_lines = b'{"tokens": ["The", "cat"], "ner_tags": [0, 1]}\n' * 2
     tagged = b"# text\nThe\tDET\ncat\tNOUN\n\n-DOCSTART-\tX\n\nA\tDET\n"
     conllu = b"".join(
         b"# s\n1\tThe"
@@ -455,6 +522,26 @@ def every(kinds: Mapping[str, Mapping[str, bytes]]) -> list[Reader]:
         Reader("JSON lines, pairs", {"a.jsonl": records.encode()}, _read_json_text("text|m.t", 2)),
         Reader("CoNLL", {"a.conll": tagged}, _read_conll),
         Reader("CoNLL-U", {"a.conll": conllu}, _read_conll),
+        Reader(
+            "CoNLL with ids",
+            {"a.conll": UNER.encode()},
+            lambda folder: _read_conll(folder, chunk_tags=True),
+        ),
+        Reader("CoNLL-U Plus", {"a.conll": PLUS.encode()}, _read_conll),
+        Reader("CoNLL, comments or words", {"a.conll": TWEETS.encode()}, _read_conll),
+        Reader("JSON lines of questions", {"a.jsonl": asked_lines}, _read_question_lines),
+        Reader("JSON lines of tags", {"a.jsonl": tagged_lines}, _read_tagged_lines),
+        Reader("CSV", {"a.csv": CSV.encode()}, _read_csv),
+        Reader(
+            "sentence pairs in other forms",
+            {
+                "a.txt": b"the cat ||| die Katze\nyes ||| ja\n",
+                "a.en": b"the cat\nyes\n",
+                "a.de": b"die Katze\nja\n",
+                "a.tmx": TMX.encode(),
+            },
+            _read_pair_forms,
+        ),
         Reader("SQuAD", {"a.json": json.dumps(asked).encode()}, _read_squad),
         Reader(
             "table",
