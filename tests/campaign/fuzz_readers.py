@@ -255,9 +255,14 @@ def _texts(path: Path) -> list[str]:
 
 def _read_squad(folder: Path) -> None:
     found = squad.read(folder / "a.json")
-    content = json.loads((folder / "a.json").read_bytes().removeprefix(b"\xef\xbb\xbf"))
+    try:
+        found_values = [json.loads("\n".join(_texts(folder / "a.json")))]
+    except json.JSONDecodeError:
+        found_values = _records_in(folder / "a.json")
     every = {
         (str(entry["id"]), entry["question"], paragraph["context"])
+        for value in found_values
+        for content in (value if isinstance(value, list) else [value])
         for article in content["data"]
         for paragraph in article["paragraphs"]
         for entry in paragraph["qas"]
@@ -286,10 +291,10 @@ def _read_tagged_lines(folder: Path) -> None:
 def _read_csv(folder: Path) -> None:
     found = tables.read(folder / "a.csv", ("premise", "hypothesis", "label"))
     lines = (f"{line.removesuffix(chr(13))}\n" for line in _texts(folder / "a.csv"))
-    head = _texts(folder / "a.csv")[0]
-    divider = "," if "premise" in next(csv.reader([head])) else ";"
+    head = next(iter(_texts(folder / "a.csv")), "")
+    divider = "," if "premise" in next(csv.reader([head]), []) else ";"
     divider = "\t" if "\t" in head and divider == ";" else divider
-    same("examples", len(found), len(list(csv.reader(lines, delimiter=divider))) - 1)
+    same("examples", len(found), max(0, len(list(csv.reader(lines, delimiter=divider))) - 1))
 
 
 def _read_pair_forms(folder: Path) -> None:

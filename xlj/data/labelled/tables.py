@@ -244,7 +244,10 @@ def _divider(path: AnyPath, head: str, columns: Sequence[str]) -> str:
     texts = [] if all(name.isdecimal() for name in columns) else columns[:-1]
     widths = {"\t": 1}
     for divider in ",;":
-        fields = next(csv.reader([head], delimiter=divider))
+        try:
+            fields = next(csv.reader([head], delimiter=divider))
+        except csv.Error:  # a carriage return inside of the line, or a field of 128 KiB
+            continue
         named = [any(name in fields for name in column.split("|")) for column in texts]
         if texts and all(named):
             return divider
