@@ -1,9 +1,10 @@
 """Gold alignments: both formats, odd links, and malformed lines."""
 
+import numpy as np
 import pytest
 
 from xlj.config import ConfigError
-from xlj.word_alignment.gold_alignments import Gold, parse, read
+from xlj.word_alignment.gold_alignments import Gold, parse, read, score
 
 
 def gold(sure, possible=()):
@@ -65,6 +66,16 @@ def test_links_to_null_are_left_out(tmp_path):
         Gold(*[frozenset()] * 2, 1),
     ]
     assert read(file, first=0)[0] == gold([(2, 1), (3, 2), (1, 0)])
+
+
+def test_the_error_rate_is_that_without_null(tmp_path):
+    """What the script of WPT 2003 gives without NULL links, by hand: 1 - 2 * 2 / (3 + 2)."""
+    file = tmp_path / "gold.wa"
+    file.write_text("1 2 1 S\n1 3 2 S\n1 1 0 S\n")
+    links = [np.array([[0, 0], [1, 0], [2, 1]])]
+    assert score(links, read(file)).aer == pytest.approx(0.2)
+    file.write_text("1 2 1 S\n1 3 2 S\n")
+    assert score(links, read(file)).aer == pytest.approx(0.2)
 
 
 def test_a_confidence_is_not_read(tmp_path):
