@@ -19,8 +19,6 @@ from xlj.io.quoting import shortened
 Checked = TypeVar("Checked", covariant=True)
 
 
-_RENAMED = {"data.invalid_utf8": "data.malformed"}
-"""Keys that had another name before."""
 _MOST = 2000
 """Characters of an error: a bug in a config file comes with its traceback."""
 
@@ -48,7 +46,6 @@ def load(file: str | None, overrides: Sequence[str], schema: Schema[Checked]) ->
     if file is None:
         raise ConfigError("say which recipe with --config=NAME or --config=FILE.py (see configs/)")
     file = recipes.find(file)
-    overrides = [_renamed(argument) for argument in overrides]
     with recipes.importable(
         Path(file.partition(":")[0]).parent
     ):  # so that a config can build on its neighbours
@@ -59,15 +56,6 @@ def load(file: str | None, overrides: Sequence[str], schema: Schema[Checked]) ->
             _overridden(overrides, schema)  # says which key was meant, if one is unknown
             raise
         return schema.parse(config, _overridden(overrides, schema))
-
-
-def _renamed(argument: str) -> str:
-    key, sign, value = argument.partition("=")
-    return (
-        f"--config.{_RENAMED.get(key.removeprefix('--config.'), '')}{sign}{value}"
-        if key.removeprefix("--config.") in _RENAMED
-        else argument
-    )
 
 
 def _read(file: str, overrides: Sequence[str]) -> ConfigDict:

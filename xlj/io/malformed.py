@@ -89,12 +89,12 @@ def encoding_of(content: bytes) -> str:
 
 def _is_likely(content: bytes, encoding: str) -> bool:
     """Whether the blanks among the bytes are mostly blanks in this encoding too; where there are
-    none, whether half of its characters, or more, have NUL."""
+    none, whether most of the characters are ASCII."""
     there = sum(content.count(blank.encode()) for blank in _BLANKS)
     text = content.decode(encoding, "replace")
     if there:
         return 2 * sum(map(text.count, _BLANKS)) > there
-    return 2 * content.count(b"\0") >= len(text) and "\0" not in text and "\ufffd" not in text
+    return 2 * sum("\0" < letter < "\x80" for letter in text) > len(text)
 
 
 class Skipping:
@@ -137,9 +137,8 @@ class Skipping:
     def report(self) -> None:
         """Prints how many records were malformed, by reason, and the first of each."""
         for reason, places in self._places.items():
-            print(
-                f"left out: {len(places):,} {reason} (first: {next(iter(places))})", file=sys.stderr
-            )
+            count, first = f"{len(places):,}", next(iter(places))
+            print(f"left out: {reason}: {count} (first: {first})", file=sys.stderr)
 
     def _note(self, reason: str, place: str) -> None:
         self._places.setdefault(reason, {})[place] = None
