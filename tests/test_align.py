@@ -55,6 +55,26 @@ def test_a_line_of_sorted_links_for_each_pair(run, tmp_path):
     os.close(reader)
 
 
+@pytest.mark.parametrize("shard", [False, True])
+def test_skipped_lines_keep_their_place(run, tmp_path, shard):
+    pairs, output = tmp_path / "pairs.tsv", tmp_path / "links"
+    lines = [b"one\teins", b"\xff\tx", b"no tab", b"", b"x\0\ty", b"q" * 1_100_000, b"two\tzwei"]
+    pairs.write_bytes(b"\n".join(lines) + b"\n")
+    flags = [f"--input={pairs}", f"--output={output}", *(["--shard=1/1"] if shard else [])]
+    with pytest.raises(
+        ConfigError, match=r"pairs\.tsv:2: the line is not UTF-8; .*--malformed=skip"
+    ):
+        run(*flags)
+    told = run(*flags, "--malformed=skip").err
+    written = next(output.glob("*.links")) if shard else output
+    assert written.read_text() == "0-0\n" + "\n" * 5 + "0-0\n"
+    for number, reason in ((2, "invalid UTF-8"), (3, "wrong number of columns"), (5, "NUL")):
+        assert f"left out: {reason}: 1 (first: {pairs}:{number})" in told
+    assert f"left out: line too long: 1 (first: {pairs}:6)" in told
+    with pytest.raises(ConfigError, match="--malformed=skip: malformed lines always stop --gold"):
+        run(f"--input={pairs}", "--gold", "--malformed=skip")
+
+
 def test_scores_are_those_of_the_links_written(run, gold, tmp_path):
     file, pairs = gold
     output, links_file = tmp_path / "links.txt", tmp_path / "gold.txt"

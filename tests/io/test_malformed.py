@@ -1,4 +1,4 @@
-"""What is no text is refused by name, or stands as one malformed line; what only looks so is read."""
+"""What is no text is refused by name, or is one malformed line; what only looks so is read."""
 
 import gzip
 import json
@@ -90,7 +90,7 @@ def test_skipped_lines_keep_their_place_and_are_counted_once(tmp_path, capsys):
     first, second = capsys.readouterr().err.splitlines()
     assert first == f"left out: invalid UTF-8: 2 (first: {path}:2)"
     assert second == f"left out: line too long: 1 (first: {path}:6)"
-    with pytest.raises(ConfigError, match=r":2: the line is not UTF-8; mend it, or set --bad=skip"):
+    with pytest.raises(ConfigError, match=":2: the line is not UTF-8; mend it, or set --bad"):
         list(files.lines(path, Skipping("error", "--bad")))
     with pytest.raises(ConfigError, match="^here has more columns$"):
         Skipping().skip(Malformed("columns", " has more columns"), "here")
@@ -103,5 +103,7 @@ def test_stretches_skip_too(tmp_path):
     for unit in stretches.of([path], 20):
         found += unit.lines(skipping)
     assert found == ["one two three"] * 3 + ["", "end"]
-    with pytest.raises(ConfigError, match=r"a\.txt, from byte \d+ on, line \d: the line is not UTF"):
+    with pytest.raises(
+        ConfigError, match=r"a\.txt, from byte \d+ on, line \d: the line is not UTF"
+    ):
         [list(unit.lines()) for unit in stretches.of([path], 20)]

@@ -3,8 +3,9 @@
 import pytest
 
 from xlj.config import ConfigError
-from xlj.data.labelled import conll
+from xlj.data.labelled import conll, labels
 from xlj.data.labelled.examples import Words
+from xlj.finetuning import tagging
 
 
 @pytest.fixture
@@ -19,6 +20,18 @@ def write(tmp_path):
 
 def plain(sentences):
     return [(sentence.words, sentence.tags) for sentence in sentences]
+
+
+def test_an_error_of_a_word_names_its_line(write):
+    """Beside comments, ranges and blank lines."""
+    file = write("# a\n1-2\tx" + "\t_" * 8 + "\n1\tx\tx\tDET" + "\t_" * 6 + "\n")
+    with file.open("a") as more:
+        more.write("1.1\te" + "\t_" * 8 + "\n2\ty\ty\tNO" + "\t_" * 6 + "\n")
+    with pytest.raises(ConfigError, match=r"a\.conll:5: 'NO' of 'y' is no label of the task"):
+        labels.check(conll.read(file, "en", ()), ("DET",))
+    file = write("a\tO\nb\tB-PER\n\nc\tO\nd\tNOUN\n")
+    with pytest.raises(ConfigError, match=r"a\.conll:5: 'NOUN' is no tag of task\.metric=chunk_f1"):
+        tagging.require_chunks(conll.read(file, "en", ()), ("O", "B-PER", "NOUN"))
 
 
 def test_tabs_blank_lines_and_places(write):

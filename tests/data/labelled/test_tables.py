@@ -133,6 +133,38 @@ def test_what_does_not_fit(write, name, content, columns, message):
         tables.read(write(name, content), columns)
 
 
+@pytest.mark.parametrize("ids", ["{}", "dev-{:04}", "{:04x}1"])
+def test_ids_are_no_sentences(write, ids):
+    rows = [(ids.format(i), f"Film {i} was good.", "pos") for i in range(9)]
+    file = write("a.tsv", "\n".join(map("\t".join, rows)) + "\n")
+    with pytest.raises(ConfigError, match=r"a\.tsv:1: the first column .*task\.columns=2,3, or ta"):
+        tables.read(file, ())
+    assert plain(tables.read(file, ("2", "3")))[1] == (("Film 1 was good.",), "pos")
+    assert plain(tables.read(file, ("1", "2", "3")))[1][0] == rows[1][:2]  # they may be sentences
+    file = write("b.tsv", "\n".join(f"{i % 2}\t{text}" for i, (_, text, _) in enumerate(rows)))
+    with pytest.raises(ConfigError, match=r"b\.tsv:1: .* holds numbers only, .*task\.columns=2,1,"):
+        tables.read(file, ())
+
+
+def test_sentences_with_numbers_are_no_ids(write):
+    """Some line tells: with blanks, without a number, or one that stands twice."""
+    for first in (("Film 1", "Film 2", "Film 3"), ("1", "2", "three"), ("a1", "a1", "a2")):
+        file = write("a.tsv", "".join(f"{text}\tIt was good.\tpos\n" for text in first))
+        assert [e.texts[0] for e in tables.read(file, ())] == list(first)
+
+
+def test_a_tab_at_the_end_makes_the_columns_ambiguous(write):
+    file = write("a.tsv", "It was good.\tpos\t\nIt was bad.\tneg\t\n")
+    with pytest.raises(
+        ConfigError, match=r"a\.tsv:1: the last column is empty .*columns=1,2\).*,3"
+    ):
+        tables.read(file, ())
+    assert plain(tables.read(file, ("1", "2")))[0] == (("It was good.",), "pos")
+    assert plain(tables.read(file, ("1", "2", "3")))[0] == (("It was good.", "pos"), None)
+    file = write("b.tsv", "A man.\tA boy.\t\nA cat.\tA dog.\tneutral\n")  # one is labelled
+    assert [label for _, label in plain(tables.read(file, ()))] == [None, "neutral"]
+
+
 @pytest.mark.parametrize("suffix", [".tsv", ".jsonl"])
 def test_files_may_call_a_column_differently(tmp_path, suffix):
     columns = ("premise|sentence1", "hypothesis|sentence2", "label")

@@ -1,4 +1,4 @@
-"""Malformed records: the default stops, `skip` leaves them out and counts them, whatever the source."""
+"""Malformed records: the default stops; `skip` leaves them out, and counts them."""
 
 import json
 

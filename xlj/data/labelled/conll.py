@@ -239,6 +239,7 @@ def _examples(
             tuple(row.fields[word].removeprefix(prefix) for row in rows),
             tuple(row.fields[tag] for row in rows) if tag is not None and tagged else None,
             rows[0].place,
+            tuple(int(row.place.rpartition(":")[2]) for row in rows),
         )
         for rows in sentences
     ]
