@@ -8,7 +8,8 @@ import typing
 from pathlib import Path
 
 from xlj import config as pretraining
-from xlj.config import finetuning, registered
+from xlj.config import finetuning, registered, registered_optimizers
+from xlj.config.optimizers import read_by_optimizer
 from xlj.config.sections import read_by_objectives
 
 FILE = Path(__file__).with_name("configs.md")
@@ -152,6 +153,9 @@ def _values(path: str, field: typing.Any) -> str:
     if read is read_by_objectives:
         readers = [name for name, options in registered().items() if path in options.reads]
         values += f"; only with {' or '.join(readers)}"
+    elif read is read_by_optimizer:
+        readers = [name for name, entry in registered_optimizers().items() if path in entry.reads]
+        values += f"; only with `optimizer.name` {' or '.join(readers)}"
     elif read and (read.__doc__ or "").startswith("only with"):
         values += f"; {read.__doc__}"
     return values

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import xlj
-from xlj.config import parse, recipes, variants
+from xlj.config import optimizers, parse, recipes, record, variants
+from xlj.optimizers import make
 from xlj.sweeping import definition
 from xlj.word_alignment import methods, sentence_pairs
 
@@ -21,7 +22,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PIECES = {
     "README.md": 1, "align.md": 3, "api.md": 3, "configs.md": 2, "continue_pretraining.md": 1,
     "data.md": 2, "finetune.md": 1, "objectives.md": 2, "papers.md": 1, "sweep.md": 1,
-    "train.md": 1,
+    "train.md": 2,
 }  # fmt: skip
 """How many a page has. Those of README.md are run by test_tutorials, those of objectives.md by
 objectives/test_own_objective, seqio's by data/rows/test_building_seqio, and what transformers
@@ -102,13 +103,29 @@ def test_the_metrics_hook(at, monkeypatch):
 
 
 def test_a_recipe_that_builds_on_another(at):
-    (code,) = code_of(ROOT / "docs/train.md")
+    code, _ = code_of(ROOT / "docs/train.md")
     (at / "mine.py").write_text(code, encoding="utf-8")
     config = recipes.read(str(at / "mine.py"))
     config.data.mono, config.data.languages = "phrasebook:{language}", "en,de"
     config.data.parallel, config.data.pairs = "phrasebook:{pair}", "en-de"
     config = parse(config)
     assert (config.model.layers, config.optimizer.learning_rate) == (6, 3e-4)
+
+
+def test_an_optimizer_of_ones_own(at, tiny, monkeypatch):
+    monkeypatch.setitem(optimizers._REGISTERED, "lion", None)  # so that it is taken out at the end
+    del optimizers._REGISTERED["lion"]
+    _, code = code_of(ROOT / "docs/train.md")
+    (at / "my_lion.py").write_text(code, encoding="utf-8")
+    tiny.objective_modules, tiny.optimizer.name = "my_lion", "lion"
+    config = parse(tiny)
+    params = {"layers": {"kernel": np.float32([1, 2])}}
+    lion, done = make(config), {"finite": np.True_, "step": np.int32(0)}
+    updates, _ = lion.update(params, lion.init(params), params, **done)
+    rate, decay = config.optimizer.learning_rate, config.optimizer.weight_decay
+    wanted = [-rate * (1 + decay), -rate * (1 + 2 * decay)]
+    np.testing.assert_allclose(updates["layers"]["kernel"], wanted, rtol=1e-6)
+    assert set(record(config)["objective_digests"]) == {"my_lion"}
 
 
 def test_a_sweep(at):

@@ -69,7 +69,7 @@ def test_the_version_is_one():
 
 
 @pytest.mark.slow
-def test_a_wheel_has_the_recipes(tmp_path):
+def test_a_wheel_has_the_recipes_and_the_assets_of_pages(tmp_path):
     """Installed into an empty folder, outside of the clone."""
     clone, site = tmp_path / "clone", tmp_path / "site"
     names = subprocess.run(
@@ -85,6 +85,8 @@ def test_a_wheel_has_the_recipes(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as files:
         files.extractall(site)
+    assets = {file.name for file in (ROOT / "xlj/reporting/assets").iterdir()}
+    assert {file.name for file in (site / "xlj/reporting/assets").iterdir()} == assets != set()
     (scripts,) = site.glob("*.dist-info/entry_points.txt")
     assert "xlj = xlj.__main__:main" in scripts.read_text()
     code = (

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from xlj import config as pretraining
 from xlj import recipe
 from xlj.cli import configs
 from xlj.config import ConfigError, finetuning, parse, record, renamed, schema, variants
@@ -18,7 +19,7 @@ OLD, MRTD, TRTD = (
 
 
 @pytest.fixture(autouse=True)
-def new_process(monkeypatch):
+def new_process():
     renamed._print_once.cache_clear()
 
 
@@ -80,22 +81,28 @@ def test_the_lock_still_refuses_what_was_never_a_key(tiny):
 )
 def test_the_command_line_may_set_an_old_key(overrides, wanted, capsys):
     flags = [f"--config.{override}" for override in overrides]
-    config = configs.load("comparison:mrtd_trtd", flags, schema_with_parse())
+    config = configs.load("comparison:mrtd_trtd", flags, pretraining)
     found = [config.objectives.options[name] for name in ("mrtd", "trtd")]
     assert [options.generator_layers for options in found] == wanted
     if "separate" in overrides[0]:
         assert {options.generator_embeddings for options in found} == {"separate"}
 
 
-def schema_with_parse():
-    from xlj import config
-
-    return config
-
-
 def test_a_new_key_on_the_command_line_wins_over_an_old_one_of_the_recipe(detecting, capsys):
     detecting.model.generator_layers = 2
     assert parse(detecting, [MRTD]).objectives.mrtd.generator_layers == 3
+
+
+def test_an_old_key_on_the_command_line_is_explicit(tiny, monkeypatch):
+    """A recipe may set a key that nothing reads; the command line may not, by either name."""
+    monkeypatch.setitem(renamed.RENAMED, "data.old_length", ("data.pair_length",))
+    config = schema.default()
+    config.update(tiny)
+    config.objectives.tlm.batch_rows, config.data.pairs, config.data.parallel = 0, "", ""
+    config.data.old_length = 64
+    assert parse(config).data.pair_length == 64
+    with pytest.raises(ConfigError, match=r"^data\.pair_length is set to 64 but nothing reads it"):
+        parse(config, ["data.old_length"])
 
 
 def test_the_tiny_variant_scales_an_old_key():

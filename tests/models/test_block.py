@@ -1,7 +1,9 @@
 """The residual sum and its norm: the kernel, interpreted, against plain JAX; where it is used."""
 
 import dataclasses
+import functools
 
+import flax.linen as nn
 import jax
 import jax.flatten_util
 import jax.numpy as jnp
@@ -121,3 +123,46 @@ def test_evaluation_has_no_dropout():
     found = added(block.Stream(x, x.astype(jnp.bfloat16)))
     np.testing.assert_allclose(found.wide, wanted.wide, atol=1e-5)
     np.testing.assert_array_equal(found.narrow, found.wide.astype(jnp.bfloat16))
+
+
+class Scaled(nn.Module):
+    """A sub-layer as another one could be."""
+
+    factor: float
+
+    @nn.compact
+    def __call__(self, x, context):
+        kernel = self.param("kernel", nn.initializers.ones, (x.shape[-1],))
+        return self.factor * context.layer * x.astype(jnp.float32) * kernel
+
+
+@pytest.mark.parametrize("order", block.RESIDUALS)
+def test_a_block_is_made_of_what_it_is_given(order):
+    """Norms stand before or after; the names of the parameters are those of the fields."""
+    model = dataclasses.replace(MODEL, hidden=6, norm=order, layer_norm_epsilon=1e-3)
+    rng = np.random.default_rng(0)
+    residual = functools.partial(block.RESIDUALS[order], model)
+    made = block.Block(Scaled(0.5), residual(2), Scaled(-2.0), residual(3))
+    stream = block.Stream(jnp.asarray(rng.normal(size=(2, 3, 6)), jnp.float32), None)
+    context = block.Context(None, None, None, 3)
+    params = made.init(jax.random.key(0), stream, context)["params"]
+    norms = {"scale", "bias"}
+    assert {name: set(part) for name, part in params.items()} == {
+        "attention": {"kernel"}, "attention_norm": norms,
+        "feed_forward": {"kernel"}, "feed_forward_norm": norms,
+    }  # fmt: skip
+    params = jax.tree.map(lambda p: rng.normal(size=p.shape).astype(np.float32), params)
+
+    def normed(x, name):
+        part = params[f"{name}_norm"]
+        centred = x - x.mean(-1, keepdims=True)
+        deviation = np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-3)
+        return centred / deviation * part["scale"] + part["bias"]
+
+    x = np.asarray(stream.wide, np.float64)
+    for name, factor in (("attention", 0.5), ("feed_forward", -2.0)):
+        kernel = 3 * factor * params[name]["kernel"]
+        x = x + normed(x, name) * kernel if order == "pre" else normed(x + x * kernel, name)
+    found = made.apply({"params": params}, stream, context)
+    assert found.narrow is None
+    np.testing.assert_allclose(found.wide, x, rtol=1e-4, atol=1e-4)

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlj.config import Model
+from xlj.config import Model, Optimizer
 from xlj.models import encoder
 from xlj.models.attention import Attention
 from xlj.models.block import Context
 from xlj.models.position_bias import PositionBias, bias_tiles, buckets
 from xlj.objectives.segments import segments
+from xlj.optimizers import multipliers
 from xlj.sharding import trees
-from xlj.training import optimizer
 
 TINY = Model(
     layers=2,
@@ -283,6 +283,6 @@ def test_the_option_does_not_change_what_else_is_drawn():
 
 
 def test_weight_decay_spares_the_table_and_the_scale():
-    decayed = trees.named_leaves(optimizer.decayed(params()))
+    decayed = trees.named_leaves(multipliers.decay_factors(Optimizer(), params()))
     assert not decayed["position_bias/table"] and not decayed["layers/attention/gates/scale"]
     assert decayed["layers/attention/gates/kernel"]

@@ -10,14 +10,14 @@ from xlj.training import memory
 
 def check(config):
     config = parse(config)
-    memory.check_fits(config, memory.expected(config, None, None), meshes.make_mesh(config))
+    memory.check_fits(config, memory.expected(config), meshes.make_mesh(config))
 
 
 def test_what_fits_passes_and_rows_are_expected_as_they_are_made(tiny, store):
     check(tiny)
     (made, lengths), (expected, expected_lengths) = (
         memory.of(store, parse(tiny)),
-        memory.expected(parse(tiny), None, None),
+        memory.expected(parse(tiny)),
     )
     assert lengths == expected_lengths == {"text": 32, "pairs": 48}
     assert made.vocabulary_size == expected.vocabulary_size
@@ -56,7 +56,7 @@ def test_a_sharded_state_fits_where_a_whole_one_does_not(tiny, monkeypatch):
     for fsdp in (1, 8):
         tiny.mesh.fsdp = fsdp
         config = parse(tiny)
-        corpus, mesh = memory.expected(config, None, None).corpus, meshes.make_mesh(config)
+        corpus, mesh = memory.expected(config).corpus, meshes.make_mesh(config)
         sizes[fsdp] = sum(memory._state_bytes(config, corpus, mesh).values())
     monkeypatch.setattr(memory, "_device_memory", lambda mesh: (sizes[1] + sizes[8]) / 2)
     check(tiny)

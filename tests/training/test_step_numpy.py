@@ -8,11 +8,11 @@ import pytest
 from references import losses as reference
 
 from xlj import config as schema
+from xlj import optimizers
 from xlj.config import parse
 from xlj.objectives.flops import Operations
 from xlj.objectives.objective import Loss, LossSums, Objective, Rows
 from xlj.sharding import meshes, trees
-from xlj.training import optimizer
 from xlj.training.randomness import row_rngs
 from xlj.training.state import Progress, State
 from xlj.training.step import make_train_step
@@ -174,7 +174,7 @@ def begin(config):
     params, zero = nested(first_params()), jnp.zeros((), jnp.int32)
     return State(
         params=params,
-        optimizer=optimizer.transform(config.optimizer).init(params),
+        optimizer=optimizers.make(config).init(params),
         objectives={"b": evolving().init_state(params)},
         progress=Progress(
             zero, zero, zero, zero, jnp.zeros(()), jnp.zeros(()),

@@ -29,6 +29,11 @@ def shifted_cosines(source: jax.Array, target: jax.Array) -> jax.Array:
 
     Args and returns: as of `dot_products`.
     """
+    check(
+        "shifted_cosines",
+        source=("float [..., m, hidden]", source),
+        target=("float [..., n, hidden]", target),
+    )
     return (1 + dot_products(_unit(source), _unit(target))) / 2
 
 

@@ -99,7 +99,7 @@ class Difference(NamedTuple):
         elif section == "objectives" and objective in registered():
             fits = option not in registered()[objective].shared
         else:
-            fits = self.key != _ON
+            fits = self.key not in (_ON, "optimizer.name")
         return self.key if fits else ""
 
 

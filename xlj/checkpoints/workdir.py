@@ -70,6 +70,7 @@ def only_run(workdir: AnyPath) -> Iterator[None]:
     """
     lock = storage.lock(workdir, LOCK, wait=False)
     try:
+        is_first = not (workdir / LOCK).exists()
         workdir.mkdir(parents=True, exist_ok=True)
         lock.__enter__()
     except BlockingIOError:
@@ -87,7 +88,9 @@ def only_run(workdir: AnyPath) -> Iterator[None]:
         try:
             yield
         except ConfigError:
-            if isinstance(workdir, Path) and {entry.name for entry in workdir.iterdir()} == {LOCK}:
-                (workdir / LOCK).unlink()  # refused before any work
-                workdir.rmdir()
+            # A run that is refused before any work leaves nothing.
+            if is_first and isinstance(workdir, Path):
+                (workdir / LOCK).unlink()
+                with contextlib.suppress(OSError):
+                    workdir.rmdir()
             raise

@@ -10,6 +10,7 @@ import ml_collections
 from xlj.config import renamed
 from xlj.config.fields import ConfigError, Value, keys_of, lookup, nearest, not_read, refuse_idle
 from xlj.config.objectives.options import check_common, import_modules
+from xlj.config.optimizers import factors_of
 from xlj.config.paths import check_storable
 from xlj.config.row_kinds import ROW_KINDS
 from xlj.config.schema import Config, build
@@ -116,6 +117,8 @@ def check_optimizer(optimizer: Optimizer) -> None:
         raise ConfigError(
             f"optimizer.frozen={','.join(optimizer.frozen)}; there are {' and '.join(FREEZABLE)}"
         )
+    for name in ("rate_multipliers", "decay_multipliers"):
+        factors_of(f"optimizer.{name}", getattr(optimizer, name))
 
 
 _EVALUATIONS = ("evaluation.retrieval", "evaluation.alignment")

@@ -79,7 +79,7 @@ def key(
     default: Value,
     doc: str,
     *,
-    choices: tuple[str, ...] = (),
+    choices: Collection[str] = (),
     low: float | None = None,
     high: float | None = None,
     read: Reading | None = None,
@@ -113,7 +113,8 @@ def only_if_set(path: str) -> Reading:
 
     def read(config: "DataclassInstance", _: str) -> Idle | None:
         value = lookup(config, path)
-        return None if value else Idle(f"{path} is {'off' if value is False else 'empty'}")
+        shown = {bool: "off", float: "0"}.get(type(value), "empty")
+        return None if value else Idle(f"{path} is {shown}")
 
     return read
 
@@ -129,10 +130,12 @@ def sections(known: Callable[[], Mapping[str, "DataclassInstance"]]) -> Any:
     )
 
 
-def like(schema: type, name: str) -> Any:
-    """The key of this name in another schema: the same default, documentation and values."""
+def like(schema: type, name: str, default: Value | None = None) -> Any:
+    """The key of this name in another schema: the same documentation and values, and the same
+    default where none is given."""
     field = next(field for field in dataclasses.fields(schema) if field.name == name)
-    return dataclasses.field(default=field.default, metadata=field.metadata)
+    value = field.default if default is None else default
+    return dataclasses.field(default=value, metadata=field.metadata)
 
 
 def _parts(schema: type) -> Iterator[tuple[str, Any, dataclasses.Field]]:

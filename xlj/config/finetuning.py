@@ -146,12 +146,12 @@ class TaskModel(Section, path="model"):
 
 @dataclasses.dataclass(frozen=True)
 class TaskOptimizer(Optimizer):
-    learning_rate: float = key(2e-5, "peak learning rate of AdamW", low=0)
+    learning_rate: float = like(Optimizer, "learning_rate", 2e-5)
     warmup_share: float = key(
         0.1, "share of the steps that warm up; unless warmup_steps says how many", low=0, high=1
     )
-    weight_decay: float = key(0.0, "decoupled decay; never of biases and norms", low=0)
-    clip_norm: float = key(1.0, "largest global norm of the gradient; 0 means no clipping", low=0)
+    weight_decay: float = like(Optimizer, "weight_decay", 0.0)
+    clip_norm: float = like(Optimizer, "clip_norm", 1.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,8 +218,15 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
     local_path("cache", parsed.cache)
     if parsed.train.metrics_hook:
         function_of(parsed.train.metrics_hook, "train.metrics_hook")
-    task, train, optimizer = parsed.task, parsed.train, parsed.optimizer
     refuse_idle(parsed, explicit)
+    _check_together(parsed)
+    check_optimizer(parsed.optimizer)
+    return parsed
+
+
+def _check_together(parsed: FinetuningConfig) -> None:
+    """Refuses values that contradict each other."""
+    task, train, optimizer = parsed.task, parsed.train, parsed.optimizer
     if not parsed.init_from:
         raise ConfigError(
             "init_from is empty; name a workdir, a checkpoint or a Hugging Face folder with "
@@ -261,5 +268,3 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
             f"train.batch_rows={train.batch_rows} is not divisible by "
             f"train.accumulation={train.accumulation}"
         )
-    check_optimizer(optimizer)
-    return parsed

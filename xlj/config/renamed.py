@@ -43,10 +43,10 @@ def translate(config: Tree, explicit: Collection[str] = ()) -> list[str]:
       The explicit keys, with new names in the place of old ones.
     """
     _rename(config, explicit, recorded=False)
-    train = _section(config, "train.allow_change")
-    allowed = train.get("allow_change") if train is not None else None
-    names = allowed.split(",") if isinstance(allowed, str) else allowed or ()
-    if train is not None and RENAMED.keys() & set(names):
+    train = _section(config, "train.allow_change") or {}
+    allowed = train.get("allow_change") or ""
+    names = [name.strip() for name in allowed.split(",")] if isinstance(allowed, str) else allowed
+    if RENAMED.keys() & set(names):
         train["allow_change"] = ",".join(dict.fromkeys(_new_names(names)))
     return list(_new_names(explicit))
 

@@ -62,7 +62,9 @@ class Config(Section):
         "", "workdir, checkpoint or Hugging Face folder whose parameters the run starts from"
     )
     objective_modules: tuple[str, ...] = key(
-        (), "modules to import that register objectives (docs/objectives.md)"
+        (),
+        "modules to import that register objectives (docs/objectives.md) or optimizers "
+        "(docs/train.md)",
     )
     transfer: Transfer = Transfer()
     data: Data = Data()

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from xlj.config.choices import AlignmentOptions
 from xlj.config.fields import Idle, Reading, Section, key, only_if_set, only_with
+from xlj.config.optimizers import read_by_optimizer, registered_optimizers
 from xlj.config.row_kinds import ROW_KINDS
 
 
@@ -281,7 +282,12 @@ FREEZABLE = {
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer(Section, path="optimizer"):
-    learning_rate: float = key(1e-4, "peak learning rate of AdamW", low=0)
+    name: str = key(
+        "adamw",
+        "the optimizer (docs/train.md adds one)",
+        choices=registered_optimizers(),
+    )
+    learning_rate: float = key(1e-4, "peak learning rate", low=0)
     schedule: str = key(
         "linear",
         "after the warm-up: linear decay to 0, constant, or wsd (constant, then linear decay to 0 "
@@ -292,10 +298,12 @@ class Optimizer(Section, path="optimizer"):
     decay_steps: int = key(
         0, "steps of the final decay", low=0, read=only_with("optimizer.schedule", "wsd")
     )
-    b1: float = key(0.9, "AdamW's beta 1", low=0, high=0.999999)
-    b2: float = key(0.999, "AdamW's beta 2", low=0, high=0.999999)
-    epsilon: float = key(1e-6, "AdamW's epsilon", low=1e-30)
-    weight_decay: float = key(0.01, "decoupled decay; never of biases and norms", low=0)
+    b1: float = key(0.9, "AdamW's beta 1", low=0, high=0.999999, read=read_by_optimizer)
+    b2: float = key(0.999, "AdamW's beta 2", low=0, high=0.999999, read=read_by_optimizer)
+    epsilon: float = key(1e-6, "AdamW's epsilon", low=1e-30, read=read_by_optimizer)
+    weight_decay: float = key(
+        0.01, "decoupled decay; of biases and norms only where decay_multipliers says so", low=0
+    )
     clip_norm: float = key(0.0, "largest global norm of the gradient; 0 means no clipping", low=0)
     layer_decay: float = key(
         1.0,
@@ -306,6 +314,16 @@ class Optimizer(Section, path="optimizer"):
     )
     frozen: tuple[str, ...] = key(
         (), "parts that stay as they are: embeddings, layers (with position bias and final norm)"
+    )
+    rate_multipliers: tuple[str, ...] = key(
+        (),
+        "factors of the learning rate, REGEX=FACTOR: a parameter has that of the first REGEX which "
+        "matches its whole name, such as layers/attention/query/kernel; 0 freezes it",
+    )
+    decay_multipliers: tuple[str, ...] = key(
+        (),
+        "likewise of the weight decay; .*=1 decays biases and norms too",
+        read=only_if_set("optimizer.weight_decay"),
     )
 
 

@@ -63,4 +63,5 @@ def _training(source: StoredModel) -> tuple[Record | None, Line | None, Record |
     if run and run["step"] != step:
         print(f"{workdir} was scored at step {run['step']}, not {step}: the card has no scores")
         run = None
-    return source.checkpoint.meta, evaluated[-1] if evaluated else None, run
+    trained = source.checkpoint.meta | {"config": source.checkpoint.config()}
+    return trained, evaluated[-1] if evaluated else None, run

@@ -37,7 +37,8 @@ def card(
 
     Args:
       pooling: of sentence vectors, if the folder is one of sentence-transformers.
-      trained: the description of the checkpoint (`Checkpoint.meta`), unless it was not xlj's.
+      trained: the description of the checkpoint (`Checkpoint.meta`) with the config by today's keys
+        (`Checkpoint.config`), unless it was not xlj's.
       metrics: the last evaluation on held-out text, by name.
       run: the scores of the checkpoint, if it was fine-tuned (`training.workdir.finished_run`).
     """

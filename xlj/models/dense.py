@@ -244,13 +244,7 @@ def linear(
       bias: float32 [out]; None for none.
       x, kernel, dtype, activation, shift: as in `matmul`.
     """
-    check(
-        "linear",
-        x=("float [..., in]", x),
-        kernel=("float [in_here, out]", kernel),
-        bias=("float32 [out]", bias),
-        shift=("float32 [in]", shift),
-    )
+    check("linear", kernel=("float [in_here, out]", kernel), bias=("float32 [out]", bias))
     y = matmul(x, kernel, dtype, activation, shift)
     if devices.platform() == "gpu":  # else the product is written in float32, and rounded later
         y = jax.lax.optimization_barrier(y.astype(result))

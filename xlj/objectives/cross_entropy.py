@@ -1,7 +1,7 @@
 """Cross-entropy over a large vocabulary, block by block, without ever holding all the logits."""
 
 from functools import partial
-from typing import Protocol
+from types import ModuleType
 
 import jax
 import jax.numpy as jnp
@@ -45,32 +45,6 @@ Three = tuple[jax.Array, jax.Array, jax.Array]
 Four = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
 Saved = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
 """What is kept for the backward pass: the arguments, and the logarithm of each vector's sum."""
-
-
-class Blocks(Protocol):
-    """A module that makes what is wanted of the logits of a block."""
-
-    def statistics(
-        self,
-        vectors: jax.Array,
-        weights: jax.Array,
-        bias: jax.Array,
-        labels: jax.Array,
-        first: jax.Array,
-    ) -> Four:
-        """As `logits.statistics`."""
-
-    def gradient(
-        self,
-        vectors: jax.Array,
-        weights: jax.Array,
-        bias: jax.Array,
-        labels: jax.Array,
-        first: jax.Array,
-        normaliser: jax.Array,
-        of_loss: jax.Array,
-    ) -> jax.Array:
-        """As `logits.gradient`."""
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4, 5))
@@ -125,8 +99,8 @@ def _forward(
     return (losses, correct), (vectors, table, bias, labels, normaliser)
 
 
-def _implementation(size: int, vectors: jax.Array, dtype: jnp.dtype) -> Blocks:
-    """The module for blocks of this size, here."""
+def _implementation(size: int, vectors: jax.Array, dtype: jnp.dtype) -> ModuleType:
+    """The module whose `statistics` and `gradient` are for blocks of this size, here."""
     return fused_logits if fused_logits.is_used(size, vectors.shape[1], dtype) else logits
 
 

@@ -12,34 +12,13 @@ from contextlib import AbstractContextManager
 from typing import BinaryIO
 
 from xlj.alignment_math.error_rate import Link
-from xlj.reporting.alignment_script import SCRIPT
 from xlj.reporting.markup import document, node
-from xlj.reporting.style import style
+from xlj.reporting.style import asset, style
 from xlj.word_alignment.aligner import Aligned
 from xlj.word_alignment.sentence_pairs import Pair
 
 _DATA = '<script type="application/json" id="data">'
 """What the pairs stand behind. No text of the page can hold it."""
-_STYLE = """
-.controls { display: flex; flex-wrap: wrap; gap: .6rem; align-items: center; margin: 0 0 1rem; }
-.controls input { width: 6rem; }
-button, select, .controls input { font: inherit; padding: .2rem .6rem; color: var(--ink);
-  background: var(--card); border: 1px solid var(--rule); border-radius: 6px; }
-figure { margin: 0 0 1rem; }
-figcaption { color: var(--soft); font-size: .85rem; margin: 0 0 .4rem; }
-.pair svg { min-width: 0; max-width: none; font-size: 15px; }
-.pair svg text { fill: var(--ink); cursor: default; }
-.pair svg path { fill: none; stroke: var(--link); }
-.found, .plain { --link: #3b82c4; }
-.right { --link: #2f9e61; }
-.wrong { --link: #c9423f; }
-.missed { --link: #e8742c; stroke-dasharray: 5 4; }
-.pair svg.lit path { stroke-opacity: .08; }
-.pair svg.lit path.lit { stroke-opacity: 1; }
-.key { display: inline-block; width: 1.6rem; border-top: 3px solid var(--link);
-  vertical-align: middle; margin: 0 .4rem 0 1rem; }
-.key.missed { border-top-style: dashed; }
-"""
 
 
 class Page(AbstractContextManager):
@@ -86,7 +65,8 @@ def _sorted(links: Iterable[Link]) -> list[Sequence[int]]:
 
 def _around(title: str, facts: Mapping[str, str | float], with_gold: bool) -> str:
     """The page without pairs."""
-    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+    script = asset("alignment.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     kinds = {"right": "right", "wrong": "wrong", "missed": "missed"} if with_gold else {}
     keys = [
@@ -114,7 +94,7 @@ def _around(title: str, facts: Mapping[str, str | float], with_gold: bool) -> st
         controls,
         node("div", id="pairs"),
         node("script", type="application/json", id="data"),
-        node("script", SCRIPT),
+        node("script", script),
     ]
     head = [node("meta", http_equiv="Content-Security-Policy", content=policy)]
-    return document(title, style(0) + _STYLE, body, head)
+    return document(title, style(0) + asset("alignment.css"), body, head)

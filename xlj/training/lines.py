@@ -10,8 +10,8 @@ from tqdm import tqdm
 from xlj.config import Config
 from xlj.distributed.host_speeds import HostSpeeds
 from xlj.distributed.preemption import Interrupted, Preemption
+from xlj.optimizers.schedules import learning_rate
 from xlj.training.metrics import Metrics
-from xlj.training.optimizer import learning_rate
 from xlj.training.run_flops import RunFlops
 from xlj.training.state import Progress, State
 from xlj.training.throughput import Throughput

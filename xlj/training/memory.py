@@ -37,7 +37,9 @@ def of(store: RowStore, config: Config) -> Sizes:
     return Sizes(Corpus.of(store), lengths)
 
 
-def expected(config: Config, store: RowStore | None, vocabulary: Vocabulary | None) -> Sizes:
+def expected(
+    config: Config, store: RowStore | None = None, vocabulary: Vocabulary | None = None
+) -> Sizes:
     """The sizes of rows that may not be built yet.
 
     Args:
@@ -70,7 +72,7 @@ def check_fits(config: Config, sizes: Sizes, mesh: Mesh) -> None:
     _refuse_above(
         limit,
         _state_bytes(config, sizes.corpus, mesh),
-        "parameters, AdamW's moments and what objectives keep",
+        "parameters, the optimizer's state and what objectives keep",
         f"the largest is {{}}. Lower model.hidden={config.model.hidden}, model.layers="
         f"{config.model.layers} or what else sizes it, or raise mesh.fsdp={config.mesh.fsdp}",
     )

@@ -6,9 +6,9 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax.sharding import Mesh
 
+from xlj import optimizers
 from xlj.config import Config
 from xlj.contracts.arrays import PyTree
 from xlj.data.rows.corpus import Corpus
@@ -16,10 +16,10 @@ from xlj.io.hashing import name_hash
 from xlj.models import encoder
 from xlj.objectives import build_all
 from xlj.objectives.objective import LossSums
+from xlj.optimizers import multipliers
 from xlj.sharding.meshes import compiler_options
 from xlj.sharding.rules import RULES
 from xlj.sharding.trees import abstract_like, replicated, shardings
-from xlj.training import optimizer
 
 
 @jax.tree_util.register_dataclass
@@ -49,7 +49,7 @@ class State:
     """Parameters, the optimizer's state, what objectives keep, and progress."""
 
     params: encoder.Params
-    optimizer: optax.OptState
+    optimizer: optimizers.OptState
     objectives: dict[str, PyTree]
     """The state of each objective that has one, e.g. XLCO's queue."""
     progress: Progress
@@ -76,7 +76,7 @@ def init(config: Config, corpus: Corpus) -> State:
     sums = LossSums(nothing, nothing, nothing)
     return State(
         params=params,
-        optimizer=optimizer.transform(config.optimizer).init(params),
+        optimizer=optimizers.make(config).init(params),
         objectives={name: state for name, state in states.items() if state},
         progress=Progress(
             step=none,
@@ -99,17 +99,12 @@ def jitted_init(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) -> 
 
 def abstract(config: Config, corpus: Corpus, mesh: Mesh) -> State:
     """Shape, type and sharding of every leaf of the state: moments and copies of parameters live
-    where the parameters do."""
+    where the parameters do. Raises a `ConfigError` if multipliers of the optimizer name none."""
     shapes = jax.eval_shape(lambda: init(config, corpus))
+    multipliers.check(config.optimizer, shapes.params)
     rules = RULES + tuple(r for o in build_all(config, corpus).values() for r in o.rules)
     of_params = shardings(shapes.params, mesh, rules)
-    of_optimizer = optax.tree.map_params(
-        optimizer.transform(config.optimizer),
-        lambda _, where: where,
-        shapes.optimizer,
-        of_params,
-        transform_non_params=lambda _: replicated(mesh),
-    )
+    of_optimizer = optimizers.state_shardings(config, shapes.optimizer, of_params, replicated(mesh))
     of_objectives = shardings(shapes.objectives, mesh, rules)
     of_progress = jax.tree.map(lambda _: replicated(mesh), shapes.progress)
     return abstract_like(shapes, State(of_params, of_optimizer, of_objectives, of_progress))

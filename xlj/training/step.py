@@ -7,15 +7,16 @@ from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax.sharding import Mesh
 
-from xlj.config import Config
+from xlj import optimizers
+from xlj.config import Config, Optimizer
 from xlj.objectives.objective import Found, Given, LossSums, Objective, Params, Rows
+from xlj.optimizers import multipliers
+from xlj.optimizers.clipping import clip
 from xlj.sharding import devices, trees
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.rules import OTHERS, REPLICATED, RULES
-from xlj.training import optimizer
 from xlj.training.randomness import row_rngs
 from xlj.training.state import Progress, State
 
@@ -41,7 +42,8 @@ def make_train_step(
     weights = {name: loss.weight for o in objectives.values() for name, loss in o.losses.items()}
     microbatches = Microbatches(config.train.accumulation, whole=config.mesh.gather == "step")
     rules = tuple(rule for o in objectives.values() for rule in o.rules)
-    loss_of = partial(_loss_of, objectives, config.optimizer.frozen)
+    loss_of = partial(_loss_of, objectives, config.optimizer)
+    optimizer = optimizers.make(config)
 
     def train_step(state: State, batch: Batch) -> State:
         state = _begun(objectives, begins, state)
@@ -59,17 +61,17 @@ def make_train_step(
             (loss, losses), gradients = microbatches.sum(
                 gradient_of, shared, both, lie, (REPLICATED, lie[0])
             )
-            norm = optimizer.global_norm(gradients)
-            # Known before any update, so that each array is updated in place. Of finite gradients
-            # AdamW's updates are finite: its betas are below 1, its epsilon above 0.
+            gradients, norm = clip(gradients, config.optimizer.clip_norm)
             finite = jnp.isfinite(loss) & jnp.isfinite(norm)
-            new_params, new_optimizer = _updated(config, state, gradients, norm, finite)
+            updates, new_optimizer = optimizer.update(
+                gradients, state.optimizer, state.params, finite=finite, step=state.progress.step
+            )
+            new_params = _if(finite, jax.tree.map(jnp.add, state.params, updates), state.params)
         else:
             loss, losses = microbatches.sum(loss_of, shared, both, lie, REPLICATED)
             norm, finite = jnp.zeros(()), jnp.isfinite(loss)
             new_params, new_optimizer = state.params, state.optimizer
 
-        new_params = _if(finite, new_params, state.params)
         new_objectives = {
             name: objectives[name].update(kept, new_params, inputs[name])
             if name in inputs
@@ -100,7 +102,7 @@ def _begun(
 
 def _loss_of(
     objectives: Mapping[str, Objective],
-    frozen: tuple[str, ...],
+    options: Optimizer,
     params: Params,
     others: tuple[Mapping[str, object], Mapping[str, jax.Array]],
     part: Mapping[str, tuple[object, jax.Array]],
@@ -111,7 +113,7 @@ def _loss_of(
       others: what objectives keep, and the scale of each loss.
       part: inputs and dropout rngs of each objective.
     """
-    params = optimizer.change_frozen(params, frozen, jax.lax.stop_gradient)
+    params = multipliers.stop_frozen(options, params)
     kept, scales = others
     losses: dict[str, LossSums] = {}
     for name, (found, dropout_rngs) in part.items():
@@ -119,23 +121,6 @@ def _loss_of(
         losses |= {loss: jax.tree.map(jnp.sum, sums) for loss, sums in by_row.items()}
     total = sum((scales[loss] * losses[loss].sum for loss in losses), jnp.zeros(()))
     return total, losses
-
-
-def _updated(
-    config: Config, state: State, gradients: Params, norm: jax.Array, finite: jax.Array
-) -> tuple[Params, optax.OptState]:
-    """Parameters and the optimizer's state behind its update."""
-    updates, new_optimizer = optimizer.update(
-        config.optimizer,
-        optimizer.clip(gradients, norm, config.optimizer.clip_norm),
-        state.optimizer,
-        state.params,
-        finite,
-    )
-    updates = optimizer.by_layer(updates, config.optimizer.layer_decay)
-    updates = optimizer.change_frozen(updates, config.optimizer.frozen, jnp.zeros_like)
-    rate, step = optimizer.learning_rate(config), state.progress.step
-    return jax.tree.map(lambda p, u: p - rate(step) * u, state.params, updates), new_optimizer
 
 
 def _if(condition: jax.Array, new: Tree, old: Tree) -> Tree:

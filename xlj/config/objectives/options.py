@@ -145,11 +145,12 @@ def registered() -> Mapping[str, Options]:
 
 def objectives_in(config: Mapping[str, Any]) -> set[str]:
     """Names of the objectives that are on in any phase of a config of nested sections."""
-    phases = (config.get("phases") or {}).values()
+    phases = config.get("phases") or {}
+    parts = [config, *phases.values()] if hasattr(phases, "values") else [config]
     return {
         name
-        for part in (config, *phases)
-        for name, options in (part.get("objectives") or {}).items()
+        for part in parts
+        for name, options in getattr(part.get("objectives"), "items", dict)()
         if hasattr(options, "get") and options.get("batch_rows")
     }
 

@@ -1,6 +1,4 @@
-"""The script of the page of alignments: it draws some pairs at a time."""
 
-SCRIPT = r"""
 "use strict";
 const AT_ONCE = 25, GAP = 14, TOP = 18, BOTTOM = 104, HEIGHT = 116;
 const pairs = JSON.parse(document.getElementById("data").textContent);
@@ -119,4 +117,3 @@ element("number").addEventListener("change", () => {
   element("pairs").children[place - start].scrollIntoView();
 });
 sort();
-"""

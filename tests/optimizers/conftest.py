@@ -1,0 +1,22 @@
+"""Parameters of several kinds, without a model."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def drawn():
+    """Draws parameters, or gradients of them, of which biases and scales do not decay."""
+
+    def of_seed(seed):
+        rng = np.random.default_rng(seed)
+        shapes = {"word": (7, 3), "norm": {"bias": (3,), "scale": (3,)}}
+        return jax.tree.map(
+            lambda shape: jnp.asarray(rng.normal(size=shape), jnp.float32),
+            shapes,
+            is_leaf=lambda leaf: isinstance(leaf, tuple),
+        )
+
+    return of_seed

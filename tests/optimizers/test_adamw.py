@@ -1,0 +1,58 @@
+"""AdamW is optax's, but that gradients which are not finite leave its moments as they were."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from xlj import optimizers
+from xlj.config import Config, Optimizer
+
+RATE = 0.25
+
+
+def adamw(**options):
+    return optimizers.make(
+        Config(optimizer=Optimizer(learning_rate=RATE, schedule="constant", **options))
+    )
+
+
+def step_of(optimizer, gradients, state, params, finite=True):
+    return optimizer.update(gradients, state, params, finite=jnp.array(finite), step=jnp.int32(0))
+
+
+def test_updates_are_optaxs(drawn):
+    params = drawn(0)
+    decayed = {"word": True, "norm": {"bias": False, "scale": False}}
+    plain = optax.adamw(RATE, 0.8, 0.95, 1e-3, weight_decay=0.1, mask=decayed)
+    ours = adamw(b1=0.8, b2=0.95, epsilon=1e-3, weight_decay=0.1)
+    states = [plain.init(params), ours.init(params)]
+    for seed in (1, 2, 3):
+        wanted, states[0] = plain.update(drawn(seed), states[0], params)
+        found, states[1] = step_of(ours, drawn(seed), states[1], params)
+        chex.assert_trees_all_close(
+            (found, states[1][0]), (wanted, states[0][0]), rtol=1e-5, atol=1e-7
+        )
+
+
+def test_the_state_is_laid_out_as_in_all_checkpoints(drawn):
+    """As that of the optax chain which was AdamW at first."""
+    decay = optax.add_decayed_weights(0.1, {"word": True, "norm": False})
+    first = optax.chain(optax.scale_by_adam(), decay)
+    states = [optimizer.init(drawn(0)) for optimizer in (first, adamw())]
+    chex.assert_trees_all_equal(*states)
+    assert jax.tree.structure(states[0]) == jax.tree.structure(states[1])
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+def test_what_is_not_finite_leaves_the_moments_and_gives_finite_updates(drawn, steps):
+    optimizer, params = adamw(), drawn(0)
+    state = optimizer.init(params)
+    for seed in range(steps):
+        _, state = step_of(optimizer, drawn(seed), state, params)
+    broken = jax.tree.map(lambda x: x.at[0].set(jnp.nan), drawn(9))
+    updates, after = step_of(optimizer, broken, state, params, finite=False)
+    chex.assert_trees_all_equal(after, state)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(updates))

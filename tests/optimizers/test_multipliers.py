@@ -1,0 +1,155 @@
+"""Factors by parameter name: of learning rates, by layer and of frozen parts too, and of decay."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlj import optimizers
+from xlj.config import Config, ConfigError, Model, Optimizer, parse
+from xlj.models import encoder
+from xlj.optimizers import multipliers
+from xlj.sharding import meshes
+from xlj.sharding.trees import named_leaves
+from xlj.training import memory
+
+MODEL = Model(layers=3, hidden=8, heads=2, intermediate=16, positions=10, position_bias="gated")
+
+
+@pytest.fixture
+def params():
+    drawn = encoder.init(jax.random.key(0), MODEL, 20, 1)
+    drawn["classification_head"] = {"output": {"kernel": jnp.ones((8, 2))}}
+    return drawn
+
+
+def rates(params, **options):
+    """The factor of each parameter's learning rate, by name."""
+    ones = jax.tree.map(jnp.ones_like, params)
+    return named_leaves(multipliers.scaled_by_rates(Optimizer(**options), ones))
+
+
+def test_each_layer_has_less_than_the_one_above_it(params):
+    for name, factors in rates(params, layer_decay=0.5).items():
+        part = name.partition("/")[0]
+        if part == "layers":
+            for layer, factor in enumerate((1 / 8, 1 / 4, 1 / 2)):
+                np.testing.assert_allclose(factors[layer], factor)
+        else:
+            wanted = 1 / 16 if part in ("embeddings", "position_bias") else 1
+            assert (factors == wanted).all(), name
+
+
+def test_no_factors_leave_the_updates_untouched(params):
+    for leaf, same in zip(
+        jax.tree.leaves(multipliers.scaled_by_rates(Optimizer(), params)),
+        jax.tree.leaves(params),
+        strict=True,
+    ):
+        assert leaf is same
+
+
+def test_the_first_rule_that_matches_the_whole_name_holds(params):
+    found = rates(
+        params,
+        rate_multipliers=(r"layers/attention/(query|key)/.*=0.5", "layers/.*=0.25", "word=8"),
+    )
+    for name, factors in found.items():
+        is_half = name.startswith(("layers/attention/query/", "layers/attention/key/"))
+        wanted = 0.5 if is_half else 0.25 if name.startswith("layers/") else 1
+        assert (factors == wanted).all(), name
+
+
+def test_factors_of_several_keys_are_multiplied_and_frozen_stays_frozen(params):
+    found = rates(params, rate_multipliers=(".*=3",), layer_decay=0.5, frozen=("embeddings",))
+    assert (found["layers/attention/query/kernel"][-1] == 1.5).all()
+    assert (found["classification_head/output/kernel"] == 3).all()
+    assert (found["embeddings/word"] == 0).all()
+
+
+def test_what_decays(params):
+    factors = named_leaves(multipliers.decay_factors(Optimizer(), params))
+    undecayed = {name for name, factor in factors.items() if not factor}
+    ends = ("/bias", "/scale", "/table")
+    assert undecayed == {name for name in factors if name.endswith(ends)} != set()
+    assert set(factors.values()) == {0.0, 1.0}
+
+
+def test_a_users_rules_of_decay_come_first(params):
+    options = Optimizer(decay_multipliers=("embeddings/word=0", ".*norm/.*=2"))
+    factors = named_leaves(multipliers.decay_factors(options, params))
+    assert factors["embeddings/word"] == 0 and factors["embeddings/norm/scale"] == 2
+    assert factors["layers/attention/query/bias"] == 0
+    assert factors["layers/attention/query/kernel"] == 1
+
+
+def test_decay_is_times_its_factor_and_the_rate(params):
+    config = Config(
+        optimizer=Optimizer(
+            learning_rate=0.5,
+            schedule="constant",
+            weight_decay=0.25,
+            decay_multipliers=("classification_head/.*=2",),
+            rate_multipliers=(".*/output/kernel=0.125",),
+        )
+    )
+    optimizer, nothing = optimizers.make(config), jax.tree.map(jnp.zeros_like, params)
+    updates, _ = optimizer.update(
+        nothing, optimizer.init(params), params, finite=jnp.array(True), step=jnp.int32(3)
+    )
+    head = updates["classification_head"]["output"]["kernel"]  # of ones
+    np.testing.assert_allclose(head, -0.5 * 0.125 * 0.25 * 2)
+    word = updates["embeddings"]["word"]
+    np.testing.assert_allclose(word, -0.5 * 0.25 * params["embeddings"]["word"], rtol=1e-6)
+
+
+def test_no_gradient_is_computed_of_what_the_factor_0_freezes(params):
+    options = Optimizer(rate_multipliers=(".*/query/.*=0", "final.*=2"), frozen=("embeddings",))
+
+    def loss(params):
+        stopped = multipliers.stop_frozen(options, params)
+        return sum(jnp.sum(leaf) for leaf in jax.tree.leaves(stopped))
+
+    for name, gradient in named_leaves(jax.grad(loss)(params)).items():
+        is_frozen = name.startswith("embeddings/") or "/query/" in name
+        assert (gradient == (0 if is_frozen else 1)).all(), name
+
+
+def test_a_decay_of_0_by_layer_stops_no_gradient(params):
+    """So that the gradient norm is that of all parameters, as it always was."""
+    stopped = multipliers.stop_frozen(Optimizer(layer_decay=0.0), params)
+    assert jax.tree.leaves(stopped)[0] is jax.tree.leaves(params)[0]
+
+
+@pytest.mark.parametrize(
+    "key, value, message",
+    [
+        ("rate_multipliers", "embeddings/.*", "'embeddings/.*' is not REGEX=FACTOR"),
+        ("rate_multipliers", "a(=1", "'a(=1' is not REGEX=FACTOR: missing )"),
+        ("decay_multipliers", ".*=much", "'.*=much' is not REGEX=FACTOR: could not convert"),
+        ("decay_multipliers", ".*=-1", "'.*=-1' must be REGEX=FACTOR with a factor of at least 0"),
+        ("rate_multipliers", ".*=nan", "'.*=nan' must be REGEX=FACTOR with a factor of at least 0"),
+        ("rate_multipliers", ".*=inf", "'.*=inf' must be REGEX=FACTOR with a factor of at least 0"),
+        ("rate_multipliers", "=2", "'=2' must be REGEX=FACTOR"),
+    ],
+)
+def test_rules_that_are_none_are_refused(tiny, key, value, message):
+    tiny.optimizer[key] = value
+    with pytest.raises(ConfigError, match=re.escape(f"optimizer.{key}: {message}")):
+        parse(tiny)
+
+
+@pytest.mark.parametrize("key", ["rate_multipliers", "decay_multipliers"])
+def test_a_rule_that_names_no_parameter_is_refused_before_any_work(tiny, key):
+    tiny.optimizer[key] = "embeddings/.*=0.5,embedings/word=0"
+    config = parse(tiny)
+    with pytest.raises(ConfigError, match=rf"{key}: embedings/word=0 .*are embeddings/word"):
+        memory.check_fits(config, memory.expected(config, None, None), meshes.make_mesh(config))
+
+
+def test_factors_of_no_decay_are_dead_keys(tiny):
+    tiny.optimizer.weight_decay, tiny.optimizer.decay_multipliers = 0.0, ".*=1"
+    with pytest.raises(ConfigError, match="nothing reads it, because optimizer.weight_decay is 0$"):
+        parse(tiny)

@@ -1,0 +1,86 @@
+"""Optimizers: what a step adds to the parameters, made of gradients by optax transformations.
+
+`make` is the one place where a config's optimizer becomes one. A file of this folder is an
+optimizer, named in the table of `xlj/config/optimizers.py`, or what all of them have.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import jax
+import optax
+from jax.typing import ArrayLike
+
+from xlj.config import Config, Optimizer, registered_optimizers
+from xlj.config.user_code import function_of
+from xlj.contracts.arrays import PyTree
+from xlj.models.encoder import Params
+from xlj.optimizers import multipliers
+from xlj.optimizers.guards import Guarded, guarded
+from xlj.optimizers.schedules import learning_rate
+
+OptState: TypeAlias = optax.OptState
+"""The state of an optimizer: (the state of its direction, an empty one)."""
+
+
+def make(config: Config) -> optax.GradientTransformationExtraArgs:
+    """The optimizer of a config, made of a direction, weight decay, multipliers and learning rate.
+
+    The function that the table names gives the direction: a transformation whose updates are to be
+    *subtracted*, times the learning rate, such as `optax.scale_by_lion`. All else is the same for
+    every optimizer: decoupled weight decay, factors by parameter name, the schedule.
+
+    Returns:
+      A transformation: `update(gradients, state, params, finite=, step=)` gives updates to be added
+      to the parameters, and the next state, which is the old one if not `finite`, a bool []; then
+      the updates may be anything. `step`, int32 [], is that of the schedule.
+    """
+    options = config.optimizer
+    entry = registered_optimizers()[options.name]
+    direction = function_of(entry.implementation, "optimizer.name")(options)
+    if not isinstance(direction, Guarded):
+        direction = guarded(direction)
+    return optax.chain(direction, _descent(options, learning_rate(config)))
+
+
+def _descent(
+    options: Optimizer, rate: Callable[[ArrayLike], jax.Array]
+) -> optax.GradientTransformationExtraArgs:
+    """From a direction to what is added to the parameters.
+
+    Its empty state is that of optax's weight decay with a mask, which checkpoints have had there
+    since before there were multipliers.
+    """
+
+    def update(
+        direction: Params, state: OptState, params: Params, *, step: jax.Array, **_: object
+    ) -> tuple[Params, OptState]:
+        def decayed(update: jax.Array, param: jax.Array, factor: float) -> jax.Array:
+            decay = options.weight_decay * factor
+            return update + decay * param if decay else update
+
+        updates = jax.tree.map(
+            decayed, direction, params, multipliers.decay_factors(options, params)
+        )
+        updates = multipliers.scaled_by_rates(options, updates)
+        # Negated last: a negative rate would let XLA multiply in another order.
+        return jax.tree.map(lambda update: -(rate(step) * update), updates), state
+
+    nothing = optax.MaskedState(optax.EmptyState())
+    return optax.GradientTransformationExtraArgs(lambda _: nothing, update)
+
+
+def state_shardings(config: Config, state: OptState, of_params: PyTree, others: object) -> OptState:
+    """Where a state's arrays lie: a moment where its parameter does.
+
+    Args:
+      of_params: the sharding of each parameter.
+      others: the sharding of all else, such as counters.
+    """
+    return optax.tree.map_params(
+        make(config),
+        lambda _, where: where,
+        state,
+        of_params,
+        transform_non_params=lambda _: others,
+    )

@@ -1,0 +1,37 @@
+"""AdamW (Loshchilov and Hutter, 2019): Adam's direction, with each moment written in place."""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from xlj.config import Optimizer
+from xlj.models.encoder import Params
+from xlj.optimizers.guards import Guarded
+
+
+def direction(options: Optimizer) -> Guarded:
+    """What `optax.scale_by_adam` gives, and its state, guarded.
+
+    The moments are guarded before the direction is made of them: then XLA writes each in place. Of
+    finite gradients the direction is finite: betas are below 1, epsilon is above 0. Of others it is
+    so too, since the moments are the old ones.
+    """
+
+    def update(
+        gradients: Params, state: optax.OptState, params: Params, *, finite: jax.Array, **_: object
+    ) -> tuple[Params, optax.OptState]:
+        def moment(old: Params, decay: float, order: int) -> Params:
+            new = optax.tree.update_moment(gradients, old, decay, order)
+            return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
+
+        count = state.count + finite.astype(state.count.dtype)
+        mu, nu = moment(state.mu, options.b1, 1), moment(state.nu, options.b2, 2)
+        first, second = (1 - beta ** jnp.maximum(count, 1) for beta in (options.b1, options.b2))
+        updates = jax.tree.map(
+            lambda mean, square: mean / first / (jnp.sqrt(square / second) + options.epsilon),
+            mu,
+            nu,
+        )
+        return updates, state._replace(count=count, mu=mu, nu=nu)
+
+    return Guarded(optax.scale_by_adam().init, update)

@@ -1,0 +1,29 @@
+"""Transformations that keep their state in a step whose loss or gradients are not finite."""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from xlj.models.encoder import Params
+
+
+class Guarded(optax.GradientTransformationExtraArgs):
+    """A transformation that guards its own state: `update(updates, state, params, *, finite)`.
+
+    The state that it returns is the old one where `finite`, a bool [], is False. A guard before
+    updates are made of the state lets XLA write each of its arrays in place.
+    """
+
+
+def guarded(plain: optax.GradientTransformation) -> Guarded:
+    """Any optax transformation, with a guard behind it: old and new of all of its state are alive
+    at once."""
+    inner = optax.with_extra_args_support(plain)
+
+    def update(
+        updates: Params, state: optax.OptState, params: Params, *, finite: jax.Array, **more: object
+    ) -> tuple[Params, optax.OptState]:
+        updates, new = inner.update(updates, state, params, **more)
+        return updates, jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, state)
+
+    return Guarded(plain.init, update)
