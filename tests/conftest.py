@@ -5,7 +5,7 @@ from importlib import metadata
 from pathlib import Path
 
 # Compiling is most of the time that tests take. Of two ways to compile a fusion on a CPU this one
-# takes half as long, on one thread; and LLVM optimises little. JAX 0.11 has only the other way,
+# takes half as long, on one thread; and LLVM optimises little. Later JAX has only the other way,
 # and a flag that XLA does not know ends the process.
 os.environ["XLA_FLAGS"] = " ".join(
     [
@@ -51,8 +51,8 @@ from xlj.config import ConfigError, parse
 settings.register_profile("xlj", derandomize=True, database=None, deadline=None, max_examples=60)
 settings.load_profile("xlj")
 
-MOST_MEMORY = 3.0
-"""GiB that a process of the tests may hold."""
+MOST_MEMORY = 6.0 if "cuda" in os.environ["JAX_PLATFORMS"] else 3.0
+"""GiB that a process of the tests may hold; CUDA's libraries are of it."""
 
 
 def pytest_runtest_setup(item):
@@ -60,6 +60,11 @@ def pytest_runtest_setup(item):
         for name in ("seqio", "tensorflow", "tensorflow_datasets"):
             if importlib.util.find_spec(name) is None:
                 pytest.skip(f"{name} is not installed")
+    if item.get_closest_marker("gpu"):
+        import jax
+
+        if jax.default_backend() != "gpu":
+            pytest.skip("needs an NVIDIA GPU, pip install -e '.[cuda]', JAX_PLATFORMS=cuda,cpu")
 
 
 @pytest.fixture(scope="session")

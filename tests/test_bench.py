@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from xlj import bench
-from xlj.benchmarking import links, peers, rows, train_steps
+from xlj.benchmarking import links, peers, profile, rows, train_steps
 from xlj.benchmarking.measurements import Measurement, Size, apart, table
 from xlj.config import ConfigError, parse
 
@@ -20,7 +20,7 @@ SMALL = (
     *("--config.model.intermediate=32", "--config.data.vocabulary_size=2000"),
     *("--rows=2", "--length=64", "--repeats=1"),
 )
-ALONE = "peak,step,attention,links,align,embed,prepare"
+ALONE = "peak,step,profile,attention,links,align,embed,prepare"
 
 
 @pytest.fixture
@@ -56,6 +56,61 @@ def test_objectives_are_measured_beside_the_first(tiny):
     first, other = train_steps.each_objective(parse(tiny), size, ["mmlm", "trtd"])
     assert (first.name, other.name) == ("mmlm", "trtd") and other.value > 0
     assert first.note.startswith("time 1.00, memory 1.00 (")
+
+
+@pytest.mark.parametrize(
+    "kind, kernel, source",
+    [
+        (
+            "attention",
+            "attention_of_query",
+            "jit(step)/transpose(jvp())/Layer/attention/pallas_call",
+        ),
+        ("vocabulary", "logits_gradient", ""),
+        ("norms", "add_norm_backward", ""),
+        ("products", "gemm_fusion_dot_general_12", "jit(step)/jvp()/Layer/attention/dot_general"),
+        ("products", "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_TNT", ""),
+        ("reductions", "input_convert_reduce_fusion_3", "jit(step)/jvp()/Layer/outer/reduce_sum"),
+        ("optimizer", "loop_select_fusion_2", "jit(step)/jit(_where)/select_n"),
+        ("optimizer", "input_concatenate_fusion", "jit(step)/mul"),
+        ("copies", "MemcpyD2D", ""),
+        ("copies", "loop_slice_fusion_1", "jit(step)/jvp()/slice"),
+        ("elementwise", "loop_convert_fusion", "jit(step)/jvp()/mul"),
+        ("elementwise", "loop_add_fusion", "jit(step)/Layer/attention/add"),
+    ],
+)
+def test_kinds_of_kernels(kind, kernel, source):
+    assert profile.kind_of(kernel, source) == kind
+
+
+def test_a_trace_is_summed_by_kind_and_kernel():
+    """On a device its streams count, whatever runs there; on a CPU the program's instructions."""
+
+    def plane(name, *lines):
+        return SimpleNamespace(name=name, lines=[
+            SimpleNamespace(name=line, events=[
+                SimpleNamespace(name=name, duration_ns=1e6 * ms) for name, ms in events
+            ])
+            for line, *events in lines
+        ])  # fmt: skip
+
+    program = (
+        "ENTRY %main (x: f32[2]) -> f32[2] {\n"
+        '  %loop_add.1 = f32[2] add(%x, %x), metadata={op_name="jit(step)/jit(_where)/add"}\n'
+        '  ROOT %dot.2 = f32[2] add(%x, %x), metadata={op_name="jit(step)/jvp()/dot_general"}\n}\n'
+    )
+    host = plane("/host:CPU", ("python", ("dot.2", 4), ("main", 9)))
+    gpu = plane(
+        "/device:GPU:0",
+        ("Stream #7(Compute)", ("loop_add_1", 1), ("logits_gradient", 2), ("logits_gradient_1", 3)),
+        ("XLA Modules", ("step", 6)),
+        ("Stream #8(MemcpyD2D)", ("MemcpyD2D", 0.5)),
+    )
+    assert profile.sums(SimpleNamespace(planes=[host]), program) == {"products": {"dot": 4}}
+    assert profile.sums(SimpleNamespace(planes=[host, gpu]), program) == {
+        "optimizer": {"loop_add": 1}, "vocabulary": {"logits_gradient": 5},
+        "copies": {"MemcpyD2D": 0.5},
+    }  # fmt: skip
 
 
 def test_it_needs_neither_tensorflow_nor_seqio():

@@ -123,6 +123,39 @@ def test_the_measurements_of_a_gpu_are_such_as_bench_takes(call, tmp_path, monke
         assert bench.main([*flags[2:], "--check"]) == 0
 
 
+WRITES = 'for x in "$@"; do [[ $x != --json=* ]] || echo "{}" > "${x#--json=}"; done; '
+
+
+def test_the_check_of_a_gpu_lists_what_failed_and_what_was_not_reached(call, tmp_path, monkeypatch):
+    fails = WRITES + "case $* in *test_fused_losses*) exit 1 ;; *--what=peak*) exit 124 ;; esac"
+    out = tmp_path / "out"
+    flags = f"--out={out}", "--parts=kernels,profile,losses,attention,unknown", f"--rows={tmp_path}"
+    done, calls = call("check_gpu.sh", *flags, programs={"python3": fails})
+    assert done.returncode == 1 and done.stderr == ""
+    parts = json.loads((out / "gpu.json").read_text())["parts"]
+    assert {part["name"]: part["outcome"] for part in parts} == {
+        "kernels": "passed", "profile": "passed", "losses": "failed with exit code 1",
+        "attention": "stopped after 100 s", "unknown": "failed with exit code 2",
+    }  # fmt: skip
+    assert [part["name"] for part in parts if "measured" in part] == ["profile", "attention"]
+    report = (out / "gpu.md").read_text()
+    assert all(f"| {part['name']} | {part['outcome']} |" in report for part in parts)
+    monkeypatch.chdir(tmp_path)
+    for _, *flags in calls[1:]:  # the first is of the versions
+        if flags[1] == "xlj.bench":
+            assert bench.main([*flags[2:], "--check"]) == 0
+        else:
+            assert all((LAUNCH.parent / file).exists() for file in flags if ".py" in file)
+
+
+def test_the_check_of_a_gpu_ends_in_time(call, tmp_path):
+    done, calls = call(
+        "check_gpu.sh", f"--out={tmp_path}/out", "--seconds=9", programs={"python3": ""}
+    )
+    assert done.returncode == 1 and len(calls) == 1
+    assert done.stdout.count(": not reached, 0 s") == 7
+
+
 def test_rows_are_made_by_prepare(call):
     done, calls = call("slurm_rows.sh", "--config=c.py", programs={"python": "echo $JAX_PLATFORMS"})
     assert done.stdout == "cpu\n" and calls == [["python", "-m", "xlj.prepare", "--config=c.py"]]

@@ -8,6 +8,7 @@ What is measured, and beside what:
   step        the train step of MMLM, in each type; transformers' XLM-R with AdamW. On a CPU each
               runs in a process of its own, and the memory that these take is told
   objectives  the train step of each objective, whether the config trains it or not
+  profile     the time of the train step of MMLM (or --objectives) by kind of kernel
   attention   each path of attention, forward and backward; torch's SDPA
   links       word alignment from given vectors; SimAlign's
   align       word alignment from text; SimAlign
@@ -34,8 +35,8 @@ from xlj.cli.parser import Parser, at_least
 from xlj.config import ConfigError
 
 _WHAT = (
-    *("peak", "step", "objectives", "attention", "links", "align", "embed", "prepare", "read"),
-    "start",
+    *("peak", "step", "objectives", "profile", "attention", "links", "align", "embed", "prepare"),
+    *("read", "start"),
 )
 
 
@@ -44,7 +45,9 @@ def _add_flags(parser: Parser) -> None:
     add("--rows", metavar="N", type=at_least(1), default=8, help="rows of a step [8]")
     add("--length", metavar="N", type=at_least(32), default=128, help="tokens in a row [128]")
     add("--what", metavar="A,B", default="peak,step", help="of these, or all [peak,step]")
-    add("--objectives", metavar="A,B", default="", help="of --what=objectives [all]")
+    add(
+        "--objectives", metavar="A,B", default="", help="of --what=objectives [all], profile [mmlm]"
+    )
     add("--repeats", metavar="N", type=at_least(1), default=5, help="times each is measured [5]")
     add("--json", metavar="FILE", type=Path, help="write what was measured there")
     add("--table", metavar="FILE", type=Path, help="write it as a table in Markdown")
@@ -64,7 +67,16 @@ def main(flags: Namespace) -> None:
         raise ConfigError(f"--objectives={flags.objectives}: there are {', '.join(there)}")
     # What JAX does not hold of a GPU's memory its peers have.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    from xlj.benchmarking import attention, inference, links, machine, rows, start_up, train_steps
+    from xlj.benchmarking import (
+        attention,
+        inference,
+        links,
+        machine,
+        profile,
+        rows,
+        start_up,
+        train_steps,
+    )
     from xlj.benchmarking.measurements import Measure, Measurement, Size, record, table
     from xlj.io import atomic
 
@@ -72,6 +84,7 @@ def main(flags: Namespace) -> None:
         "peak": machine.peak,
         "step": train_steps.step,
         "objectives": partial(train_steps.each_objective, names=names or tuple(there)),
+        "profile": partial(profile.each_kind, names=names or ("mmlm",)),
         "attention": attention.each_path,
         "links": links.each_method,
         "align": inference.align,
@@ -81,7 +94,7 @@ def main(flags: Namespace) -> None:
         "start": start_up.each_import,
     }
     size = Size(flags.rows, flags.length, flags.repeats)
-    if not {"step", "objectives"}.isdisjoint(wanted):
+    if not {"step", "objectives", "profile"}.isdisjoint(wanted):
         train_steps.check_length(flags.config, size)
     measured: list[Measurement] = []
     try:

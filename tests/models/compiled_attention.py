@@ -1,5 +1,7 @@
-"""Fused attention compiled for a chip that is not here: `compiled_attention.py TOPOLOGY LENGTH`"""
+"""Fused attention compiled for a chip that is not here, of heads of each size:
+`compiled_attention.py TOPOLOGY LENGTH SIZE...`"""
 
+import itertools
 import json
 import os
 import re
@@ -22,17 +24,17 @@ from xlj.models.position_bias import bias_tiles  # noqa: E402
 from xlj.sharding.devices import on_mesh  # noqa: E402
 from xlj.sharding.rules import AXES, REPLICATED, ROWS  # noqa: E402
 
-ROWS_PER_DEVICE, HEADS, SIZE = 2, 4, 64
+ROWS_PER_DEVICE, HEADS = 2, 4
 
 
-def compiled(devices, length, dtype, gated):
+def compiled(devices, length, size, dtype, gated):
     mesh = Mesh(np.array(devices).reshape(1, -1), AXES, axis_types=(AxisType.Auto,) * 2)
 
     def of(shape, dtype, spec=ROWS):
         return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, spec))
 
     rows = ROWS_PER_DEVICE * len(devices)
-    arrays = [of((rows, length, HEADS, SIZE), dtype)] * 3
+    arrays = [of((rows, length, HEADS, size), dtype)] * 3
     ids = [of((rows, length), jnp.int32)] * 2
     line = gates = None
     if gated:
@@ -41,7 +43,7 @@ def compiled(devices, length, dtype, gated):
 
     def gradients(ids, seeds, *arrays):
         def total(query, key, value, line, gates):
-            bias = None if line is None else bias_tiles(line, padded_length(length)[1])
+            bias = None if line is None else bias_tiles(line, padded_length(length, size, dtype)[1])
             found = attend(query, key, value, *ids, bias, gates, seeds, 0.1)
             return jnp.square(found.astype(jnp.float32)).sum()
 
@@ -70,13 +72,14 @@ if __name__ == "__main__":
         print(json.dumps({"missing": str(error)}))
         sys.exit()
     found = {}
-    for dtype in ("bfloat16", "float32"):
-        for gated in (False, True):
-            program = compiled(devices, length, jnp.dtype(dtype), gated)
-            found[f"{dtype} {'gated' if gated else 'plain'}"] = {
-                "pairs": pairs(program.as_text(), length),
-                "memory": program.memory_analysis().temp_size_in_bytes,
-                "kernels": len(re.findall(r"custom_call_target=\"(?:__gpu\$xla\.gpu\.triton|"
-                                          r"tpu_custom_call)", program.as_text())),
-            }  # fmt: skip
+    for size, dtype, gated in itertools.product(
+        map(int, sys.argv[3:]), ("bfloat16", "float32"), (False, True)
+    ):
+        program = compiled(devices, length, size, jnp.dtype(dtype), gated)
+        found[f"{size} {dtype} {'gated' if gated else 'plain'}"] = {
+            "pairs": pairs(program.as_text(), length),
+            "memory": program.memory_analysis().temp_size_in_bytes,
+            "kernels": len(re.findall(r"custom_call_target=\"(?:__gpu\$xla\.gpu\.triton|"
+                                      r"tpu_custom_call)", program.as_text())),
+        }  # fmt: skip
     print(json.dumps(found))

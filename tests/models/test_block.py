@@ -1,4 +1,4 @@
-"""The residual sum and its norm: the kernel, interpreted, against plain JAX; where it is used."""
+"""The residual sum and its norm: the kernel against plain JAX, and where it is used."""
 
 import dataclasses
 import functools
@@ -24,9 +24,12 @@ MODEL = Model(layers=2, hidden=48, heads=2, intermediate=64, positions=66, dtype
     "dtype, rate, count", [("float32", 0.3, 1), ("bfloat16", 0.3, 4), ("bfloat16", 0.0, 1)]
 )
 def test_the_kernel_equals_plain_jax(dtype, rate, count):
-    """A width that is no power of 2; gradients that come by both outputs."""
+    """A width that is no power of 2; gradients that come by both outputs. Of one GPU the mesh of
+    four is on CPUs."""
     rng = np.random.default_rng(0)
-    some = np.array(jax.devices()[:count]).reshape(-1, min(2, count))
+    enough = jax.devices() if len(jax.devices()) >= count else jax.devices("cpu")
+    some = np.array(enough[:count]).reshape(-1, min(2, count))
+    interpret = enough[0].platform != "gpu"
     mesh = Mesh(some, rules.AXES, axis_types=(AxisType.Auto,) * 2)
 
     def normal(*shape, dtype=jnp.float32):
@@ -40,7 +43,7 @@ def test_the_kernel_equals_plain_jax(dtype, rate, count):
     seeds = dropout.row_seeds(jax.random.split(jax.random.key(0), 4), 2, 3)
 
     def kernel(*arrays):
-        options = fused_norm.Options(1e-3, rate, jnp.dtype(dtype), interpret=True)
+        options = fused_norm.Options(1e-3, rate, jnp.dtype(dtype), interpret)
         return fused_norm.add_norm(options, *arrays, seeds)
 
     def plain(x, update, scale, bias):

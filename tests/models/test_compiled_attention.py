@@ -12,15 +12,10 @@ ROOT, SCRIPT = Path(__file__).parents[2], Path(__file__).with_name("compiled_att
 LENGTH = 1536  # no other axis of the program is as long
 
 
-@pytest.mark.compilers
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "topology", ["h100:1x1", "h100:1x2", "a100:1x1", "b200:1x1", "v5e:2x2", "v6e:2x2"]
-)
-def test_fused_attention_compiles(topology):
-    """Forward and backward, with dropout, in both types, with and without the gated bias."""
+def programs(topology, length, *sizes):
+    """What compiled programs are like, by head size, type and bias."""
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), topology, str(LENGTH)],
+        [sys.executable, str(SCRIPT), topology, *map(str, (length, *sizes))],
         cwd=ROOT,
         env=dict(os.environ, PYTHONPATH=os.pathsep.join([str(ROOT), *sys.path])),
         capture_output=True,
@@ -30,10 +25,31 @@ def test_fused_attention_compiles(topology):
     found = json.loads(done.stdout.splitlines()[-1])
     if "missing" in found:
         pytest.skip(found["missing"])
+    assert len(found) == 4 * len(sizes)
+    return found
+
+
+@pytest.mark.compilers
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "topology", ["h100:1x1", "h100:1x2", "a100:1x1", "b200:1x1", "v5e:2x2", "v6e:2x2"]
+)
+def test_fused_attention_compiles(topology):
+    """Forward and backward, with dropout, in both types, with and without the gated bias."""
     gpu = topology[0] in "ahb"
-    for name, program in found.items():
+    for name, program in programs(topology, LENGTH, 64).items():
         assert program["pairs"] == [], name
         gated = name.endswith("gated")
         assert program["kernels"] == (3 + gated if gpu else 2), name
         # One matrix of float32 scores of the rows' heads is 75 MB.
         assert program["memory"] < (40e6 if gated else 20e6), (name, program["memory"])
+
+
+@pytest.mark.compilers
+@pytest.mark.slow
+@pytest.mark.parametrize("topology", ["h100:1x1", "a100:1x1", "b200:1x1"])
+@pytest.mark.parametrize("size", [16, 32, 128, 256])
+def test_every_head_size_fits_into_shared_memory(size, topology):
+    """The compiler refuses a kernel that asks for more than its chip has."""
+    for name, program in programs(topology, 128, size).items():
+        assert program["kernels"] == 3 + name.endswith("gated"), name

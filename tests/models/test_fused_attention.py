@@ -1,5 +1,6 @@
-"""The kernels, interpreted, against dense attention: values and gradients."""
+"""The kernels against dense attention: values and gradients. Here they are interpreted."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import jax
@@ -7,9 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from xlj.config import Model
 from xlj.models import dropout
+from xlj.models.attention import shared_bias
 from xlj.models.dense_attention import dense_attention
-from xlj.models.fused_attention import tiles, tpu
+from xlj.models.fused_attention import gpu, tiles, tpu
 from xlj.models.fused_attention.attend import KERNELS, attend, padded_length
 from xlj.models.position_bias import bias_tiles
 
@@ -56,8 +59,12 @@ def dense(arrays, ids, rate):
     ).astype(jnp.float32)
 
 
+def block_of(query, platform):
+    return KERNELS[platform].block(query.shape[-1], query.dtype)
+
+
 def fused(arrays, ids, rate, platform):
-    length, block = arrays["query"].shape[1], KERNELS[platform].BLOCK
+    length, block = arrays["query"].shape[1], block_of(arrays["query"], platform)
     padded = length + -length % block
     bias = bias_tiles(middle(arrays["line"], padded), block) if "line" in arrays else None
     given = [arrays[name] for name in ("query", "key", "value")]
@@ -92,6 +99,15 @@ CASES = [
 ]
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("bias", ["none", "t5", "gated"])
+@pytest.mark.parametrize("size", [16, 64, 128, 200])
+def test_compiled_kernels_equal_dense_attention(size, bias):
+    """Heads of each size, in float32 and bfloat16, with dropout, in rows of several blocks."""
+    test_kernels_equal_dense_attention(3, 150, 2, size, bias, 0.3, "gpu")
+    test_in_bfloat16_kernels_are_as_near_to_float32_as_dense_attention_is("gpu", size, bias)
+
+
 @pytest.mark.parametrize("platform", PLATFORMS)
 @pytest.mark.parametrize("rows, length, heads, size, bias, rate", CASES)
 def test_kernels_equal_dense_attention(rows, length, heads, size, bias, rate, platform):
@@ -105,9 +121,11 @@ def test_kernels_equal_dense_attention(rows, length, heads, size, bias, rate, pl
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_in_bfloat16_kernels_are_as_near_to_float32_as_dense_attention_is(platform):
+def test_in_bfloat16_kernels_are_as_near_to_float32_as_dense_attention_is(
+    platform, size=16, bias="gated"
+):
     """bfloat16 has 8 bits: of the largest value 1 % of error, and twice what dense has."""
-    arrays, ids, weights = problem(2, 150, 2, 16, "gated", jnp.bfloat16)
+    arrays, ids, weights = problem(2, 150, 2, size, bias, jnp.bfloat16)
     wide = {name: array.astype(jnp.float32) for name, array in arrays.items()}
     exact = with_gradients(lambda a: dense(a, ids, 0.3), wide, weights)
     found = with_gradients(lambda a: fused(a, ids, 0.3, platform), arrays, weights)
@@ -130,7 +148,7 @@ def test_a_query_without_keys_gives_zeros_and_moves_nothing(platform):
 def test_blocks_that_no_query_sees_are_never_read(platform):
     """Each block of the row is a segment; with one of them not a number, all others are as ever,
     forward and backward. Masking alone would multiply it by 0, and spread it."""
-    block = KERNELS[platform].BLOCK
+    block = KERNELS[platform].block(16, jnp.float32)
     arrays, _, weights = problem(1, 3 * block, 1, 16, "gated")
     ids = (jnp.repeat(jnp.arange(3, dtype=jnp.int32), block)[None],) * 2
     whole = with_gradients(lambda a: fused(a, ids, 0.1, platform), arrays, weights)
@@ -151,7 +169,7 @@ def test_blocks_that_no_query_sees_are_never_read(platform):
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_large_scores_stay_finite_in_any_order_of_blocks(platform):
     """300 in one block, 0 in the other: exp of neither the first nor the difference is finite."""
-    block = KERNELS[platform].BLOCK
+    block = KERNELS[platform].block(16, jnp.float32)
     ids = (jnp.zeros((1, 2 * block), jnp.int32),) * 2
     value = jnp.asarray(np.random.default_rng(0).normal(size=(1, 2 * block, 1, 16)), jnp.float32)
     query = jnp.full(value.shape, 5.0)
@@ -176,8 +194,25 @@ def test_products_of_float32_are_exact_on_every_chip(dtype, exact):
 
 def test_rows_are_filled_up_to_blocks():
     """On a CPU those of GPUs."""
-    found = [padded_length(length) for length in (1, 64, 70, 128)]
+    found = [padded_length(length, 64, "bfloat16") for length in (1, 64, 70, 128)]
     assert found == [(64, 64), (64, 64), (128, 64), (128, 64)]
+
+
+@pytest.mark.parametrize(
+    "size, dtype, blocks", [(64, "float32", (64, 128)), (65, "float32", (32, 128)),
+                            (128, "bfloat16", (64, 128)), (129, "bfloat16", (32, 128))]
+)  # fmt: skip
+def test_blocks_are_smaller_where_vectors_are_long(size, dtype, blocks):
+    assert (gpu.block(size, dtype), tpu.block(size, dtype)) == blocks
+
+
+def test_the_bias_of_a_model_has_the_blocks_of_its_heads():
+    """Of a row of 40 tokens: two blocks of 32 in float32, one of 64 in bfloat16."""
+    model = Model(hidden=200, heads=2, position_bias="t5", attention="fused")
+    table = jnp.zeros((model.position_buckets, 2))
+    assert shared_bias({"table": table}, model, 40).shape == (2, 3, 32, 32)
+    narrow = dataclasses.replace(model, dtype="bfloat16")
+    assert shared_bias({"table": table}, narrow, 40).shape == (2, 1, 64, 64)
 
 
 def test_bounds_are_the_first_and_last_blocks_seen():

@@ -29,9 +29,10 @@ DEVICES = {
 def lowered(target, shape=(1, 1), **options):
     types = (AxisType.Auto,) * 2
     mesh = AbstractMesh(shape, rules.AXES, types, abstract_device=DEVICES[target])
+    options = {"hidden": 128, "dtype": "bfloat16"} | options
     model = Model(
-        layers=2, hidden=128, heads=2, intermediate=192, positions=LENGTH + 2, dtype="bfloat16",
-        dropout=0.1, attention_dropout=0.1, position_bias="gated", **options,
+        layers=2, heads=2, intermediate=192, positions=LENGTH + 2, dropout=0.1,
+        attention_dropout=0.1, position_bias="gated", **options,
     )  # fmt: skip
     params = jax.eval_shape(lambda: encoder.init(jax.random.key(0), model, 50, 1))
     ids = jax.ShapeDtypeStruct((4, LENGTH), jnp.int32)
@@ -74,3 +75,15 @@ def test_on_a_mesh_they_are_kernels_too(target, shape):
 
 def test_dense_attention_has_all_pairs():
     assert f"{LENGTH}x{LENGTH}x" in lowered("tpu", attention="dense")
+
+
+@pytest.mark.parametrize(
+    "hidden, dtype, stages",
+    [(128, "bfloat16", 3), (512, "bfloat16", 3), (130, "float32", 3), (512, "float32", 2)],
+)
+def test_how_many_tiles_of_keys_are_loaded_at_a_time(hidden, dtype, stages):
+    """Of two heads: as many as shared memory holds."""
+    text = lowered("cuda", hidden=hidden, dtype=dtype)
+    found = re.findall(r'name = "(attention\w*)".*?num_stages = (\d)', text)
+    attention = {name for name in KERNELS["cuda"] if name.startswith("attention")}
+    assert set(found) == {(name, str(stages)) for name in attention}

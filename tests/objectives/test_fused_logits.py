@@ -1,4 +1,4 @@
-"""The kernels of a block's logits, interpreted, against plain JAX."""
+"""The kernels of a block's logits, on CPUs interpreted, against plain JAX."""
 
 import chex
 import jax
@@ -83,9 +83,9 @@ def test_a_whole_loss_and_its_gradients_equal_the_plain_ones(monkeypatch):
 
 def test_which_blocks_are_for_the_kernels(monkeypatch):
     wide = jnp.dtype("bfloat16")
-    assert not fused_logits.is_used(16_384, 768, wide), "on a CPU"
-    monkeypatch.setattr(devices, "platform", lambda: "gpu")
-    assert fused_logits.is_used(16_384, 768, wide)
+    for platform, used in {"cpu": False, "tpu": False, "gpu": True}.items():
+        monkeypatch.setattr(devices, "platform", lambda platform=platform: platform)
+        assert fused_logits.is_used(16_384, 768, wide) == used
     assert not fused_logits.is_used(16_384, 768, jnp.dtype("float32"))
     assert not fused_logits.is_used(400, 768, wide)
     assert not fused_logits.is_used(16_384, 100, wide)

@@ -7,6 +7,12 @@ import numpy as np
 import pytest
 from every_objective import OBJECTIVES, objective_and_rows
 
+WHERE = pytest.mark.parametrize(
+    "where",
+    [pytest.param("here", marks=pytest.mark.slow), pytest.param("gpu", marks=pytest.mark.gpu)],
+)
+"""Kernels run interpreted on a CPU, and compiled on a GPU."""
+
 
 def prepared(objective, params, rows, keys):
     """What the objective keeps, and its inputs with targets."""
@@ -51,10 +57,10 @@ def leaves(tree):
     }
 
 
-@pytest.mark.slow
+@WHERE
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_a_loss_and_its_gradient_are_the_same_with_fused_attention(
-    name, full_model, params_of, keys_of
+    name, full_model, params_of, keys_of, where
 ):
     """With the gated bias, dropout, packed rows, pairs and pseudo-tokens, in float32."""
     full_model = dataclasses.replace(full_model, dropout=0.2, attention_dropout=0.1)
@@ -78,10 +84,10 @@ def norm(tree):
     return np.sqrt(sum(np.square(np.asarray(x, np.float64)).sum() for x in jax.tree.leaves(tree)))
 
 
-@pytest.mark.slow
+@WHERE
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_in_bfloat16_a_loss_is_as_near_to_float32_as_with_dense_attention(
-    name, full_model, params_of, keys_of
+    name, full_model, params_of, keys_of, where
 ):
     """Of the same inputs and targets, chosen in float32: a loss within 1 %, the gradient of these
     large weights within 10 %, and both within one and a half of what dense attention is off."""

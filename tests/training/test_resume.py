@@ -61,11 +61,12 @@ def whole(config_file):
     return workdir
 
 
-def start(config_file, workdir, *arguments, devices=1):
+def start(config_file, workdir, *arguments, devices=1, platform="cpu", flags=""):
     environment = dict(
         os.environ,
-        XLA_FLAGS=f"--xla_force_host_platform_device_count={devices}",
-        PYTHONPATH=str(ROOT),
+        XLA_FLAGS=f"--xla_force_host_platform_device_count={devices} {flags}",
+        JAX_PLATFORMS=platform,
+        PYTHONPATH=os.pathsep.join([str(ROOT), *sys.path]),
     )
     command = [sys.executable, "-m", "xlj.train", f"--config={config_file}"]
     command += [f"--workdir={workdir}", *arguments]

@@ -39,7 +39,7 @@ class Measurement:
     name: str
     value: float
     unit: str
-    """A rate; or s, of which less is better."""
+    """A rate; or s or ms, of which less is better."""
     peer: str = ""
     peer_value: float | None = None
     """None where the peer is not installed, or there is none."""

@@ -101,45 +101,58 @@ class _PeerStep(NamedTuple):
     peak: int | None
 
 
+class TrainStep:
+    """The compiled train step of one objective, with a state and a batch of random rows."""
+
+    def __init__(self, config: Config, size: Size, name: str, dtype: str):
+        step_memory.compute_in_the_calling_thread()
+        rows, length, pieces = size.rows, size.length, vocabulary_training.ids(config.data)
+        options = dataclasses.replace(config.objectives.options[name], batch_rows=rows)
+        config = dataclasses.replace(
+            config,
+            objectives=Objectives(options={name: options}),
+            train=dataclasses.replace(config.train, accumulation=1),
+            model=dataclasses.replace(config.model, dtype=dtype),
+            phases={},
+        )
+        self._mesh = mesh = meshes.make_mesh(config)
+        corpus = Corpus(pieces, ("en", "de"), (1, 1))
+        tokens = _random_rows(options.rows, rows, length, pieces)
+        sides = jnp.tile(jnp.array([[0, 1]], jnp.int32), (rows, 1))
+        self._batch = {name: Rows(jnp.asarray(tokens), sides)}
+        built = objectives.build({name: options}, config.model, corpus)
+        where = state.sharding(config, corpus, mesh)
+        self._state = state.jitted_init(config, corpus, mesh, where)()
+        made = make_train_step(config, built, mesh)
+        compiler = meshes.compiler_options(mesh)
+        jitted = jax.jit(made, donate_argnums=0, out_shardings=where, compiler_options=compiler)
+        self.program = jitted.lower(self._state, self._batch).compile()
+        self.tokens = int(np.count_nonzero(tokens != PAD))
+        """Of text."""
+        shapes = {name: (rows, length)}
+        self.flops = operations({name: options}, config.model, corpus, shapes)[name].total
+
+    def run(self) -> None:
+        """One step."""
+        self._state = jax.block_until_ready(self.program(self._state, self._batch))
+
+    def seconds(self, repeats: int) -> float:
+        """The median time of a step."""
+        memory = step_memory.StepMemory(self._mesh)
+        with memory.kept(self.program):
+            self.run()
+        with memory.kept(self.program):
+            seconds = median_seconds(self.run, repeats)
+        memory.give_back()
+        return seconds
+
+
 def _measured(config: Config, size: Size, name: str, dtype: str) -> _Step:
     """The step of one objective."""
-    step_memory.compute_in_the_calling_thread()
-    rows, length, pieces = size.rows, size.length, vocabulary_training.ids(config.data)
-    options = dataclasses.replace(config.objectives.options[name], batch_rows=rows)
-    config = dataclasses.replace(
-        config,
-        objectives=Objectives(options={name: options}),
-        train=dataclasses.replace(config.train, accumulation=1),
-        model=dataclasses.replace(config.model, dtype=dtype),
-        phases={},
-    )
-    mesh = meshes.make_mesh(config)
-    corpus = Corpus(pieces, ("en", "de"), (1, 1))
-    tokens = _random_rows(options.rows, rows, length, pieces)
-    batch = {name: Rows(jnp.asarray(tokens), jnp.tile(jnp.array([[0, 1]], jnp.int32), (rows, 1)))}
-    built = objectives.build({name: options}, config.model, corpus)
-    where = state.sharding(config, corpus, mesh)
-    current = state.jitted_init(config, corpus, mesh, where)()
-    made = make_train_step(config, built, mesh)
-    compiler = meshes.compiler_options(mesh)
-    jitted = jax.jit(made, donate_argnums=0, out_shardings=where, compiler_options=compiler)
-    step = jitted.lower(current, batch).compile()
-
-    def call() -> None:
-        nonlocal current
-        current = jax.block_until_ready(step(current, batch))
-
-    analysis: Any = step.memory_analysis()
-    text = int(np.count_nonzero(tokens != PAD))
-    memory = step_memory.StepMemory(mesh)
-    with memory.kept(step):
-        call()
-    with memory.kept(step):
-        seconds = median_seconds(call, size.repeats)
-    memory.give_back()
-    shapes = {name: (rows, length)}
-    flops = operations({name: options}, config.model, corpus, shapes)[name].total
-    return _Step(seconds, text, analysis.temp_size_in_bytes, flops, peak_memory())
+    step = TrainStep(config, size, name, dtype)
+    analysis: Any = step.program.memory_analysis()
+    seconds = step.seconds(size.repeats)
+    return _Step(seconds, step.tokens, analysis.temp_size_in_bytes, step.flops, peak_memory())
 
 
 def _peers(config: Config, size: Size, dtype: str) -> _PeerStep | None:

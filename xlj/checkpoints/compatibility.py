@@ -20,8 +20,7 @@ def check_resumable(latest: Checkpoint, config: Config) -> None:
     Raises:
       CheckpointError: it names what differs, and what to do.
     """
-    found = config_differences(latest, config)
-    if found:
+    if found := config_differences(latest, config):
         keys = list(dict.fromkeys(difference.allowed_by for difference in found))
         allow = f"To go on with that, add --config.train.allow_change={','.join(keys)}. "
         raise CheckpointError(

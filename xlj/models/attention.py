@@ -66,6 +66,7 @@ def shared_bias(params: Params, model: Model, length: int) -> jax.Array:
     table = params["table"]
     check("shared_bias", table=(f"float32 [{model.position_buckets}, {model.heads}]", table))
     if is_fused(model):
-        length, block = fused.padded_length(length)
+        size = model.hidden // model.heads
+        length, block = fused.padded_length(length, size, model.dtype)
     line = run(PositionBias(model), params, length)
     return bias_tiles(line, block) if is_fused(model) else bias_tiles(line, length)[:, 0]

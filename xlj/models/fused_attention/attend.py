@@ -6,6 +6,7 @@ from typing import Protocol
 import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
+from jax.typing import DTypeLike
 
 from xlj.contracts.arrays import check
 from xlj.models import dropout
@@ -20,11 +21,11 @@ from xlj.sharding.rules import REPLICATED, ROWS
 class Kernels(Protocol):
     """What the module of a platform has."""
 
-    BLOCK: int
-    """Queries and keys of a tile."""
-
     def head_size(self, size: int) -> int:
         """The size that heads are filled up to."""
+
+    def block(self, size: int, dtype: DTypeLike) -> int:
+        """Queries and keys of a tile, of heads of this size and type."""
 
     def forward(
         self, sizes: Sizes, scale: float, inputs: Inputs, bias: jax.Array | None
@@ -63,9 +64,10 @@ def kernels_for(platform: str) -> Kernels:
     return KERNELS.get(platform, gpu)
 
 
-def padded_length(length: int) -> tuple[int, int]:
-    """The multiple of a kernel's block that rows are filled up to, and the block."""
-    block = kernels_for(devices.platform()).BLOCK
+def padded_length(length: int, size: int, dtype: DTypeLike) -> tuple[int, int]:
+    """The multiple of a kernel's block that rows are filled up to, and the block, for heads of this
+    size and type."""
+    block = kernels_for(devices.platform()).block(size, dtype)
     return length + -length % block, block
 
 
@@ -101,7 +103,7 @@ def attend(
     here = devices.platform()
     platform = platform or (here if here in KERNELS else "gpu")
     kernels, (rows, length, heads, size) = kernels_for(platform), query.shape
-    block = kernels.BLOCK
+    block = kernels.block(size, query.dtype)
     fill, wider = -length % block, kernels.head_size(size) - size
     of_bias = f"float32 [heads, {2 * -(-length // block) - 1}, {block}, {block}]"
     ids = query_segment_ids, key_segment_ids

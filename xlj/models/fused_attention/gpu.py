@@ -5,17 +5,18 @@ Each gradient has a kernel of its own, so that nothing is summed by atomics in a
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax import Ref
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
+from jax.typing import DTypeLike
 
 from xlj.models.fused_attention import tiles
 from xlj.models.fused_attention.tiles import Bounds, Carry, GivenRef, Inputs, Shaped, Sizes
 
-BLOCK = 64
 Two = tuple[jax.Array, jax.Array]
 Refs = tuple[GivenRef, ...]
 _PARTS = 4
@@ -25,6 +26,18 @@ _PARTS = 4
 def head_size(size: int) -> int:
     """The size that heads are filled up to: Triton's products take powers of 2 from 16 on."""
     return max(16, pl.next_power_of_2(size))
+
+
+def block(size: int, dtype: DTypeLike) -> int:
+    """Queries and keys of a tile: half as many where 64 vectors exceed a B200's shared memory."""
+    return 64 if head_size(size) * jnp.dtype(dtype).itemsize <= 256 else 32
+
+
+def _stages(query: jax.Array) -> int:
+    """How many tiles of keys are loaded at a time; three are faster than two, and exceed an A100's
+    shared memory if they are large."""
+    size, dtype = query.shape[3], query.dtype
+    return 3 if block(size, dtype) * size * dtype.itemsize <= 16_384 else 2
 
 
 def forward(
@@ -39,6 +52,7 @@ def forward(
     ids = of_queries, of_keys
     block, found = sizes.block, tiles.bounds(*ids, sizes.block)
     count = query.shape[1] // block
+    call = partial(_call, sizes, _stages(query))
 
     def kernel(q_ref: Ref, k_ref: Ref, v_ref: Ref, *refs: GivenRef) -> None:
         (q_ids, k_ids, first, end, seed, bias_ref, gate_ref), (out_ref, log_ref) = _split(refs, 7)
@@ -72,9 +86,8 @@ def forward(
 
     rows, length, heads, _ = query.shape
     mine, whole = _one(query, block), _all(query)
-    output, logs = _call(
+    output, logs = call(
         kernel,
-        sizes,
         "attention",
         (rows, heads, count),
         [mine, whole, whole, *_row_specs(ids, found, seeds, bias, gates)],
@@ -103,6 +116,7 @@ def backward(
     rows, length, heads, _ = query.shape
     block, found = sizes.block, tiles.bounds(*ids, sizes.block)
     count = length // block
+    call = partial(_call, sizes, _stages(query))
     inner = (output.astype(jnp.float32) * gradient.astype(jnp.float32)).sum(-1).swapaxes(1, 2)
 
     def tile(
@@ -211,9 +225,8 @@ def backward(
     of_block = pl.BlockSpec((None, None, block), lambda r, h, i: (r, h, i))
     shared = [*_row_specs(ids, found, seeds, bias, gates), vector, vector]
     grid = (rows, heads, count)
-    of_q, *of_gates = _call(
+    of_q, *of_gates = call(
         of_query,
-        sizes,
         "attention_of_query",
         grid,
         [mine, whole, whole, mine, *shared],
@@ -222,9 +235,8 @@ def backward(
         [mine] + [of_block] * (gates is not None),
         [query] + ([] if gates is None else [gates]),
     )
-    of_k, of_v = _call(
+    of_k, of_v = call(
         of_key,
-        sizes,
         "attention_of_key",
         grid,
         [whole, mine, mine, whole, *shared],
@@ -238,9 +250,8 @@ def backward(
     of_head = pl.BlockSpec((*query.shape[:2], None, query.shape[3]), lambda h, d, p: (0, 0, h, 0))
     every = pl.BlockSpec((rows, None, length), lambda h, d, p: (0, h, 0))
     per_row = [pl.BlockSpec(x.shape, lambda h, d, p: (0, 0)) for x in (*ids, *found[:2], seeds)]
-    (of_tiles,) = _call(
+    (of_tiles,) = call(
         of_bias,
-        sizes,
         "attention_of_bias",
         (heads, bias.shape[1], _PARTS),
         [of_head] * 4
@@ -294,8 +305,9 @@ def _row_specs(
 
 
 def _call(
-    kernel: Callable[..., None],
     sizes: Sizes,
+    stages: int,
+    kernel: Callable[..., None],
     name: str,
     grid: tuple[int, ...],
     specs: Sequence[pl.BlockSpec | None],
@@ -309,7 +321,7 @@ def _call(
         in_specs=specs,
         out_specs=out_specs,
         out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in outputs],
-        compiler_params=triton.CompilerParams(num_warps=4, num_stages=2),
+        compiler_params=triton.CompilerParams(num_warps=4, num_stages=stages),
         interpret=sizes.interpret,
         name=name,
     )(*inputs)

@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
+from jax.typing import DTypeLike
 
 from xlj.models.fused_attention import tiles
 from xlj.models.fused_attention.tiles import Carry, GivenRef, Inputs, Shaped, Sizes
 
-BLOCK = 128
 Two = tuple[jax.Array, jax.Array]
 _LANES = 128
 _MEMORY = 100 * 2**20
@@ -25,6 +25,11 @@ _MEMORY = 100 * 2**20
 def head_size(size: int) -> int:
     """The size that heads are filled up to: a divisor or a multiple of the lanes."""
     return pl.next_power_of_2(size) if size <= _LANES else size + -size % _LANES
+
+
+def block(size: int, dtype: DTypeLike) -> int:
+    """Queries and keys of a tile, whatever the head size and the type."""
+    return 128
 
 
 def forward(
