@@ -63,9 +63,9 @@ def require_chunks(examples: Iterable[Words], tags: Sequence[str]) -> None:
             if tag in other:
                 raise ConfigError(
                     f"{example.place_of(index)}: {shortened(repr(tag))} is no tag of "
-                    "task.metric=chunk_f1, which reads O and such as B-PER; if the tags are in another column, name it "
-                    "in task.columns, and if they are no entities, set task.metric to "
-                    "word_class_f1 or tag_accuracy"
+                    "task.metric=chunk_f1, which reads O and such as B-PER; if the tags are in "
+                    "another column, name it in task.columns, and if they are no entities, set "
+                    "task.metric to word_class_f1 or tag_accuracy"
                 )
 
 
