@@ -56,6 +56,25 @@ def add(parser: Parser) -> None:
     parser.add_malformed("an empty line")
     shards.add_flag(parser)
     _add_choices(parser)
+    _add_gold(parser)
+    parser.add_file("--plot", "where --layers=all draws (.png, .svg, .pdf) [aer_by_layer.png]")
+    add(
+        "--scores",
+        metavar="FILE",
+        help="where the confidences of the links go, a line a pair, in their order; of "
+        "--layers=all, AER as a line of JSON a layer",
+    )
+    parser.add_file("--html", "where a page goes to look through the alignments")
+    parser.add_file(
+        "--project",
+        "tagged words of one side, `word TAB tag`, blank lines between sentences: --output is the "
+        "other side with these tags",
+    )
+
+
+def _add_gold(parser: Parser) -> None:
+    """Adds the flags of gold links."""
+    add = parser.add_argument
     add(
         "--gold",
         metavar="FILE",
@@ -70,19 +89,6 @@ def add(parser: Parser) -> None:
         choices=(0, 1),
         help="the number of the first word in gold links; with 1, links to 0 (NULL) are left out "
         "[0; of lines `id source target` 1]",
-    )
-    parser.add_file("--plot", "where --layers=all draws (.png, .svg, .pdf) [aer_by_layer.png]")
-    add(
-        "--scores",
-        metavar="FILE",
-        help="where the confidences of the links go, a line a pair, in their order; of "
-        "--layers=all, AER as a line of JSON a layer",
-    )
-    parser.add_file("--html", "where a page goes to look through the alignments")
-    parser.add_file(
-        "--project",
-        "tagged words of one side, `word TAB tag`, blank lines between sentences: --output is the "
-        "other side with these tags",
     )
 
 

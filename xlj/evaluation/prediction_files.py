@@ -67,7 +67,7 @@ def questions(path: Path) -> list[tuple[str, list[str]]]:
     is no such file, or a question has no answer."""
     found = []
     for _, question, file, where in squad.walk(path):
-        has_answers = isinstance(question, dict) and "answers" in question
+        has_answers = isinstance(question, dict) and question.get("answers") is not None
         golds = [text for text, _ in squad.answers(question, file, where)] if has_answers else []
         if not golds:
             raise ConfigError(f"{file}: {where}: the question has no gold answer")

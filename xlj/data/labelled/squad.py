@@ -159,7 +159,7 @@ def _question(paragraph: Any, entry: Any, file: str, where: str) -> Question:
         identity=identity(entry, file, where),
         question=json_file.text(file, entry, "question", where),
         context=json_file.text(file, paragraph, "context", where.rpartition(".")[0] or where),
-        answers=tuple(answers(entry, file, where)) if "answers" in entry else None,
+        answers=None if entry.get("answers") is None else tuple(answers(entry, file, where)),
         place=file if where == "record" else f"{file}: {where}",
     )
     if not entry.get("is_impossible"):

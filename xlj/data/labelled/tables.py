@@ -136,7 +136,7 @@ def _numbered(place: str, columns: Sequence[str], fields: Sequence[str]) -> list
     if not columns and width not in (2, 3):
         raise ConfigError(
             f"{place}: {width} columns, but without task.columns a line is one text or two and a "
-            "label, with tabs between"
+            f"label; name or number them, texts first: {shortened(', '.join(map(quoted, fields)))}"
         )
     numbers = [int(name) for name in columns] or list(range(1, width + 1))
     *texts, label = numbers
