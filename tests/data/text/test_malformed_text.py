@@ -35,7 +35,7 @@ def stops(task, message):
 @pytest.mark.parametrize("size", [200, 1 << 20])
 def test_tables_of_pairs(config, write, size):
     good = [f"a {i}\tb {i}" for i in range(40)]
-    bad = ["", " ", "one side", "a\tb\tc", "a\tb\t", "\tb", "a\t \u00a0", "\ufeffm\tn"]
+    bad = ["", " ", "one side", "a\tb\tc", "a\tb\t", "\tb", "a\t \u00a0", "\t", "\ufeffm\tn"]
     write("x.tsv", "\n".join([*good, *bad, *good]) + "\n")
     (task,) = text_tasks(config(pairs=("en-de",), parallel=("@x.tsv",)).data)
     rows, found = skipped(task, size)
@@ -44,8 +44,8 @@ def test_tables_of_pairs(config, write, size):
     assert found == {
         "blank line": (2, "x.tsv: line 41"),
         "wrong number of columns": (3, "x.tsv: line 43"),
-        "blank side": (2, "x.tsv: line 46"),
-        MARKS: (1, "x.tsv: line 48"),
+        "blank side": (3, "x.tsv: line 46"),
+        MARKS: (1, "x.tsv: line 49"),
     }
     stops(task, r"x\.tsv: line 41 is blank; a line must be .*; mend it, or set data\.malformed=sk")
 
