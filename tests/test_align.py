@@ -13,6 +13,7 @@ import pytest
 
 from xlj import align, phrasebook
 from xlj.config import ConfigError
+from xlj.config.choices import LINK_FORMATS
 
 ROOT = Path(__file__).parents[1]
 
@@ -52,6 +53,26 @@ def test_a_line_of_sorted_links_for_each_pair(run, tmp_path):
     os.close(writer)
     assert run(f"--input=/dev/fd/{reader}", "--output=-").out == output.read_text()
     os.close(reader)
+
+
+@pytest.mark.parametrize("shard", [False, True])
+def test_skipped_lines_keep_their_place(run, tmp_path, shard):
+    pairs, output = tmp_path / "pairs.tsv", tmp_path / "links"
+    lines = [b"one\teins", b"\xff\tx", b"no tab", b"", b"x\0\ty", b"q" * 1_100_000, b"two\tzwei"]
+    pairs.write_bytes(b"\n".join(lines) + b"\n")
+    flags = [f"--input={pairs}", f"--output={output}", *(["--shard=1/1"] if shard else [])]
+    with pytest.raises(
+        ConfigError, match=r"pairs\.tsv:2: the line is not UTF-8; .*--malformed=skip"
+    ):
+        run(*flags)
+    told = run(*flags, "--malformed=skip").err
+    written = next(output.glob("*.links")) if shard else output
+    assert written.read_text() == "0-0\n" + "\n" * 5 + "0-0\n"
+    for number, reason in ((2, "invalid UTF-8"), (3, "wrong number of columns"), (5, "NUL")):
+        assert f"left out: {reason}: 1 (first: {pairs}:{number})" in told
+    assert f"left out: line too long: 1 (first: {pairs}:6)" in told
+    with pytest.raises(ConfigError, match="--malformed=skip: malformed lines always stop --gold"):
+        run(f"--input={pairs}", "--gold", "--malformed=skip")
 
 
 def test_scores_are_those_of_the_links_written(run, gold, tmp_path):
@@ -128,6 +149,77 @@ def test_confidences_stand_beside_their_links(run, gold, tmp_path):
         for both in zip(links, numbers, strict=True)
     ]
     assert [line.split() for line in output.read_text().splitlines()] == kept
+
+
+def test_links_are_written_in_several_formats(run, gold, tmp_path):
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("one two three\teins zwei drei\n\nfour\tvier\n")
+    found = {}
+    for name in LINK_FORMATS:
+        found[name] = run(f"--input={pairs}", "--output=-", f"--output_format={name}").out
+    links = [
+        [tuple(map(int, link.split("-"))) for link in line.split()]
+        for line in found["pharaoh"].splitlines()
+    ]
+    assert links[1] == [] and len(links) == 3 and links[0]
+    assert found["pharaoh_1"] == "".join(
+        " ".join(f"{i + 1}-{j + 1}" for i, j in line) + "\n" for line in links
+    )
+    assert found["naacl"] == "".join(
+        f"{k} {i + 1} {j + 1} S\n" for k, line in enumerate(links, 1) for i, j in line
+    )
+    words = "one two three".split(), "eins zwei drei".split()
+    assert found["words"].splitlines()[0] == " ".join(
+        f"{words[0][i]}<sep>{words[1][j]}" for i, j in links[0]
+    )
+    pieces = [line.split() for line in found["pieces"].splitlines()]
+    assert len(pieces) == 3 and len(pieces[0]) >= len(links[0])
+    long = tmp_path / "long.tsv"  # a word of several pieces, linked to itself
+    long.write_text("zqxjk\tzqxjk\n")
+    printed = run(f"--input={long}", "--output=-", "--output_format=pieces", "--encode=apart").out
+    assert len(printed.split()) > 1
+    for name, first in (("pharaoh_1", 1), ("naacl", None)):  # each is read back as gold
+        file, more = tmp_path / name, [] if first is None else [f"--gold_from={first}"]
+        run(f"--input={gold[0]}", f"--output={file}", f"--output_format={name}")
+        scores = json.loads(run(f"--input={gold[0]}", f"--gold={file}", *more).out)
+        assert scores["aer"] == 0
+
+
+def test_pairs_come_in_several_formats(run, tmp_path):
+    sides = [["the cat sleeps", "yes"], ["die Katze schläft", "ja"]]
+    contents = {
+        "a.tsv": "\n".join(map("\t".join, zip(*sides, strict=True))) + "\n",
+        "a.txt": "\n".join(map(" ||| ".join, zip(*sides, strict=True))) + "\n",
+        "scored.tsv": "".join(f"1.5\t{a}\t{b}\n" for a, b in zip(*sides, strict=True)),
+        "a.en": "\n".join(sides[0]) + "\n",
+        "a.de": "\n".join(sides[1]) + "\n",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content, "utf-8")
+    found = [
+        run(f"--input={tmp_path / name}", "--output=-", *more).out
+        for name, more in (
+            ("a.tsv", []),
+            ("a.txt", []),
+            ("scored.tsv", ["--columns=2,3"]),
+            (f"a.en|{tmp_path / 'a.de'}", []),
+        )
+    ]
+    assert len(set(found)) == 1 and found[0].count("\n") == 2
+    with pytest.raises(ConfigError, match="--output=.*a.de would overwrite --input"):
+        run(f"--input={tmp_path / 'a.en'}|{tmp_path / 'a.de'}", f"--output={tmp_path / 'a.de'}")
+    run(f"--input={tmp_path / 'a.tsv'}", f"--output={tmp_path / 'links.gz'}")
+    assert gzip.decompress((tmp_path / "links.gz").read_bytes()).decode() == found[0]
+
+
+def test_a_no_break_space_divides_no_words(run, tmp_path):
+    file = tmp_path / "a.tsv"
+    file.write_text("it costs 10,000 euros\tcela coûte 10\u00a0000 euros\n", "utf-8")
+    arguments = f"--input={file}", "--output=-", "--output_format=words"
+    target = {pair.split("<sep>")[1] for pair in run(*arguments).out.rstrip("\n").split(" ")}
+    assert target <= {"cela", "coûte", "10\u00a0000", "euros"}
+    printed = run(*arguments, "--words=whitespace").out
+    assert not any("\u00a0" in pair for pair in printed.split(" "))
 
 
 def test_words_are_compared_in_lower_case_if_asked(run, tmp_path):
@@ -210,6 +302,11 @@ def test_no_output_is_left_after_an_error(run, tmp_path, monkeypatch):
         (["--gold", "--layers=all", "--html=x.html"], "--layers=all only scores"),
         (["--gold", "--method=all"], "--method=all needs --layers=all"),
         (["--gold", "--encode=all"], "--encode=all needs --layers=all"),
+        (["--output=x", "--gold_from=1"], "--gold_from is of --gold, which is missing"),
+        (["--gold", "--output_format=words"], "--output_format=words is of links in --output"),
+        (["--gold", "--output=x", "--output_format=pieces"], "are of links between words"),
+        (["--output=x", "--columns=1"], "--columns=1: name those of source, target"),
+        (["--output=x", "--shard=1/2", "--output_format=naacl"], "naacl numbers all pairs"),
         (["--gold", "--prior=-1"], "argument --prior: -1 is not a finite number from 0 on"),
         (["--gold", "--threshold=nan"], "argument --threshold: nan is not a finite number"),
         (["--gold", "--project=x"], "--project=x: say where the labels go with --output=FILE"),

@@ -46,6 +46,20 @@ def test_a_row_for_each_line(run, text, tmp_path, checkpoint, dtype):
     np.testing.assert_array_equal(found, wanted.astype(dtype))
 
 
+@pytest.mark.parametrize("shard", [False, True])
+def test_skipped_lines_are_rows_of_nan(run, tmp_path, shard):
+    text, output = tmp_path / "text", tmp_path / ("out" if shard else "out.npy")
+    text.write_bytes(b"one\n\xe9\nthree\n\nfi\0ve\n" + b"x" * 1_100_000 + b"\nlast")
+    flags = [f"--input={text}", f"--output={output}", *(["--shard=1/1"] if shard else [])]
+    with pytest.raises(ConfigError, match=r"text:2: the line is not UTF-8; .*--malformed=skip"):
+        run(*flags)
+    told = run(*flags, "--malformed=skip").err
+    found = np.load(next(output.glob("*.npy")) if shard else output)
+    empty = [False, True, False, False, True, True, False]
+    assert np.isnan(found).any(1).tolist() == np.isnan(found).all(1).tolist() == empty
+    assert f"left out: invalid UTF-8: 1 (first: {text}:2)" in told and f"{text}:5" in told
+
+
 def test_standard_input_is_read_where_no_file_is_named(run, text, tmp_path, monkeypatch):
     run(f"--input={text}", f"--output={tmp_path / 'a.npy'}")
     kept = os.dup(0)

@@ -6,6 +6,7 @@ import pytest
 
 from xlj import mine, phrasebook
 from xlj.config import ConfigError
+from xlj.io import compressed, files
 
 
 @pytest.fixture
@@ -69,6 +70,36 @@ def test_gold_finds_a_threshold_that_another_run_may_use(run, texts, tmp_path):
     assert margins == sorted(margins, reverse=True) and margins[-1] >= found["threshold"] - 1e-6
     everything = run(*plain, "--threshold=0", f"--output={output}")
     assert found["pairs"] < everything["pairs"] <= len(target)
+
+
+def test_blank_lines_between_documents_change_nothing(run, texts, tmp_path):
+    """Also of a shard, whose vectors are made by line."""
+    folder, *_ = texts
+    outputs = []
+    for name in ("plain", "documents"):
+        sides = []
+        for side in ("a", "b"):
+            lines = (folder / f"{side}.txt").read_text("utf-8").splitlines()
+            lines[5:5] = ["", " "] if name == "documents" else []
+            file = tmp_path / f"{name}.{side}"
+            file.write_text("\n".join(lines) + "\n", "utf-8")
+            sides.append(file)
+        flags = [f"--source={sides[0]}", f"--target={sides[1]}", "--threshold=0"]
+        run(*flags, f"--output={tmp_path / name}.tsv")
+        run(*flags, f"--output={tmp_path / name}", "--shard=1/1")
+        outputs += [tmp_path / f"{name}.tsv", tmp_path / name / "pairs.tsv"]
+    assert len({output.read_text("utf-8") for output in outputs}) == 1
+
+
+def test_the_output_is_compressed_as_its_name_says(run, texts, tmp_path):
+    folder, *_ = texts
+    sides = [f"--source={folder / 'a.txt'}", f"--target={folder / 'b.txt'}", "--threshold=0"]
+    for ending in ("", *compressed.ENDINGS):
+        run(*sides, f"--output={tmp_path / 'pairs.tsv'}{ending}")
+    plain = (tmp_path / "pairs.tsv").read_bytes()
+    for ending in compressed.ENDINGS:
+        file = tmp_path / f"pairs.tsv{ending}"
+        assert b"".join(files.pieces(file)) == plain and len(file.read_bytes()) < len(plain)
 
 
 def test_gold_of_which_nothing_is_found(run, texts, tmp_path):

@@ -4,8 +4,9 @@
     python -m xlj.align --checkpoint=DIR --input=gold.tsv --gold [--layers=all]
 
 A line of the input is `source TAB target`, words separated by spaces; a line of the output has the
-links of that pair, `i-j` for the words i and j counted from 0. --html makes a page to look through
-them, --project carries tags across, --shard=I/N shares the work. docs/align.md tells more.
+links of that pair, `i-j` for the words i and j counted from 0. Other formats are read and written,
+too. --html makes a page to look through them, --project carries tags across, --shard=I/N shares the
+work. docs/align.md tells more.
 """
 
 import contextlib
@@ -21,10 +22,9 @@ from typing import TYPE_CHECKING
 from xlj.cli import alignment_flags, command, outputs, shards
 from xlj.config import ConfigError
 from xlj.config.choices import ENCODINGS, AlignmentOptions
+from xlj.io.malformed import Skipping
 
 if TYPE_CHECKING:  # types only: a command reads its flags without JAX
-    import numpy as np
-
     from xlj.api.encoder import Encoder
     from xlj.word_alignment.aligner import Aligner
     from xlj.word_alignment.gold_alignments import Scores
@@ -42,7 +42,9 @@ def main(flags: Namespace) -> None:
     from xlj.api.encoder import load
     from xlj.word_alignment import projection, sentence_pairs
 
-    size, pairs = sentence_pairs.checked(flags.input, flags.gold)
+    form = sentence_pairs.Form(flags.columns, flags.words, flags.gold_from)
+    skipping = Skipping(flags.malformed, "--malformed")
+    size, pairs = sentence_pairs.checked(flags.input, flags.gold, skipping, form)
     labels = None
     if flags.project:
         kept = list(pairs)
@@ -58,6 +60,7 @@ def main(flags: Namespace) -> None:
     projected = projection.Projection(labels) if labels else None
     scores = _aligned(flags, aligner, size, pairs, chosen, projected)
     _report_windows(aligner, size)
+    skipping.report()
     if projected:
         print(projected.report(), file=sys.stderr)
     if scores:
@@ -89,30 +92,40 @@ def _share(flags: Namespace) -> None:
     from xlj.api.encoder import load
     from xlj.io import atomic, stretches
     from xlj.io.parts import Parts
-    from xlj.word_alignment import sentence_pairs
+    from xlj.word_alignment import link_formats, sentence_pairs
 
+    form = sentence_pairs.Form(flags.columns, flags.words)
+    line = link_formats.WRITERS[flags.output_format]
     paths = stretches.named("input", flags.input)
     units = stretches.of(paths)
-    job = shards.job(flags, paths, (*_OPTIONS, "threshold", "lowercase"))
+    names = (*_OPTIONS, "threshold", "lowercase")
+    # Later flags are named where they are set, so that folders that were begun before go on.
+    names += ("columns",) * bool(flags.columns) + ("words",) * (flags.words != "spaces")
+    names += ("output_format",) * (flags.output_format != "pharaoh")
+    job = shards.job(flags, paths, names)
     parts = Parts(Path(flags.output), job, len(units), ".links", flags.shard)
+    skipping = Skipping(flags.malformed, "--malformed")
     if parts.left():
         encoder = load(flags.checkpoint)
         aligner = _aligner(flags, encoder, _options(flags, encoder))
     for part in parts.left():
         unit, size = units[part], 0
-        place = f"{unit.path}, from byte {unit.start:,} on, line "
-        pairs = sentence_pairs.parsed(unit.lines(), place, is_start=not unit.start)
+        lines, place = unit.lines(skipping), unit.place
+        pairs = sentence_pairs.parsed(
+            lines, place, is_start=not unit.start, skipping=skipping, form=form
+        )
+        pairs, again = itertools.tee(_shown(pairs, None))
         with atomic.writing(parts.file(part)) as output:
-            for (aligned,) in aligner.scored(_compared(_shown(pairs, None), flags)):
-                output.write(_pharaoh(aligned.links))
-                size += 1
+            found = aligner.scored(_compared(pairs, flags), of_pieces=_of_pieces(flags))
+            for size, ((aligned,), pair) in enumerate(zip(found, again, strict=True), 1):
+                output.write(line(size, pair, aligned).encode())
         parts.made(part, **unit.described(), pairs=size)
+    skipping.report()
     shards.end(parts)
 
 
-def _pharaoh(links: "np.ndarray") -> bytes:
-    """The line of a pair's links."""
-    return b" ".join(b"%d-%d" % (i, j) for i, j in links.tolist()) + b"\n"
+def _of_pieces(flags: Namespace) -> bool:
+    return bool(flags.output_format == "pieces")
 
 
 def _aligned(
@@ -125,9 +138,9 @@ def _aligned(
 ) -> "Scores | None":
     """Writes what the flags ask for of each pair; the scores of all links, if asked for."""
     from xlj.reporting.alignment_page import Page
-    from xlj.word_alignment import gold_alignments
+    from xlj.word_alignment import gold_alignments, link_formats
 
-    golds, kept = [], []
+    golds, kept, line = [], [], link_formats.WRITERS[flags.output_format]
     pairs, again = itertools.tee(_shown(pairs, size))
     with contextlib.ExitStack() as files:
         output, scores, html = (
@@ -138,14 +151,14 @@ def _aligned(
         page = Page(html, title, chosen, flags.gold is not None) if html else None
         if page:
             files.enter_context(page)
-        found = aligner.scored(_compared(pairs, flags))
+        found = aligner.scored(_compared(pairs, flags), of_pieces=_of_pieces(flags))
         for index, ((aligned,), pair) in enumerate(zip(found, again, strict=True)):
             if output and projected:
                 words, tags = projected.tags(index, pair, aligned)
                 lines = [f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True)]
                 output.write("".join([*lines, "\n"] if lines else lines).encode())
             elif output:
-                output.write(_pharaoh(aligned.links))
+                output.write(line(index + 1, pair, aligned).encode())
             if scores:
                 scores.write(b" ".join(b"%.4f" % c for c in aligned.confidences.tolist()) + b"\n")
             if page:

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from xlj.cli import command, outputs, sentence_vectors, shards
 from xlj.cli.parser import Parser
+from xlj.config import ConfigError
 from xlj.config.choices import VECTOR_TYPES
+from xlj.io.malformed import Skipping
 
 
 def _add_flags(parser: Parser) -> None:
@@ -20,10 +22,11 @@ def _add_flags(parser: Parser) -> None:
     sentence_vectors.add_flags(parser)
     parser.add_file(
         "--input",
-        "a sentence a line: text, also .gz, .xz or .zst; the default is standard input",
+        "a sentence a line: text, also .gz, .bz2, .xz or .zst; the default is standard input",
         default=Path("-"),
     )
     parser.add_file("--output", "where the vectors go (.npy; a folder with --shard)", required=True)
+    parser.add_malformed("a row of NaN")
     shards.add_flag(parser)
     add("--dtype", choices=VECTOR_TYPES, default="float32", help="of the file [float32]")
 
@@ -38,34 +41,44 @@ def main(flags: Namespace) -> None:
     outputs.check_output("output", flags.output, inputs)
     from tqdm import tqdm
 
-    from xlj.io import files
-    from xlj.retrieval import sentence_files, vector_file
+    from xlj.io import compressed, files, formats
+    from xlj.retrieval import vector_file
 
-    total = None
+    if flags.output.suffix in compressed.ENDINGS:
+        raise ConfigError(f"--output={flags.output}: vectors are not compressed; name a .npy file")
+    formats.refuse(flags.input, files.head(flags.input))
+
+    total, skipping = None, Skipping(flags.malformed, "--malformed")
     if not files.is_stream(flags.input):
         # Reads everything once before any work, so that no error in it comes late.
-        total = sum(1 for _ in files.lines(flags.input))
+        total = sum(1 for _ in files.lines(flags.input, skipping))
     embedder = sentence_vectors.embedder(flags)
     with (
-        vector_file.writing(flags.output, embedder.width, flags.dtype) as append,
+        vector_file.writing(flags.output, embedder.width, flags.dtype, skipping) as append,
         tqdm(total=total, desc="embedding", unit=" sentences", disable=None) as bar,
     ):
-        for vectors in embedder.stream(sentence_files.lines(flags.input), bar.update):
+        texts = map(str.strip, files.lines(flags.input, skipping))
+        for vectors in embedder.stream(texts, bar.update):
             append(vectors[0])
+    skipping.report()
     sentence_vectors.report_cut(embedder)
 
 
 def _share(flags: Namespace) -> None:
     """Embeds the parts of this shard that are not there yet."""
     outputs.check_folder("output", flags.output)
-    from xlj.io import stretches
+    from xlj.io import formats, stretches
     from xlj.io.parts import Parts
 
     paths = stretches.named("input", flags.input)
+    for path in paths:
+        formats.refuse(path)
     units = stretches.of(paths)
     job = shards.job(flags, paths, ("layer", "pooling", "dtype"))
     parts = Parts(flags.output, job, len(units), ".npy", flags.shard)
-    sentence_vectors.embed_parts(flags, parts, units, flags.dtype)
+    skipping = Skipping(flags.malformed, "--malformed")
+    sentence_vectors.embed_parts(flags, parts, units, flags.dtype, skipping)
+    skipping.report()
     shards.end(parts)
 
 

@@ -35,7 +35,7 @@ def _add_flags(parser: Parser) -> None:
 def main(flags: Namespace) -> None:
     """Builds the rows, and prints the report and the command that trains from them."""
     from xlj.data.rows.preparing import open_rows, prepare_rows
-    from xlj.data.rows.report import report
+    from xlj.data.rows.report import malformed_records, report
 
     config, store = open_rows(flags.config)
     if config.init_from:
@@ -49,6 +49,8 @@ def main(flags: Namespace) -> None:
     train = command.line("train", flags.arguments, ("runner", "pipeline", *of_text))
     rows = shlex.quote(f"--config.data.rows={store.path}")
     print(f"\nto train from these rows, without the text:\n  {train} {rows}")
+    if left_out := malformed_records(store.manifest.tasks):
+        print(left_out)
 
 
 if __name__ == "__main__":

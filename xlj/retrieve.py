@@ -25,7 +25,10 @@ def main(flags: Namespace) -> None:
     from xlj.retrieval.nearest import Accuracy, accuracy, nearest
 
     # Reads everything before any work, so that no error in it comes late.
-    read = [sentence_files.read_task(of.source, of.target, of.gold) for of in files]
+    read = [
+        sentence_files.read_task(of.source, of.target, of.gold, is_numbered=of.output is not None)
+        for of in files
+    ]
     for of, task in zip(files, read, strict=True):
         sentence_vectors.check_centred(flags, of.source, task.source)
         sentence_vectors.check_centred(flags, of.target, task.target)

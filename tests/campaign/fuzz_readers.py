@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import lzma
@@ -18,8 +19,8 @@ from xlj import config as schema
 from xlj.checkpoints import reading
 from xlj.checkpoints.workdir import finished_run
 from xlj.cli import configs
-from xlj.config import Data, record
-from xlj.data.labelled import conll, squad, tables
+from xlj.config import ConfigError, Data, record
+from xlj.data.labelled import conll, records, squad, tables
 from xlj.data.rows.store import RowStore, RowStoreError
 from xlj.data.text.reading import Reading, UnitReader
 from xlj.data.text.sources import open_sources
@@ -30,6 +31,8 @@ from xlj.evaluation.prediction_files import Form
 from xlj.interop import dictionaries, tokenizer_files
 from xlj.interop import folder as hugging_face
 from xlj.interop.words import folded
+from xlj.io import files, json_file, tmx
+from xlj.io.malformed import Skipping
 from xlj.reporting import runs
 from xlj.retrieval import sentence_files
 from xlj.sweeping import state
@@ -38,6 +41,26 @@ from xlj.word_alignment import gold_alignments, sentence_pairs
 
 TEXT = "The cat sleeps.\nDie Katze schläft, sagt er.\n\nPaka analala.\n一只猫在睡觉。\n" * 3
 PAIRS = "The cat sleeps.\tDie Katze schläft.\nGood morning!\tGuten Morgen!\n" * 4
+MALFORMED = (
+    b"\xef\xbb\xbfThe cat sleeps.\tDie Katze schl\xc3\xa4ft.\r\n\n \t \nno tab\na\tb\tc\na\t\n"
+    b"\xe9t\xe9\tb\nx\0y\tz\n\xef\xbb\xbfGood \xef\xbb\xbfmorning!\tGuten\rMorgen!\n"
+)
+"""A line of each kind that is malformed, marked, or only looks so."""
+
+UNER = (
+    "# sent_id = 1\n1\tAda\tB-PER\t-\tann1\n2\tLee\tI-PER\t-\tann1\n3-4\tzum\tO\t-\tann1\n"
+    "3\tzu\tO\t-\tann1\n\n1\tOslo\tB-LOC\t-\tann2\n"
+)
+PLUS = (
+    "# global.columns = ID FORM UPOS MISC\n# text = a\n1\ta\tDET\t_\n1.1\tb\tX\t_\n2\tc\tX\t_\n\n"
+)
+TWEETS = "# id 1\tdomain=en\n#love O\nOslo B-LOC\n\n# id 2\tdomain=en\n@a O\n# O\n"
+CSV = 'premise,hypothesis,label\n"A man, ""old""","He\nrests",1.0\nb,c,0.0\n'
+TMX = (
+    '<?xml version="1.0" encoding="UTF-8"?><tmx version="1.4"><header srclang="en"/><body>'
+    '<tu><tuv xml:lang="en"><seg>the <ph x="1">{}</ph>cat</seg></tuv>'
+    '<tuv xml:lang="de"><seg>die Katze &amp; er</seg></tuv></tu></body></tmx>'
+)
 
 
 class Lost(Exception):
@@ -85,54 +108,65 @@ def _decompressed(path: Path) -> bytes:
             return lzma.decompress(content)
         except lzma.LZMAError:  # zeros behind the last stream are padding
             return lzma.decompress(content.rstrip(b"\0"))
-    if path.suffix == ".zst":
-        try:
-            return _unzst(content)
-        except zstandard.ZstdError:  # zeros behind the last frame are padding
-            return _unzst(content.rstrip(b"\0"))
-    return content
+    return _unzst(content) if path.suffix == ".zst" else content
 
 
 def _unzst(content: bytes) -> bytes:
-    whole = zstandard.ZstdDecompressor().stream_reader(content, read_across_frames=True)
-    with whole as file:
-        return file.read()
+    """The content of all frames; zeros before, between and behind them are padding."""
+    parts = []
+    while content := content.lstrip(b"\0"):
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        parts.append(frame.decompress(content))
+        content = frame.unused_data
+    return b"".join(parts)
 
 
-def _units(path: str, columns: int, invalid: str) -> tuple[int, int, int]:
+def _units(path: str, columns: int, malformed: str) -> tuple[int, int, int]:
     """(lines, kept lines, dropped ones) of a source read in small units."""
     sources = tuple(open_sources(path, columns, Data(), "data.mono"))
     task = TextTask("text.en", "text", ("en",) * columns, sources)
     lines = kept = dropped = 0
-    for index, unit in enumerate(task.units(48)):
-        reader = UnitReader(unit, index, Reading(invalid, ""))
+    size = sum(part.size for unit in task.units(1 << 40) for part in unit)
+    for index, unit in enumerate(task.units(max(48, size // 200))):
+        reader = UnitReader(unit, index, Reading(malformed, ""))
         kept += sum(len(chunk.columns[0]) for chunk in reader.chunks())
         if columns == 1:
             kept -= len(unit)  # a line that ends the document of each part
         lines += reader.lines
         dropped += sum(reader.dropped.values())
+        noted = sum(reader.malformed[why][0] for why in reader.dropped)
+        same("malformed lines noted", noted, reader.dropped.total())
     return lines, kept, dropped
 
 
-def _read_text(name: str, columns: int) -> Callable[[Path], None]:
+def _read_text(name: str, columns: int, is_good: bool = True) -> Callable[[Path], None]:
+    """Reads a file of lines; `is_good` says that its good content has no malformed line."""
+
     def read(folder: Path) -> None:
         lines, kept, dropped = _units(f"{folder}/{name}", columns, "skip")
         wanted = lines_in(_decompressed(folder / name))
         same("lines", lines, len(wanted))
         same("lines kept and dropped", kept + dropped, lines)
-        same("lines that are not UTF-8", dropped, sum(not _is_utf8(line) for line in wanted))
-        strict = _units(f"{folder}/{name}", columns, "error")
-        same("lines where such are errors", strict[0], lines)
+        bad = sum(not _is_text(line) or columns == 2 and not _is_pair(line) for line in wanted)
+        same("malformed lines", dropped, bad)
+        if is_good:
+            strict = _units(f"{folder}/{name}", columns, "error")
+            same("lines where such are errors", strict[0], lines)
 
     return read
 
 
-def _is_utf8(line: bytes) -> bool:
+def _is_text(line: bytes) -> bool:
     try:
         line.decode()
     except UnicodeDecodeError:
         return False
-    return True
+    return b"\0" not in line and len(line) <= 1 << 20
+
+
+def _is_pair(line: bytes) -> bool:
+    sides = line.decode().split("\t")
+    return len(sides) == 2 and bool(sides[0].strip("\ufeff").strip() and sides[1].strip())
 
 
 def _read_aligned(folder: Path) -> None:
@@ -140,9 +174,26 @@ def _read_aligned(folder: Path) -> None:
     sides = [lines_in((folder / name).read_bytes()) for name in ("a.en", "a.de")]
     for side in sides:
         same("lines", lines, len(side))
-    bad = sum(not all(map(_is_utf8, pair)) for pair in zip(*sides, strict=True))
+    bad = 0
+    for pair in zip(*sides, strict=True):
+        is_text = all(map(_is_text, pair))
+        blank = {not line.decode().lstrip("\ufeff").strip() for line in pair} if is_text else {0}
+        bad += not is_text or len(blank) == 2
     same("dropped pairs", dropped, bad)
     same("pairs kept and dropped", kept + dropped, lines)
+
+
+def _read_skipping(folder: Path) -> None:
+    """Each line has its place, whatever is malformed."""
+    wanted = lines_in((folder / "a.tsv").read_bytes())
+    skipping = Skipping("skip")
+    found = list(files.lines(folder / "a.tsv", skipping))
+    same("lines", len(found), len(wanted))
+    bad = [row for row, line in enumerate(wanted) if not _is_text(line)]
+    if skipping.rows != bad or any(found[row] for row in bad):
+        raise Lost(f"malformed lines {skipping.rows}, but they are {bad}")
+    pairs = list(sentence_pairs.read(folder / "a.tsv", skipping=Skipping("skip")))
+    same("pairs", len(pairs), len(wanted))
 
 
 def _read_json_text(fields: str, columns: int) -> Callable[[Path], None]:
@@ -150,18 +201,26 @@ def _read_json_text(fields: str, columns: int) -> Callable[[Path], None]:
         lines, kept, dropped = _units(f"{folder}/a.jsonl#{fields}", columns, "skip")
         same("kept and dropped", kept + dropped, lines)
         wanted = 0
-        for line in lines_in((folder / "a.jsonl").read_bytes().removeprefix(b"\xef\xbb\xbf")):
-            if not _is_utf8(line):
-                wanted += 1 if columns > 1 else 2
-            elif line.decode() and not line.decode().isspace():
-                text = json.loads(line)
-                for name in fields.partition("|")[0].split("."):
-                    text = text[name]
-                text = "x" if re.search("[\ud800-\udfff]", text or "") else text or ""
-                wanted += 1 if columns > 1 else 1 + len(text.split("\n"))
+        for line in lines_in((folder / "a.jsonl").read_bytes()):
+            if _is_text(line) and not line.decode().lstrip("\ufeff").strip():
+                continue
+            text = _json_text(line, fields.partition("|")[0])
+            wanted += 1 if columns > 1 else 2 if text is None else 1 + len(text.split("\n"))
         same("lines of records", lines, wanted)
 
     return read
+
+
+def _json_text(line: bytes, field: str) -> str | None:
+    """The text of a record; None if it is malformed."""
+    try:
+        text = json_file.parse(line.decode().lstrip("\ufeff"), "")
+        for name in field.split("."):
+            text = text[name]
+        text = "" if text is None else text
+        return None if re.search("[\ud800-\udfff\0]", text) or b"\0" in line else text
+    except (ConfigError, UnicodeDecodeError, LookupError, TypeError):
+        return None
 
 
 def _read_parquet(folder: Path) -> None:
@@ -171,18 +230,18 @@ def _read_parquet(folder: Path) -> None:
     same("kept and dropped", kept + dropped, lines)
     table = pyarrow.parquet.read_table(folder / "a.parquet", columns=["text"])
     texts = [text or b"" for text in table["text"].cast("binary").to_pylist()]
-    bad = sum(not _is_utf8(text) for text in texts)
+    bad = sum(not _is_text(text) for text in texts)
     same("texts that are not UTF-8", dropped, bad)
-    wanted = sum(1 + text.count(b"\n") + 1 for text in texts if _is_utf8(text)) + 2 * bad
+    wanted = sum(1 + text.count(b"\n") + 1 for text in texts if _is_text(text)) + 2 * bad
     same("lines of records", lines, wanted)
 
 
-def _read_conll(folder: Path) -> None:
-    found = conll.read(folder / "a.conll", "en", ())
+def _read_conll(folder: Path, **choices: bool) -> None:
+    found = conll.read(folder / "a.conll", "en", (), **choices)
     words = sum(len(example.words) for example in found)
     lines = [line.removesuffix("\r").strip(" ") for line in _texts(folder / "a.conll")]
     full = [line for line in lines if line.strip(" \t")]
-    passed = re.compile(r"#|-DOCSTART-|\d+[-.]\d+\t")
+    passed = re.compile(r"#|-DOCSTART-|\d+[-.]\d+[\t ]")
     if not len(full) - sum(bool(passed.match(line)) for line in full) <= words <= len(full):
         raise Lost(f"{words} words of {len(full)} lines")
     for example in found:
@@ -191,20 +250,62 @@ def _read_conll(folder: Path) -> None:
 
 
 def _texts(path: Path) -> list[str]:
-    lines = [line.decode() for line in lines_in(path.read_bytes())]
-    return [line.removeprefix("\ufeff") if not i else line for i, line in enumerate(lines)]
+    return [line.decode().lstrip("\ufeff") for line in lines_in(path.read_bytes())]
 
 
 def _read_squad(folder: Path) -> None:
     found = squad.read(folder / "a.json")
-    content = json.loads((folder / "a.json").read_bytes().removeprefix(b"\xef\xbb\xbf"))
+    try:
+        found_values = [json.loads("\n".join(_texts(folder / "a.json")))]
+    except json.JSONDecodeError:
+        found_values = _records_in(folder / "a.json")
     every = {
-        (entry["id"], entry["question"], paragraph["context"])
+        (str(entry["id"]), entry["question"], paragraph["context"])
+        for value in found_values
+        for content in (value if isinstance(value, list) else [value])
         for article in content["data"]
         for paragraph in article["paragraphs"]
         for entry in paragraph["qas"]
     }
     same("questions", len(found), len(every))
+
+
+def _records_in(path: Path) -> list:
+    return [json.loads(line) for line in _texts(path) if line.strip()]
+
+
+def _read_question_lines(folder: Path) -> None:
+    found = squad.read(folder / "a.jsonl", "skip")
+    keys = ("id", "question", "context")
+    every = {tuple(str(row[key]) for key in keys) for row in _records_in(folder / "a.jsonl")}
+    if len(found) > len(every):
+        raise Lost(f"{len(found)} questions of {len(every)}")
+
+
+def _read_tagged_lines(folder: Path) -> None:
+    found = records.read_words(folder / "a.jsonl", "en", (), ("O", "B-PER"), chunk_tags=True)
+    wanted = sum(len(row["tokens"]) for row in _records_in(folder / "a.jsonl"))
+    same("words", sum(len(example.words) for example in found), wanted)
+
+
+def _read_csv(folder: Path) -> None:
+    found = tables.read(folder / "a.csv", ("premise", "hypothesis", "label"))
+    lines = (f"{line.removesuffix(chr(13))}\n" for line in _texts(folder / "a.csv"))
+    head = next(iter(_texts(folder / "a.csv")), "")
+    divider = "," if "premise" in next(csv.reader([head]), []) else ";"
+    divider = "\t" if "\t" in head and divider == ";" else divider
+    same("examples", len(found), max(0, len(list(csv.reader(lines, delimiter=divider))) - 1))
+
+
+def _read_pair_forms(folder: Path) -> None:
+    found = list(sentence_pairs.read(folder / "a.txt"))
+    same("pairs", len(found), len(_texts(folder / "a.txt")))
+    sides = [f"{folder / name}" for name in ("a.en", "a.de")]
+    found = list(sentence_pairs.read(Path("|".join(sides))))
+    same("pairs of two files", len(found), len(_texts(folder / "a.en")))
+    units = list(tmx.read(folder / "a.tmx", ("en", "de")))
+    if not units or not all(isinstance(text, str) for unit in units for text in unit):
+        raise Lost("no unit")
 
 
 def _read_table(name: str, columns: tuple[str, ...], head: int) -> Callable[[Path], None]:
@@ -231,7 +332,7 @@ def _read_gold(folder: Path) -> None:
         for line in filter(str.strip, lines):
             name, source, target = line.split()[:3]
             named.setdefault(name, set()).add((int(source), int(target)))
-        pairs = list(named.values())
+        pairs = [{link for link in some if all(link)} for some in named.values()]
         same("sentence pairs", len(found), len(pairs))
     same("links", links, sum(map(len, pairs)))
 
@@ -255,12 +356,12 @@ def _read_dictionary(folder: Path) -> None:
 
 def _read_sentences(folder: Path) -> None:
     found = sentence_files.read(folder / "a.txt")
-    same("sentences", len(found), len(_texts(folder / "a.txt")))
+    same("sentences", len(found), sum(bool(x.strip()) for x in _texts(folder / "a.txt")))
 
 
 def _read_ids(folder: Path) -> None:
     found = sentence_files.read_with_ids(folder / "a.tsv")
-    same("sentences", len(found.texts), len(_texts(folder / "a.tsv")))
+    same("sentences", len(found.texts), sum(bool(x.strip()) for x in _texts(folder / "a.tsv")))
     places = sentence_files.read_places(folder / "places", 5, 3)
     same("places", len(places), len(_texts(folder / "places")))
     pairs = sentence_files.read_pairs(folder / "pairs", found.ids or [], ["t1", "t2", "t3"])
@@ -378,6 +479,19 @@ def every(kinds: Mapping[str, Mapping[str, bytes]]) -> list[Reader]:
             }
         ]
     }
+    asked_lines = "".join(
+        json.dumps(
+            {
+                "id": name,
+                "context": "The cat sleeps.",
+                "question": "Who?",
+                "answers": {"text": texts, "answer_start": [4] * len(texts)},
+            }
+        )
+        + "\n"
+        for name, texts in ((7, ["cat"]), ("b", []))
+    ).encode()
+    tagged_lines = b'{"tokens": ["The", "cat"], "ner_tags": [0, 1]}\n' * 2
     tagged = b"# text\nThe\tDET\ncat\tNOUN\n\n-DOCSTART-\tX\n\nA\tDET\n"
     conllu = b"".join(
         b"# s\n1\tThe"
@@ -404,12 +518,35 @@ def every(kinds: Mapping[str, Mapping[str, bytes]]) -> list[Reader]:
             _read_text("a.tsv.gz", 2),
             weight=1,
         ),
+        Reader("pairs, some malformed", {"a.tsv": MALFORMED}, _read_text("a.tsv", 2, False)),
+        Reader("text, some malformed", {"a.txt": MALFORMED}, _read_text("a.txt", 1, False)),
+        Reader("lines with their places", {"a.tsv": MALFORMED}, _read_skipping),
         Reader("aligned files", {"a.en": text, "a.de": text}, _read_aligned),
         Reader("JSON lines", {"a.jsonl": records.encode()}, _read_json_text("text", 1)),
         Reader("JSON lines, nested", {"a.jsonl": records.encode()}, _read_json_text("m.t", 1)),
         Reader("JSON lines, pairs", {"a.jsonl": records.encode()}, _read_json_text("text|m.t", 2)),
         Reader("CoNLL", {"a.conll": tagged}, _read_conll),
         Reader("CoNLL-U", {"a.conll": conllu}, _read_conll),
+        Reader(
+            "CoNLL with ids",
+            {"a.conll": UNER.encode()},
+            lambda folder: _read_conll(folder, chunk_tags=True),
+        ),
+        Reader("CoNLL-U Plus", {"a.conll": PLUS.encode()}, _read_conll),
+        Reader("CoNLL, comments or words", {"a.conll": TWEETS.encode()}, _read_conll),
+        Reader("JSON lines of questions", {"a.jsonl": asked_lines}, _read_question_lines),
+        Reader("JSON lines of tags", {"a.jsonl": tagged_lines}, _read_tagged_lines),
+        Reader("CSV", {"a.csv": CSV.encode()}, _read_csv),
+        Reader(
+            "sentence pairs in other forms",
+            {
+                "a.txt": b"the cat ||| die Katze\nyes ||| ja\n",
+                "a.en": b"the cat\nyes\n",
+                "a.de": b"die Katze\nja\n",
+                "a.tmx": TMX.encode(),
+            },
+            _read_pair_forms,
+        ),
         Reader("SQuAD", {"a.json": json.dumps(asked).encode()}, _read_squad),
         Reader(
             "table",

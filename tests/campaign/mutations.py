@@ -199,6 +199,20 @@ def _line(content: bytes, draw: random.Random) -> bytes:
     return b"\n".join(lines)
 
 
+def _encoded(content: bytes, draw: random.Random) -> bytes:
+    """All of the text, or what follows some line, in another encoding, with or without a mark."""
+    text = content.decode("utf-8", "replace")
+    at = draw.choice((0, 0, 0, text.find("\n") + 1))
+    names = ("utf-16-le", "utf-16-be", "utf-16", "utf-32-le", "utf-32-be", "utf-32", "latin-1")
+    return text[:at].encode() + text[at:].encode(draw.choice(names), "replace")
+
+
+def _ends(content: bytes, draw: random.Random) -> bytes:
+    """Lines that end otherwise, or begin with a byte order mark, or have blank ones between."""
+    ends = (b"\r", b"\r\n", b"\n\n", b"\n\xef\xbb\xbf", b"\t\n", b"\n" + b"x" * (1 << 20) + b"y\n")
+    return content.replace(b"\n", draw.choice(ends), draw.choice((-1, -1, 1, 3)))
+
+
 def _number(content: bytes, draw: random.Random) -> bytes:
     """A number in digits is another."""
     found = list(re.finditer(rb"\d+", content[:100_000]))
@@ -274,6 +288,8 @@ _CHANGES: tuple[Change, ...] = (
     _whole,
     _line,
     _line,
+    _encoded,
+    _ends,
     _number,
     _number,
     _integer,

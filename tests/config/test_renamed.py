@@ -198,6 +198,14 @@ def test_objectives_with_one_generator_agree_on_it(detecting):
     assert of_phases(parse(detecting), "trtd") == 3
 
 
+def test_invalid_utf8_is_malformed(tiny, capsys):
+    tiny.data.invalid_utf8 = "skip"
+    assert parse(tiny).data.malformed == "skip"
+    assert capsys.readouterr().err == "data.invalid_utf8=skip is read as data.malformed\n"
+    found = renamed.recorded({"data": {"invalid_utf8": "error"}})
+    assert found == {"data": {"malformed": "error"}} and not capsys.readouterr().err
+
+
 def test_every_new_name_is_a_key_and_no_old_one_is():
     known = {path for path, _ in (*schema.keys(), *finetuning.keys())}
     assert known >= {new for names in renamed.RENAMED.values() for new in names}

@@ -96,12 +96,12 @@ def test_questions_and_answers(write):
     "content, message",
     [
         ('{\n"data": [\n}', "gold:3: it is no JSON"),
-        ([], "there is no list data"),
+        ({}, "there is no list data"),
         ({"data": []}, "gold holds no questions"),
         ({"data": [{}]}, r"there is no list data\[0\]\.paragraphs"),
         ({"data": [{"paragraphs": [{"qas": 3}]}]}, r"no list data\[0\]\.paragraphs\[0\]\.qas"),
         (squad(question("1")), r"qas\[0\]: the question has no gold answer"),
-        (squad(question("1", "x"), question(2, "x")), r"qas\[1\]\.id is 2, which is no text"),
+        (squad(question("1", "x"), question([], "x")), r"qas\[1\]\.id is \[\], which is no text"),
         (squad(question("1", None)), r"answers\[0\]\.text is None, which is no text"),
     ],
 )

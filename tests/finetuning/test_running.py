@@ -14,7 +14,7 @@ import pytest
 from xlj import phrasebook
 from xlj.checkpoints import reading
 from xlj.config import ConfigError, finetuning
-from xlj.data.labelled.examples import Question
+from xlj.data.labelled.examples import Question, Sentences, Words
 from xlj.data.labelled.features import Features
 from xlj.evaluation.metrics.tags import chunk_scores
 from xlj.finetuning import question_answering, running, task_results
@@ -441,3 +441,12 @@ def test_questions_without_any_answer_are_refused(settings, tmp_path, split):
     settings.task.stride, settings.task.question_length, settings.task.answer_length = 8, 4, 4
     with pytest.raises(ConfigError, match=rf"no question of task.{split} in en has an answer"):
         running.run(finetuning.parse(settings), tmp_path / "run")
+
+
+def test_a_run_is_known_by_its_examples_wherever_they_stand():
+    """Also a run that was begun before words had lines of their own."""
+    words = [Words(("a",), ("X",), place, lines) for place, lines in (("f:1", (1,)), ("g:7", (7,)))]
+    assert [running._content(example) for example in words] == [[("a",), ("X",)]] * 2
+    assert running._content(Sentences(("a",), "x", "f:1")) == [("a",), "x"]
+    asked = Question("1", "?", "a b", (("a", 0),), "f: data[0]")
+    assert running._content(asked) == ["1", "?", "a b", (("a", 0),)]

@@ -35,6 +35,20 @@ def index(path, weight_map):
     (path / "model.safetensors.index.json").write_text(text)
 
 
+@pytest.mark.parametrize("name", ["a" * 5000, "a-1e" + "i" * 5000])
+def test_an_error_of_a_long_name_is_short(sharded, name):
+    index(sharded, {name: "model-1.safetensors", "b": "model-2.safetensors"})
+    with pytest.raises(
+        ConfigError, match="index.json: the tensor a.* is not in model-1.safet"
+    ) as error:
+        open_folder(sharded)
+    assert len(str(error.value)) < 1000
+    index(sharded, {"a": name, "b": "model-2.safetensors"})
+    with pytest.raises(ConfigError, match="index.json: shard 'a.*is not a file of") as error:
+        open_folder(sharded)
+    assert len(str(error.value)) < 1000
+
+
 @pytest.mark.parametrize("kind", ["single", "sharded"])
 def test_tensors_are_read_whole_or_in_part_as_float32(kind, request):
     folder = open_folder(request.getfixturevalue(kind))

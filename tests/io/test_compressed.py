@@ -1,5 +1,6 @@
 """A small file may stand for a large one: it is read in bounded memory."""
 
+import bz2
 import gzip
 import lzma
 import subprocess
@@ -18,6 +19,7 @@ MIB = 1 << 20
 
 NEW = {
     ".gz": lambda: zlib.compressobj(1, wbits=31),
+    ".bz2": lambda: bz2.BZ2Compressor(1),
     ".xz": lambda: lzma.LZMACompressor(preset=0),
     ".zst": lambda: zstandard.ZstdCompressor().compressobj(),
 }
@@ -127,6 +129,21 @@ def test_damage_in_the_middle_is_an_error_of_the_file(tmp_path):
     path.write_bytes(raw)
     with pytest.raises(ConfigError, match=r"a\.gz: cannot read it to the end"):
         list(files.lines(path))
+
+
+@pytest.mark.parametrize("ending", compressed.ENDINGS)
+def test_zeros_at_the_start_are_damage(tmp_path, ending):
+    """Behind them may be what reads as another format: a `.lzma` of nothing, for xz."""
+    path = tmp_path / f"a.txt{ending}"
+    write(path, b"one\n")
+    for content in (bytes(43) + b"\x1c" + bytes(20), bytes(1 << 18) + path.read_bytes()):
+        path.write_bytes(content)
+        with pytest.raises(ConfigError, match="it begins with zeros"):
+            list(files.lines(path))
+    if ending == ".xz":
+        path.write_bytes(lzma.compress(b"one\n", lzma.FORMAT_ALONE))
+        with pytest.raises(ConfigError, match=r"a\.txt\.xz: cannot read it to the end"):
+            list(files.lines(path))
 
 
 @pytest.mark.parametrize("content", [b"", bytes(600)], ids=["empty", "zeros"])

@@ -10,6 +10,7 @@ import zstandard
 
 from xlj.config import ConfigError
 from xlj.io import files, storage
+from xlj.io.malformed import Line, too_long
 
 COMPRESS = {
     ".txt": lambda raw: raw,
@@ -19,7 +20,7 @@ COMPRESS = {
 }
 
 
-def lines(path: Path) -> list[str | None]:
+def lines(path: Path) -> list[Line]:
     return [line for block in files.blocks(path) for line in block]
 
 
@@ -51,8 +52,12 @@ def test_a_line_is_bounded_wherever_it_stands(tmp_path, before, after):
     assert "x" * files.LINE_BYTES in lines(path)
     path.write_bytes(before + b"x" * (files.LINE_BYTES + 1) + after)
     number = before.count(b"\n") + 1
-    with pytest.raises(ConfigError, match=rf"a\.txt:{number}: the line has more than 1,048,576 b"):
-        lines(path)
+    found = lines(path)
+    assert found[number - 1] == too_long(files.LINE_BYTES)
+    assert found[number:] == ["", "b", "c"][len(after) and 1 : len(after)]
+    if b"\xff" not in before:
+        with pytest.raises(ConfigError, match=rf"a\.txt:{number}: the line has more than 1,048,5"):
+            list(files.lines(path))
 
 
 def test_blocks_of_aligned_files_are_equally_long(tmp_path):
@@ -97,12 +102,15 @@ def test_stretches_have_every_line_once(tmp_path, ending, size):
     assert found == lines(path)
 
 
-def test_a_line_too_long_is_told_in_a_stretch_too(tmp_path):
+@pytest.mark.parametrize("more", [1, 5 << 20])
+def test_a_line_too_long_is_one_line_in_a_stretch_too(tmp_path, more):
     path = tmp_path / "a.txt"
-    path.write_bytes(b"a\n" * 300_000 + b"x" * (files.LINE_BYTES + 1) + b"\nb\n")
+    path.write_bytes(b"a\n" * 300_000 + b"x" * (files.LINE_BYTES + more) + b"\nb\n")
+    wanted = [too_long(files.LINE_BYTES), "b"]
     for start in (0, 400_000):
-        with pytest.raises(ConfigError, match=r"a\.txt:300001: the line has more than 1,048,576 b"):
-            list(files.stretch(path, start, path.stat().st_size))
+        found = [x for s in files.stretch(path, start, path.stat().st_size) for x in s]
+        assert found == ["a"] * (300_000 - start // 2) + wanted
+    assert [x for s in files.stretch(path, 600_001, path.stat().st_size) for x in s] == ["b"]
 
 
 def test_files_that_a_pattern_stands_for(tmp_path):

@@ -34,7 +34,8 @@ def test_sentences_with_and_without_ids(file):
     "content, message",
     [
         ("", "is empty"),
-        ("a\n \nb\n", ":2: the line is blank"),
+        (" \n\n", "is empty"),
+        ("x\ta\n\ny\t\n", ":3: the column is blank"),
         (b"a\nb\n\xff\n", ":3: the line is not UTF-8"),
         ("a\nb\tc\n", ":2: 2 columns; every line must be"),
         ("x\ta\nb\n", ":2: 1 columns; every line must be"),
@@ -71,3 +72,42 @@ def test_pairs(file):
         with pytest.raises(ConfigError) as error:
             sentence_files.read_pairs(file(content), *ids)
         assert message in str(error.value)
+
+
+def test_blank_lines_end_documents(file, tmp_path):
+    assert sentence_files.read(file("a\n\n b\n \n")) == ["a", "b"]
+    assert sentence_files.read_with_ids(file("x\ta\n\ny\tb\n")) == (["a", "b"], ["x", "y"])
+
+
+def test_parallel_files_have_the_same_blank_lines(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_text("a\n\nb\n"), other.write_text("c\n\nd\n\n")
+    assert sentence_files.read_parallel(one, other) == (["a", "b"], ["c", "d"])
+    task = sentence_files.read_task(one, other, None)
+    assert task.source == ["a", "b"] and task.translations is None
+    with pytest.raises(ConfigError, match="one:2: the line is blank, and XTREME's labels"):
+        sentence_files.read_task(one, other, None, is_numbered=True)
+    other.write_text("\nc\nd\n")
+    with pytest.raises(ConfigError, match="other:1: the line is blank, but not in .*one"):
+        sentence_files.read_task(one, other, None)
+    other.write_text("c\n")
+    with pytest.raises(ConfigError, match="one has 2 lines but .*other has 1"):
+        sentence_files.read_parallel(one, other)
+
+
+@pytest.mark.parametrize(
+    "name, content, named",
+    [
+        ("a.jsonl", '{"text": "a"}\n', "JSON"),
+        ("a.txt", '{"text": "a"}\n', "JSON"),
+        ("a.csv", "text,label\n", "CSV"),
+        ("a.txt", "a cat ||| eine Katze\n", "[|]{3}"),
+        ("a.txt", '<?xml version="1.0"?>\n<tmx version="1.4">', "TMX"),
+        ("a.txt", b"PK\x03\x04" + bytes(40), "zip"),
+        ("a.txt", gzip.compress(b"a"), "gzip.*add .gz to its name"),
+    ],
+)
+def test_other_formats_are_named(tmp_path, name, content, named):
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ConfigError, match=f"{name}: this is {named}"):
+        sentence_files.read(tmp_path / name)

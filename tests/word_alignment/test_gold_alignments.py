@@ -1,9 +1,10 @@
 """Gold alignments: both formats, odd links, and malformed lines."""
 
+import numpy as np
 import pytest
 
 from xlj.config import ConfigError
-from xlj.word_alignment.gold_alignments import Gold, parse, read
+from xlj.word_alignment.gold_alignments import Gold, parse, read, score
 
 
 def gold(sure, possible=()):
@@ -41,7 +42,7 @@ def test_alignv2(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("line", ["1 1", "1 1 1 X", "1 one 1", "1 1 1 S 0.5", "1 2-2 S"])
+@pytest.mark.parametrize("line", ["1 1", "1 1 1 X", "1 one 1", "1 1 1 S x", "1 2-2 S"])
 def test_malformed_alignv2_names_file_and_line(tmp_path, line):
     file = tmp_path / "alignv2.txt"
     file.write_text(f"1 1 1 S\n{line}\n")
@@ -54,3 +55,37 @@ def test_not_utf8(tmp_path):
     file.write_bytes(b"0-0\n\xff\n")
     with pytest.raises(ConfigError, match=r"gold\.txt:2: the line is not UTF-8"):
         read(file)
+
+
+def test_links_to_null_are_left_out(tmp_path):
+    """As in the scores without NULL of WPT 2003: sure and possible ones."""
+    file = tmp_path / "gold.wa"
+    file.write_text("1 2 1 S\n1 3 2 S\n1 1 0 S\n2 0 1 P\n")
+    assert read(file) == [
+        Gold(frozenset({(1, 0), (2, 1)}), frozenset(), 1),
+        Gold(*[frozenset()] * 2, 1),
+    ]
+    assert read(file, first=0)[0] == gold([(2, 1), (3, 2), (1, 0)])
+
+
+def test_the_error_rate_is_that_without_null(tmp_path):
+    """What the script of WPT 2003 gives without NULL links, by hand: 1 - 2 * 2 / (3 + 2)."""
+    file = tmp_path / "gold.wa"
+    file.write_text("1 2 1 S\n1 3 2 S\n1 1 0 S\n")
+    links = [np.array([[0, 0], [1, 0], [2, 1]])]
+    assert score(links, read(file)).aer == pytest.approx(0.2)
+    file.write_text("1 2 1 S\n1 3 2 S\n")
+    assert score(links, read(file)).aer == pytest.approx(0.2)
+
+
+def test_a_confidence_is_not_read(tmp_path):
+    file = tmp_path / "gold.wa"
+    file.write_text("1 1 1 S 0.5\n1 2 1 P 1\n1 2 2 0.25e-3\n")
+    assert read(file) == [gold([(0, 0), (1, 1)], [(1, 0)])]
+
+
+def test_links_may_count_from_1(tmp_path):
+    file = tmp_path / "gold.txt"
+    file.write_text("1-1 2p3 0-2\n\n")
+    assert read(file, first=1) == [Gold(frozenset({(0, 0)}), frozenset({(1, 2)}), 1), gold([])]
+    assert read(file) == [gold([(1, 1), (0, 2)], [(2, 3)]), gold([])]

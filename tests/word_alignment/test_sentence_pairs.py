@@ -1,12 +1,14 @@
 """Sentence pairs of TSV files."""
 
 import gzip
+import json
+import re
 
 import pytest
 
 from xlj.config import ConfigError
 from xlj.word_alignment.gold_alignments import parse
-from xlj.word_alignment.sentence_pairs import Pair, read
+from xlj.word_alignment.sentence_pairs import Form, Pair, checked, read
 
 
 def test_pairs_words_and_blank_lines(tmp_path):
@@ -49,3 +51,135 @@ def test_errors_name_file_and_line(tmp_path, content, with_gold, message):
 def test_a_missing_file(tmp_path):
     with pytest.raises(ConfigError, match="none.tsv"):
         list(read(tmp_path / "none.tsv"))
+
+
+def words(path, form=Form()):  # noqa: B008
+    return [(pair.source, pair.target) for pair in read(path, form=form)]
+
+
+TWO = [(["the", "cat"], ["die", "Katze"]), (["yes"], ["ja"])]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, content):
+        (tmp_path / name).write_text(content, "utf-8")
+        return tmp_path / name
+
+    return write
+
+
+def test_words_are_divided_by_ascii_spaces_and_tabs(write):
+    file = write("a.tsv", "10\u00a0000 x\u3000y \u2028 z\tcela coûte\n")
+    assert words(file) == [(["10\u00a0000", "x\u3000y", "\u2028", "z"], ["cela", "coûte"])]
+    unicode = words(file, Form(words="whitespace"))
+    assert unicode == [(["10", "000", "x", "y", "z"], ["cela", "coûte"])]
+
+
+def test_bars_divide_as_in_fast_align(write):
+    content = "the cat ||| die Katze\nyes ||| ja\n"
+    assert words(write("a.txt", content)) == TWO
+    assert words(write("b.txt", " ||| ja\nyes |||\n\na|||b ||| c\n")) == [
+        ([], ["ja"]),
+        (["yes"], []),
+        ([], []),
+        (["a|||b"], ["c"]),
+    ]
+    assert words(write("c.tsv", "a ||| b\tc\n")) == [(["a", "|||", "b"], ["c"])]
+    with pytest.raises(ConfigError, match="a.txt:2: 1 columns; expected source and target"):
+        words(write("a.txt", "a ||| b\njust one\n"))
+    (pair,) = read(write("g.txt", "a b ||| c ||| 1-0\n"), with_gold=True)
+    assert pair.gold == parse("1-0", "")
+
+
+def test_two_files(write, tmp_path):
+    write("a.en", "the cat\nyes\n"), write("a.de", "die Katze\nja\n")
+    assert words(tmp_path / f"a.en|{tmp_path}/a.de") == TWO
+    write("a.de", "die Katze\n")
+    with pytest.raises(ConfigError, match="a.en and .*a.de have not as many lines"):
+        words(tmp_path / f"a.en|{tmp_path}/a.de")
+
+
+def test_columns_are_chosen(write):
+    """WikiMatrix has a score in front."""
+    content = "1.25\tthe cat\tdie Katze\n1.04\tyes\tja\n"
+    file = write("a.tsv", content)
+    assert words(file, Form(("2", "3"))) == TWO
+    assert words(file, Form(("3", "2"))) == [(target, source) for source, target in TWO]
+    with pytest.raises(ConfigError, match="first column is the number 1.25; .*--columns=2,3"):
+        words(file)
+    assert words(file, Form(("1", "2")))[0] == (["1.25"], ["the", "cat"])
+    named = write("b.tsv", "score\ten\tde\n" + content)
+    assert words(named, Form(("en", "de"))) == TWO
+    with pytest.raises(ConfigError, match="b.tsv:1: there is no column 'fr'.* score, en, de"):
+        words(named, Form(("en", "fr")))
+    with pytest.raises(ConfigError, match="name those of source, target"):
+        words(named, Form(("en",)))
+    with pytest.raises(ConfigError, match="a.tsv:1: 3 columns; expected those of --columns=2,4"):
+        words(file, Form(("2", "4")))
+
+
+TMX = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4"><header srclang="en" datatype="PlainText"/><body>
+<tu><tuv xml:lang="en-GB"><seg>the <bpt i="1">&lt;b&gt;</bpt><hi>cat</hi></seg></tuv>
+<tuv xml:lang="de"><seg>die
+Katze</seg></tuv></tu>
+<tu><tuv xml:lang="de"><seg>ja</seg></tuv><tuv xml:lang="en-GB"><seg>yes</seg></tuv></tu>
+</body></tmx>
+"""
+
+
+def test_tmx(write):
+    for name in ("a.tmx", "a.xml"):
+        assert words(write(name, TMX)) == TWO
+    swapped = words(write("a.tmx", TMX), Form(("de", "en")))
+    assert swapped == [(target, source) for source, target in TWO]
+    assert words(write("a.tmx", TMX), Form(("en", "fr"))) == [(source, []) for source, _ in TWO]
+    three = TMX.replace("</tuv></tu>", '</tuv><tuv xml:lang="fr"><seg>x</seg></tuv></tu>', 1)
+    with pytest.raises(ConfigError, match="a.tmx: say which two languages .*'en-GB', 'de', 'fr'"):
+        words(write("a.tmx", three))
+    assert words(write("a.tmx", three), Form(("en", "de"))) == TWO
+    for damaged in (TMX[:-9], TMX.replace("</hi>", ""), TMX.replace("UTF-8", "no-such")):
+        with pytest.raises(ConfigError, match="a.tmx: it is no XML"):
+            words(write("a.tmx", damaged))
+    with pytest.raises(ConfigError, match="a.tmx has no translation unit"):
+        words(write("a.tmx", "<tmx><body/></tmx>"))
+
+
+def test_json_lines_of_translations(write):
+    rows = [{"translation": {"en": "the cat", "de": ["die", "Katze"]}}] * 2
+    file = write("a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    assert words(file, Form(("translation.en", "translation.de"))) == TWO[:1] * 2
+    with pytest.raises(ConfigError, match="a.jsonl:1: say which keys .*there are translation"):
+        words(file)
+    with pytest.raises(ConfigError, match="a.jsonl:1: translation.fr is None"):
+        words(file, Form(("translation.en", "translation.fr")))
+
+
+@pytest.mark.parametrize("name, named", [("a.csv", "CSV"), ("a.xlsx", "Excel")])
+def test_other_formats_are_named(write, name, named):
+    with pytest.raises(ConfigError, match=f"{name}: this is {named}"):
+        words(write(name, "a,b\n"))
+
+
+def test_odd_gold_links_are_reported(write, capsys):
+    pairs = write("a.tsv", "a b\tc d\na b\tc\n")
+    for links, printed in (
+        ("0-0 1-1\n1-0\n", ""),
+        ("1-1\n1-0\n", ""),
+        ("1-1\n1-1\n", "1 of 2 gold links lead beyond .*a.tsv:2.*--gold_from=1"),
+        ("1-1\n\n", "no gold link has a word 0; .*--gold_from=1"),
+        ("2-2 1-1\n1-0\n", "1 of 3 gold links lead beyond .*a.tsv:1"),
+    ):
+        checked(pairs, f"{write('gold.txt', links)}")
+        found = capsys.readouterr().err
+        assert re.search(printed, found) if printed else not found
+    checked(
+        pairs,
+        f"{write('gold.txt', '2-2 1-1' + chr(10) + '1-1 0-1' + chr(10))}",
+        form=Form(gold_from=1),
+    )
+    assert capsys.readouterr().err.endswith("1 links to NULL (word 0) are left out\n")
+    checked(pairs, f"{write('gold.wa', '1 1 1 S' + chr(10) + '2 2 1 S' + chr(10))}")
+    assert not capsys.readouterr().err

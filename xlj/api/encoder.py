@@ -26,6 +26,7 @@ from xlj.retrieval.nearest import Nearest, centre, nearest
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.methods import METHODS
 from xlj.word_alignment.sentence_pairs import Pair
+from xlj.word_alignment.words import SPLITS
 
 MASK = "<mask>"
 _HEAD = "prediction_head"
@@ -287,7 +288,7 @@ def _pairs(pairs: Iterable[tuple[Words, Words]]) -> Iterator[Pair]:
 
 
 def _words(sentence: Words) -> list[str]:
-    return sentence.split() if isinstance(sentence, str) else list(sentence)
+    return SPLITS["spaces"](sentence) if isinstance(sentence, str) else list(sentence)
 
 
 @partial(jax.jit, static_argnames=("model",))

@@ -50,7 +50,7 @@ def add(parser: Parser) -> None:
         required=True,
         nargs="+",
         type=Path,
-        help="text of the new languages, a sentence a line: also .gz, .xz or .zst",
+        help="text of the new languages, a sentence a line, plain or compressed",
     )
     add("--pieces", metavar="N", required=True, type=int, help="how many to add")
     add(

@@ -76,6 +76,16 @@ class Parser(argparse.ArgumentParser):
             "nearest to two thirds of the depth: 8 of 12",
         )
 
+    def add_malformed(self, place: str) -> None:
+        """Adds --malformed; `place` is what the output has in the place of such a line."""
+        self.add_argument(
+            "--malformed",
+            choices=("error", "skip"),
+            default="error",
+            help="what a malformed line does (invalid UTF-8, NUL, too long, too few columns): stop "
+            f"the command, or be skipped and counted; the output has {place} in its place [error]",
+        )
+
     def read(self, arguments: Sequence[str] | None = None) -> Namespace:
         """The flags; those of the process without `arguments`. `overrides` among them has the
         arguments `--config.KEY=VALUE`, where the command has a flag --config; `is_process` whether

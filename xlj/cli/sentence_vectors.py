@@ -13,6 +13,7 @@ from xlj.config.choices import POOLINGS
 if TYPE_CHECKING:  # types only: commands parse their flags without JAX
     import numpy as np
 
+    from xlj.io.malformed import Skipping
     from xlj.io.parts import Parts
     from xlj.io.stretches import Stretch
     from xlj.retrieval.embedder import Embedder
@@ -36,7 +37,7 @@ def add_pair_flags(parser: Parser, lines: str) -> None:
     `add_flags`."""
     add_flags(parser)
     for name in ("--source", "--target"):
-        parser.add_file(name, f"{lines}: text, also .gz, .xz or .zst", required=True)
+        parser.add_file(name, f"{lines}: text, also compressed", required=True)
     parser.add_argument(
         "--centred",
         action="store_true",
@@ -79,13 +80,16 @@ def embed_parts(
     parts: "Parts",
     units: "Sequence[Stretch]",
     dtype: str,
+    skipping: "Skipping | None" = None,
     has_ids: bool = False,
 ) -> None:
     """Embeds the lines of a stretch into each part of this shard that is not there yet.
 
     Args:
       dtype: one of `choices.VECTOR_TYPES`.
-      has_ids: whether lines may be `id TAB sentence`, of which the sentence is embedded.
+      skipping: what becomes of malformed lines; None: they are errors.
+      has_ids: whether lines may be `id TAB sentence`, of which the sentence is embedded; blank
+        lines are then passed over.
     """
     left = parts.left()
     if not left:
@@ -101,8 +105,11 @@ def embed_parts(
     with tqdm(desc="embedding", unit=" sentences", disable=None) as bar:
         for part in left:
             rows = 0
-            with vector_file.writing(parts.file(part), made.width, dtype) as append:
-                for vectors in made.stream(map(text, units[part].lines()), bar.update):
+            with vector_file.writing(parts.file(part), made.width, dtype, skipping) as append:
+                lines = units[part].lines(skipping)
+                if has_ids:
+                    lines = filter(str.strip, lines)
+                for vectors in made.stream(map(text, lines), bar.update):
                     append(vectors[0])
                     rows += vectors.shape[1]
             parts.made(part, **units[part].described(), rows=rows)

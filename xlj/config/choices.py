@@ -50,3 +50,9 @@ VECTOR_TYPES = ("float32", "float16")
 
 SEARCHES = ("exact", "faiss")
 """How `xlj.mine` looks for neighbours."""
+
+WORD_SPLITS = ("spaces", "whitespace")
+"""What divides words of text that is tokenised: `word_alignment.words` describes each."""
+
+LINK_FORMATS = ("pharaoh", "pharaoh_1", "naacl", "words", "pieces")
+"""How `xlj.align` writes links: `word_alignment.link_formats` describes each."""

@@ -33,6 +33,7 @@ def _for_test(config: "FinetuningConfig", path: str) -> Idle | None:
 
 
 _labelled_key = partial(key, read=only_with("task.kind", "classification", "tagging"))
+_tagging_key = partial(key, read=only_with("task.kind", "tagging"))
 _question_key = partial(key, read=only_with("task.kind", "question_answering"))
 
 
@@ -48,7 +49,8 @@ class Task(Section, path="task"):
     )
     train: tuple[str, ...] = key(
         (),
-        "templates of labelled sources with {language}: TSV, JSONL, CoNLL or SQuAD's JSON files, "
+        "templates of labelled sources with {language}: TSV, CSV, JSONL, Parquet, CoNLL or SQuAD's "
+        "JSON files, "
         "tfds:NAME#SPLIT, or phrasebook:TASK/{language}#SPLIT",
     )
     dev: tuple[str, ...] = key((), "likewise, for choosing a checkpoint")
@@ -71,8 +73,19 @@ class Task(Section, path="task"):
         "which a file has; or numbers from 1 of a file without a head; texts first, the label "
         "last; empty means all columns, no head",
     )
+    comments: str = _tagging_key(
+        "auto",
+        "lines with # before a sentence's first word: yes, comments; no, words; auto, comments if "
+        "they have other columns than the file or read as comments",
+        choices=("auto", "yes", "no"),
+    )
     labels: tuple[str, ...] = _labelled_key(
         (), "labels or tags; empty means those in the training data"
+    )
+    names: tuple[str, ...] = _labelled_key(
+        (),
+        "names of the labels or tags that files give as numbers, in order from 0, as Hugging "
+        "Face's datasets do",
     )
     metric: str = key(
         "",
@@ -95,6 +108,12 @@ class Task(Section, path="task"):
     no_answer: bool = _question_key(
         False,
         "questions may have no answer (SQuAD 2.0): then nothing is answered where <s> scores best",
+    )
+    misplaced: str = _question_key(
+        "error",
+        "an answer that is not at its answer_start is an error; or find: it is taken from the one "
+        "place where it stands; or skip: it is left out, and its question if it has no other",
+        choices=("error", "find", "skip"),
     )
     alpha: float = key(
         1.0, "exponent of language sampling, p_j = n_j^a / sum n_k^a with n_j rows", low=0, high=1

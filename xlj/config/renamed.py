@@ -14,7 +14,7 @@ from xlj.config.objectives.options import objectives_in
 RENAMED: dict[str, tuple[str, ...]] = {
     f"model.{name}": (f"objectives.mrtd.{name}", f"objectives.trtd.{name}")
     for name in ("generator_layers", "generator_embeddings")
-}
+} | {"data.invalid_utf8": ("data.malformed",)}
 """The new keys of each old one. A key of an objective takes the value where the objective is on."""
 
 Tree = MutableMapping[str, Any]
@@ -78,7 +78,8 @@ def _rename(config: Tree, explicit: Collection[str], recorded: bool) -> None:
             for new in new_keys:
                 if new not in explicit:
                     _section(part, new, make=True)[_name(new)] = value
-            if new_keys:
+            # Of a recorded config only what the run computes is of interest.
+            if new_keys and (not recorded or new_keys[0].startswith("objectives.")):
                 where = "in a recorded config, " if recorded else ""
                 _print_once(f"{where}{old}={value} is read as {' and '.join(new_keys)}")
 

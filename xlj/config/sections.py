@@ -147,10 +147,19 @@ class Data(Section, path="data"):
     unit_bytes: int = _text_key(
         32 << 20, "bytes of input that a process takes at a time; rows depend on it", low=1 << 10
     )
-    invalid_utf8: str = _text_key(
+    malformed: str = _text_key(
         "error",
-        "what a line that is not UTF-8 does: stop, or be skipped and counted",
+        "what a malformed record does (invalid UTF-8, a wrong number of columns, a blank line or "
+        "side, a line too long, broken JSON): stop, or be skipped and counted",
         choices=("error", "skip"),
+    )
+    malformed_share: float = key(
+        0.001,
+        "the largest share of malformed records of a language or pair that is skipped, looked at "
+        "from 10,000 records on",
+        low=0,
+        high=1,
+        read=_of_text(only_with("data.malformed", "skip")),
     )
     damaged_rows: str = key(
         "stop",

@@ -66,14 +66,12 @@ def questions(path: Path) -> list[tuple[str, list[str]]]:
     """Ids and gold answers of the questions in a JSON file of SQuAD's layout; a ConfigError if it
     is no such file, or a question has no answer."""
     found = []
-    for _, question, where in squad.walk(path):
-        golds = [
-            json_file.text(path, answer, "text", place)
-            for answer, place in json_file.items(path, question, "answers", where)
-        ]
+    for _, question, file, where in squad.walk(path):
+        has_answers = isinstance(question, dict) and question.get("answers") is not None
+        golds = [text for text, _ in squad.answers(question, file, where)] if has_answers else []
         if not golds:
-            raise ConfigError(f"{path}: {where}: the question has no gold answer")
-        found.append((json_file.text(path, question, "id", where), golds))
+            raise ConfigError(f"{file}: {where}: the question has no gold answer")
+        found.append((squad.identity(question, file, where), golds))
     if not found:
         raise ConfigError(f"{path} holds no questions")
     return found

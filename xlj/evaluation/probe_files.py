@@ -77,12 +77,7 @@ def _files(
 
 def _sentences(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
     if len(paths) == 2:
-        first, second = map(sentence_files.read, paths)
-        if len(first) != len(second):
-            raise ConfigError(
-                f"{paths[0]} has {len(first)} lines but {paths[1]} has {len(second)}; line i of "
-                "one must be the translation of line i of the other"
-            )
+        first, second = sentence_files.read_parallel(*paths)
     else:
         rows = [line.split("\t") for line in sentence_files.read(paths[0])]
         for number, row in enumerate(rows, 1):

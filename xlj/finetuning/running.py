@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -20,6 +21,7 @@ from xlj.config import Config, ConfigError
 from xlj.config.finetuning import FinetuningConfig, Task
 from xlj.config.sections import MOST_STEPS
 from xlj.data.labelled import row_store
+from xlj.data.labelled.examples import Example
 from xlj.data.rows.store import RowStore
 from xlj.distributed import hosts
 from xlj.finetuning import task_data, task_scores
@@ -249,7 +251,13 @@ def _identity(
     digest.update(store.manifest.content_hash.encode())
     for split, sets in (("dev", data.dev), ("test", data.test)):
         for language, entry in sets.items():
-            examples = [dataclasses.astuple(example)[:-1] for example in entry.examples]
+            examples = [_content(example) for example in entry.examples]
             digest.update(json.dumps([split, language, examples]).encode())
             digest.update(entry.made.tokens.tobytes())  # windows depend on task.stride
     return digest.hexdigest()
+
+
+def _content(example: Example) -> list[Any]:
+    """The values of an example, but for where it stands."""
+    names = (field.name for field in dataclasses.fields(example))
+    return [getattr(example, name) for name in names if name not in ("place", "lines")]

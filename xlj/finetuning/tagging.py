@@ -56,15 +56,16 @@ def majority(training: Sequence[Words]) -> Callable[[Sequence[Words]], list[list
 
 
 def require_chunks(examples: Iterable[Words], tags: Sequence[str]) -> None:
-    """Raises ConfigError, which names the first sentence with one, on a tag of no chunk."""
+    """Raises ConfigError, which names the first word with one, on a tag of no chunk."""
     other = {tag for tag in tags if not re.fullmatch(CHUNK_TAG, tag)}
     for example in examples:
-        for tag in example.tags or ():
+        for index, tag in enumerate(example.tags or ()):
             if tag in other:
                 raise ConfigError(
-                    f"{example.place}: {shortened(repr(tag))} is no tag of task.metric=chunk_f1, "
-                    "which reads O and such as B-PER; set task.metric to word_class_f1 or "
-                    "tag_accuracy"
+                    f"{example.place_of(index)}: {shortened(repr(tag))} is no tag of "
+                    "task.metric=chunk_f1, which reads O and such as B-PER; if the tags are in "
+                    "another column, name it in task.columns, and if they are no entities, set "
+                    "task.metric to word_class_f1 or tag_accuracy"
                 )
 
 

@@ -51,7 +51,7 @@ def load(
 
 
 def read(path: Path, pair: str = "", known: str = "en") -> Dictionary:
-    """The dictionary of one file (.gz, .xz, .zst too) into the language `known`.
+    """The dictionary of one file (plain or compressed) into the language `known`.
 
     A line is a word, a tab, and a translation, of one word or several; without a tab, two words and
     blanks between (MUSE has both). A word may have several lines; blank lines are skipped.

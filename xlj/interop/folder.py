@@ -47,10 +47,14 @@ class Folder:
                 part = file.get_tensor(name) if index is ... else file.get_slice(name)[index]
         except (OSError, SafetensorError) as error:
             said = shortened(str(error))
-            raise ConfigError(f"{self.files[name]}: cannot read {name}: {said}") from None
+            raise ConfigError(
+                f"{self.files[name]}: cannot read {shortened(name)}: {said}"
+            ) from None
         part = np.asarray(part)
         if np.issubdtype(part.dtype, np.integer):
-            raise ConfigError(f"{self.files[name]}: {name} has type {part.dtype}, so is no weight")
+            raise ConfigError(
+                f"{self.files[name]}: {shortened(name)} has type {part.dtype}, so is no weight"
+            )
         return part.astype(np.float32, copy=False)
 
 
@@ -76,10 +80,12 @@ def open_folder(path: Path) -> Folder:
             with safe_open(file, framework="np") as opened:
                 for name in opened.keys():  # noqa: SIM118 (safe_open is no dict)
                     if name in files:
-                        raise ConfigError(f"{file}: {name} is in {files[name].name} too")
+                        raise ConfigError(f"{file}: {shortened(name)} is in {files[name].name} too")
                     tensor = opened.get_slice(name)
                     if tensor.get_dtype() not in ("F64", "F32", "F16", "BF16", "I64"):
-                        raise ConfigError(f"{file}: {name} has type {tensor.get_dtype()}")
+                        raise ConfigError(
+                            f"{file}: {shortened(name)} has type {tensor.get_dtype()}"
+                        )
                     files[name], shapes[name] = file, tuple(tensor.get_shape())
         except (OSError, SafetensorError) as error:
             raise ConfigError(
@@ -88,7 +94,10 @@ def open_folder(path: Path) -> Folder:
     if (path / INDEX).is_file() and not (path / WEIGHTS).is_file():
         for name, shard in json_file.read_object(path / INDEX)["weight_map"].items():
             if files.get(name) != path / shard:
-                raise ConfigError(f"{path / INDEX}: {name} is not in {shard}, where it should be")
+                raise ConfigError(
+                    f"{path / INDEX}: the tensor {shortened(name)} is not in {shard}, where it "
+                    "should be"
+                )
     return Folder(path, config, files, shapes)
 
 

@@ -6,12 +6,12 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from xlj.config import ConfigError
-from xlj.io import storage
+from xlj.io import compressed, storage
 from xlj.io.storage import AnyPath, Url
 
 PART = ".part"
@@ -21,7 +21,8 @@ PART = ".part"
 @contextmanager
 def writing(path: AnyPath) -> Iterator[BinaryIO]:
     """A binary file that appears under `path`, complete and on disk, when the block ends well. A
-    link stays one. A file of a bucket is sent when it is complete.
+    link stays one. A file of a bucket is sent when it is complete. Where the name ends in one of
+    `compressed.ENDINGS`, what is written is compressed so; such a file cannot seek.
 
     Raises:
       ConfigError: if the file cannot be written: the disk is full, the folder is not there.
@@ -29,8 +30,8 @@ def writing(path: AnyPath) -> Iterator[BinaryIO]:
     if isinstance(path, Url):
         with tempfile.TemporaryDirectory(prefix="xlj-") as scratch:
             part = Path(scratch, "file")
-            with io.BufferedWriter(_Raw(part, path)) as file:
-                yield file
+            with io.BufferedWriter(_Raw(part, path)) as file, _compressing(file, path) as shown:
+                yield shown
             with mendable(path):
                 storage.send(part, path)
         return
@@ -40,7 +41,8 @@ def writing(path: AnyPath) -> Iterator[BinaryIO]:
         with mendable(path):
             raw = _Raw(part, path)
         with io.BufferedWriter(raw) as file:
-            yield file
+            with _compressing(file, path) as shown:
+                yield shown
             file.flush()
             with mendable(path):
                 os.fsync(file.fileno())
@@ -54,6 +56,13 @@ def writing(path: AnyPath) -> Iterator[BinaryIO]:
     finally:
         with suppress(OSError):  # there is no such folder, or it takes no changes
             part.unlink(missing_ok=True)
+
+
+def _compressing(file: BinaryIO, path: AnyPath) -> AbstractContextManager[BinaryIO]:
+    """The file, or what compresses into it."""
+    if path.suffix not in compressed.ENDINGS:
+        return nullcontext(file)
+    return closing(compressed.compressor(file, path.suffix))
 
 
 def write(path: AnyPath, content: bytes) -> None:

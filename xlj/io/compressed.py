@@ -1,13 +1,15 @@
-"""Compressed data, decompressed in pieces of bounded size, however much a few bytes stand for."""
+"""Compressed data: read in pieces of bounded size, however much a few bytes stand for; written."""
 
+import bz2
+import gzip
 import lzma
 import zlib
 from collections.abc import Generator, Iterable, Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import zstandard
 
-ENDINGS = (".gz", ".xz", ".zst")
+ENDINGS = (".gz", ".bz2", ".xz", ".zst")
 """Of the files that can be read; each may hold several members, streams or frames."""
 
 PIECE_BYTES = 1 << 18
@@ -50,13 +52,16 @@ def _cut(content: bytes) -> Iterator[bytes]:
 def _parts(raw: Iterable[bytes], ending: str, may_be_empty: bool) -> Iterator[bytes]:
     new, read = _FORMATS[ending]
     member: Any = None
-    begun = may_be_empty
+    begun, has_zeros = may_be_empty, False
     for data in raw:
         while data:
             if member is None:
+                has_zeros |= data.startswith(b"\0")
                 data = data.lstrip(b"\0")  # padding between members
                 if not data:
                     break
+                if has_zeros and not begun:
+                    raise OSError("it begins with zeros")
                 member, begun = new(), True
             try:
                 data = yield from read(member, data)
@@ -76,7 +81,7 @@ def _gunzip(member: Any, data: bytes) -> _Rest:
     return member.unused_data
 
 
-def _unxz(member: Any, data: bytes) -> _Rest:
+def _unpack(member: Any, data: bytes) -> _Rest:
     yield member.decompress(data, PIECE_BYTES)
     while not (member.eof or member.needs_input):
         yield member.decompress(b"", PIECE_BYTES)
@@ -93,6 +98,21 @@ def _unzstd(member: Any, data: bytes) -> _Rest:
 
 _FORMATS = {
     ".gz": (lambda: zlib.decompressobj(wbits=31), _gunzip),
-    ".xz": (lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY), _unxz),
+    ".bz2": (bz2.BZ2Decompressor, _unpack),
+    ".xz": (lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY), _unpack),
     ".zst": (lambda: zstandard.ZstdDecompressor().decompressobj(), _unzstd),
+}
+
+
+def compressor(file: BinaryIO, ending: str) -> Any:
+    """A binary file that writes what it is given into `file`, compressed as the ending asks for;
+    equal content gives equal bytes. It must be closed, which leaves `file` open."""
+    return _WRITERS[ending](file)
+
+
+_WRITERS: dict[str, Any] = {
+    ".gz": lambda file: gzip.GzipFile("", "wb", fileobj=file, mtime=0),
+    ".bz2": lambda file: bz2.BZ2File(file, "wb"),
+    ".xz": lambda file: lzma.LZMAFile(file, "wb"),
+    ".zst": lambda file: zstandard.ZstdCompressor().stream_writer(file, closefd=False),
 }

@@ -1,6 +1,5 @@
 """Text files, plain or compressed: their lines."""
 
-import codecs
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
@@ -8,7 +7,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from xlj.config import ConfigError
-from xlj.io import compressed, storage, zstd_frames
+from xlj.io import compressed, formats, malformed, storage, zstd_frames
+from xlj.io.malformed import INVALID_UTF8, NUL, Line, Skipping, too_long, unmarked
 from xlj.io.storage import AnyPath
 
 STDIN = Path("-")
@@ -26,20 +26,28 @@ def is_stream(path: AnyPath) -> bool:
 def pieces(path: AnyPath) -> Iterator[bytes]:
     """The content of a file in pieces of at most `compressed.PIECE_BYTES`.
 
-    Files that end in .gz, .xz or .zst are decompressed; standard input is not.
+    Files that end in one of `compressed.ENDINGS` are decompressed; standard input is not.
 
     Raises:
-      ConfigError: if the file cannot be read or decompressed to its end.
+      ConfigError: if the file cannot be read or decompressed to its end, or is no text.
     """
-
     try:
         with open(0, "rb", closefd=False) if path == STDIN else path.open("rb") as file:
+            found = _raw(file)
             if path.suffix in compressed.ENDINGS:
-                yield from compressed.decompressed(_raw(file), path.suffix)
-            else:
-                yield from _raw(file)
+                found = compressed.decompressed(found, path.suffix)
+            first = next(found, b"")
+            formats.refuse_binary(path, first[: formats.HEAD_BYTES])
+            yield first
+            yield from found
     except (OSError, EOFError) as error:
         raise _unreadable(path, error) from error
+
+
+def head(path: AnyPath) -> bytes:
+    """The first `formats.HEAD_BYTES` of a file's content, or what there is; none of a stream, which
+    can be read only once. It raises as `pieces`."""
+    return b"" if is_stream(path) else next(pieces(path), b"")[: formats.HEAD_BYTES]
 
 
 def _raw(file: BinaryIO, left: int = sys.maxsize) -> Iterator[bytes]:
@@ -65,7 +73,7 @@ def can_be_cut(path: AnyPath, size: int) -> bool:
 
 def stretch(
     path: AnyPath, start: int, stop: int, longest: int = LINE_BYTES
-) -> Iterator[list[str | None]]:
+) -> Iterator[list[Line]]:
     """The lines of a file that begin in its bytes [start, stop), in blocks as those of `blocks`,
     which it raises like. Stretches that follow each other have every line once.
 
@@ -83,17 +91,26 @@ def stretch(
         with path.open("rb") as file:
             if start:
                 file.seek(start - 1)
-                _rest_of_line(file, path, longest, longest)
+                _pass_line(file, stop)
             while (begin := file.tell()) < stop:
                 block = file.read(min(compressed.PIECE_BYTES, stop - begin))
                 if not block:
                     break
+                if not begin:
+                    formats.refuse_binary(path, block[: formats.HEAD_BYTES])
+                    malformed.check_start(path, block)
                 if not block.endswith(b"\n"):
-                    last = len(block) - block.rfind(b"\n") - 1
-                    block += _rest_of_line(file, path, longest - last, longest)
-                yield _decode(
-                    (block if begin else block.removeprefix(codecs.BOM_UTF8)).removesuffix(b"\n")
-                )
+                    head, feed, last = block.rpartition(b"\n")
+                    last += file.readline(longest - len(last) + 1)
+                    if len(last.removesuffix(b"\n")) > longest:
+                        if feed:
+                            yield _decode(head)
+                        yield [too_long(longest)]
+                        if not last.endswith(b"\n"):
+                            _pass_line(file, stop)
+                        continue
+                    block = head + feed + last
+                yield _decode(block.removesuffix(b"\n"))
     except OSError as error:
         raise _unreadable(path, error) from error
 
@@ -149,20 +166,12 @@ def line_number(path: AnyPath, offset: int) -> int:
     return count
 
 
-def _rest_of_line(file: BinaryIO, path: AnyPath, room: int, longest: int) -> bytes:
-    """What follows in a file up to a line feed, with it; a `ConfigError` if that is more than
-    `room`, so that the line is longer than `longest`."""
-    rest = file.readline(room + 1)
-    if len(rest.removesuffix(b"\n")) > room:
-        raise _too_long(path, line_number(path, file.tell() - len(rest)), longest)
-    return rest
-
-
-def _too_long(path: AnyPath, line: int, longest: int) -> ConfigError:
-    return ConfigError(
-        f"{path}:{line}: the line has more than {longest:,} bytes; bring lines of text, at most a "
-        "paragraph each"
-    )
+def _pass_line(file: BinaryIO, stop: int) -> None:
+    """Passes over what is left of a line, with its line feed, however much it is; it may end
+    anywhere behind `stop`."""
+    while rest := file.readline(compressed.PIECE_BYTES):
+        if rest.endswith(b"\n") or file.tell() > stop:
+            return
 
 
 def _unreadable(path: AnyPath, error: Exception) -> ConfigError:
@@ -170,44 +179,50 @@ def _unreadable(path: AnyPath, error: Exception) -> ConfigError:
     return ConfigError(f"{path}: cannot read it to the end ({reason})")
 
 
-def blocks(path: AnyPath, longest: int = LINE_BYTES) -> Iterator[list[str | None]]:
-    """The lines of a file (see `pieces`) in blocks, split at line feeds only; None is a line that
-    is not UTF-8. A byte order mark is left out.
+def blocks(path: AnyPath, longest: int = LINE_BYTES) -> Iterator[list[Line]]:
+    """The lines of a file (see `pieces`) in blocks, split at line feeds only; a line that is not
+    UTF-8, holds NUL, or has more than `longest` bytes is a `Malformed`. Byte order marks at the
+    starts of lines are left out (`Marked`).
 
     A block is less than `compressed.PIECE_BYTES` and `longest` together.
 
     Raises:
-      ConfigError: as `pieces` does, or on a line of more than `longest` bytes, with its number.
+      ConfigError: as `pieces` and `malformed.check_start` do.
     """
     yield from _blocks(pieces(path), path, 0, longest)
 
 
 def _blocks(
     found: Iterator[bytes], path: AnyPath, start: int, longest: int
-) -> Iterator[list[str | None]]:
+) -> Iterator[list[Line]]:
     """The lines of the content of a stretch, which comes in pieces."""
     unfinished: list[bytes] = []
-    size, before = 0, 0  # bytes of the unfinished line, and lines before it
+    size, is_first = 0, not start  # bytes of the unfinished line
     for piece in found:
+        if is_first:
+            malformed.check_start(path, piece)
+            is_first = False
         end = piece.find(b"\n")
-        if size + (len(piece) if end < 0 else end) > longest:
-            raise _too_long(path, before + first_line(path, start), longest)
-        if end < 0:
-            unfinished.append(piece)
-            size += len(piece)
-            continue
-        head, _, tail = piece.rpartition(b"\n")
-        block = b"".join([*unfinished, head])
-        unfinished, size = [tail], len(tail)
-        lines = _decode(block if start or before else block.removeprefix(codecs.BOM_UTF8))
-        before += len(lines)
-        yield lines
-    rest = b"".join(unfinished)
-    if rest:
-        yield _decode(rest if start or before else rest.removeprefix(codecs.BOM_UTF8))
+        before, size = size, size + (len(piece) if end < 0 else end)
+        if size > longest:
+            unfinished = []
+            if before <= longest:
+                yield [too_long(longest)]
+            if end < 0:
+                continue
+            piece = piece[end + 1 :]
+        head, feed, tail = piece.rpartition(b"\n")
+        if feed:
+            yield _decode(b"".join([*unfinished, head]))
+            unfinished = []
+        if end >= 0:
+            size = len(tail)
+        unfinished.append(tail)
+    if size <= longest and (rest := b"".join(unfinished)):
+        yield _decode(rest)
 
 
-def aligned_blocks(paths: Sequence[AnyPath]) -> Iterator[tuple[list[str | None], ...]]:
+def aligned_blocks(paths: Sequence[AnyPath]) -> Iterator[tuple[list[Line], ...]]:
     """The lines of files of which line n belongs to line n, in blocks of equal length of each; it
     raises as `blocks`, and a `ConfigError` if they have not as many lines."""
     sides = [blocks(path) for path in paths]
@@ -220,25 +235,31 @@ def aligned_blocks(paths: Sequence[AnyPath]) -> Iterator[tuple[list[str | None],
         raise ConfigError(f"{' and '.join(map(str, paths))} have not as many lines")
 
 
-def lines(path: AnyPath) -> Iterator[str]:
+def lines(
+    path: AnyPath, skipping: Skipping | None = None, longest: int = LINE_BYTES
+) -> Iterator[str]:
     """The lines of a file (or `STDIN`) in order, blank ones too; it raises as `blocks`, and a
-    `ConfigError` that names file and line if one is not UTF-8."""
-    for number, line in enumerate(itertools.chain.from_iterable(blocks(path)), 1):
-        if line is None:
-            raise ConfigError(f"{path}:{number}: the line is not UTF-8")
-        yield line
+    `ConfigError` that names file and line if one is malformed, unless `skipping` says otherwise."""
+    passed = skipping or Skipping()
+    yield from passed.lines(itertools.chain.from_iterable(blocks(path, longest)), f"{path}:")
+    if not skipping:
+        passed.report()
 
 
-def _decode(block: bytes) -> list[str | None]:
+def _decode(block: bytes) -> list[Line]:
+    text, found = decoded(block), list[Line]()
+    if isinstance(text, str):
+        found += text.split("\n")
+        if malformed.MARK not in text:
+            return found
+    else:
+        found += map(decoded, block.split(b"\n"))
+    return [unmarked(line) if isinstance(line, str) else line for line in found]
+
+
+def decoded(line: bytes) -> Line:
+    """The text of bytes, or what stands for it if they are not UTF-8, or hold NUL."""
     try:
-        return list(block.decode().split("\n"))
+        return NUL if b"\0" in line else line.decode()
     except UnicodeDecodeError:
-        return [decoded(line) for line in block.split(b"\n")]
-
-
-def decoded(line: bytes) -> str | None:
-    """The text of bytes; None if they are not UTF-8."""
-    try:
-        return line.decode()
-    except UnicodeDecodeError:
-        return None
+        return INVALID_UTF8

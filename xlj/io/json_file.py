@@ -4,10 +4,11 @@ import codecs
 import json
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from xlj.config import ConfigError
-from xlj.io import files
+from xlj.io import files, malformed
 from xlj.io.quoting import quoted
 from xlj.io.storage import AnyPath
 
@@ -18,6 +19,9 @@ Record = dict[str, Any]
 
 MOST_BYTES = 1 << 29
 """The most that a file may hold, decompressed: its values take many times as much memory."""
+RECORD_BYTES = 1 << 26
+"""The longest line of JSON lines: a document."""
+_SAMPLE = 1 << 18  # bytes whose encoding is looked at
 _DIGITS = 300  # what floats can hold; transformers writes 10^30
 
 
@@ -31,6 +35,36 @@ def read(path: AnyPath, not_finite: bool = False) -> Any:
             raise ConfigError(f"{path}: it holds more than {MOST_BYTES:,} bytes of JSON")
         parts.append(piece)
     return parse(b"".join(parts), f"{path}", not_finite)
+
+
+def values(path: AnyPath) -> Iterator[tuple[Any, str]]:
+    """The values of a file, each with its place: the lines of JSON lines, or one value, of which a
+    list counts as its entries. What a file holds is seen by its name and its first line.
+
+    Raises:
+      ConfigError: as `read` and `files.lines`.
+    """
+    start = next(files.pieces(path), b"").removeprefix(codecs.BOM_UTF8).lstrip()
+    line, feed, rest = start.partition(b"\n")
+    if ".jsonl" in path.name or ".ndjson" in path.name or (feed and rest and _is_json(line)):
+        for number, text in enumerate(files.lines(path, longest=RECORD_BYTES), 1):
+            if text.strip():
+                yield parse(text, f"{path}:{number}"), f"{path}:{number}"
+        return
+    found = read(path)
+    if not isinstance(found, list):
+        yield found, f"{path}"
+        return
+    for index, value in enumerate(found):
+        yield value, f"{path}: [{index}]"
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        parse(line, "")
+    except ConfigError:
+        return False
+    return True
 
 
 def read_object(path: AnyPath, not_finite: bool = False) -> Record:
@@ -56,6 +90,7 @@ def parse(content: bytes | str, place: str, not_finite: bool = False) -> Any:
     is_file = isinstance(content, bytes)
     try:
         if isinstance(content, bytes):
+            malformed.check_encoding(place, content[:_SAMPLE])
             content = content.removeprefix(codecs.BOM_UTF8).decode()
         if not_finite:
             return json.loads(content, parse_int=_whole)
@@ -85,7 +120,7 @@ def _finite(number: str) -> float:
     return found
 
 
-def items(path: AnyPath, parent: Json, key: str, at: str) -> list[tuple[Any, str]]:
+def items(path: AnyPath | str, parent: Json, key: str, at: str) -> list[tuple[Any, str]]:
     """The entries of a list within an object, each with its place; a `ConfigError` if there is no
     such list. `at` is the place of `parent`, `data[0].paragraphs[3]`; empty for the whole file."""
     entries = parent.get(key) if isinstance(parent, dict) else None
@@ -95,7 +130,7 @@ def items(path: AnyPath, parent: Json, key: str, at: str) -> list[tuple[Any, str
     return [(entry, f"{where}[{index}]") for index, entry in enumerate(entries)]
 
 
-def text(path: AnyPath, parent: Json, key: str, at: str) -> str:
+def text(path: AnyPath | str, parent: Json, key: str, at: str) -> str:
     """A string within an object; a `ConfigError` if it is not there, or holds half a surrogate
     pair, which no UTF-8 can."""
     found = parent.get(key) if isinstance(parent, dict) else None

@@ -1,6 +1,8 @@
 """Quotations in error messages, short however long the text is."""
 
+import itertools
 import reprlib
+from collections.abc import Iterable
 from typing import Any
 
 _REPR = reprlib.Repr()
@@ -18,3 +20,9 @@ def shortened(text: str) -> str:
     """The text on one line, a long one without its end."""
     line = " ".join(text.split())
     return line if len(line) <= _MOST else f"{line[:_MOST]} ..."
+
+
+def examples(values: Iterable[str]) -> str:
+    """The first three texts that differ, each quoted."""
+    found = dict.fromkeys(itertools.islice(values, 100))
+    return ", ".join(quoted(value) for value in itertools.islice(found, 3))

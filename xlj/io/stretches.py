@@ -1,6 +1,7 @@
 """Stretches of text files: units of work of about one size, the same whoever lists them."""
 
 import glob
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -8,6 +9,7 @@ from typing import NamedTuple
 from xlj.config import ConfigError
 from xlj.config.paths import local_path
 from xlj.io import files, storage
+from xlj.io.malformed import Skipping
 
 BYTES = 16 << 20
 """How long a stretch is, where its file can be cut: some minutes of an encoder's work."""
@@ -24,14 +26,15 @@ class Stretch(NamedTuple):
         """Where it is, as JSON."""
         return {"input": str(self.path), "start": self.start, "stop": self.stop}
 
-    def lines(self) -> Iterator[str]:
+    @property
+    def place(self) -> str:
+        """What errors name a line by, in front of its number, from `start` on."""
+        return f"{self.path}, from byte {self.start:,} on, line " if self.start else f"{self.path}:"
+
+    def lines(self, skipping: Skipping | None = None) -> Iterator[str]:
         """Its lines; raises as `files.lines`."""
-        for block in files.stretch(self.path, self.start, self.stop):
-            for line in block:
-                if line is None:
-                    where = f"between its bytes {self.start:,} and {self.stop:,}"
-                    raise ConfigError(f"{self.path}: a line {where} is not UTF-8")
-                yield line
+        blocks = files.stretch(self.path, self.start, self.stop)
+        return (skipping or Skipping()).lines(itertools.chain.from_iterable(blocks), self.place)
 
 
 def of(paths: Sequence[Path], size: int = BYTES) -> list[Stretch]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xlj.config import ConfigError
-from xlj.io import atomic, files
+from xlj.io import atomic, files, formats
 from xlj.io.quoting import quoted, shortened
 
 
@@ -32,47 +32,83 @@ def lines(path: Path) -> Iterator[str]:
     return map(str.strip, files.lines(path))
 
 
-def read(path: Path) -> list[str]:
-    """All lines of a file, a sentence each.
+def _numbered(path: Path) -> list[tuple[int, str]]:
+    """The sentences of a file with the numbers of their lines. Blank lines are no sentences: they
+    end documents, as in the text that xlj trains on.
 
     Raises:
-      ConfigError: as of `lines`, or if there is none, or a blank one.
+      ConfigError: as of `lines`, if there is no sentence, or the file has another format.
     """
-    found = list(lines(path))
-    if "" in found:
-        raise ConfigError(f"{path}:{found.index('') + 1}: the line is blank")
+    formats.refuse(path, files.head(path))
+    found = [(n, line) for n, line in enumerate(files.lines(path), 1) if line.strip()]
     if not found:
         raise ConfigError(f"{path} is empty")
     return found
 
 
+def read(path: Path) -> list[str]:
+    """All sentences of a file, one a line, without the blank lines that end documents.
+
+    Raises:
+      ConfigError: as of `lines`, if there is none, or the file has another format.
+    """
+    return [text.strip() for _, text in _numbered(path)]
+
+
+def read_parallel(source: Path, target: Path) -> tuple[list[str], list[str]]:
+    """The sentences of two files of which line i of one translates line i of the other.
+
+    Raises:
+      ConfigError: as of `read`, or if they have not the same blank lines, or not as many others.
+    """
+    sides = _numbered(source), _numbered(target)
+    numbers = [[number for number, _ in side] for side in sides]
+    sizes = tuple(map(len, sides))
+    if sizes[0] != sizes[1] and numbers[0][-1] != numbers[1][-1]:
+        raise ConfigError(
+            f"{source} has {sizes[0]} lines but {target} has {sizes[1]}; line i of one must be the "
+            "translation of line i of the other, or --gold must say which is whose"
+        )
+    if numbers[0] != numbers[1]:
+        number = min(set(numbers[0]) ^ set(numbers[1]))
+        blank, other = (target, source) if number in numbers[0] else (source, target)
+        raise ConfigError(
+            f"{blank}:{number}: the line is blank, but not in {other}; line i of one must be the "
+            "translation of line i of the other"
+        )
+    first, second = ([text.strip() for _, text in side] for side in sides)
+    return first, second
+
+
 def read_with_ids(*paths: Path) -> Sentences:
     """The sentences of files, a line each, or lines `id TAB sentence` (BUCC's): all are what the
-    first is.
+    first is. Blank lines, which end documents, are passed over.
 
     Raises:
       ConfigError: as of `read`, or if a line has other columns than the first, or an id twice.
     """
     rows, ids, columns = list[list[str]](), dict[str, str](), 0
     for path in paths:
-        found = [[column.strip() for column in line.split("\t")] for line in files.lines(path)]
-        if not found:
-            raise ConfigError(f"{path} is empty")
-        columns = columns or len(found[0])
+        found = [
+            (number, [column.strip() for column in line.split("\t")])
+            for number, line in _numbered(path)
+        ]
+        columns = columns or len(found[0][1])
         _check_rows(path, found, columns, ids)
-        rows += found
+        rows += [row for _, row in found]
     if columns == 1:
         return Sentences([text for (text,) in rows], None)
     return Sentences([text for _, text in rows], list(ids))
 
 
-def _check_rows(path: Path, rows: list[list[str]], columns: int, ids: dict[str, str]) -> None:
+def _check_rows(
+    path: Path, rows: list[tuple[int, list[str]]], columns: int, ids: dict[str, str]
+) -> None:
     """Refuses rows that have not as many columns, and ids that are known; `ids` gets the others,
     with their places."""
-    for number, row in enumerate(rows, 1):
+    for number, row in rows:
         if "" in row:
-            what = "column" if any(row) else "line"
-            raise ConfigError(f"{path}:{number}: the {what} is blank")
+            raise ConfigError(f"{path}:{number}: the column is blank")
         if len(row) != columns or columns > 2:
             raise ConfigError(
                 f"{path}:{number}: {len(row)} columns; every line must be a sentence without tabs, "
@@ -87,16 +123,18 @@ def _check_rows(path: Path, rows: list[list[str]], columns: int, ids: dict[str, 
                 )
 
 
-def read_task(source: Path, target: Path, gold: Path | None) -> Task:
+def read_task(source: Path, target: Path, gold: Path | None, is_numbered: bool = False) -> Task:
     """The task of two files, and of XTREME's labels if there are some; a ConfigError if one cannot
-    be read, or they do not fit each other."""
-    sides = read(source), read(target)
-    sizes = tuple(map(len, sides))
-    if not gold and sizes[0] != sizes[1]:
-        raise ConfigError(
-            f"{source} has {sizes[0]} lines but {target} has {sizes[1]}; line i of one must be the "
-            "translation of line i of the other, or --gold must say which is whose"
-        )
+    be read, or they do not fit each other.
+
+    Args:
+      is_numbered: whether sentences are named by the numbers of their lines, as labels do: then the
+        files must not have blank lines.
+    """
+    for path in (source, target) if gold or is_numbered else ():
+        _refuse_blank_lines(path)
+    sides = (read(source), read(target)) if gold else read_parallel(source, target)
+    sizes = len(sides[0]), len(sides[1])
     if sizes == (1, 1):
         raise ConfigError(f"{source} has one sentence, and so has {target}: there are no others")
     if gold:
@@ -111,6 +149,15 @@ def read_task(source: Path, target: Path, gold: Path | None) -> Task:
     return Task(*sides, None)
 
 
+def _refuse_blank_lines(path: Path) -> None:
+    for number, line in enumerate(lines(path), 1):
+        if not line:
+            raise ConfigError(
+                f"{path}:{number}: the line is blank, and XTREME's labels and predictions count "
+                f"lines; take blank lines out: grep '[^[:space:]]' {path}"
+            )
+
+
 def read_places(path: Path, sources: int, targets: int) -> np.ndarray:
     """XTREME's labels of Tatoeba: which source each target translates, int64 [targets].
 
@@ -121,7 +168,7 @@ def read_places(path: Path, sources: int, targets: int) -> np.ndarray:
       ConfigError: if there are other lines than `targets`, or one is no line of the sources.
     """
     found = []
-    for number, line in enumerate(read(path), 1):
+    for number, line in enumerate(lines(path), 1):
         if not (line.isdecimal() and len(line) < 10 and int(line) < sources):
             raise ConfigError(
                 f"{path}:{number}: {quoted(line)} is no line of the source, from 0 to {sources - 1}"
@@ -144,7 +191,7 @@ def read_pairs(path: Path, source_ids: list[str], target_ids: list[str]) -> set[
       ConfigError: if a line has other columns, or an id that is not of that side.
     """
     pairs, sides = set(), (set(source_ids), set(target_ids))
-    for number, line in enumerate(read(path), 1):
+    for number, line in enumerate(lines(path), 1):
         row = line.split("\t")
         if len(row) != 2:
             raise ConfigError(

@@ -8,15 +8,19 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.io import atomic
+from xlj.io.malformed import Skipping
 
 
 @contextmanager
-def writing(path: Path, width: int, dtype: str) -> Iterator[Callable[[np.ndarray], None]]:
+def writing(
+    path: Path, width: int, dtype: str, skipping: Skipping | None = None
+) -> Iterator[Callable[[np.ndarray], None]]:
     """A function that appends rows [n, width] to a .npy file [rows, width]. The file appears under
     `path`, complete, when the block ends well, else not at all.
 
     Args:
       dtype: one of `choices.VECTOR_TYPES`, stored little-endian.
+      skipping: whose `rows` are NaN.
 
     Raises:
       ConfigError: (the function) if a number is not finite, or not in that type.
@@ -31,13 +35,15 @@ def writing(path: Path, width: int, dtype: str) -> Iterator[Callable[[np.ndarray
         def append(vectors: np.ndarray) -> None:
             nonlocal rows
             with np.errstate(over="ignore"):  # said below, with the row
-                made = np.ascontiguousarray(vectors, stored)
+                made = np.array(vectors, stored, order="C")
             bad = np.flatnonzero(~np.isfinite(made).all(1))
             if len(bad):
                 raise ConfigError(
                     f"{path}: the vector of line {rows + bad[0] + 1} does not fit into {dtype}, or "
                     "is not finite at all"
                 )
+            gone = [row - rows for row in (skipping.rows if skipping else ()) if row >= rows]
+            made[[row for row in gone if row < len(made)]] = np.nan
             file.write(made.tobytes())
             rows += len(made)
 

@@ -84,13 +84,16 @@ class Aligner:
         for _, found in self._found(pairs, what, progress):
             yield [aligned.links for aligned in found]
 
-    def scored(self, pairs: Iterable[Pair], progress: Advance = bool) -> Iterator[list[Aligned]]:
-        """The links of each pair as `align` gives them, with their confidences, for each layer.
+    def scored(
+        self, pairs: Iterable[Pair], progress: Advance = bool, of_pieces: bool = False
+    ) -> Iterator[list[Aligned]]:
+        """The links of each pair as `align` gives them, or those of its pieces, from 0, with their
+        confidences, for each layer.
 
         The confidence of a link between pieces is its entry in the soft alignment
         (`methods`), that of a link between words the highest of its pieces'.
         """
-        for _, found in self._found(pairs, "confidences", progress):
+        for _, found in self._found(pairs, "confidences", progress, of_pieces):
             yield found
 
     def soft(self, pairs: Iterable[Pair], progress: Advance = bool) -> Iterator[np.ndarray]:
@@ -103,24 +106,25 @@ class Aligner:
             yield matrices
 
     def _found(
-        self, pairs: Iterable[Pair], what: str, progress: Advance
+        self, pairs: Iterable[Pair], what: str, progress: Advance, of_pieces: bool = False
     ) -> Iterator[tuple[Pair, list[Aligned]]]:
         """Each pair with what is asked for of it: its links, these with their confidences, or all
         pairs of words with their values ('soft')."""
         pairs = iter(pairs)
         held = max(_CHUNK // 16, 1) if what == "soft" else _CHUNK
         while chunk := list(itertools.islice(pairs, held)):
-            pieces = self._pieces(chunk)
+            pieces = self._pieces(chunk, of_pieces)
             found = [[_NOTHING] * len(self._layers) for _ in chunk]
             for batch, values in self._values(pieces, what):
                 _collect(found, batch, values, pieces)
                 progress(len(batch.members))
             yield from zip(chunk, found, strict=True)
 
-    def _pieces(self, chunk: list[Pair]) -> list[tuple[Pieces, Pieces]]:
+    def _pieces(self, chunk: list[Pair], of_pieces: bool) -> list[tuple[Pieces, Pieces]]:
+        """The pieces of each pair; with `of_pieces` each is a word of its own."""
         vocabulary = self._pretrained.vocabulary
-        sources = pieces_of([pair.source for pair in chunk], vocabulary)
-        targets = pieces_of([pair.target for pair in chunk], vocabulary)
+        sources = pieces_of([pair.source for pair in chunk], vocabulary, of_pieces)
+        targets = pieces_of([pair.target for pair in chunk], vocabulary, of_pieces)
         pieces = list(zip(sources, targets, strict=True))
         for pair, both in zip(chunk, pieces, strict=True):
             most = max(len(side.ids) for side in both)

@@ -12,6 +12,7 @@ from xlj.alignment_math.error_rate import Link, Scores
 from xlj.config import ConfigError
 from xlj.io import files
 from xlj.io.quoting import quoted
+from xlj.word_alignment.words import SPLITS
 
 
 class Gold(NamedTuple):
@@ -19,41 +20,61 @@ class Gold(NamedTuple):
 
     sure: frozenset[Link]
     possible: frozenset[Link]
+    nulls: int = 0  # links to NULL, which are left out
 
 
-def parse(text: str, where: str) -> Gold:
-    """The links of one line, `i-j` (sure) or `ipj` (possible), words from 0; a ConfigError that
-    begins with `where` if one is written otherwise.
+def parse(text: str, where: str, first: int = 0) -> Gold:
+    """The links of one line, `i-j` (sure) or `ipj` (possible); a ConfigError that begins with
+    `where` if one is written otherwise.
 
     A link outside the sentences is kept: no prediction can meet it, and it counts as missed.
+
+    Args:
+      first: the number of the first word, 0 or 1; then 0 is NULL, whose links are left out.
     """
-    links: dict[str, set[Link]] = {"-": set(), "p": set()}
-    for item in text.split():
+    links: list[tuple[Link, bool]] = []
+    for item in SPLITS["spaces"](text):
         found = re.fullmatch(r"(-?\d{1,9})([-p])(-?\d{1,9})", item)
         if not found:
             raise ConfigError(
                 f"{where}: {quoted(item)} is no link; write i-j (sure) or ipj (possible)"
             )
-        links[found[2]].add((int(found[1]), int(found[3])))
-    return Gold(*map(frozenset, links.values()))
+        links.append(((int(found[1]), int(found[3])), found[2] == "-"))
+    return _gold(links, first)
 
 
-def read(path: Path) -> list[Gold]:
+def _gold(links: Sequence[tuple[Link, bool]], first: int) -> Gold:
+    """Of links and whether each is sure. Links to NULL, the position before the first of 1, are
+    left out, as in the scores without NULL of the WPT shared tasks."""
+    sides: dict[bool, set[Link]] = {True: set(), False: set()}
+    nulls = 0
+    for (i, j), is_sure in links:
+        if first and not (i and j):
+            nulls += 1
+        else:
+            sides[is_sure].add((i - first, j - first))
+    return Gold(frozenset(sides[True]), frozenset(sides[False]), nulls)
+
+
+def read(path: Path, first: int | None = None) -> list[Gold]:
     """The gold alignments of a file, in the order of the sentence pairs.
 
     Either a line a sentence pair, as `parse` reads it, or the format of the WPT shared tasks
-    (`alignv2.txt`): a line a link, `id source target [S|P]`, words from 1, S if the flag is
-    missing. There, the ids are names, not line numbers: the first id that appears belongs to the
-    first sentence pair, and so on.
+    (NAACL, `alignv2.txt`): a line a link, `id source target [S|P] [confidence]`, S if the flag is
+    missing; the confidence is not read. There, the ids are names, not line numbers: the first id
+    that appears belongs to the first sentence pair, and so on.
+
+    Args:
+      first: as of `parse`; None: 0 of a line a sentence pair, 1 of a line a link.
 
     Raises:
       ConfigError: if the file cannot be read or a line is malformed.
     """
     lines = list(files.lines(path))
-    first = next((line for line in lines if line.strip()), "")
-    if not first or re.match(r"\s*-?\d+[-p]", first):
-        return [parse(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
-    return _alignv2(path, lines)
+    start = next((line for line in lines if line.strip()), "")
+    if not start or re.match(r"\s*-?\d+[-p]", start):
+        return [parse(line, f"{path}:{n}", first or 0) for n, line in enumerate(lines, 1)]
+    return _alignv2(path, lines, 1 if first is None else first)
 
 
 def score(links: Sequence[np.ndarray], golds: Sequence[Gold]) -> Scores:
@@ -65,17 +86,20 @@ def score(links: Sequence[np.ndarray], golds: Sequence[Gold]) -> Scores:
     )
 
 
-def _alignv2(path: Path, lines: list[str]) -> list[Gold]:
-    found: dict[str, tuple[set[Link], set[Link]]] = {}
+def _alignv2(path: Path, lines: list[str], first: int) -> list[Gold]:
+    found: dict[str, list[tuple[Link, bool]]] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        fields = re.fullmatch(r"\s*(\S+)\s+(-?\d{1,9})\s+(-?\d{1,9})(?:\s+([SP]))?\s*", line)
+        fields = re.fullmatch(
+            r"\s*(\S+)\s+(-?\d{1,9})\s+(-?\d{1,9})(?:\s+([SP]))?(?:\s+[\d.]{1,20}(?:[eE]-?\d+)?)?\s*",
+            line,
+        )
         if not fields:
             raise ConfigError(
-                f"{path}:{number}: {quoted(line)} is neither `id source target [S|P]`, words from "
-                "1, nor a line of links i-j and ipj, words from 0"
+                f"{path}:{number}: {quoted(line)} is neither `id source target [S|P] "
+                "[confidence]`, words from 1, nor a line of links i-j and ipj, words from 0"
             )
-        sure, possible = found.setdefault(fields[1], (set(), set()))
-        (possible if fields[4] == "P" else sure).add((int(fields[2]) - 1, int(fields[3]) - 1))
-    return [Gold(frozenset(sure), frozenset(possible)) for sure, possible in found.values()]
+        link = int(fields[2]), int(fields[3])
+        found.setdefault(fields[1], []).append((link, fields[4] != "P"))
+    return [_gold(links, first) for links in found.values()]

@@ -64,15 +64,21 @@ class _Window(NamedTuple):
 _Member = tuple[int, list[tuple[_Window, _Window]]]  # the index of a pair, and its windows
 
 
-def pieces_of(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) -> list[Pieces]:
-    """Each sentence in pieces; every word is encoded by itself, as XLM-Align's aligner does."""
+def pieces_of(
+    sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, are_words: bool = False
+) -> list[Pieces]:
+    """Each sentence in pieces; every word is encoded by itself, as XLM-Align's aligner does. With
+    `are_words` each piece counts as a word of its own."""
     distinct = list(dict.fromkeys(itertools.chain.from_iterable(sentences)))
     pieces = dict(zip(distinct, vocabulary.encode_batch(distinct), strict=True))
     nothing = np.zeros(0, np.int32)
     found = []
     for sentence in sentences:
         parts = [pieces[word] for word in sentence]
-        words = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])
+        sizes = [len(part) for part in parts]
+        words = np.repeat(np.arange(len(parts), dtype=np.int32), sizes)
+        if are_words:
+            words = np.arange(sum(sizes), dtype=np.int32)
         found.append(Pieces(np.concatenate([nothing, *parts]), words))
     return found
 

@@ -3,8 +3,9 @@
 import pytest
 
 from xlj.config import ConfigError
-from xlj.data.labelled import conll
+from xlj.data.labelled import conll, labels
 from xlj.data.labelled.examples import Words
+from xlj.finetuning import tagging
 
 
 @pytest.fixture
@@ -19,6 +20,18 @@ def write(tmp_path):
 
 def plain(sentences):
     return [(sentence.words, sentence.tags) for sentence in sentences]
+
+
+def test_an_error_of_a_word_names_its_line(write):
+    """Beside comments, ranges and blank lines."""
+    file = write("# a\n1-2\tx" + "\t_" * 8 + "\n1\tx\tx\tDET" + "\t_" * 6 + "\n")
+    with file.open("a") as more:
+        more.write("1.1\te" + "\t_" * 8 + "\n2\ty\ty\tNO" + "\t_" * 6 + "\n")
+    with pytest.raises(ConfigError, match=r"a\.conll:5: 'NO' of 'y' is no label of the task"):
+        labels.check(conll.read(file, "en", ()), ("DET",))
+    file = write("a\tO\nb\tB-PER\n\nc\tO\nd\tNOUN\n")
+    with pytest.raises(ConfigError, match=r"a\.conll:5: 'NOUN' is no tag of task\.metric=chunk_f1"):
+        tagging.require_chunks(conll.read(file, "en", ()), ("O", "B-PER", "NOUN"))
 
 
 def test_tabs_blank_lines_and_places(write):
@@ -104,3 +117,89 @@ def test_files_without_tags(write):
 def test_what_does_not_fit(write, content, columns, message):
     with pytest.raises(ConfigError, match=message):
         conll.read(write(content), "en", columns)
+
+
+def test_comments_say_nothing_about_columns(write):
+    multiconer = "# id aa-1\tdomain=en\nmaria _ _ B-PER\nsings _ _ O\n\n"
+    multiconer += "# id aa-2\tdomain=en\noslo _ _ B-LOC\n"
+    for columns in ((), ("1", "4")):
+        assert plain(conll.read(write(multiconer), "en", columns)) == [
+            (("maria", "sings"), ("B-PER", "O")),
+            (("oslo",), ("B-LOC",)),
+        ]
+    tabs = "#\tid='1'\tspan='1'\n" + conllu(("1", "In", "ADP"), ("2", "via", "NOUN"))
+    assert plain(conll.read(write(tabs), "la", ())) == [(("In", "via"), ("ADP", "NOUN"))]
+    four = "# sent_id = 1\na b c X\n\n# id x y\nd e f Y\n"  # as many columns as the words have
+    assert plain(conll.read(write(four), "en", ())) == [(("a",), ("X",)), (("d",), ("Y",))]
+
+
+def test_hashtags_are_words(write):
+    """Tweets: a sentence may begin with a hashtag, and # may be a word."""
+    for divider in "\t ":
+        text = "#love O\nOslo B-LOC\n#no O\n\n#id O\n\n@a O\n# O\n".replace(" ", divider)
+        for comments in ("auto", "no"):
+            assert [words for words, _ in plain(conll.read(write(text), "en", (), comments))] == [
+                ("#love", "Oslo", "#no"),
+                ("#id",),
+                ("@a", "#"),
+            ]
+    assert plain(conll.read(write("#a\n\n#b\n"), "en", ())) == [(("#a",), None), (("#b",), None)]
+
+
+def test_what_may_be_a_comment_is_asked_for(write):
+    text = "a b X\n\n# c X\nd e Y\n"
+    with pytest.raises(ConfigError, match="a.conll:3: .* task.comments=yes .* task.comments=no"):
+        conll.read(write(text), "en", ())
+    assert plain(conll.read(write(text), "en", (), "no"))[1] == (("#", "d"), ("X", "Y"))
+    assert plain(conll.read(write(text), "en", (), "yes"))[1] == (("d",), ("Y",))
+
+
+UNER = (
+    "# sent_id = 1\n1\tAda\tB-PER\t-\tann1\n2\tLee\tI-PER\t-\tann1\n"
+    "3-4\tzum\tO\t-\tann1\n3\tzu\tO\t-\tann1\n3.1\tx\tO\t-\tann1\n\n"
+    "1\tOslo\tB-LOC\t-\tann2\n"
+)
+
+
+def test_ids_are_no_words(write):
+    wanted = [(("Ada", "Lee", "zu"), ("B-PER", "I-PER", "O")), (("Oslo",), ("B-LOC",))]
+    assert plain(conll.read(write(UNER), "en", (), chunk_tags=True)) == wanted
+    assert plain(conll.read(write(UNER), "en", ("2", "3"))) == wanted
+    assert plain(conll.read(write(UNER), "en", ("1", "5")))[0] == (("1", "2", "3"), ("ann1",) * 3)
+    with pytest.raises(
+        ConfigError, match="column 1 has '1', '2'.* 2 has 'Ada'.* 5 has 'ann1', 'ann2'"
+    ):
+        conll.read(write(UNER), "en", ())
+    three = UNER.replace("\t-\tann1", "").replace("\t-\tann2", "")
+    assert plain(conll.read(write(three), "en", ())) == wanted
+    spaces = UNER.replace("\t", " ")
+    assert plain(conll.read(write(spaces), "en", (), chunk_tags=True)) == wanted
+
+
+def test_numbers_may_be_words(write):
+    short = "1\tNUM\n2\tNUM\n\n1\tNUM\n"  # no sentence has three words
+    assert plain(conll.read(write(short), "en", ()))[0] == (("1", "2"), ("NUM", "NUM"))
+    classes = "1\t7\n2\t8\n3\t9\n"  # all columns are numbers
+    assert plain(conll.read(write(classes), "en", ())) == [(("1", "2", "3"), ("7", "8", "9"))]
+    years = "1905\tNUM\n1906\tNUM\n1907\tNUM\n"
+    assert plain(conll.read(write(years), "en", ()))[0][0] == ("1905", "1906", "1907")
+    mixed = "1\tNUM\n2\tNUM\n3\tNUM\n\n7\tNUM\n"
+    with pytest.raises(ConfigError, match="a.conll:5: the first column may hold ids or words"):
+        conll.read(write(mixed), "en", ())
+
+
+def test_conllu_plus(write):
+    head = "# global.columns = ID FORM UPOS PARSEME:MWE\n"
+    text = head + "# text = zum x\n1-2\tzum\t_\t*\n1\tzu\tADP\t1\n2\tdem\tDET\t*\n2.1\ty\tX\t*\n"
+    assert plain(conll.read(write(text), "de", ())) == [(("zu", "dem"), ("ADP", "DET"))]
+    found = plain(conll.read(write(text), "de", ("FORM", "PARSEME:MWE")))
+    assert found == [(("zu", "dem"), ("1", "*"))]
+    with pytest.raises(ConfigError, match="4 columns, but global.columns names 3"):
+        conll.read(write(text.replace(" UPOS", "")), "de", ())
+
+
+def test_the_last_column_need_not_have_the_entities(write):
+    text = "a\tB-PER\tx1\nb\tO\tx2\n"
+    with pytest.raises(ConfigError, match="not clear which column has the tags; .*2 has 'B-PER'"):
+        conll.read(write(text), "en", (), chunk_tags=True)
+    assert plain(conll.read(write(text), "en", ())) == [(("a", "b"), ("x1", "x2"))]

@@ -80,18 +80,19 @@ def test_repeated_ids(write):
     [
         (
             entry("x", ("one", 9)),
-            r"question x.*'one' should be at character 9.*' on'; it is at 10$",
+            r"question x.*'one' should be at character 9.*' on'; it is at 10 \(task.misplaced=find",
         ),
         (entry("x", ("e", 18)), "it is at 17$"),
-        (entry("x", ("pear", 0)), "there is 'One '$"),
+        (entry("x", ("pear", 0)), "there is 'One '; task.misplaced=skip leaves"),
         (entry("x", ("one", -1)), "at character -1"),
         (entry("x", ("Apfel.", 200)), "it is at"),
         (entry("x", ("One", 0), ("", 0)), "the answer ''"),
-        (entry("x", ("One", "0")), r"qas\[0\].answers\[0\].answer_start is '0', no whole number"),
+        (entry("x", ("One", "0x")), r"qas\[0\].answers\[0\].answer_start is '0x', no whole number"),
         (entry("x", (None, 0)), r"answers\[0\].text is None, which is no text"),
         (entry("x", ("One", 0), is_impossible=True), "is_impossible, but it has answers"),
         (entry("x", question="\ud800"), "half a surrogate pair"),
-        (entry(3), r"qas\[0\].id is 3"),
+        (entry(3.5), r"qas\[0\].id is 3.5"),
+        (entry(True), r"qas\[0\].id is True"),
         ({"id": "x", "question": "?", "answers": {}}, r"no list data\[0\].*qas\[0\].answers"),
         ({"id": "x", "answers": []}, "question is None"),
         ("x", r"qas\[0\].id is None"),
@@ -113,3 +114,66 @@ def test_questions_of_several_sources_have_identities_of_their_own_and_others_st
     assert [q.identity for q in squad.distinct(asked)] == ["0", "0#2"]
     alike = [Sentences(("a",), "x", "f:1"), Sentences(("a",), "x", "f:1")]
     assert squad.distinct(alike) == alike
+
+
+def read(folder, content, misplaced="error", name="a.json"):
+    (folder / name).write_text(content, "utf-8")
+    return squad.read(folder / name, misplaced)
+
+
+def test_ids_and_offsets_may_be_numbers_or_texts(write):
+    """GermanQuAD's ids are numbers."""
+    found = squad.read(write(paragraph(entry(51870, ("One", "0")), entry(2, ("one", 10.0)))))
+    assert [q.identity for q in found] == ["51870", "2"]
+    assert [q.answers for q in found] == [(("One", 0),), (("one", 10),)]
+
+
+RECORDS = [
+    {"id": "a", "title": "t", "context": CONTEXT, "question": "?", "answers": answers}
+    for answers in (
+        {"text": ["One", "one"], "answer_start": [0, 10]},
+        {"text": [], "answer_start": []},
+        {"text": "Apfel", "answer_start": 24},
+    )
+]
+RECORDS = [{**record, "id": k} for k, record in enumerate(RECORDS)]
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+def test_json_lines_of_hugging_face(tmp_path, name):
+    lines = "".join(json.dumps(record) + "\n" for record in RECORDS)
+    found = read(tmp_path, lines, name=name)
+    assert [q.answers for q in found] == [(("One", 0), ("one", 10)), (), (("Apfel", 24),)]
+    assert found[1].place == f"{tmp_path / name}:2" and found[2].context == CONTEXT
+    with pytest.raises(ConfigError, match=r"a.jsonl?:2: it is no JSON"):
+        read(tmp_path, lines.replace('"id": 1', '"id": '), name=name)
+    with pytest.raises(ConfigError, match=r"a.jsonl?:1: record.context is None"):
+        read(tmp_path, lines.replace(json.dumps(CONTEXT), "null", 1), name=name)
+
+
+def test_records_in_a_list_or_under_data(tmp_path):
+    wanted = [(q.identity, q.answers) for q in read(tmp_path, "\n".join(map(json.dumps, RECORDS)))]
+    for content in (RECORDS, {"version": "2", "data": RECORDS}):
+        found = read(tmp_path, json.dumps(content, indent=1))
+        assert [(q.identity, q.answers) for q in found] == wanted
+
+
+def test_misplaced_answers_follow_the_policy(tmp_path, capsys):
+    record = {"id": 1, "context": CONTEXT, "question": "?"}
+    bad = {**record, "answers": {"text": ["Apfel"], "answer_start": [3]}}
+    twice = {**record, "id": 2, "answers": {"text": ["e"], "answer_start": [0]}}
+    partly = {**record, "id": 3, "answers": {"text": ["pear", "One"], "answer_start": [0, 0]}}
+    lines = [json.dumps(x) for x in (bad, twice, partly)]
+    with pytest.raises(ConfigError, match="it is at 24 .task.misplaced=find takes it from there"):
+        read(tmp_path, lines[0])
+    (found,) = read(tmp_path, lines[0], "find")
+    assert found.answers == (("Apfel", 24),)
+    assert "1 answers that are not at their answer_start were taken" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="'e' should be at character 0"):
+        read(tmp_path, "\n".join(lines[:2]), "find")
+    (kept,) = read(tmp_path, "\n".join(lines), "skip")
+    assert (kept.identity, kept.answers) == ("3", (("One", 0),))
+    printed = capsys.readouterr().err
+    assert (
+        "3 answers" in printed and "left out" in printed and f"{tmp_path / 'a.json'}:1" in printed
+    )

@@ -119,7 +119,7 @@ def test_json_lines(write):
         ("a.tsv", "a\tb\t1\n\nc\td\t1\n", (), "a.tsv:2: the line is empty"),
         ("a.tsv", " \t\u00a0\t1\n", (), "a.tsv:1: there is no text"),
         ("a.tsv", b"a\tb\t1\n\xff\tb\t1\n", (), "a.tsv:2: the line is not UTF-8"),
-        ("a.jsonl", '{"premise": "a"}\n', (), "a.jsonl: say in task.columns"),
+        ("a.jsonl", '{"premise": "a"}\n', (), "say in task.columns .*there are premise"),
         ("a.jsonl", "{}\n{\n", NAMED, "a.jsonl:1: there is no key 'premise'"),
         ("a.jsonl", '{"a": "b", "c": 1}\n{\n', ("a", "c"), "a.jsonl:2: it is no JSON"),
         ("a.jsonl", "[]\n", NAMED, "a.jsonl:1: it is no JSON object"),
@@ -131,6 +131,38 @@ def test_json_lines(write):
 def test_what_does_not_fit(write, name, content, columns, message):
     with pytest.raises(ConfigError, match=message):
         tables.read(write(name, content), columns)
+
+
+@pytest.mark.parametrize("ids", ["{}", "dev-{:04}", "{:04x}1"])
+def test_ids_are_no_sentences(write, ids):
+    rows = [(ids.format(i), f"Film {i} was good.", "pos") for i in range(9)]
+    file = write("a.tsv", "\n".join(map("\t".join, rows)) + "\n")
+    with pytest.raises(ConfigError, match=r"a\.tsv:1: the first column .*task\.columns=2,3, or ta"):
+        tables.read(file, ())
+    assert plain(tables.read(file, ("2", "3")))[1] == (("Film 1 was good.",), "pos")
+    assert plain(tables.read(file, ("1", "2", "3")))[1][0] == rows[1][:2]  # they may be sentences
+    file = write("b.tsv", "\n".join(f"{i % 2}\t{text}" for i, (_, text, _) in enumerate(rows)))
+    with pytest.raises(ConfigError, match=r"b\.tsv:1: .* holds numbers only, .*task\.columns=2,1,"):
+        tables.read(file, ())
+
+
+def test_sentences_with_numbers_are_no_ids(write):
+    """Some line tells: with blanks, without a number, or one that stands twice."""
+    for first in (("Film 1", "Film 2", "Film 3"), ("1", "2", "three"), ("a1", "a1", "a2")):
+        file = write("a.tsv", "".join(f"{text}\tIt was good.\tpos\n" for text in first))
+        assert [e.texts[0] for e in tables.read(file, ())] == list(first)
+
+
+def test_a_tab_at_the_end_makes_the_columns_ambiguous(write):
+    file = write("a.tsv", "It was good.\tpos\t\nIt was bad.\tneg\t\n")
+    with pytest.raises(
+        ConfigError, match=r"a\.tsv:1: the last column is empty .*columns=1,2\).*,3"
+    ):
+        tables.read(file, ())
+    assert plain(tables.read(file, ("1", "2")))[0] == (("It was good.",), "pos")
+    assert plain(tables.read(file, ("1", "2", "3")))[0] == (("It was good.", "pos"), None)
+    file = write("b.tsv", "A man.\tA boy.\t\nA cat.\tA dog.\tneutral\n")  # one is labelled
+    assert [label for _, label in plain(tables.read(file, ()))] == [None, "neutral"]
 
 
 @pytest.mark.parametrize("suffix", [".tsv", ".jsonl"])
@@ -149,3 +181,67 @@ def test_files_may_call_a_column_differently(tmp_path, suffix):
         assert found.texts == ("A man sleeps.", "He rests.") and found.label == "entailment"
     with pytest.raises(ConfigError, match="'text'"):
         tables.read(path, ("text|sentence", "sentence2", "label"))
+
+
+def test_csv_with_a_head(write):
+    content = 'id,premise,hypothesis,label\r\n1,"A man, ""old"", sits","He\nrests",1.0\n2,B,C,0.0\n'
+    wanted = [(('A man, "old", sits', "He\nrests"), "1"), (("B", "C"), "0")]
+    for name in ("a.csv", "a.txt"):  # the names that are asked for tell it, too
+        found = tables.read(write(name, content), NAMED)
+        assert plain(found) == wanted and found[1].place.endswith(f"{name}:4")
+    semicolons = write("b.csv", 'text;label\n"a; b, c";x\nd;y\n')
+    assert plain(tables.read(semicolons, ("text", "label"))) == [(("a; b, c",), "x"), (("d",), "y")]
+    bare = write("c.csv", '"a, b",c,x\nd,e,y\n')
+    assert plain(tables.read(bare, ())) == [(("a, b", "c"), "x"), (("d", "e"), "y")]
+
+
+def test_commas_in_a_table_of_tabs_divide_nothing(write):
+    for name in ("a.tsv", "a.csv"):
+        assert plain(tables.read(write(name, "a, b, c\td\tx\n"), ())) == [(("a, b, c", "d"), "x")]
+    assert plain(tables.read(write("a.tsv", "text\tlabel\na,label\tx\n"), ("text", "label"))) == [
+        (("a,label",), "x")
+    ]
+
+
+@pytest.mark.parametrize(
+    "content, columns, message",
+    [
+        ("premise,hypothesis,label\na,b\n", NAMED, "a.csv:2: 2 columns, but 3 in the first"),
+        ('premise,hypothesis,label\n"a,b,c\nd,e,f\n', NAMED, "a.csv:2: it is no CSV"),
+        ("premise,hypothesis,label\na,b,x\n", (), "columns=premise,hypothesis,label"),
+        ("premise,label\na,x\n", NAMED, "there is no column 'hypothesis'"),
+        ("premise,hypothesis,label\n\na,b,x\n", NAMED, "a.csv:2: the line is empty"),
+    ],
+)
+def test_csv_that_does_not_fit(write, content, columns, message):
+    with pytest.raises(ConfigError, match=message):
+        tables.read(write("a.csv", content), columns)
+
+
+def test_labels_may_be_numbers_of_classes(write):
+    rows = [{"text": "a", "label": 1}, {"text": "b", "label": 0.0}, {"text": "c", "label": -1}]
+    file = write("a.json", "".join(json.dumps(row) + "\n" for row in rows))
+    keys = ("text", "label")
+    assert [label for _, label in plain(tables.read(file, keys))] == ["1", "0", "-1"]
+    names = tables.read(file, keys, ("yes", "no"), ("no", "yes"))
+    assert [label for _, label in plain(names)] == ["yes", "no", None]
+    with pytest.raises(ConfigError, match="a.json:1: there is no class 1: task.names has 1"):
+        tables.read(file, keys, (), ("no",))
+    table = write("a.tsv", "a\t1.0\nb\t2.5\nc\t01\n")
+    assert [label for _, label in plain(tables.read(table, ()))] == ["1", "2.5", "01"]
+    assert plain(tables.read(table, (), ("1.0", "2.5")))[0][1] == "1.0"
+    array = write("b.json", json.dumps([{"text": "a", "label": "x"}], indent=1))
+    assert plain(tables.read(array, keys)) == [(("a",), "x")]
+
+
+def test_parquet(tmp_path):
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(
+        pyarrow.table({"text": ["a", "b"], "label": [1, None]}), tmp_path / "a.parquet"
+    )
+    found = tables.read(tmp_path / "a.parquet", ("text", "label"))
+    assert plain(found) == [(("a",), "1"), (("b",), None)]
+    (tmp_path / "a.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(ConfigError, match="a.parquet: it cannot be read as Parquet"):
+        tables.read(tmp_path / "a.parquet", ("text", "label"))

@@ -23,7 +23,7 @@ def text(tmp_path_factory):
         (folder / f"{language}.txt").write_text("\n".join([*documents, *content[:200]]) + "\n")
     shared = [lines[language][:1000] + sentences(f"{language}2", LINES) for language in lines]
     shared[0][7] = shared[0][7].upper().replace(" ", "\u00a0 ")  # still the same sentence
-    pairs = [f"{a}\t{b}" for a, b in zip(*shared, strict=True)] + ["\tno first side"]
+    pairs = [f"{a}\t{b}" for a, b in zip(*shared, strict=True)] + ["\u200b\tno first side"]
     (folder / "xx-yy.tsv").write_text("\n".join(pairs))
     sampled = {language: content[:4000] for language, content in lines.items()}
     sampled["xx"] += [clean(shared[0][7]), "abcdefghijklmnopqrstuvwxyz"]

@@ -42,11 +42,25 @@ def test_templates_are_read_in_order_and_lines_are_cleaned(config, write):
 def test_pairs_of_one_file_and_of_two(config, write):
     write("en-de.tsv", "a\tb\r\n c \td\n")
     write("en-de.en", "e\n\nf\n")
-    write("en-de.de.gz", "g\nh\ni")
+    write("en-de.de.gz", "g\n\ni")
     both = ("@{source}-{target}.tsv", "@{pair}.{source}|@{pair}.{target}.gz")
     (task,) = text_tasks(config(pairs=("en-de",), parallel=both).data)
     assert task.languages == ("en", "de")
-    assert read(task) == [("a", "b"), ("c", "d"), ("e", "g"), ("", "h"), ("f", "i")]
+    assert read(task) == [("a", "b"), ("c", "d"), ("e", "g"), ("", ""), ("f", "i")]
+
+
+def test_pairs_with_bars_and_of_a_translation_memory(config, write):
+    """fast_align's form, and OPUS's."""
+    unit = '<tu><tuv xml:lang="{}"><seg>{}</seg></tuv><tuv xml:lang="{}"><seg>{}</seg></tuv></tu>'
+    units = unit.format("en-US", "a &amp; b", "de", "c") + unit.format("de", "d", "en-US", "e")
+    write("en-de.tmx", f"<tmx><header srclang='en'/><body>{units}</body></tmx>")
+    write("en-de.txt", "f ||| g\nh ||| i\tj\n")
+    both = ("@{pair}.tmx#{source}|{target}", "@{pair}.txt")
+    (task,) = text_tasks(config(pairs=("en-de",), parallel=both).data)
+    assert read(task) == [("a & b", "c"), ("e", "d"), ("f", "g"), ("h ||| i", "j")]
+    write("en-de.tmx", "<tmx><body></tmx>")
+    with pytest.raises(ConfigError, match="en-de.tmx: it is no XML"):
+        read(task)
 
 
 def test_all_misses_are_named_at_once(config, write):
@@ -182,7 +196,9 @@ def test_records_of_json_and_parquet(config, write, tmp_path):
             r"which field holds the text: .*json#FIELD$",
         ),
         ({"languages": ("en",), "mono": ("@en.txt#text",)}, "are of .jsonl or .parquet files"),
-        ({"languages": ("en",), "mono": ("@en.tar",)}, ".tar files cannot be read"),
+        ({"languages": ("en",), "mono": ("@en.tar",)}, "en.tar: this is tar, .* unpack it"),
+        ({"languages": ("en",), "mono": ("@en.csv",)}, "en.csv: this is CSV"),
+        ({"pairs": ("en-de",), "parallel": ("@en.tmx",)}, r"which languages .*tmx#SOURCE.TARGET"),
         ({"languages": ("en",), "mono": ("tfds:wiki",)}, "tfds:wiki#FIELD$"),
         ({"pairs": ("en-de",), "parallel": ("seqio:task#a",)}, r"seqio:task#FIELD\|FIELD"),
         ({"pairs": ("en-de",), "parallel": ("@{source}.txt|@{target}.txt",)}, "de.txt is missing"),
@@ -194,7 +210,7 @@ def test_records_of_json_and_parquet(config, write, tmp_path):
     ],
 )
 def test_text_that_is_not_there_is_told_before_any_work(config, write, fields, message):
-    for name in ("en.txt", "en2.txt", "en.json", "en.tar"):
+    for name in ("en.txt", "en2.txt", "en.json", "en.tar", "en.csv", "en.tmx"):
         write(name, "a")
     with pytest.raises(ConfigError, match=message):
         text_tasks(config(**fields).data)

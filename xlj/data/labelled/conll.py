@@ -1,145 +1,248 @@
 """Tagging: a word and its tag a line, a blank line after each sentence."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from xlj.config import ConfigError
+from xlj.data.labelled.chunks import CHUNK_TAG
 from xlj.data.labelled.examples import Words
-from xlj.io import files
-from xlj.io.quoting import quoted
+from xlj.io import files, formats
+from xlj.io.quoting import examples, quoted
 from xlj.io.storage import AnyPath
 
 _BLANKS = " \t"  # of Unicode's others, some are words
+_NODE = re.compile(r"\d+([-.]\d+)?")  # an id, a range of ids or an empty node
+_NAMES = "# global.columns ="  # the first line of CoNLL-U Plus
+_COMMENT = re.compile(r"# ?\S+( id)? = |# (id|newdoc|newpar)\b|#\t(https?://|www\.)")
+"""Lines that read as the comments of known formats, however many columns they have."""
 
 
 class _Layout(NamedTuple):
-    """Of a file: what divides columns (empty: there is one only), how many there are, the indices
-    of word and tag, and whether it is CoNLL-U."""
+    """Of a file: what divides columns (empty: there is one only), how many there are, and whether
+    the first one numbers the words of each sentence."""
 
     divider: str
     width: int
-    word: int
-    tag: int | None
-    conllu: bool
+    has_ids: bool
 
 
 class _Row(NamedTuple):
     place: str
-    word: str
-    tag: str
+    fields: list[str]
 
 
-def read(path: AnyPath, language: str, columns: Sequence[str]) -> list[Words]:
+def read(
+    path: AnyPath,
+    language: str,
+    columns: Sequence[str],
+    comments: str = "auto",
+    chunk_tags: bool = False,
+) -> list[Words]:
     """The sentences of a file.
 
     Columns are divided by tabs, or, in a file without any tab, by spaces; all lines have as many.
-    `-DOCSTART-` lines are skipped, and so are comments before a sentence's first word: lines that
-    begin with `#` and have no tab, in a file without tabs with `# `. Of CoNLL-U (10 columns, ids
-    first), multiword tokens `1-2` and empty nodes `3.1` are skipped.
+    `-DOCSTART-` lines and comments are skipped. A column of ids, 1 to n in each sentence as in
+    CoNLL-U, holds no words; multiword tokens `1-2` and empty nodes `3.1` are skipped beside it.
 
     Args:
       language: if all words of the file begin with `language:`, as in WikiAnn's own files, this
         prefix is left out.
-      columns: of word and tag, as numbers from 1. Empty: the first and the last; of CoNLL-U the
-        second and the fourth (UPOS). A file that ends right before the column of tags has none,
-        and neither has CoNLL-U with `_` for all tags.
+      columns: of word and tag, as numbers from 1, or as names of CoNLL-U Plus. Empty: FORM and
+        UPOS of CoNLL-U and CoNLL-U Plus; else the first and the last, or beside ids the only one
+        that can be. A file that ends right before the column of tags has none, and neither has a
+        file with ids and `_` for all tags.
+      comments: which lines with `#` before a sentence's first word are comments: all (`yes`), none
+        (`no`), or those that have other columns than the file, or read as comments (`auto`).
+      chunk_tags: whether tags must be those of chunks.
 
     Raises:
-      ConfigError: if the file cannot be read, or a line does not fit; with file and line.
+      ConfigError: if the file cannot be read, a line does not fit, or it is ambiguous which columns
+        or comments are meant; with file and line.
     """
-    lines = [line.removesuffix("\r").strip(" ") for line in files.lines(path)]
-    layout = _layout(path, lines, columns)
-    if layout is None:
+    formats.refuse(path, files.head(path), ("CSV", "|||"))  # words may be written so
+    groups: list[list[tuple[str, str]]] = [[]]
+    for number, line in enumerate(files.lines(path), 1):
+        line = line.removesuffix("\r").strip(" ")
+        if not line.strip(_BLANKS) or line.startswith("-DOCSTART-"):
+            groups.append([])
+        else:
+            groups[-1].append((f"{path}:{number}", line))
+    heads = (line for group in groups for _, line in group if line.startswith(_NAMES))
+    names = next(heads, _NAMES).removeprefix(_NAMES).split()
+    layout = _layout(groups, has_ids=names[:1] == ["ID"])
+    sentences = [rows for group in groups if (rows := _rows(group, layout, comments))]
+    if not sentences:
         return []
-    sentences = list(_sentences(path, lines, layout))
-    every = [row for rows in sentences for row in rows]
-    untagged = layout.conllu and all(row.tag == "_" for row in every)
-    prefix = f"{language}:" if all(row.word.startswith(f"{language}:") for row in every) else ""
-    for row in every:
-        if row.word == prefix:
-            raise ConfigError(f"{row.place}: a tag without a word")
-    return [
-        Words(
-            tuple(row.word.removeprefix(prefix) for row in rows),
-            None if layout.tag is None or untagged else tuple(row.tag for row in rows),
-            rows[0].place,
-        )
-        for rows in sentences
+    word, tag = _word_and_tag(sentences, layout, columns, names, chunk_tags)
+    return _examples(sentences, layout, word, tag, language)
+
+
+def _layout(groups: Sequence[Sequence[tuple[str, str]]], has_ids: bool) -> _Layout:
+    """How a file is laid out, which is known to have ids or not. Lines with `#`, which may be
+    comments, have no say in it, unless there are no others."""
+    lines = [line for group in groups for _, line in group if not line.startswith("#")]
+    if not lines:
+        every = [line for group in groups for _, line in group]
+        lines = [line for line in every if line[:2] != "# " and not _COMMENT.match(line)] or every
+    tabbed = [line for line in lines if "\t" in line]
+    first = next(iter(tabbed or lines), "")
+    divider = "\t" if tabbed else " " if " " in first else ""
+    width = len(_split(first, divider))
+    numbered = [
+        [_Row(place, _split(line, divider)) for place, line in group if line[0] != "#"]
+        for group in groups
     ]
+    found = has_ids or (width > 1 and _has_ids([rows for rows in numbered if rows], width))
+    return _Layout(divider, width, found)
 
 
-def _layout(path: AnyPath, lines: Sequence[str], columns: Sequence[str]) -> _Layout | None:
-    """How a file is laid out, by its first line with a tab, or with words; None without any."""
-    numbered = [(number, line) for number, line in enumerate(lines, 1) if not _skipped(line)]
-    tabbed = [item for item in numbered if "\t" in item[1]]
-    first = next(iter(tabbed or [item for item in numbered if not item[1].startswith("# ")]), None)
-    if first is None:
-        return None
-    number, line = first
-    divider = "\t" if tabbed else " " if " " in line else ""
-    fields = _split(line, divider)
-    width = len(fields)
-    conllu = width == 10 and bool(re.fullmatch(r"\d+([-.]\d+)?", fields[0]))
-    if columns and (len(columns) != 2 or not all(name.isdecimal() for name in columns)):
+def _has_ids(sentences: Sequence[Sequence[_Row]], width: int) -> bool:
+    """Whether the first column numbers the words of each sentence: it counts from 1 in all of them,
+    one has three words, and other columns are not numbers alone. Ten columns of which the first
+    begins with an id are CoNLL-U.
+
+    Raises:
+      ConfigError: if the column has ids alone, but only some sentences count from 1.
+    """
+    rows = [row for sentence in sentences for row in sentence]
+    if rows and width == 10 and _NODE.fullmatch(rows[0].fields[0]):
+        return True
+    if not all(_NODE.fullmatch(row.fields[0]) for row in rows):
+        return False
+    if all(field.isdecimal() for row in rows for field in row.fields[1:]):
+        return False
+    places: dict[bool, str] = {}
+    for sentence in sentences:
+        ids = [row.fields[0] for row in sentence if row.fields[0].isdecimal()]
+        counts = ids == [str(number) for number in range(1, len(ids) + 1)]
+        if not counts or len(ids) > 2:
+            places.setdefault(counts, sentence[0].place)
+    if len(places) == 2:
         raise ConfigError(
-            f"task.columns={','.join(columns)}: for tagging, bring two numbers from 1, of the "
-            "column of words and that of tags"
+            f"{places[False]}: the first column may hold ids or words: it counts from 1 in the "
+            f"sentence at {places[True]}, but not here; {_choose(sentences)}"
         )
-    word, tag = (2, 4) if conllu else (1, max(width, 2))
-    if columns:
-        word, tag = int(columns[0]), int(columns[1])
-    if not 0 < word <= width or not 0 < tag <= width + 1:
-        raise ConfigError(
-            f"{path}:{number}: {width} columns, but task.columns={','.join(columns)} (from 1)"
-        )
-    return _Layout(divider, width, word - 1, tag - 1 if tag <= width else None, conllu)
+    return True in places
 
 
-def _sentences(path: AnyPath, lines: Sequence[str], layout: _Layout) -> Iterator[list[_Row]]:
-    rows: list[_Row] = []
-    for number, line in enumerate([*lines, ""], 1):  # the end of the file ends a sentence too
-        place = f"{path}:{number}"
-        if _skipped(line):
-            if rows:
-                yield rows
-            rows = []
+def _rows(group: Sequence[tuple[str, str]], layout: _Layout, comments: str) -> list[_Row]:
+    """The words of a sentence, without comments, multiword tokens and empty nodes."""
+    rows, begun = list[_Row](), False
+    for place, line in group:
+        if not begun and line.startswith("#") and _is_comment(line, layout, comments, place):
             continue
-        if not rows and _is_comment(line, layout, place):
-            continue
+        begun = True
         fields = _split(line, layout.divider)
         if len(fields) != layout.width:
             wrong = f"{len(fields)} column{'s' * (len(fields) > 1)}"
             hint = "" if layout.divider == "\t" else "; divide columns by tabs if words have spaces"
             raise ConfigError(f"{place}: {wrong}, but the file has {layout.width}{hint}")
-        if layout.conllu and not fields[0].isdecimal():
-            if not re.fullmatch(r"\d+[-.]\d+", fields[0]):
-                raise ConfigError(
-                    f"{place}: {quoted(fields[0])} is no id of CoNLL-U, as 1, 1-2 or 1.1"
-                )
-            continue
-        tag = "" if layout.tag is None else fields[layout.tag]
-        if layout.tag is not None and not tag:
-            raise ConfigError(f"{place}: a word without a tag")
-        rows.append(_Row(place, fields[layout.word], tag))
+        if layout.has_ids and not _NODE.fullmatch(fields[0]):
+            raise ConfigError(f"{place}: {quoted(fields[0])} is no id of CoNLL-U, as 1, 1-2 or 1.1")
+        if not layout.has_ids or fields[0].isdecimal():
+            rows.append(_Row(place, fields))
+    return rows
 
 
-def _skipped(line: str) -> bool:
-    """Whether a line is no word, and ends the sentence before it."""
-    return not line.strip(_BLANKS) or line.startswith("-DOCSTART-")
-
-
-def _is_comment(line: str, layout: _Layout, place: str) -> bool:
-    if layout.divider == "\t":
-        return line.startswith("#") and "\t" not in line
+def _is_comment(line: str, layout: _Layout, comments: str, place: str) -> bool:
+    """Whether a line with `#` before a sentence's first word is a comment."""
+    if comments != "auto":
+        return comments == "yes"
+    other_width = len(_split(line, layout.divider)) != layout.width
+    if layout.has_ids or other_width or _COMMENT.match(line):
+        return True
     if not line.startswith("# "):
         return False
-    if layout.divider and len(_split(line, layout.divider)) == layout.width:
+    raise ConfigError(
+        f"{place}: {quoted(line)} may be a comment or the word #; set task.comments=yes if lines "
+        "with # before a sentence are comments, or task.comments=no if they are words; in a file "
+        "divided by tabs such a word is clear"
+    )
+
+
+def _word_and_tag(
+    sentences: Sequence[Sequence[_Row]],
+    layout: _Layout,
+    columns: Sequence[str],
+    names: Sequence[str],
+    chunk_tags: bool,
+) -> tuple[int, int | None]:
+    """The indices of the columns of words and of tags, None without tags."""
+    width, place = layout.width, sentences[0][0].place
+    if names and len(names) != width:
+        raise ConfigError(f"{place}: {width} columns, but global.columns names {len(names)}")
+    if columns:
+        if len(columns) != 2 or not all(name.isdecimal() or name in names for name in columns):
+            raise ConfigError(
+                f"task.columns={','.join(columns)}: for tagging, bring two numbers from 1, of the "
+                f"column of words and that of tags; {_choose(sentences)}"
+            )
+        word, tag = (names.index(c) if c in names else int(c) - 1 for c in columns)
+        if not 0 <= word < width or not 0 <= tag <= width:
+            raise ConfigError(
+                f"{place}: {width} columns, but task.columns={','.join(columns)} (from 1)"
+            )
+        return word, tag if tag < width else None
+    word = names.index("FORM") if "FORM" in names else int(layout.has_ids)
+    if layout.has_ids and width == 10 and not names:
+        return word, 3
+    if "UPOS" in names:
+        return word, names.index("UPOS")
+    if not layout.has_ids and not names:
+        others = [width - 1] if width > 1 else []
+    else:
+        others = [k for k in range(layout.has_ids, width) if k != word]
+    fitting = others
+    if width > 2 and chunk_tags:
+        fitting = [k for k in others if _mostly_chunks(_column(sentences, k))]
+    elif len(others) > 1:
+        fitting = [k for k in others if not {*_column(sentences, k)} <= {"_", "-"}]
+    if others and len(fitting) != 1:
         raise ConfigError(
-            f"{place}: {quoted(line)} may be a comment or the word #; divide columns by tabs, or "
-            "leave comments out"
+            f"{place}: it is not clear which column has the tags; {_choose(sentences)}"
         )
-    return True
+    return word, fitting[0] if fitting else None
+
+
+def _column(sentences: Sequence[Sequence[_Row]], index: int) -> Iterator[str]:
+    return (row.fields[index] for rows in sentences for row in rows)
+
+
+def _mostly_chunks(tags: Iterable[str]) -> bool:
+    """Whether tags are of chunks; a few may be wrong, which is reported with their lines later."""
+    are_chunks = [bool(re.fullmatch(CHUNK_TAG, tag)) for tag in tags]
+    return 2 * sum(are_chunks) > len(are_chunks)
+
+
+def _choose(sentences: Sequence[Sequence[_Row]]) -> str:
+    """The rest of an error that asks for task.columns: the columns, and what they begin with."""
+    columns = zip(*(row.fields for rows in sentences for row in rows), strict=False)
+    found = (f"{number} has {examples(column)}" for number, column in enumerate(columns, 1))
+    return f"set task.columns=WORD,TAG to two numbers; column {', '.join(found)}"
+
+
+def _examples(
+    sentences: Sequence[Sequence[_Row]], layout: _Layout, word: int, tag: int | None, language: str
+) -> list[Words]:
+    tagged = tag is not None and not (layout.has_ids and {*_column(sentences, tag)} == {"_"})
+    prefix = f"{language}:"
+    if not all(text.startswith(prefix) for text in _column(sentences, word)):
+        prefix = ""
+    for row in (row for rows in sentences for row in rows):
+        if row.fields[word] == prefix:
+            raise ConfigError(f"{row.place}: a tag without a word")
+        if tag is not None and not row.fields[tag]:
+            raise ConfigError(f"{row.place}: a word without a tag")
+    return [
+        Words(
+            tuple(row.fields[word].removeprefix(prefix) for row in rows),
+            tuple(row.fields[tag] for row in rows) if tag is not None and tagged else None,
+            rows[0].place,
+            tuple(int(row.place.rpartition(":")[2]) for row in rows),
+        )
+        for rows in sentences
+    ]
 
 
 def _split(line: str, divider: str) -> list[str]:

@@ -16,11 +16,17 @@ class Sentences:
 @dataclasses.dataclass(frozen=True)
 class Words:
     """Of tagging: the words of a sentence, one at least and none empty; the tag of each, None where
-    the source has none; and the place of the first word."""
+    the source has none; the place of the first word; and the line of each, where they have lines of
+    their own."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None
     place: str
+    lines: tuple[int, ...] = dataclasses.field(default=(), compare=False)
+
+    def place_of(self, index: int) -> str:
+        """The place of a word, as near as it is known."""
+        return f"{self.place.rpartition(':')[0]}:{self.lines[index]}" if self.lines else self.place
 
 
 @dataclasses.dataclass(frozen=True)

@@ -63,11 +63,13 @@ def check(examples: Iterable[Example], labels: Sequence[str]) -> None:
         if known.issuperset(found):
             continue
         index, label = next(item for item in enumerate(found) if item[1] not in known)
-        where = f" of {quoted(example.words[index])}" if isinstance(example, Words) else ""
+        where, place = "", example.place
+        if isinstance(example, Words):
+            where, place = f" of {quoted(example.words[index])}", example.place_of(index)
         close = difflib.get_close_matches(label, labels, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise ConfigError(
-            f"{example.place}: {quoted(label)}{where} is no label of the task, which has "
+            f"{place}: {quoted(label)}{where} is no label of the task, which has "
             f"{', '.join(labels)} (task.labels, or those of the training data){hint}"
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from xlj.config import ConfigError
 from xlj.config.finetuning import Task
-from xlj.data.labelled import conll, labels, squad, tables, tfds
+from xlj.data.labelled import conll, labels, records, squad, tables, tfds
 from xlj.data.labelled.examples import Example, Question, Sentences, Words
 from xlj.data.text.templates import match
 from xlj.io import storage
@@ -23,10 +23,21 @@ PHRASEBOOK = {
     "questions": "question_answering",
 }
 """The labelled tasks of the embedded corpus, and their kinds."""
+
+
+def _read_words(path: AnyPath, language: str, task: Task) -> Sequence[Words]:
+    chunk_tags = task.scored_by == "chunk_f1"
+    if records.are_in(path):
+        return records.read_words(path, language, task.columns, task.names, chunk_tags)
+    return conll.read(path, language, task.columns, task.comments, chunk_tags)
+
+
 FILES: dict[str, Callable[[AnyPath, str, Task], Sequence[Example]]] = {
-    "classification": lambda path, language, task: tables.read(path, task.columns, task.labels),
-    "tagging": lambda path, language, task: conll.read(path, language, task.columns),
-    "question_answering": lambda path, language, task: squad.read(path),
+    "classification": lambda path, _, task: tables.read(
+        path, task.columns, task.labels, task.names
+    ),
+    "tagging": _read_words,
+    "question_answering": lambda path, _, task: squad.read(path, task.misplaced),
 }
 """What reads the files of each kind of task."""
 SPLITS = ("train", "dev", "test")
@@ -76,7 +87,7 @@ def read(source: str, language: str, task: Task) -> list[Example]:
 
 def _read(source: str, language: str, task: Task) -> Sequence[Example]:
     if source.startswith("tfds:"):
-        return tfds.read(source, language)
+        return tfds.read(source, language, task.misplaced)
     if source.startswith("phrasebook:"):
         name, split = _phrasebook(source, task.kind)
         return list(_phrasebook_examples(name, language, split))

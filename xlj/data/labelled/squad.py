@@ -2,63 +2,121 @@
 
 import dataclasses
 import re
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from xlj.config import ConfigError
+from xlj.data.labelled import records
 from xlj.data.labelled.examples import Example, Question
 from xlj.io import json_file
 from xlj.io.quoting import quoted, shortened
 from xlj.io.storage import AnyPath
 
 
-def walk(path: AnyPath) -> Iterator[tuple[Any, Any, str]]:
-    """(paragraph, question, place of the question), of each question in order, as JSON has them; a
+def walk(path: AnyPath) -> Iterator[tuple[Any, Any, str, str]]:
+    """(paragraph, question, file, place of the question in it), of each question in order, as JSON
+    has them: SQuAD's articles, or records that are both, as of Hugging Face's `datasets`; a
     `ConfigError` if the file cannot be read or is not laid out so."""
-    for article, at in json_file.items(path, json_file.read(path), "data", ""):
-        for paragraph, within in json_file.items(path, article, "paragraphs", at):
-            for question, where in json_file.items(path, paragraph, "qas", within):
-                yield paragraph, question, where
+    for value, place in records.values(path):
+        if isinstance(value, dict) and "context" in value and "question" in value:
+            yield value, value, place, "record"
+            continue
+        is_article = isinstance(value, dict) and "paragraphs" in value
+        articles = [(value, "article")] if is_article else json_file.items(place, value, "data", "")
+        for article, at in articles:
+            if isinstance(article, dict) and "context" in article and "question" in article:
+                yield article, article, place, at
+                continue
+            for paragraph, within in json_file.items(place, article, "paragraphs", at):
+                for question, where in json_file.items(place, paragraph, "qas", within):
+                    yield paragraph, question, place, where
 
 
-def read(path: AnyPath) -> list[Question]:
+def read(path: AnyPath, misplaced: str = "error") -> list[Question]:
     """The questions of a file.
 
     `answers` may be missing or one empty text, as in XTREME's test files: then they are not told.
-    They are empty where SQuAD 2.0 says `is_impossible`; `plausible_answers` are not read.
+    They are empty where SQuAD 2.0 says `is_impossible`, or has an empty list; `plausible_answers`
+    are not read. How many answers were misplaced, and what became of them, is printed.
+
+    Args:
+      misplaced: what becomes of an answer that is not where it is said to be: an `error`; `find`
+        takes it from the one place where it stands, `skip` leaves it out, and its question if that
+        has no other.
 
     Raises:
-      ConfigError: if the file cannot be read, or an answer is not where it is said to be; with
-        file, place and question.
+      ConfigError: if the file cannot be read, or an answer is misplaced; with file, place and
+        question.
     """
-    return unique(_question(path, *entry) for entry in walk(path))
+    moved, found = Misplaced(misplaced), list[Question]()
+    for paragraph, entry, file, where in walk(path):
+        question = moved.placed(_question(paragraph, entry, file, where))
+        found += [question] if question else []
+    moved.report(path)
+    return unique(found)
 
 
-def check(question: Question) -> Question:
-    """The question itself, if the context has its answers where they are said to be. Answers that
-    are all empty texts are not told.
+class Misplaced:
+    """The policy for answers that are not where they are said to be, and what it has done.
 
-    Raises:
-      ConfigError: if an answer is somewhere else or nowhere; it names the nearest place that fits.
+    Args:
+      policy: as of `read`.
     """
-    if not question.answers:
-        return question
-    if not any(text for text, _ in question.answers):
-        return dataclasses.replace(question, answers=None)
-    context = question.context
-    for text, start in question.answers:
-        if text and start >= 0 and context.startswith(text, start):
-            continue
-        places = [match.start() for match in re.finditer(re.escape(text), context)] if text else []
-        mend = f"; it is at {min(places, key=lambda at: abs(at - start))}" if places else ""
-        there = context[max(start, 0) : max(start, 0) + len(text)]
-        raise ConfigError(
-            f"{question.place} (question {shortened(question.identity)}): the answer "
-            f"{quoted(text)} should be at character {quoted(start)} of the context, where "
-            f"there is {quoted(there)}{mend}"
-        )
-    return question
+
+    def __init__(self, policy: str):
+        self._policy = policy
+        self._places: list[str] = []
+
+    def placed(self, question: Question) -> Question | None:
+        """The question with answers that stand where they are said to; None if it is left out.
+        Answers that are all empty texts are not told.
+
+        Raises:
+          ConfigError: if an answer is somewhere else or nowhere; it names the nearest place that
+            fits.
+        """
+        if not question.answers:
+            return question
+        if not any(text for text, _ in question.answers):
+            return dataclasses.replace(question, answers=None)
+        found = list[tuple[str, int]]()
+        for text, start in question.answers:
+            if text and start >= 0 and question.context.startswith(text, start):
+                found.append((text, start))
+                continue
+            matches = re.finditer(f"(?={re.escape(text)})", question.context) if text else ()
+            places = [match.start() for match in matches]
+            if self._policy == "find" and len(places) == 1:
+                found.append((text, places[0]))
+            elif self._policy != "skip":
+                raise _misplaced(question, text, start, places)
+            self._places.append(question.place)
+        return dataclasses.replace(question, answers=tuple(found)) if found else None
+
+    def report(self, source: AnyPath | str) -> None:
+        """Prints how many answers were misplaced, if some were."""
+        if self._places:
+            done = "left out" if self._policy == "skip" else "taken from where they stand"
+            print(
+                f"{source}: {len(self._places):,} answers that are not at their answer_start were "
+                f"{done} (task.misplaced={self._policy}); the first: {self._places[0]}",
+                file=sys.stderr,
+            )
+
+
+def _misplaced(question: Question, text: str, start: int, places: Sequence[int]) -> ConfigError:
+    mend, context = "", question.context
+    if places:
+        mend = f"; it is at {min(places, key=lambda at: abs(at - start))}"
+        mend += "" if len(places) > 1 else " (task.misplaced=find takes it from there)"
+    there = context[max(start, 0) : max(start, 0) + len(text)]
+    return ConfigError(
+        f"{question.place} (question {shortened(question.identity)}): the answer {quoted(text)} "
+        f"should be at character {quoted(start)} of the context, where there is {quoted(there)}"
+        f"{mend or '; task.misplaced=skip leaves such answers out'}"
+    )
 
 
 def unique(questions: Iterable[Question]) -> list[Question]:
@@ -96,18 +154,17 @@ def distinct(examples: Iterable[Example]) -> list[Example]:
     return [*unique(questions)] if questions else found
 
 
-def _question(path: AnyPath, paragraph: Any, entry: Any, where: str) -> Question:
+def _question(paragraph: Any, entry: Any, file: str, where: str) -> Question:
     question = Question(
-        identity=json_file.text(path, entry, "id", where),
-        question=json_file.text(path, entry, "question", where),
-        context=json_file.text(path, paragraph, "context", where.rpartition(".")[0]),
-        answers=tuple(_answers(path, entry, where)) if "answers" in entry else None,
-        place=f"{path}: {where}",
+        identity=identity(entry, file, where),
+        question=json_file.text(file, entry, "question", where),
+        context=json_file.text(file, paragraph, "context", where.rpartition(".")[0] or where),
+        answers=None if entry.get("answers") is None else tuple(answers(entry, file, where)),
+        place=file if where == "record" else f"{file}: {where}",
     )
-    question = check(question)
     if not entry.get("is_impossible"):
         return question
-    if question.answers:
+    if any(text for text, _ in question.answers or ()):
         raise ConfigError(
             f"{question.place} (question {shortened(question.identity)}): is_impossible, but it "
             "has answers"
@@ -115,10 +172,40 @@ def _question(path: AnyPath, paragraph: Any, entry: Any, where: str) -> Question
     return dataclasses.replace(question, answers=())
 
 
-def _answers(path: AnyPath, entry: Any, at: str) -> Iterator[tuple[str, int]]:
-    for answer, where in json_file.items(path, entry, "answers", at):
-        text = json_file.text(path, answer, "text", where)
+def identity(entry: Any, file: str, where: str) -> str:
+    """The id of a question, a text or a whole number; raises as `json_file.text`."""
+    found = entry.get("id") if isinstance(entry, dict) else None
+    if isinstance(found, int) and not isinstance(found, bool):
+        return str(found)
+    return json_file.text(file, entry, "id", where)
+
+
+def answers(entry: Any, file: str, where: str) -> Iterator[tuple[str, int]]:
+    """(text, its first character's index in the context) of the answers of a question: a list of
+    objects, as SQuAD has them, or an object of two lists, as Hugging Face's `datasets` do; -1 where
+    the index is missing.
+
+    Raises:
+      ConfigError: if the answers are not laid out so.
+    """
+    found = entry["answers"]
+    if isinstance(found, dict):
+        columns = (found.get(key) for key in ("text", "answer_start"))
+        texts, starts = (x if x is None or isinstance(x, list) else [x] for x in columns)
+        if texts is None or (starts is not None and len(starts) != len(texts)):
+            raise ConfigError(
+                f"{file}: there is no list {where}.answers.text, with as many answer_start"
+            )
+        rows = zip(texts, starts or [None] * len(texts), strict=True)
+        listed: list[tuple[Any, str]] = [
+            ({"text": text, "answer_start": start}, f"{where}.answers[{k}]")
+            for k, (text, start) in enumerate(rows)
+        ]
+    else:
+        listed = json_file.items(file, entry, "answers", where)
+    for answer, at in listed:
+        text = json_file.text(file, answer, "text", at)
         start = answer.get("answer_start")
-        if not isinstance(start, int) or isinstance(start, bool):
-            raise ConfigError(f"{path}: {where}.answer_start is {quoted(start)}, no whole number")
-        yield text, start
+        if start is not None and not re.fullmatch(r"-?\d{1,15}(\.0)?", f"{start}"):
+            raise ConfigError(f"{file}: {at}.answer_start is {quoted(start)}, no whole number")
+        yield text, -1 if start is None else int(float(start))

@@ -1,13 +1,17 @@
-"""Classification: sentences or pairs and their labels, in tables of tabs or in JSON lines."""
+"""Classification: sentences or pairs and their labels, in tables (TSV, CSV) or in records."""
 
+import csv
 import dataclasses
 import difflib
 import itertools
+import math
+import re
 from collections.abc import Iterator, Sequence
 
 from xlj.config import ConfigError
+from xlj.data.labelled import records
 from xlj.data.labelled.examples import Sentences
-from xlj.io import files, json_file
+from xlj.io import files, formats, json_file
 from xlj.io.json_file import Json
 from xlj.io.quoting import quoted, shortened
 from xlj.io.storage import AnyPath
@@ -21,49 +25,108 @@ SPELLINGS = {"contradictory": "contradiction"}
 """Labels that XNLI's translated training files spell otherwise than its dev and test files."""
 
 
-def read(path: AnyPath, columns: Sequence[str], labels: Sequence[str] = ()) -> list[Sentences]:
-    """The examples of a file: JSON lines if its name says `.jsonl`, else a table of tabs.
+def read(
+    path: AnyPath, columns: Sequence[str], labels: Sequence[str] = (), names: Sequence[str] = ()
+) -> list[Sentences]:
+    """The examples of a file: of JSON lines, JSON or Parquet (`records.are_in`), else of a table,
+    which tabs divide, or, if there is none, commas as in CSV.
 
     Args:
       columns: of the texts, one or two, and of the label at last: names in the head of a table or
         keys of JSON, of several with `|` between the first that the file has; or numbers from 1 of
         a table without a head. Empty: all columns of a table without a head, which are two or
         three.
-      labels: the task's, if it names them: a label that `SPELLINGS` has is read as one of them.
+      labels: the task's, if it names them: a label that `SPELLINGS` has is read as one of them, and
+        so is `1.0` as `1`, unless it is one.
+      names: of the labels that files give as numbers, from 0.
 
     Raises:
-      ConfigError: if the file cannot be read, or a line does not fit; with file and line.
+      ConfigError: if the file cannot be read, or a line does not fit, with file and line; or if
+        without `columns` the first column looks like ids or labels, or the last is empty.
     """
     if len(columns) not in (0, 2, 3):
         raise ConfigError(
             f"task.columns={','.join(columns)}: name one or two columns of text, then the label"
         )
-    found = (_json_lines if ".jsonl" in path.name else _table)(path, columns)
-    spelt = {old: new for old, new in SPELLINGS.items() if new in labels and old not in labels}
-    return [dataclasses.replace(e, label=spelt.get(e.label or "", e.label)) for e in found]
+    found = (_records if records.are_in(path) else _table)(path, columns)
+    return [_named_label(example, labels, names) for example in found]
+
+
+def _named_label(example: Sentences, labels: Sequence[str], names: Sequence[str]) -> Sentences:
+    """The example with its label as the task calls it."""
+    label = example.label
+    if label is None or label in labels:
+        return example
+    number = re.fullmatch(r"(-?\d{1,9})(\.0)?", label)  # pandas writes 1.0 where labels may lack
+    if number and (names or number[2]):
+        label = records.name_of(int(number[1]), names, example.place)
+    elif SPELLINGS.get(label) in labels:
+        label = SPELLINGS[label]
+    return dataclasses.replace(example, label=label)
 
 
 def _table(path: AnyPath, columns: Sequence[str]) -> Iterator[Sentences]:
     """Examples of a table. A field that begins and ends with a quotation mark, with doubled ones
     only between, is quoted, as in XTREME's files; tabs and line feeds always divide."""
-    lines = _lines(path)
+    rows = _rows(path, columns)
+    guess = None if columns else _Guess(path)
     width, places = 0, list[int | None]()
     if columns and not all(name.isdecimal() for name in columns):
         if any(name.isdecimal() for name in columns):
             raise ConfigError(f"task.columns={','.join(columns)}: bring names or numbers, not both")
-        for _, line in itertools.islice(lines, 1):
-            head = [_unquoted(field) for field in line.split("\t")]
+        for _, head in itertools.islice(rows, 1):
             names = _named(columns, head, f"{path}:1", "column")
             width = len(head)
             places = [head.index(name) if name in head else None for name in names]
-    for place, line in lines:
-        fields = [_unquoted(field) for field in line.split("\t")]
+    for place, fields in rows:
         if not places:
             width, places = len(fields), _numbered(place, columns, fields)
         if len(fields) != width:
             raise ConfigError(f"{place}: {len(fields)} columns, but {width} in the first line")
+        if guess:
+            guess.add(fields)
         found = [None if at is None else fields[at] for at in places]
         yield _sentences(found[:-1], found[-1], place)
+    if guess:
+        guess.check()
+
+
+class _Guess:
+    """Looks at all lines of a table without a head, whose columns nobody named, for what would be
+    read wrongly without a word: ids or labels in the place of sentences."""
+
+    def __init__(self, path: AnyPath):
+        self._path, self._lines, self._width = path, 0, 0
+        self._all_numbers = self._all_names = self._all_empty = True
+        self._firsts: set[str] = set()
+
+    def add(self, fields: Sequence[str]) -> None:
+        """Looks at a line."""
+        first = fields[0].strip()
+        self._lines, self._width = self._lines + 1, len(fields)
+        self._all_numbers &= re.fullmatch(r"[-+]?\d+", first) is not None
+        self._all_names &= re.fullmatch(r"[!-~]*\d[!-~]*", first) is not None
+        if self._all_names:
+            self._firsts.add(first)
+        self._all_empty &= not fields[-1].strip()
+
+    def check(self) -> None:
+        """Raises a `ConfigError` that says how to go on, at the end of the table."""
+        columns = [*map(str, range(1, self._width + 1))]
+        are_ids = self._all_names and self._lines > 2 and len(self._firsts) == self._lines
+        if self._lines and (self._all_numbers or are_ids):
+            what = "numbers" if self._all_numbers else "ids"
+            without = ",".join(columns[1:] if len(columns) > 2 else columns[::-1])
+            raise ConfigError(
+                f"{self._path}:1: the first column holds {what} only, no sentences; say which "
+                f"columns are the texts and, at last, the label: task.columns={without}, or "
+                f"task.columns={','.join(columns)} if they are sentences"
+            )
+        if self._lines and self._all_empty and self._width == 3:
+            raise ConfigError(
+                f"{self._path}:1: the last column is empty in all lines; say whether the second is "
+                "the label (task.columns=1,2) or a sentence (task.columns=1,2,3)"
+            )
 
 
 def _numbered(place: str, columns: Sequence[str], fields: Sequence[str]) -> list[int | None]:
@@ -73,7 +136,7 @@ def _numbered(place: str, columns: Sequence[str], fields: Sequence[str]) -> list
     if not columns and width not in (2, 3):
         raise ConfigError(
             f"{place}: {width} columns, but without task.columns a line is one text or two and a "
-            "label, with tabs between"
+            f"label; name or number them, texts first: {shortened(', '.join(map(quoted, fields)))}"
         )
     numbers = [int(name) for name in columns] or list(range(1, width + 1))
     *texts, label = numbers
@@ -107,13 +170,13 @@ def _named(columns: Sequence[str], names: Sequence[str], place: str, kind: str) 
     return chosen
 
 
-def _json_lines(path: AnyPath, columns: Sequence[str]) -> Iterator[Sentences]:
-    if not columns:
-        raise ConfigError(f"{path}: say in task.columns which keys hold the texts and the label")
-    for place, line in _lines(path):
-        row = json_file.parse(line, place)
-        if not isinstance(row, dict):
-            raise ConfigError(f"{place}: it is no JSON object, in braces")
+def _records(path: AnyPath, columns: Sequence[str]) -> Iterator[Sentences]:
+    for row, place in records.read(path):
+        if not columns:
+            raise ConfigError(
+                f"{place}: say in task.columns which keys hold the texts and the label; there are "
+                f"{shortened(', '.join(row))}"
+            )
         *texts, label = _named(columns, list(row), place, "key")
         yield _sentences(
             [_string(row[name], name, place) for name in texts],
@@ -131,6 +194,8 @@ def _string(value: Json, name: str, place: str) -> str:
 def _label(value: Json, name: str, place: str) -> str | None:
     if value is None:
         return None
+    if isinstance(value, float):
+        return None if math.isnan(value) else str(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
@@ -145,13 +210,51 @@ def _sentences(texts: Sequence[str | None], label: str | None, place: str) -> Se
     return Sentences(tuple(text or "" for text in texts), label, place)
 
 
-def _lines(path: AnyPath) -> Iterator[tuple[str, str]]:
-    """(place, line) of each line, without a carriage return at its end."""
-    for number, line in enumerate(files.lines(path), 1):
-        line = line.removesuffix("\r")
-        if not line.strip():
-            raise ConfigError(f"{path}:{number}: the line is empty")
-        yield f"{path}:{number}", line
+def _rows(path: AnyPath, columns: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """(place, fields) of each line of a table, or of each record of CSV, whose fields may hold line
+    feeds."""
+    formats.refuse(path, files.head(path), ("CSV", "|||"))
+    lines: Iterator[str] = (line.removesuffix("\r") for line in files.lines(path))
+    head = next(lines, None)
+    if head is None:
+        return
+    lines = itertools.chain([head], lines)
+    divider = _divider(path, head, columns)
+    if divider == "\t":
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                raise ConfigError(f"{path}:{number}: the line is empty")
+            yield f"{path}:{number}", [_unquoted(field) for field in line.split("\t")]
+        return
+    found, number = csv.reader((f"{line}\n" for line in lines), delimiter=divider, strict=True), 0
+    try:
+        for fields in found:
+            place, number = f"{path}:{number + 1}", found.line_num
+            if not fields:
+                raise ConfigError(f"{place}: the line is empty")
+            yield place, fields
+    except csv.Error as error:
+        raise ConfigError(f"{path}:{number + 1}: it is no CSV ({error})") from None
+
+
+def _divider(path: AnyPath, head: str, columns: Sequence[str]) -> str:
+    """What divides the columns of a table by its first line: a comma or a semicolon, if the columns
+    that are named are between them, or if the file is named CSV and no tab divides it; else tabs.
+    """
+    texts = [] if all(name.isdecimal() for name in columns) else columns[:-1]
+    widths = {"\t": 1}
+    for divider in ",;":
+        try:
+            fields = next(csv.reader([head], delimiter=divider))
+        except csv.Error:  # a carriage return inside of the line, or a field of 128 KiB
+            continue
+        named = [any(name in fields for name in column.split("|")) for column in texts]
+        if texts and all(named):
+            return divider
+        widths[divider] = len(fields)
+    form = formats.of(path)
+    is_csv = form is not None and form.name == "CSV" and "\t" not in head
+    return max(widths, key=widths.__getitem__) if is_csv else "\t"
 
 
 def _unquoted(field: str) -> str:

@@ -80,17 +80,20 @@ def parse(source: str) -> Name:
     return Name(found[1], found[3])
 
 
-def read(source: str, language: str) -> list[Example]:
+def read(source: str, language: str, misplaced: str = "error") -> list[Example]:
     """The examples of a source in one language, in order, read in a spawned process.
+
+    Args:
+      misplaced: as of `squad.read`.
 
     Raises:
       ConfigError: if TFDS cannot load it, it lacks the language, or an example does not fit.
     """
     parse(source)
-    return in_child(f"reading {source}", load, source, language)
+    return in_child(f"reading {source}", load, source, language, misplaced)
 
 
-def load(source: str, language: str) -> list[Example]:
+def load(source: str, language: str, misplaced: str = "error") -> list[Example]:
     """`read` in this process, which imports TensorFlow."""
     name = parse(source)
     example_of = _DATASETS[name.base][1]
@@ -104,10 +107,12 @@ def load(source: str, language: str) -> list[Example]:
         )
     except Exception as error:  # TFDS raises many kinds
         raise ConfigError(f"{source}: TFDS cannot load it ({error})") from error
-    found: list[Example] = [
-        example_of(row, info.features, language, f"{source}, example {number}")
-        for number, row in enumerate(tfds.as_numpy(dataset), 1)
-    ]
+    found, moved = list[Example](), squad.Misplaced(misplaced)
+    for number, row in enumerate(tfds.as_numpy(dataset), 1):
+        example = example_of(row, info.features, language, f"{source}, example {number}")
+        placed = moved.placed(example) if isinstance(example, Question) else example
+        found += [placed] if placed else []
+    moved.report(source)
     if ids_tell:
         begin = f"{TYDI_QA[language]}-"
         found = [e for e in found if isinstance(e, Question) and e.identity.startswith(begin)]
@@ -132,7 +137,7 @@ def _question(row: Row, features: Labels, language: str, place: str) -> Question
     texts, starts = row["answers"]["text"], row["answers"]["answer_start"]
     answers = tuple((text.decode(), int(at)) for text, at in zip(texts, starts, strict=True))
     identity, question, context = (row[key].decode() for key in ("id", "question", "context"))
-    return squad.check(Question(identity, question, context, answers, place))
+    return Question(identity, question, context, answers, place)
 
 
 def _wikiann(row: Row, features: Labels, language: str, place: str) -> Words:

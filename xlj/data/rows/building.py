@@ -4,14 +4,15 @@ What all units must know comes first: lines to exclude, duplicates, companions o
 vocabulary if none is given. Then units are read, each by one process, and become rows.
 """
 
-import dataclasses
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from xlj.config import ConfigError
 from xlj.data.rows import lookahead, workers
 from xlj.data.rows.lookahead import Text
+from xlj.data.rows.report import malformed_records
 from xlj.data.rows.request import Request
 from xlj.data.rows.shards import SHARD_UNITS, Shards
 from xlj.data.rows.store import MANIFEST, VOCABULARY, Manifest, TaskRows
@@ -25,6 +26,7 @@ from xlj.io.storage import AnyPath, Url
 
 _TASK = "task.json"
 _NAMED = 10  # files, at most
+_JUDGED = 10_000  # records, of which so many may be malformed
 _UNCUT_RATE = 3e6  # bytes a second of a compressed file: 10 MB of text, of which it holds a third
 
 
@@ -49,6 +51,7 @@ def build_rows(request: Request, runner: str = "", arguments: Sequence[str] = ()
         vocabulary = request.vocabulary or lookahead.trained(request, texts, rules, run)
         shards = _build(request, texts, rules, vocabulary, run)
         tasks = tuple(_finished(text, kind, of) for text, kind, of in shards)
+        _check_malformed(tasks, data.malformed_share)
         content = request.listing(request.tasks)
         manifest = Manifest(
             vocabulary.size, vocabulary.digest, vocabulary.dtype.str, content, tasks
@@ -95,12 +98,30 @@ def _build(
 def _finished(text: Text, kind: str, shards: Shards) -> TaskRows:
     """The rows of a task, which are noted in their folder."""
     task = text.task.of_kind(kind)
-    rows = shards.task_rows(task.name, f"../{task.name}/{shards.folder.name}", task.languages)
-    note, content = shards.folder / _TASK, json.dumps(dataclasses.asdict(rows)).encode()
+
+    def place(unit: int, part: int, before: int) -> str:
+        of = text.units[unit][part]
+        return of.source.place(of.start, before)
+
+    folder = f"../{task.name}/{shards.folder.name}"
+    rows = shards.task_rows(task.name, folder, task.languages, place)
+    note, content = shards.folder / _TASK, json.dumps(rows.as_json()).encode()
     if not note.is_file() or note.read_bytes() != content:
         atomic.write(note, content)
     storage.remove_folder(shards.folder / "units")
     return rows
+
+
+def _check_malformed(tasks: Sequence[TaskRows], most: float) -> None:
+    """Refuses a language or pair of which a larger share of records than `most` is malformed: its
+    files are not what they are taken for. A few records tell nothing."""
+    for task in tasks:
+        bad = sum(task.dropped.get(why, 0) for why in task.malformed)
+        if task.sentences >= _JUDGED and bad > most * task.sentences:
+            raise ConfigError(
+                f"{task.name}: {bad:,} of {task.sentences:,} records are malformed, more than "
+                f"data.malformed_share={most:g}; {malformed_records([task])}"
+            )
 
 
 def _tell_uncut(texts: Sequence[Text], size: int) -> None:

@@ -43,7 +43,9 @@ def report(store: RowStore, alpha: float) -> str:
             f"{task.name}: {count:,} dropped, {reason}"
             for task in tasks
             for reason, count in task.dropped.items()
+            if reason not in task.malformed
         ]
+        notes += [f"{t.name}: {malformed_records([t])}" for t in tasks if t.malformed]
     if manifest.recipe["held_out_share"]:
         kept = {name for t in manifest.tasks if t.held_out.rows for name in t.languages}
         every = dict.fromkeys(name for t in manifest.tasks for name in t.languages)
@@ -51,6 +53,19 @@ def report(store: RowStore, alpha: float) -> str:
             f"{name} has no held-out rows: too little text" for name in every if name not in kept
         ]
     return "\n".join(lines + ([""] + notes if notes else []))
+
+
+def malformed_records(tasks: Sequence[TaskRows]) -> str:
+    """How many records of the text of tasks were malformed, by reason, and where the first of each
+    stood; empty if none was. Text that rows of several kinds are made of counts once."""
+    of_text = {(ROW_KINDS[task.kind].source, task.languages): task for task in reversed(tasks)}
+    found: dict[str, tuple[int, str]] = {}
+    for task in reversed(of_text.values()):
+        for why, (count, first) in task.malformed.items():
+            before, earlier = found.get(why, (0, first))
+            found[why] = (before + count, earlier)
+    reasons = [f"{why}: {count:,} (first: {first})" for why, (count, first) in found.items()]
+    return f"malformed, left out: {'; '.join(reasons)}" if reasons else ""
 
 
 def _counts(task: TaskRows) -> list[int]:

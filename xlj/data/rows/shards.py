@@ -32,7 +32,8 @@ _WRITE_ROWS = 8192
 @dataclasses.dataclass
 class Counts:
     """What units or shards yielded, as in `store.TaskRows`; of rows to train on and held out the
-    `rows`, `tokens`, `examples` and `sentences`."""
+    `rows`, `tokens`, `examples` and `sentences`. `malformed` has of each reason the records, and
+    where the first is: its unit, and the rest as in `UnitReader`."""
 
     train: Counter[str] = dataclasses.field(default_factory=Counter)
     held_out: Counter[str] = dataclasses.field(default_factory=Counter)
@@ -41,11 +42,15 @@ class Counts:
     dropped: Counter[str] = dataclasses.field(default_factory=Counter)
     input_bytes: int = 0
     input_sha256: str = ""
+    malformed: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
 
     def add(self, other: "Counts") -> None:
         """Counts another one in; digests are chained."""
         for name in ("train", "held_out", "dropped"):
             getattr(self, name).update(getattr(other, name))
+        for why, (count, *first) in other.malformed.items():
+            before, *earlier = self.malformed.get(why, (0, *first))
+            self.malformed[why] = (before + count, *earlier)
         self.sentences += other.sentences
         self.cut += other.cut
         self.input_bytes += other.input_bytes
@@ -149,8 +154,15 @@ class Shards:
             for ending in (".json", ".rows"):
                 self.unit_file(unit).with_suffix(ending).unlink(missing_ok=True)
 
-    def task_rows(self, name: str, folder: str, languages: tuple[str, ...]) -> TaskRows:
-        """What the finished shards hold.
+    def task_rows(
+        self,
+        name: str,
+        folder: str,
+        languages: tuple[str, ...],
+        place: Callable[[int, int, int], str],
+    ) -> TaskRows:
+        """What the finished shards hold; `place` says where a record is that is known by its unit,
+        its part, and lines before it there.
 
         Raises:
           ConfigError: if there are no rows to train on.
@@ -190,6 +202,9 @@ class Shards:
             dropped={why: count for why, count in sorted(total.dropped.items()) if count},
             input_bytes=total.input_bytes,
             input_sha256=total.input_sha256,
+            malformed={
+                why: (count, place(*first)) for why, (count, *first) in total.malformed.items()
+            },
             **splits,
         )
 
@@ -243,6 +258,8 @@ def _shuffled(units: Sequence[tuple[np.ndarray, np.ndarray]], shard: int) -> Ite
 
 def _write_counts(file: AnyPath, counts: Counts, more: Record) -> None:
     content = {**vars(counts), **more}
+    if not counts.malformed:
+        del content["malformed"]
     atomic.write(file.with_suffix(".json"), json.dumps(content).encode())
 
 

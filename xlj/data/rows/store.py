@@ -67,6 +67,8 @@ class TaskRows:
       dropped: sentences or pairs left out, by reason.
       input_bytes: of its sources, as they are on disk (of sources that are no files about).
       input_sha256: of all of its text as it came.
+      malformed: of the records that were malformed, by reason, how many there were and where the
+        first stood. They are among the dropped, but for byte order marks, which lines lost.
     """
 
     name: str
@@ -81,6 +83,14 @@ class TaskRows:
     input_sha256: str
     train: Split
     held_out: Split
+    malformed: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
+
+    def as_json(self) -> "Record":
+        """As JSON values; `task_rows_from_json` reads it."""
+        content = dataclasses.asdict(self)
+        if not self.malformed:  # as before there was this entry
+            del content["malformed"]
+        return content
 
     def split(self, name: str) -> Split:
         """The `train` or the `held_out` split."""
@@ -119,12 +129,13 @@ class Manifest:
         content = dataclasses.asdict(self)
         del content["recipe"]
         for task in content["tasks"]:
-            del task["folder"], task["input_bytes"], task["input_sha256"]
+            del task["folder"], task["input_bytes"], task["input_sha256"], task["malformed"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> bytes:
         """The manifest's file, its content hash included."""
         content = {**dataclasses.asdict(self), "content_hash": self.content_hash}
+        content["tasks"] = [task.as_json() for task in self.tasks]
         return (json.dumps(content, indent=1, sort_keys=True) + "\n").encode()
 
 
@@ -300,12 +311,16 @@ def shard_file(folder: "AnyPath", shard: int) -> "AnyPath":
 
 
 def task_rows_from_json(content: "Record") -> TaskRows:
-    """The `TaskRows` of its `dataclasses.asdict`, after JSON made lists of tuples."""
+    """The `TaskRows` of its `as_json`, after JSON made lists of tuples."""
     splits = {
         name: Split(**{**content[name], "shards": tuple(content[name]["shards"])})
         for name in SPLITS
     }
-    return TaskRows(**{**content, **splits, "languages": tuple(content["languages"])})
+    malformed = {
+        why: (count, first) for why, (count, first) in content.get("malformed", {}).items()
+    }
+    languages = tuple(content["languages"])
+    return TaskRows(**{**content, **splits, "languages": languages, "malformed": malformed})
 
 
 def row_crcs(rows: np.ndarray) -> np.ndarray:

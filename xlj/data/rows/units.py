@@ -70,6 +70,9 @@ def _build(job: BuildUnit, reader: UnitReader, targets: list[Shards]) -> None:
                 write(*kind.rows(chunk, encoded))
         for kind in kinds:
             kind.counts.dropped.update(reader.dropped)
+            kind.counts.malformed = {
+                why: (count, job.index, *first) for why, (count, *first) in reader.malformed.items()
+            }
             kind.counts.sentences += reader.dropped.total()
             kind.counts.input_bytes = job.size
             kind.counts.input_sha256 = reader.digest.hexdigest()

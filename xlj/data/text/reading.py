@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from xlj.data.text.sources import RawBlock, TextSource, module_digest, open_sour
 from xlj.data.text.text_tasks import Unit
 from xlj.io import storage
 from xlj.io.json_file import Record
+from xlj.io.malformed import Malformed, Marked
 from xlj.io.storage import AnyPath
 
 CHUNK_LINES = 16_384
@@ -23,6 +23,8 @@ CHUNK_CHARACTERS = 1 << 22
 """A chunk ends when it has as many lines or characters; a document is cut there."""
 
 
+MARKS = "byte order marks at the starts of lines"
+"""What they are counted under: they are left out, their lines are read."""
 REPEATED = np.dtype([("unit", "<u4"), ("place", "<u4")])
 """A line of a unit, by the lines before it that can be read; files have them in order."""
 
@@ -32,13 +34,13 @@ class Reading:
     """How text is read; small, so that workers can be sent it.
 
     Attributes:
-      invalid_utf8: `error` or `skip`, as in `Data`.
+      malformed: `error` or `skip`, as in `Data`.
       filter: `module:function`, or empty.
       excluded: a file of hashes of lines to leave out, or None.
       repeated: files of the places (`REPEATED`) of lines to leave out because they stand before.
     """
 
-    invalid_utf8: str
+    malformed: str
     filter: str
     excluded: AnyPath | None = None
     repeated: tuple[AnyPath, ...] = ()
@@ -48,12 +50,14 @@ class Reading:
         repeated."""
         module = self.filter.partition(":")[0]
         digest = module_digest(module, "data.filter") if module else ""
-        return {"invalid_utf8": self.invalid_utf8, "filter": [self.filter, digest]}
+        # Rows at the default were made before there was more to skip than invalid UTF-8.
+        key = "invalid_utf8" if self.malformed == "error" else "malformed"
+        return {key: self.malformed, "filter": [self.filter, digest]}
 
     @classmethod
     def of(cls, data: Data) -> "Reading":
         """That of a config, nothing excluded yet."""
-        return cls(data.invalid_utf8, data.filter)
+        return cls(data.malformed, data.filter)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,11 +76,14 @@ class UnitReader:
 
     Attributes:
       dropped: lines with text, or pairs, that were left out, by reason; whole once `chunks` ended.
+      malformed: of the records that were malformed, and of byte order marks, by reason: how many
+        there were, and where the first stood: the number of its part, and lines before it there.
       lines, digest: what was read: lines of every kind, and a sha256 of their text as it came.
     """
 
     def __init__(self, unit: Unit, index: int, reading: Reading):
         self.dropped: Counter[str] = Counter()
+        self.malformed: dict[str, tuple[int, ...]] = {}
         self.lines = 0
         self.digest = hashlib.sha256()
         self._unit, self._reading = unit, reading
@@ -99,11 +106,11 @@ class UnitReader:
 
     def _blocks(self) -> Iterator[list[list[str]]]:
         """Clean columns of equal length."""
-        for part in self._unit:
+        for number, part in enumerate(self._unit):
             count = 0
             for raw in part.blocks():
                 self._seen(raw)
-                rows = self._decodable(raw, part, count)
+                rows = self._readable(raw, number, count)
                 count += len(raw[0])
                 if rows and rows[0]:
                     yield [clean_all(column) for column in rows]
@@ -111,25 +118,35 @@ class UnitReader:
             if part.source.columns == 1:
                 yield [[""]]  # the end of a file ends a document
 
-    def _decodable(self, raw: RawBlock, part: Any, before: int) -> list[Sequence[str]]:
-        if not any(None in column for column in raw):
+    def _readable(self, raw: RawBlock, part: int, before: int) -> list[Sequence[str]]:
+        """The block without malformed records."""
+        if set().union(*(map(type, column) for column in raw)) <= {str}:
             return list(raw)  # type: ignore[arg-type]
-        bad = [i for i, row in enumerate(zip(*raw, strict=True)) if None in row]
-        if self._reading.invalid_utf8 == "error":
-            place = part.source.place(part.start, before + bad[0])
-            raise ConfigError(f"{place} is not UTF-8; mend it, or set data.invalid_utf8=skip")
-        self.dropped["invalid UTF-8"] += len(bad)
-        gone = set(bad)
-        return [
-            [line for i, line in enumerate(column) if line is not None and i not in gone]
-            for column in raw
-        ]
+        gone = set()
+        for i, row in enumerate(zip(*raw, strict=True)):
+            for line in row:
+                if isinstance(line, Marked):
+                    self._note(MARKS, part, before + i)
+            if isinstance(bad := row[0], Malformed):
+                place = bad.before if bad.before >= 0 else before + i
+                if self._reading.malformed == "error":
+                    of = self._unit[part]
+                    raise ConfigError(
+                        f"{of.source.place(of.start, place)}{bad.problem}; mend it, or set "
+                        "data.malformed=skip"
+                    )
+                self._note(bad.reason, part, place)
+                self.dropped[bad.reason] += 1
+                gone.add(i)
+        return [[line for i, line in enumerate(column) if i not in gone] for column in raw]  # type: ignore[misc]
+
+    def _note(self, reason: str, part: int, before: int) -> None:
+        count, *first = self.malformed.get(reason, (0, part, before))
+        self.malformed[reason] = (count + 1, *first)
 
     def _seen(self, raw: RawBlock) -> None:
         for column in raw:
-            if None in column:
-                column = ["\0" if line is None else line for line in column]
-            text = "\n".join(column)  # type: ignore[arg-type]
+            text = "\n".join(["\0" if isinstance(x, Malformed) else x for x in column])
             self.digest.update(text.encode("utf-8", "surrogatepass"))
 
     def _chunk(self, held: list[list[list[str]]], first: int) -> Chunk:
@@ -167,10 +184,14 @@ def excluded_lines(data: Data) -> Iterator[list[str]]:
     file cannot be read."""
     for source in excluded_sources(data):
         for part in source.parts(data.unit_bytes):
+            before = 0
             for (column,) in part.blocks():
-                for line in column:
-                    if line is not None:
-                        yield [clean(text) for text in {line, *line.split("\t")}]
+                for number, line in enumerate(column, before):
+                    if isinstance(line, Malformed):
+                        place = part.source.place(part.start, max(number, line.before))
+                        raise ConfigError(f"data.exclude: {place}{line.problem}")
+                    yield [clean(text) for text in {line, *line.split("\t")}]
+                before += len(column)
 
 
 def excluded_sources(data: Data) -> list[TextSource]:

@@ -1,8 +1,9 @@
-"""Sources of text: files of lines, JSON or Parquet, the phrasebook, TFDS and seqio.
+"""Sources of text: files of lines, JSON, Parquet or TMX, the phrasebook, TFDS and seqio.
 
 A source is known by what can be told without reading it, and cut into parts, each of which some
 process reads by itself: `blocks` yields text in columns, `(lines,)` of monolingual text, where an
-empty line ends a document, or `(first side, second side)` of pairs; None is what is not UTF-8.
+empty line ends a document, or `(first side, second side)` of pairs; a `Malformed` stands for a
+record that cannot be read, on both sides of a pair.
 TensorFlow, seqio, TFDS and pyarrow are imported only when a source of theirs is read.
 """
 
@@ -20,7 +21,8 @@ from typing import Any
 from xlj import phrasebook
 from xlj.config import ConfigError, Data
 from xlj.data.text.templates import split_pair
-from xlj.io import compressed, files, json_file, storage
+from xlj.io import compressed, files, formats, json_file, storage, tmx
+from xlj.io.malformed import INVALID_UTF8, NUL, Line, Malformed, Marked
 from xlj.io.quiet import import_quietly
 from xlj.io.quoting import shortened
 from xlj.io.storage import AnyPath
@@ -29,10 +31,9 @@ BLOCK_LINES = 4096
 RECORD_BYTES = 1 << 26
 """The longest record of JSON lines: a document."""
 
-RawBlock = tuple[Sequence[str | None], ...]
+RawBlock = tuple[Sequence[Line], ...]
 
 _RECORDS = (".jsonl", ".ndjson", ".json")
-_NOT_TEXT = (".bz2", ".zip", ".7z", ".lz4", ".tar", ".tgz", ".arrow")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,26 +107,11 @@ class FileSource(TextSource):
         return total if total > size and not files.can_be_cut(self.paths[0], size) else 0
 
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
-        before = 0
         for lines in self._lines(start, stop, files.LINE_BYTES):
-            if self.columns == 1:
-                yield (lines,)
-            else:
-                yield self._split(lines, start, before)
-            before += len(lines)
+            yield (lines,) if self.columns == 1 else _block(map(_sides, lines))
 
-    def _lines(self, start: int, stop: int, longest: int) -> Iterator[list[str | None]]:
+    def _lines(self, start: int, stop: int, longest: int) -> Iterator[list[Line]]:
         return files.stretch(self.paths[0], start, stop, longest)
-
-    def _split(self, lines: Sequence[str | None], start: int, before: int) -> RawBlock:
-        pairs = [(None, None) if line is None else line.split("\t") for line in lines]
-        for number, pair in enumerate(pairs, before):
-            if len(pair) != 2:
-                raise ConfigError(
-                    f"{self.place(start, number)} has {len(pair) - 1} tabs; a line must be two "
-                    "sentences with one tab between them"
-                )
-        return tuple(zip(*pairs, strict=True))
 
     def place(self, start: int, before: int) -> str:
         return f"{self.paths[0]}: line {files.first_line(self.paths[0], start) + before}"
@@ -145,7 +131,8 @@ class AlignedFiles(FileSource):
         return self._size() if self._size() > size else 0
 
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
-        return files.aligned_blocks(self.paths)
+        for sides in files.aligned_blocks(self.paths):
+            yield _block(zip(*sides, strict=True), may_be_empty=True)
 
     def place(self, start: int, before: int) -> str:
         return f"{' or '.join(map(str, self.paths))}: line {before + 1}"
@@ -163,22 +150,24 @@ class JsonLines(FileSource):
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
         before = 0
         for lines in self._lines(start, stop, RECORD_BYTES):
-            records: list[list[str | None]] = []
+            records: list[Sequence[Line]] = []
             for number, line in enumerate(lines, before):
-                if line is None:
-                    records.append([None] * len(self.fields))
-                elif line and not line.isspace():
-                    records.append(self._record(line, start, number))
+                if isinstance(line, Malformed) or (line and not line.isspace()):
+                    records.append(_whole(self._record(line), number))
             before += len(lines)
             yield from _records(records, len(self.fields))
 
-    def _record(self, line: str, start: int, before: int) -> list[str | None]:
+    def _record(self, line: Line) -> list[Line]:
+        if isinstance(line, Malformed):
+            return [line] * len(self.fields)
         try:
             record = json_file.parse(line, "this record")
-            found = [_field(record, field) for field in self.fields]
         except ConfigError as error:
-            raise ConfigError(f"{self.place(start, before)}: {error}") from None
-        return [text if json_file.is_text(text) else None for text in found]
+            return [Malformed("no JSON", f": {error}")] * len(self.fields)
+        found = [_field(record, field) for field in self.fields]
+        if isinstance(line, Marked) and isinstance(found[0], str):
+            found[0] = Marked(found[0])
+        return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,6 +206,7 @@ class ParquetFile(FileSource):
         return 0
 
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
+        before = 0
         with self._open() as file:
             batches = file.iter_batches(
                 BLOCK_LINES, range(start, stop), list(self.fields), use_threads=False
@@ -227,7 +217,14 @@ class ParquetFile(FileSource):
                     if batch is None:
                         return
                     columns = [_strings(batch, field) for field in self.fields]
-                yield from _records(zip(*columns, strict=True), len(columns))
+                rows = enumerate(zip(*columns, strict=True), before)
+                yield from _records([_whole(row, number) for number, row in rows], len(columns))
+                before += len(columns[0])
+
+    def place(self, start: int, before: int) -> str:
+        with self._open() as file:
+            groups = map(file.metadata.row_group, range(start))
+            return f"{self.paths[0]}: row {sum(group.num_rows for group in groups) + before + 1}"
 
     def _open(self) -> Any:
         with self._readable("it is no Parquet file"):
@@ -247,6 +244,30 @@ class ParquetFile(FileSource):
         except Exception as error:  # it has a dozen kinds, some of which are Python's own
             said = shortened(str(error))
             raise ConfigError(f"{self.paths[0]}: {problem} ({said})") from None
+
+
+@dataclasses.dataclass(frozen=True)
+class TmxFile(FileSource):
+    """The units of a translation memory in two languages; one process reads it to the end."""
+
+    fields: tuple[str, ...]
+
+    def identity(self) -> str | list | dict:
+        return [*super().identity(), self.fields]
+
+    def parts(self, size: int) -> list[Part]:
+        return [Part(self, 0, self._size(), self._size())]
+
+    def uncut(self, size: int) -> int:
+        return self._size() if self._size() > size else 0
+
+    def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
+        units = tmx.read(self.paths[0], self.fields)
+        while block := list(itertools.islice(units, BLOCK_LINES)):
+            yield _block((unit.source, unit.target) for unit in block)
+
+    def place(self, start: int, before: int) -> str:
+        return f"{self.paths[0]}: unit {before + 1}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -391,8 +412,13 @@ def _open_files(text: str, columns: int, key: str) -> list[TextSource]:
                 found.append(ParquetFile(text, columns, (path,), fields))
             elif ending in _RECORDS:
                 found.append(JsonLines(text, columns, (path,), fields))
+            elif ending == ".tmx" and columns == 2:
+                found.append(TmxFile(text, columns, (path,), fields))
             else:
-                raise ConfigError(f"{path}: fields ({key}={text}) are of .jsonl or .parquet files")
+                raise ConfigError(
+                    f"{path}: fields ({key}={text}) are of .jsonl or .parquet files; languages, of "
+                    "pairs in .tmx files"
+                )
         return found
     sides = [storage.matching(side) for side in text.split("|")]
     if len(sides) > columns:
@@ -408,11 +434,9 @@ def _open_files(text: str, columns: int, key: str) -> list[TextSource]:
         if _ending(path) in (".parquet", *_RECORDS):
             shape = "#FIELD" if columns == 1 else "#FIELD|FIELD"
             raise ConfigError(f"{path}: say which field holds the text: {key}={text}{shape}")
-        if path.suffix in _NOT_TEXT:
-            raise ConfigError(
-                f"{path}: {path.suffix} files cannot be read; bring lines of text, JSON lines or "
-                "Parquet, plain or as .gz, .xz or .zst"
-            )
+        if _ending(path) == ".tmx":
+            raise ConfigError(f"{path}: say which languages to read: {key}={text}#SOURCE|TARGET")
+        formats.refuse(path, readable=("CSV",) if columns == 2 else ())  # some call tables so
     kind = AlignedFiles if len(sides) == 2 else FileSource
     return [kind(text, columns, paths) for paths in zip(*sides, strict=True)]
 
@@ -422,34 +446,72 @@ def _ending(path: AnyPath) -> str:
     return (path.with_suffix("") if path.suffix in compressed.ENDINGS else path).suffix
 
 
-def _field(record: Any, field: str) -> str:
+def _field(record: Any, field: str) -> Line:
     """The text at a path of names in an object."""
     for name in field.split("."):
         if not isinstance(record, dict) or name not in record:
-            raise ConfigError(f"there is no field {field}")
+            return Malformed("missing field", f": there is no field {field}")
         record = record[name]
     if record is not None and not isinstance(record, str):
-        raise ConfigError(f"field {field} is no text")
-    return record or ""
+        return Malformed("field that is no text", f": field {field} is no text")
+    return INVALID_UTF8 if record and not json_file.is_text(record) else record or ""
 
 
-def _records(records: Iterable[Sequence[str | None]], columns: int) -> Iterator[RawBlock]:
+def _sides(line: Line) -> Sequence[Line]:
+    """The sentences of a line of a table."""
+    if isinstance(line, Malformed):
+        return line, line
+    sides: list[Line] = [*formats.split_columns(line)]
+    if len(sides) != 2:
+        wanted = "a line must be two sentences with one tab between them"
+        bad = Malformed("wrong number of columns", f" has {len(sides) - 1} tabs; {wanted}")
+        return [bad if line.strip() else Malformed("blank line", f" is blank; {wanted}")] * 2
+    if isinstance(line, Marked):
+        sides[0] = Marked(sides[0])
+    return sides
+
+
+def _whole(record: Sequence[Line], before: int = -1, may_be_empty: bool = False) -> Sequence[Line]:
+    """A record as it is, or what stands for it in each column: if a text of it is malformed, holds
+    NUL, or is the blank side of a pair.
+
+    Args:
+      before: as in `Malformed`.
+      may_be_empty: whether both sides may be blank.
+    """
+    bad = next((text for text in record if isinstance(text, Malformed)), None)
+    if bad is None and any("\0" in text for text in record):  # type: ignore[operator]
+        bad = NUL
+    if bad is None and len(record) == 2:
+        blank = [not text or text.isspace() for text in record]  # type: ignore[union-attr]
+        if any(blank) and not (may_be_empty and all(blank)):
+            bad = Malformed("blank side", " has a blank side")
+    return record if bad is None else [dataclasses.replace(bad, before=before)] * len(record)
+
+
+def _block(pairs: Iterable[Sequence[Line]], may_be_empty: bool = False) -> RawBlock:
+    """Pairs as columns."""
+    whole = (_whole(pair, may_be_empty=may_be_empty) for pair in pairs)
+    return tuple(zip(*whole, strict=True))
+
+
+def _records(records: Sequence[Sequence[Line]], columns: int) -> Iterator[RawBlock]:
     """Records as a block: of one column each is a document, whose line feeds end its lines."""
     if columns > 1:
-        rows = list(records)
-        if rows:
-            yield tuple(zip(*rows, strict=True))
+        if records:
+            yield tuple(zip(*records, strict=True))
         return
-    lines: list[str | None] = []
+    lines: list[Line] = []
     for (document,) in records:
-        lines += [None] if document is None else document.split("\n")
+        lines += [document] if isinstance(document, Malformed) else document.split("\n")
+        if isinstance(document, Marked):
+            lines[-1 - document.count("\n")] = Marked(document.partition("\n")[0])
         lines.append("")
     yield (lines,)
 
 
-def _strings(batch: Any, field: str) -> list[str | None]:
-    """A column of strings of a pyarrow batch, None for one that is not UTF-8; dots name nested
-    fields."""
+def _strings(batch: Any, field: str) -> list[Line]:
+    """A column of strings of a pyarrow batch; dots name nested fields."""
     array: Any = batch
     for name in field.split("."):
         array = array.column(name) if array is batch else array.field(name)
@@ -479,4 +541,4 @@ def _dataset_blocks(text: str, dataset: Any, fields: tuple[str, ...]) -> Iterato
     batches = dataset.map(lambda example: tuple(pick(example, f) for f in fields)).batch(1024)
     for batch in batches.as_numpy_iterator():
         columns = [[files.decoded(value) for value in column] for column in batch]
-        yield from _records(zip(*columns, strict=True), len(columns))
+        yield from _records([_whole(row) for row in zip(*columns, strict=True)], len(columns))

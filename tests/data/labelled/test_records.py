@@ -1,0 +1,78 @@
+"""Records of tagging, as Hugging Face's `datasets` writes them."""
+
+import json
+
+import pytest
+
+from xlj.config import ConfigError
+from xlj.config.finetuning import Task
+from xlj.data.labelled import reading, records
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(*rows, name="a.jsonl"):
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        return tmp_path / name
+
+    return write
+
+
+def read(path, columns=(), names=(), chunk_tags=False):
+    found = records.read_words(path, "en", columns, names, chunk_tags)
+    return [(sentence.words, sentence.tags) for sentence in found]
+
+
+def test_tags_by_name_and_their_places(write):
+    """WikiAnn's rows: other lists are not taken for tags, and words have the language in front."""
+    row = {"tokens": ["en:Ada", "en:sings"], "ner_tags": ["B-PER", "O"], "langs": ["en", "en"]}
+    file = write(row, {"tokens": [], "ner_tags": []}, row, name="a.json")
+    assert read(file) == [(("Ada", "sings"), ("B-PER", "O"))] * 2
+    found = records.read_words(file, "en", (), (), True)
+    assert found[1].place == f"{file}:3"
+
+
+def test_tags_may_be_numbers_of_classes(write):
+    file = write({"tokens": ["Ada", "sings"], "pos_tags": [5, 6], "ner_tags": [1, 0]})
+    assert read(file, chunk_tags=True, names=("O", "B-PER")) == [(("Ada", "sings"), ("B-PER", "O"))]
+    assert read(file, ("tokens", "pos_tags")) == [(("Ada", "sings"), ("5", "6"))]
+    with pytest.raises(ConfigError, match="not clear which keys .* pos_tags has '5', '6'"):
+        read(file)
+    with pytest.raises(ConfigError, match="a.jsonl:1: ner_tags are numbers .* task.names=O,B-PER"):
+        read(file, chunk_tags=True)
+    with pytest.raises(ConfigError, match="a.jsonl:1: there is no class 1: task.names has 1"):
+        read(file, chunk_tags=True, names=("O",))
+    assert read(write({"tokens": ["a"], "tags": [-1]}), names=("O",)) == [(("a",), None)]
+
+
+@pytest.mark.parametrize(
+    "row, message",
+    [
+        ({"tokens": ["a"], "tags": ["X", "Y"]}, "1 tokens but 2 tags"),
+        ({"tokens": ["a", ""], "tags": ["X", "Y"]}, "tokens holds '', which is no word"),
+        ({"tokens": ["a"], "tags": [1.5]}, "tags holds 1.5, neither a tag nor a class"),
+        ({"tokens": "a b", "tags": ["X"]}, "not clear which keys"),
+        ({"tokens": ["a"], "mine": ["X"]}, "not clear which key has the tags; .*mine has 'X'"),
+        ([1], "no JSON object"),
+    ],
+)
+def test_records_that_do_not_fit(write, row, message):
+    with pytest.raises(ConfigError, match=f"a.jsonl:1: .*{message}"):
+        read(write(row))
+
+
+def test_files_of_tagging_are_told_apart(write, tmp_path):
+    rows = write({"tokens": ["a"], "tags": ["X"]}, name="a.txt")
+    task = Task(kind="tagging", metric="tag_accuracy")
+    assert [e.tags for e in reading.read(f"{rows}", "en", task)] == [("X",)]
+    rows.write_text('{ PUNCT\n"a" X\n')
+    assert [e.words for e in reading.read(f"{rows}", "en", task)] == [("{", '"a"')]
+
+
+def test_parquet(tmp_path):
+    import pyarrow.parquet
+
+    table = pyarrow.table({"tokens": [["Ada", "sings"]], "ner_tags": [[1, 0]]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    found = read(tmp_path / "a.parquet", names=("O", "B-PER"), chunk_tags=True)
+    assert found == [(("Ada", "sings"), ("B-PER", "O"))]

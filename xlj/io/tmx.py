@@ -1,0 +1,108 @@
+"""TMX, translation memories in XML: pairs of segments in two languages."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+from xlj.config import ConfigError
+from xlj.io import files
+from xlj.io.quoting import examples
+from xlj.io.storage import AnyPath
+
+_CODES = ("bpt", "ept", "it", "ph", "ut")  # their text is markup of another format
+_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+
+
+class Unit(NamedTuple):
+    """A translation unit: its place, and its text in two languages, empty where it has none."""
+
+    place: str
+    source: str
+    target: str
+
+
+def read(path: AnyPath, languages: Sequence[str] = ()) -> Iterator[Unit]:
+    """The units of a file in order, in two languages. Line feeds and tabs in a segment are spaces.
+
+    Args:
+      languages: source and target, as the file names them, or without region (`en` is `en-US`).
+        Empty: the source language of the header, and the other one of the first unit.
+
+    Raises:
+      ConfigError: if the file cannot be read, is no XML, or it is not clear which languages are
+        meant.
+    """
+    number, main, chosen = 0, "", tuple(languages)
+    for element in _elements(path):
+        if element.tag == "header":
+            main = element.get("srclang", "")
+        if element.tag != "tu":
+            continue
+        number += 1
+        texts = {_language(part): _segment(part) for part in element if _name(part) == "tuv"}
+        chosen = chosen or _both(path, list(texts), main)
+        yield Unit(f"{path}: unit {number}", *(_text(texts, language) for language in chosen))
+    if not number:
+        raise ConfigError(f"{path} has no translation unit (tu)")
+
+
+def _elements(path: AnyPath) -> Iterator[ElementTree.Element]:
+    """The elements of a file as they end; those of units are dropped once they were looked at."""
+    parser: Any = ElementTree.XMLPullParser(("start", "end"))
+    body: ElementTree.Element | None = None
+    try:
+        for piece in files.pieces(path):
+            parser.feed(piece)
+            for event, element in parser.read_events():
+                element.tag = _name(element)
+                if event == "start" and element.tag == "body":
+                    body = element
+                elif event == "end":
+                    yield element
+                    if element.tag == "tu" and body is not None:
+                        body.clear()
+        parser.close()
+    except (ElementTree.ParseError, RecursionError, ValueError, LookupError) as error:
+        raise ConfigError(f"{path}: it is no XML ({error})") from None
+
+
+def _name(element: ElementTree.Element) -> str:
+    """The name of an element without its namespace."""
+    return str(element.tag).rpartition("}")[2]
+
+
+def _language(part: ElementTree.Element) -> str:
+    return part.get(_LANGUAGE) or part.get("lang") or ""
+
+
+def _segment(part: ElementTree.Element) -> str:
+    found = next((child for child in part if _name(child) == "seg"), None)
+    return "" if found is None else re.sub(r"[\t\r\n]+", " ", _content(found)).strip(" ")
+
+
+def _content(element: ElementTree.Element) -> str:
+    parts = [element.text or ""]
+    for child in element:
+        parts += ["" if _name(child) in _CODES else _content(child), child.tail or ""]
+    return "".join(parts)
+
+
+def _both(path: AnyPath, found: Sequence[str], main: str) -> tuple[str, str]:
+    """The two languages of a file by its first unit and the source language of its header."""
+    first = [name for name in found if _is(name, main)] or list(found[:1])
+    others = [name for name in found if name not in first]
+    if len(first) != 1 or len(others) != 1:
+        raise ConfigError(
+            f"{path}: say which two languages to read; the first unit has {examples(found)}"
+        )
+    return first[0], others[0]
+
+
+def _text(texts: dict[str, str], language: str) -> str:
+    return next((text for name, text in texts.items() if _is(name, language)), "")
+
+
+def _is(name: str, language: str) -> bool:
+    name, language = name.lower().replace("_", "-"), language.lower().replace("_", "-")
+    return name == language or name.startswith(f"{language}-")
