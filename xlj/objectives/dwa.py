@@ -210,5 +210,10 @@ def pointed(head: Params, model: Model, hidden: jax.Array, inputs: Corrupted) ->
     labels = jnp.maximum(inputs.labels, 0)[:, :, None]
     right = jnp.take_along_axis(scores, labels, axis=2)[:, :, 0]
     asked = inputs.labels >= 0
-    losses, correct = jax.nn.logsumexp(scores, axis=2) - right, scores.argmax(2) == inputs.labels
-    return LossSums.weighted(losses, correct, asked.astype(jnp.float32))
+    losses = jnp.where(asked, jax.nn.logsumexp(scores, axis=2) - right, 0)
+    correct = asked & (scores.argmax(2) == inputs.labels)
+    return LossSums(
+        sum=losses.sum(1),
+        count=asked.sum(1).astype(jnp.float32),
+        correct=correct.sum(1).astype(jnp.float32),
+    )

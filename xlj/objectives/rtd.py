@@ -155,4 +155,8 @@ def detected(logits: jax.Array, replaced: jax.Array, original: jax.Array) -> Los
     )
     real, is_replaced = original != PAD, replaced != original
     losses = jax.nn.softplus(jnp.where(is_replaced, -logits, logits))
-    return LossSums.weighted(losses, (logits > 0) == is_replaced, real.astype(jnp.float32))
+    return LossSums(
+        sum=jnp.where(real, losses, 0).sum(1),
+        count=real.sum(1).astype(jnp.float32),
+        correct=(real & ((logits > 0) == is_replaced)).sum(1).astype(jnp.float32),
+    )
