@@ -177,13 +177,10 @@ def test_attention_equals_wavlms():
 
     bias = spread(table, length)
     attention = Attention(TINY)
-    query_segment_ids = np.zeros((rows, length), np.int32)
-    key_segment_ids = np.where(seen, 0, 1).astype(np.int32)
-    found = attention.apply({"params": ours}, x, query_segment_ids, key_segment_ids, None, 1, bias)
+    ids = np.zeros((rows, length), np.int32), np.where(seen, 0, 1).astype(np.int32)
+    found = attention.apply({"params": ours}, x, Context(*ids, None, 1, bias))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    without = attention.apply(
-        {"params": ours}, x, query_segment_ids, key_segment_ids, None, 1, 0 * bias
-    )
+    without = attention.apply({"params": ours}, x, Context(*ids, None, 1, 0 * bias))
     assert np.abs(found - without).max() > 0.1
 
 
