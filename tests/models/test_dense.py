@@ -45,6 +45,36 @@ def test_a_gelu_is_computed_again_but_on_cpus(platform, dtype, tolerance, monkey
     chex.assert_trees_all_close(*scaled, rtol=0, atol=tolerance)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("activation", [gelu, None])
+def test_on_gpus_a_bias_has_its_gradient_from_a_product(activation, dtype, monkeypatch):
+    """The same gradients as elsewhere, of the layer's own bias and of its input's, without a sum
+    over vectors."""
+    dtype = jnp.dtype(dtype)
+    rng = np.random.default_rng(0)
+    x, kernel, bias, shift, weights = (
+        jnp.asarray(rng.normal(size=size), jnp.float32)
+        for size in ((3, 5, 8), (8, 6), 6, 8, (3, 5, 6))
+    )
+
+    def gradients(platform):
+        monkeypatch.setattr(devices, "platform", lambda: platform)
+
+        def total(x, kernel, bias, shift):
+            y = linear(x.astype(dtype), kernel, bias, dtype, dtype, activation, shift)
+            return (y * weights.astype(dtype)).astype(jnp.float32).sum()
+
+        gradient = jax.grad(total, (0, 1, 2, 3))
+        sums = str(jax.make_jaxpr(gradient)(x, kernel, bias, shift)).count("reduce_sum")
+        return gradient(x, kernel, bias, shift), sums
+
+    (found, sums), (wanted, sums_elsewhere) = gradients("gpu"), gradients("tpu")
+    assert sums == 1 < sums_elsewhere  # that of the total
+    for one, other in zip(found, wanted, strict=True):
+        most = np.abs(other).max() or 1
+        np.testing.assert_allclose(one, other, atol=(1e-6 if dtype.itemsize == 4 else 0.02) * most)
+
+
 @pytest.mark.parametrize("activation", [gelu, None])
 def test_what_is_computed_again_stands_behind_a_barrier(activation, monkeypatch):
     """Without one XLA finds equal values, and keeps the forward pass' for the backward pass. (That

@@ -6,12 +6,15 @@ pytest -m compilers tests/planning
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib import metadata, util
 from pathlib import Path
 
 import pytest
+
+from xlj.planning.hlo import Program
 
 ROOT = Path(__file__).resolve().parents[2]
 HAS = {
@@ -82,6 +85,17 @@ def test_a_side_of_a_torus_gathers_once_a_step(tmp_path):
     assert 0.75 * (2 * kernels + 4 * table) < 1.02 * fast < 1.1 * 0.75 * 4 * (kernels + table)
     summed = sent(phase, "reduce-scatter")[0] + sent(phase, "all-reduce")[0]
     assert summed < 4 * 4 * (kernels + table), "more than one sum of all gradients, each way"
+
+
+def test_biases_have_their_gradients_from_products(tmp_path):
+    """On GPUs: column sums of layers would be kernels of their own, and slow."""
+    more = "--config.model.scan_layers=False", "--config.model.dtype=bfloat16"
+    phase, text = planned(tmp_path, "xlm_r_base", "h100:1x1", {"mmlm": 32}, *more)
+    executed = [instruction for _, instruction, _ in Program(text).executed()]
+    assert not [
+        found.source for found in executed
+        if re.search(r"/Block.*/(query|key|value|output|feed_forward)/\S*reduce_sum$", found.source)
+    ]  # fmt: skip
 
 
 WHOLE = ("--config.train.accumulation=1",)
