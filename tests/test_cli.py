@@ -74,7 +74,7 @@ def test_errors_are_one_clear_line(arguments, message):
         (["--length=31"], "--length: 31 is below 32"),  # sentences have at least 8 tokens
         (
             ["--what=step,sleep"],
-            "--what=step,sleep: there are peak, step, objectives, attention, links",
+            "--what=step,sleep: there are peak, step, objectives, profile, attention, links",
         ),
         (["--objectives=mmlm,xml"], "--objectives=mmlm,xml: there are mmlm, tlm, camlm"),
         (["--json=/nowhere/b.json"], "--json=/nowhere/b.json: there is no such folder"),
