@@ -1,4 +1,4 @@
-"""The optimizers there are, and factors by parameter name. Imports no JAX."""
+"""The table of optimizers, to which a new one is added, and factors by parameter name."""
 
 import math
 import re

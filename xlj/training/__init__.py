@@ -1,1 +1,1 @@
-"""The one train loop: state, step, optimizer, evaluation, metrics."""
+"""The one train loop, from a prepared run to its end: state, step, evaluation, metrics."""
