@@ -62,8 +62,12 @@ def test_tydi_qa_keeps_languages_apart_by_ids_or_by_splits(read):
 @pytest.mark.slow
 @pytest.mark.seqio
 def test_words(read):
-    assert read[WIKIANN, "de"] == [(("Ada", "spricht"), ("B-PER", "O"), f"{WIKIANN}, example 1")]
-    assert read[UD, "de"] == [(("zu", "dem", "Haus"), ("ADP", "DET", "NOUN"), f"{UD}, example 1")]
+    assert read[WIKIANN, "de"] == [
+        (("Ada", "spricht"), ("B-PER", "O"), f"{WIKIANN}, example 1", ())
+    ]
+    assert read[UD, "de"] == [
+        (("zu", "dem", "Haus"), ("ADP", "DET", "NOUN"), f"{UD}, example 1", ())
+    ]
 
 
 def test_names():
