@@ -112,7 +112,7 @@ def test_a_server_that_does_not_answer_is_no_damage(short, store, bucket, monkey
 
     workdir = place(f"{bucket}/unanswered")
     loop.train(start.prepare(parse(short), workdir, store))
-    monkeypatch.setattr(reading, "_for_orbax", gone)
+    monkeypatch.setattr(reading, "orbax_path", gone)
     with pytest.raises(ConfigError, match=r"its description \(meta\) \(HTTP 503\)$"):
         damage.put_aside(workdir)
     with pytest.raises(ConfigError, match=r"cannot read .*\(HTTP 503\)$"):
