@@ -99,7 +99,7 @@ def settings(draw):
     field = FIELDS[path]
     low, high, choices = (field.metadata[name] for name in ("low", "high", "choices"))
     if choices:
-        return path, draw(st.sampled_from(choices))
+        return path, draw(st.sampled_from(list(choices)))
     if typing.get_origin(field.type) is tuple:
         return path, tuple(draw(st.lists(NAMES, unique=True, max_size=4)))
     if isinstance(field.default, bool):
