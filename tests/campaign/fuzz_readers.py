@@ -311,7 +311,10 @@ def _read_pair_forms(folder: Path) -> None:
 def _read_table(name: str, columns: tuple[str, ...], head: int) -> Callable[[Path], None]:
     def read(folder: Path) -> None:
         found = tables.read(folder / name, columns)
-        same("examples", len(found), max(0, len(_texts(folder / name)) - head))
+        lines = _texts(folder / name)
+        if name.endswith(".jsonl"):  # a blank line is no record
+            lines = list(filter(str.strip, lines))
+        same("examples", len(found), max(0, len(lines) - head))
 
     return read
 
