@@ -18,7 +18,7 @@ CHINESE = "一只猫在睡觉。\n我看见五只鸟。\n" * 40
 def test_other_encodings_are_named(tmp_path, text, name):
     mark = "\ufeff".encode(name)
     assert encoding_of(mark + text.encode(name)) == f"{name} by its byte order mark"
-    assert encoding_of(text.encode(name)) == f"{name} as it seems"
+    assert encoding_of(text.encode(name)) == f"{name} by its bytes"
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(mark + text.encode(name)))
     with pytest.raises(ConfigError, match=rf"a\.txt\.gz: the text is {name} by .*iconv -f {name} "):
@@ -37,7 +37,7 @@ def test_what_is_no_other_encoding_is_not_taken_for_one(content):
 
 def test_json_in_another_encoding_is_named(tmp_path):
     (tmp_path / "a.json").write_bytes(json.dumps({"a": "long enough"}).encode("utf-16-le"))
-    with pytest.raises(ConfigError, match="a.json: the text is UTF-16LE as it seems"):
+    with pytest.raises(ConfigError, match="a.json: the text is UTF-16LE by its bytes"):
         json_file.read(tmp_path / "a.json")
 
 

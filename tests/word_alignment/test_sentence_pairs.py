@@ -53,8 +53,8 @@ def test_a_missing_file(tmp_path):
         list(read(tmp_path / "none.tsv"))
 
 
-def words(path, form=Form()):  # noqa: B008
-    return [(pair.source, pair.target) for pair in read(path, form=form)]
+def words(path, *form, **options):
+    return [(pair.source, pair.target) for pair in read(path, form=Form(*form, **options))]
 
 
 TWO = [(["the", "cat"], ["die", "Katze"]), (["yes"], ["ja"])]
@@ -72,7 +72,7 @@ def write(tmp_path):
 def test_words_are_divided_by_ascii_spaces_and_tabs(write):
     file = write("a.tsv", "10\u00a0000 x\u3000y \u2028 z\tcela coûte\n")
     assert words(file) == [(["10\u00a0000", "x\u3000y", "\u2028", "z"], ["cela", "coûte"])]
-    unicode = words(file, Form(words="whitespace"))
+    unicode = words(file, words="whitespace")
     assert unicode == [(["10", "000", "x", "y", "z"], ["cela", "coûte"])]
 
 
@@ -104,19 +104,19 @@ def test_columns_are_chosen(write):
     """WikiMatrix has a score in front."""
     content = "1.25\tthe cat\tdie Katze\n1.04\tyes\tja\n"
     file = write("a.tsv", content)
-    assert words(file, Form(("2", "3"))) == TWO
-    assert words(file, Form(("3", "2"))) == [(target, source) for source, target in TWO]
+    assert words(file, ("2", "3")) == TWO
+    assert words(file, ("3", "2")) == [(target, source) for source, target in TWO]
     with pytest.raises(ConfigError, match="first column is the number 1.25; .*--columns=2,3"):
         words(file)
-    assert words(file, Form(("1", "2")))[0] == (["1.25"], ["the", "cat"])
+    assert words(file, ("1", "2"))[0] == (["1.25"], ["the", "cat"])
     named = write("b.tsv", "score\ten\tde\n" + content)
-    assert words(named, Form(("en", "de"))) == TWO
+    assert words(named, ("en", "de")) == TWO
     with pytest.raises(ConfigError, match="b.tsv:1: there is no column 'fr'.* score, en, de"):
-        words(named, Form(("en", "fr")))
+        words(named, ("en", "fr"))
     with pytest.raises(ConfigError, match="name those of source, target"):
-        words(named, Form(("en",)))
+        words(named, ("en",))
     with pytest.raises(ConfigError, match="a.tsv:1: 3 columns; expected those of --columns=2,4"):
-        words(file, Form(("2", "4")))
+        words(file, ("2", "4"))
 
 
 TMX = """<?xml version="1.0" encoding="UTF-8"?>
@@ -133,13 +133,13 @@ Katze</seg></tuv></tu>
 def test_tmx(write):
     for name in ("a.tmx", "a.xml"):
         assert words(write(name, TMX)) == TWO
-    swapped = words(write("a.tmx", TMX), Form(("de", "en")))
+    swapped = words(write("a.tmx", TMX), ("de", "en"))
     assert swapped == [(target, source) for source, target in TWO]
-    assert words(write("a.tmx", TMX), Form(("en", "fr"))) == [(source, []) for source, _ in TWO]
+    assert words(write("a.tmx", TMX), ("en", "fr")) == [(source, []) for source, _ in TWO]
     three = TMX.replace("</tuv></tu>", '</tuv><tuv xml:lang="fr"><seg>x</seg></tuv></tu>', 1)
     with pytest.raises(ConfigError, match="a.tmx: say which two languages .*'en-GB', 'de', 'fr'"):
         words(write("a.tmx", three))
-    assert words(write("a.tmx", three), Form(("en", "de"))) == TWO
+    assert words(write("a.tmx", three), ("en", "de")) == TWO
     for damaged in (TMX[:-9], TMX.replace("</hi>", ""), TMX.replace("UTF-8", "no-such")):
         with pytest.raises(ConfigError, match="a.tmx: it is no XML"):
             words(write("a.tmx", damaged))
@@ -147,14 +147,20 @@ def test_tmx(write):
         words(write("a.tmx", "<tmx><body/></tmx>"))
 
 
+def test_a_tmx_segment_may_nest_elements_to_any_depth(write):
+    deep = f"<seg>the {'<hi>' * 3000}cat<ph>x</ph>{'</hi>' * 3000} sat</seg>"
+    file = write("a.tmx", TMX.replace("<seg>yes</seg>", deep))
+    assert words(file)[1] == (["the", "cat", "sat"], ["ja"])
+
+
 def test_json_lines_of_translations(write):
     rows = [{"translation": {"en": "the cat", "de": ["die", "Katze"]}}] * 2
     file = write("a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    assert words(file, Form(("translation.en", "translation.de"))) == TWO[:1] * 2
+    assert words(file, ("translation.en", "translation.de")) == TWO[:1] * 2
     with pytest.raises(ConfigError, match="a.jsonl:1: say which keys .*there are translation"):
         words(file)
     with pytest.raises(ConfigError, match="a.jsonl:1: translation.fr is None"):
-        words(file, Form(("translation.en", "translation.fr")))
+        words(file, ("translation.en", "translation.fr"))
 
 
 @pytest.mark.parametrize("name, named", [("a.csv", "CSV"), ("a.xlsx", "Excel")])

@@ -43,7 +43,7 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
         check_languages(parsed)
     for phase in parsed.schedule:
         _check_together(phase.config)
-    _check_kept(parsed)
+    _check_kept_and_shared(parsed)
     _check_evaluation(parsed)
     refuse_idle(parsed, explicit)
     _check_phases_read(parsed)
@@ -198,7 +198,7 @@ def check_languages(config: Config) -> None:
             )
 
 
-def _check_kept(config: Config) -> None:
+def _check_kept_and_shared(config: Config) -> None:
     """Refuses phases that change the shape or the meaning of what an objective keeps, and different
     values of what objectives share."""
     for name, options in config.objectives_on().items():

@@ -111,8 +111,8 @@ class Task(Section, path="task"):
     )
     misplaced: str = _question_key(
         "error",
-        "an answer that is not at its answer_start is an error; or find: it is taken from the one "
-        "place where it stands; or skip: it is left out, and its question if it has no other",
+        "an answer that is not at its answer_start: an error; find: it is read from the one place "
+        "that has its text; skip: it is left out, and its question if it has no other answer",
         choices=("error", "find", "skip"),
     )
     alpha: float = key(

@@ -1,4 +1,4 @@
-"""Records of text that cannot be read: what stands for them, and what becomes of them."""
+"""Malformed records of text: the value in their place, and whether they are errors or skipped."""
 
 import codecs
 import dataclasses
@@ -46,7 +46,7 @@ NUL = Malformed("NUL", " holds NUL, which is no text (text in UTF-16 does)")
 
 def too_long(longest: int) -> Malformed:
     """Stands for a line of more than `longest` bytes."""
-    problem = f" has more than {longest:,} bytes; bring lines of text, at most a paragraph each"
+    problem = f" has more than {longest:,} bytes; each line should be a paragraph of text at most"
     return Malformed("line too long", problem)
 
 
@@ -62,7 +62,8 @@ def check_start(path: object, content: bytes) -> None:
     returns = content.count(b"\r") - content.count(b"\r\n") - content.endswith(b"\r")
     if returns > content.count(b"\n"):
         raise ConfigError(
-            f"{path}: its lines end in carriage returns alone; bring line feeds: tr '\\r' '\\n'"
+            f"{path}: its lines end in carriage returns alone; convert them to line feeds: "
+            "tr '\\r' '\\n'"
         )
 
 
@@ -72,7 +73,7 @@ def check_encoding(path: object, content: bytes) -> None:
     if encoding := encoding_of(content):
         name = encoding.partition(" ")[0]
         raise ConfigError(
-            f"{path}: the text is {encoding}; bring it in UTF-8: iconv -f {name} -t UTF-8"
+            f"{path}: the text is {encoding}; convert it to UTF-8: iconv -f {name} -t UTF-8"
         )
 
 
@@ -84,7 +85,7 @@ def encoding_of(content: bytes) -> str:
             return f"{name} by its byte order mark"
     if b"\0" not in content:
         return ""
-    return next((f"{name} as it seems" for _, name in _MARKS if _is_likely(content, name)), "")
+    return next((f"{name} by its bytes" for _, name in _MARKS if _is_likely(content, name)), "")
 
 
 def _is_likely(content: bytes, encoding: str) -> bool:

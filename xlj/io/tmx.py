@@ -81,10 +81,18 @@ def _segment(part: ElementTree.Element) -> str:
     return "" if found is None else re.sub(r"[\t\r\n]+", " ", _content(found)).strip(" ")
 
 
-def _content(element: ElementTree.Element) -> str:
-    parts = [element.text or ""]
-    for child in element:
-        parts += ["" if _name(child) in _CODES else _content(child), child.tail or ""]
+def _content(segment: ElementTree.Element) -> str:
+    """The text of a segment, at any depth of elements, without that of codes."""
+    parts: list[str] = []
+    ahead: list[ElementTree.Element | str | None] = [segment]
+    while ahead:
+        part = ahead.pop()
+        if isinstance(part, ElementTree.Element):
+            for child in reversed(part):
+                ahead += [child.tail, "" if _name(child) in _CODES else child]
+            ahead.append(part.text)
+        else:
+            parts.append(part or "")
     return "".join(parts)
 
 

@@ -59,12 +59,12 @@ def compiler_options(mesh: Mesh) -> dict[str, Any]:
     devices keep XLA's own order, since their collectives wait for each other.
     """
     alone = mesh.size == 1 and mesh.devices.flat[0].platform == "cpu"
-    return dict(_LEAST_MEMORY) if alone and _is_known() else {}
+    return dict(_LEAST_MEMORY) if alone and has_memory_order() else {}
 
 
 @functools.cache
-def _is_known() -> bool:
-    """Whether this release of XLA has the option."""
+def has_memory_order() -> bool:
+    """Whether this release of XLA can order operations on a CPU for the least memory."""
     try:
         jax.jit(lambda: 0, compiler_options=_LEAST_MEMORY).lower().compile()
     except jax.errors.JaxRuntimeError:

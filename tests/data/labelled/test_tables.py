@@ -147,7 +147,7 @@ def test_ids_are_no_sentences(write, ids):
 
 
 def test_sentences_with_numbers_are_no_ids(write):
-    """Some line tells: with blanks, without a number, or one that stands twice."""
+    """They have a blank, or end without a number, or one of them is on two lines."""
     for first in (("Film 1", "Film 2", "Film 3"), ("1", "2", "three"), ("a1", "a1", "a2")):
         file = write("a.tsv", "".join(f"{text}\tIt was good.\tpos\n" for text in first))
         assert [e.texts[0] for e in tables.read(file, ())] == list(first)

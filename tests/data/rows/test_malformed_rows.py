@@ -63,7 +63,7 @@ def test_a_manifest_without_malformed_records_is_as_it_was(built):
             assert "malformed" not in json.loads(file.read_bytes())
 
 
-def test_too_many_are_an_error_whoever_builds(malformed, monkeypatch):
+def test_too_many_are_an_error_in_one_process_and_in_several(malformed, monkeypatch):
     monkeypatch.setattr(building, "_JUDGED", GOOD)
     from xlj.data.rows import preparing
 

@@ -117,7 +117,7 @@ def test_text_in_another_encoding_or_with_other_line_ends_is_always_refused(conf
     write("marked.txt", lines.encode("utf-16"))
     write("returns.txt", lines.replace("\n", "\r"))
     for name, message in (
-        ("utf16", "the text is UTF-16LE as it seems"),
+        ("utf16", "the text is UTF-16LE by its bytes"),
         ("marked", "the text is UTF-16LE by its byte order mark"),
         ("returns", "its lines end in carriage returns alone"),
     ):

@@ -37,14 +37,14 @@ def walk(path: AnyPath) -> Iterator[tuple[Any, Any, str, str]]:
 def read(path: AnyPath, misplaced: str = "error") -> list[Question]:
     """The questions of a file.
 
-    `answers` may be missing or one empty text, as in XTREME's test files: then they are not told.
+    `answers` may be missing or one empty text, as in XTREME's test files: then none is known.
     They are empty where SQuAD 2.0 says `is_impossible`, or has an empty list; `plausible_answers`
     are not read. How many answers were misplaced, and what became of them, is printed.
 
     Args:
-      misplaced: what becomes of an answer that is not where it is said to be: an `error`; `find`
-        takes it from the one place where it stands, `skip` leaves it out, and its question if that
-        has no other.
+      misplaced: what to do with an answer that is not at its `answer_start`: an `error`; `find`
+        reads it from the one place that has its text; `skip` leaves it out, and its question if
+        that has no other answer.
 
     Raises:
       ConfigError: if the file cannot be read, or an answer is misplaced; with file, place and

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -121,7 +122,7 @@ class UnitReader:
     def _readable(self, raw: RawBlock, part: int, before: int) -> list[Sequence[str]]:
         """The block without malformed records."""
         if set().union(*(map(type, column) for column in raw)) <= {str}:
-            return list(raw)  # type: ignore[arg-type]
+            return list(cast(Sequence[Sequence[str]], raw))
         gone = set()
         for i, row in enumerate(zip(*raw, strict=True)):
             for line in row:
@@ -138,7 +139,8 @@ class UnitReader:
                 self._note(bad.reason, part, place)
                 self.dropped[bad.reason] += 1
                 gone.add(i)
-        return [[line for i, line in enumerate(column) if i not in gone] for column in raw]  # type: ignore[misc]
+        rows = cast(Sequence[Sequence[str]], raw)  # but for those that are gone
+        return [[line for i, line in enumerate(column) if i not in gone] for column in rows]
 
     def _note(self, reason: str, part: int, before: int) -> None:
         count, *first = self.malformed.get(reason, (0, part, before))

@@ -479,11 +479,12 @@ def _whole(record: Sequence[Line], before: int = -1, may_be_empty: bool = False)
       before: as in `Malformed`.
       may_be_empty: whether both sides may be blank.
     """
+    texts = [text for text in record if isinstance(text, str)]
     bad = next((text for text in record if isinstance(text, Malformed)), None)
-    if bad is None and any("\0" in text for text in record):  # type: ignore[operator]
+    if bad is None and any("\0" in text for text in texts):
         bad = NUL
     if bad is None and len(record) == 2:
-        blank = [not text or text.isspace() for text in record]  # type: ignore[union-attr]
+        blank = [not text or text.isspace() for text in texts]
         if any(blank) and not (may_be_empty and all(blank)):
             bad = Malformed("blank side", " has a blank side")
     return record if bad is None else [dataclasses.replace(bad, before=before)] * len(record)
