@@ -3,85 +3,19 @@
 from functools import partial
 
 from xlj.phrasebook.grammars.grammar import PERSONS, agreement, join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, table, time_words
+from xlj.phrasebook.grammars.lexicon import forms, names, times, words
 from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
 
-NOUNS = forms(
-    """
-    teacher teachers; doctor doctors; student students; farmer farmers; engineer engineers;
-    driver drivers; cook cooks; writer writers; singer singers; lawyer lawyers;
-    journalist journalists; nurse nurses; painter painters; child children; man men;
-    woman women; girl girls; boy boys; guest guests; mother; father; brother; sister; friend;
-    neighbour; uncle; aunt; grandmother; grandfather; dog dogs; cat cats; horse horses;
-    cow cows; bird birds; chicken chickens; sheep sheep; goat goats; rabbit rabbits;
-    apple apples; orange oranges; banana bananas; cake cakes; egg eggs; potato potatoes;
-    tomato tomatoes; carrot carrots; bread; rice; fish; meat; cheese; soup; honey; water; milk;
-    tea; coffee; juice; book books; letter letters; newspaper newspapers; magazine magazines;
-    story stories; report reports; poem poems; chair chairs; table tables; lamp lamps; bed beds;
-    mirror mirrors; box boxes; basket baskets; key keys; phone phones; bag bags; cup cups;
-    plate plates; clock clocks; picture pictures; gift gifts; computer computers; ball balls;
-    pen pens; umbrella umbrellas; ticket tickets; bottle bottles; radio radios; camera cameras;
-    map maps; flower flowers; knife knives; door doors; window windows; shirt shirts;
-    dress dresses; hat hats; coat coats; shoe shoes; skirt skirts; car cars; bus buses;
-    bicycle bicycles; train trains; boat boats; school schools; market markets;
-    hospital hospitals; house houses; office offices; station stations; farm farms;
-    garden gardens; kitchen kitchens; library libraries; restaurant restaurants; hotel hotels;
-    church churches; museum museums; village villages; city cities; bank banks; shop shops;
-    theatre theatres; factory factories; airport airports; university universities;
-    bridge bridges; film films; song songs; music; English; German; French; Spanish; Swahili;
-    Turkish; Hindi; Chinese
-    """
-)
+_WORDS = words("english")
+NOUNS = forms(_WORDS["nouns"])
 AT = frozenset("station farm airport university market bank theatre factory".split())
-
-# base, third person, past, participle in -ing; then a preposition; of some weather an adjective
-VERBS = table(
-    """
-    eat: eat eats ate eating; cook: cook cooks cooked cooking; drink: drink drinks drank drinking;
-    read: read reads read reading; write: write writes wrote writing; buy: buy buys bought buying;
-    sell: sell sells sold selling; find: find finds found finding; lose: lose loses lost losing;
-    see: see sees saw seeing; open: open opens opened opening; close: close closes closed closing;
-    wash: wash washes washed washing; repair: repair repairs repaired repairing;
-    clean: clean cleans cleaned cleaning; carry: carry carries carried carrying;
-    watch: watch watches watched watching; listen: listen listens listened listening to;
-    sing: sing sings sang singing; learn: learn learns learned learning;
-    speak: speak speaks spoke speaking; help: help helps helped helping;
-    invite: invite invites invited inviting; love: love loves loved loving;
-    know: know knows knew knowing; search: look looks looked looking for;
-    use: use uses used using; build: build builds built building; draw: draw draws drew drawing;
-    hide: hide hides hid hiding; feed: feed feeds fed feeding; sleep: sleep sleeps slept sleeping;
-    work: work works worked working; play: play plays played playing;
-    dance: dance dances danced dancing; live: live lives lived living;
-    wait: wait waits waited waiting; smile: smile smiles smiled smiling;
-    study: study studies studied studying; laugh: laugh laughs laughed laughing;
-    cry: cry cries cried crying; go: go goes went going; return: return returns returned returning;
-    arrive: arrive arrives arrived arriving; come: come comes came coming;
-    give: give gives gave giving; send: send sends sent sending; show: show shows showed showing;
-    bring: bring brings brought bringing; have: have has had having; like: like likes liked liking;
-    rain: rain rains rained raining; snow: snow snows snowed snowing; hot_weather: hot;
-    cold_weather: cold
-    """
-)
+VERBS = forms(_WORDS["verbs"])
 ADJECTIVES = {"tasty": "delicious"}
-NAMES = names(
-    """
-    unicef: UNICEF; unesco: UNESCO; red_cross: the Red Cross; world_bank: the World Bank
-    """
-)
-TIMES = time_words(
-    """
-    now/ADV; today/ADV; every/DET day/NOUN; every/DET week/NOUN; in/ADP the/DET morning/NOUN;
-    in/ADP the/DET evening/NOUN; yesterday/ADV; last/ADJ week/NOUN; last/ADJ month/NOUN;
-    this/DET morning/NOUN; tomorrow/ADV; next/ADJ week/NOUN; next/ADJ month/NOUN; tonight/ADV
-    """,
-    "on/ADP {}/PROPN",
-    "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
-    "at/ADP {}/NUM o'clock/NOUN",
-    "one two three four five six seven eight nine ten eleven twelve",
-)
+NAMES = names(_WORDS["names"])
+TIMES = times(_WORDS["times"])
 NUMBERS = "two three four five six seven eight nine ten".split()
-PRONOUNS = table("i: I my; you: you your; he: he his; she: she her; we: we our; they: they their")
+PRONOUNS = forms(_WORDS["pronouns"])
 LINKS = {"and": ("and", "CCONJ"), "but": ("but", "CCONJ"), "because": ("because", "SCONJ")}
 
 

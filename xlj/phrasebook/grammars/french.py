@@ -1,116 +1,24 @@
 """French: gender and number, elision and contraction, two-part negation, est-ce que."""
 
 from xlj.phrasebook.grammars.grammar import PERSONS, agreement, fuse, is_feminine, join, nameable
-from xlj.phrasebook.grammars.lexicon import forms, names, phrases, table, time_words
+from xlj.phrasebook.grammars.lexicon import forms, names, times, words
 from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
-from xlj.phrasebook.world import COUNTRIES, QUALITIES
+from xlj.phrasebook.world import COUNTRIES
 
-# singular, gender, feminine or preposition
-NOUNS = forms(
-    """
-    professeur m professeure; médecin m; étudiant m étudiante; agriculteur m agricultrice;
-    ingénieur m ingénieure; chauffeur m chauffeuse; cuisinier m cuisinière;
-    écrivain m écrivaine; chanteur m chanteuse; avocat m avocate; journaliste m journaliste;
-    infirmier m infirmière; peintre m peintre; enfant m; homme m; femme f; fille f; garçon m;
-    invité m invitée; mère f; père m; frère m; sœur f; ami m amie; voisin m voisine; oncle m;
-    tante f; grand-mère f; grand-père m; chien m; chat m; cheval m; vache f; oiseau m; poule f;
-    mouton m; chèvre f; lapin m; pomme f; orange f; banane f; gâteau m; œuf m; pomme_de_terre f;
-    tomate f; carotte f; pain m; riz m; poisson m; viande f; fromage m; soupe f; miel m; eau f;
-    lait m; thé m; café m; jus m; livre m; lettre f; journal m; magazine m; histoire f;
-    rapport m; poème m; chaise f; table f; lampe f; lit m; miroir m; boîte f; panier m; clé f;
-    téléphone m; sac m; tasse f; assiette f; horloge f; image f; cadeau m; ordinateur m;
-    ballon m; stylo m; parapluie m; billet m; bouteille f; radio f; appareil_photo m; carte f;
-    fleur f; couteau m; porte f; fenêtre f; chemise f; robe f; chapeau m; manteau m;
-    chaussure f; jupe f; voiture f; bus m; vélo m; train m; bateau m; école f à; marché m à;
-    hôpital m à; maison f dans; bureau m dans; gare f à; ferme f à; jardin m dans;
-    cuisine f dans; bibliothèque f à; restaurant m à; hôtel m à; église f à; musée m à;
-    village m dans; ville f dans; banque f à; magasin m dans; théâtre m à; usine f à;
-    aéroport m à; université f à; pont m; film m; chanson f; musique f; anglais m; allemand m;
-    français m; espagnol m; swahili m; turc m; hindi m; chinois m
-    """
-)
-
-# Infinitive; unless it is regular in -er also: je, tu, il, nous, ils, participle
-VERBS = table(
-    """
-    eat: manger; cook: cuisiner; drink: boire bois bois boit buvons boivent bu;
-    read: lire lis lis lit lisons lisent lu;
-    write: écrire écris écris écrit écrivons écrivent écrit;
-    buy: acheter achète achètes achète achetons achètent acheté;
-    sell: vendre vends vends vend vendons vendent vendu; find: trouver;
-    lose: perdre perds perds perd perdons perdent perdu; see: voir vois vois voit voyons voient vu;
-    open: ouvrir ouvre ouvres ouvre ouvrons ouvrent ouvert; close: fermer; wash: laver;
-    repair: réparer; clean: nettoyer nettoie nettoies nettoie nettoyons nettoient nettoyé;
-    carry: porter; watch: regarder; listen: écouter; sing: chanter;
-    learn: apprendre apprends apprends apprend apprenons apprennent appris; speak: parler;
-    help: aider; invite: inviter; love: aimer;
-    know: connaître connais connais connaît connaissons connaissent connu; search: chercher;
-    use: utiliser; build: construire construis construis construit construisons construisent
-    construit; draw: dessiner; hide: cacher;
-    feed: nourrir nourris nourris nourrit nourrissons nourrissent nourri;
-    sleep: dormir dors dors dort dormons dorment dormi; work: travailler; play: jouer;
-    dance: danser; live: habiter; wait: attendre attends attends attend attendons attendent attendu;
-    smile: sourire souris souris sourit sourions sourient souri; study: étudier;
-    laugh: rire ris ris rit rions rient ri; cry: pleurer;
-    go: aller vais vas va allons vont allé; return: retourner; arrive: arriver;
-    come: venir viens viens vient venons viennent venu; give: donner;
-    send: envoyer envoie envoies envoie envoyons envoient envoyé; show: montrer;
-    bring: apporter; have: avoir ai as a avons ont eu; like: aimer;
-    be: être suis es est sommes sont été; past: étais étais étais était étions étaient;
-    want: vouloir veux veux veut voulons veulent; can: pouvoir peux peux peut pouvons peuvent;
-    rain: pleuvoir _ _ pleut _ _ plu; snow: neiger; hot_weather: faire _ _ fait _ _ fait;
-    cold_weather: faire _ _ fait _ _ fait
-    """
-)
+_WORDS = words("french")
+NOUNS = forms(_WORDS["nouns"])
+VERBS = forms(_WORDS["verbs"])
 WEATHER = {"hot_weather": "chaud", "cold_weather": "froid", "rain": "", "snow": ""}
 WITH_ETRE = frozenset(("go", "return", "arrive", "come"))
-
-# masculine, feminine; then '<' if before the noun and the masculine before a vowel
-ADJECTIVES = forms(
-    """
-    nouveau nouvelle < nouvel; vieux vieille < vieil; grand grande <; petit petite <;
-    beau belle < bel; cher chère; bon_marché bon_marché; rouge rouge; blanc blanche; noir noire;
-    vert verte; bleu bleue; jaune jaune; lourd lourde; propre propre; sale sale; jeune jeune <;
-    gentil gentille; intelligent intelligente; célèbre célèbre; riche riche; pauvre pauvre;
-    fort forte; fatigué fatiguée; heureux heureuse; triste triste; occupé occupée; nerveux nerveuse;
-    fâché fâchée; chaud chaude; froid froide; frais fraîche; sucré sucrée; délicieux délicieuse;
-    calme calme; long longue <; court courte <; intéressant intéressante
-    """,
-    QUALITIES,
-)
-NAMES = names(
-    """
-    london: Londres; moscow: Moscou; beijing: Pékin; vienna: Vienne; hamburg: Hambourg;
-    geneva: Genève; barcelona: Barcelone; athens: Athènes; lisbon: Lisbonne; warsaw: Varsovie;
-    singapore: Singapour; germany: Allemagne; spain: Espagne; turkey: Turquie; india: Inde;
-    china: Chine; tanzania: Tanzanie; italy: Italie; japan: Japon; brazil: Brésil; mexico: Mexique;
-    egypt: Égypte; russia: Russie; unicef: l' UNICEF; unesco: l' UNESCO; red_cross: la Croix-Rouge;
-    world_bank: la Banque mondiale
-    """
-)
+ADJECTIVES = forms(_WORDS["adjectives"])
+NAMES = names(_WORDS["names"])
 MASCULINE = frozenset("kenya japan brazil mexico canada portugal".split())
-TIMES = time_words(
-    """
-    maintenant/ADV; aujourd'hui/ADV; tous/ADJ les/DET jours/NOUN; toutes/ADJ les/DET semaines/NOUN;
-    le/DET matin/NOUN; le/DET soir/NOUN; hier/ADV; la/DET semaine/NOUN dernière/ADJ;
-    le/DET mois/NOUN dernier/ADJ; ce/DET matin/NOUN; demain/ADV; la/DET semaine/NOUN prochaine/ADJ;
-    le/DET mois/NOUN prochain/ADJ; ce/DET soir/NOUN
-    """,
-    "{}/NOUN",
-    "lundi mardi mercredi jeudi vendredi samedi dimanche",
-    "à/ADP {}/NUM heures/NOUN",
-    "une deux trois quatre cinq six sept huit neuf dix onze douze",
-)
+TIMES = times(_WORDS["times"])
 NUMBERS = "deux trois quatre cinq six sept huit neuf dix".split()
-PRONOUNS = table(
-    """
-    i: je mon ma mes; you: tu ton ta tes; he: il son sa ses; she: elle son sa ses;
-    we: nous notre notre nos; they: ils leur leur leurs
-    """
-)
+PRONOUNS = forms(_WORDS["pronouns"])
 LINKS = {"and": ("et", "CCONJ"), "but": ("mais", "CCONJ"), "because": ("parce que", "SCONJ")}
-CONTRACTIONS = phrases("de le: du; de les: des; à le: au; à les: aux")
+CONTRACTIONS = _WORDS["contractions"]
 _ELIDED = frozenset(("le", "la", "de", "ne", "que", "je"))
 _VOWELS = "aeiouéèêâîôûœAEIOUÉÈÊ"
 

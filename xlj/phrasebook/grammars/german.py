@@ -1,117 +1,22 @@
 """German: verb-second, three genders and cases, weak and strong adjectives, split verbs."""
 
 from xlj.phrasebook.grammars.grammar import PERSONS, agreement, fuse, join, nameable
-from xlj.phrasebook.grammars.lexicon import adjectives, forms, names, phrases, table, time_words
+from xlj.phrasebook.grammars.lexicon import forms, names, times, words
 from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
 
-# singular, gender ('*': weak masculine, -n in the oblique), plural, feminine or preposition
-NOUNS = forms(
-    """
-    Lehrer m Lehrer Lehrerin; Arzt m Ärzte Ärztin; Student m* Studenten Studentin;
-    Bauer m* Bauern Bäuerin; Ingenieur m Ingenieure Ingenieurin; Fahrer m Fahrer Fahrerin;
-    Koch m Köche Köchin; Schriftsteller m Schriftsteller Schriftstellerin;
-    Sänger m Sänger Sängerin; Anwalt m Anwälte Anwältin; Journalist m* Journalisten Journalistin;
-    Krankenpfleger m Krankenpfleger Krankenschwester; Maler m Maler Malerin;
-    Kind n Kinder; Mann m Männer; Frau f Frauen; Mädchen n Mädchen; Junge m* Jungen;
-    Gast m Gäste; Mutter f; Vater m; Bruder m; Schwester f; Freund m Freunde Freundin;
-    Nachbar m* Nachbarn Nachbarin; Onkel m; Tante f; Großmutter f; Großvater m;
-    Hund m Hunde; Katze f Katzen; Pferd n Pferde; Kuh f Kühe; Vogel m Vögel; Huhn n Hühner;
-    Schaf n Schafe; Ziege f Ziegen; Kaninchen n Kaninchen; Apfel m Äpfel; Orange f Orangen;
-    Banane f Bananen; Kuchen m Kuchen; Ei n Eier; Kartoffel f Kartoffeln; Tomate f Tomaten;
-    Karotte f Karotten; Brot n; Reis m; Fisch m; Fleisch n; Käse m; Suppe f; Honig m; Wasser n;
-    Milch f; Tee m; Kaffee m; Saft m; Buch n Bücher; Brief m Briefe; Zeitung f Zeitungen;
-    Zeitschrift f Zeitschriften; Geschichte f Geschichten; Bericht m Berichte; Gedicht n Gedichte;
-    Stuhl m Stühle; Tisch m Tische; Lampe f Lampen; Bett n Betten; Spiegel m Spiegel;
-    Kiste f Kisten; Korb m Körbe; Schlüssel m Schlüssel; Telefon n Telefone; Tasche f Taschen;
-    Tasse f Tassen; Teller m Teller; Uhr f Uhren; Bild n Bilder; Geschenk n Geschenke;
-    Computer m Computer; Ball m Bälle; Stift m Stifte; Regenschirm m Regenschirme;
-    Fahrkarte f Fahrkarten; Flasche f Flaschen; Radio n Radios; Kamera f Kameras;
-    Karte f Karten; Blume f Blumen; Messer n Messer; Tür f Türen; Fenster n Fenster;
-    Hemd n Hemden; Kleid n Kleider; Hut m Hüte; Mantel m Mäntel; Schuh m Schuhe; Rock m Röcke;
-    Auto n Autos; Bus m Busse; Fahrrad n Fahrräder; Zug m Züge; Boot n Boote;
-    Schule f Schulen in; Markt m Märkte auf; Krankenhaus n Krankenhäuser in; Haus n Häuser in;
-    Büro n Büros in; Bahnhof m Bahnhöfe an; Bauernhof m Bauernhöfe auf; Garten m Gärten in;
-    Küche f Küchen in; Bibliothek f Bibliotheken in; Restaurant n Restaurants in;
-    Hotel n Hotels in; Kirche f Kirchen in; Museum n Museen in; Dorf n Dörfer in;
-    Stadt f Städte in; Bank f Banken in; Laden m Läden in; Theater n Theater in;
-    Fabrik f Fabriken in; Flughafen m Flughäfen an; Universität f Universitäten an;
-    Brücke f Brücken; Film m Filme; Lied n Lieder; Musik f; Englisch n; Deutsch n;
-    Französisch n; Spanisch n; Suaheli n; Türkisch n; Hindi n; Chinesisch n
-    """
-)
-
-# infinitive (prefix|verb if separable), forms for du and er, participle
-VERBS = table(
-    """
-    eat: essen isst isst gegessen; cook: kochen kochst kocht gekocht;
-    drink: trinken trinkst trinkt getrunken; read: lesen liest liest gelesen;
-    write: schreiben schreibst schreibt geschrieben; buy: kaufen kaufst kauft gekauft;
-    sell: verkaufen verkaufst verkauft verkauft; find: finden findest findet gefunden;
-    lose: verlieren verlierst verliert verloren; see: sehen siehst sieht gesehen;
-    open: öffnen öffnest öffnet geöffnet; close: schließen schließt schließt geschlossen;
-    wash: waschen wäschst wäscht gewaschen; repair: reparieren reparierst repariert repariert;
-    clean: putzen putzt putzt geputzt; carry: tragen trägst trägt getragen;
-    watch: sehen siehst sieht gesehen; listen: hören hörst hört gehört;
-    sing: singen singst singt gesungen; learn: lernen lernst lernt gelernt;
-    speak: sprechen sprichst spricht gesprochen; help: helfen hilfst hilft geholfen;
-    invite: ein|laden lädst lädt eingeladen; love: lieben liebst liebt geliebt;
-    know: kennen kennst kennt gekannt; search: suchen suchst sucht gesucht;
-    use: benutzen benutzt benutzt benutzt; build: bauen baust baut gebaut;
-    draw: zeichnen zeichnest zeichnet gezeichnet; hide: verstecken versteckst versteckt versteckt;
-    feed: füttern fütterst füttert gefüttert; sleep: schlafen schläfst schläft geschlafen;
-    work: arbeiten arbeitest arbeitet gearbeitet; play: spielen spielst spielt gespielt;
-    dance: tanzen tanzt tanzt getanzt; live: wohnen wohnst wohnt gewohnt;
-    wait: warten wartest wartet gewartet; smile: lächeln lächelst lächelt gelächelt;
-    study: lernen lernst lernt gelernt; laugh: lachen lachst lacht gelacht;
-    cry: weinen weinst weint geweint; go: gehen gehst geht gegangen;
-    return: zurück|kehren kehrst kehrt zurückgekehrt; arrive: an|kommen kommst kommt angekommen;
-    come: kommen kommst kommt gekommen; give: geben gibst gibt gegeben;
-    send: schicken schickst schickt geschickt; show: zeigen zeigst zeigt gezeigt;
-    bring: bringen bringst bringt gebracht; have: haben hast hat gehabt;
-    like: mögen magst mag gemocht; rain: regnen regnest regnet geregnet;
-    snow: schneien schneist schneit geschneit; exist: geben gibst gibt gegeben
-    """
-)
+_WORDS = words("german")
+NOUNS = forms(_WORDS["nouns"])
+VERBS = forms(_WORDS["verbs"])
 WEATHER = {"hot_weather": "heiß", "cold_weather": "kalt", "rain": "", "snow": ""}
 WITH_SEIN = frozenset(("go", "return", "arrive", "come"))
-ADJECTIVES = adjectives(
-    """
-    neu alt groß klein schön teuer billig rot weiß schwarz grün blau gelb schwer sauber schmutzig
-    jung nett klug berühmt reich arm stark müde glücklich traurig beschäftigt nervös wütend heiß
-    kalt frisch süß lecker ruhig lang kurz interessant
-    """
-)
-NAMES = names(
-    """
-    rome: Rom; moscow: Moskau; beijing: Peking; tokyo: Tokio; vienna: Wien; munich: München;
-    geneva: Genf; athens: Athen; lisbon: Lissabon; warsaw: Warschau; prague: Prag;
-    singapore: Singapur; germany: Deutschland; france: Frankreich; spain: Spanien; turkey: Türkei;
-    india: Indien; kenya: Kenia; tanzania: Tansania; italy: Italien; brazil: Brasilien;
-    mexico: Mexiko; egypt: Ägypten; russia: Russland; canada: Kanada; unicef: UNICEF;
-    unesco: der UNESCO; red_cross: dem Roten Kreuz; world_bank: der Weltbank
-    """
-)
-TIMES = time_words(
-    """
-    jetzt/ADV; heute/ADV; jeden/DET Tag/NOUN; jede/DET Woche/NOUN; am/ADP Morgen/NOUN;
-    am/ADP Abend/NOUN; gestern/ADV; letzte/ADJ Woche/NOUN; letzten/ADJ Monat/NOUN;
-    heute/ADV Morgen/NOUN; morgen/ADV; nächste/ADJ Woche/NOUN; nächsten/ADJ Monat/NOUN;
-    heute/ADV Abend/NOUN
-    """,
-    "am/ADP {}/NOUN",
-    "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag",
-    "um/ADP {}/NUM Uhr/NOUN",
-    "ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
-)
+ADJECTIVES = _WORDS["adjectives"]
+NAMES = names(_WORDS["names"])
+TIMES = times(_WORDS["times"])
 NUMBERS = "zwei drei vier fünf sechs sieben acht neun zehn".split()
-PRONOUNS = table(
-    "i: ich mein; you: du dein; he: er sein; she: sie ihr; we: wir unser; they: sie ihr"
-)
+PRONOUNS = forms(_WORDS["pronouns"])
 LINKS = {"and": ("und", "CCONJ"), "but": ("aber", "CCONJ"), "because": ("weil", "SCONJ")}
-CONTRACTIONS = phrases(
-    "in dem: im; an dem: am; zu dem: zum; zu der: zur; von dem: vom; bei dem: beim"
-)
+CONTRACTIONS = _WORDS["contractions"]
 
 # Endings by case and gender ('p': plural): of der, of ein, and of adjectives after each.
 _KEYS = [case + gender for case in ("nom", "acc", "dat") for gender in "mfnp"]
@@ -127,13 +32,7 @@ EIN = _endings(",e,,e,en,e,,e,em,er,em,en")
 WEAK = _endings("e,e,e,en,en,e,e,en,en,en,en,en")
 MIXED = _endings("er,e,es,en,en,e,es,en,en,en,en,en")
 STRONG = _endings("er,e,es,e,en,e,es,e,em,er,em,en")
-_FINITE = table(
-    """
-    sein: bin bist ist sind sind; war: war warst war waren waren; haben: habe hast hat haben haben;
-    werden: werde wirst wird werden werden; want: will willst will wollen wollen;
-    can: kann kannst kann können können; mögen: mag magst mag mögen mögen
-    """
-)
+_FINITE = forms(_WORDS["finite"])
 
 
 def noun_phrase(p: Participant | None, role: str, case: str, negated: str = "") -> list[Word]:

@@ -3,97 +3,26 @@
 from functools import partial
 
 from xlj.phrasebook.grammars.grammar import PERSONS, agreement, is_feminine, join, nameable
-from xlj.phrasebook.grammars.lexicon import adjectives, all_names, forms, table, time_words
+from xlj.phrasebook.grammars.lexicon import forms, names, times, words
 from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
 
-# singular, gender ('*': does not decline), feminine or locative postposition (where not में)
-NOUNS = forms(
-    """
-    अध्यापक m अध्यापिका; डॉक्टर m; छात्र m छात्रा; किसान m; इंजीनियर m; ड्राइवर m; बावर्ची m;
-    लेखक m लेखिका; गायक m गायिका; वकील m; पत्रकार m; नर्स m; चित्रकार m; बच्चा m; आदमी m; औरत f;
-    लड़की f; लड़का m; मेहमान m; माँ f; पिता m*; भाई m; बहन f; दोस्त m; पड़ोसी m पड़ोसिन; चाचा m*;
-    मौसी f; दादी f; दादा m*; कुत्ता m; बिल्ली f; घोड़ा m; गाय f; चिड़िया f; मुर्गी f; भेड़ f; बकरी f;
-    ख़रगोश m; सेब m; संतरा m; केला m; केक m; अंडा m; आलू m; टमाटर m; गाजर f; रोटी f; चावल m;
-    मछली f; मांस m; पनीर m; सूप m; शहद m; पानी m; दूध m; चाय f; कॉफ़ी f; जूस m; किताब f; चिट्ठी f;
-    अख़बार m; पत्रिका f; कहानी f; रिपोर्ट f; कविता f; कुर्सी f; मेज़ f; लैंप m; बिस्तर m; आईना m;
-    डिब्बा m; टोकरी f; चाबी f; फ़ोन m; थैला m; प्याला m; प्लेट f; घड़ी f; तस्वीर f; तोहफ़ा m;
-    कंप्यूटर m; गेंद f; पेन m; छाता m; टिकट m; बोतल f; रेडियो m*; कैमरा m; नक़्शा m; फूल m; चाकू m;
-    दरवाज़ा m; खिड़की f; क़मीज़ f; पोशाक f; टोपी f; कोट m; जूता m; स्कर्ट f; कार f; बस f; साइकिल f;
-    रेलगाड़ी f; नाव f; स्कूल m; बाज़ार m; अस्पताल m; घर m; दफ़्तर m; स्टेशन m पर; खेत m; बग़ीचा m;
-    रसोई f; पुस्तकालय m; रेस्तराँ m*; होटल m; गिरजाघर m; संग्रहालय m; गाँव m; शहर m; बैंक m; दुकान f;
-    थिएटर m; कारख़ाना m; हवाई_अड्डा m पर; विश्वविद्यालय m; पुल m; फ़िल्म f; गाना m; संगीत m;
-    अंग्रेज़ी f; जर्मन f; फ़्रेंच f; स्पेनिश f; स्वाहिली f; तुर्की f; हिंदी f; चीनी f
-    """
-)
+_WORDS = words("hindi")
+NOUNS = forms(_WORDS["nouns"])
 HONOURED = frozenset("mother father uncle aunt grandmother grandfather".split())
-
-# The stem; "ne" if its perfective takes the ergative; the word before the verb, with a gender if
-# it is a noun that the verb agrees with; the postposition of the object
-VERBS = table(
-    """
-    eat: खा ne; cook: पका ne; drink: पी ne; read: पढ़ ne; write: लिख ne; buy: ख़रीद ne;
-    sell: बेच ne; find: मिल ko; lose: दे ne खो; see: देख ne; open: खोल ne; close: कर ne बंद;
-    wash: धो ne; repair: कर ne ठीक; clean: कर ne साफ़; carry: उठा ne; watch: देख ne; listen: सुन ne;
-    sing: गा ne; learn: सीख ne; speak: बोल -; help: कर ne मदद/f की; invite: बुला ne - को;
-    love: कर ne प्यार/m से; know: जान ne - को; search: ढूँढ ne; use: कर ne इस्तेमाल/m का; build: बना ne;
-    draw: बना ne चित्र/m का; hide: छिपा ne; feed: खिला ne खाना/m को; sleep: सो -; work: कर ne काम/m;
-    play: खेल -; dance: नाच -; live: रह -; wait: कर ne इंतज़ार/m; smile: मुस्कुरा -;
-    study: कर ne पढ़ाई/f; laugh: हँस -; cry: रो -; go: जा -; return: लौट -; arrive: पहुँच -; come: आ -;
-    give: दे ne; send: भेज ne; show: दिखा ne; bring: ला -; have: हो -; like: हो ko पसंद;
-    rain: हो - बारिश/f; snow: गिर - बर्फ़/f; hot_weather: हो - गर्मी/f; cold_weather: हो - ठंड/f
-    """
-)
-# masculine singular, masculine plural, feminine, feminine plural
-_PERFECTIVE = table(
-    "कर: किया किए की कीं; दे: दिया दिए दी दीं; जा: गया गए गई गईं; पी: पिया पिए पी पीं; हो: हुआ हुए हुई हुईं"
-)
-ADJECTIVES = adjectives(
-    """
-    नया पुराना बड़ा छोटा सुंदर महँगा सस्ता लाल सफ़ेद काला हरा नीला पीला भारी साफ़ गंदा जवान दयालु
-    होशियार मशहूर अमीर ग़रीब ताक़तवर थका_हुआ ख़ुश उदास व्यस्त घबराया_हुआ नाराज़ गरम ठंडा ताज़ा मीठा
-    स्वादिष्ट शांत लंबा छोटा दिलचस्प
-    """
-)
-NAMES = all_names(
-    """
-    अन्ना मारिया सारा फ़ातिमा आयशा एलेना जूलिया नीना लौरा क्लारा अमीना ज़वादी लैला प्रिया मीरा मेई
-    लिन सोफ़िया ईवा लूसिया मार्ता ओल्गा नीमा रोज़ा नोरा एम्मा लेना डायना कैमिला सीता ज़ैनब टीना पॉल
-    पीटर अली उमर जुमा अहमद मेहमत रवि अर्जुन वेई टॉम डेविड मार्टिन पेड्रो कार्लोस हमीसी बराका एमरे
-    यान लियो करीम इवान डिएगो फ़ेलिक्स डैनियल सैमुएल विक्टर एडम साइमन हसन यूसुफ़ कोफ़ी मिलर श्मिट
-    वेबर ड्यूपॉन्ट गार्सिया लोपेज़ सिल्वा काया देमिर शर्मा कुमार गुप्ता सिंह वांग झांग चेन म्वांगी
-    किमानी मुशी रोस्सी नोवाक पेत्रोव ब्राउन स्मिथ पेरिस लंदन बर्लिन मैड्रिड रोम मॉस्को इस्तांबुल
-    अंकारा दिल्ली मुंबई बीजिंग शंघाई नैरोबी मोम्बासा डोडोमा लागोस टोक्यो न्यूयॉर्क लीमा वियना
-    म्यूनिख हैम्बर्ग लियोन जिनेवा बार्सिलोना ओस्लो एथेंस लिस्बन वारसॉ प्राग सिंगापुर टोरंटो सिडनी
-    जर्मनी फ़्रांस स्पेन तुर्की भारत चीन केन्या तंज़ानिया इटली जापान ब्राज़ील मेक्सिको मिस्र रूस
-    कनाडा पुर्तगाल गूगल टोयोटा सैमसंग अमेज़न माइक्रोसॉफ़्ट यूनिसेफ़ यूनेस्को रेड_क्रॉस विश्व_बैंक
-    """
-)
-TIMES = time_words(
-    """
-    अभी/ADV; आज/ADV; हर/DET दिन/NOUN; हर/DET हफ़्ते/NOUN; सुबह/NOUN; शाम/NOUN को/ADP; कल/ADV;
-    पिछले/ADJ हफ़्ते/NOUN; पिछले/ADJ महीने/NOUN; आज/ADV सुबह/NOUN; कल/ADV; अगले/ADJ हफ़्ते/NOUN;
-    अगले/ADJ महीने/NOUN; आज/ADV रात/NOUN
-    """,
-    "{}/NOUN को/ADP",
-    "सोमवार मंगलवार बुधवार गुरुवार शुक्रवार शनिवार रविवार",
-    "{}/NUM बजे/NOUN",
-    "एक दो तीन चार पाँच छह सात आठ नौ दस ग्यारह बारह",
-)
+VERBS = forms(_WORDS["verbs"])
+_PERFECTIVE = forms(_WORDS["perfective"])
+ADJECTIVES = _WORDS["adjectives"]
+NAMES = names(_WORDS["names"])
+TIMES = times(_WORDS["times"])
 NUMBERS = "दो तीन चार पाँच छह सात आठ नौ दस".split()
-# direct, with ने, with को, possessive
-PRONOUNS = table(
-    """
-    i: मैं मैंने मुझे मेरा; you: तुम तुमने तुम्हें तुम्हारा; he: वह उसने उसे उसका;
-    she: वह उसने उसे उसका; we: हम हमने हमें हमारा; they: वे उन्होंने उन्हें उनका
-    """
-)
+PRONOUNS = forms(_WORDS["pronouns"])
 LINKS = {"and": ("और", "CCONJ"), "but": ("लेकिन", "CCONJ"), "because": ("क्योंकि", "SCONJ")}
 _IS = dict(zip(PERSONS, "हूँ हो है हैं हैं".split(), strict=True))
-_FUTURES = table("हो: हूँ हो हो हों हों; दे: दूँ दो दे दें दें; पी: पिऊँ पिओ पिए पिएँ पिएँ")
+_FUTURES = forms(_WORDS["futures"])
 _FUTURE = dict(zip(PERSONS, "ूँ ो े ें ें".split(), strict=True))
 _FUTURE_VOWEL = dict(zip(PERSONS, "ऊँ ओ ए एँ एँ".split(), strict=True))
-_WAS = table("m: था थे; f: थी थीं")
+_WAS = forms(_WORDS["was"])
 _MATRAS = "ािीुूेैोौआईऊएओ"
 
 

@@ -1,77 +1,48 @@
-"""How the grammars write their tables: compact text, one entry after another."""
+"""The words of a language, from `words/LANGUAGE.toml`: its sections are tables by concept."""
 
-from collections.abc import Callable, Iterable
+import tomllib
+from collections.abc import Callable, Mapping
+from importlib import resources
 
 from xlj.phrasebook import world
 from xlj.phrasebook.sentence import Word, word
 
-
-def phrases(text: str) -> dict[str, str]:
-    """'key: some words; key: ...' as a mapping from key to words, spaces normalised."""
-    entries = (entry.partition(":") for entry in text.split(";") if entry.strip())
-    return {key.strip(): " ".join(value.split()) for key, _, value in entries}
+_SLOTS = {"ADP": "case", "DET": "det", "NUM": "hour"}
 
 
-def table(text: str) -> dict[str, tuple[str, ...]]:
-    """As `phrases`, the words split; an underscore stands for a space inside a form."""
-    return {key: tuple(map(_spaced, value.split())) for key, value in phrases(text).items()}
+def words(language: str) -> dict[str, dict[str, str]]:
+    """All sections of a language's file."""
+    file = resources.files("xlj.phrasebook.grammars") / "words" / f"{language}.toml"
+    return tomllib.loads(file.read_text("utf-8"))
 
 
-def names(text: str) -> dict[str, str]:
-    """The proper names of a language, spelt as in English where `phrases` of it spell none else."""
-    return {name: name.replace("_", " ").title() for name in world.NAMES} | phrases(text)
+def forms(section: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Entries of several forms each; an underscore stands for a space inside a form."""
+    return {
+        concept: tuple(form.replace("_", " ") for form in entry.split())
+        for concept, entry in section.items()
+    }
 
 
-def all_names(text: str) -> dict[str, str]:
-    """The proper names of a language that spells each in its own way, in the order of `NAMES`."""
-    return _words(text, world.NAMES)
+def names(section: Mapping[str, str]) -> dict[str, str]:
+    """The proper names of a language: those that a section does not spell are as in English."""
+    return {name: name.replace("_", " ").title() for name in world.NAMES} | dict(section)
 
 
-def forms(text: str, concepts: Iterable[str] = world.NOUN_FIELD) -> dict[str, tuple[str, ...]]:
-    """'singular plural; ...' for every concept, in their order; underscores as in `table`.
-
-    Raises ValueError unless there are as many entries as concepts.
-    """
-    entries = (tuple(map(_spaced, entry.split())) for entry in text.split(";"))
-    return dict(zip(concepts, entries, strict=True))
-
-
-def adjectives(text: str) -> dict[str, str]:
-    """The adjectives of a language that lists one form of each, in the order of `QUALITIES`."""
-    return _words(text, world.QUALITIES)
-
-
-def _words(text: str, concepts: Iterable[str]) -> dict[str, str]:
-    return dict(zip(concepts, map(_spaced, text.split()), strict=True))
-
-
-def _spaced(form: str) -> str:
-    return form.replace("_", " ")
-
-
-def tagged(text: str) -> Callable[[str], list[Word]]:
-    """'form/UPOS ...' as a function from a clause number to the words of a time.
+def times(section: Mapping[str, str]) -> dict[str, Callable[[str], list[Word]]]:
+    """The words of each time, 'form/UPOS form/UPOS', as a function of the number of a clause.
 
     Adpositions and determiners express the case and the determiner of the time, numerals its
-    hour, all others the time itself.
+    hour, all others the time itself. Forms joined by underscores share a part of speech.
     """
-    part = {"ADP": "case", "DET": "det", "NUM": "hour"}
-    items = [item.rpartition("/") for item in text.split()]
+    return {concept: _tagged(entry) for concept, entry in section.items()}
+
+
+def _tagged(entry: str) -> Callable[[str], list[Word]]:
+    items = [item.rpartition("/") for item in entry.split()]
     plan = [
-        (form, upos, f".time.{part.get(upos, 'noun')}")
+        (form, upos, f".time.{_SLOTS.get(upos, 'noun')}")
         for whole, _, upos in items
         for form in whole.split("_")
     ]
     return lambda n: [word(form, upos, n + slot) for form, upos, slot in plan]
-
-
-def time_words(
-    text: str, weekday: str, weekdays: str, hour: str, hours: str
-) -> dict[str, Callable[[str], list[Word]]]:
-    """Every time concept: `MOMENTS` in order, then the weekdays and hours by their templates."""
-    entries = dict(zip(world.MOMENTS, text.split(";"), strict=True))
-    for concept, form in zip(world.WEEKDAYS, weekdays.split(), strict=True):
-        entries[concept] = weekday.format(form)
-    for concept, form in zip(world.HOURS, hours.split(), strict=True):
-        entries[concept] = hour.format(form.replace("/DET_", "/DET "))
-    return {concept: tagged(entry) for concept, entry in entries.items()}

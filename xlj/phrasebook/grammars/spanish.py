@@ -1,110 +1,23 @@
 """Spanish: pro-drop, ser and estar, preterite, personal a, gustar."""
 
 from xlj.phrasebook.grammars.grammar import PERSONS, agreement, fuse, is_feminine, join, nameable
-from xlj.phrasebook.grammars.lexicon import adjectives, forms, names, table, time_words
+from xlj.phrasebook.grammars.lexicon import forms, names, times, words
 from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
 from xlj.phrasebook.world import STATES
 
-# singular, gender, feminine
-NOUNS = forms(
-    """
-    profesor m profesora; médico m médica; estudiante m estudiante; agricultor m agricultora;
-    ingeniero m ingeniera; conductor m conductora; cocinero m cocinera; escritor m escritora;
-    cantante m cantante; abogado m abogada; periodista m periodista; enfermero m enfermera;
-    pintor m pintora; niño m; hombre m; mujer f; chica f; chico m; invitado m invitada; madre f;
-    padre m; hermano m; hermana f; amigo m amiga; vecino m vecina; tío m; tía f; abuela f;
-    abuelo m; perro m; gato m; caballo m; vaca f; pájaro m; gallina f; oveja f; cabra f; conejo m;
-    manzana f; naranja f; plátano m; pastel m; huevo m; patata f; tomate m; zanahoria f; pan m;
-    arroz m; pescado m; carne f; queso m; sopa f; miel f; agua f; leche f; té m; café m; zumo m;
-    libro m; carta f; periódico m; revista f; historia f; informe m; poema m; silla f; mesa f;
-    lámpara f; cama f; espejo m; caja f; cesta f; llave f; teléfono m; bolsa f; taza f; plato m;
-    reloj m; cuadro m; regalo m; ordenador m; pelota f; bolígrafo m; paraguas m; billete m;
-    botella f; radio f; cámara f; mapa m; flor f; cuchillo m; puerta f; ventana f; camisa f;
-    vestido m; sombrero m; abrigo m; zapato m; falda f; coche m; autobús m; bicicleta f; tren m;
-    barco m; escuela f; mercado m; hospital m; casa f; oficina f; estación f; granja f; jardín m;
-    cocina f; biblioteca f; restaurante m; hotel m; iglesia f; museo m; pueblo m; ciudad f;
-    banco m; tienda f; teatro m; fábrica f; aeropuerto m; universidad f; puente m; película f;
-    canción f; música f; inglés m; alemán m; francés m; español m; suajili m; turco m; hindi m;
-    chino m
-    """
-)
-
-# Infinitive, then what is irregular: present forms (yo tú él nosotros ellos), preterite forms
-# (the same persons) and gerund, '-' where regular
-VERBS = table(
-    """
-    eat: comer; cook: cocinar; drink: beber;
-    read: leer - leí,leíste,leyó,leímos,leyeron leyendo; write: escribir; buy: comprar;
-    sell: vender; find: encontrar encuentro,encuentras,encuentra,encontramos,encuentran;
-    lose: perder pierdo,pierdes,pierde,perdemos,pierden; see: ver veo,ves,ve,vemos,ven
-    vi,viste,vio,vimos,vieron; open: abrir; close: cerrar cierro,cierras,cierra,cerramos,cierran;
-    wash: lavar; repair: reparar; clean: limpiar; carry: llevar; watch: ver veo,ves,ve,vemos,ven
-    vi,viste,vio,vimos,vieron viendo; listen: escuchar; sing: cantar; learn: aprender;
-    speak: hablar; help: ayudar; invite: invitar; love: amar;
-    know: conocer conozco,conoces,conoce,conocemos,conocen;
-    search: buscar - busqué,buscaste,buscó,buscamos,buscaron; use: usar;
-    build: construir construyo,construyes,construye,construimos,construyen
-    construí,construiste,construyó,construimos,construyeron construyendo; draw: dibujar;
-    hide: esconder; feed: alimentar; sleep: dormir duermo,duermes,duerme,dormimos,duermen
-    dormí,dormiste,durmió,dormimos,durmieron durmiendo; work: trabajar;
-    play: jugar juego,juegas,juega,jugamos,juegan jugué,jugaste,jugó,jugamos,jugaron;
-    dance: bailar; live: vivir; wait: esperar; smile: sonreír
-    sonrío,sonríes,sonríe,sonreímos,sonríen sonreí,sonreíste,sonrió,sonreímos,sonrieron
-    sonriendo; study: estudiar; laugh: reír río,ríes,ríe,reímos,ríen
-    reí,reíste,rio,reímos,rieron riendo; cry: llorar; go: ir voy,vas,va,vamos,van
-    fui,fuiste,fue,fuimos,fueron yendo; return: volver vuelvo,vuelves,vuelve,volvemos,vuelven;
-    arrive: llegar - llegué,llegaste,llegó,llegamos,llegaron; come: venir
-    vengo,vienes,viene,venimos,vienen vine,viniste,vino,vinimos,vinieron viniendo;
-    give: dar doy,das,da,damos,dan di,diste,dio,dimos,dieron;
-    send: enviar envío,envías,envía,enviamos,envían; show: mostrar
-    muestro,muestras,muestra,mostramos,muestran; bring: traer
-    traigo,traes,trae,traemos,traen traje,trajiste,trajo,trajimos,trajeron trayendo;
-    have: tener tengo,tienes,tiene,tenemos,tienen; like: gustar; ser: ser soy,eres,es,somos,son
-    era,eras,era,éramos,eran; estar: estar estoy,estás,está,estamos,están
-    estaba,estabas,estaba,estábamos,estaban; want: querer quiero,quieres,quiere,queremos,quieren;
-    can: poder puedo,puedes,puede,podemos,pueden; rain: llover -,-,llueve,-,-;
-    snow: nevar -,-,nieva,-,-; hot_weather: hacer -,-,hace,-,- -,-,hizo,-,-;
-    cold_weather: hacer -,-,hace,-,- -,-,hizo,-,-
-    """
-)
+_WORDS = words("spanish")
+NOUNS = forms(_WORDS["nouns"])
+VERBS = forms(_WORDS["verbs"])
 WEATHER = {"hot_weather": "calor", "cold_weather": "frío", "rain": "", "snow": ""}
 WITH_ESTAR = frozenset((*STATES, "hot", "cold", "clean", "dirty", "fresh"))
-_PRESENT = table("ar: o as a amos an; er: o es e emos en; ir: o es e imos en")
-_PAST = table("ar: é aste ó amos aron; er: í iste ió imos ieron; ir: í iste ió imos ieron")
-ADJECTIVES = adjectives(
-    """
-    nuevo viejo grande pequeño bonito caro barato rojo blanco negro verde azul amarillo pesado
-    limpio sucio joven amable inteligente famoso rico pobre fuerte cansado contento triste ocupado
-    nervioso enfadado caliente frío fresco dulce delicioso tranquilo largo corto interesante
-    """
-)
-NAMES = names(
-    """
-    paris: París; london: Londres; berlin: Berlín; rome: Roma; moscow: Moscú; istanbul: Estambul;
-    mumbai: Bombay; beijing: Pekín; shanghai: Shanghái; tokyo: Tokio; new_york: Nueva York;
-    vienna: Viena; munich: Múnich; hamburg: Hamburgo; geneva: Ginebra; athens: Atenas;
-    lisbon: Lisboa; warsaw: Varsovia; prague: Praga; singapore: Singapur; sydney: Sídney;
-    germany: Alemania; france: Francia; spain: España; turkey: Turquía; kenya: Kenia; italy: Italia;
-    japan: Japón; brazil: Brasil; mexico: México; egypt: Egipto; russia: Rusia; canada: Canadá;
-    unicef: UNICEF; unesco: la UNESCO; red_cross: la Cruz Roja; world_bank: el Banco Mundial
-    """
-)
-TIMES = time_words(
-    """
-    ahora/ADV; hoy/ADV; todos/DET los/DET días/NOUN; todas/DET las/DET semanas/NOUN;
-    por/ADP la/DET mañana/NOUN; por/ADP la/DET tarde/NOUN; ayer/ADV; la/DET semana/NOUN pasada/ADJ;
-    el/DET mes/NOUN pasado/ADJ; esta/DET mañana/NOUN; mañana/ADV; la/DET próxima/ADJ semana/NOUN;
-    el/DET próximo/ADJ mes/NOUN; esta/DET noche/NOUN
-    """,
-    "el/DET {}/NOUN",
-    "lunes martes miércoles jueves viernes sábado domingo",
-    "a/ADP {}/NUM",
-    "la/DET_una las/DET_dos las/DET_tres las/DET_cuatro las/DET_cinco las/DET_seis las/DET_siete "
-    "las/DET_ocho las/DET_nueve las/DET_diez las/DET_once las/DET_doce",
-)
+_PRESENT = forms(_WORDS["present"])
+_PAST = forms(_WORDS["past"])
+ADJECTIVES = _WORDS["adjectives"]
+NAMES = names(_WORDS["names"])
+TIMES = times(_WORDS["times"])
 NUMBERS = "dos tres cuatro cinco seis siete ocho nueve diez".split()
-PRONOUNS = table("i: mi me; you: tu te; he: su le; she: su le; we: nuestro nos; they: su les")
+PRONOUNS = forms(_WORDS["pronouns"])
 LINKS = {"and": ("y", "CCONJ"), "but": ("pero", "CCONJ"), "because": ("porque", "SCONJ")}
 CONTRACTIONS = {"de el": "del", "a el": "al"}
 _ACCENTS = str.maketrans("áéíóú", "aeiou")

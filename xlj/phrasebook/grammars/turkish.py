@@ -4,81 +4,20 @@ from dataclasses import replace
 from functools import cache, partial
 
 from xlj.phrasebook.grammars.grammar import PERSONS, agreement, join, nameable
-from xlj.phrasebook.grammars.lexicon import adjectives, forms, names, phrases, table, time_words
+from xlj.phrasebook.grammars.lexicon import forms, names, times, words
 from xlj.phrasebook.meaning import Clause, Participant
 from xlj.phrasebook.sentence import Word, word
 
-# The noun; then its stem before a vowel where that softens ('+': a compound, which ends in a
-# possessive suffix; '*': takes front vowels against the rule)
-NOUNS = forms(
-    """
-    öğretmen; doktor; öğrenci; çiftçi; mühendis; şoför; aşçı; yazar; şarkıcı; avukat; gazeteci;
-    hemşire; ressam; çocuk çocuğ; adam; kadın; kız; oğlan; misafir; anne; baba; ağabey; abla;
-    arkadaş; komşu; amca; teyze; büyükanne; büyükbaba; köpek köpeğ; kedi; at; inek ineğ; kuş;
-    tavuk tavuğ; koyun; keçi; tavşan; elma; portakal; muz; kek; yumurta; patates;
-    domates; havuç havuc; ekmek ekmeğ; pilav; balık balığ; et; peynir; çorba; bal; su; süt; çay;
-    kahve; meyve_suyu +; kitap kitab; mektup mektub; gazete; dergi; hikâye; rapor; şiir; sandalye;
-    masa; lamba; yatak yatağ; ayna; kutu; sepet; anahtar; telefon; çanta; fincan; tabak tabağ;
-    saat saat*; resim resm; hediye; bilgisayar; top; kalem; şemsiye; bilet; şişe; radyo; kamera;
-    harita; çiçek çiçeğ; bıçak bıçağ; kapı; pencere; gömlek gömleğ; elbise; şapka; palto;
-    ayakkabı; etek eteğ; araba; otobüs; bisiklet; tren; tekne; okul; pazar; hastane; ev; ofis;
-    istasyon; çiftlik çiftliğ; bahçe; mutfak mutfağ; kütüphane; restoran; otel; kilise; müze; köy;
-    şehir şehr; banka; dükkân; tiyatro; fabrika; havaalanı +; üniversite; köprü; film; şarkı;
-    müzik müziğ; İngilizce; Almanca; Fransızca; İspanyolca; Svahili; Türkçe; Hintçe; Çince
-    """
-)
-
-# The stem (with the word before it, if any); its form before a vowel, if that differs; case
-VERBS = table(
-    """
-    eat: ye yi; cook: pişir; drink: iç; read: oku; write: yaz; buy: satın_al; sell: sat; find: bul;
-    lose: kaybet kaybed; see: gör; open: aç; close: kapat; wash: yıka; repair: tamir_et tamir_ed;
-    clean: temizle; carry: taşı; watch: izle; listen: dinle; sing: söyle; learn: öğren;
-    speak: konuş; help: yardım_et yardım_ed; invite: davet_et davet_ed; love: sev; know: tanı;
-    search: ara; use: kullan; build: inşa_et inşa_ed; draw: çiz; hide: sakla; feed: besle;
-    sleep: uyu; work: çalış; play: oyna; dance: dans_et dans_ed; live: yaşa; wait: bekle;
-    smile: gülümse; study: ders_çalış; laugh: gül; cry: ağla; go: git gid; return: dön;
-    arrive: var; come: gel; give: ver; send: gönder; show: göster; bring: getir; have: var;
-    like: sev; want: iste; rain: yağmur_yağ; snow: kar_yağ; hot_weather: sıcak; cold_weather: soğuk
-    """
-)
-ADJECTIVES = adjectives(
-    """
-    yeni eski büyük küçük güzel pahalı ucuz kırmızı beyaz siyah yeşil mavi sarı ağır temiz kirli
-    genç nazik akıllı ünlü zengin fakir güçlü yorgun mutlu üzgün yoğun gergin kızgın sıcak soğuk
-    taze tatlı lezzetli sessiz uzun kısa ilginç
-    """
-)
-NAMES = names(
-    """
-    london: Londra; rome: Roma; moscow: Moskova; istanbul: İstanbul; beijing: Pekin;
-    shanghai: Şanghay; vienna: Viyana; munich: Münih; geneva: Cenevre; barcelona: Barselona;
-    athens: Atina; lisbon: Lizbon; warsaw: Varşova; prague: Prag; singapore: Singapur;
-    sydney: Sidney; germany: Almanya; france: Fransa; spain: İspanya; turkey: Türkiye;
-    india: Hindistan; china: Çin; tanzania: Tanzanya; italy: İtalya; japan: Japonya;
-    brazil: Brezilya; mexico: Meksika; egypt: Mısır; russia: Rusya; canada: Kanada;
-    portugal: Portekiz; google: Google'da; toyota: Toyota'da; samsung: Samsung'da;
-    amazon: Amazon'da; microsoft: Microsoft'ta; unicef: UNICEF'te; unesco: UNESCO'da;
-    red_cross: Kızılhaç'ta; world_bank: Dünya Bankası'nda
-    """
-)
-TIMES = time_words(
-    """
-    şimdi/ADV; bugün/ADV; her/DET gün/NOUN; her/DET hafta/NOUN; sabahları/ADV; akşamları/ADV;
-    dün/ADV; geçen/ADJ hafta/NOUN; geçen/ADJ ay/NOUN; bu/DET sabah/NOUN; yarın/ADV;
-    gelecek/ADJ hafta/NOUN; gelecek/ADJ ay/NOUN; bu/DET akşam/NOUN
-    """,
-    "{}/NOUN günü/NOUN",
-    "pazartesi salı çarşamba perşembe cuma cumartesi pazar",
-    "saat/NOUN {}/NUM",
-    "birde ikide üçte dörtte beşte altıda yedide sekizde dokuzda onda on_birde on_ikide",
-)
+_WORDS = words("turkish")
+NOUNS = forms(_WORDS["nouns"])
+VERBS = forms(_WORDS["verbs"])
+ADJECTIVES = _WORDS["adjectives"]
+NAMES = names(_WORDS["names"])
+TIMES = times(_WORDS["times"])
 NUMBERS = "iki üç dört beş altı yedi sekiz dokuz on".split()
-PRONOUNS = table(
-    "i: ben benim; you: sen senin; he: o onun; she: o onun; we: biz bizim; they: onlar onların"
-)
+PRONOUNS = forms(_WORDS["pronouns"])
 LINKS = {"and": ("ve", "CCONJ"), "but": ("ama", "CCONJ"), "because": ("çünkü", "CCONJ")}
-CASES = phrases("acc: (y)I; dat: (y)A; loc: DA; abl: DAn; gen: (n)In; plural: lAr")
+CASES = _WORDS["cases"]
 OWNED = dict(zip(PERSONS, ("(I)m", "(I)n", "(s)I", "(I)mIz", "(s)I"), strict=True))
 _PRESENT = dict(zip(PERSONS, ("um", "sun", "", "uz", "lar"), strict=True))
 _PAST = dict(zip(PERSONS, ("m", "n", "", "k", "lAr"), strict=True))
