@@ -80,6 +80,10 @@ def test_a_loss_and_its_gradient_are_the_same_with_fused_attention(
     assert np.abs(leaves(wanted[2])["['position_bias']['table']"]).max() > 1e-3
 
 
+def sums(losses):
+    return {name: each.sum for name, each in losses.items()}
+
+
 def norm(tree):
     return np.sqrt(sum(np.square(np.asarray(x, np.float64)).sum() for x in jax.tree.leaves(tree)))
 
@@ -90,7 +94,11 @@ def test_in_bfloat16_a_loss_is_as_near_to_float32_as_with_dense_attention(
     name, full_model, params_of, keys_of, where
 ):
     """Of the same inputs and targets, chosen in float32: a loss within 1 %, the gradient of these
-    large weights within 10 %, and both within one and a half of what dense attention is off."""
+    large weights within 10 %, and both within one and a half of what dense attention is off.
+
+    Hits are whole numbers, which jump where a logit is at its threshold: one of them is 0.6 % of
+    RTD's losses and hits together. They are within 2 % of the predictions.
+    """
     exact = dataclasses.replace(full_model, dropout=0.2, attention_dropout=0.1, attention="dense")
     objective, rows = objective_and_rows(name, exact)
     params, keys = params_of(exact, objective), keys_of(rows)
@@ -101,8 +109,12 @@ def test_in_bfloat16_a_loss_is_as_near_to_float32_as_with_dense_attention(
         model = dataclasses.replace(exact, dtype="bfloat16", attention=attention)
         narrow, _ = objective_and_rows(name, model)
         found = differentiated(narrow, params, *prepared_once, keys)
-        off = jax.tree.map(np.subtract, found, wanted)
-        return [norm(one) / norm(other) for one, other in zip(off, wanted, strict=True)]
+        for loss, other in wanted[0].items():
+            hits = found[0][loss].correct.sum() - other.correct.sum()
+            assert abs(hits) <= 0.02 * other.count.sum(), loss
+        found, right = ((sums(losses), gradients) for losses, gradients in (found, wanted))
+        off = jax.tree.map(np.subtract, found, right)
+        return [norm(one) / norm(other) for one, other in zip(off, right, strict=True)]
 
     fused, dense = errors("fused"), errors("dense")
     assert fused[1] > 1e-3, "nothing is computed in bfloat16"

@@ -62,7 +62,8 @@ def log_likelihood(
     def step(carried: tuple[jax.Array, jax.Array], token: tuple) -> tuple:
         (places, total), (source, null, begin, is_fresh, is_there) = carried, token
         places = jnp.where(is_fresh[..., None], begin, places)  # [..., m + 1], of the last word
-        moved = (1 - NULL_RATE) * jnp.einsum("...k,...ki->...i", places, moves) * source
+        moved = jnp.einsum("...k,...ki->...i", places, moves, precision="highest")
+        moved = (1 - NULL_RATE) * moved * source
         found = jnp.pad(moved, [(0, 0)] * (moved.ndim - 1) + [(1, 0)])
         found += NULL_RATE * places * null[..., None]
         scale = jnp.where(is_there, jnp.maximum(found.sum(-1), 1e-30), 1)

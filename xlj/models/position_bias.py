@@ -108,6 +108,6 @@ class Gates(nn.Module):
         normal = nn.initializers.normal(self.init_std)
         kernel = self.param("kernel", normal, (query.shape[-1], 2))
         scale = self.param("scale", nn.initializers.ones, (query.shape[-2],))
-        gates = jnp.einsum("bqhd,dg->gbhq", query.astype(jnp.float32), kernel)
+        gates = jnp.einsum("bqhd,dg->gbhq", query.astype(jnp.float32), kernel, precision="highest")
         update, reset = jax.nn.sigmoid(gates)
         return 1 + update + (1 - update) * scale[:, None] * reset

@@ -19,6 +19,7 @@ from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.models import encoder, translation
+from xlj.models.dense import precision_of
 from xlj.models.dropout import Rngs
 from xlj.objectives.bitext import halves
 from xlj.objectives.corruption import split
@@ -148,7 +149,9 @@ def _generated(head: Params, model: Model, source: _Side, target: _Side) -> _Dir
     """The target from the source, and what is expected of the alignment."""
     asked = jnp.concatenate([source.queries, _null(head, source.queries)], axis=1)
     wanted = translation.products(asked, target.keys, model.dtype)
-    others = jnp.einsum("rmh,nh->rmn", asked.astype(model.dtype), target.noise.astype(model.dtype))
+    dtype = jnp.dtype(model.dtype)
+    narrow = asked.astype(dtype), target.noise.astype(dtype)
+    others = jnp.einsum("rmh,nh->rmn", *narrow, precision=precision_of(dtype))
     others = jnp.where(target.is_noise, others.astype(jnp.float32), -1e30)
     mean = jax.nn.logsumexp(others, axis=2) - jnp.log(jnp.maximum(target.is_noise.sum(), 1))
     ratio = translation.log_ratio(wanted, mean[:, :, None])
