@@ -1,6 +1,7 @@
 """Every public function of objectives, alignment and models that takes arrays refuses those of a
 wrong rank, dtype or size, and says which array of which function it was."""
 
+import dataclasses
 import importlib
 import inspect
 import pkgutil
@@ -36,7 +37,10 @@ from xlj.models import (
     heads,
     lookup,
     modules,
+    norms,
+    pattern,
     position_bias,
+    rotary,
     translation,
 )
 from xlj.models.fused_attention import attend
@@ -183,7 +187,17 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
         {"x": f32(H), "kernel": f32(H, 5), "bias": f32(5), "shift": f32(H)},
     ),
     dense.gelu: ({"dtype": DTYPE}, {"x": f32(3, 4)}),
-    dense.norm: ({"epsilon": 0.1}, {"x": f32(H), "scale": f32(H), "bias": f32(H)}),
+    dense.geglu: ({"dtype": DTYPE}, {"x": f32(3, 4)}),
+    dense.swiglu: ({"dtype": DTYPE}, {"x": f32(3, 4)}),
+    norms.norm: ({"model": MODEL}, {"x": f32(H), "scale": f32(H), "bias": f32(H)}),
+    rotary.turns: ({"size": 4, "base": 10.0, "factor": 1.0}, {"positions": TOKENS}),
+    rotary.of_layers: (
+        {"model": dataclasses.replace(MODEL, rotary_base=10.0)},
+        {"positions": TOKENS},
+    ),
+    rotary.rotate: ({}, {"x": HEADS, "turns": rotary.Turns(*[f32(R, N, 1, 2)] * 2)}),
+    pattern.layer_count: ({}, {"layers": {"a": f32(2, 3), "b": f32(2)}}),
+    pattern.part: ({"start": 0, "stop": 1}, {"layers": {"a": f32(2, 3), "b": f32(2)}}),
     dense_attention.dense_attention: (
         {"rate": 0.1},
         ATTENTION | {"bias": f32(2, N, N), "gates": f32(R, 2, N)},
@@ -340,6 +354,8 @@ KERNELS = ("gpu", "tpu", "tiles")
 ANY_DTYPE = {"at_positions.values", "filled.x"}
 ANY_RANK = {
     "gelu.x",
+    "geglu.x",
+    "swiglu.x",
     "swap_axes_copied.x",
     "log_ratio.score",
     "keys.tokens",
@@ -355,7 +371,7 @@ ANY_SIZE = ANY_RANK | {
     "starts.tokens", "split.rngs", "sides.tokens", "filled.x", "block_starts.table",
     "segments.tokens", "words_of.tokens", "same_example.source_ids",
     "same_example.target_ids",
-    "diagonal.source_ids", "diagonal.target_ids",
+    "diagonal.source_ids", "diagonal.target_ids", "turns.positions", "of_layers.positions",
 }  # fmt: skip
 ANYTHING = {"dtype": ANY_DTYPE, "rank": ANY_RANK, "size": ANY_SIZE}
 """What a function takes of any dtype, rank or size."""

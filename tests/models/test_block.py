@@ -13,7 +13,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 
 from xlj.config import Model
 from xlj.models import block, dropout, encoder, fused_norm
-from xlj.models.dense import norm
+from xlj.models.norms import norm
 from xlj.objectives.segments import segments
 from xlj.sharding import devices, rules
 
@@ -48,7 +48,7 @@ def test_the_kernel_equals_plain_jax(dtype, rate, count):
 
     def plain(x, update, scale, bias):
         total = x + dropout.drop(update.astype(jnp.float32), seeds, rate)
-        y = norm(total, scale, bias, 1e-3)
+        y = norm(total, scale, bias, dataclasses.replace(MODEL, layer_norm_epsilon=1e-3))
         return y, y.astype(dtype)
 
     def with_gradients(function):
@@ -104,6 +104,7 @@ def test_the_kernel_is_for_bfloat16_on_gpus(monkeypatch):
 
     assert fused("gpu") and not fused("tpu") and not fused("cpu")
     assert not fused("gpu", dtype="float32") and not fused("gpu", norm="pre")
+    assert not fused("gpu", norm_type="unbiased")
     assert not fused("gpu", length=60)
 
 
@@ -116,7 +117,7 @@ def test_evaluation_has_no_dropout():
     model = dataclasses.replace(MODEL, dropout=0.5)
     x, update = np.random.default_rng(0).normal(size=(2, 1, fused_norm.MULTIPLE, 48))
     x, update = jnp.asarray(x, jnp.float32), jnp.asarray(update, jnp.bfloat16)
-    module, context = block.PostNorm(model, 2), block.Context(None, None, None, 1)
+    module, context = block.PostNorm(model, 2, 0.5), block.Context(None, None, None, 1)
 
     def added(stream):
         params = {"params": {"scale": jnp.ones(48), "bias": jnp.zeros(48)}}
@@ -145,7 +146,7 @@ def test_a_block_is_made_of_what_it_is_given(order):
     model = dataclasses.replace(MODEL, hidden=6, norm=order, layer_norm_epsilon=1e-3)
     rng = np.random.default_rng(0)
     residual = functools.partial(block.RESIDUALS[order], model)
-    made = block.Block(Scaled(0.5), residual(2), Scaled(-2.0), residual(3))
+    made = block.Block(Scaled(0.5), residual(2, 0.0), Scaled(-2.0), residual(3, 0.0))
     stream = block.Stream(jnp.asarray(rng.normal(size=(2, 3, 6)), jnp.float32), None)
     context = block.Context(None, None, None, 3)
     params = made.init(jax.random.key(0), stream, context)["params"]
@@ -165,7 +166,7 @@ def test_a_block_is_made_of_what_it_is_given(order):
     x = np.asarray(stream.wide, np.float64)
     for name, factor in (("attention", 0.5), ("feed_forward", -2.0)):
         kernel = 3 * factor * params[name]["kernel"]
-        x = x + normed(x, name) * kernel if order == "pre" else normed(x + x * kernel, name)
+        x = x + normed(x, name) * kernel if order != "post" else normed(x + x * kernel, name)
     found = made.apply({"params": params}, stream, context)
     assert found.narrow is None
     np.testing.assert_allclose(found.wide, x, rtol=1e-4, atol=1e-4)

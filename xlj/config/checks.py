@@ -3,7 +3,7 @@
 That is unknown keys, wrong types, impossible values, keys that contradict each other, dead keys.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import ml_collections
 
@@ -14,7 +14,7 @@ from xlj.config.optimizers import factors_of
 from xlj.config.paths import check_storable
 from xlj.config.row_kinds import ROW_KINDS
 from xlj.config.schema import Config, build
-from xlj.config.sections import FREEZABLE, HELD_OUT, Optimizer
+from xlj.config.sections import BIASES, DROPOUT_PARTS, FREEZABLE, HELD_OUT, Model, Optimizer
 from xlj.config.user_code import function_of
 
 
@@ -66,22 +66,7 @@ def _check_phases_read(config: Config) -> None:
 def _check_together(config: Config) -> None:
     """Refuses values that contradict each other."""
     model, train, optimizer = config.model, config.train, config.optimizer
-    if model.hidden % model.heads:
-        raise ConfigError(
-            f"model.hidden={model.hidden} is not divisible by model.heads={model.heads}"
-        )
-    if model.position_buckets % 2 or model.position_distance <= model.position_buckets // 4:
-        raise ConfigError(
-            f"model.position_buckets={model.position_buckets} must be even, and "
-            f"model.position_distance={model.position_distance} more than a quarter of it"
-        )
-    if model.pair_token_types and model.token_types < 2:
-        raise ConfigError("model.pair_token_types needs model.token_types=2")
-    if model.position_bias == "none" and not model.absolute_positions:
-        raise ConfigError(
-            "model.absolute_positions is off; set model.position_bias to t5 or gated, or the model "
-            "does not know the order of tokens"
-        )
+    check_model(model)
     if not config.objectives.active():
         raise ConfigError("no objective is on; set objectives.mmlm.batch_rows or another's")
     for name, options in config.objectives.active().items():
@@ -107,6 +92,55 @@ def _check_together(config: Config) -> None:
     for path in train.allow_change:
         if path not in known:
             raise ConfigError(f"train.allow_change: there is no key {path}{nearest(path, known)}")
+
+
+def check_model(model: Model) -> None:
+    """Raises a `ConfigError` on options of the model that contradict each other."""
+    if model.hidden % model.heads:
+        raise ConfigError(
+            f"model.hidden={model.hidden} is not divisible by model.heads={model.heads}"
+        )
+    if model.position_buckets % 2 or model.position_distance <= model.position_buckets // 4:
+        raise ConfigError(
+            f"model.position_buckets={model.position_buckets} must be even, and "
+            f"model.position_distance={model.position_distance} more than a quarter of it"
+        )
+    if model.pair_token_types and model.token_types < 2:
+        raise ConfigError("model.pair_token_types needs model.token_types=2")
+    if model.position_bias == "none" and not (model.absolute_positions or model.rotary_base):
+        raise ConfigError(
+            "model.absolute_positions is off; set model.rotary_base, or model.position_bias to t5 "
+            "or gated, or the model does not know the order of tokens"
+        )
+    if model.absolute_positions and model.rotary_base:
+        raise ConfigError(
+            f"model.rotary_base={model.rotary_base:g}: rotary positions take the place of learned "
+            "ones; set model.absolute_positions=False"
+        )
+    if model.rotary_base and model.hidden // model.heads % 2:
+        raise ConfigError(
+            f"model.rotary_base turns pairs of dimensions, but model.hidden={model.hidden} and "
+            f"model.heads={model.heads} are heads of an odd size"
+        )
+    if model.heads % model.groups:
+        raise ConfigError(
+            f"model.heads={model.heads} is not divisible by model.key_value_heads="
+            f"{model.key_value_heads}"
+        )
+    for layer in model.full_layers:
+        if not (layer.isdecimal() and int(layer) < model.layers):
+            raise ConfigError(
+                f"model.full_layers={','.join(model.full_layers)}: {layer} is no layer of "
+                f"model.layers={model.layers}; they count from 0"
+            )
+    _check_names("model.biases", model.biases, BIASES)
+    _check_names("model.dropout_parts", model.dropout_parts, DROPOUT_PARTS)
+
+
+def _check_names(path: str, names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"{path}={','.join(names)}; there are {', '.join(known)}")
 
 
 def check_optimizer(optimizer: Optimizer) -> None:

@@ -194,6 +194,19 @@ def _for_predicted_languages(config: "Sections", path: str) -> Idle | None:
     return read_by_objectives(config, path)
 
 
+def _for_positions(config: "Sections", path: str) -> Idle | None:
+    """Says that a key is read where a model has absolute or rotary positions."""
+    if config.model.absolute_positions or config.model.rotary_base:
+        return None
+    return Idle("model.absolute_positions is off, and model.rotary_base is 0")
+
+
+BIASES = ("attention", "output", "inner", "outer", "prediction", "vocabulary")
+"""The names that `model.biases` may have."""
+
+DROPOUT_PARTS = ("embeddings", "attention", "feed_forward")
+"""The names that `model.dropout_parts` may have."""
+
 _distance_key = partial(key, read=only_with("model.position_bias", "t5", "gated"))
 
 
@@ -202,10 +215,56 @@ class Model(Section, path="model"):
     layers: int = key(12, "transformer layers", low=1)
     hidden: int = key(768, "width of the hidden vectors", low=1)
     heads: int = key(12, "attention heads", low=1)
+    key_value_heads: int = key(
+        0, "heads of keys and values, each for as many heads of queries; 0: one for each", low=0
+    )
+    local_attention: int = key(
+        0,
+        "width of the window that tokens see in local layers: half of it to each side; 0: no layer "
+        "is local",
+        low=0,
+    )
+    full_attention_every: int = key(
+        3,
+        "layers 0, n, 2 n ... see the whole example, the others are local",
+        low=1,
+        read=only_if_set("model.local_attention"),
+    )
+    full_layers: tuple[str, ...] = key(
+        (),
+        "numbers of the layers, from 0, that see the whole example, in the place of every n-th",
+        read=only_if_set("model.local_attention"),
+    )
     intermediate: int = key(3072, "width inside the feed-forward layers", low=1)
+    feed_forward: str = key(
+        "gelu",
+        "the feed-forward layer: GELU (XLM-R), or gated by GELU (ModernBERT, gte) or by SiLU "
+        "(EuroBERT)",
+        choices=("gelu", "geglu", "swiglu"),
+    )
+    biases: tuple[str, ...] = key(
+        BIASES,
+        "which linear layers have a bias: attention (query, key, value), its output, the feed-"
+        "forward layer's inner and outer one, and the prediction head's own and its vocabulary",
+    )
     positions: int = key(514, "rows of the position table; XLM-R's first position is row 2", low=3)
     absolute_positions: bool = key(
         True, "add a learned vector for each position; if not, positions only limits the rows"
+    )
+    rotary_base: float = key(
+        0.0, "base of the wave lengths of rotary positions; 0: no rotary positions", low=0
+    )
+    rotary_local_base: float = key(
+        0.0,
+        "that of local layers; 0: as in full layers",
+        low=0,
+        read=only_if_set("model.local_attention"),
+    )
+    rotary_factor: float = key(
+        1.0,
+        "what rotary positions are divided by",
+        low=1e-6,
+        read=only_if_set("model.rotary_base"),
     )
     token_types: int = key(
         0, "rows of a table whose first is added to every token (BERT, RoBERTa); 0: none", low=0
@@ -218,7 +277,7 @@ class Model(Section, path="model"):
         "how positions count in a pair: on into its second sentence (XLM-R, and all since), or "
         "from 0 again there (XLM)",
         choices=("running", "restart"),
-        read=only_if_set("model.absolute_positions"),
+        read=_for_positions,
     )
     position_bias: str = key(
         "none",
@@ -233,6 +292,11 @@ class Model(Section, path="model"):
     dropout: float = key(
         0.1, "dropout of embeddings and of every sub-layer's output", low=0, high=0.9
     )
+    dropout_parts: tuple[str, ...] = key(
+        DROPOUT_PARTS,
+        "where dropout stands: behind the embeddings, attention, the feed-forward layers",
+        read=only_if_set("model.dropout"),
+    )
     attention_dropout: float = key(0.1, "dropout of attention probabilities", low=0, high=0.9)
     attention: str = key(
         "auto",
@@ -242,11 +306,23 @@ class Model(Section, path="model"):
     )
     norm: str = key(
         "post",
-        "where LayerNorm stands: after each sub-layer and the embeddings (XLM-R), or before each "
-        "sub-layer and once at the end (XLM-R XL)",
-        choices=("post", "pre"),
+        "where norms stand: after each sub-layer and the embeddings (XLM-R), before each sub-layer "
+        "and once at the end (XLM-R XL), or so but the first behind the embeddings (ModernBERT)",
+        choices=("post", "pre", "embeddings"),
     )
-    layer_norm_epsilon: float = key(1e-5, "epsilon of every LayerNorm", low=0)
+    norm_type: str = key(
+        "layer",
+        "LayerNorm, LayerNorm without bias (ModernBERT), or RMSNorm (EuroBERT)",
+        choices=("layer", "unbiased", "rms"),
+    )
+    layer_norm_epsilon: float = key(1e-5, "epsilon of every norm", low=0)
+    prediction: str = key(
+        "dense",
+        "the head of masked tokens: a layer of its own before the vocabulary, or the vocabulary "
+        "alone (EuroBERT)",
+        choices=("dense", "linear"),
+    )
+    tied: bool = key(True, "that head multiplies by the word embeddings, not by a table of its own")
     init_std: float = key(0.02, "standard deviation of initial weights", low=0)
     dtype: str = key(
         "float32",
@@ -268,6 +344,15 @@ class Model(Section, path="model"):
         choices=("none", "predicted", "all"),
         read=_for_predicted_languages,
     )
+
+    @property
+    def groups(self) -> int:
+        """How many heads of keys and values there are."""
+        return self.key_value_heads or self.heads
+
+    def dropout_of(self, part: str) -> float:
+        """The dropout behind one of `DROPOUT_PARTS`."""
+        return self.dropout if part in self.dropout_parts else 0.0
 
 
 MOST_STEPS = 2**31 - 1

@@ -1,5 +1,7 @@
 """Self-attention whose pattern is two integer vectors a row: i sees j where their ids agree."""
 
+from functools import partial
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -12,13 +14,20 @@ from xlj.models.dense_attention import dense_attention
 from xlj.models.fused_attention import attend as fused
 from xlj.models.modules import Params, run
 from xlj.models.position_bias import Gates, PositionBias, bias_tiles
+from xlj.models.rotary import rotate
 from xlj.sharding import devices
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention (Vaswani et al., 2017), without the residual connection."""
+    """Multi-head self-attention (Vaswani et al., 2017), without the residual connection.
+
+    With fewer heads of keys and values than of queries, each serves as many neighbouring heads of
+    queries (Ainslie et al., 2023). A local layer sees the keys at most half of
+    `model.local_attention` places away.
+    """
 
     model: Model
+    is_local: bool = False
 
     @nn.compact
     def __call__(self, x: jax.Array, context: Context) -> jax.Array:
@@ -29,15 +38,24 @@ class Attention(nn.Module):
         """
         model, dtype = self.model, jnp.dtype(self.model.dtype)
         rows, length, hidden = x.shape
+        size, shared = hidden // model.heads, model.heads // model.groups
+        linear = partial(Dense, dtype=dtype, init_std=model.init_std, result=dtype)
 
-        def heads_of(name: str) -> jax.Array:
-            projected = Dense(hidden, dtype, model.init_std, dtype, name=name)(x)
-            return projected.reshape(rows, length, model.heads, -1)
+        def heads_of(name: str, count: int) -> jax.Array:
+            has_bias = "attention" in model.biases
+            projected = linear(count * size, has_bias=has_bias, name=name)(x)
+            return projected.reshape(rows, length, count, size)
 
-        query, key, value = heads_of("query"), heads_of("key"), heads_of("value")
+        query = heads_of("query", model.heads)
+        key, value = heads_of("key", model.groups), heads_of("value", model.groups)
         gates = None
         if model.position_bias == "gated":
             gates = Gates(model.init_std, name="gates")(query)
+        if context.turns:
+            turns = context.turns[self.is_local]
+            query, key = rotate(query, turns), rotate(key, turns)
+        if shared > 1:
+            key, value = (jnp.repeat(heads, shared, axis=2) for heads in (key, value))
         attend = fused.attend if is_fused(model) else dense_attention
         mixed = attend(
             query,
@@ -49,8 +67,9 @@ class Attention(nn.Module):
             gates,
             context.seeds(site=1),
             model.attention_dropout,
+            **({"window": model.local_attention // 2} if self.is_local else {}),
         ).reshape(rows, length, hidden)
-        return Dense(hidden, dtype, model.init_std, dtype, name="output")(mixed)
+        return linear(hidden, has_bias="output" in model.biases, name="output")(mixed)
 
 
 def is_fused(model: Model) -> bool:

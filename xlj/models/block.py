@@ -4,6 +4,8 @@ A block is given its attention, its feed-forward and the residual connection of 
 with the signature of `SubLayer` can be a sub-layer; `RESIDUALS` lists the residual connections.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import flax.linen as nn
@@ -13,8 +15,9 @@ import jax.numpy as jnp
 from xlj.config import Model
 from xlj.contracts.arrays import check
 from xlj.models import dropout, fused_norm
-from xlj.models.dense import norm, norm_parameters
 from xlj.models.dropout import Rngs
+from xlj.models.norms import norm, norm_parameters
+from xlj.models.rotary import Turns
 from xlj.sharding import devices
 
 
@@ -45,6 +48,8 @@ class Context(NamedTuple):
     """The number of the layer, from 1."""
     bias: jax.Array | None = None
     """The position bias of all layers (`attention.shared_bias`)."""
+    turns: Mapping[bool, Turns] = MappingProxyType({})
+    """Rotary positions in full and in local layers (`rotary.of_layers`)."""
 
     def seeds(self, site: int) -> jax.Array | None:
         """Seeds of dropout at a site of the layer, int32 [rows]; None in evaluation."""
@@ -66,46 +71,65 @@ class Residual(Protocol):
         """The stream before the sub-layer -> the stream after it."""
 
 
-class PreNorm(nn.Module):
-    """x + sub_layer(norm(x)), as in XLM-R XL. `site` is that of its dropout (`Context.seeds`)."""
+class NoNorm(nn.Module):
+    """x + sub_layer(x): the first sub-layer of ModernBERT, behind the embeddings' norm. `rate` is
+    that of its dropout, `site` where it is drawn (`Context.seeds`)."""
 
     model: Model
     site: int
+    rate: float
 
     @nn.compact
     def __call__(self, stream: Stream, sub_layer: SubLayer, context: Context) -> Stream:
         """As `Residual`."""
-        model, x = self.model, stream.wide
-        scale, bias = norm_parameters(self, model.hidden)
-        update = sub_layer(norm(x, scale, bias, model.layer_norm_epsilon), context)
-        seeds = context.seeds(self.site)
-        return Stream(x + dropout.drop(update.astype(jnp.float32), seeds, model.dropout), None)
+        return _added(stream.wide, sub_layer(stream.wide, context), context, self.site, self.rate)
 
 
-class PostNorm(nn.Module):
-    """norm(x + sub_layer(x)), as in XLM-R. `site` is that of its dropout (`Context.seeds`)."""
+class PreNorm(nn.Module):
+    """x + sub_layer(norm(x)), as in XLM-R XL. `rate` and `site` as in `NoNorm`."""
 
     model: Model
     site: int
+    rate: float
+
+    @nn.compact
+    def __call__(self, stream: Stream, sub_layer: SubLayer, context: Context) -> Stream:
+        """As `Residual`."""
+        scale, bias = norm_parameters(self, self.model)
+        update = sub_layer(norm(stream.wide, scale, bias, self.model), context)
+        return _added(stream.wide, update, context, self.site, self.rate)
+
+
+class PostNorm(nn.Module):
+    """norm(x + sub_layer(x)), as in XLM-R. `rate` and `site` as in `NoNorm`."""
+
+    model: Model
+    site: int
+    rate: float
 
     @nn.compact
     def __call__(self, stream: Stream, sub_layer: SubLayer, context: Context) -> Stream:
         """As `Residual`; one kernel where the stream has narrow vectors."""
-        model, x = self.model, stream.wide
-        scale, bias = norm_parameters(self, model.hidden)
-        rate, epsilon = model.dropout, model.layer_norm_epsilon
+        model, x, rate = self.model, stream.wide, self.rate
+        scale, bias = norm_parameters(self, model)
         update, seeds = sub_layer(stream.read, context), context.seeds(self.site)
         if stream.narrow is None:
             update = dropout.drop(update.astype(jnp.float32), seeds, rate)
-            return Stream(norm(x + update, scale, bias, epsilon), None)
+            return Stream(norm(x + update, scale, bias, model), None)
         if seeds is None:
             seeds, rate = jnp.zeros(len(x), jnp.int32), 0.0
         interpret = devices.platform() != "gpu"
-        options = fused_norm.Options(epsilon, rate, jnp.dtype(model.dtype), interpret)
+        dtype = jnp.dtype(model.dtype)
+        options = fused_norm.Options(model.layer_norm_epsilon, rate, dtype, interpret)
+        assert bias is not None, "stream_of gives narrow vectors to LayerNorm alone"
         return Stream(*fused_norm.add_norm(options, x, update, scale, bias, seeds))
 
 
-RESIDUALS = {"post": PostNorm, "pre": PreNorm}
+def _added(x: jax.Array, update: jax.Array, context: Context, site: int, rate: float) -> Stream:
+    return Stream(x + dropout.drop(update.astype(jnp.float32), context.seeds(site), rate), None)
+
+
+RESIDUALS = {"post": PostNorm, "pre": PreNorm, "embeddings": PreNorm}
 """The residual connection of each value of `model.norm`."""
 
 
@@ -131,5 +155,6 @@ def stream_of(x: jax.Array, model: Model) -> Stream:
 
 def _is_fused(model: Model, length: int) -> bool:
     """Whether a kernel writes the stream twice: on GPUs in bfloat16."""
-    fits = model.norm == "post" and length % fused_norm.MULTIPLE == 0
+    has_kernel = model.norm == "post" and model.norm_type == "layer"
+    fits = has_kernel and length % fused_norm.MULTIPLE == 0
     return devices.platform() == "gpu" and model.dtype == "bfloat16" and fits

@@ -18,7 +18,8 @@ from xlj.sharding.rules import KERNEL, REPLICATED, ROWS
 Arrays = TypeVar("Arrays")
 
 Activation = Callable[[jax.Array, jnp.dtype], jax.Array]
-"""Of a float32 array: what becomes of each element, rounded to a type."""
+"""Of a float32 array [..., n]: what comes of its vectors, rounded to a type; [..., n], or half as
+wide."""
 
 PRODUCT = "product"
 """What `model.remat=products` keeps: the outputs of linear layers and of attention."""
@@ -258,6 +259,21 @@ def _backward_gelu(
 _gelu.defvjp(_forward_gelu, _backward_gelu)
 
 
+def geglu(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    """The GELU of the first half of each vector times the second half (Shazeer, 2020): float32
+    [..., 2 n] -> [..., n]."""
+    check("geglu", x=("float32 [..., both]", x))
+    active, factor = jnp.split(x, 2, axis=-1)
+    return (_gelu(active, jnp.dtype(jnp.float32)) * factor).astype(dtype)
+
+
+def swiglu(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    """As `geglu`, with x sigmoid(x) for the GELU."""
+    check("swiglu", x=("float32 [..., both]", x))
+    active, factor = jnp.split(x, 2, axis=-1)
+    return (jax.nn.silu(active) * factor).astype(dtype)
+
+
 def linear(
     x: jax.Array,
     kernel: jax.Array,
@@ -283,16 +299,17 @@ def linear(
 
 class Weights(nn.Module):
     """The float32 parameters of a linear layer, for a module that multiplies itself: `kernel`
-    [inputs, outputs], drawn from N(0, init_std), and `bias` [outputs]."""
+    [inputs, outputs], drawn from N(0, init_std), and `bias` [outputs], if it has one."""
 
     inputs: int
     outputs: int
     init_std: float
+    has_bias: bool = True
 
     @nn.compact
-    def __call__(self) -> tuple[jax.Array, jax.Array]:
+    def __call__(self) -> tuple[jax.Array, jax.Array | None]:
         """Kernel and bias."""
-        return _weights(self, self.inputs, self.outputs, self.init_std)
+        return _weights(self, self.inputs, self.outputs)
 
 
 class Dense(nn.Module):
@@ -303,76 +320,19 @@ class Dense(nn.Module):
     dtype: jnp.dtype
     init_std: float
     result: jnp.dtype | None = None
+    has_bias: bool = True
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [..., in] -> [..., out]."""
-        kernel, bias = _weights(self, x.shape[-1], self.features, self.init_std)
+        kernel, bias = _weights(self, x.shape[-1], self.features)
         return linear(x, kernel, bias, self.dtype, self.result or jnp.dtype(jnp.float32))
 
 
 def _weights(
-    module: nn.Module, inputs: int, outputs: int, init_std: float
-) -> tuple[jax.Array, jax.Array]:
-    kernel = module.param("kernel", nn.initializers.normal(init_std), (inputs, outputs))
+    module: Weights | Dense, inputs: int, outputs: int
+) -> tuple[jax.Array, jax.Array | None]:
+    kernel = module.param("kernel", nn.initializers.normal(module.init_std), (inputs, outputs))
+    if not module.has_bias:
+        return kernel, None
     return kernel, module.param("bias", nn.initializers.zeros, (outputs,))
-
-
-class LayerNorm(nn.Module):
-    """LayerNorm over the last axis, in float32, with parameters `scale` and `bias`."""
-
-    epsilon: float
-
-    @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """x [..., hidden] -> float32 [..., hidden]."""
-        scale, bias = norm_parameters(self, x.shape[-1])
-        return norm(x.astype(jnp.float32), scale, bias, self.epsilon)
-
-
-def norm_parameters(module: nn.Module, width: int) -> tuple[jax.Array, jax.Array]:
-    """The parameters `scale` and `bias` of a module's LayerNorm, float32 [width] each."""
-    scale = module.param("scale", nn.initializers.ones, (width,))
-    return scale, module.param("bias", nn.initializers.zeros, (width,))
-
-
-def norm(x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float) -> jax.Array:
-    """LayerNorm of x, float32 [..., hidden]; scale and bias float32 [hidden]."""
-    check(
-        "norm",
-        x=("float32 [..., hidden]", x),
-        scale=("float32 [hidden]", scale),
-        bias=("float32 [hidden]", bias),
-    )
-    return _norm(x, scale, bias, epsilon)
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _norm(x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float) -> jax.Array:
-    return _forward_norm(x, scale, bias, epsilon)[0]
-
-
-Normed = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
-"""What LayerNorm keeps for its gradient: x, the scale, and of each vector mean and factor."""
-
-
-def _forward_norm(
-    x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float
-) -> tuple[jax.Array, Normed]:
-    mean = x.mean(-1, keepdims=True)
-    variance = jnp.square(x - mean).mean(-1, keepdims=True)
-    factor = jax.lax.rsqrt(variance + epsilon)
-    return (x - mean) * factor * scale + bias, (x, scale, mean, factor)
-
-
-def _backward_norm(epsilon: float, saved: Normed, gradient: jax.Array) -> tuple[jax.Array, ...]:
-    """From x and two numbers a vector: nothing else of the width of x is kept."""
-    x, scale, mean, factor = saved
-    y, of_y = (x - mean) * factor, gradient * scale
-    along = (of_y * y).mean(-1, keepdims=True)
-    of_x = (of_y - of_y.mean(-1, keepdims=True) - y * along) * factor
-    others = tuple(range(x.ndim - 1))
-    return of_x, (gradient * y).sum(others), gradient.sum(others)
-
-
-_norm.defvjp(_forward_norm, _backward_norm)

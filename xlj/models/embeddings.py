@@ -6,9 +6,9 @@ import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.contracts.arrays import check
-from xlj.models.dense import LayerNorm
 from xlj.models.dropout import Rngs, dropout
 from xlj.models.lookup import look_up, look_up_small
+from xlj.models.norms import Norm
 
 FIRST_POSITION = 2
 """Row of the position table that position 0 reads, as in XLM-R (rows 0 and 1 belong to padding)."""
@@ -16,7 +16,8 @@ FIRST_POSITION = 2
 
 class Embeddings(nn.Module):
     """The sum of the embeddings of word, position, token type and language, as far as the model
-    has them; LayerNorm (post-LN); dropout. `language_count` is the number of languages."""
+    has them; a norm, unless all stand in the layers; dropout. `language_count` is the number of
+    languages."""
 
     model: Model
     vocabulary_size: int
@@ -38,8 +39,6 @@ class Embeddings(nn.Module):
         x = look_up(word, tokens)
         if model.absolute_positions:
             position = self.param("position", normal, (model.positions, model.hidden))
-            if model.pair_positions == "restart" and sides is not None:
-                positions = restarted(positions, sides)
             x += look_up_small(position, positions + FIRST_POSITION)
         if model.token_types:
             token_type = self.param("token_type", normal, (model.token_types, model.hidden))
@@ -50,9 +49,9 @@ class Embeddings(nn.Module):
             if languages is not None:
                 marked = (languages >= 0)[..., None]
                 x += jnp.where(marked, look_up_small(language, languages), 0)
-        if model.norm == "post":
-            x = LayerNorm(model.layer_norm_epsilon, name="norm")(x)
-        return dropout(x, rngs, 0, 0, model.dropout)
+        if model.norm != "pre":
+            x = Norm(model, name="norm")(x)
+        return dropout(x, rngs, 0, 0, model.dropout_of("embeddings"))
 
 
 def restarted(positions: jax.Array, sides: jax.Array) -> jax.Array:

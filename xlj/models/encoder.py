@@ -1,33 +1,36 @@
-"""The XLM-R encoder: embeddings, a stack of blocks, and a last LayerNorm if the blocks are pre-LN.
-Heads: `heads`.
+"""The encoder of XLM-R, ModernBERT, EuroBERT and gte: embeddings, a stack of blocks, and a last
+norm if norms stand before the sub-layers. Heads: `heads`.
 
 Facts: RoBERTa's and XLM-R's released weights and code (`docs/fidelity.md`). The parameters are one
 nested dict; those of all layers are stacked on a leading axis, whether the layers are compiled as a
-loop or one by one, so that a checkpoint does not depend on it.
+loop or one by one, so that a checkpoint does not depend on it (`pattern.part`).
 """
 
 import dataclasses
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
-import chex
 import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.contracts.arrays import check, check_ids
+from xlj.models import pattern, rotary
 from xlj.models.attention import Attention, shared_bias
-from xlj.models.block import RESIDUALS, Block, Context, Stream, stream_of
-from xlj.models.dense import PRODUCT, LayerNorm
+from xlj.models.block import RESIDUALS, Block, Context, NoNorm, Stream, stream_of
+from xlj.models.dense import PRODUCT
 from xlj.models.dropout import Rngs
-from xlj.models.embeddings import Embeddings
+from xlj.models.embeddings import Embeddings, restarted
 from xlj.models.feed_forward import FeedForward
 from xlj.models.modules import Params, run
+from xlj.models.norms import Norm
+from xlj.models.pattern import Kind
 from xlj.models.position_bias import PositionBias
 from xlj.sharding import devices
 
-Body = Callable[[Stream, tuple[Params, jax.Array]], tuple[Stream, jax.Array | None]]
+Layer = Callable[[Kind, Stream, Params, jax.Array], Stream]
+"""A layer of a kind: the stream before it, its parameters, its number from 0 -> the stream after
+it."""
 
 PARTS = ("embeddings", "layers", "position_bias", "final_norm")
 """The parts of a model's parameters that are its encoder's; others belong to objectives."""
@@ -47,10 +50,16 @@ class Inputs(NamedTuple):
     `pair_token_types`, and where `pair_positions` restart."""
 
 
-def block_of(model: Model) -> Block:
-    """The block of each layer of a model."""
-    residual = partial(RESIDUALS[model.norm], model)
-    return Block(Attention(model), residual(site=2), FeedForward(model), residual(site=3))
+def block_of(model: Model, kind: Kind) -> Block:
+    """The block of a layer of a model."""
+    residual = RESIDUALS[model.norm]
+    first = residual if kind.is_normed else NoNorm
+    return Block(
+        Attention(model, kind.is_local),
+        first(model, site=2, rate=model.dropout_of("attention")),
+        FeedForward(model),
+        residual(model, site=3, rate=model.dropout_of("feed_forward")),
+    )
 
 
 def init(rng: jax.Array, model: Model, vocabulary_size: int, languages: int) -> Params:
@@ -62,16 +71,21 @@ def init(rng: jax.Array, model: Model, vocabulary_size: int, languages: int) -> 
     embeddings = Embeddings(model, vocabulary_size, languages)
     layer_rngs = jax.random.split(layer_rng, model.layers)
     drawn = dataclasses.replace(model, attention="dense")  # a kernel's parameters are the same
-    block, context = block_of(drawn), Context(ids, ids, None, 1)
+    context = Context(ids, ids, None, 1, turns=rotary.of_layers(model, ids))
+    block = block_of(drawn, Kind(is_local=False, is_normed=True))
     params = {
         "embeddings": embeddings.init(embedding_rng, ids, ids, None, None, None),
         "layers": jax.vmap(lambda rng: block.init(rng, Stream(x, None), context))(layer_rngs),
     }
     if model.position_bias != "none":
         params["position_bias"] = PositionBias(model).init(bias_rng, 1)
-    if model.norm == "pre":
-        params["final_norm"] = LayerNorm(model.layer_norm_epsilon).init(bias_rng, x)
-    return {name: part["params"] for name, part in params.items()}
+    if model.norm != "post":
+        params["final_norm"] = Norm(model).init(bias_rng, x)
+    made = {name: part["params"] for name, part in params.items()}
+    if model.norm == "embeddings":
+        norm = made["layers"]["attention_norm"]
+        made["layers"]["attention_norm"] = {name: leaf[1:] for name, leaf in norm.items()}
+    return made
 
 
 def apply(
@@ -99,39 +113,73 @@ def apply(
     check_ids("encoder.apply", inputs, rngs=("key [rows]", rngs))
     params = first_layers(params, layers)
     weights = params["layers"]
-    count = jax.tree.leaves(weights)[0].shape[0]
     word, languages = params["embeddings"]["word"], params["embeddings"].get("language", ())
     embeddings = Embeddings(model, len(word), len(languages))
-    ids = inputs.tokens, inputs.positions, inputs.languages, inputs.sides
+    positions = inputs.positions
+    if model.pair_positions == "restart" and inputs.sides is not None:
+        positions = restarted(positions, inputs.sides)
+    ids = inputs.tokens, positions, inputs.languages, inputs.sides
     x = run(embeddings, params["embeddings"], *ids, rngs)
     x = devices.constrained(x, "hidden")
 
     bias = None
     if model.position_bias != "none":
         bias = shared_bias(params["position_bias"], model, inputs.tokens.shape[1])
+    segments, turns = inputs[2:4], rotary.of_layers(model, positions)
 
-    def layer(
-        x: Stream, weights_and_index: tuple[Params, jax.Array]
-    ) -> tuple[Stream, jax.Array | None]:
-        weights, index = weights_and_index
-        segments = inputs.query_segment_ids, inputs.key_segment_ids
-        y = run(block_of(model), weights, x, Context(*segments, rngs, index + 1, bias))
+    def layer(kind: Kind, x: Stream, weights: Params, index: jax.Array) -> Stream:
+        context = Context(*segments, rngs, index + 1, bias, turns)
+        y = run(block_of(model, kind), weights, x, context)
         narrow = None if y.narrow is None else devices.constrained(y.narrow, "hidden")
-        y = Stream(devices.constrained(y.wide, "hidden"), narrow)
-        return y, y.wide if all_layers else None
+        return Stream(devices.constrained(y.wide, "hidden"), narrow)
 
-    unroll = devices.unrolled(count) if model.scan_layers else max(count, 1)
-    body = _recomputed(layer, model, looped=unroll < count)
-    begun = stream_of(x, model)
-    ended, every = jax.lax.scan(body, begun, (weights, jnp.arange(count)), unroll=unroll)
-    last = ended.wide
+    stream, outputs = _run_layers(layer, model, weights, stream_of(x, model), all_layers)
+    last = stream.wide
     if "final_norm" in params:
-        last = run(LayerNorm(model.layer_norm_epsilon), params["final_norm"], last)
-    return last if every is None else jnp.concatenate([x[None], every[:-1], last[None]])
+        last = run(Norm(model), params["final_norm"], last)
+    if not all_layers:
+        return last
+    return jnp.concatenate([jnp.concatenate([x[None], *outputs])[:-1], last[None]])
 
 
-def _recomputed(layer: Body, model: Model, looped: bool) -> Body:
-    """The body of the loop over layers, of which the backward pass computes again what
+def _run_layers(
+    layer: Layer, model: Model, weights: Params, stream: Stream, all_layers: bool
+) -> tuple[Stream, list[jax.Array]]:
+    """The stream behind the last layer and, with `all_layers`, that behind each of them, float32
+    [some layers, rows, length, hidden] each."""
+    kinds = pattern.kinds(model, pattern.layer_count(weights))
+    loop, outputs = pattern.loop_of(kinds), []
+    unroll = devices.unrolled(loop.times) if model.scan_layers else max(loop.times, 1)
+    alone = _recomputed(layer, model, looped=False)
+    body = _recomputed(layer, model, looped=unroll < loop.times)
+
+    def turn(stream: Stream, given: tuple[Params, jax.Array]) -> tuple[Stream, list[jax.Array]]:
+        found = []
+        for place in range(loop.period):
+            here, index = jax.tree.map(lambda leaf, place=place: leaf[place], given)
+            stream = body(kinds[loop.start + place], stream, here, index)
+            found.append(stream.wide)
+        return stream, found if all_layers else []
+
+    def one_by_one(stream: Stream, indices: range) -> Stream:
+        for index in indices:
+            here = jax.tree.map(lambda leaf: leaf[0], pattern.part(weights, index, index + 1))
+            stream = alone(kinds[index], stream, here, jnp.int32(index))
+            outputs.append(stream.wide[None])
+        return stream
+
+    stream = one_by_one(stream, range(loop.start))
+    if loop.times:
+        given = pattern.part(weights, loop.start, loop.end), jnp.arange(loop.start, loop.end)
+        given = jax.tree.map(lambda x: x.reshape(loop.times, loop.period, *x.shape[1:]), given)
+        stream, found = jax.lax.scan(turn, stream, given, unroll=unroll)
+        if all_layers:
+            outputs.append(jnp.stack(found, 1).reshape(-1, *stream.wide.shape))
+    return one_by_one(stream, range(loop.end, len(kinds))), outputs
+
+
+def _recomputed(layer: Layer, model: Model, looped: bool) -> Layer:
+    """A layer, of which the backward pass computes again what
     `model.remat` says."""
     if model.remat == "none":
         return layer
@@ -139,6 +187,7 @@ def _recomputed(layer: Body, model: Model, looped: bool) -> Body:
     return jax.checkpoint(
         layer,
         prevent_cse=not looped,
+        static_argnums=0,
         policy=policy if model.remat == "products" else None,
     )
 
@@ -146,14 +195,10 @@ def _recomputed(layer: Body, model: Model, looped: bool) -> Body:
 def first_layers(params: Params, layers: int | None) -> Params:
     """The parameters of an encoder that ends after its first `layers` layers, without the final
     norm if that cuts any off; None means all."""
-    stacked = jax.tree.leaves(params["layers"])
-    message = "params of first_layers: what layers have is to be stacked, float [layers, ...]"
-    chex.assert_type(stacked, float, custom_message=message)
-    chex.assert_equal_shape_prefix(stacked, 1, custom_message=message)
-    if layers is None or layers >= jax.tree.leaves(params["layers"])[0].shape[0]:
+    if layers is None or layers >= pattern.layer_count(params["layers"]):
         return params
     rest = {name: part for name, part in params.items() if name != "final_norm"}
-    return rest | {"layers": jax.tree.map(lambda leaf: leaf[:layers], params["layers"])}
+    return rest | {"layers": pattern.part(params["layers"], 0, layers)}
 
 
 def middle_layer(layers: int) -> int:

@@ -6,25 +6,35 @@ import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.contracts.arrays import check
-from xlj.models.dense import Dense, LayerNorm, matmul, precision_of
+from xlj.models.dense import Dense, matmul, precision_of
 from xlj.models.dropout import Rngs, dropout
 from xlj.models.modules import Params, run
+from xlj.models.norms import Norm
 
 
 class Prediction(nn.Module):
-    """RoBERTa's head for masked tokens, up to the product with the (tied) word embeddings."""
+    """RoBERTa's head for masked tokens, up to the product with the word embeddings; without its own
+    layer if `model.prediction` is `linear` (EuroBERT)."""
 
     model: Model
     vocabulary_size: int
 
     @nn.compact
-    def __call__(self, hidden: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """[..., hidden] -> float32 [..., hidden], and each token's bias, float32 [vocabulary]."""
-        model = self.model
-        dense = Dense(model.hidden, jnp.dtype(model.dtype), model.init_std, name="dense")
-        x = nn.gelu(dense(hidden), approximate=False)
-        x = LayerNorm(model.layer_norm_epsilon, name="norm")(x)
-        return x, self.param("bias", nn.initializers.zeros, (self.vocabulary_size,))
+    def __call__(self, hidden: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+        """[..., hidden] -> float32 [..., hidden]; each token's bias, float32 [vocabulary]; the
+        table in the place of the word embeddings, if the head has one of its own."""
+        model, x, table = self.model, hidden, None
+        if model.prediction == "dense":
+            dtype, has_bias = jnp.dtype(model.dtype), "prediction" in model.biases
+            dense = Dense(model.hidden, dtype, model.init_std, has_bias=has_bias, name="dense")
+            x = Norm(model, name="norm")(nn.gelu(dense(hidden), approximate=False))
+        bias = jnp.zeros(self.vocabulary_size)
+        if "vocabulary" in model.biases:
+            bias = self.param("bias", nn.initializers.zeros, (self.vocabulary_size,))
+        if not model.tied:
+            normal = nn.initializers.normal(model.init_std)
+            table = self.param("word", normal, (self.vocabulary_size, model.hidden))
+        return x.astype(jnp.float32), bias, table
 
 
 class Detection(nn.Module):
@@ -120,16 +130,17 @@ def predict(
       hidden: [..., hidden] of the positions to predict.
 
     Returns:
-      vectors float32 [..., hidden], the table, bias float32 [vocabulary].
+      vectors float32 [..., hidden]; the word embeddings or the head's own table; bias float32
+      [vocabulary].
     """
     check(
         "predict",
         table=("float [vocabulary, hidden]", table),
         hidden=("float [..., hidden]", hidden),
-        bias=("float [vocabulary]", params["bias"]),
+        bias=("float [vocabulary]", params.get("bias")),
     )
-    vectors, bias = run(Prediction(model, table.shape[0]), params, hidden)
-    return vectors, table, bias
+    vectors, bias, own = run(Prediction(model, table.shape[0]), params, hidden)
+    return vectors, table if own is None else own, bias
 
 
 def init_detection(rng: jax.Array, model: Model) -> Params:

@@ -12,6 +12,7 @@ from xlj.config import FREEZABLE, ConfigError, Optimizer
 from xlj.config.optimizers import factors_of
 from xlj.contracts.arrays import PyTree
 from xlj.models.encoder import Params
+from xlj.models.pattern import layer_count
 from xlj.sharding.trees import name_of, named_leaves
 
 Leaf = TypeVar("Leaf")
@@ -43,6 +44,7 @@ def scaled_by_rates(options: Optimizer, updates: Params) -> Params:
     def scaled(name: str, update: jax.Array) -> jax.Array:
         for factor in (_factor(name, rules) for rules in tables):
             if isinstance(factor, jax.Array):
+                factor = factor[len(factor) - len(update) :]  # some have rows for the last layers
                 update = update * factor.reshape(-1, *[1] * (update.ndim - 1))
             elif factor != 1:
                 update = update * factor if factor else jnp.zeros_like(update)
@@ -92,7 +94,7 @@ def _by_layer(options: Optimizer, params: Params) -> Rules:
     decay = options.layer_decay
     if decay == 1:
         return ()
-    layers = jax.tree.leaves(params["layers"])[0].shape[0]
+    layers = layer_count(params["layers"])
     return (
         ("layers/.*", decay ** jnp.arange(layers, 0, -1, dtype=jnp.float32)),
         ("(embeddings|position_bias)/.*", decay ** (layers + 1)),

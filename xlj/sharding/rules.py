@@ -22,7 +22,7 @@ Rules = tuple[tuple[str, PartitionSpec], ...]
 
 RULES: Rules = (
     (r".*(bias|scale)|position_bias/table|.*gates/kernel", REPLICATED),
-    (r"embeddings/(word|position|token_type|language)", TABLE),
+    (r"embeddings/(word|position|token_type|language)|\w*head/word", TABLE),
     (r"layers/.*/kernel", PartitionSpec(None, *KERNEL)),
     (r"\w+_head/.*kernel", KERNEL),
     (r"activations/(hidden|slots)", ROWS),

@@ -1,0 +1,66 @@
+"""Kinds of layers, the loop over them, and the rows of stacked parameters."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from xlj.config import Model
+from xlj.models import pattern
+from xlj.models.pattern import Loop
+
+MODEL = Model(norm="embeddings", local_attention=16, absolute_positions=False, rotary_base=100.0)
+
+
+@pytest.mark.parametrize(
+    "options, full",
+    [
+        ({"full_attention_every": 3}, [0, 3, 6, 9, 12, 15, 18, 21]),
+        ({"full_attention_every": 5}, [0, 5, 10, 15, 20]),
+        ({"full_layers": ("1", "21")}, [1, 21]),
+        ({"local_attention": 0}, list(range(22))),
+    ],
+)
+def test_full_layers(options, full):
+    kinds = pattern.kinds(dataclasses.replace(MODEL, **options), 22)
+    assert [i for i, kind in enumerate(kinds) if not kind.is_local] == full
+    assert [i for i, kind in enumerate(kinds) if not kind.is_normed] == [0]
+
+
+@pytest.mark.parametrize(
+    "options, layers, loop",
+    [
+        ({}, 22, Loop(1, 3, 7)),
+        ({}, 7, Loop(1, 3, 2)),
+        ({}, 6, Loop(1, 1, 2)),
+        ({"norm": "pre"}, 22, Loop(0, 3, 7)),
+        ({"norm": "pre", "local_attention": 0}, 12, Loop(0, 1, 12)),
+        ({"local_attention": 0}, 12, Loop(1, 1, 11)),
+        ({"norm": "post", "local_attention": 0}, 1, Loop(0, 1, 1)),
+        ({"norm": "post", "local_attention": 0}, 0, Loop(0, 1, 0)),
+    ],
+)
+def test_the_loop_runs_most_layers(options, layers, loop):
+    """And of two that run as many, that of the shorter period."""
+    kinds = pattern.kinds(dataclasses.replace(MODEL, **options), layers)
+    found = pattern.loop_of(kinds)
+    assert found == loop and found.end <= layers
+    block = kinds[found.start : found.start + found.period]
+    assert kinds[found.start : found.end] == block * found.times
+
+
+def test_parts_of_stacked_parameters():
+    """A leaf with a row less has none of the first layer."""
+    layers = {
+        "attention": {"kernel": np.arange(5.0) * 10},
+        "attention_norm": {"scale": np.arange(1.0, 5)},
+    }
+    assert pattern.layer_count(layers) == 5
+    first = pattern.part(layers, 0, 1)
+    assert first.keys() == {"attention"}
+    some = pattern.part(layers, 0, 3)
+    assert some["attention"]["kernel"].tolist() == [0, 10, 20]
+    assert some["attention_norm"]["scale"].tolist() == [1, 2]
+    last = pattern.part(layers, 2, 5)
+    assert last["attention"]["kernel"].tolist() == [20, 30, 40]
+    assert last["attention_norm"]["scale"].tolist() == [2, 3, 4]
