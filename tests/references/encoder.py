@@ -1,12 +1,38 @@
-"""The encoder's forward pass: XLM-R's, with every option of the model."""
+"""The encoder's forward pass, with every option of the model: XLM-R's, and those of ModernBERT,
+mmBERT, EuroBERT and gte."""
 
 import math
 
 import numpy as np
 
-from references.layout import layout, of_sides
+from references.layout import agree, layout, of_examples
 
 erf = np.vectorize(math.erf, otypes=[float])
+
+DEFAULTS = {
+    "key_value_heads": 0,
+    "position": "learned",
+    "absolute_positions": True,
+    "rotary_base": 10000.0,
+    "rotary_local_base": 10000.0,
+    "rotary_scaling": "none",
+    "rotary_factor": 1.0,
+    "pair_positions": "running",
+    "pair_token_types": False,
+    "local_attention": 0,
+    "full_attention_every": 1,
+    "full_layers": (),
+    "norm_type": "layer",
+    "first_norm": True,
+    "feed_forward": "gelu",
+}
+"""XLM-R's values of the options that a model's object may lack. `embedding_norm` is that of
+post-norm models, `final_norm` that of pre-norm ones."""
+
+
+def option(model, name):
+    """A model's option, or XLM-R's value of it."""
+    return getattr(model, name, DEFAULTS[name])
 
 
 def float64(params):
@@ -17,12 +43,16 @@ def float64(params):
 
 
 def dense(part, x):
-    return x @ part["kernel"] + part["bias"]
+    """A linear layer, with or without a bias."""
+    return x @ part["kernel"] + part.get("bias", 0)
 
 
 def norm(part, model, x):
-    mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
-    return (x - mean) / np.sqrt(variance + model.layer_norm_epsilon) * part["scale"] + part["bias"]
+    """LayerNorm or RMSNorm, which does not subtract the mean, with or without a bias."""
+    if option(model, "norm_type") == "layer":
+        x = x - x.mean(-1, keepdims=True)
+    root = np.sqrt((x * x).mean(-1, keepdims=True) + model.layer_norm_epsilon)
+    return x / root * part["scale"] + part.get("bias", 0)
 
 
 def gelu(x):
@@ -36,6 +66,10 @@ def softmax(x):
 
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
+
+
+def silu(x):
+    return x * sigmoid(x)
 
 
 def bucket(difference, count, distance):
@@ -57,20 +91,72 @@ def position_bias(table, model, length):
     return table[np.array(places)].transpose(2, 0, 1)
 
 
+def frequencies(model, base):
+    """Radians a position that each pair of a head's components turns by, [size / 2]."""
+    size = model.hidden // model.heads
+    exponents, factor = np.arange(0, size, 2) / size, option(model, "rotary_factor")
+    return {
+        "none": lambda: base**-exponents,
+        "linear": lambda: base**-exponents / factor,
+        # gte-multilingual-base's: Su's NTK with a fixed factor, slower still by factor^(2 / size)
+        "ntk": lambda: (base * factor) ** -exponents / factor ** (2 / size),
+    }[option(model, "rotary_scaling")]()
+
+
+def rotated(x, angles):
+    """RoPE (Su et al., 2021): turns components j and j + size / 2 by the jth angle.
+
+    Args:
+      x: [rows, heads, length, size].
+      angles: [rows, length, size / 2].
+    """
+    first, second = np.split(x, 2, axis=-1)
+    cos, sin = np.cos(angles)[:, None], np.sin(angles)[:, None]
+    return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+
+
+def is_full(model, layer):
+    """Whether a layer, counted from 0, sees at any distance."""
+    if not option(model, "local_attention"):
+        return True
+    if option(model, "full_layers"):
+        return layer in option(model, "full_layers")
+    return layer % option(model, "full_attention_every") == 0
+
+
+def window(model, length):
+    """Which places of a row a query of a local layer may see, bool [query, key]."""
+    place = np.arange(length)
+    return abs(place[:, None] - place) <= option(model, "local_attention") // 2
+
+
 def kept(x, layer, site, rate):
     """No dropout."""
     return x
 
 
-def attention(part, model, x, sees, bias, dropped=kept, number=0):
-    """`sees` bool [rows, query, key]; a query that sees no key gets zeros."""
+def attention(part, model, x, sees, bias, dropped=kept, number=0, angles=None):
+    """Self-attention; a query that sees no key gets zeros.
+
+    Args:
+      sees: bool [rows, query, key].
+      bias: float [heads, query, key] to add to the scores; None: nothing.
+      dropped: as in `encode`.
+      number: of the layer, from 1.
+      angles: of `rotated`, for queries and keys; None: neither is rotated. The gates of a
+        position bias read queries that are not rotated.
+    """
     size = model.hidden // model.heads
 
     def heads(name):
-        return dense(part[name], x).reshape(*x.shape[:2], model.heads, size).swapaxes(1, 2)
+        projected = dense(part[name], x)
+        return projected.reshape(*x.shape[:2], -1, size).swapaxes(1, 2)
 
     query, key, value = heads("query"), heads("key"), heads("value")
-    scores = query @ key.swapaxes(2, 3) / math.sqrt(size)
+    shared = model.heads // (option(model, "key_value_heads") or model.heads)
+    key, value = key.repeat(shared, axis=1), value.repeat(shared, axis=1)
+    turn = (lambda x: x) if angles is None else (lambda x: rotated(x, angles))
+    scores = turn(query) @ turn(key).swapaxes(2, 3) / math.sqrt(size)
     if bias is not None:
         gated = bias[None]
         if model.position_bias == "gated":  # XLM-E, section 3.3
@@ -89,64 +175,108 @@ def attention(part, model, x, sees, bias, dropped=kept, number=0):
     return dense(part["output"], mixed)
 
 
-def feed_forward(part, x):
-    return dense(part["outer"], gelu(dense(part["inner"], x)))
+def feed_forward(part, x, kind="gelu"):
+    """Two dense layers; in a gated one (`geglu`, `swiglu`) a second first product multiplies."""
+    inner = (silu if kind == "swiglu" else gelu)(dense(part["inner"], x))
+    if kind != "gelu":
+        inner = inner * dense(part["multiplier"], x)
+    return dense(part["outer"], inner)
 
 
-def encode(params, model, tokens, languages, *, sees=None, marked=None, shape=None, dropped=kept):
-    """The output of the embeddings and of each layer, [layers + 1, rows, length, hidden].
+def encode(
+    params,
+    model,
+    tokens,
+    languages=None,
+    *,
+    sees=None,
+    marked=None,
+    shape=None,
+    places=None,
+    dropped=kept,
+):
+    """The output of the embeddings and of each layer, [layers + 1, rows, length, hidden]. The final
+    norm is part of the last layer.
 
     Args:
       languages: [rows, 2], embedded everywhere if the model embeds all.
       sees: bool [rows, query, key]; None: a token sees its example.
       marked: the language to embed at each token, -1 for none, in the place of that.
       shape: tokens whose examples, sides and positions are those of the rows; None: `tokens`.
+      places: (example from 1, 0 for padding; side; position) of each token, [rows, length] each;
+        None: those of `shape`, which has XLM-R's special tokens.
       dropped: (x, layer, from 1, 0 for the embeddings; site in the layer; rate) -> x after dropout.
     """
     tokens = np.asarray(tokens)
-    shape = tokens if shape is None else shape
-    example, side, position = layout(shape)
-    if model.pair_positions == "restart":
+    length = tokens.shape[1]
+    if places is None:
+        places = layout(tokens if shape is None else shape)
+    example, side, position = (np.array(numbers) for numbers in places)
+    if option(model, "pair_positions") == "restart":
         for row, at in zip(*np.nonzero(side), strict=True):
             begins = side[row, at - 1] == 0
             position[row, at] = 0 if begins else position[row, at - 1] + 1
-    table = params["embeddings"]
-    x = table["word"][tokens]
-    if model.absolute_positions:
-        x = x + table["position"][position + 2]
-    if model.token_types:
-        x = x + table["token_type"][side if model.pair_token_types else 0 * side]
     if marked is None and model.language_embeddings == "all":
-        marked = of_sides(shape, languages)
-    if marked is not None:
-        x = x + np.where((marked >= 0)[..., None], table["language"][np.maximum(marked, 0)], 0)
-    if model.norm == "post":
-        x = norm(table["norm"], model, x)
+        marked = of_examples(example, side, languages)
+    x = embedded(params["embeddings"], model, tokens, position, side, marked)
     x = dropped(x, 0, 0, model.dropout)
     if sees is None:
-        sees = example[:, :, None] == example[:, None, :]
+        sees = agree(example, example)
     bias = None
     if model.position_bias != "none":
-        bias = position_bias(params["position_bias"]["table"], model, tokens.shape[1])
-    count = len(params["layers"]["attention_norm"]["scale"])
+        bias = position_bias(params["position_bias"]["table"], model, length)
+    before = model.norm == "pre"
     every = [x]
-    for number in range(1, count + 1):
-        part = _layer(params["layers"], number - 1)
-        before = model.norm == "pre"
-        inner = norm(part["attention_norm"], model, x) if before else x
-        update = attention(part["attention"], model, inner, sees, bias, dropped, number)
+    for index in range(len(params["layers"]["attention"]["query"]["kernel"])):
+        number, part = index + 1, layer(params["layers"], model, index)
+        full = is_full(model, index)
+        seen = sees if full else sees & window(model, length)
+        angles = None
+        if option(model, "position") == "rotary":
+            base = option(model, "rotary_base" if full else "rotary_local_base")
+            angles = position[..., None] * frequencies(model, base)
+        normed = before and "attention_norm" in part
+        inner = norm(part["attention_norm"], model, x) if normed else x
+        update = attention(part["attention"], model, inner, seen, bias, dropped, number, angles)
         x = x + dropped(update, number, 2, model.dropout)
         x = x if before else norm(part["attention_norm"], model, x)
         inner = norm(part["feed_forward_norm"], model, x) if before else x
-        x = x + dropped(feed_forward(part["feed_forward"], inner), number, 3, model.dropout)
+        update = feed_forward(part["feed_forward"], inner, option(model, "feed_forward"))
+        x = x + dropped(update, number, 3, model.dropout)
         x = x if before else norm(part["feed_forward_norm"], model, x)
         every.append(x)
-    if model.norm == "pre":
+    if getattr(model, "final_norm", before):
         every[-1] = norm(params["final_norm"], model, every[-1])
     return np.stack(every)
 
 
-def _layer(parts, number):
+def embedded(table, model, tokens, position, side, marked):
+    """The output of the embeddings before dropout; `marked` as in `encode`."""
+    x = table["word"][tokens]
+    if option(model, "position") == "learned" and option(model, "absolute_positions"):
+        x = x + table["position"][position + 2]
+    if model.token_types:
+        x = x + table["token_type"][side if option(model, "pair_token_types") else 0 * side]
+    if marked is not None:
+        x = x + np.where((marked >= 0)[..., None], table["language"][np.maximum(marked, 0)], 0)
+    if getattr(model, "embedding_norm", model.norm == "post"):
+        x = norm(table["norm"], model, x)
+    return x
+
+
+def layer(layers, model, index):
+    """The parameters of a layer, counted from 0. The first layer of a pre-norm model may have no
+    norm before attention; the norm's first row is then the second layer's."""
+    missing = int(model.norm == "pre" and not option(model, "first_norm"))
+    shifts = {name: missing if name == "attention_norm" else 0 for name in layers}
+    return {
+        name: _row(parts, index - shifts[name])
+        for name, parts in layers.items()
+        if index >= shifts[name]
+    }
+
+
+def _row(parts, index):
     if isinstance(parts, dict):
-        return {name: _layer(part, number) for name, part in parts.items()}
-    return parts[number]
+        return {name: _row(part, index) for name, part in parts.items()}
+    return parts[index]

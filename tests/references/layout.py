@@ -28,5 +28,32 @@ def is_word(tokens):
 def of_sides(tokens, languages):
     """The language of each token, -1 for padding; `languages` [rows, 2]."""
     example, side, _ = layout(tokens)
+    return of_examples(example, side, languages)
+
+
+def of_examples(example, side, languages):
+    """As `of_sides`, of tokens whose example and side are given, [rows, length] each."""
     found = np.take_along_axis(np.asarray(languages), np.minimum(side, 1), axis=1)
     return np.where(example > 0, found, -1)
+
+
+def of_lengths(rows, length):
+    """Example, side and position of the tokens of rows, without regard to special tokens.
+
+    Args:
+      rows: for each row, the lengths of its examples; the first is at the row's start.
+      length: of the rows, padding included.
+    """
+    example, side, position = (np.zeros((len(rows), length), int) for _ in range(3))
+    for row, lengths in enumerate(rows):
+        start = 0
+        for number, size in enumerate(lengths, 1):
+            example[row, start : start + size] = number
+            position[row, start : start + size] = np.arange(size)
+            start += size
+    return example, side, position
+
+
+def agree(query_ids, key_ids):
+    """Which keys a query sees by segment ids [rows, length]: bool [rows, query, key]."""
+    return np.asarray(query_ids)[:, :, None] == np.asarray(key_ids)[:, None, :]
