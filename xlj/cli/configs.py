@@ -10,6 +10,7 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from xlj.config import recipes
+from xlj.config.families import options_of
 from xlj.config.fields import ConfigError, Section, nearest
 from xlj.config.objectives.options import import_modules
 from xlj.config.renamed import RENAMED
@@ -55,6 +56,7 @@ def _read(file: str, overrides: Sequence[str]) -> ConfigDict:
     ml_collections, with flags of its own."""
     old = [argument for argument in overrides if _key(argument) in RENAMED]
     new = [argument for argument in overrides if argument not in old]
+    new = [*_of_family(new), *new]
     argv, own = ["", f"--config={file}", *new], flags.FlagValues()
     config_flags.DEFINE_config_file("config", lock_config=True, flag_values=own, sys_argv=argv)
     try:
@@ -73,6 +75,17 @@ def _read(file: str, overrides: Sequence[str]) -> ConfigDict:
         if len(message) > _MOST:  # a value may be of any length
             message = f"{message[:_MOST]} ..."
         raise ConfigError(f"--config={file}: {message}") from error
+
+
+def _of_family(overrides: Sequence[str]) -> list[str]:
+    """The overrides that `--config.model.family=...` stands for; those of the user follow them."""
+    found = []
+    for argument in overrides:
+        if _key(argument) == "model.family":
+            for name, value in options_of(argument.partition("=")[2]).items():
+                shown = ",".join(value) if isinstance(value, tuple) else value
+                found.append(f"--config.model.{name}={shown}")
+    return found
 
 
 def _set_old(config: ConfigDict, argument: str) -> None:

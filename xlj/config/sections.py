@@ -7,7 +7,7 @@ from functools import partial
 from typing import Protocol
 
 from xlj.config.choices import AlignmentOptions
-from xlj.config.fields import Idle, Reading, Section, key, only_if_set, only_with
+from xlj.config.fields import Idle, Reading, Section, key, lookup, only_if_set, only_with
 from xlj.config.optimizers import read_by_optimizer, registered_optimizers
 from xlj.config.row_kinds import ROW_KINDS
 
@@ -201,6 +201,20 @@ def _for_positions(config: "Sections", path: str) -> Idle | None:
     return Idle("model.absolute_positions is off, and model.rotary_base is 0")
 
 
+def _where(path: str, why: str) -> Reading:
+    """Says that a key of a family is read where the key at `path` is not 0."""
+
+    def read(config: "Sections", _: str) -> Idle | None:
+        return None if lookup(config, path) else Idle(why, recipes_may=True)
+
+    read.__doc__ = f"only if `{path}` is not 0"
+    return read
+
+
+_for_local_layers = _where("model.local_attention", "model.local_attention is 0")
+_for_rotary = _where("model.rotary_base", "model.rotary_base is 0")
+_for_dropout = _where("model.dropout", "model.dropout is 0")
+
 BIASES = ("attention", "output", "inner", "outer", "prediction", "vocabulary")
 """The names that `model.biases` may have."""
 
@@ -212,6 +226,12 @@ _distance_key = partial(key, read=only_with("model.position_bias", "t5", "gated"
 
 @dataclasses.dataclass(frozen=True)
 class Model(Section, path="model"):
+    family: str = key(
+        "xlm_r",
+        "whose options the model has; set by hand, it sets all of them, before other keys that are "
+        "set by hand: xlm_r, modernbert (mmBERT, Ettin), eurobert or gte",
+        choices=("xlm_r", "modernbert", "eurobert", "gte"),
+    )
     layers: int = key(12, "transformer layers", low=1)
     hidden: int = key(768, "width of the hidden vectors", low=1)
     heads: int = key(12, "attention heads", low=1)
@@ -228,12 +248,12 @@ class Model(Section, path="model"):
         3,
         "layers 0, n, 2 n ... see the whole example, the others are local",
         low=1,
-        read=only_if_set("model.local_attention"),
+        read=_for_local_layers,
     )
     full_layers: tuple[str, ...] = key(
         (),
         "numbers of the layers, from 0, that see the whole example, in the place of every n-th",
-        read=only_if_set("model.local_attention"),
+        read=_for_local_layers,
     )
     intermediate: int = key(3072, "width inside the feed-forward layers", low=1)
     feed_forward: str = key(
@@ -258,13 +278,13 @@ class Model(Section, path="model"):
         0.0,
         "that of local layers; 0: as in full layers",
         low=0,
-        read=only_if_set("model.local_attention"),
+        read=_for_local_layers,
     )
     rotary_factor: float = key(
         1.0,
         "what rotary positions are divided by",
         low=1e-6,
-        read=only_if_set("model.rotary_base"),
+        read=_for_rotary,
     )
     token_types: int = key(
         0, "rows of a table whose first is added to every token (BERT, RoBERTa); 0: none", low=0
@@ -295,7 +315,7 @@ class Model(Section, path="model"):
     dropout_parts: tuple[str, ...] = key(
         DROPOUT_PARTS,
         "where dropout stands: behind the embeddings, attention, the feed-forward layers",
-        read=only_if_set("model.dropout"),
+        read=_for_dropout,
     )
     attention_dropout: float = key(0.1, "dropout of attention probabilities", low=0, high=0.9)
     attention: str = key(

@@ -8,6 +8,7 @@ is trained counts three times, once forward and twice backward.
 import dataclasses
 
 from xlj.config import Model
+from xlj.models import pattern
 
 TRAINED = 3
 """Forward passes that a forward and a backward pass cost together."""
@@ -41,15 +42,21 @@ class Operations:
 
 def of_layers(model: Model, layers: int, rows: int, length: int) -> Operations:
     """Of the layers' linear maps, attention and the gates of a position bias, over rows of `length`
-    tokens."""
+    tokens; in local layers a token sees a window of them."""
     h, tokens = model.hidden, rows * length
-    linear = 2.0 * tokens * (4 * h * h + 2 * h * model.intermediate)
+    projections = 2 + 2 * model.groups / model.heads
+    feed_forward = 2 if model.feed_forward == "gelu" else 3
+    linear = 2.0 * tokens * (projections * h * h + feed_forward * h * model.intermediate)
     gates = 2.0 * tokens * 2 * h if model.position_bias == "gated" else 0.0
-    each = Operations(linear=linear + gates, attention=2.0 * tokens * 2 * length * h)
-    return layers * each
+    seen = sum(
+        min(length, model.local_attention + 1) if kind.is_local else length
+        for kind in pattern.kinds(model, layers)
+    )
+    return Operations(linear=layers * (linear + gates), attention=2.0 * tokens * 2 * h * seen)
 
 
 def of_predictions(model: Model, vocabulary_size: int, positions: int) -> Operations:
     """Of a prediction head on so many positions."""
-    each = model.hidden**2 + model.hidden * vocabulary_size
+    own = model.hidden**2 if model.prediction == "dense" else 0
+    each = own + model.hidden * vocabulary_size
     return Operations(vocabulary=2.0 * positions * each)

@@ -102,10 +102,16 @@ class Options(Section, path="objectives"):
           rows: rows a step.
           layer: what a layer of the recipe's model is in the small one.
         """
+        if values.get("batch_rows"):
+            values["batch_rows"] = rows
+        cls.scale_layers(values, layer)
+
+    @classmethod
+    def scale_layers(cls, values: MutableMapping[str, Value], layer: Callable[[int], int]) -> None:
+        """Changes the numbers of layers that a recipe or a phase sets, in place; `layer` is as in
+        `shrink`."""
         for name, value in values.items():
-            if value and name == "batch_rows":
-                values[name] = rows
-            elif isinstance(value, int) and value > 0 and name.endswith(("layer", "layers")):
+            if isinstance(value, int) and value > 0 and name.endswith(("layer", "layers")):
                 values[name] = layer(value)
 
 
