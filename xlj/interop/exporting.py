@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from xlj.config import ConfigError, Model
+from xlj.config.families import options_of
 from xlj.contracts.arrays import PyTree
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -43,6 +44,13 @@ class Exported:
     labels: tuple[str, ...] = ()  # names of the task's classes or tags, in order
 
 
+_WRITTEN = {
+    "family", "norm", "absolute_positions", "position_bias", "token_types", "pair_token_types",
+    "layer_norm_epsilon", "dropout", "attention_dropout",
+}  # fmt: skip
+"""Options that distinguish families, and that are written, or checked below."""
+
+
 def plan(
     params: Mapping[str, PyTree],
     model: Model,
@@ -64,6 +72,13 @@ def plan(
         raise ConfigError(
             "the model adds a language embedding to every token (model.language_embeddings=all); "
             "no architecture of transformers does, so it cannot be exported"
+        )
+    own = [f"model.{name}={getattr(model, name)}" for name, value in options_of("xlm_r").items()
+           if name not in _WRITTEN and getattr(model, name) != value]  # fmt: skip
+    if own or model.norm == "embeddings":
+        raise ConfigError(
+            f"{', '.join(own) or 'model.norm=embeddings'}: no architecture that xlj writes has "
+            "this, so the model cannot be exported yet"
         )
     if model.absolute_positions and model.pair_positions == "restart":
         raise ConfigError(

@@ -40,13 +40,20 @@ class Operations:
         return Operations(*(times * part for part in dataclasses.astuple(self)))
 
 
+def layer_weights(model: Model) -> int:
+    """The weights of a layer's kernels."""
+    projections = 2 * model.heads + 2 * model.groups
+    attention = projections * model.hidden**2 // model.heads
+    return (
+        attention + (2 if model.feed_forward == "gelu" else 3) * model.hidden * model.intermediate
+    )
+
+
 def of_layers(model: Model, layers: int, rows: int, length: int) -> Operations:
     """Of the layers' linear maps, attention and the gates of a position bias, over rows of `length`
     tokens; in local layers a token sees a window of them."""
     h, tokens = model.hidden, rows * length
-    projections = 2 + 2 * model.groups / model.heads
-    feed_forward = 2 if model.feed_forward == "gelu" else 3
-    linear = 2.0 * tokens * (projections * h * h + feed_forward * h * model.intermediate)
+    linear = 2.0 * tokens * layer_weights(model)
     gates = 2.0 * tokens * 2 * h if model.position_bias == "gated" else 0.0
     seen = sum(
         min(length, model.local_attention + 1) if kind.is_local else length

@@ -9,6 +9,7 @@ all parameters are gathered once, in float32, and their gradients summed once.
 import math
 
 from xlj.config import Config
+from xlj.objectives.flops import layer_weights
 from xlj.objectives.logits import BLOCK
 from xlj.training.memory import Sizes
 
@@ -21,7 +22,7 @@ def sent(config: Config, sizes: Sizes, devices: int) -> dict[str, float]:
     model, active = config.model, config.objectives_by_phase[0]
     size, h, share = sizes.corpus.vocabulary_size, model.hidden, config.mesh.fsdp
     copies = devices // share
-    linear = model.layers * (4 * h * h + 2 * h * model.intermediate)
+    linear = model.layers * layer_weights(model)
     block = min(BLOCK, size)
     of_head = h * h + math.ceil(size / block) * block * h  # the last block is moved, not shorter
     kernels = config.train.accumulation * len(active) * (linear + of_head)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from xlj.config import Config, Model
 from xlj.data.rows.corpus import Corpus
 from xlj.objectives.counting import operations
+from xlj.objectives.flops import layer_weights
 
 
 class Counts(NamedTuple):
@@ -68,8 +69,7 @@ def _of_step(config: Config, corpus: Corpus, shapes: Mapping[str, tuple[int, int
         generator = active[name].extra_layers
         tokens, length = rows * active[name].text_length(length), active[name].text_length(length)
         electra += tokens * _electra(model, generator, corpus.vocabulary_size, length)
-        weights = 4 * model.hidden**2 + 2 * model.hidden * model.intermediate
-        six_nd += 6 * tokens * (model.layers + generator) * weights
+        six_nd += 6 * tokens * (model.layers + generator) * layer_weights(model)
     return Counts(own, electra, six_nd)
 
 
