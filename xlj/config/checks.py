@@ -109,8 +109,8 @@ def check_model(model: Model) -> None:
         raise ConfigError("model.pair_token_types needs model.token_types=2")
     if model.position_bias == "none" and not (model.absolute_positions or model.rotary_base):
         raise ConfigError(
-            "model.absolute_positions is off; set model.rotary_base, or model.position_bias to t5 "
-            "or gated, or the model does not know the order of tokens"
+            "model.absolute_positions is off; set model.position_bias to t5 or gated, or "
+            "model.rotary_base, or the model does not know the order of tokens"
         )
     if model.absolute_positions and model.rotary_base:
         raise ConfigError(
