@@ -211,7 +211,10 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     embeddings.restarted: ({}, {"positions": TOKENS, "sides": TOKENS}),
     encoder.init: ({"model": MODEL, "vocabulary_size": V, "languages": 2}, {"rng": KEY}),
     encoder.apply: ({"params": PARAMS, "model": MODEL}, {"inputs": INPUTS, "rngs": keys(R)}),
-    encoder.first_layers: ({"layers": 1}, {"params": {"layers": {"a": f32(2, 3), "b": f32(2)}}}),
+    encoder.first_layers: (
+        {"layers": 1, "model": MODEL},
+        {"params": {"layers": {"a": f32(2, 3), "b": f32(2)}}},
+    ),
     fused_norm.add_norm: (
         {"options": fused_norm.Options(0.1, 0.1, DTYPE, True)},
         {

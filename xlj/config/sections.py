@@ -211,6 +211,13 @@ def _where(path: str, why: str) -> Reading:
     return read
 
 
+def _for_pre_norm(config: "Sections", path: str) -> Idle | None:
+    """Says that a key is read where norms stand before sub-layers."""
+    if config.model.norm != "post":
+        return None
+    return Idle("model.norm=post has no norm at the end")
+
+
 _for_local_layers = _where("model.local_attention", "model.local_attention is 0")
 _for_rotary = _where("model.rotary_base", "model.rotary_base is 0")
 _for_dropout = _where("model.dropout", "model.dropout is 0")
@@ -334,6 +341,12 @@ class Model(Section, path="model"):
         "layer",
         "LayerNorm, LayerNorm without bias (ModernBERT), or RMSNorm (EuroBERT)",
         choices=("layer", "unbiased", "rms"),
+    )
+    middle_norm: bool = key(
+        False,
+        "vectors of layers before the last, for alignment or retrieval, pass through the last "
+        "norm too",
+        read=_for_pre_norm,
     )
     layer_norm_epsilon: float = key(1e-5, "epsilon of every norm", low=0)
     prediction: str = key(

@@ -8,6 +8,7 @@ loop or one by one, so that a checkpoint does not depend on it (`pattern.part`).
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -105,13 +106,13 @@ def apply(
       rngs: a random key of each row [rows], for dropout; None in evaluation.
       layers: run the first so many layers only.
       all_layers: return the embeddings' output and every layer's, not only the last. The final
-        norm of a pre-LN model is part of its last layer.
+        norm of a pre-norm model is part of its last layer, with `middle_norm` of each.
 
     Returns:
       float32 [rows, length, hidden], or [layers + 1, rows, length, hidden] with `all_layers`.
     """
     check_ids("encoder.apply", inputs, rngs=("key [rows]", rngs))
-    params = first_layers(params, layers)
+    params = first_layers(params, model, layers)
     weights = params["layers"]
     word, languages = params["embeddings"]["word"], params["embeddings"].get("language", ())
     embeddings = Embeddings(model, len(word), len(languages))
@@ -134,12 +135,14 @@ def apply(
         return Stream(devices.constrained(y.wide, "hidden"), narrow)
 
     stream, outputs = _run_layers(layer, model, weights, stream_of(x, model), all_layers)
-    last = stream.wide
-    if "final_norm" in params:
-        last = run(Norm(model), params["final_norm"], last)
+    ended = partial(run, Norm(model), params["final_norm"]) if "final_norm" in params else None
     if not all_layers:
-        return last
-    return jnp.concatenate([jnp.concatenate([x[None], *outputs])[:-1], last[None]])
+        return ended(stream.wide) if ended else stream.wide
+    every = jnp.concatenate([x[None], *outputs])
+    if not ended:
+        return every
+    normed = 1 if model.middle_norm else len(every) - 1  # the first layer with the final norm
+    return jnp.concatenate([every[:normed], ended(every[normed:])])
 
 
 def _run_layers(
@@ -192,12 +195,14 @@ def _recomputed(layer: Layer, model: Model, looped: bool) -> Layer:
     )
 
 
-def first_layers(params: Params, layers: int | None) -> Params:
-    """The parameters of an encoder that ends after its first `layers` layers, without the final
-    norm if that cuts any off; None means all."""
+def first_layers(params: Params, model: Model, layers: int | None) -> Params:
+    """The parameters of an encoder that ends after its first `layers` layers; None means all. The
+    final norm is left out if that cuts any off, unless the model has it behind each layer."""
     if layers is None or layers >= pattern.layer_count(params["layers"]):
         return params
-    rest = {name: part for name, part in params.items() if name != "final_norm"}
+    rest = dict(params)
+    if not model.middle_norm:
+        rest.pop("final_norm", None)
     return rest | {"layers": pattern.part(params["layers"], 0, layers)}
 
 

@@ -75,7 +75,7 @@ def objective(
 
     def init_state(params: Params) -> Queue:
         return {
-            "momentum": _contrasting(params, layer),
+            "momentum": _contrasting(params, model, layer),
             "queue": jnp.zeros((options.queue, model.hidden)),
             "next": jnp.zeros((), jnp.int32),
             "filled": jnp.zeros((), jnp.int32),
@@ -118,17 +118,18 @@ def _update(
     places = jnp.where(real, (state["next"] + before) % size, size)  # the last is nowhere
     keys = inputs.vectors.reshape(-1, model.hidden)
     return {
-        "momentum": jax.tree.map(average, state["momentum"], _contrasting(params, layer)),
+        "momentum": jax.tree.map(average, state["momentum"], _contrasting(params, model, layer)),
         "queue": state["queue"].at[places].set(keys, mode="drop"),
         "next": (state["next"] + real.sum()) % size,
         "filled": jnp.minimum(state["filled"] + real.sum(), size),
     }
 
 
-def _contrasting(params: Params, layer: int) -> Params:
+def _contrasting(params: Params, model: Model, layer: int) -> Params:
     """The parameters that vectors of this layer depend on."""
     needed = (*encoder.PARTS, "contrast_head")
-    return encoder.first_layers({n: part for n, part in params.items() if n in needed}, layer)
+    kept = {name: part for name, part in params.items() if name in needed}
+    return encoder.first_layers(kept, model, layer)
 
 
 def corrupt(
