@@ -157,10 +157,13 @@ def _run_layers(
     body = _recomputed(layer, model, looped=unroll < loop.times)
 
     def turn(stream: Stream, given: tuple[Params, jax.Array]) -> tuple[Stream, list[jax.Array]]:
+        several = [given]
+        if loop.period > 1:
+            places = range(loop.period)
+            several = [jax.tree.map(lambda leaf, at=at: leaf[at], given) for at in places]
         found = []
-        for place in range(loop.period):
-            here, index = jax.tree.map(lambda leaf, place=place: leaf[place], given)
-            stream = body(kinds[loop.start + place], stream, here, index)
+        for kind, (here, index) in zip(kinds[loop.start :], several, strict=False):
+            stream = body(kind, stream, here, index)
             found.append(stream.wide)
         return stream, found if all_layers else []
 
@@ -174,10 +177,13 @@ def _run_layers(
     stream = one_by_one(stream, range(loop.start))
     if loop.times:
         given = pattern.part(weights, loop.start, loop.end), jnp.arange(loop.start, loop.end)
-        given = jax.tree.map(lambda x: x.reshape(loop.times, loop.period, *x.shape[1:]), given)
+        if loop.period > 1:
+            shape = loop.times, loop.period
+            given = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), given)
         stream, found = jax.lax.scan(turn, stream, given, unroll=unroll)
         if all_layers:
-            outputs.append(jnp.stack(found, 1).reshape(-1, *stream.wide.shape))
+            several = jnp.stack(found, 1).reshape(-1, *stream.wide.shape)
+            outputs.append(several if loop.period > 1 else found[0])
     return one_by_one(stream, range(loop.end, len(kinds))), outputs
 
 
