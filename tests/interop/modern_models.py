@@ -1,0 +1,194 @@
+"""ModernBERT, EuroBERT and gte in transformers: their configs, and their tensors under the names of
+the references."""
+
+import numpy as np
+from references.families import VOCABULARY, options
+
+
+def config(name):
+    """A model's options as transformers has them: keyword arguments of its config."""
+    model, kind = options(name), name.partition("-")[0]
+    common = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": model.hidden,
+        "num_hidden_layers": model.layers,
+        "num_attention_heads": model.heads,
+        "intermediate_size": model.intermediate,
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 1,
+        "attn_implementation": "sdpa",
+    }
+    rope = {"rope_type": "default", "rope_theta": model.rotary_base}
+    if model.rotary_scaling == "ntk":  # transformers has no such type: the same by its `linear`
+        size = model.hidden // model.heads
+        theta, factor = model.rotary_base * model.rotary_factor, model.rotary_factor ** (2 / size)
+        rope = {"rope_type": "linear", "rope_theta": theta, "factor": factor}
+    if kind == "ModernBert":
+        full = model.full_layers or range(0, model.layers, model.full_attention_every)
+        own = {
+            "cls_token_id": 2,
+            "sep_token_id": 1,
+            "norm_eps": model.layer_norm_epsilon,
+            "norm_bias": model.norm_bias,
+            "attention_bias": model.attention_bias,
+            "mlp_bias": model.feed_forward_bias,
+            "classifier_bias": model.head_bias,
+            "local_attention": model.local_attention,
+            "layer_types": [
+                "full_attention" if layer in full else "sliding_attention"
+                for layer in range(model.layers)
+            ],
+            "rope_parameters": {
+                "full_attention": rope,
+                "sliding_attention": rope | {"rope_theta": model.rotary_local_base},
+            },
+        }
+    elif kind == "EuroBert":
+        own = {
+            "num_key_value_heads": model.key_value_heads,
+            "rms_norm_eps": model.layer_norm_epsilon,
+            "attention_bias": model.attention_bias,
+            "mlp_bias": model.feed_forward_bias,
+            "rope_parameters": rope,
+        }
+    else:
+        own = {
+            "layer_norm_eps": model.layer_norm_epsilon,
+            "type_vocab_size": model.token_types,
+            "rope_parameters": rope,
+        }
+    return common | own
+
+
+class Tensors:
+    """The tensors of a state dict, each read once."""
+
+    def __init__(self, state):
+        self.left = {name: np.asarray(tensor, np.float64) for name, tensor in state.items()}
+
+    def one(self, name):
+        return self.left.pop(name)
+
+    def every(self, pattern, numbers):
+        """The tensors of layers, stacked."""
+        return np.stack([self.one(pattern.format(number)) for number in numbers])
+
+    def parts(self, prefix, numbers, weight):
+        """A module's weight under a name of ours, and its bias if it has one; of all layers if its
+        name has a place for their numbers."""
+
+        def read(name):
+            return self.every(name, numbers) if "{}" in name else self.one(name)
+
+        made = {weight: read(f"{prefix}.weight")}
+        if f"{prefix}.bias".format(*numbers[:1]) in self.left:
+            made["bias"] = read(f"{prefix}.bias")
+        return made
+
+    def norm(self, prefix, numbers=()):
+        return self.parts(prefix, numbers, "scale")
+
+    def dense(self, prefix, numbers=()):
+        made = self.parts(prefix, numbers, "kernel")
+        return made | {"kernel": made["kernel"].swapaxes(-1, -2)}
+
+    def split(self, prefix, numbers, names):
+        """A dense layer's outputs, cut into as many layers as there are names."""
+        whole = self.dense(prefix, numbers)
+        parts = {part: np.split(whole[part], len(names), axis=-1) for part in whole}
+        return {name: {part: parts[part][at] for part in parts} for at, name in enumerate(names)}
+
+
+def named(name, state):
+    """The parameters in a state dict of transformers: (the encoder's, the masked-LM head's)."""
+    model, tensors = options(name), Tensors(state)
+    read = {"ModernBert": _modernbert, "EuroBert": _eurobert, "Gte": _gte}
+    params, head = read[name.partition("-")[0]](model, tensors, range(model.layers))
+    assert not tensors.left, f"tensors not read: {', '.join(tensors.left)}"
+    return params, head
+
+
+def _modernbert(model, tensors, numbers):
+    of_layer = "model.layers.{}."
+    attention = tensors.split(of_layer + "attn.Wqkv", numbers, ("query", "key", "value"))
+    attention["output"] = tensors.dense(of_layer + "attn.Wo", numbers)
+    feed_forward = tensors.split(of_layer + "mlp.Wi", numbers, ("inner", "multiplier"))
+    feed_forward["outer"] = tensors.dense(of_layer + "mlp.Wo", numbers)
+    params = {
+        "embeddings": {
+            "word": tensors.one("model.embeddings.tok_embeddings.weight"),
+            "norm": tensors.norm("model.embeddings.norm"),
+        },
+        "layers": {
+            "attention": attention,
+            "attention_norm": tensors.norm(of_layer + "attn_norm", numbers[1:]),
+            "feed_forward": feed_forward,
+            "feed_forward_norm": tensors.norm(of_layer + "mlp_norm", numbers),
+        },
+        "final_norm": tensors.norm("model.final_norm"),
+    }
+    head = {
+        "dense": tensors.dense("head.dense"),
+        "norm": tensors.norm("head.norm"),
+        "bias": tensors.one("decoder.bias"),
+    }
+    np.testing.assert_array_equal(tensors.one("decoder.weight"), params["embeddings"]["word"])
+    return params, head
+
+
+def _eurobert(model, tensors, numbers):
+    of_layer = "model.layers.{}."
+    params = {
+        "embeddings": {"word": tensors.one("model.embed_tokens.weight")},
+        "layers": {
+            "attention": _projections(tensors, of_layer, numbers),
+            "attention_norm": tensors.norm(of_layer + "input_layernorm", numbers),
+            "feed_forward": _gated(tensors, of_layer, numbers),
+            "feed_forward_norm": tensors.norm(of_layer + "post_attention_layernorm", numbers),
+        },
+        "final_norm": tensors.norm("model.norm"),
+    }
+    head = tensors.parts("lm_head", (), "decoder")
+    return params, head | {"decoder": {"kernel": head["decoder"]}}
+
+
+def _gte(model, tensors, numbers):
+    of_layer = "gte.layers.{}."
+    table = {
+        "word": tensors.one("gte.embeddings.word_embeddings.weight"),
+        "norm": tensors.norm("gte.embeddings.LayerNorm"),
+    }
+    if model.token_types:
+        table["token_type"] = tensors.one("gte.embeddings.token_type_embeddings.weight")
+    params = {
+        "embeddings": table,
+        "layers": {
+            "attention": _projections(tensors, of_layer, numbers),
+            "attention_norm": tensors.norm(of_layer + "post_attention_layernorm", numbers),
+            "feed_forward": _gated(tensors, of_layer, numbers),
+            "feed_forward_norm": tensors.norm(of_layer + "post_mlp_layernorm", numbers),
+        },
+    }
+    head = {
+        "dense": tensors.dense("lm_head.dense"),
+        "norm": tensors.norm("lm_head.layer_norm"),
+        "bias": tensors.one("lm_head.decoder.bias"),
+    }
+    np.testing.assert_array_equal(tensors.one("lm_head.decoder.weight"), table["word"])
+    return params, head
+
+
+def _projections(tensors, of_layer, numbers):
+    names = {"query": "q", "key": "k", "value": "v", "output": "o"}
+    return {
+        name: tensors.dense(f"{of_layer}self_attn.{letter}_proj", numbers)
+        for name, letter in names.items()
+    }
+
+
+def _gated(tensors, of_layer, numbers):
+    names = {"inner": "gate", "multiplier": "up", "outer": "down"}
+    return {
+        name: tensors.dense(f"{of_layer}mlp.{word}_proj", numbers) for name, word in names.items()
+    }

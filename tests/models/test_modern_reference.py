@@ -1,0 +1,277 @@
+"""The NumPy encoder's options of ModernBERT, mmBERT, EuroBERT and gte: what each of them moves."""
+
+import jax
+import numpy as np
+import pytest
+from references import encoder, heads
+from references.families import VOCABULARY, drawn, options
+from references.layout import agree, of_lengths
+from references.parameters import shapes
+
+from xlj.config import Model
+from xlj.models import encoder as jax_encoder
+
+LENGTH = 200
+
+MMBERT, EUROBERT = "ModernBert-medium", "EuroBert-medium"
+GTE, GTE_NTK = "Gte-small", "Gte-large"
+
+
+def tokens_of(rows=1, length=LENGTH):
+    return np.random.default_rng(1).integers(4, VOCABULARY, (rows, length))
+
+
+def logits(params, head, model, **inputs):
+    inputs = {"tokens": tokens_of(), "places": of_lengths([[LENGTH]], LENGTH)} | inputs
+    hidden = encoder.encode(params, model, **inputs)[-1]
+    return heads.prediction(head, params["embeddings"]["word"], model, hidden)
+
+
+def replaced(tree, path, function):
+    """A nested dict whose entry at a path is function(entry)."""
+    name, _, rest = path.partition("/")
+    part = replaced(tree[name], rest, function) if rest else function(tree[name])
+    return tree | {name: part}
+
+
+def set_option(**changes):
+    def change(params, head, model, patch):
+        return params, head, type(model)(**vars(model) | changes)
+
+    return change
+
+
+def tanh_gelu(params, head, model, patch):
+    def approximate(x):
+        return x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2
+
+    patch.setattr(encoder, "gelu", approximate)
+    patch.setattr(heads, "gelu", approximate)
+    return params, head, model
+
+
+def neighbour_pairs(params, head, model, patch):
+    def rotated(x, angles):
+        cos, sin = np.cos(angles)[:, None], np.sin(angles)[:, None]
+        even, odd = x[..., ::2], x[..., 1::2]
+        turned = np.stack([even * cos - odd * sin, odd * cos + even * sin], axis=-1)
+        return turned.reshape(x.shape)
+
+    patch.setattr(encoder, "rotated", rotated)
+    return params, head, model
+
+
+def swapped_halves(params, head, model, patch):
+    def swap(part):
+        return part | {"inner": part["multiplier"], "multiplier": part["inner"]}
+
+    return replaced(params, "layers/feed_forward", swap), head, model
+
+
+def normed_first_layer(params, head, model, patch):
+    def lengthen(scale):
+        return np.concatenate([np.ones((1, model.hidden)), scale])
+
+    params = replaced(params, "layers/attention_norm/scale", lengthen)
+    return params, head, type(model)(**vars(model) | {"first_norm": True})
+
+
+def head_major_projection(params, head, model, patch):
+    """Reads the outputs of `Wqkv` as [heads, 3, size] instead of [3, heads, size]."""
+
+    def permute(part):
+        kernels = [part[name]["kernel"] for name in ("query", "key", "value")]
+        layers, hidden, _ = kernels[0].shape
+        together = np.concatenate(kernels, -1)
+        split = together.reshape(layers, hidden, model.heads, 3, -1).swapaxes(2, 3)
+        split = split.reshape(layers, hidden, 3, hidden)
+        moved = {name: {"kernel": split[:, :, at]} for at, name in enumerate(("query", "key"))}
+        return part | moved | {"value": {"kernel": split[:, :, 2]}}
+
+    return replaced(params, "layers/attention", permute), head, model
+
+
+def interleaved_key_value_heads(params, head, model, patch):
+    """Head h reads key-value head h % k instead of h // (heads / k)."""
+    count, size = model.key_value_heads, model.hidden // model.heads
+    order = np.arange(model.heads) % count
+
+    def spread(array):
+        parts = array.reshape(*array.shape[:-1], count, size)
+        return parts[..., order, :].reshape(*array.shape[:-1], model.hidden)
+
+    def widen(part):
+        wide = {
+            name: {kind: spread(array) for kind, array in part[name].items()}
+            for name in ("key", "value")
+        }
+        return part | wide
+
+    params = replaced(params, "layers/attention", widen)
+    return params, head, type(model)(**vars(model) | {"key_value_heads": 0})
+
+
+def tied_head(params, head, model, patch):
+    return params, {name: part for name, part in head.items() if name != "decoder"}, model
+
+
+def ntk_without_its_factor(params, head, model, patch):
+    base = model.rotary_base * model.rotary_factor
+    changes = {"rotary_scaling": "none", "rotary_base": base}
+    return params, head, type(model)(**vars(model) | changes)
+
+
+TRAPS = {
+    "GELU by tanh": (MMBERT, tanh_gelu),
+    "GLU halves swapped": (MMBERT, swapped_halves),
+    "neighbour pairs rotated": (MMBERT, neighbour_pairs),
+    "local base 10000": (MMBERT, set_option(rotary_local_base=10000.0)),
+    "window exclusive": (MMBERT, set_option(local_attention=126)),
+    "window halved twice": (MMBERT, set_option(local_attention=64)),
+    "window to each side": (MMBERT, set_option(local_attention=256)),
+    "every layer full": (MMBERT, set_option(local_attention=0)),
+    "full layers shifted by one": (MMBERT, set_option(full_layers=(1, 4))),
+    "first layer normed": (MMBERT, normed_first_layer),
+    "no embedding norm": (MMBERT, set_option(embedding_norm=False)),
+    "no final norm": (MMBERT, set_option(final_norm=False)),
+    "Wqkv by heads": (MMBERT, head_major_projection),
+    "epsilon 1e-12 for 1e-5": (MMBERT, set_option(layer_norm_epsilon=1e-12)),
+    "GLU halves swapped, EuroBERT": (EUROBERT, swapped_halves),
+    "GELU for SiLU": (EUROBERT, set_option(feed_forward="geglu")),
+    "LayerNorm for RMSNorm": (EUROBERT, set_option(norm_type="layer")),
+    "key-value heads interleaved": (EUROBERT, interleaved_key_value_heads),
+    "base 10000 for 250000": (EUROBERT, set_option(rotary_base=10000.0)),
+    "tied head": (EUROBERT, tied_head),
+    "GLU halves swapped, gte": (GTE, swapped_halves),
+    "GELU by tanh, gte": (GTE, tanh_gelu),
+    "no token type": (GTE, set_option(token_types=0)),
+    "epsilon 1e-5 for 1e-12": (GTE, set_option(layer_norm_epsilon=1e-5)),
+    "no scaling": (GTE_NTK, set_option(rotary_scaling="none")),
+    "NTK scaling of the base alone": (GTE_NTK, ntk_without_its_factor),
+}
+"""Misreadings of released models: the model, and what changes it into a misread one."""
+
+SMALL = {"epsilon 1e-5 for 1e-12": 5e-4}
+"""Misreadings that move the logits by less than 1e-3, with a lower bound. Variances are about 0.1
+here, which hides a small epsilon."""
+
+
+def distance(found, wanted):
+    """The norm of the difference by the norm of the wanted."""
+    return np.linalg.norm(found - wanted) / np.linalg.norm(wanted)
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_each_misreading_moves_the_logits(trap, monkeypatch):
+    name, change = TRAPS[trap]
+    model = options(name)
+    params, head = drawn(model)
+    wanted = logits(params, head, model)
+    found = logits(*change(params, head, model, monkeypatch))
+    assert distance(found, wanted) > SMALL.get(trap, 1e-3)
+
+
+@pytest.mark.parametrize("name", [MMBERT, EUROBERT, GTE_NTK])
+def test_rotary_attention_reads_differences_of_positions_alone(name):
+    """So XLM-R's offset of 2, or positions that run on through a packed row, cannot be seen in
+    float64. In float32 and bfloat16 they cost digits."""
+    model, rows = options(name), [[70, 100]]
+    params, head = drawn(model)
+    example, side, position = of_lengths(rows, LENGTH)
+    wanted = logits(params, head, model, places=(example, side, position))
+    for positions in (position + 2, np.arange(LENGTH)[None]):
+        found = logits(params, head, model, places=(example, side, positions))
+        assert distance(found[:, :170], wanted[:, :170]) < 1e-9
+
+
+def test_positions_that_restart_in_a_pair_move_rotary_attention():
+    model, places = options(EUROBERT), of_lengths([[LENGTH]], LENGTH)
+    params, head = drawn(model)
+    places[1][0, 120:] = 1
+    wanted = logits(params, head, model, places=places)
+    restarted = options(EUROBERT, pair_positions="restart")
+    found = logits(params, head, restarted, places=places)
+    assert distance(found, wanted) > 0.1
+    by_hand = places[0], places[1], np.r_[np.arange(120), np.arange(80)][None]
+    np.testing.assert_array_equal(found, logits(params, head, model, places=by_hand))
+    assert places[2].tolist() == [list(range(LENGTH))], "places are not written to"
+
+
+@pytest.mark.parametrize("name", [MMBERT, EUROBERT, GTE])
+def test_examples_of_a_packed_row_equal_each_alone(name):
+    model, lengths = options(name), (80, 5, 110)
+    params, head = drawn(model)
+    tokens = tokens_of()
+    packed = logits(params, head, model, places=of_lengths([lengths], LENGTH))
+    ends = np.cumsum(lengths)
+    for start, end in zip(ends - lengths, ends, strict=True):
+        places = of_lengths([[end - start]], end - start)
+        alone = logits(params, head, model, tokens=tokens[:, start:end], places=places)
+        assert distance(packed[:, start:end], alone) < 1e-10
+
+
+def test_a_local_layer_sees_64_places_to_each_side():
+    model = options(MMBERT, layers=2, full_layers=(1,))
+    params, _ = drawn(model)
+    place, places = 90, of_lengths([[LENGTH]], LENGTH)
+    tokens = tokens_of()
+    other = tokens.copy()
+    other[0, place] = tokens[0, place] % (VOCABULARY - 1) + 1
+    local, full = (
+        abs(encoder.encode(params, model, tokens, places=places)
+            - encoder.encode(params, model, other, places=places)).max((1, 3))[1:] > 0
+    )  # fmt: skip
+    assert np.flatnonzero(local).tolist() == list(range(place - 64, place + 65))
+    assert full.all()
+
+
+def test_queries_without_keys_get_zeros():
+    """Padding farther than the window from the last token, if keys of padding are not seen."""
+    model, real = options(MMBERT), 60
+    params, _ = drawn(model)
+    places = of_lengths([[real]], LENGTH)
+    sees = agree(np.ones((1, LENGTH)), places[0])
+    found = encoder.encode(params, model, tokens_of(), places=places, sees=sees)
+    assert np.isfinite(found).all()
+    wanted = encoder.encode(params, model, tokens_of(), places=places)
+    assert distance(found[:, :, :real], wanted[:, :, :real]) < 1e-12
+    part = encoder.layer(params["layers"], model, 1)["attention"]
+    near = sees & encoder.window(model, LENGTH)
+    update = encoder.attention(part, model, found[1], near, None)
+    empty = (update == 0).all(-1)[0]
+    assert np.flatnonzero(empty).tolist() == list(range(real + 64, LENGTH))
+
+
+def test_a_period_and_a_list_of_full_layers_agree():
+    period = options(MMBERT, layers=22)
+    full = [layer for layer in range(22) if encoder.is_full(period, layer)]
+    assert full == [0, 3, 6, 9, 12, 15, 18, 21]
+    listed = options(MMBERT, full_layers=tuple(full))
+    assert [layer for layer in range(22) if encoder.is_full(listed, layer)] == full
+    assert all(encoder.is_full(options(GTE), layer) for layer in range(4))
+
+
+def test_frequencies_of_rotary_positions():
+    """gte-multilingual-base: a base of 160000, each frequency divided by 8^(1/32)."""
+    heads_of_64 = {"hidden": 64, "heads": 1}
+    ntk = options(GTE_NTK, **heads_of_64)
+    linear = options(GTE, **heads_of_64, rotary_scaling="linear", rotary_factor=8 ** (1 / 32))
+    found = encoder.frequencies(ntk, 20000.0)
+    np.testing.assert_allclose(found, encoder.frequencies(linear, 160000.0), rtol=1e-14)
+    plain = encoder.frequencies(options(GTE, **heads_of_64), 160000.0)
+    np.testing.assert_allclose(plain / found, 1.0671, rtol=1e-4)
+    assert plain[0] == 1 and len(plain) == 32
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"norm": "pre", "position_bias": "gated", "token_types": 2},
+        {"position_bias": "t5", "absolute_positions": False, "language_embeddings": "all"},
+    ],
+)
+def test_shapes_are_those_of_the_jax_encoder(changes):
+    model = Model(layers=3, hidden=32, heads=4, intermediate=48, positions=42, **changes)
+    made = jax.eval_shape(lambda: jax_encoder.init(jax.random.key(0), model, 50, 2))
+    assert jax.tree.map(lambda leaf: leaf.shape, made) == shapes(model, 50, 2)
