@@ -20,20 +20,19 @@ def config(name):
         "attn_implementation": "sdpa",
     }
     rope = {"rope_type": "default", "rope_theta": model.rotary_base}
-    if model.rotary_scaling == "ntk":  # transformers has no such type: the same by its `linear`
-        size = model.hidden // model.heads
-        theta, factor = model.rotary_base * model.rotary_factor, model.rotary_factor ** (2 / size)
-        rope = {"rope_type": "linear", "rope_theta": theta, "factor": factor}
+    if model.rotary_factor != 1:
+        rope |= {"rope_type": "linear", "factor": model.rotary_factor}
     if kind == "ModernBert":
-        full = model.full_layers or range(0, model.layers, model.full_attention_every)
+        every = range(0, model.layers, model.full_attention_every)
+        full = [int(layer) for layer in model.full_layers] or every
         own = {
             "cls_token_id": 2,
             "sep_token_id": 1,
             "norm_eps": model.layer_norm_epsilon,
-            "norm_bias": model.norm_bias,
-            "attention_bias": model.attention_bias,
-            "mlp_bias": model.feed_forward_bias,
-            "classifier_bias": model.head_bias,
+            "norm_bias": model.norm_type == "layer",
+            "attention_bias": "attention" in model.biases,
+            "mlp_bias": "inner" in model.biases,
+            "classifier_bias": "prediction" in model.biases,
             "local_attention": model.local_attention,
             "layer_types": [
                 "full_attention" if layer in full else "sliding_attention"
@@ -48,8 +47,8 @@ def config(name):
         own = {
             "num_key_value_heads": model.key_value_heads,
             "rms_norm_eps": model.layer_norm_epsilon,
-            "attention_bias": model.attention_bias,
-            "mlp_bias": model.feed_forward_bias,
+            "attention_bias": "attention" in model.biases,
+            "mlp_bias": "inner" in model.biases,
             "rope_parameters": rope,
         }
     else:
@@ -113,8 +112,10 @@ def _modernbert(model, tensors, numbers):
     of_layer = "model.layers.{}."
     attention = tensors.split(of_layer + "attn.Wqkv", numbers, ("query", "key", "value"))
     attention["output"] = tensors.dense(of_layer + "attn.Wo", numbers)
-    feed_forward = tensors.split(of_layer + "mlp.Wi", numbers, ("inner", "multiplier"))
-    feed_forward["outer"] = tensors.dense(of_layer + "mlp.Wo", numbers)
+    feed_forward = {
+        "inner": tensors.dense(of_layer + "mlp.Wi", numbers),
+        "outer": tensors.dense(of_layer + "mlp.Wo", numbers),
+    }
     params = {
         "embeddings": {
             "word": tensors.one("model.embeddings.tok_embeddings.weight"),
@@ -149,8 +150,10 @@ def _eurobert(model, tensors, numbers):
         },
         "final_norm": tensors.norm("model.norm"),
     }
-    head = tensors.parts("lm_head", (), "decoder")
-    return params, head | {"decoder": {"kernel": head["decoder"]}}
+    head = tensors.parts("lm_head", (), "word")
+    if "bias" in head:  # transformers has it with those of the feed-forward layers
+        assert "inner" in model.biases
+    return params, head
 
 
 def _gte(model, tensors, numbers):
@@ -188,7 +191,8 @@ def _projections(tensors, of_layer, numbers):
 
 
 def _gated(tensors, of_layer, numbers):
-    names = {"inner": "gate", "multiplier": "up", "outer": "down"}
-    return {
-        name: tensors.dense(f"{of_layer}mlp.{word}_proj", numbers) for name, word in names.items()
-    }
+    gate, up, down = (
+        tensors.dense(f"{of_layer}mlp.{word}_proj", numbers) for word in ("gate", "up", "down")
+    )
+    inner = {part: np.concatenate([gate[part], up[part]], axis=-1) for part in gate}
+    return {"inner": inner, "outer": down}

@@ -9,31 +9,6 @@ from references.layout import agree, layout, of_examples
 
 erf = np.vectorize(math.erf, otypes=[float])
 
-DEFAULTS = {
-    "key_value_heads": 0,
-    "position": "learned",
-    "absolute_positions": True,
-    "rotary_base": 10000.0,
-    "rotary_local_base": 10000.0,
-    "rotary_scaling": "none",
-    "rotary_factor": 1.0,
-    "pair_positions": "running",
-    "pair_token_types": False,
-    "local_attention": 0,
-    "full_attention_every": 1,
-    "full_layers": (),
-    "norm_type": "layer",
-    "first_norm": True,
-    "feed_forward": "gelu",
-}
-"""XLM-R's values of the options that a model's object may lack. `embedding_norm` is that of
-post-norm models, `final_norm` that of pre-norm ones."""
-
-
-def option(model, name):
-    """A model's option, or XLM-R's value of it."""
-    return getattr(model, name, DEFAULTS[name])
-
 
 def float64(params):
     """The same nested dict, of NumPy arrays."""
@@ -49,7 +24,7 @@ def dense(part, x):
 
 def norm(part, model, x):
     """LayerNorm or RMSNorm, which does not subtract the mean, with or without a bias."""
-    if option(model, "norm_type") == "layer":
+    if model.norm_type != "rms":
         x = x - x.mean(-1, keepdims=True)
     root = np.sqrt((x * x).mean(-1, keepdims=True) + model.layer_norm_epsilon)
     return x / root * part["scale"] + part.get("bias", 0)
@@ -94,13 +69,7 @@ def position_bias(table, model, length):
 def frequencies(model, base):
     """Radians a position that each pair of a head's components turns by, [size / 2]."""
     size = model.hidden // model.heads
-    exponents, factor = np.arange(0, size, 2) / size, option(model, "rotary_factor")
-    return {
-        "none": lambda: base**-exponents,
-        "linear": lambda: base**-exponents / factor,
-        # gte-multilingual-base's: Su's NTK with a fixed factor, slower still by factor^(2 / size)
-        "ntk": lambda: (base * factor) ** -exponents / factor ** (2 / size),
-    }[option(model, "rotary_scaling")]()
+    return base ** -(np.arange(0, size, 2) / size) / model.rotary_factor
 
 
 def rotated(x, angles):
@@ -117,17 +86,17 @@ def rotated(x, angles):
 
 def is_full(model, layer):
     """Whether a layer, counted from 0, sees at any distance."""
-    if not option(model, "local_attention"):
+    if not model.local_attention:
         return True
-    if option(model, "full_layers"):
-        return layer in option(model, "full_layers")
-    return layer % option(model, "full_attention_every") == 0
+    if model.full_layers:
+        return str(layer) in model.full_layers
+    return layer % model.full_attention_every == 0
 
 
 def window(model, length):
     """Which places of a row a query of a local layer may see, bool [query, key]."""
     place = np.arange(length)
-    return abs(place[:, None] - place) <= option(model, "local_attention") // 2
+    return abs(place[:, None] - place) <= model.local_attention // 2
 
 
 def kept(x, layer, site, rate):
@@ -153,7 +122,7 @@ def attention(part, model, x, sees, bias, dropped=kept, number=0, angles=None):
         return projected.reshape(*x.shape[:2], -1, size).swapaxes(1, 2)
 
     query, key, value = heads("query"), heads("key"), heads("value")
-    shared = model.heads // (option(model, "key_value_heads") or model.heads)
+    shared = model.heads // (model.key_value_heads or model.heads)
     key, value = key.repeat(shared, axis=1), value.repeat(shared, axis=1)
     turn = (lambda x: x) if angles is None else (lambda x: rotated(x, angles))
     scores = turn(query) @ turn(key).swapaxes(2, 3) / math.sqrt(size)
@@ -176,11 +145,13 @@ def attention(part, model, x, sees, bias, dropped=kept, number=0, angles=None):
 
 
 def feed_forward(part, x, kind="gelu"):
-    """Two dense layers; in a gated one (`geglu`, `swiglu`) a second first product multiplies."""
-    inner = (silu if kind == "swiglu" else gelu)(dense(part["inner"], x))
-    if kind != "gelu":
-        inner = inner * dense(part["multiplier"], x)
-    return dense(part["outer"], inner)
+    """Two dense layers; of a gated one (`geglu`, `swiglu`) the second half of the inner product
+    multiplies the first, which is activated."""
+    inner = dense(part["inner"], x)
+    if kind == "gelu":
+        return dense(part["outer"], gelu(inner))
+    first, second = np.split(inner, 2, axis=-1)
+    return dense(part["outer"], (silu if kind == "swiglu" else gelu)(first) * second)
 
 
 def encode(
@@ -196,7 +167,7 @@ def encode(
     dropped=kept,
 ):
     """The output of the embeddings and of each layer, [layers + 1, rows, length, hidden]. The final
-    norm is part of the last layer.
+    norm is part of the last layer, or of each with `middle_norm`.
 
     Args:
       languages: [rows, 2], embedded everywhere if the model embeds all.
@@ -212,62 +183,69 @@ def encode(
     if places is None:
         places = layout(tokens if shape is None else shape)
     example, side, position = (np.array(numbers) for numbers in places)
-    if option(model, "pair_positions") == "restart":
+    if model.pair_positions == "restart":
         for row, at in zip(*np.nonzero(side), strict=True):
             begins = side[row, at - 1] == 0
             position[row, at] = 0 if begins else position[row, at - 1] + 1
     if marked is None and model.language_embeddings == "all":
         marked = of_examples(example, side, languages)
     x = embedded(params["embeddings"], model, tokens, position, side, marked)
-    x = dropped(x, 0, 0, model.dropout)
+    x = dropped(x, 0, 0, rate(model, "embeddings"))
     if sees is None:
         sees = agree(example, example)
     bias = None
     if model.position_bias != "none":
         bias = position_bias(params["position_bias"]["table"], model, length)
-    before = model.norm == "pre"
+    before = model.norm != "post"
     every = [x]
     for index in range(len(params["layers"]["attention"]["query"]["kernel"])):
         number, part = index + 1, layer(params["layers"], model, index)
         full = is_full(model, index)
         seen = sees if full else sees & window(model, length)
         angles = None
-        if option(model, "position") == "rotary":
-            base = option(model, "rotary_base" if full else "rotary_local_base")
+        if model.rotary_base:
+            own = 0 if full else model.rotary_local_base
+            base = own or model.rotary_base
             angles = position[..., None] * frequencies(model, base)
         normed = before and "attention_norm" in part
         inner = norm(part["attention_norm"], model, x) if normed else x
         update = attention(part["attention"], model, inner, seen, bias, dropped, number, angles)
-        x = x + dropped(update, number, 2, model.dropout)
+        x = x + dropped(update, number, 2, rate(model, "attention"))
         x = x if before else norm(part["attention_norm"], model, x)
         inner = norm(part["feed_forward_norm"], model, x) if before else x
-        update = feed_forward(part["feed_forward"], inner, option(model, "feed_forward"))
-        x = x + dropped(update, number, 3, model.dropout)
+        update = feed_forward(part["feed_forward"], inner, model.feed_forward)
+        x = x + dropped(update, number, 3, rate(model, "feed_forward"))
         x = x if before else norm(part["feed_forward_norm"], model, x)
         every.append(x)
-    if getattr(model, "final_norm", before):
-        every[-1] = norm(params["final_norm"], model, every[-1])
+    if before:
+        first = 1 if model.middle_norm else len(every) - 1
+        every[first:] = [norm(params["final_norm"], model, x) for x in every[first:]]
     return np.stack(every)
+
+
+def rate(model, part):
+    """The dropout behind a part of the model."""
+    return model.dropout if part in model.dropout_parts else 0.0
 
 
 def embedded(table, model, tokens, position, side, marked):
     """The output of the embeddings before dropout; `marked` as in `encode`."""
     x = table["word"][tokens]
-    if option(model, "position") == "learned" and option(model, "absolute_positions"):
+    if model.absolute_positions:
         x = x + table["position"][position + 2]
     if model.token_types:
-        x = x + table["token_type"][side if option(model, "pair_token_types") else 0 * side]
+        x = x + table["token_type"][side if model.pair_token_types else 0 * side]
     if marked is not None:
         x = x + np.where((marked >= 0)[..., None], table["language"][np.maximum(marked, 0)], 0)
-    if getattr(model, "embedding_norm", model.norm == "post"):
+    if model.norm != "pre":
         x = norm(table["norm"], model, x)
     return x
 
 
 def layer(layers, model, index):
-    """The parameters of a layer, counted from 0. The first layer of a pre-norm model may have no
-    norm before attention; the norm's first row is then the second layer's."""
-    missing = int(model.norm == "pre" and not option(model, "first_norm"))
+    """The parameters of a layer, counted from 0. Where the first norm stands behind the embeddings,
+    the first layer has none before attention, and that norm's first row is the second layer's."""
+    missing = int(model.norm == "embeddings")
     shifts = {name: missing if name == "attention_norm" else 0 for name in layers}
     return {
         name: _row(parts, index - shifts[name])

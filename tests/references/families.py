@@ -8,20 +8,20 @@ VOCABULARY = 50
 
 COMMON = {
     "key_value_heads": 0,
-    "position": "rotary",
-    "rotary_scaling": "none",
+    "absolute_positions": False,
+    "rotary_local_base": 0.0,
     "rotary_factor": 1.0,
     "pair_positions": "running",
     "local_attention": 0,
-    "full_attention_every": 1,
     "full_layers": (),
-    "first_norm": True,
     "token_types": 0,
     "pair_token_types": False,
     "position_bias": "none",
     "language_embeddings": "none",
     "dropout": 0.0,
+    "dropout_parts": (),
     "attention_dropout": 0.0,
+    "middle_norm": False,
 }
 
 MODERNBERT = COMMON | {
@@ -29,81 +29,61 @@ MODERNBERT = COMMON | {
     "rotary_local_base": 10000.0,
     "local_attention": 128,
     "full_attention_every": 3,
-    "norm": "pre",
-    "norm_type": "layer",
-    "norm_bias": False,
-    "first_norm": False,
-    "embedding_norm": True,
-    "final_norm": True,
+    "norm": "embeddings",
+    "norm_type": "unbiased",
     "layer_norm_epsilon": 1e-5,
-    "attention_bias": False,
-    "attention_output_bias": False,
     "feed_forward": "geglu",
-    "feed_forward_bias": False,
-    "feed_forward_output_bias": False,
-    "head_dense": True,
-    "head_bias": False,
+    "biases": ("vocabulary",),
+    "prediction": "dense",
+    "tied": True,
 }
 
 EUROBERT = COMMON | {
     "rotary_base": 250000.0,
     "norm": "pre",
     "norm_type": "rms",
-    "norm_bias": False,
-    "embedding_norm": False,
-    "final_norm": True,
     "layer_norm_epsilon": 1e-5,
-    "attention_bias": False,
-    "attention_output_bias": False,
     "feed_forward": "swiglu",
-    "feed_forward_bias": False,
-    "feed_forward_output_bias": False,
-    "head_dense": False,
+    "biases": (),
+    "prediction": "linear",
+    "tied": False,
 }
 
 GTE = COMMON | {
     "rotary_base": 160000.0,
     "norm": "post",
     "norm_type": "layer",
-    "norm_bias": True,
-    "embedding_norm": True,
-    "final_norm": False,
     "layer_norm_epsilon": 1e-12,
-    "attention_bias": True,
-    "attention_output_bias": True,
     "feed_forward": "geglu",
-    "feed_forward_bias": False,
-    "feed_forward_output_bias": True,
+    "biases": ("attention", "output", "outer", "prediction", "vocabulary"),
     "token_types": 1,
-    "head_dense": True,
-    "head_bias": True,
+    "prediction": "dense",
+    "tied": True,
 }
 
 SMALL = {"hidden": 64, "heads": 4, "layers": 4, "intermediate": 96}
 MEDIUM = {"hidden": 96, "heads": 6, "layers": 6, "intermediate": 80}
 LARGE = {"hidden": 128, "heads": 4, "layers": 7, "intermediate": 112}
 
-BIASES = dict.fromkeys(("attention_bias", "attention_output_bias"), True)
-ALL_BIASES = BIASES | dict.fromkeys(
-    ("feed_forward_bias", "feed_forward_output_bias", "norm_bias", "head_bias"), True
-)
+BIASES = ("attention", "output", "inner", "outer")
 
 MODELS = {
     "ModernBert-small": MODERNBERT | SMALL,
     "ModernBert-medium": MODERNBERT | MEDIUM | {"rotary_local_base": 160000.0},  # mmBERT's
-    "ModernBert-large": MODERNBERT | LARGE | ALL_BIASES | {"full_layers": (1, 5)},
+    "ModernBert-large": MODERNBERT
+    | LARGE
+    | {
+        "biases": (*BIASES, "prediction", "vocabulary"),
+        "norm_type": "layer",
+        "full_layers": ("1", "5"),
+    },
     "EuroBert-small": EUROBERT | SMALL | {"key_value_heads": 2},
-    "EuroBert-medium": EUROBERT
-    | MEDIUM
-    | BIASES
-    | {"key_value_heads": 2, "feed_forward_bias": True, "feed_forward_output_bias": True},
+    "EuroBert-medium": EUROBERT | MEDIUM | {"key_value_heads": 2, "biases": BIASES},
     "EuroBert-large": EUROBERT | LARGE | {"key_value_heads": 1},
     "Gte-small": GTE | SMALL,
     "Gte-medium": GTE | MEDIUM | {"token_types": 0},
-    # gte-multilingual-base's numbers
-    "Gte-large": GTE
-    | LARGE
-    | {"rotary_base": 20000.0, "rotary_scaling": "ntk", "rotary_factor": 8.0},
+    # gte-multilingual-base: NTK by 8 of a base of 20000, which comes to this in heads of 32
+    "Gte-large": GTE | LARGE | {"rotary_factor": 8 ** (1 / 16)},
 }
 """Options by a name that begins with the name of the class in transformers. Biases that released
 models lack are on in some, where an option of transformers' config allows them."""
@@ -134,12 +114,13 @@ def drawn(model, seed=0, width=2.4):
             return {part: draw(shape, part) for part, shape in tree.items()}
         return (name == "scale") + width * hidden**-0.5 * rng.normal(size=tree)
 
-    scale = {"scale": (hidden,)}
-    norm = scale | ({"bias": (hidden,)} if model.norm_bias else {})
-    head = {"bias": (VOCABULARY,)}
-    if model.head_dense:
-        dense = {"kernel": (hidden, hidden)} | ({"bias": (hidden,)} if model.head_bias else {})
-        head |= {"dense": dense, "norm": norm}
-    else:
-        head = {"decoder": {"kernel": (VOCABULARY, hidden)}}
+    norm = {"scale": (hidden,)}
+    if model.norm_type == "layer":
+        norm["bias"] = (hidden,)
+    head = {"bias": (VOCABULARY,)} if "vocabulary" in model.biases else {}
+    if model.prediction == "dense":
+        bias = {"bias": (hidden,)} if "prediction" in model.biases else {}
+        head |= {"dense": {"kernel": (hidden, hidden)} | bias, "norm": norm}
+    if not model.tied:
+        head["word"] = (VOCABULARY, hidden)
     return draw(shapes(model, VOCABULARY)), draw(head)

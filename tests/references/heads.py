@@ -10,16 +10,13 @@ from references.encoder import dense, gelu, norm
 def prediction(head, word, model, hidden):
     """Logits of every token of the vocabulary.
 
-    RoBERTa's head has a dense layer, GELU and a norm; EuroBERT's has none of them (`head_dense`).
-    The dense layer has a bias (`head_bias`) or none (ModernBERT). The products are with the word
-    embeddings, or with a table of the head's own, and have a bias if the head has one.
+    RoBERTa's head has a dense layer, GELU and a norm; EuroBERT's has none of them. The products are
+    with the word embeddings, or with a table of the head's own, and have a bias if the head has
+    one.
     """
-    if getattr(model, "head_dense", True):
-        part = head["dense"]
-        assert ("bias" in part) == getattr(model, "head_bias", True), "head_bias"
-        hidden = norm(head["norm"], model, gelu(dense(part, hidden)))
-    table = head["decoder"]["kernel"] if "decoder" in head else word
-    return hidden @ table.T + head.get("bias", 0)
+    if model.prediction == "dense":
+        hidden = norm(head["norm"], model, gelu(dense(head["dense"], hidden)))
+    return hidden @ (word if model.tied else head["word"]).T + head.get("bias", 0)
 
 
 def detection(head, hidden):

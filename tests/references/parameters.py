@@ -1,55 +1,43 @@
 """Names and shapes of the encoder's parameters."""
 
-from references.encoder import option
-
 
 def shapes(model, vocabulary, languages=0):
-    """The nested dict of an encoder's parameters, with shapes as leaves.
-
-    Options beside those of `encoder.encode`: `norm_bias`, `attention_bias`,
-    `attention_output_bias`, `feed_forward_bias`, `feed_forward_output_bias`, true if the model's
-    object lacks them.
-    """
+    """The nested dict of an encoder's parameters, with shapes as leaves."""
     hidden, layers = model.hidden, model.layers
     size = hidden // model.heads
-    shared = size * (option(model, "key_value_heads") or model.heads)
-    before = model.norm == "pre"
-
-    def has(name):
-        return getattr(model, name, True)
+    shared = size * (model.key_value_heads or model.heads)
+    halves = 1 if model.feed_forward == "gelu" else 2
 
     def dense(inputs, outputs, bias):
         part = {"kernel": (layers, inputs, outputs)}
-        return part | ({"bias": (layers, outputs)} if has(bias) else {})
+        return part | ({"bias": (layers, outputs)} if bias in model.biases else {})
 
     def norm(*leading):
         part = {"scale": (*leading, hidden)}
-        return part | ({"bias": (*leading, hidden)} if has("norm_bias") else {})
+        return part | ({"bias": (*leading, hidden)} if model.norm_type == "layer" else {})
 
     table = {"word": (vocabulary, hidden)}
-    if option(model, "position") == "learned" and option(model, "absolute_positions"):
+    if model.absolute_positions:
         table["position"] = (model.positions, hidden)
     if model.token_types:
         table["token_type"] = (model.token_types, hidden)
     if model.language_embeddings != "none":
         table["language"] = (languages, hidden)
-    if getattr(model, "embedding_norm", not before):
+    if model.norm != "pre":
         table["norm"] = norm()
     feed_forward = {
-        "inner": dense(hidden, model.intermediate, "feed_forward_bias"),
-        "outer": dense(model.intermediate, hidden, "feed_forward_output_bias"),
+        "inner": dense(hidden, halves * model.intermediate, "inner"),
+        "outer": dense(model.intermediate, hidden, "outer"),
     }
-    if option(model, "feed_forward") != "gelu":
-        feed_forward["multiplier"] = dense(hidden, model.intermediate, "feed_forward_bias")
     attention = {
-        "query": dense(hidden, hidden, "attention_bias"),
-        "key": dense(hidden, shared, "attention_bias"),
-        "value": dense(hidden, shared, "attention_bias"),
-        "output": dense(hidden, hidden, "attention_output_bias"),
+        "query": dense(hidden, hidden, "attention"),
+        "key": dense(hidden, shared, "attention"),
+        "value": dense(hidden, shared, "attention"),
+        "output": dense(hidden, hidden, "output"),
     }
     if model.position_bias == "gated":
         attention["gates"] = {"kernel": (layers, size, 2), "scale": (layers, model.heads)}
-    missing = before and not option(model, "first_norm")
+    missing = model.norm == "embeddings"
     params = {
         "embeddings": table,
         "layers": {
@@ -61,6 +49,6 @@ def shapes(model, vocabulary, languages=0):
     }
     if model.position_bias != "none":
         params["position_bias"] = {"table": (model.position_buckets, model.heads)}
-    if getattr(model, "final_norm", before):
+    if model.norm != "post":
         params["final_norm"] = norm()
     return params
