@@ -351,8 +351,8 @@ OF_ANY_ARRAYS = (
 CHECKS = (
     sinkhorn.check_pairs, logits.check_block, logits.check_factors, dense_attention.check_inputs,
 )  # fmt: skip
-KERNELS = ("gpu", "tpu", "tiles")
-"""Behind `fused_attention.attend`, the one way in."""
+INNER = tuple(f"fused_attention.{name}" for name in ("gpu", "tpu", "tiles")) + ("local_blocks",)
+"""Behind `fused_attention.attend` and `dense_attention`, the ways in."""
 
 ANY_DTYPE = {"at_positions.values", "filled.x"}
 ANY_RANK = {
@@ -395,7 +395,7 @@ def array_taking(hint):
 def public_functions():
     for package in (xlj.alignment_math, xlj.models, xlj.objectives, xlj.sharding):
         for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-            if found.name.endswith(tuple(f"fused_attention.{name}" for name in KERNELS)):
+            if found.name.endswith(INNER):
                 continue
             module = importlib.import_module(found.name)
             for name, function in vars(module).items():

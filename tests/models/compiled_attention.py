@@ -27,7 +27,11 @@ from xlj.sharding.rules import AXES, REPLICATED, ROWS  # noqa: E402
 ROWS_PER_DEVICE, HEADS = 2, 4
 
 
-def compiled(devices, length, size, dtype, gated):
+KINDS = {"plain": (False, None), "gated": (True, None), "local gated": (True, 64)}
+"""Whether there is a gated bias, and the window."""
+
+
+def compiled(devices, length, size, dtype, gated, window):
     mesh = Mesh(np.array(devices).reshape(1, -1), AXES, axis_types=(AxisType.Auto,) * 2)
 
     def of(shape, dtype, spec=ROWS):
@@ -44,7 +48,7 @@ def compiled(devices, length, size, dtype, gated):
     def gradients(ids, seeds, *arrays):
         def total(query, key, value, line, gates):
             bias = None if line is None else bias_tiles(line, padded_length(length, size, dtype)[1])
-            found = attend(query, key, value, *ids, bias, gates, seeds, 0.1)
+            found = attend(query, key, value, *ids, bias, gates, seeds, 0.1, window=window)
             return jnp.square(found.astype(jnp.float32)).sum()
 
         return jax.grad(total, (0, 1, 2, 3, 4) if gated else (0, 1, 2))(*arrays)
@@ -72,11 +76,11 @@ if __name__ == "__main__":
         print(json.dumps({"missing": str(error)}))
         sys.exit()
     found = {}
-    for size, dtype, gated in itertools.product(
-        map(int, sys.argv[3:]), ("bfloat16", "float32"), (False, True)
+    for size, dtype, kind in itertools.product(
+        map(int, sys.argv[3:]), ("bfloat16", "float32"), KINDS
     ):
-        program = compiled(devices, length, size, jnp.dtype(dtype), gated)
-        found[f"{size} {dtype} {'gated' if gated else 'plain'}"] = {
+        program = compiled(devices, length, size, jnp.dtype(dtype), *KINDS[kind])
+        found[f"{size} {dtype} {kind}"] = {
             "pairs": pairs(program.as_text(), length),
             "memory": program.memory_analysis().temp_size_in_bytes,
             "kernels": len(re.findall(r"custom_call_target=\"(?:__gpu\$xla\.gpu\.triton|"

@@ -1,10 +1,13 @@
 """The public checks pass for our attention, and notice each way in which examples have leaked."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from xlj.models import attention_checks
 from xlj.models.attention_checks import check_attention
 from xlj.models.dense_attention import dense_attention
 from xlj.models.fused_attention.attend import KERNELS, attend
@@ -14,10 +17,34 @@ def test_dense_attention_passes():
     check_attention(dense_attention)
 
 
+@pytest.mark.parametrize("window", [0, 1, 20, 64, 149, 200])
+def test_dense_attention_passes_with_a_window(window):
+    check_attention(partial(dense_attention, window=window), rows=1, heads=1, window=window)
+
+
+@pytest.mark.parametrize("window, length", [(20, 256), (70, 330)])
+def test_dense_attention_in_blocks_passes(window, length):
+    attention = jax.jit(partial(dense_attention, window=window))
+    check_attention(attention, rows=1, heads=1, length=length, window=window)
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("window", [None, 0, 20, 64])
 @pytest.mark.parametrize("platform", KERNELS)
-def test_kernels_pass(platform):
-    check_attention(jax.jit(lambda *arrays: attend(*arrays, platform=platform)), rows=1)
+def test_kernels_pass(platform, window):
+    attention = jax.jit(lambda *arrays: attend(*arrays, platform=platform, window=window))
+    check_attention(attention, rows=1, heads=1 if window else 2, window=window)
+
+
+@pytest.mark.parametrize("platform", KERNELS)
+def test_the_edges_of_the_window_of_kernels(platform):
+    """What `check_attention` does last, which alone is fast enough here: three blocks of keys."""
+    block, window = KERNELS[platform].block(16, jnp.float32), 9
+    attention = jax.jit(partial(attend, platform=platform, window=window))
+    rng = np.random.default_rng(0)
+    q, k, v, weights = jnp.asarray(rng.normal(size=(4, 1, 2 * block + 9, 1, 16)), jnp.float32)
+    sees = attention_checks._near(q.shape[1], window)[None]
+    attention_checks._check_edges(attention, (q, k, v), weights, sees)
 
 
 def test_packed_examples_are_whole_and_one_after_the_other():
@@ -77,6 +104,60 @@ def test_the_plain_mask_passes():
 def test_a_wrong_mask_is_noticed(name):
     with pytest.raises(AssertionError):
         check_attention(masked(WRONG[name]))
+
+
+def by_window(before, behind):
+    """Keys from so many places before the query to so many behind it."""
+
+    def sees(query_ids, key_ids):
+        places = jnp.arange(query_ids.shape[1])
+        distance = places - places[:, None]
+        return by_ids(query_ids, key_ids) & (-before <= distance) & (distance <= behind)
+
+    return sees
+
+
+def check_window(attention):
+    check_attention(attention, rows=1, heads=1, length=60, window=12)
+
+
+def test_the_plain_window_passes():
+    check_window(masked(by_window(12, 12)))
+
+
+@pytest.mark.parametrize(
+    "before, behind", [(11, 11), (13, 13), (12, 11), (12, 13), (6, 6), (12, 0), (0, 12), (60, 60)]
+)
+def test_a_wrong_window_is_noticed(before, behind):
+    with pytest.raises(AssertionError):
+        check_window(masked(by_window(before, behind)))
+
+
+@pytest.mark.parametrize("forward, backward", [(12, 13), (13, 12), (12, 11)])
+def test_another_window_in_the_gradient_is_noticed(forward, backward):
+    attentions = [masked(by_window(window, window)) for window in (forward, backward)]
+
+    @jax.custom_vjp
+    def attention(*arrays):
+        return attentions[0](*arrays)
+
+    attention.defvjp(
+        lambda *arrays: (attention(*arrays), arrays),
+        lambda arrays, gradient: jax.vjp(attentions[1], *arrays)[1](gradient),
+    )
+    with pytest.raises(AssertionError):
+        check_window(attention)
+
+
+def test_the_key_one_place_too_far_is_noticed_even_if_it_moves_little():
+    """Outputs then differ from the formula's by less than the tolerance."""
+    right, wrong = masked(by_window(12, 12)), masked(by_window(13, 13))
+
+    def attention(*arrays):
+        return right(*arrays) + 1e-5 * jax.lax.stop_gradient(wrong(*arrays) - right(*arrays))
+
+    with pytest.raises(AssertionError, match="window .* moves"):
+        check_window(attention)
 
 
 @pytest.mark.parametrize("differences", [False, True])

@@ -13,7 +13,7 @@ LENGTH = 1536  # no other axis of the program is as long
 
 
 def programs(topology, length, *sizes):
-    """What compiled programs are like, by head size, type and bias."""
+    """What compiled programs are like, by head size, type, bias and window."""
     done = subprocess.run(
         [sys.executable, str(SCRIPT), topology, *map(str, (length, *sizes))],
         cwd=ROOT,
@@ -25,7 +25,7 @@ def programs(topology, length, *sizes):
     found = json.loads(done.stdout.splitlines()[-1])
     if "missing" in found:
         pytest.skip(found["missing"])
-    assert len(found) == 4 * len(sizes)
+    assert len(found) == 6 * len(sizes)
     return found
 
 
@@ -35,7 +35,8 @@ def programs(topology, length, *sizes):
     "topology", ["h100:1x1", "h100:1x2", "a100:1x1", "b200:1x1", "v5e:2x2", "v6e:2x2"]
 )
 def test_fused_attention_compiles(topology):
-    """Forward and backward, with dropout, in both types, with and without the gated bias."""
+    """Forward and backward, with dropout, in both types: plain, with the gated bias, and with that
+    bias in a window."""
     gpu = topology[0] in "ahb"
     for name, program in programs(topology, LENGTH, 64).items():
         assert program["pairs"] == [], name

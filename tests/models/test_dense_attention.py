@@ -43,11 +43,13 @@ def kept(rate):
     return np.asarray(dropout.kept(seeds(rate), shape, rate)) * dropout.scale(rate)
 
 
-def as_written(query, key, value, query_ids, key_ids, bias=None, gates=None, *, kept):
+def as_written(query, key, value, query_ids, key_ids, bias=None, gates=None, *, kept, window):
     """One query after the other; jax.grad does the rest."""
     found = []
     for row, place, head in np.ndindex(ROWS, LENGTH, HEADS):
         seen = np.flatnonzero(key_ids[row] == query_ids[row, place])
+        if window is not None:
+            seen = seen[(place - window <= seen) & (seen <= place + window)]
         if not len(seen):
             found.append(jnp.zeros(SIZE))
             continue
@@ -72,16 +74,22 @@ def passes(attend, arrays, weights):
     return {"output": output, **gradients}
 
 
-def both(bias, rate, dtype="float32"):
+def both(bias, rate, dtype="float32", window=None):
     arrays, queries, keys, weights = drawn(dtype, bias)
     ids, factors = {"query_segment_ids": queries, "key_segment_ids": keys}, kept(rate)
     found = passes(
-        lambda **a: dense_attention(**a, **ids, seeds=seeds(rate), rate=rate), arrays, weights
+        lambda **a: dense_attention(**a, **ids, seeds=seeds(rate), rate=rate, window=window),
+        arrays,
+        weights,
     )
     wide = {name: array.astype(jnp.float32) for name, array in arrays.items()}
     wanted = passes(
         lambda **a: as_written(
-            **a, query_ids=np.asarray(queries), key_ids=np.asarray(keys), kept=factors
+            **a,
+            query_ids=np.asarray(queries),
+            key_ids=np.asarray(keys),
+            kept=factors,
+            window=window,
         ),
         wide,
         weights,
@@ -98,6 +106,14 @@ def test_values_and_gradients_are_those_of_the_softmax(bias, rate, platform, mon
     for name, array in wanted.items():
         np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
     assert not np.any(found["output"][2]) and not np.any(found["query"][2])
+
+
+@pytest.mark.parametrize("window", [0, 3, 8, 50])
+@pytest.mark.parametrize("bias, rate", [(None, RATE), ("gated", RATE)])
+def test_in_a_window_values_and_gradients_are_those_of_the_softmax(bias, rate, window):
+    _, found, wanted = both(bias, rate, window=window)
+    for name, array in wanted.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("bias, rate", [(None, 0.0), ("gated", RATE)])

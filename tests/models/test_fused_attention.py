@@ -1,6 +1,7 @@
 """The kernels against dense attention: values and gradients. Here they are interpreted."""
 
 import dataclasses
+import math
 from types import SimpleNamespace
 
 import jax
@@ -50,12 +51,12 @@ def seeds_of(rows):
     return dropout.row_seeds(jax.random.split(jax.random.key(1), rows), 3, 1)
 
 
-def dense(arrays, ids, rate):
+def dense(arrays, ids, rate, window=None):
     length = arrays["query"].shape[1]
     bias = bias_tiles(middle(arrays["line"], length), length)[:, 0] if "line" in arrays else None
     given = [arrays[name] for name in ("query", "key", "value")]
     return dense_attention(
-        *given, *ids, bias, arrays.get("gates"), seeds_of(len(ids[0])), rate
+        *given, *ids, bias, arrays.get("gates"), seeds_of(len(ids[0])), rate, window=window
     ).astype(jnp.float32)
 
 
@@ -63,13 +64,20 @@ def block_of(query, platform):
     return KERNELS[platform].block(query.shape[-1], query.dtype)
 
 
-def fused(arrays, ids, rate, platform):
+def fused(arrays, ids, rate, platform, window=None):
     length, block = arrays["query"].shape[1], block_of(arrays["query"], platform)
     padded = length + -length % block
     bias = bias_tiles(middle(arrays["line"], padded), block) if "line" in arrays else None
     given = [arrays[name] for name in ("query", "key", "value")]
     return attend(
-        *given, *ids, bias, arrays.get("gates"), seeds_of(len(ids[0])), rate, platform
+        *given,
+        *ids,
+        bias,
+        arrays.get("gates"),
+        seeds_of(len(ids[0])),
+        rate,
+        platform,
+        window=window,
     ).astype(jnp.float32)
 
 
@@ -88,48 +96,60 @@ def largest_error(found, wanted):
 
 
 CASES = [
-    # rows, length, heads, size, bias, rate
-    (2, 150, 3, 64, "gated", 0.3),  # on TPUs two groups of heads, one filled up
-    (5, 20, 1, 16, "t5", 0.0),  # on GPUs rows are summed in four parts
-    pytest.param(2, 70, 3, 8, "none", 0.0, marks=pytest.mark.slow),
-    pytest.param(3, 128, 2, 64, "t5", 0.1, marks=pytest.mark.slow),
-    pytest.param(5, 200, 4, 64, "gated", 0.0, marks=pytest.mark.slow),
-    pytest.param(1, 300, 1, 24, "t5", 0.0, marks=pytest.mark.slow),
-    pytest.param(1, 20, 1, 200, "gated", 0.5, marks=pytest.mark.slow),
+    # rows, length, heads, size, bias, rate, window
+    (2, 150, 3, 64, "gated", 0.3, None),  # on TPUs two groups of heads, one filled up
+    (5, 20, 1, 16, "t5", 0.0, None),  # on GPUs rows are summed in four parts
+    (2, 300, 3, 16, "gated", 0.3, 64),  # in a window tiles of three blocks, others are not visited
+    (1, 140, 1, 16, "none", 0.1, 5),
+    (1, 70, 2, 16, "t5", 0.0, 0),  # itself alone
+    (1, 70, 1, 16, "none", 0.0, 69),  # the row, no more
+    (1, 70, 1, 16, "none", 0.0, 68),
+    pytest.param(2, 70, 3, 8, "none", 0.0, None, marks=pytest.mark.slow),
+    pytest.param(3, 128, 2, 64, "t5", 0.1, None, marks=pytest.mark.slow),
+    pytest.param(5, 200, 4, 64, "gated", 0.0, None, marks=pytest.mark.slow),
+    pytest.param(1, 300, 1, 24, "t5", 0.0, None, marks=pytest.mark.slow),
+    pytest.param(1, 20, 1, 200, "gated", 0.5, None, marks=pytest.mark.slow),
+    pytest.param(2, 400, 2, 64, "none", 0.1, 64, marks=pytest.mark.slow),
+    pytest.param(2, 300, 2, 64, "gated", 0.1, 129, marks=pytest.mark.slow),
+    pytest.param(1, 200, 1, 200, "t5", 0.3, 33, marks=pytest.mark.slow),
+    pytest.param(1, 100, 1, 24, "gated", 0.3, 1000, marks=pytest.mark.slow),
 ]
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("bias", ["none", "t5", "gated"])
 @pytest.mark.parametrize("size", [16, 64, 128, 200])
-def test_compiled_kernels_equal_dense_attention(size, bias):
+@pytest.mark.parametrize("window", [None, 40])
+def test_compiled_kernels_equal_dense_attention(window, size, bias):
     """Heads of each size, in float32 and bfloat16, with dropout, in rows of several blocks."""
-    test_kernels_equal_dense_attention(3, 150, 2, size, bias, 0.3, "gpu")
-    test_in_bfloat16_kernels_are_as_near_to_float32_as_dense_attention_is("gpu", size, bias)
+    test_kernels_equal_dense_attention(3, 250, 2, size, bias, 0.3, window, "gpu")
+    test_in_bfloat16_kernels_are_as_near_to_float32_as_dense_attention_is("gpu", window, size, bias)
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-@pytest.mark.parametrize("rows, length, heads, size, bias, rate", CASES)
-def test_kernels_equal_dense_attention(rows, length, heads, size, bias, rate, platform):
+@pytest.mark.parametrize("rows, length, heads, size, bias, rate, window", CASES)
+def test_kernels_equal_dense_attention(rows, length, heads, size, bias, rate, window, platform):
     arrays, ids, weights = problem(rows, length, heads, size, bias)
-    found = with_gradients(lambda a: fused(a, ids, rate, platform), arrays, weights)
-    wanted = with_gradients(lambda a: dense(a, ids, rate), arrays, weights)
+    found = with_gradients(lambda a: fused(a, ids, rate, platform, window), arrays, weights)
+    wanted = with_gradients(lambda a: dense(a, ids, rate, window), arrays, weights)
     assert set(found) == set(wanted)
     for name, array in wanted.items():
         assert found[name].shape == array.shape
-        assert largest_error(found[name], array) < 1e-5, name
+        # Where each query sees one key, its gradient is what rounding leaves of 0.
+        assert largest_error(found[name], array) < 1e-5 or np.abs(array).max() < 1e-5, name
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("window", [None, 40])
 def test_in_bfloat16_kernels_are_as_near_to_float32_as_dense_attention_is(
-    platform, size=16, bias="gated"
+    platform, window, size=16, bias="gated"
 ):
     """bfloat16 has 8 bits: of the largest value 1 % of error, and twice what dense has."""
     arrays, ids, weights = problem(2, 150, 2, size, bias, jnp.bfloat16)
     wide = {name: array.astype(jnp.float32) for name, array in arrays.items()}
-    exact = with_gradients(lambda a: dense(a, ids, 0.3), wide, weights)
-    found = with_gradients(lambda a: fused(a, ids, 0.3, platform), arrays, weights)
-    plain = with_gradients(lambda a: dense(a, ids, 0.3), arrays, weights)
+    exact = with_gradients(lambda a: dense(a, ids, 0.3, window), wide, weights)
+    found = with_gradients(lambda a: fused(a, ids, 0.3, platform, window), arrays, weights)
+    plain = with_gradients(lambda a: dense(a, ids, 0.3, window), arrays, weights)
     for name, array in exact.items():
         errors = largest_error(found[name], array), largest_error(plain[name], array)
         assert errors[0] < 0.01 and errors[0] < 2 * errors[1] + 1e-3, (name, errors)
@@ -164,6 +184,56 @@ def test_blocks_that_no_query_sees_are_never_read(platform):
         np.testing.assert_array_equal(found[name][:, others], whole[name][:, others], err_msg=name)
     far = np.abs(np.arange(found["line"].shape[1]) - found["line"].shape[1] // 2) > block
     np.testing.assert_array_equal(found["line"][:, far], 0)
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_blocks_beyond_the_window_are_never_read(platform):
+    """The first block is not a number, and the window as long as a block: the blocks from the third
+    on are as ever, forward and backward."""
+    block = KERNELS[platform].block(16, jnp.float32)
+    arrays, _, weights = problem(1, 4 * block, 1, 16, "gated")
+    ids = (jnp.zeros((1, 4 * block), jnp.int32),) * 2
+    whole = with_gradients(lambda a: fused(a, ids, 0.1, platform, block), arrays, weights)
+    of_heads = ("query", "key", "value")
+    broken = arrays | {name: arrays[name].at[:, :block].set(jnp.nan) for name in of_heads}
+    found = with_gradients(lambda a: fused(a, ids, 0.1, platform, block), broken, weights)
+    far = slice(2 * block, None)
+    np.testing.assert_array_equal(found["output"][:, far], whole["output"][:, far])
+    for name in of_heads:
+        assert not np.isfinite(found[name][:, :block]).any(), name
+        # The second block is broken: it sees the first one.
+        np.testing.assert_array_equal(
+            found[name][:, 3 * block :], whole[name][:, 3 * block :], err_msg=name
+        )
+    away = np.abs(np.arange(found["line"].shape[1]) - found["line"].shape[1] // 2) > 2 * block
+    np.testing.assert_array_equal(found["line"][:, away], 0)
+
+
+@pytest.mark.parametrize("attention", ["square", "blocks", *PLATFORMS])
+def test_padding_beyond_the_window_gives_zeros_and_moves_nothing(attention):
+    """Ten tokens, then padding that sees no key, with values so large that their products with the
+    gradient are infinite. What is computed of the tokens does not depend on them."""
+    length = 40 if attention == "square" else 256
+    arrays, _, weights = problem(1, length, 1, 16, "none" if attention == "blocks" else "gated")
+    queries = jnp.ones((1, length), jnp.int32)
+    ids = queries, queries.at[:, 10:].set(-1)
+
+    def attend(arrays):
+        if attention in PLATFORMS:
+            return fused(arrays, ids, 0.1, attention, 5)
+        return dense(arrays, ids, 0.1, 5)
+
+    of_heads, found = ("query", "key", "value"), []
+    for large in (0.0, 3e38):
+        padded = arrays | {name: arrays[name].at[:, 15:].set(large) for name in of_heads}
+        padded["value"] = padded["value"].at[:, 15:, :, ::2].multiply(-1)
+        found.append(with_gradients(attend, padded, 100 * jnp.abs(weights)))
+        assert all(np.isfinite(array).all() for array in found[-1].values())
+        for name, start in (("output", 15), ("query", 15), ("key", 10), ("value", 10)):
+            np.testing.assert_array_equal(found[-1][name][:, start:], 0, err_msg=name)
+            assert np.any(found[-1][name][:, :10]), name
+    for name, array in found[0].items():
+        np.testing.assert_array_equal(found[1][name], array, err_msg=name)
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
@@ -226,6 +296,57 @@ def test_bounds_are_the_first_and_last_blocks_seen():
             places = np.flatnonzero(by_block[row, block])
             wanted = (places[0], places[-1] + 1) if len(places) else (0, 0)
             assert (int(first[row, block]), int(end[row, block])) == wanted
+
+
+@pytest.mark.parametrize("window", [0, 1, 2, 4, 5, 11, 23, 50])
+def test_bounds_of_a_window_are_the_first_and_last_blocks_within_it(window):
+    rng = np.random.default_rng(0)
+    queries, keys = rng.integers(0, 6, (2, 4, 24))
+    found = tiles.bounds(jnp.asarray(queries), jnp.asarray(keys), 4, window)
+    places = np.arange(24)
+    near = np.abs(places[:, None] - places) <= window
+    seen = ((queries[:, :, None] == keys[:, None, :]) & near).reshape(4, 6, 4, 6, 4).any((2, 4))
+    for first, end, by_block in ((*found[:2], seen), (*found[2:], seen.swapaxes(1, 2))):
+        for row, block in np.ndindex(4, 6):
+            visited = np.flatnonzero(by_block[row, block])
+            wanted = (visited[0], visited[-1] + 1) if len(visited) else (0, 0)
+            assert (int(first[row, block]), int(end[row, block])) == wanted
+
+
+@pytest.mark.parametrize(
+    "block, window, most, tiles_of_row",
+    [(128, 64, 3, 22), (128, 128, 3, 22), (128, 129, 5, 34), (64, 64, 3, 46), (64, 65, 5, 74),
+     (32, 64, 5, 154), (128, 0, 1, 8), (128, 1, 3, 22), (128, None, 8, 64), (128, 5000, 8, 64)],
+)  # fmt: skip
+def test_how_many_tiles_a_window_visits(block, window, most, tiles_of_row):
+    """Of a row of 1,024 tokens of one example."""
+    ids = jnp.zeros((1, 1024), jnp.int32)
+    found = tiles.bounds(ids, ids, block, window)
+    for first, end in (found[:2], found[2:]):
+        assert int((end - first).max()) == most and int((end - first).sum()) == tiles_of_row
+
+
+def test_comparing_ids_within_a_window_takes_time_linear_in_the_length():
+    """No array of the comparison has as many elements as there are pairs."""
+    ids = jax.ShapeDtypeStruct((1, 8192), jnp.int32)
+    program = jax.make_jaxpr(lambda a, b: tiles.bounds(a, b, 64, 64))(ids, ids)
+    sizes = [math.prod(v.aval.shape) for e in program.jaxpr.eqns for v in e.outvars]
+    assert max(sizes) == 8192 * 3 * 64
+
+
+@pytest.mark.parametrize(
+    "window, length, narrows",
+    [(None, 9, False), (0, 9, True), (7, 9, True), (8, 9, False), (9, 9, False), (0, 1, False)],
+)
+def test_a_window_over_the_whole_row_is_none(window, length, narrows):
+    assert tiles.narrowing(window, length) == (window if narrows else None)
+
+
+def test_a_negative_window_is_refused():
+    arrays, ids, _ = problem(1, 20, 1, 16)
+    for attention in (dense_attention, attend):
+        with pytest.raises(ValueError, match="window=-1"):
+            attention(*arrays.values(), *ids, window=-1)
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)

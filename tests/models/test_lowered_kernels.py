@@ -10,6 +10,7 @@ from jax.sharding import AbstractDevice, AbstractMesh, AxisType
 
 from xlj.config import Model
 from xlj.models import encoder
+from xlj.models.fused_attention.attend import attend
 from xlj.sharding import devices, rules
 
 LENGTH = 384  # a multiple of every block; no other axis is as long
@@ -71,6 +72,28 @@ def test_on_a_mesh_they_are_kernels_too(target, shape):
     """Of TPUs, none may be inside an axis that XLA is left to partition."""
     text = lowered(target, shape)
     assert all(name in text for name in KERNELS[target])
+
+
+@pytest.mark.parametrize("target", KERNELS)
+def test_attention_in_a_window_is_the_same_kernels(target):
+    """The chips' compilers have every operation of its mask."""
+    types = (AxisType.Auto,) * 2
+    mesh = AbstractMesh((1, 1), rules.AXES, types, abstract_device=DEVICES[target])
+    heads = jax.ShapeDtypeStruct((4, LENGTH, 2, 64), jnp.bfloat16)
+    ids = jax.ShapeDtypeStruct((4, LENGTH), jnp.int32)
+
+    def text(window):
+        def total(arrays, ids):
+            return jnp.square(attend(*arrays, ids, ids, window=window)).sum()
+
+        traced = jax.jit(jax.grad(total)).trace((heads, heads, heads), ids)
+        return traced.lower(lowering_platforms=(target,)).as_text()
+
+    with jax.sharding.use_abstract_mesh(mesh):
+        narrow, whole = text(64), text(None)
+    names = re.compile(r'name = "(attention\w*)')
+    assert set(names.findall(narrow)) == set(names.findall(whole)) and names.findall(narrow)
+    assert narrow != whole and f"{LENGTH}x{LENGTH}x" not in narrow
 
 
 def test_dense_attention_has_all_pairs():

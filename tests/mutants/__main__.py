@@ -63,6 +63,7 @@ TESTS = {
     "xlj/models/fused_norm.py": "models/test_block models/test_lowered_kernels",
     "xlj/models/heads.py": "models objectives/test_mlm objectives/test_rtd objectives/test_dwa "
     "objectives/test_xlco objectives/test_supervised",
+    "xlj/models/local_blocks.py": "models/test_local_blocks models/test_dense_attention",
     "xlj/models/lookup.py": "sharding/test_devices models/test_encoder",
     "xlj/models/modules.py": "models objectives/test_mlm",
     "xlj/models/position_bias.py": "models/test_position_bias objectives/test_mlm",

@@ -25,12 +25,15 @@ def check_attention(
     size: int = 16,
     seed: int = 0,
     tolerance: float = 1e-4,
+    window: int | None = None,
 ) -> None:
     """Checks a pattern of packed examples, whose ends lie anywhere, and one in which queries ask
     for other examples' keys, keys are hidden, and some queries have no key at all.
 
     Args:
       tolerance: of an output beside that of the plain formula; leaks are found exactly.
+      window: that of the attention function, the largest distance of places at which its queries
+        see keys, inclusive; None for any.
 
     Raises:
       AssertionError: it says what reached a query that must not, or did not that must.
@@ -43,10 +46,11 @@ def check_attention(
     packed[:, -length // 10 :] = 0  # padding, which sees itself
     asks, hides = rng.random((2, rows, length)) < 0.2
     mixed = np.where(asks, rng.integers(1, 9, (rows, length)), packed)
+    near = _near(length, window)
     patterns = {"packed": (packed, packed), "asking": (mixed, np.where(hides, -1, packed))}
     for name, (query_ids, key_ids) in patterns.items():
         ids = jnp.asarray(query_ids, jnp.int32), jnp.asarray(key_ids, jnp.int32)
-        sees = query_ids[:, :, None] == key_ids[:, None, :]
+        sees = (query_ids[:, :, None] == key_ids[:, None, :]) & near
         found = np.asarray(attention(q, k, v, *ids), np.float64)
         q64, k64, v64 = (np.asarray(x, np.float64) for x in (q, k, v))
         wanted = _plain(q64, k64, v64, sees)
@@ -56,6 +60,8 @@ def check_attention(
         assert (found[blind] == 0).all(), f"{name}: a query without a key does not give zeros"
         for chosen in np.unique(query_ids):
             _check_reach(attention, (q, k, v), ids, weights, query_ids == chosen, sees, name)
+    if window is not None:
+        _check_edges(attention, (q, k, v), weights, np.broadcast_to(near, (rows, *near.shape)))
 
 
 def _check_reach(
@@ -85,6 +91,35 @@ def _check_reach(
     assert not len(lost), f"{name}: a value at {lost[0]} does not reach the queries that see it"
     lost = np.argwhere(chooses & ~reached[0])
     assert not len(lost), f"{name}: a query at {lost[0]} does not choose among its keys"
+
+
+def _near(length: int, window: int | None) -> np.ndarray:
+    """Which places are within the window of which: bool [length, length]."""
+    places = np.arange(length)
+    distance = np.abs(places[:, None] - places)
+    return distance <= (length if window is None else window)
+
+
+def _check_edges(
+    attention: Attention,
+    arrays: tuple[jax.Array, jax.Array, jax.Array],
+    weights: jax.Array,
+    sees: np.ndarray,
+) -> None:
+    """In rows of one example, a query's gradient reaches all keys within the window and no others,
+    and a new key and value move the outputs of all queries within it and no others."""
+    q, k, v = arrays
+    rows, length = sees.shape[:2]
+    ids = (jnp.zeros((rows, length), jnp.int32),) * 2
+    before = np.asarray(attention(q, k, v, *ids))
+    for place in (0, length // 3, length - 1):
+        mine = np.broadcast_to(np.arange(length) == place, (rows, length))
+        name = f"the window of place {place}"
+        _check_reach(attention, arrays, ids, weights, mine, sees, name)
+        changed = attention(q, k.at[:, place].add(1), v.at[:, place].add(1), *ids)
+        moved = (np.asarray(changed) != before).any((2, 3))
+        wrong = np.argwhere(moved != sees[:, :, place])
+        assert not len(wrong), f"{name}: the key there moves the query at {wrong[0]}, or must"
 
 
 def _plain(q: np.ndarray, k: np.ndarray, v: np.ndarray, sees: np.ndarray) -> np.ndarray:

@@ -82,6 +82,8 @@ def attend(
     seeds: jax.Array | None = None,
     rate: float = 0.0,
     platform: str | None = None,
+    *,
+    window: int | None = None,
 ) -> jax.Array:
     """Attention where a query sees the keys of its segment id, never stored as a matrix.
 
@@ -95,6 +97,8 @@ def attend(
       rate: of dropout.
       platform: whose kernels; None for those of the devices that this is traced for. On a CPU they
         are interpreted, which is slow.
+      window: the largest distance of places in the row at which a query sees a key, on both sides
+        and inclusive; None for any. Blocks of keys that are farther away are not visited.
 
     Returns:
       [rows, length, heads, size] of the query's type.
@@ -107,30 +111,47 @@ def attend(
     fill, wider = -length % block, kernels.head_size(size) - size
     of_bias = f"float32 [heads, {2 * -(-length // block) - 1}, {block}, {block}]"
     ids = query_segment_ids, key_segment_ids
-    check_inputs("attend", query, key, value, *ids, bias=(of_bias, bias), gates=gates, seeds=seeds)
-
-    def filled(x: jax.Array, value: int = 0) -> jax.Array:
-        return jnp.pad(x, ((0, 0), (0, fill)), constant_values=value) if fill else x
-
-    def wide(x: jax.Array) -> jax.Array:
-        return jnp.pad(x, ((0, 0), (0, fill), (0, 0), (0, wider))) if fill or wider else x
+    check_inputs(
+        "attend",
+        query,
+        key,
+        value,
+        *ids,
+        bias=(of_bias, bias),
+        gates=gates,
+        seeds=seeds,
+        window=window,
+    )
 
     if seeds is None or not dropout.threshold(rate):
         seeds, rate = jnp.zeros(rows, jnp.int32), 0.0
-    if gates is not None and fill:
-        gates = jnp.pad(gates, ((0, 0), (0, 0), (0, fill)))
-    inputs = Inputs(
-        wide(query),
-        wide(key),
-        wide(value),
-        filled(query_segment_ids, tiles.NO_QUERY),
-        filled(key_segment_ids, tiles.NO_KEY),
-        dropout.hashed(seeds[:, None], jnp.arange(heads, dtype=jnp.int32)),
-        gates,
-    )
-    sizes = Sizes(block, rate, interpret=here != platform)
+    seeds = dropout.hashed(seeds[:, None], jnp.arange(heads, dtype=jnp.int32))
+    inputs = _filled(Inputs(query, key, value, *ids, seeds, gates), fill, wider)
+    sizes = Sizes(block, rate, here != platform, tiles.narrowing(window, length))
     output = _attend(sizes, platform, size**-0.5, inputs, bias)
     return output[:, :length, :, :size] if fill or wider else output
+
+
+def _filled(inputs: Inputs, fill: int, wider: int) -> Inputs:
+    """Rows with `fill` more places, which see nothing and are not seen, and heads with `wider` more
+    elements, which are 0."""
+    if not fill and not wider:
+        return inputs
+
+    def padded(x: jax.Array, *last: int, value: int = 0) -> jax.Array:
+        others = [(0, 0)] * (x.ndim - len(last))
+        return jnp.pad(x, [*others, *((0, more) for more in last)], constant_values=value)
+
+    gates = inputs.gates
+    return Inputs(
+        padded(inputs.query, fill, 0, wider),
+        padded(inputs.key, fill, 0, wider),
+        padded(inputs.value, fill, 0, wider),
+        padded(inputs.query_segment_ids, fill, value=tiles.NO_QUERY),
+        padded(inputs.key_segment_ids, fill, value=tiles.NO_KEY),
+        inputs.seeds,
+        None if gates is None else padded(gates, fill),
+    )
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))

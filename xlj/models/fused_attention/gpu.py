@@ -50,7 +50,7 @@ def forward(
     """
     query, key, value, of_queries, of_keys, seeds, gates = inputs
     ids = of_queries, of_keys
-    block, found = sizes.block, tiles.bounds(*ids, sizes.block)
+    block, found = sizes.block, tiles.bounds(*ids, sizes.block, sizes.window)
     count = query.shape[1] // block
     call = partial(_call, sizes, _stages(query))
 
@@ -67,7 +67,7 @@ def forward(
             scores = tiles.dot(q, k_ref[there, :], (1, 1)) * scale
             if bias_ref is not None:
                 scores = scores + bias_ref[j - i + count - 1] * gate
-            seen = ids_of_q == k_ids[there][None, :]
+            seen = _seen(sizes, ids_of_q, k_ids[there][None, :], i, j)
             new = jnp.maximum(largest, jnp.where(seen, scores, tiles.NEGATIVE).max(1))
             weights = tiles.exponentials(scores, seen, new[:, None])
             shrink = jnp.exp(largest - new)
@@ -114,7 +114,7 @@ def backward(
     query, key, value, of_queries, of_keys, seeds, gates = inputs
     ids = of_queries, of_keys
     rows, length, heads, _ = query.shape
-    block, found = sizes.block, tiles.bounds(*ids, sizes.block)
+    block, found = sizes.block, tiles.bounds(*ids, sizes.block, sizes.window)
     count = length // block
     call = partial(_call, sizes, _stages(query))
     inner = (output.astype(jnp.float32) * gradient.astype(jnp.float32)).sum(-1).swapaxes(1, 2)
@@ -128,13 +128,14 @@ def backward(
         scores = tiles.dot(q, k, (1, 1)) * scale
         if bias is not None:
             scores = scores + bias * gate
-        weights = tiles.exponentials(scores, ids_of_q[:, None] == ids_of_k[None, :], log[:, None])
+        seen = _seen(sizes, ids_of_q[:, None], ids_of_k[None, :], i, j)
+        weights = tiles.exponentials(scores, seen, log[:, None])
         of_weights = tiles.dot(do, v, (1, 1))
         kept = weights
         if sizes.rate:
             keeps = tiles.keeps(seed, *_places(i, j, block), sizes.rate)
             kept, of_weights = weights * keeps, of_weights * keeps
-        return kept, weights * (of_weights - inner[:, None])
+        return kept, tiles.of_scores(weights, of_weights, inner[:, None], seen, sizes.window)
 
     def of_query(q_ref: Ref, k_ref: Ref, v_ref: Ref, do_ref: Ref, *refs: GivenRef) -> None:
         taken, given = _split(refs, 9)
@@ -268,6 +269,17 @@ def backward(
 
 def _gate(gate_ref: GivenRef, here: slice | pl.Slice) -> jax.Array | float:
     return 1.0 if gate_ref is None else gate_ref[here][:, None]
+
+
+def _seen(
+    sizes: Sizes, ids_of_q: jax.Array, ids_of_k: jax.Array, i: jax.Array, j: jax.Array
+) -> jax.Array:
+    """Which keys of block j the queries of block i see: bool [block, block], of ids as a column and
+    as a row."""
+    seen = ids_of_q == ids_of_k
+    if sizes.window is None:
+        return seen
+    return seen & tiles.is_within(*_places(i, j, sizes.block), sizes.window)
 
 
 def _places(i: jax.Array, j: jax.Array, block: int) -> Two:

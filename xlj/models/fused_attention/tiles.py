@@ -37,6 +37,8 @@ class Sizes(NamedTuple):
     """Dropout of the attention probabilities; 0 for none."""
     interpret: bool
     """Run as plain JAX, on a CPU."""
+    window: int | None
+    """The largest distance of places at which a query sees a key; None for any."""
 
 
 class Inputs(NamedTuple):
@@ -65,11 +67,20 @@ class Bounds(NamedTuple):
     end_query: jax.Array
 
 
-def bounds(query_segment_ids: jax.Array, key_segment_ids: jax.Array, block: int) -> Bounds:
+def bounds(
+    query_segment_ids: jax.Array,
+    key_segment_ids: jax.Array,
+    block: int,
+    window: int | None = None,
+) -> Bounds:
     """Which tiles a kernel visits: those outside are not seen by any query.
 
-    Local windows are to narrow them here.
+    With a window a query sees keys at most that many places away. Then only tiles that near are
+    compared, which takes time linear in the length.
     """
+    if window is not None:
+        of_queries = _near(query_segment_ids, key_segment_ids, block, window)
+        return Bounds(*of_queries, *_near(key_segment_ids, query_segment_ids, block, window))
     rows, length = query_segment_ids.shape
     count = length // block
     keys = key_segment_ids.reshape(rows, 1, count, block)
@@ -83,6 +94,45 @@ def bounds(query_segment_ids: jax.Array, key_segment_ids: jax.Array, block: int)
         return jnp.minimum(first, end), end
 
     return Bounds(*ends(seen), *ends(seen.swapaxes(1, 2)))
+
+
+def _near(
+    ids: jax.Array, others: jax.Array, block: int, window: int
+) -> tuple[jax.Array, jax.Array]:
+    """Of each block of `ids`, the first block and the end of those in `others` where an equal id is
+    at most `window` places away.
+
+    Args:
+      ids, others: int32 [rows, length].
+
+    Returns:
+      int32 [rows, blocks], twice.
+    """
+    rows, length = ids.shape
+    count = length // block
+    reach = min(-(-window // block), count - 1)
+    blocks, inside = jnp.arange(count, dtype=jnp.int32), jnp.arange(block, dtype=jnp.int32)
+    near = blocks[:, None] + jnp.arange(-reach, reach + 1, dtype=jnp.int32)  # [blocks, near]
+    places = (blocks[:, None] * block + inside)[:, None, :, None]  # [blocks, 1, block, 1]
+    of_others = near[:, :, None, None] * block + inside  # [blocks, near, 1, block]
+    beside = others.reshape(rows, count, 1, block)[:, jnp.clip(near, 0, count - 1)]
+    equal = ids.reshape(rows, count, 1, block, 1) == beside  # [rows, blocks, near, block, block]
+    seen = (equal & is_within(places, of_others, window)).any((3, 4))
+    seen &= (near >= 0) & (near < count)
+    first = jnp.where(seen, near, count).min(-1)
+    end = jnp.where(seen, near + 1, 0).max(-1)
+    return jnp.minimum(first, end), end
+
+
+def is_within(queries: jax.Array, keys: jax.Array, window: int) -> jax.Array:
+    """Whether places, int32, are at most `window` apart: bool, of the shape they broadcast to."""
+    distance = queries - keys
+    return (distance <= window) & (distance >= -window)
+
+
+def narrowing(window: int | None, length: int) -> int | None:
+    """The window; None if every place of a row of this length is within it."""
+    return None if window is None or window >= length - 1 else window
 
 
 def dot(left: jax.Array, right: jax.Array, axes: tuple[int, int]) -> jax.Array:
@@ -100,6 +150,15 @@ def dot(left: jax.Array, right: jax.Array, axes: tuple[int, int]) -> jax.Array:
 def exponentials(scores: jax.Array, seen: jax.Array, above: jax.Array) -> jax.Array:
     """exp(scores - above) of the keys that are seen, 0 of the others."""
     return jnp.where(seen, jnp.exp(jnp.where(seen, scores, NEGATIVE) - above), 0.0)
+
+
+def of_scores(
+    weights: jax.Array, of_weights: jax.Array, inner: jax.Array, seen: jax.Array, window: int | None
+) -> jax.Array:
+    """The softmax's gradient. With a window, keys outside give 0 even where the product of their
+    value and the gradient is not finite."""
+    found = weights * (of_weights - inner)
+    return found if window is None else jnp.where(seen, found, 0.0)
 
 
 def log_sum(largest: jax.Array, total: jax.Array) -> jax.Array:

@@ -66,7 +66,7 @@ def forward(
                 scores = tiles.dot(k_ref[there, :], q, (1, 1)) * scale
                 if bias_ref is not None:
                     scores = scores + bias_ref[h, j - i + count - 1] * gate
-                seen = _column(k_ids[:, there]) == ids_of_q
+                seen = _seen(sizes, ids_of_q, _column(k_ids[:, there]), i, j)
                 new = jnp.maximum(
                     largest, jnp.where(seen, scores, tiles.NEGATIVE).max(0, keepdims=True)
                 )
@@ -90,7 +90,7 @@ def forward(
         out_ref[...] = by_lane.T.astype(out_ref.dtype)
 
     rows, length = shape[:2]
-    found = tiles.bounds(*ids, block)
+    found = tiles.bounds(*ids, block, sizes.window)
     one = pl.BlockSpec((None, block, grouped.lanes), lambda g, r, i, *_: (r, i, g))
     whole = pl.BlockSpec((None, length, grouped.lanes), lambda g, r, i, *_: (r, 0, g))
     of_query = pl.BlockSpec((None, None, group, block), lambda g, r, i, *_: (r, g, 0, i))
@@ -191,14 +191,15 @@ def backward(
                 if bias_ref is not None:
                     gate, biased = _row(gate_ref, h, at, block), bias_ref[h, j - i + count - 1]
                     scores = scores + biased * gate
-                seen = ids_of_k == q_ids[:, there]
+                seen = _seen(sizes, q_ids[:, there], ids_of_k, i, j)
                 weights = tiles.exponentials(scores, seen, log_ref[h : h + 1, there])
                 of_weights = tiles.dot(v, do, (1, 1))
                 kept = weights
                 if sizes.rate:
                     keeps = tiles.keeps(of_head, *_places(i, j, block), sizes.rate)
                     kept, of_weights = weights * keeps, of_weights * keeps
-                of_scores = weights * (of_weights - inner_ref[h : h + 1, there])
+                inner = inner_ref[h : h + 1, there]
+                of_scores = tiles.of_scores(weights, of_weights, inner, seen, sizes.window)
                 if of_bias_ref is not None:
                     of_bias_ref[h, j - i + count - 1] += of_scores * gate
                 if of_gate_ref is not None:
@@ -218,7 +219,7 @@ def backward(
         def _() -> None:
             of_q_ref[...] = (sum_q[...] * scale).astype(of_q_ref.dtype)
 
-    found = tiles.bounds(*ids, block)
+    found = tiles.bounds(*ids, block, sizes.window)
     one = pl.BlockSpec((None, block, grouped.lanes), lambda g, r, j, *_: (r, j, g))
     whole = pl.BlockSpec((None, length, grouped.lanes), lambda g, r, j, *_: (r, 0, g))
     of_query = pl.BlockSpec((None, None, group, length), lambda g, r, j, *_: (r, g, 0, 0))
@@ -324,6 +325,17 @@ def _row(ref: GivenRef, head: int, start: jax.Array | int, block: int) -> jax.Ar
 def _column(row: jax.Array) -> jax.Array:
     """[1, n] -> [n, 1]."""
     return jnp.broadcast_to(row, (8, row.shape[1])).T[:, :1]
+
+
+def _seen(
+    sizes: Sizes, ids_of_q: jax.Array, ids_of_k: jax.Array, i: jax.Array, j: jax.Array
+) -> jax.Array:
+    """Which keys of block j the queries of block i see: bool [keys, queries], of ids as a row and
+    as a column."""
+    seen = ids_of_k == ids_of_q
+    if sizes.window is None:
+        return seen
+    return seen & tiles.is_within(*_places(i, j, sizes.block), sizes.window)
 
 
 def _places(i: jax.Array, j: jax.Array, block: int) -> Two:

@@ -1,0 +1,149 @@
+"""Rows in blocks: the parts by themselves, and dense attention made of them against the square."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlj.models import dropout, local_blocks
+from xlj.models.dense_attention import dense_attention
+
+ROWS, HEADS, SIZE = 2, 2, 8
+
+
+def normal(*shape, seed=0, dtype="float32"):
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape), dtype)
+
+
+def problem(length, dtype="float32", asking=True):
+    """Heads, packed examples with queries that ask for others, hidden keys, and factors of the
+    outputs."""
+    rng = np.random.default_rng(length)
+    heads = {
+        name: normal(ROWS, length, HEADS, SIZE, seed=seed, dtype=dtype)
+        for seed, name in enumerate(("query", "key", "value"))
+    }
+    packed = np.sort(rng.integers(0, 3, (ROWS, length)), 1)
+    asks, hides = rng.random((2, ROWS, length)) < (0.3 if asking else 0)
+    queries, keys = np.where(asks, 2 - packed, packed), np.where(hides, -1, packed)
+    keys[:, -20:] = -1
+    ids = {"query_segment_ids": queries, "key_segment_ids": keys}
+    ids = {name: jnp.asarray(x, jnp.int32) for name, x in ids.items()}
+    return heads, ids, normal(ROWS, length, HEADS, SIZE, seed=9)
+
+
+def seeds_of(rate):
+    return dropout.row_seeds(jax.random.split(jax.random.key(1), ROWS), 3, 1) if rate else None
+
+
+def passes(heads, weights, **options):
+    def total(heads):
+        output = dense_attention(**heads, **options)
+        return (output.astype(jnp.float32) * weights).sum(), output
+
+    (_, output), gradients = jax.jit(jax.value_and_grad(total, has_aux=True))(heads)
+    return {"output": output, **gradients}
+
+
+def both(length, window, rate=0.0, dtype="float32", asking=True):
+    """Of rows in blocks, and of the square, which a bias asks for."""
+    heads, ids, weights = problem(length, dtype, asking)
+    options = {**ids, "seeds": seeds_of(rate), "rate": rate, "window": window}
+    bias = jnp.zeros((HEADS, length, length))
+    return passes(heads, weights, **options), passes(heads, weights, bias=bias, **options)
+
+
+@pytest.mark.parametrize(
+    "length, window, rate, asking",
+    [
+        (257, 64, 0.2, True),  # five blocks, of which the last has one query
+        (256, 64, 0.0, False),
+        (256, 0, 0.2, True),
+        (260, 5, 0.2, False),
+        (330, 65, 0.2, True),  # blocks of 80
+        (449, 64, 0.0, True),
+    ],
+)
+def test_blocks_equal_the_square(length, window, rate, asking):
+    assert local_blocks.block_of(length, window) is not None
+    found, wanted = both(length, window, rate, asking=asking)
+    for name, array in wanted.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=2e-6, err_msg=name)
+    assert not np.array_equal(found["output"], both(length, window + 1, rate)[0]["output"])
+
+
+def test_in_bfloat16_blocks_equal_the_square_to_rounding():
+    found, wanted = both(256, 64, 0.2, "bfloat16")
+    for name, array in wanted.items():
+        assert found[name].dtype == jnp.bfloat16, name
+        error = np.abs(np.asarray(found[name], "f4") - np.asarray(array, "f4")).max()
+        assert error < 0.01 * np.abs(np.asarray(array, "f4")).max(), name
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_backward_pass_keeps_the_weights_of_blocks_and_no_copies_of_keys(dtype):
+    length, block, rate = 512, 64, 0.1
+    heads, ids, _ = problem(length, dtype)
+
+    def attend(query, key, value):
+        seeds = seeds_of(rate)
+        return dense_attention(query, key, value, *ids.values(), None, None, seeds, rate, window=64)
+
+    leaves = jax.tree.leaves(jax.vjp(attend, *heads.values())[1])
+    of_pairs = [leaf for leaf in leaves if leaf.shape[-2:] == (block, 3 * block)]
+    assert [(leaf.shape, leaf.dtype) for leaf in of_pairs] == [
+        ((ROWS, HEADS, length // block, block, 3 * block), jnp.dtype(dtype))
+    ]
+    vectors = ROWS * length * HEADS * SIZE
+    assert sum(leaf.size for leaf in leaves if leaf is not of_pairs[0]) <= 4 * vectors + ROWS
+
+
+def test_the_program_has_no_array_of_all_pairs():
+    heads, ids, weights = problem(512)
+
+    def text(window):
+        run = jax.jit(lambda heads: passes(heads, weights, **ids, window=window))
+        return run.lower(heads).as_text()
+
+    assert "512x512x" not in text(64) and "512x512x" in text(None)
+
+
+@pytest.mark.parametrize(
+    "length, window, block",
+    [(512, None, None), (512, 64, 64), (256, 64, 64), (255, 64, None), (512, 3, 64), (512, 0, 64),
+     (512, 65, 80), (512, 128, 128), (511, 128, None), (512, 200, None)],
+)  # fmt: skip
+def test_blocks_are_as_long_as_the_window_and_a_row_has_four_or_more(length, window, block):
+    assert local_blocks.block_of(length, window) == block
+
+
+def test_spans_are_blocks_between_their_neighbours():
+    x = jnp.arange(1, 8)[None, :, None]
+    wanted = [[0, 0, 0, 1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6, 7, 0, 0], [4, 5, 6, 7, 0, 0, 0, 0, 0]]
+    np.testing.assert_array_equal(local_blocks.spans(x, 3)[0, :, :, 0], wanted)
+    np.testing.assert_array_equal(local_blocks.blocks(x, 3)[0, 2, :, 0], [7, 0, 0])
+    np.testing.assert_array_equal(local_blocks.rows_of(local_blocks.blocks(x, 3), 7), x)
+
+
+def test_sums_of_spans_are_the_gradient_of_spans():
+    x, gradient = normal(2, 10, 3), normal(2, 4, 9, 3, seed=1)
+    spans, backward = jax.vjp(lambda x: local_blocks.spans(x, 3), x)
+    assert spans.shape == gradient.shape
+    found = local_blocks.sum_of_spans(gradient, 10)
+    np.testing.assert_allclose(found, backward(gradient)[0], rtol=1e-6)
+
+
+def test_dropout_of_blocks_is_that_of_their_places():
+    length, block, rate = 10, 4, 0.5
+    square = dropout.drop(jnp.ones((ROWS, HEADS, length, length)), seeds_of(rate), rate)
+    ones = jnp.ones((ROWS, HEADS, 3, block, 3 * block))
+    found = np.asarray(local_blocks.drop(ones, seeds_of(rate), rate, length))
+    for query, key in np.ndindex(length, length):
+        part, place = divmod(query, block)
+        inside = key - (part - 1) * block
+        if 0 <= inside < 3 * block:
+            np.testing.assert_array_equal(
+                found[:, :, part, place, inside], square[:, :, query, key]
+            )
+    assert local_blocks.drop(ones, None, rate, length) is ones
+    assert local_blocks.drop(ones, seeds_of(rate), 0.0, length) is ones
