@@ -16,13 +16,23 @@ def model():
     return Model(layers=2, hidden=32, heads=4, intermediate=64, positions=66, init_std=0.3)
 
 
-@pytest.fixture
-def full_model(model):
+@pytest.fixture(params=["xlm_r", "modern"])
+def full_model(request, model):
     """Every option away from its default, or on."""
-    return dataclasses.replace(
-        model, layers=3, intermediate=48, layer_norm_epsilon=1e-3, token_types=2,
-        pair_token_types=True, position_bias="gated", position_buckets=8, position_distance=12,
+    common = dataclasses.replace(
+        model, layer_norm_epsilon=1e-3, token_types=2, pair_token_types=True,
+        position_bias="gated", position_buckets=8, position_distance=12,
         language_embeddings="all", pair_positions="restart",
+    )  # fmt: skip
+    if request.param == "xlm_r":
+        return dataclasses.replace(common, layers=3, intermediate=48)
+    return dataclasses.replace(
+        common, layers=3, intermediate=24, key_value_heads=2, local_attention=9,
+        full_attention_every=2, absolute_positions=False,
+        rotary_base=50.0, rotary_local_base=20.0, rotary_factor=1.3,
+        norm="embeddings", norm_type="unbiased", middle_norm=True, feed_forward="geglu",
+        biases=("output", "inner", "vocabulary"), tied=False,
+        dropout_parts=("attention", "feed_forward"),
     )  # fmt: skip
 
 

@@ -49,9 +49,18 @@ def products(jaxpr):
     return total
 
 
-@pytest.mark.parametrize("bias", ["none", "t5", "gated"])
-def test_the_count_is_that_of_the_layers_products(bias):
-    model = dataclasses.replace(TINY, position_bias=bias)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"position_bias": "t5"},
+        {"position_bias": "gated"},
+        {"feed_forward": "swiglu", "key_value_heads": 2, "norm": "embeddings"},
+        {"local_attention": 200, "full_attention_every": 2},  # a row is no longer than the window
+    ],
+)
+def test_the_count_is_that_of_the_layers_products(options):
+    model = dataclasses.replace(TINY, **options)
     params = encoder.init(jax.random.key(0), model, 50, 2)
     ids = jnp.zeros((2, 20), jnp.int32)
     inputs = encoder.Inputs(ids, ids, ids, ids)

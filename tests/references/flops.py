@@ -2,21 +2,29 @@
 
 import math
 
+from references.encoder import is_full
+
 
 def product(rows, inner, columns):
     return 2 * rows * inner * columns
 
 
 def layers(model, count, rows, length):
+    """In local layers a token sees the window around it, itself included."""
     tokens, h = rows * length, model.hidden
-    linear = 4 * product(tokens, h, h) + 2 * product(tokens, h, model.intermediate)
-    attention = 2 * rows * product(length, h, length)
+    of_keys = h // model.heads * (model.key_value_heads or model.heads)
+    linear = 2 * product(tokens, h, h) + 2 * product(tokens, h, of_keys)
+    kernels = 2 if model.feed_forward == "gelu" else 3
+    linear += kernels * product(tokens, h, model.intermediate)
     gates = product(tokens, h, 2) if model.position_bias == "gated" else 0
-    return count * (linear + attention + gates)
+    window = min(length, model.local_attention + 1)
+    seen = sum(length if is_full(model, layer) else window for layer in range(count))
+    return count * (linear + gates) + 2 * rows * product(length, h, seen)
 
 
 def predictions(model, vocabulary, count):
-    return product(count, model.hidden, model.hidden) + product(count, model.hidden, vocabulary)
+    own = product(count, model.hidden, model.hidden) if model.prediction == "dense" else 0
+    return own + product(count, model.hidden, vocabulary)
 
 
 def slots(rate, length):

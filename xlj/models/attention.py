@@ -67,7 +67,7 @@ class Attention(nn.Module):
             gates,
             context.seeds(site=1),
             model.attention_dropout,
-            **({"window": model.local_attention // 2} if self.is_local else {}),
+            window=model.local_attention // 2 if self.is_local else None,
         ).reshape(rows, length, hidden)
         return linear(hidden, has_bias="output" in model.biases, name="output")(mixed)
 

@@ -203,11 +203,12 @@ def _recomputed(layer: Layer, model: Model, looped: bool) -> Layer:
 
 def first_layers(params: Params, model: Model, layers: int | None) -> Params:
     """The parameters of an encoder that ends after its first `layers` layers; None means all. The
-    final norm is left out if that cuts any off, unless the model has it behind each layer."""
+    final norm is left out if that cuts any off, unless the model has it behind each layer; the
+    embeddings have their own."""
     if layers is None or layers >= pattern.layer_count(params["layers"]):
         return params
     rest = dict(params)
-    if not model.middle_norm:
+    if not (model.middle_norm and layers):
         rest.pop("final_norm", None)
     return rest | {"layers": pattern.part(params["layers"], 0, layers)}
 

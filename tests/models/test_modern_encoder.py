@@ -1,0 +1,106 @@
+"""The encoder with the options of ModernBERT, EuroBERT and gte against the NumPy encoder, which
+equals transformers' classes (tests/interop/test_modern_models.py)."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from references import encoder as reference
+from references import heads as reference_heads
+from references.families import MODELS, VOCABULARY, drawn, options
+from references.layout import of_lengths
+
+from xlj.config import Model
+from xlj.models import encoder, heads
+
+PACKED, LENGTH = ((170,), (100, 66), (65, 64, 5)), 180
+"""Examples at the window's edge and beyond, and padding farther from a token than the window."""
+
+
+def model_of(name, **changes):
+    values = {**vars(options(name)), **changes}
+    return Model(positions=LENGTH + 2, init_std=0.3, **values)
+
+
+def as_float32(tree):
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), tree)
+
+
+def places_of(rows=PACKED):
+    """Examples, sides and positions; a side begins in the middle of each example of a row."""
+    example, side, position = of_lengths(rows, LENGTH)
+    return example, np.where(example, position % 50 > 25, 0), position
+
+
+def inputs_of(tokens, places, languages=None):
+    example, side, position = (jnp.asarray(each, jnp.int32) for each in places)
+    return encoder.Inputs(
+        jnp.asarray(tokens, jnp.int32), position, example, example, languages, side
+    )
+
+
+def both(model, width=1.0, seed=0, layers=None):
+    """Hidden vectors of every layer and logits: ours and the reference's."""
+    params, head = drawn(model, seed, width)
+    rng, places = np.random.default_rng(1), places_of()
+    tokens = np.where(places[0], rng.integers(4, VOCABULARY, places[0].shape), 0)
+    wanted = reference.encode(params, model, tokens, places=places)
+    word = params["embeddings"]["word"]
+    logits = reference_heads.prediction(head, word, model, wanted[-1])
+
+    @jax.jit
+    def ours(params, head, inputs):
+        every = encoder.apply(params, model, inputs, all_layers=True)
+        vectors, table, bias = heads.predict(head, params["embeddings"]["word"], model, every[-1])
+        return every, jnp.matmul(vectors, table.T, precision="highest") + bias
+
+    found = ours(as_float32(params), as_float32(head), inputs_of(tokens, places))
+    return found, (wanted, logits), places[0] > 0
+
+
+def assert_close(found, wanted, real, tolerance=1e-5):
+    """At real tokens, relative to the largest value."""
+    for one, other in zip([*found[0], found[1]], [*wanted[0], wanted[1]], strict=True):
+        assert np.isfinite(np.asarray(one)).all(), "padding is finite too"
+        one, other = np.asarray(one, np.float64)[real], other[real]
+        assert np.abs(one - other).max() < tolerance * np.abs(other).max()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_layer_and_the_logits_are_the_reference_s(name):
+    found, wanted, real = both(model_of(name))
+    assert_close(found, wanted, real)
+
+
+COMBINED = {
+    "languages and types": ("ModernBert-small", {"token_types": 2, "pair_token_types": True}),
+    "restart": ("ModernBert-medium", {"pair_positions": "restart"}),
+    "gated bias": (
+        "ModernBert-small",
+        {"position_bias": "gated", "position_buckets": 8, "position_distance": 30},
+    ),
+    "t5 bias, grouped": (
+        "EuroBert-small",
+        {"position_bias": "t5", "position_buckets": 8, "position_distance": 30},
+    ),
+    "local and post-norm": ("Gte-small", {"local_attention": 30, "full_attention_every": 2}),
+    "local and grouped": (
+        "EuroBert-small",
+        {"local_attention": 31, "full_layers": ("0", "3"), "rotary_local_base": 50.0},
+    ),
+    "middle norm": ("ModernBert-small", {"middle_norm": True}),
+    "old positions": (
+        "ModernBert-small",
+        {"absolute_positions": True, "rotary_base": 0.0, "rotary_local_base": 0.0},
+    ),
+    "unrolled": ("ModernBert-large", {"scan_layers": False}),
+    "computed again": ("ModernBert-large", {"remat": "all"}),
+    "one layer": ("ModernBert-small", {"layers": 1}),
+}
+
+
+@pytest.mark.parametrize("case", COMBINED)
+def test_options_combine(case):
+    name, changes = COMBINED[case]
+    found, wanted, real = both(model_of(name, **changes))
+    assert_close(found, wanted, real)
