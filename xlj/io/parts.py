@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from xlj.config import ConfigError
-from xlj.io import atomic, compressed, json_file
+from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
 
 JOB = "job.json"
@@ -64,9 +64,7 @@ class Parts:
         """Says that a part is whole; `said` goes into the manifest beside its size and SHA-256."""
         file = self.file(part)
         with file.open("rb") as content:
-            digest = hashlib.sha256()
-            while piece := content.read(compressed.PIECE_BYTES):
-                digest.update(piece)
+            digest = hashlib.file_digest(content, "sha256")
         record = {"file": file.name, "bytes": file.stat().st_size, "sha256": digest.hexdigest()}
         atomic.write(self._note(part), (json.dumps({**record, **said}) + "\n").encode())
 
