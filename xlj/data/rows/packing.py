@@ -186,11 +186,6 @@ def repack(kind: str, rows: np.ndarray) -> np.ndarray:
     return packed
 
 
-def count_tokens(rows: np.ndarray) -> int:
-    """How many ids in `rows` are not padding."""
-    return int(np.count_nonzero(rows != PAD))
-
-
 def best_fit(
     sizes: np.ndarray, capacity: int, most: int | None = None
 ) -> tuple[np.ndarray, np.ndarray, int]:

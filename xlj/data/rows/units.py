@@ -14,6 +14,7 @@ from xlj.data.text import held_out
 from xlj.data.text.held_out import Rule
 from xlj.data.text.reading import Chunk, Reading, UnitReader
 from xlj.data.text.text_tasks import Unit
+from xlj.data.tokenizer.layout import PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io.storage import AnyPath
 
@@ -103,10 +104,9 @@ class _Kind:
         counts.sentences += sentences
         counts.cut += train.cut
         for split, made in ((counts.train, train), (counts.held_out, aside)):
-            tokens = packing.count_tokens(made.rows)
             split.update(
                 rows=len(made.rows),
-                tokens=tokens,
+                tokens=int(np.count_nonzero(made.rows != PAD)),
                 examples=made.examples,
                 sentences=made.sentences,
             )
