@@ -222,7 +222,7 @@ class Shards:
             aside = np.repeat(np.arange(len(sizes)) % 2 == 1, sizes)
             if file.stat().st_size == len(aside) * self._record.itemsize:
                 content = storage.mapped(file, self._record)
-                if hashlib.sha256(content).hexdigest() == written["sha256"]:
+                if hashlib.sha256(content.data).hexdigest() == written["sha256"]:
                     return counts, content, aside
         file.with_suffix(".json").unlink(missing_ok=True)
         raise RuntimeError(f"{file} is damaged; start again to make it anew")
