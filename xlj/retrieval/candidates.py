@@ -13,7 +13,7 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.io import hashing
-from xlj.retrieval.nearest import Nearest
+from xlj.retrieval.nearest import NEIGHBOURS, Nearest
 from xlj.retrieval.search import LEAST_DENSITY, Neighbours, neighbours
 
 CHUNK = 65536
@@ -21,7 +21,6 @@ CHUNK = 65536
 COUNT = 16
 """Candidates of each sentence."""
 
-_NEIGHBOURS = 4  # of the margin
 _SAMPLE = 1024  # sentences that recall is measured with
 _TRAINED = 64  # vectors that a list of the index is trained with; FAISS warns below 39
 
@@ -38,13 +37,7 @@ Search = Callable[[np.ndarray], Neighbours]
 """The nearest of some queries [n, width] among what was indexed, by cosine, best first."""
 
 
-def exact(keys: Vectors, count: int = COUNT) -> Search:
-    """The search that computes every cosine."""
-    held = keys[:]
-    return lambda queries: neighbours(queries, held, count)
-
-
-def approximate(keys: Vectors, kind: str = "", probes: int = 32, count: int = COUNT) -> Search:
+def approximate(keys: Vectors, kind: str = "", probes: int = 32) -> Search:
     """The search of an index of FAISS, on CPUs.
 
     Args:
@@ -75,7 +68,7 @@ def approximate(keys: Vectors, kind: str = "", probes: int = 32, count: int = CO
         index.nprobe = probes
 
     def search(queries: np.ndarray) -> Neighbours:
-        scores, indices = index.search(_unit(queries), min(count, len(keys)))
+        scores, indices = index.search(_unit(queries), min(COUNT, len(keys)))
         return Neighbours(np.where(indices < 0, -np.inf, scores), np.maximum(indices, 0))
 
     return search
@@ -91,7 +84,7 @@ def searched(search: Search, queries: Vectors) -> Neighbours:
 def recall(search: Search, queries: Vectors, keys: Vectors) -> float:
     """The share of the four nearest, exactly, that a search finds too, of a sample of queries."""
     sampled = queries[np.sort(hashing.sample(_SAMPLE, len(queries)))]
-    count = min(_NEIGHBOURS, len(keys))
+    count = min(NEIGHBOURS, len(keys))
     best = [np.zeros((len(sampled), 0)), np.zeros((len(sampled), 0), np.int64)]
     for start in range(0, len(keys), CHUNK):  # any number of keys
         found = neighbours(sampled, keys[start : start + CHUNK], count)
@@ -115,7 +108,7 @@ def by_margin(targets: Neighbours, sources: Neighbours) -> Nearest:
 
 
 def _density(found: Neighbours) -> np.ndarray:
-    nearest = found.scores[:, :_NEIGHBOURS]
+    nearest = found.scores[:, :NEIGHBOURS]
     return np.where(np.isfinite(nearest), nearest, 0).mean(1)
 
 
