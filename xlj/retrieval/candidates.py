@@ -7,7 +7,6 @@ nearest as in Artetxe and Schwenk (2019), whose search is FAISS's too.
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,22 +24,15 @@ _SAMPLE = 1024  # sentences that recall is measured with
 _TRAINED = 64  # vectors that a list of the index is trained with; FAISS warns below 39
 
 
-class Vectors(Protocol):
-    """Vectors float32 [n, width], of which slices are read."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, part: Any, /) -> np.ndarray: ...
-
-
 Search = Callable[[np.ndarray], Neighbours]
 """The nearest of some queries [n, width] among what was indexed, by cosine, best first."""
 
 
-def approximate(keys: Vectors, kind: str = "", probes: int = 32) -> Search:
+def approximate(keys: np.ndarray, kind: str = "", probes: int = 32) -> Search:
     """The search of an index of FAISS, on CPUs.
 
     Args:
+      keys: float32 [n, width], of which slices are read.
       kind: as its `index_factory` takes it. By itself, an inverted file of about 4 sqrt(n) lists
         that holds float16: half the memory of the vectors.
       probes: how many lists are looked through.
@@ -74,14 +66,14 @@ def approximate(keys: Vectors, kind: str = "", probes: int = 32) -> Search:
     return search
 
 
-def searched(search: Search, queries: Vectors) -> Neighbours:
+def searched(search: Search, queries: np.ndarray) -> Neighbours:
     """The nearest of any number of queries, a chunk at a time."""
     starts = range(0, len(queries), CHUNK)
     found = [search(queries[start : start + CHUNK]) for start in starts]
     return Neighbours(*(np.concatenate(of) for of in zip(*found, strict=True)))
 
 
-def recall(search: Search, queries: Vectors, keys: Vectors) -> float:
+def recall(search: Search, queries: np.ndarray, keys: np.ndarray) -> float:
     """The share of the four nearest, exactly, that a search finds too, of a sample of queries."""
     sampled = queries[np.sort(hashing.sample(_SAMPLE, len(queries)))]
     count = min(NEIGHBOURS, len(keys))
