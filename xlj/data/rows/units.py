@@ -21,6 +21,17 @@ from xlj.io.storage import AnyPath
 _vocabulary = lru_cache(maxsize=1)(Vocabulary.load)
 
 
+class OfUnit:
+    """Jobs that read one unit."""
+
+    unit: Unit
+
+    @property
+    def size(self) -> int:
+        """Bytes of input."""
+        return sum(part.size for part in self.unit)
+
+
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """How the rows of a language or pair are built: how its text is read, what is held out of each
@@ -33,7 +44,7 @@ class Plan:
 
 
 @dataclasses.dataclass(frozen=True)
-class BuildUnit:
+class BuildUnit(OfUnit):
     """Builds the rows of unit `index`, of each kind that is wanted; what it yields depends on its
     text only, not on who builds it or when. Small, so that workers can be sent it."""
 
@@ -41,11 +52,6 @@ class BuildUnit:
     index: int
     unit: Unit
     targets: tuple[Shards, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes of input."""
-        return sum(part.size for part in self.unit)
 
     def __call__(self) -> int:
         """Writes the rows; the last of a shard's units makes the shard. Returns the lines read."""
