@@ -163,8 +163,7 @@ def _train(plan: _Plan, task: Task) -> Run | None:
 def _best_step(folder: Path) -> int:
     """The step of the highest score on dev, of equal ones the latest."""
     lines = [line for line in metrics.read(folder) if line["step"] and SCORE in line]
-    step: int = max(lines, key=lambda line: (line[SCORE], line["step"]))["step"]
-    return step
+    return int(max(lines, key=lambda line: (line[SCORE], line["step"]))["step"])
 
 
 def _training_config(
