@@ -5,7 +5,6 @@ the parts that are missing. `manifest.json` is written once all are there.
 """
 
 import hashlib
-import json
 from pathlib import Path
 
 from xlj.config import ConfigError
@@ -41,7 +40,7 @@ class Parts:
         if not file.is_file():
             if any(folder.iterdir()):
                 raise ConfigError(f"{folder} holds something else; name a new folder")
-            atomic.write(file, (json.dumps(self._job, indent=1) + "\n").encode())
+            json_file.write(file, self._job)
         before = json_file.read_object(file)
         if before != self._job:
             keys = sorted(before.keys() | self._job.keys())
@@ -66,7 +65,7 @@ class Parts:
         with file.open("rb") as content:
             digest = hashlib.file_digest(content, "sha256")
         record = {"file": file.name, "bytes": file.stat().st_size, "sha256": digest.hexdigest()}
-        atomic.write(self._note(part), (json.dumps({**record, **said}) + "\n").encode())
+        json_file.write(self._note(part), {**record, **said}, indent=None)
 
     def finish(self) -> list[Record] | None:
         """Writes the manifest once all parts are there, and returns what it says of them; None as
@@ -75,8 +74,7 @@ class Parts:
         found = [record for record in records if record is not None]
         if len(found) < self._count:
             return None
-        content = json.dumps({**self._job, "files": found}, indent=1) + "\n"
-        atomic.write(self._folder / MANIFEST, content.encode())
+        json_file.write(self._folder / MANIFEST, {**self._job, "files": found})
         return found
 
     def missing(self) -> int:
