@@ -45,8 +45,7 @@ def join(flags: Namespace) -> int | None:
 
     process, processes = hosts.join(flags.coordinator, flags.processes, flags.process)
     if guard.is_watched():
-        address = hosts.told(guard.own_address)
-        guard.report(process, processes, address)
+        guard.report(process, processes, hosts.told(guard.own_address))
     return None
 
 
