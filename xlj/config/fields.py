@@ -100,9 +100,8 @@ def only_with(path: str, *values: str) -> Reading:
 
     def read(config: "DataclassInstance", _: str) -> Idle | None:
         value = lookup(config, path)
-        if value in values:
-            return None
-        return Idle(f"{path} is {value!r}, not {' or '.join(values)}")
+        reason = f"{path} is {value!r}, not {' or '.join(values)}"
+        return None if value in values else Idle(reason)
 
     read.__doc__ = f"only with `{path}` {' or '.join(values)}"
     return read
