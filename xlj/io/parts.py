@@ -70,8 +70,7 @@ class Parts:
     def finish(self) -> list[Record] | None:
         """Writes the manifest once all parts are there, and returns what it says of them; None as
         long as one of another process is missing."""
-        records = [self._record(part) for part in range(self._count)]
-        found = [record for record in records if record is not None]
+        found = [said for part in range(self._count) if (said := self._record(part)) is not None]
         if len(found) < self._count:
             return None
         json_file.write(self._folder / MANIFEST, {**self._job, "files": found})
