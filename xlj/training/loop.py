@@ -104,8 +104,9 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
     evaluations: list[Probe] = [Evaluation(store, config, objectives, mesh), *probes]
     earlier = reading.every(workdir)
     pre_decay = preservation.pre_decay_steps(config, earlier)
-    keep_steps = (*pre_decay, *(preservation.unmeasured_steps(earlier) if best else ()))
-    keep = config.train.keep_checkpoints, keep_steps, bool(best)
+    # Steps whose checkpoints were saved before the metrics that were due there.
+    unmeasured = [found.step for found in earlier if best and not found.meta["measured"]]
+    keep = config.train.keep_checkpoints, (*pre_decay, *unmeasured), bool(best)
     _write_config(config, workdir)
     with memory.advising(config), contextlib.ExitStack() as stack:
 
