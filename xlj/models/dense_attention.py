@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from xlj.contracts.arrays import Specified, check
 from xlj.models.dense import PRODUCT, checkpoint_name, products, swap_axes_copied
 from xlj.models.dropout import drop
+from xlj.models.gradients import with_gradient
 
 
 def dense_attention(
@@ -71,11 +72,6 @@ Saved = tuple[_Inputs, jax.Array, jax.Array]
 """What is kept for the gradient: inputs, the weights before dropout in their type, the output."""
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _attended(inputs: _Inputs, rate: float) -> jax.Array:
-    return _forward(inputs, rate)[0]
-
-
 def _forward(inputs: _Inputs, rate: float) -> tuple[jax.Array, Saved]:
     query, key, value, bias, gates, seen, seeds = inputs
     assert seen is not None
@@ -114,7 +110,7 @@ def _backward(rate: float, saved: Saved, gradient: jax.Array) -> tuple[_Inputs]:
     return (_Inputs(of_query, of_key, of_value, of_bias, of_gates, None, None),)
 
 
-_attended.defvjp(_forward, _backward)
+_attended = with_gradient(_forward, _backward, static=(1,))
 
 
 def _gated(bias: jax.Array, gates: jax.Array | None, rows: int) -> jax.Array:
