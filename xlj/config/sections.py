@@ -2,16 +2,14 @@
 
 import dataclasses
 import re
+from collections.abc import Collection
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol
 
 from xlj.config.choices import AlignmentOptions
 from xlj.config.fields import Idle, Reading, Section, key, only_if_set, only_with
 from xlj.config.optimizers import read_by_optimizer, registered_optimizers
 from xlj.config.row_kinds import ROW_KINDS
-
-if TYPE_CHECKING:  # a type only: `schema` imports this module
-    from xlj.config.schema import Config
 
 
 def _of_text(read: Reading | None = None) -> Reading:
@@ -508,5 +506,24 @@ class Transfer(Section, path="transfer"):
     )
 
 
-Sections: TypeAlias = "Config"
-"""A config as a key's `read` and an objective's `check` see it; `schema` imports their modules."""
+class Sections(Protocol):
+    """The sections that keys of several sections depend on, and what the objectives read: a config
+    as a key's `read` and an objective's `check` see it. `schema.Config` is one."""
+
+    @property
+    def data(self) -> Data: ...
+    @property
+    def model(self) -> Model: ...
+    @property
+    def train(self) -> Train: ...
+    @property
+    def evaluation(self) -> Evaluation: ...
+
+    def row_kinds(self) -> tuple[str, ...]:
+        """The kinds of rows that the run reads, in the order of `ROW_KINDS`."""
+
+    def objectives_on(self) -> Collection[str]:
+        """The objectives that are on in any phase, in the schema's order."""
+
+    def readers(self, path: str) -> Collection[str]:
+        """The objectives, on or off, that read this key of the model."""
