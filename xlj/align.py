@@ -116,16 +116,14 @@ def _share(flags: Namespace) -> None:
         )
         pairs, again = itertools.tee(_shown(pairs, None))
         with atomic.writing(parts.file(part)) as output:
-            found = aligner.scored(_compared(pairs, flags), of_pieces=_of_pieces(flags))
+            found = aligner.scored(
+                _compared(pairs, flags), of_pieces=flags.output_format == "pieces"
+            )
             for size, ((aligned,), pair) in enumerate(zip(found, again, strict=True), 1):
                 output.write(line(size, pair, aligned).encode())
         parts.made(part, **unit.described(), pairs=size)
     skipping.report()
     shards.end(parts)
-
-
-def _of_pieces(flags: Namespace) -> bool:
-    return bool(flags.output_format == "pieces")
 
 
 def _aligned(
@@ -151,7 +149,7 @@ def _aligned(
         page = Page(html, title, chosen, flags.gold is not None) if html else None
         if page:
             files.enter_context(page)
-        found = aligner.scored(_compared(pairs, flags), of_pieces=_of_pieces(flags))
+        found = aligner.scored(_compared(pairs, flags), of_pieces=flags.output_format == "pieces")
         for index, ((aligned,), pair) in enumerate(zip(found, again, strict=True)):
             if output and projected:
                 words, tags = projected.tags(index, pair, aligned)

@@ -10,7 +10,6 @@ recomputation and microbatches for the same batch, and ends with flags to paste.
 docs/scaling.md tells more.
 """
 
-import json
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,7 +35,7 @@ def _add_flags(parser: Parser) -> None:
 @command.entry("plan", __doc__, _add_flags, schema)
 def main(flags: Namespace) -> int:
     """Prints the plan; returns 1 if it does not fit."""
-    from xlj.io import atomic
+    from xlj.io import json_file
     from xlj.planning import topologies
 
     topology = topologies.parse(flags.topology)
@@ -82,7 +81,7 @@ def main(flags: Namespace) -> int:
     if advice:
         print(advice)
     if flags.json:
-        atomic.write(flags.json, (json.dumps(record, indent=1) + "\n").encode())
+        json_file.write(flags.json, record)
     return 0 if fits else 1
 
 

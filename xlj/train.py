@@ -46,8 +46,7 @@ def main(flags: Namespace) -> int:
     if jax.process_index() == 0:
         # Without what is this run's own.
         own = ("workdir", "config.init_from", *distributed_flags.FLAGS)
-        again = command.line("train", flags.arguments, own)
-        print(summary.summary(outcome, again))
+        print(summary.summary(outcome, command.line("train", flags.arguments, own)))
     return 0 if outcome.finished else exit_codes.CONTINUE
 
 

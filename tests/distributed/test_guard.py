@@ -17,12 +17,13 @@ MEMBER = """
 import json, os, signal, sys, time
 from pathlib import Path
 from xlj.distributed import guard
+from xlj.io.processes import be_killed_with_parent
 
 process, processes, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
 if not guard.is_watched():
     guard.SILENCE, guard._LATER = float(sys.argv[4]), 1.0
     sys.exit(guard.run())
-guard.end_with_guard()
+be_killed_with_parent()
 told = folder / "address"
 if process == 0:
     (folder / "part").write_text(json.dumps(guard.own_address()))

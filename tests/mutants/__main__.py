@@ -61,6 +61,7 @@ TESTS = {
         for name in ("attend", "gpu", "tiles", "tpu")
     },
     "xlj/models/fused_norm.py": "models/test_block models/test_lowered_kernels",
+    "xlj/models/gradients.py": "models objectives/test_cross_entropy",
     "xlj/models/heads.py": "models objectives/test_mlm objectives/test_rtd objectives/test_dwa "
     "objectives/test_xlco objectives/test_supervised",
     "xlj/models/local_blocks.py": "models/test_local_blocks models/test_dense_attention",

@@ -66,8 +66,7 @@ def fine_tune(
         not fit it; later, as `pretrain`.
     """
     step_memory.compute_in_the_calling_thread()
-    if isinstance(config, ml_collections.ConfigDict):
-        config = finetuning.parse(config)
+    config = finetuning.parse(config) if isinstance(config, ml_collections.ConfigDict) else config
     workdir = local_path("workdir", workdir)
     with _alone(workdir):
         hosts.check_shared(workdir, "workdir")

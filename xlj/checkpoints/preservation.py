@@ -18,8 +18,3 @@ def pre_decay_steps(config: Config, earlier: Iterable[Checkpoint]) -> tuple[int,
     """Steps at which wsd's decay begins, in a run and in those that wrote earlier checkpoints."""
     configs = [*(checkpoint.config() for checkpoint in earlier), as_tree(config)]
     return tuple(sorted({start for start in map(decay_start, configs) if start is not None}))
-
-
-def unmeasured_steps(earlier: Iterable[Checkpoint]) -> tuple[int, ...]:
-    """Steps whose checkpoints were saved before the metrics that were due there."""
-    return tuple(found.step for found in earlier if not found.meta["measured"])

@@ -151,17 +151,13 @@ def _use_huge_pages() -> None:
     small model's step is saved (docs/benchmarks.md). Nothing is done where GLIBC_TUNABLES is set,
     nor in a program that calls a command.
     """
-    spec = sys.modules["__main__"].__spec__
+    main = sys.modules["__main__"]
+    spec, script = main.__spec__, getattr(main, "__file__", None) or ""
     # python -m xlj.train, or the script `xlj`
-    is_command = spec.name.startswith("xlj.") if spec else os.path.basename(_script()) == "xlj"
+    is_command = spec.name.startswith("xlj.") if spec else os.path.basename(script) == "xlj"
     if is_command and sys.platform == "linux" and _TUNABLES not in os.environ:
         os.environ[_TUNABLES] = "glibc.malloc.hugetlb=1"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
-
-
-def _script() -> str:
-    """The file that Python was started with."""
-    return getattr(sys.modules["__main__"], "__file__", None) or ""
 
 
 def _drop_closed_output() -> bool:

@@ -6,6 +6,7 @@ from argparse import Namespace
 from xlj.cli.parser import Parser, at_least
 from xlj.config import ConfigError
 from xlj.distributed import guard
+from xlj.io import processes
 
 FLAGS = ("distributed", "coordinator", "processes", "process")
 """Names of the flags that `add_flags` adds."""
@@ -40,13 +41,12 @@ def join(flags: Namespace) -> int | None:
     if flags.is_process and not guard.is_watched():
         return guard.run()
     if guard.is_watched():
-        guard.end_with_guard()
+        processes.be_killed_with_parent()
     from xlj.distributed import hosts
 
-    process, processes = hosts.join(flags.coordinator, flags.processes, flags.process)
+    process, count = hosts.join(flags.coordinator, flags.processes, flags.process)
     if guard.is_watched():
-        address = hosts.told(guard.own_address)
-        guard.report(process, processes, address)
+        guard.report(process, count, hosts.told(guard.own_address))
     return None
 
 

@@ -1,7 +1,6 @@
 """The flags of a command, and its --help."""
 
 import argparse
-import difflib
 import math
 import re
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from xlj.cli.configs import Schema, help_of
-from xlj.config import ConfigError
+from xlj.config.fields import ConfigError, meant
 from xlj.io.quoting import quoted
 
 if TYPE_CHECKING:
@@ -101,8 +100,7 @@ class Parser(argparse.ArgumentParser):
         flags, rest = self.parse_known_args([x for x in arguments if x not in overrides])
         if rest and rest[0].startswith("-"):
             name = rest[0].partition("=")[0]
-            close = difflib.get_close_matches(name, self._option_string_actions, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
+            hint = meant(name, self._option_string_actions)
             raise ConfigError(f"unrecognized arguments: {' '.join(rest)}{hint}")
         if rest:
             raise ConfigError(f"cannot read {quoted(rest[0])}; flags look like --NAME=VALUE")

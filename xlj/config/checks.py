@@ -215,9 +215,8 @@ def check_languages(config: Config) -> None:
     data = config.data
     languages = f"data.rows={data.rows}" if data.rows else "data.languages"
     pairs = f"data.rows={data.rows}" if data.rows else "data.pairs"
-    for active in config.objectives_by_phase:
-        for name, options in active.items():
-            options.check_languages(options.path(name), data.languages, languages)
+    for name, options in config.options_by_phase():
+        options.check_languages(options.path(name), data.languages, languages)
     for section in _EVALUATIONS:
         options = lookup(config, section)
         if not options.source:
@@ -241,13 +240,12 @@ def _check_kept_and_shared(config: Config) -> None:
             if len({getattr(options, key) for options in on}) > 1:
                 raise ConfigError(f"phases: objectives.{name}.{key} must be the same in all")
     shared: dict[tuple[str, str], tuple[str, Value]] = {}
-    for active in config.objectives_by_phase:
-        for name, options in active.items():
-            for key in options.shared:
-                here = f"{options.path(name)}.{key}", getattr(options, key)
-                first = shared.setdefault((options.implementation, key), here)
-                if first[1] != here[1]:
-                    raise ConfigError(
-                        f"{first[0]}={first[1]} and {here[0]}={here[1]}: these objectives train "
-                        "the same parameters; set one value for all of them, in all phases"
-                    )
+    for name, options in config.options_by_phase():
+        for key in options.shared:
+            here = f"{options.path(name)}.{key}", getattr(options, key)
+            first = shared.setdefault((options.implementation, key), here)
+            if first[1] != here[1]:
+                raise ConfigError(
+                    f"{first[0]}={first[1]} and {here[0]}={here[1]}: these objectives train the "
+                    "same parameters; set one value for all of them, in all phases"
+                )

@@ -100,9 +100,8 @@ def only_with(path: str, *values: str) -> Reading:
 
     def read(config: "DataclassInstance", _: str) -> Idle | None:
         value = lookup(config, path)
-        if value in values:
-            return None
-        return Idle(f"{path} is {value!r}, not {' or '.join(values)}")
+        reason = f"{path} is {value!r}, not {' or '.join(values)}"
+        return None if value in values else Idle(reason)
 
     read.__doc__ = f"only with `{path}` {' or '.join(values)}"
     return read
@@ -246,10 +245,9 @@ def _value(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
             f"{path} is {value!r} ({type(value).__name__}); it must be {hint.__name__}"
         )
     if metadata["choices"] and value not in metadata["choices"]:
-        close = difflib.get_close_matches(value, metadata["choices"], n=1)
-        hint_text = f"; did you mean {close[0]}?" if close else ""
+        known = metadata["choices"]
         raise ConfigError(
-            f"{path} is {value!r}; it must be one of {', '.join(metadata['choices'])}{hint_text}"
+            f"{path} is {value!r}; it must be one of {', '.join(known)}{meant(value, known)}"
         )
     low, high = metadata["low"], metadata["high"]
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -306,6 +304,12 @@ def lookup(config: object, path: str) -> Any:
     for name in path.split("."):
         value = getattr(value, name)
     return value
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """The rest of an error about an unknown name: which of the known ones is near it, if any is."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def nearest(path: str, known: Iterable[str]) -> str:

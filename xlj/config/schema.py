@@ -94,6 +94,10 @@ class Config(Section):
         """The options of the objectives that are on in each phase, by name."""
         return tuple(phase.config.objectives.active() for phase in self.schedule)
 
+    def options_by_phase(self) -> list[tuple[str, Options]]:
+        """(name, options) of the objectives that are on in each phase, one phase after another."""
+        return [item for active in self.objectives_by_phase for item in active.items()]
+
     def objectives_on(self) -> dict[str, Options]:
         """The objectives that are on in any phase, in the schema's order, each with the options of
         the first phase that has it."""

@@ -6,7 +6,7 @@ import ml_collections
 
 from xlj.config import families, renamed
 from xlj.config.fields import ConfigError
-from xlj.config.objectives.options import registered
+from xlj.config.objectives.options import objectives_in, registered
 from xlj.config.row_kinds import ROW_KINDS
 from xlj.config.schema import default
 from xlj.config.sections import HELD_OUT
@@ -99,12 +99,7 @@ def from_scratch(config: ml_collections.ConfigDict) -> None:
 
 def _on(config: ml_collections.ConfigDict) -> set[str]:
     """Names of the objectives that are on in any phase."""
-    return {
-        name
-        for objectives in _objectives(config)
-        for name in registered()
-        if name in objectives and objectives[name].get("batch_rows", 0)
-    }
+    return objectives_in(config) & registered().keys()
 
 
 def _objectives(config: ml_collections.ConfigDict) -> list[ml_collections.ConfigDict]:

@@ -6,7 +6,6 @@ connections to that of process 0, which tells all of them whose end came first.
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import secrets
@@ -28,7 +27,6 @@ _BEAT = 2.0  # seconds from one word to the next
 _GRACE = 5.0  # seconds in which a child may end by itself, once another has
 _LATER = 3.0  # seconds in which an end may turn out to come of another's
 _CONSEQUENCES = (1, -signal.SIGABRT)  # how a process ends that loses another: an error, JAX's abort
-_KILLED_BY_PARENT = 1  # PR_SET_PDEATHSIG of Linux
 
 
 class End(NamedTuple):
@@ -55,12 +53,6 @@ def own_address() -> tuple[list[str], int, str]:
         probe.connect(("10.255.255.255", 9))  # nothing is sent; it tells our address
         names.append(probe.getsockname()[0])
     return [*names, "127.0.0.1"], int(port), word
-
-
-def end_with_guard() -> None:
-    """Lets the system end this process when its guard is gone."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_KILLED_BY_PARENT, signal.SIGKILL)
 
 
 def report(process: int, processes: int, address: tuple[list[str], int, str]) -> None:
@@ -160,15 +152,13 @@ class _Guard:
         for peer in self._links():
             if now - peer.heard > SILENCE and not peer.has_ended:
                 self._lost(peer, f"has not answered for {SILENCE:.0f} seconds")
-        if self._doubtful and now > self._doubtful[0] and not self._silent(now):
+        # Some guard may be lost, but is not yet known to be.
+        is_silent = any(now - p.heard > 3 * _BEAT and not p.has_ended for p in self._peers)
+        if self._doubtful and now > self._doubtful[0] and not is_silent:
             self._decide(self._doubtful[1])
 
     def _links(self) -> list[_Peer]:
         return [*self._peers, *([self._hub] if self._hub else [])]
-
-    def _silent(self, now: float) -> bool:
-        """Whether some guard may be lost, but is not yet known to be."""
-        return any(now - p.heard > 3 * _BEAT and not p.has_ended for p in self._peers)
 
     def _joined(self) -> None:
         """The child is one of several processes, and says which."""

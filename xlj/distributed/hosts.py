@@ -114,8 +114,7 @@ def check_shared(folder: AnyPath, named: str) -> None:
         return
     mark = folder / told(lambda: _marked(folder, named))
     try:
-        sees = bool(_appears(mark))
-        all_see = gathered(np.array([sees]))[:, 0]
+        all_see = gathered(np.array([_appears(mark)]))[:, 0]
     finally:
         if jax.process_index() == 0:
             with contextlib.suppress(OSError):

@@ -27,7 +27,7 @@ from xlj.distributed import hosts
 from xlj.finetuning import task_data, task_scores
 from xlj.finetuning.task_data import TaskData
 from xlj.finetuning.task_scores import SCORE, Evaluator, Scores
-from xlj.io import atomic
+from xlj.io import atomic, json_file
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.training import loop, metrics
 from xlj.training.lines import Check
@@ -78,8 +78,7 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
             f"task.length={task.length} is beyond the model's positions: {source.folder} allows "
             f"{limit} tokens a row"
         )
-    vocabulary = source.vocabulary()
-    data = task_data.load(task, vocabulary)
+    data = task_data.load(task, source.vocabulary())
     if jax.process_index() == 0:
         print(data.counts(), flush=True)
     runs: list[Run] = []
@@ -156,15 +155,14 @@ def _train(plan: _Plan, task: Task) -> Run | None:
         task_scores.save(task, predicted, folder / "predictions", split)
     content = {"languages": plan.languages, "seed": seed, "step": step, **scores}
     if jax.process_index() == 0:
-        atomic.write(folder / RUN, (json.dumps(content, indent=1) + "\n").encode())
+        json_file.write(folder / RUN, content)
     return Run(plan.languages, seed, step, scores["dev"], scores["test"], folder)
 
 
 def _best_step(folder: Path) -> int:
     """The step of the highest score on dev, of equal ones the latest."""
     lines = [line for line in metrics.read(folder) if line["step"] and SCORE in line]
-    step: int = max(lines, key=lambda line: (line[SCORE], line["step"]))["step"]
-    return step
+    return int(max(lines, key=lambda line: (line[SCORE], line["step"]))["step"])
 
 
 def _training_config(

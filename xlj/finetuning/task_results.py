@@ -148,10 +148,9 @@ def submit(
     those of the seed that is best on dev, as checkpoints are. Returns that folder, and what else
     it has of test sets."""
     best: dict[tuple[str, ...], Run] = {}
-    for run in outcome.runs:
-        other = best.get(run.languages)
-        if other is None or _on_dev(run, config.task) > _on_dev(other, config.task):
-            best[run.languages] = run
+    for run in outcome.runs:  # of equals the first
+        both = best.get(run.languages, run), run
+        best[run.languages] = max(both, key=lambda run: _on_dev(run, config.task))
     ending = KINDS[config.task.kind].ENDING
     files = [file for run in best.values()
              for file in sorted((run.folder / "predictions").glob(f"test-*.{ending}"))]  # fmt: skip

@@ -75,7 +75,8 @@ def open_folder(path: Path) -> Folder:
     config = json_file.read_object(inside(path, CONFIG))
     files: dict[str, Path] = {}
     shapes: dict[str, tuple[int, ...]] = {}
-    for file in _tensor_files(path):
+    paths, weight_map = _tensor_files(path)
+    for file in paths:
         try:
             with safe_open(file, framework="np") as opened:
                 for name in opened.keys():  # noqa: SIM118 (safe_open is no dict)
@@ -91,20 +92,19 @@ def open_folder(path: Path) -> Folder:
             raise ConfigError(
                 f"{file} is damaged or not in the safetensors format: {shortened(str(error))}"
             ) from None
-    if (path / INDEX).is_file() and not (path / WEIGHTS).is_file():
-        for name, shard in json_file.read_object(path / INDEX)["weight_map"].items():
-            if files.get(name) != path / shard:
-                raise ConfigError(
-                    f"{path / INDEX}: the tensor {shortened(name)} is not in {shard}, where it "
-                    "should be"
-                )
+    for name, shard in weight_map.items():
+        if files.get(name) != path / shard:
+            raise ConfigError(
+                f"{path / INDEX}: the tensor {shortened(name)} is not in {shard}, where it should "
+                "be"
+            )
     return Folder(path, config, files, shapes)
 
 
-def _tensor_files(path: Path) -> list[Path]:
-    """The safetensors files of a folder: one, or the shards of its index."""
+def _tensor_files(path: Path) -> tuple[list[Path], Record]:
+    """The safetensors files of a folder: one, or the shards of its index; and its weight_map."""
     if (path / WEIGHTS).is_file():
-        return [inside(path, WEIGHTS)]
+        return [inside(path, WEIGHTS)], {}
     if (path / INDEX).is_file():
         shards = json_file.read_object(inside(path, INDEX)).get("weight_map")
         if not isinstance(shards, dict) or not shards:
@@ -117,7 +117,7 @@ def _tensor_files(path: Path) -> list[Path]:
                 )
             if not (path / name).is_file():
                 raise ConfigError(f"{path / INDEX}: the shard {path / name} is missing")
-        return [inside(path, name) for name in names]
+        return [inside(path, name) for name in names], shards
     pickles = sorted(file.name for kind in _PICKLES for file in path.glob(kind))
     if pickles:
         raise ConfigError(

@@ -153,17 +153,8 @@ def first_line(path: AnyPath, start: int) -> int:
     if path.suffix == _FRAMED:
         found = _decompressed(path, 0, zstd_frames.first_from(path, start))
         return sum(piece.count(b"\n") for piece in found) + 2
-    return line_number(path, start - 1) + 1
-
-
-def line_number(path: AnyPath, offset: int) -> int:
-    """The number, from 1, of the line that holds a byte of a plain file."""
-    count, left = 1, offset
     with path.open("rb") as file:
-        while left and (piece := file.read(min(compressed.PIECE_BYTES, left))):
-            count += piece.count(b"\n")
-            left -= len(piece)
-    return count
+        return sum(piece.count(b"\n") for piece in _raw(file, start - 1)) + 2
 
 
 def _pass_line(file: BinaryIO, stop: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from xlj.config import ConfigError
-from xlj.io import files, malformed
+from xlj.io import atomic, files, malformed
 from xlj.io.quoting import quoted
 from xlj.io.storage import AnyPath
 
@@ -35,6 +35,11 @@ def read(path: AnyPath, not_finite: bool = False) -> Any:
             raise ConfigError(f"{path}: it holds more than {MOST_BYTES:,} bytes of JSON")
         parts.append(piece)
     return parse(b"".join(parts), f"{path}", not_finite)
+
+
+def write(path: AnyPath, content: Record, indent: int | None = 1) -> None:
+    """Writes an object as a file, all of it or nothing; raises as `atomic.writing`."""
+    atomic.write(path, (json.dumps(content, indent=indent) + "\n").encode())
 
 
 def values(path: AnyPath) -> Iterator[tuple[Any, str]]:

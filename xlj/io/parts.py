@@ -5,11 +5,10 @@ the parts that are missing. `manifest.json` is written once all are there.
 """
 
 import hashlib
-import json
 from pathlib import Path
 
 from xlj.config import ConfigError
-from xlj.io import atomic, compressed, json_file
+from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
 
 JOB = "job.json"
@@ -41,7 +40,7 @@ class Parts:
         if not file.is_file():
             if any(folder.iterdir()):
                 raise ConfigError(f"{folder} holds something else; name a new folder")
-            atomic.write(file, (json.dumps(self._job, indent=1) + "\n").encode())
+            json_file.write(file, self._job)
         before = json_file.read_object(file)
         if before != self._job:
             keys = sorted(before.keys() | self._job.keys())
@@ -64,21 +63,17 @@ class Parts:
         """Says that a part is whole; `said` goes into the manifest beside its size and SHA-256."""
         file = self.file(part)
         with file.open("rb") as content:
-            digest = hashlib.sha256()
-            while piece := content.read(compressed.PIECE_BYTES):
-                digest.update(piece)
+            digest = hashlib.file_digest(content, "sha256")
         record = {"file": file.name, "bytes": file.stat().st_size, "sha256": digest.hexdigest()}
-        atomic.write(self._note(part), (json.dumps({**record, **said}) + "\n").encode())
+        json_file.write(self._note(part), {**record, **said}, indent=None)
 
     def finish(self) -> list[Record] | None:
         """Writes the manifest once all parts are there, and returns what it says of them; None as
         long as one of another process is missing."""
-        records = [self._record(part) for part in range(self._count)]
-        found = [record for record in records if record is not None]
+        found = [said for part in range(self._count) if (said := self._record(part)) is not None]
         if len(found) < self._count:
             return None
-        content = json.dumps({**self._job, "files": found}, indent=1) + "\n"
-        atomic.write(self._folder / MANIFEST, content.encode())
+        json_file.write(self._folder / MANIFEST, {**self._job, "files": found})
         return found
 
     def missing(self) -> int:

@@ -23,10 +23,15 @@ SPAWN = multiprocessing.get_context("spawn")
 def stop_with_parent() -> None:
     """Called first in a spawned process: it ends when its parent does, and leaves Ctrl-C to it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        # The kernel's own way works while a library holds the interpreter for minutes.
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    be_killed_with_parent()
     threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def be_killed_with_parent() -> None:
+    """Lets Linux kill this process when its parent is gone, which works while a library holds the
+    interpreter for minutes."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 Given = ParamSpec("Given")

@@ -12,6 +12,7 @@ import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 
 from xlj.contracts.arrays import check
+from xlj.models.gradients import with_gradient
 from xlj.sharding import devices
 from xlj.sharding.rules import KERNEL, REPLICATED, ROWS
 
@@ -130,17 +131,6 @@ def matmul(
     return _matmul(x.astype(dtype), kernel, shift, dtype, activation)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(3, 4))
-def _matmul(
-    x: jax.Array,
-    kernel: jax.Array,
-    shift: jax.Array | None,
-    dtype: jnp.dtype,
-    activation: Activation | None,
-) -> jax.Array:
-    return _forward(x, kernel, shift, dtype, activation)[0]
-
-
 def _forward(
     x: jax.Array,
     kernel: jax.Array,
@@ -181,7 +171,7 @@ def _backward(
     return of_x, of_kernel, of_shift
 
 
-_matmul.defvjp(_forward, _backward)
+_matmul = with_gradient(_forward, _backward, static=(3, 4))
 
 
 def _activated(x: jax.Array, shift: jax.Array | None, activation: Activation | None) -> jax.Array:
@@ -199,22 +189,18 @@ def _shifted(x: jax.Array, shift: jax.Array | None) -> jax.Array:
     return x.astype(jnp.float32) + shift
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _shifted_on_gpus(x: jax.Array, shift: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """As `_shifted`. The gradient of the shift is a product with 16 rows of ones, in the type of x:
-    XLA's sums over so many vectors use a fifth of a GPU's bandwidth."""
-    return x.astype(jnp.float32) + shift
-
-
 def _forward_shifted(
     x: jax.Array, shift: jax.Array, dtype: jnp.dtype
 ) -> tuple[jax.Array, tuple[()]]:
-    return _shifted_on_gpus(x, shift, dtype), ()
+    return x.astype(jnp.float32) + shift, ()
 
 
 def _backward_shifted(
     dtype: jnp.dtype, _: tuple[()], gradient: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
+    """The shift's is a product with 16 rows of ones, in the type of x: XLA's sums over so many
+    vectors use a fifth of a GPU's bandwidth."""
+
     def of_rows(gradient: jax.Array) -> jax.Array:
         vectors = gradient.reshape(-1, gradient.shape[-1])
         return devices.summed(product(jnp.ones((16, len(vectors))), vectors, dtype)[0])
@@ -223,7 +209,7 @@ def _backward_shifted(
     return of_x, devices.per_device(of_rows, (ROWS,), REPLICATED)(of_x)
 
 
-_shifted_on_gpus.defvjp(_forward_shifted, _backward_shifted)
+_shifted_on_gpus = with_gradient(_forward_shifted, _backward_shifted, static=(2,))
 
 
 def gelu(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
@@ -234,11 +220,6 @@ def gelu(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
     """
     check("gelu", x=("float32 [...]", x))
     return _gelu(x, dtype)
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _gelu(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    return _forward_gelu(x, dtype)[0]
 
 
 def _forward_gelu(x: jax.Array, dtype: jnp.dtype) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
@@ -256,7 +237,7 @@ def _backward_gelu(
     return (gradient.astype(jnp.float32) * (below + x * density),)
 
 
-_gelu.defvjp(_forward_gelu, _backward_gelu)
+_gelu = with_gradient(_forward_gelu, _backward_gelu, static=(1,))
 
 
 def geglu(x: jax.Array, dtype: jnp.dtype) -> jax.Array:

@@ -12,6 +12,7 @@ from xlj.models import local_blocks
 from xlj.models.dense import PRODUCT, checkpoint_name, products, swap_axes_copied
 from xlj.models.dropout import drop
 from xlj.models.fused_attention import tiles
+from xlj.models.gradients import with_gradient
 
 
 def dense_attention(
@@ -106,11 +107,6 @@ def _seen(
     return seen & tiles.is_within(places[:, None], places, window)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _attended(inputs: _Inputs, options: _Options) -> jax.Array:
-    return _forward(inputs, options)[0]
-
-
 def _forward(inputs: _Inputs, options: _Options) -> tuple[jax.Array, Saved]:
     query, key, value, bias, gates, seen, seeds = inputs
     assert seen is not None
@@ -167,7 +163,7 @@ def _backward(options: _Options, saved: Saved, gradient: jax.Array) -> tuple[_In
     return (_Inputs(of_query, of_key, of_value, of_bias, of_gates, None, None),)
 
 
-_attended.defvjp(_forward, _backward)
+_attended = with_gradient(_forward, _backward, static=(1,))
 
 
 def _dropped(

@@ -1,13 +1,12 @@
 """Dropout whose masks are a hash of (row's key, layer, site, position): computed where they are
 used, forward and backward, never stored, and the same on any mesh and under accumulation."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from xlj.contracts.arrays import check
+from xlj.models.gradients import with_gradient
 
 Rngs = jax.Array | None
 """A threefry key of each row [rows]; None means no dropout (evaluation)."""
@@ -92,13 +91,8 @@ def drop(x: jax.Array, seeds: jax.Array | None, rate: float) -> jax.Array:
     return x if seeds is None or not threshold(rate) else _dropped(x, seeds, rate)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _dropped(x: jax.Array, seeds: jax.Array, rate: float) -> jax.Array:
-    return jnp.where(kept(seeds, x.shape[1:], rate), x * scale(rate), 0)
-
-
 def _forward(x: jax.Array, seeds: jax.Array, rate: float) -> tuple[jax.Array, jax.Array]:
-    return _dropped(x, seeds, rate), seeds
+    return jnp.where(kept(seeds, x.shape[1:], rate), x * scale(rate), 0), seeds
 
 
 def _backward(rate: float, seeds: jax.Array, gradient: jax.Array) -> tuple[jax.Array, None]:
@@ -106,4 +100,4 @@ def _backward(rate: float, seeds: jax.Array, gradient: jax.Array) -> tuple[jax.A
     return _dropped(gradient, jax.lax.optimization_barrier(seeds), rate), None
 
 
-_dropped.defvjp(_forward, _backward)
+_dropped = with_gradient(_forward, _backward, static=(2,))

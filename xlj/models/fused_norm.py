@@ -16,6 +16,7 @@ from jax.typing import DTypeLike
 
 from xlj.contracts.arrays import check
 from xlj.models import dropout
+from xlj.models.gradients import with_gradient
 from xlj.sharding import devices
 from xlj.sharding.rules import REPLICATED, ROWS
 
@@ -72,12 +73,7 @@ def add_norm(
         bias=("float32 [hidden]", bias),
         seeds=("int32 [rows]", seeds),
     )
-    return _with_gradient(options, x, update, scale, bias, seeds)
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _with_gradient(options: Options, *arrays: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return _forward(options, *arrays)[0]
+    return _differentiable(options, x, update, scale, bias, seeds)
 
 
 def _forward(options: Options, *arrays: jax.Array) -> tuple[Two, Saved]:
@@ -101,7 +97,7 @@ def _backward(options: Options, saved: Saved, gradients: Two) -> tuple[jax.Array
     return *call(*arrays, *gradients), None
 
 
-_with_gradient.defvjp(_forward, _backward)
+_differentiable = with_gradient(_forward, _backward, static=(0,))
 
 
 def _add_norm(

@@ -115,8 +115,7 @@ class Projection(nn.Module):
 
 def init_prediction(rng: jax.Array, model: Model, vocabulary_size: int) -> Params:
     """Parameters of a `Prediction` head."""
-    check("init_prediction", rng=("key []", rng))
-    return Prediction(model, vocabulary_size).init(rng, _vector(model))["params"]
+    return _drawn("init_prediction", Prediction(model, vocabulary_size), rng, _vector(model))
 
 
 def predict(
@@ -145,8 +144,7 @@ def predict(
 
 def init_detection(rng: jax.Array, model: Model) -> Params:
     """Parameters of a `Detection` head."""
-    check("init_detection", rng=("key []", rng))
-    return Detection(model).init(rng, _vector(model))["params"]
+    return _drawn("init_detection", Detection(model), rng, _vector(model))
 
 
 def detect(params: Params, model: Model, hidden: jax.Array) -> jax.Array:
@@ -157,9 +155,8 @@ def detect(params: Params, model: Model, hidden: jax.Array) -> jax.Array:
 
 def init_classification(rng: jax.Array, model: Model, classes: int, vectors: int = 1) -> Params:
     """Parameters of a `Classification` head of so many vectors side by side."""
-    check("init_classification", rng=("key []", rng))
     x = jnp.zeros((1, vectors * model.hidden))
-    return Classification(model, classes).init(rng, x, None)["params"]
+    return _drawn("init_classification", Classification(model, classes), rng, x, None)
 
 
 def classify(params: Params, model: Model, vectors: jax.Array, rngs: Rngs = None) -> jax.Array:
@@ -182,8 +179,8 @@ def pair_features(first: jax.Array, second: jax.Array) -> jax.Array:
 
 def init_token_classification(rng: jax.Array, model: Model, classes: int) -> Params:
     """Parameters of a `TokenClassification` head."""
-    check("init_token_classification", rng=("key []", rng))
-    return TokenClassification(model, classes, 0.0).init(rng, _vector(model)[None], None)["params"]
+    head = TokenClassification(model, classes, 0.0)
+    return _drawn("init_token_classification", head, rng, _vector(model)[None], None)
 
 
 def classify_tokens(
@@ -199,9 +196,8 @@ def classify_tokens(
 
 def init_pointer(rng: jax.Array, model: Model) -> Params:
     """Parameters of a `Pointer`."""
-    check("init_pointer", rng=("key []", rng))
     vector = _vector(model)[None]
-    return Pointer(model).init(rng, vector, vector)["params"]
+    return _drawn("init_pointer", Pointer(model), rng, vector, vector)
 
 
 def point(params: Params, model: Model, queries: jax.Array, keys: jax.Array) -> jax.Array:
@@ -216,14 +212,19 @@ def point(params: Params, model: Model, queries: jax.Array, keys: jax.Array) -> 
 
 def init_projection(rng: jax.Array, model: Model) -> Params:
     """Parameters of a `Projection`."""
-    check("init_projection", rng=("key []", rng))
-    return Projection(model).init(rng, _vector(model))["params"]
+    return _drawn("init_projection", Projection(model), rng, _vector(model))
 
 
 def project(params: Params, model: Model, hidden: jax.Array) -> jax.Array:
     """The projection float32 [..., hidden] of vectors [..., hidden]."""
     check("project", hidden=(f"float [..., {model.hidden}]", hidden))
     return run(Projection(model), params, hidden)
+
+
+def _drawn(function: str, head: nn.Module, rng: jax.Array, *inputs: jax.Array | None) -> Params:
+    """The first parameters of a head, for a function of this name."""
+    check(function, rng=("key []", rng))
+    return head.init(rng, *inputs)["params"]
 
 
 def _vector(model: Model) -> jax.Array:

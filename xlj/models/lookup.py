@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from xlj.contracts.arrays import check
+from xlj.models.gradients import with_gradient
 from xlj.sharding import devices
 from xlj.sharding.rules import ROWS, TABLE
 
@@ -29,11 +30,6 @@ def look_up(table: jax.Array, ids: jax.Array) -> jax.Array:
     return _look_up(table, ids)
 
 
-@jax.custom_vjp
-def _look_up(table: jax.Array, ids: jax.Array) -> jax.Array:
-    return _forward(table, ids)[0]
-
-
 def _forward(table: jax.Array, ids: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     def of_rows(table: jax.Array, ids: jax.Array) -> jax.Array:
         columns = table[devices.gathered(ids, 0)]
@@ -52,4 +48,4 @@ def _backward(saved: tuple[jax.Array, jax.Array], gradient: jax.Array) -> tuple[
     return per_device(*saved, gradient), None
 
 
-_look_up.defvjp(_forward, _backward)
+_look_up = with_gradient(_forward, _backward)

@@ -1,13 +1,12 @@
 """Norms of vectors, in float32: LayerNorm with and without a bias, and RMSNorm."""
 
-from functools import partial
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.contracts.arrays import check
+from xlj.models.gradients import with_gradient
 
 
 class Norm(nn.Module):
@@ -44,14 +43,6 @@ def norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None, model: Model) -
     return _layer_norm(x, scale, bias, model.layer_norm_epsilon)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _layer_norm(
-    x: jax.Array, scale: jax.Array, bias: jax.Array | None, epsilon: float
-) -> jax.Array:
-    """LayerNorm (Ba et al., 2016) of x, float32 [..., hidden]."""
-    return _forward(x, scale, bias, epsilon)[0]
-
-
 Normed = tuple[jax.Array, jax.Array, jax.Array | None, jax.Array, jax.Array]
 """What LayerNorm keeps for its gradient: x, scale, bias, and of each vector mean and factor."""
 
@@ -59,6 +50,7 @@ Normed = tuple[jax.Array, jax.Array, jax.Array | None, jax.Array, jax.Array]
 def _forward(
     x: jax.Array, scale: jax.Array, bias: jax.Array | None, epsilon: float
 ) -> tuple[jax.Array, Normed]:
+    """LayerNorm (Ba et al., 2016) of x, float32 [..., hidden]."""
     mean = x.mean(-1, keepdims=True)
     variance = jnp.square(x - mean).mean(-1, keepdims=True)
     factor = jax.lax.rsqrt(variance + epsilon)
@@ -78,19 +70,14 @@ def _backward(
     return of_x, (gradient * y).sum(others), None if bias is None else gradient.sum(others)
 
 
-_layer_norm.defvjp(_forward, _backward)
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def _rms_norm(x: jax.Array, scale: jax.Array, epsilon: float, dtype: jnp.dtype) -> jax.Array:
-    """RMSNorm (Zhang and Sennrich, 2019) of x, float32 [..., hidden]: rounded to the type of
-    products before the scale multiplies it, as Llama's and EuroBERT's released code does."""
-    return _forward_rms(x, scale, epsilon, dtype)[0]
+_layer_norm = with_gradient(_forward, _backward, static=(3,))
 
 
 def _forward_rms(
     x: jax.Array, scale: jax.Array, epsilon: float, dtype: jnp.dtype
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
+    """RMSNorm (Zhang and Sennrich, 2019) of x, float32 [..., hidden]: rounded to the type of
+    products before the scale multiplies it, as EuroBERT's released code does."""
     factor = jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + epsilon)
     return (x * factor).astype(dtype).astype(jnp.float32) * scale, (x, scale, factor)
 
@@ -107,4 +94,4 @@ def _backward_rms(
     return of_x, (gradient * y).sum(tuple(range(x.ndim - 1)))
 
 
-_rms_norm.defvjp(_forward_rms, _backward_rms)
+_rms_norm = with_gradient(_forward_rms, _backward_rms, static=(2, 3))

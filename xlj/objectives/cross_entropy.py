@@ -1,12 +1,12 @@
 """Cross-entropy over a large vocabulary, block by block, without ever holding all the logits."""
 
-from functools import partial
 from types import ModuleType
 
 import jax
 import jax.numpy as jnp
 
 from xlj.models.dense import product, product_over_rows
+from xlj.models.gradients import with_gradient
 from xlj.objectives import fused_logits, kept_logits, logits
 from xlj.objectives.logits import BLOCK, block_of, block_starts, check_factors
 from xlj.sharding import devices
@@ -45,18 +45,6 @@ Three = tuple[jax.Array, jax.Array, jax.Array]
 Four = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
 Saved = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
 """What is kept for the backward pass: the arguments, and the logarithm of each vector's sum."""
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(4, 5))
-def _cross_entropy(
-    vectors: jax.Array,
-    table: jax.Array,
-    bias: jax.Array,
-    labels: jax.Array,
-    dtype: jnp.dtype,
-    block: int,
-) -> tuple[jax.Array, jax.Array]:
-    return _forward(vectors, table, bias, labels, dtype, block)[0]
 
 
 def _forward(
@@ -152,4 +140,4 @@ def _backward(
     return *per_device(*saved, gradients[0]), None
 
 
-_cross_entropy.defvjp(_forward, _backward)
+_cross_entropy = with_gradient(_forward, _backward, static=(4, 5))

@@ -4,12 +4,11 @@ Block by block, as accelerators take it, a CPU would compute each logit twice, a
 on moving each block's part of the table's gradient to its place than on computing it.
 """
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 
 from xlj.models.dense import cpu_layout_barrier, product, product_over_rows
+from xlj.models.gradients import with_gradient
 from xlj.objectives.logits import check_factors, is_one_block
 from xlj.sharding import devices
 from xlj.sharding.rules import REPLICATED, ROWS
@@ -36,13 +35,6 @@ def cross_entropy(
     """As `xlj.objectives.cross_entropy.cross_entropy`, of all blocks at once."""
     check_factors("cross_entropy", vectors, table, bias, labels=("int32 [n]", labels))
     return _cross_entropy(vectors, table, bias, labels, dtype)
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(4,))
-def _cross_entropy(
-    vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array, dtype: jnp.dtype
-) -> tuple[jax.Array, jax.Array]:
-    return _forward(vectors, table, bias, labels, dtype)[0]
 
 
 def _forward(
@@ -91,4 +83,4 @@ def _backward(
     return *per_device(*saved, gradients[0]), None
 
 
-_cross_entropy.defvjp(_forward, _backward)
+_cross_entropy = with_gradient(_forward, _backward, static=(4,))

@@ -78,28 +78,22 @@ def check_factors(
     )
 
 
-def check_block(
-    function: str,
-    vectors: jax.Array,
-    weights: jax.Array,
-    bias: jax.Array,
-    first: jax.Array,
-    labels: jax.Array | None = None,
-    normaliser: jax.Array | None = None,
-    of_loss: jax.Array | None = None,
-) -> None:
-    """Checks what a function of a block of the vocabulary is given, as
+_OF_BLOCK = {
+    "vectors": "float [n, hidden]",
+    "weights": "float [size, hidden]",
+    "bias": "float32 [size]",
+    "first": "int []",
+    "labels": "int32 [n]",
+    "normaliser": "float32 [n]",
+    "of_loss": "float32 [n]",
+}
+
+
+def check_block(function: str, *arrays: jax.Array) -> None:
+    """Checks what a function of a block of the vocabulary is given, the first of `_OF_BLOCK`, as
     `xlj.contracts.arrays.check`."""
-    check(
-        function,
-        vectors=("float [n, hidden]", vectors),
-        weights=("float [size, hidden]", weights),
-        bias=("float32 [size]", bias),
-        first=("int []", first),
-        labels=("int32 [n]", labels),
-        normaliser=("float32 [n]", normaliser),
-        of_loss=("float32 [n]", of_loss),
-    )
+    given = zip(_OF_BLOCK.items(), arrays, strict=False)
+    check(function, **{name: (specified, array) for (name, specified), array in given})
 
 
 def block_logits(

@@ -6,7 +6,7 @@ import optax
 
 from xlj.config import Optimizer
 from xlj.models.encoder import Params
-from xlj.optimizers.guards import Guarded
+from xlj.optimizers.guards import Guarded, either
 
 
 def direction(options: Optimizer) -> Guarded:
@@ -21,8 +21,7 @@ def direction(options: Optimizer) -> Guarded:
         gradients: Params, state: optax.OptState, params: Params, *, finite: jax.Array, **_: object
     ) -> tuple[Params, optax.OptState]:
         def moment(old: Params, decay: float, order: int) -> Params:
-            new = optax.tree.update_moment(gradients, old, decay, order)
-            return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
+            return either(finite, optax.tree.update_moment(gradients, old, decay, order), old)
 
         count = state.count + finite.astype(state.count.dtype)
         mu, nu = moment(state.mu, options.b1, 1), moment(state.nu, options.b2, 2)

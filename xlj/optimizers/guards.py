@@ -4,7 +4,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from xlj.contracts.arrays import Tree
 from xlj.models.encoder import Params
+
+
+def either(condition: jax.Array, new: Tree, old: Tree) -> Tree:
+    """One of two trees of arrays, by a bool []."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
 class Guarded(optax.GradientTransformationExtraArgs):
@@ -24,6 +30,6 @@ def guarded(plain: optax.GradientTransformation) -> Guarded:
         updates: Params, state: optax.OptState, params: Params, *, finite: jax.Array, **more: object
     ) -> tuple[Params, optax.OptState]:
         updates, new = inner.update(updates, state, params, **more)
-        return updates, jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, state)
+        return updates, either(finite, new, state)
 
     return Guarded(plain.init, update)

@@ -73,12 +73,6 @@ ADJECTIVES = {
 }
 """The adjectives that go with the nouns of a field."""
 
-QUALITIES = tuple(
-    "new old big small beautiful expensive cheap red white black green blue yellow heavy clean "
-    "dirty young kind clever famous rich poor strong tired happy sad busy nervous angry hot cold "
-    "fresh sweet tasty quiet long short interesting".split()
-)
-"""All adjectives, in the order in which the grammars list them."""
 STATES = ("tired", "happy", "sad", "busy", "nervous", "angry")
 """Adjectives that are only said of people, and only as predicates."""
 
@@ -213,11 +207,6 @@ ORGANISATIONS = tuple(
 )
 NAMES = WOMEN + MEN + SURNAMES + CITIES + COUNTRIES + ORGANISATIONS
 
-MOMENTS = tuple(
-    "now today every_day every_week morning evening yesterday last_week last_month this_morning "
-    "tomorrow next_week next_month tonight".split()
-)
-"""All times but weekdays and hours, in the order in which the grammars list them."""
 WEEKDAYS = tuple("monday tuesday wednesday thursday friday saturday sunday".split())
 HOURS = tuple(f"hour_{hour}" for hour in range(1, 13))
 _POINTS = WEEKDAYS + HOURS

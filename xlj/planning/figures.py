@@ -20,8 +20,9 @@ from xlj.planning.programs import StepProgram, compile_phase, rows_of
 from xlj.planning.topologies import Topology
 from xlj.planning.traffic import traffic
 from xlj.sharding import meshes, trees
+from xlj.training import run_flops
 from xlj.training.memory import Sizes
-from xlj.training.run_flops import Counts, RunFlops
+from xlj.training.run_flops import Counts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,15 +178,14 @@ def of_phase(
         "fast links": sum(each.fast / each.links for each in sent) / chip.fast,
         "slow links": sum(each.slow for each in sent) / chip.slow,
     }
-    counts = RunFlops(config, sizes.corpus, lambda step: _rows_at(config, sizes, step))
     return Figures(
-        start=program.start,
+        start=schedule[phase].start,
         steps=distinct_phases(config)[phase],
         rows=rows,
         devices=topology.size,
         memory=_memory(program, chip.memory),
         operations=sum(counted.values(), start=Operations()),
-        counts=counts.of_step(program.start),
+        counts=run_flops.of_step(schedule[phase].config, sizes.corpus, rows),
         trains=any(loss.weight for each in built.values() for loss in each.losses.values()),
         products=multiplied,
         traffic=moved,
@@ -193,11 +193,6 @@ def of_phase(
         seconds=seconds,
         peak_flops=chip.flops,
     )
-
-
-def _rows_at(config: Config, sizes: Sizes, step: int) -> dict[str, tuple[int, int]]:
-    phase = max(n for n, each in enumerate(config.schedule) if each.start <= step)
-    return rows_of(config, sizes, phase)
 
 
 def _memory(program: StepProgram, limit: float) -> Memory:

@@ -31,8 +31,6 @@ class DoesNotFit(Exception):
 class StepProgram(NamedTuple):
     """A phase's train step, compiled."""
 
-    start: int
-    """The phase's first step."""
     state: State
     """Shapes and shardings."""
     text: str
@@ -72,9 +70,8 @@ def compile_phase(
     fresh = memory.output_size_in_bytes - memory.alias_size_in_bytes
     peak = arguments + memory.temp_size_in_bytes + max(0, fresh)
     peak += memory.generated_code_size_in_bytes
-    start = config.schedule[phase].start
     text = compiled.as_text() or ""
-    return StepProgram(start, state, text, arguments, memory.temp_size_in_bytes, peak)
+    return StepProgram(state, text, arguments, memory.temp_size_in_bytes, peak)
 
 
 def rows_of(config: Config, sizes: Sizes, phase: int) -> dict[str, tuple[int, int]]:

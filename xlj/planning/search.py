@@ -112,8 +112,7 @@ def divisors(config: Config, devices: int) -> list[int]:
     """
     batches = {
         f"{options.path(name)}.batch_rows={options.batch_rows}": options.batch_rows
-        for active in config.objectives_by_phase
-        for name, options in active.items()
+        for name, options in config.options_by_phase()
     }
     for name, rows in batches.items():
         if rows % devices:

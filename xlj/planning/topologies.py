@@ -82,12 +82,16 @@ def parse(text: str) -> Topology:
     known = ", ".join(CHIPS)
     if kind not in CHIPS:
         raise ConfigError(f"--topology={text}: the chips are {known}, e.g. h100:8x8 or v5e:4x4")
+    wanted, example = "the two sides of a torus", "4x4"
+    if CHIPS[kind].platform == "gpu":
+        wanted, example = "hosts x GPUs of a host", "8x8"
+    elif kind == "v5p":
+        wanted, example = "the three sides of a torus", "4x4x4"
     if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*){1,2}", sides):
-        raise ConfigError(f"--topology={text}: give sides, e.g. {kind}:{_example(kind)}")
+        raise ConfigError(f"--topology={text}: give sides, e.g. {kind}:{example}")
     shape = tuple(map(int, sides.split("x")))
-    flat = CHIPS[kind].platform == "gpu" or kind != "v5p"
-    if len(shape) != (2 if flat else 3):
-        raise ConfigError(f"--topology={text}: give {_sides(kind)}, e.g. {kind}:{_example(kind)}")
+    if len(shape) != len(example.split("x")):
+        raise ConfigError(f"--topology={text}: give {wanted}, e.g. {kind}:{example}")
     return Topology(text, CHIPS[kind], shape)
 
 
@@ -112,13 +116,3 @@ def _has_cuda() -> bool:
     return any(
         found.name.startswith("xla_cuda") for found in metadata.entry_points(group="jax_plugins")
     )
-
-
-def _example(kind: str) -> str:
-    return {"gpu": "8x8", "tpu": "4x4x4" if kind == "v5p" else "4x4"}[CHIPS[kind].platform]
-
-
-def _sides(kind: str) -> str:
-    if CHIPS[kind].platform == "gpu":
-        return "hosts x GPUs of a host"
-    return "the three sides of a torus" if kind == "v5p" else "the two sides of a torus"

@@ -7,11 +7,10 @@ puts text on the page as text only. A content security policy lets no other scri
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import BinaryIO
 
-from xlj.alignment_math.error_rate import Link
 from xlj.reporting.markup import document, node
 from xlj.reporting.style import asset, style
 from xlj.word_alignment.aligner import Aligned
@@ -51,16 +50,12 @@ class Page(AbstractContextManager):
         confidences = [round(value, 4) for value in aligned.confidences.tolist()]
         links = [[*link, c] for link, c in zip(aligned.links.tolist(), confidences, strict=True)]
         gold = pair.gold
-        sides = [_sorted(gold.sure), _sorted(gold.possible - gold.sure)] if gold else []
+        sides = [sorted(gold.sure), sorted(gold.possible - gold.sure)] if gold else []
         content = [pair.source, pair.target, links, *sides]
         text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
         # Without `<` no text can end the element that it stands in, or begin another.
         self._file.write(self._separator + text.replace("<", "\\u003c").encode())
         self._separator = b",\n"
-
-
-def _sorted(links: Iterable[Link]) -> list[Sequence[int]]:
-    return [list(link) for link in sorted(links)]
 
 
 def _around(title: str, facts: Mapping[str, str | float], with_gold: bool) -> str:

@@ -7,13 +7,12 @@ nearest as in Artetxe and Schwenk (2019), whose search is FAISS's too.
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
 
 import numpy as np
 
 from xlj.config import ConfigError
 from xlj.io import hashing
-from xlj.retrieval.nearest import Nearest
+from xlj.retrieval.nearest import NEIGHBOURS, Nearest
 from xlj.retrieval.search import LEAST_DENSITY, Neighbours, neighbours
 
 CHUNK = 65536
@@ -21,33 +20,19 @@ CHUNK = 65536
 COUNT = 16
 """Candidates of each sentence."""
 
-_NEIGHBOURS = 4  # of the margin
 _SAMPLE = 1024  # sentences that recall is measured with
 _TRAINED = 64  # vectors that a list of the index is trained with; FAISS warns below 39
-
-
-class Vectors(Protocol):
-    """Vectors float32 [n, width], of which slices are read."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, part: Any, /) -> np.ndarray: ...
 
 
 Search = Callable[[np.ndarray], Neighbours]
 """The nearest of some queries [n, width] among what was indexed, by cosine, best first."""
 
 
-def exact(keys: Vectors, count: int = COUNT) -> Search:
-    """The search that computes every cosine."""
-    held = keys[:]
-    return lambda queries: neighbours(queries, held, count)
-
-
-def approximate(keys: Vectors, kind: str = "", probes: int = 32, count: int = COUNT) -> Search:
+def approximate(keys: np.ndarray, kind: str = "", probes: int = 32) -> Search:
     """The search of an index of FAISS, on CPUs.
 
     Args:
+      keys: float32 [n, width], of which slices are read.
       kind: as its `index_factory` takes it. By itself, an inverted file of about 4 sqrt(n) lists
         that holds float16: half the memory of the vectors.
       probes: how many lists are looked through.
@@ -75,23 +60,23 @@ def approximate(keys: Vectors, kind: str = "", probes: int = 32, count: int = CO
         index.nprobe = probes
 
     def search(queries: np.ndarray) -> Neighbours:
-        scores, indices = index.search(_unit(queries), min(count, len(keys)))
+        scores, indices = index.search(_unit(queries), min(COUNT, len(keys)))
         return Neighbours(np.where(indices < 0, -np.inf, scores), np.maximum(indices, 0))
 
     return search
 
 
-def searched(search: Search, queries: Vectors) -> Neighbours:
+def searched(search: Search, queries: np.ndarray) -> Neighbours:
     """The nearest of any number of queries, a chunk at a time."""
     starts = range(0, len(queries), CHUNK)
     found = [search(queries[start : start + CHUNK]) for start in starts]
     return Neighbours(*(np.concatenate(of) for of in zip(*found, strict=True)))
 
 
-def recall(search: Search, queries: Vectors, keys: Vectors) -> float:
+def recall(search: Search, queries: np.ndarray, keys: np.ndarray) -> float:
     """The share of the four nearest, exactly, that a search finds too, of a sample of queries."""
     sampled = queries[np.sort(hashing.sample(_SAMPLE, len(queries)))]
-    count = min(_NEIGHBOURS, len(keys))
+    count = min(NEIGHBOURS, len(keys))
     best = [np.zeros((len(sampled), 0)), np.zeros((len(sampled), 0), np.int64)]
     for start in range(0, len(keys), CHUNK):  # any number of keys
         found = neighbours(sampled, keys[start : start + CHUNK], count)
@@ -115,7 +100,7 @@ def by_margin(targets: Neighbours, sources: Neighbours) -> Nearest:
 
 
 def _density(found: Neighbours) -> np.ndarray:
-    nearest = found.scores[:, :_NEIGHBOURS]
+    nearest = found.scores[:, :NEIGHBOURS]
     return np.where(np.isfinite(nearest), nearest, 0).mean(1)
 
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from xlj.retrieval.search import Neighbours, neighbours
 
-_NEIGHBOURS = 4  # of the margin
+NEIGHBOURS = 4
+"""Of a sentence, whose mean cosine the margin divides by."""
 
 
 class Nearest(NamedTuple):
@@ -61,4 +62,4 @@ def accuracy(found: Nearest, translations: np.ndarray | None = None) -> Accuracy
 
 def _density(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """The mean cosine of each source with its nearest targets, float32 [sources]."""
-    return neighbours(source, target, _NEIGHBOURS).scores.mean(1)
+    return neighbours(source, target, NEIGHBOURS).scores.mean(1)

@@ -80,8 +80,7 @@ def per_device(
     def call(*arguments: jax.Array | None) -> Found:
         if not _is_sharded(arguments, inputs):
             return function(*arguments)
-        free = _free()
-        return _mapped(function, free, inputs, outputs, shared=free)(*arguments)
+        return _mapped(function, _free(), inputs, outputs)(*arguments)
 
     return call
 
@@ -112,7 +111,7 @@ def by_copy(
             return _along_slices(summed, outputs, _sharing((), function)(copy, rows))
 
         slices = jax.tree.map(_slices, (inputs, outputs))
-        return _mapped(of_copy, axes, (slices[0], ROWS), slices[1], shared=axes)(shared, rows)
+        return _mapped(of_copy, axes, (slices[0], ROWS), slices[1])(shared, rows)
 
     return call
 
@@ -139,14 +138,10 @@ _shared: ContextVar[tuple[str, ...]] = ContextVar("shared", default=())
 
 
 def _mapped(
-    function: Callable[..., Found],
-    axes: Sequence[str],
-    inputs: object,
-    outputs: object,
-    shared: Sequence[str],
+    function: Callable[..., Found], axes: Sequence[str], inputs: object, outputs: object
 ) -> Callable[..., Found]:
-    """A function that each part of some axes of the mesh computes of its own, `shared` the axes
-    that it gathers and sums over."""
+    """A function that each part of some axes of the mesh computes of its own, and that gathers and
+    sums over these."""
     mesh = jax.sharding.get_abstract_mesh()
     # Axes of one device too: a TPU's kernels must find none that is left.
     alone = [axis for axis in AXES if mesh.shape[axis] == 1 and axis not in mesh.manual_axes]
@@ -155,7 +150,7 @@ def _mapped(
         jax.tree.map(lambda spec: _within(spec, axes), specs) for specs in (inputs, outputs)
     )
     return jax.shard_map(
-        _sharing(shared, function),
+        _sharing(axes, function),
         in_specs=inputs,
         out_specs=outputs,
         axis_names={*axes, *alone},

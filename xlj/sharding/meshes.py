@@ -40,16 +40,15 @@ def check_batches(config: Config, mesh: Mesh) -> None:
       ConfigError: it names the key.
     """
     parts = config.train.accumulation
-    for active in config.objectives_by_phase:
-        for name, options in active.items():
-            rows = options.batch_rows // parts
-            if rows % mesh.size:
-                fits = max(n for n in range(1, mesh.size) if rows % n == 0)
-                raise ConfigError(
-                    f"{options.path(name)}.batch_rows={options.batch_rows} / train.accumulation="
-                    f"{parts} = {rows} rows are not divisible by {mesh.size} devices; {fits} of "
-                    "them would do, or another number of rows in a new run"
-                )
+    for name, options in config.options_by_phase():
+        rows = options.batch_rows // parts
+        if rows % mesh.size:
+            fits = max(n for n in range(1, mesh.size) if rows % n == 0)
+            raise ConfigError(
+                f"{options.path(name)}.batch_rows={options.batch_rows} / train.accumulation="
+                f"{parts} = {rows} rows are not divisible by {mesh.size} devices; {fits} of them "
+                "would do, or another number of rows in a new run"
+            )
 
 
 def compiler_options(mesh: Mesh) -> dict[str, Any]:

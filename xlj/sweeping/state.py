@@ -92,8 +92,7 @@ def begin(run: Run, config: Record) -> None:
     """Makes the workdir of a run, and notes what it is begun with; ConfigError if it cannot."""
     with atomic.mendable(run.workdir):
         run.workdir.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"command": run.command(), "config": config}, indent=1) + "\n"
-    atomic.write(run.workdir / BEGUN, text.encode())
+    json_file.write(run.workdir / BEGUN, {"command": run.command(), "config": config})
 
 
 def measures(workdir: Path) -> str:

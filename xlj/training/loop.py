@@ -3,7 +3,6 @@
 import collections
 import contextlib
 import dataclasses
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
@@ -18,7 +17,7 @@ from xlj.data.rows.batches import Batches
 from xlj.distributed import hosts
 from xlj.distributed.host_speeds import HostSpeeds
 from xlj.distributed.preemption import Preemption
-from xlj.io import atomic
+from xlj.io import atomic, json_file
 from xlj.io.growing import GrowingFiles
 from xlj.io.storage import AnyPath
 from xlj.objectives import build_all
@@ -105,8 +104,9 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
     evaluations: list[Probe] = [Evaluation(store, config, objectives, mesh), *probes]
     earlier = reading.every(workdir)
     pre_decay = preservation.pre_decay_steps(config, earlier)
-    keep_steps = (*pre_decay, *(preservation.unmeasured_steps(earlier) if best else ()))
-    keep = config.train.keep_checkpoints, keep_steps, bool(best)
+    # Steps whose checkpoints were saved before the metrics that were due there.
+    unmeasured = [found.step for found in earlier if best and not found.meta["measured"]]
+    keep = config.train.keep_checkpoints, (*pre_decay, *unmeasured), bool(best)
     _write_config(config, workdir)
     with memory.advising(config), contextlib.ExitStack() as stack:
 
@@ -192,8 +192,7 @@ def _write_config(config: Config, workdir: AnyPath) -> None:
     with atomic.mendable(workdir / "config.json"):
         workdir.mkdir(parents=True, exist_ok=True)
         if jax.process_index() == 0:
-            text = json.dumps(record(config), indent=1) + "\n"
-            atomic.write(workdir / "config.json", text.encode())
+            json_file.write(workdir / "config.json", record(config))
 
 
 def _print_costs(config: Config, mesh: Mesh, flops: RunFlops, read: dict[str, float]) -> None:
@@ -232,7 +231,7 @@ def _check_finite(
     }
     path = workdir / f"not_finite_{step}.json"
     if jax.process_index() == 0:
-        atomic.write(path, (json.dumps({"step": step, "rows": rows}) + "\n").encode())
+        json_file.write(path, {"step": step, "rows": rows}, indent=None)
     raise ConfigError(
         f"{skipped_in_a_row} steps in a row, up to step {step}, had a loss or gradient that is not "
         f"finite (train.max_skipped_steps={config.train.max_skipped_steps}); the rows of "

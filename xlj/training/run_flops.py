@@ -44,7 +44,7 @@ class RunFlops:
         shapes: Callable[[int], Mapping[str, tuple[int, int]]],
     ):
         self._phases = [
-            (start, _of_step(phase, corpus, shapes(start))) for start, phase in config.schedule
+            (start, of_step(phase, corpus, shapes(start))) for start, phase in config.schedule
         ]
 
     def of_step(self, step: int) -> Counts:
@@ -61,7 +61,9 @@ class RunFlops:
         return Counts(*(sum(n * counts[i] for n, counts in done) for i in range(3)))
 
 
-def _of_step(config: Config, corpus: Corpus, shapes: Mapping[str, tuple[int, int]]) -> Counts:
+def of_step(config: Config, corpus: Corpus, shapes: Mapping[str, tuple[int, int]]) -> Counts:
+    """Operations of a step under the config of its phase; `shapes` are (rows, their length) of each
+    objective that is on."""
     model, active = config.model, config.objectives.active()
     own = sum(found.total for found in operations(active, model, corpus, shapes).values())
     electra = six_nd = 0.0

@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +13,7 @@ from xlj.config import Config, Optimizer
 from xlj.objectives.objective import Found, Given, LossSums, Objective, Params, Rows
 from xlj.optimizers import multipliers
 from xlj.optimizers.clipping import clip
+from xlj.optimizers.guards import either
 from xlj.sharding import devices, trees
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.rules import OTHERS, REPLICATED, RULES
@@ -22,8 +22,6 @@ from xlj.training.state import Progress, State
 
 Batch = Mapping[str, Rows]
 """The rows of each objective."""
-
-Tree = TypeVar("Tree")
 
 
 def make_train_step(
@@ -66,7 +64,7 @@ def make_train_step(
             updates, new_optimizer = optimizer.update(
                 gradients, state.optimizer, state.params, finite=finite, step=state.progress.step
             )
-            new_params = _if(finite, jax.tree.map(jnp.add, state.params, updates), state.params)
+            new_params = either(finite, jax.tree.map(jnp.add, state.params, updates), state.params)
         else:
             loss, losses = microbatches.sum(loss_of, shared, both, lie, REPLICATED)
             norm, finite = jnp.zeros(()), jnp.isfinite(loss)
@@ -81,7 +79,7 @@ def make_train_step(
         return State(
             params=new_params,
             optimizer=new_optimizer,
-            objectives=_if(finite, new_objectives, state.objectives),
+            objectives=either(finite, new_objectives, state.objectives),
             progress=_advance(state.progress, finite, loss, norm, losses),
         )
 
@@ -96,7 +94,7 @@ def _begun(
     for name, start in (begins or {}).items():
         if name in kept and objectives[name].evolves:
             fresh = objectives[name].init_state(state.params)
-            kept[name] = _if(state.progress.step == start, fresh, kept[name])
+            kept[name] = either(state.progress.step == start, fresh, kept[name])
     return dataclasses.replace(state, objectives=kept)
 
 
@@ -121,11 +119,6 @@ def _loss_of(
         losses |= {loss: jax.tree.map(jnp.sum, sums) for loss, sums in by_row.items()}
     total = sum((scales[loss] * losses[loss].sum for loss in losses), jnp.zeros(()))
     return total, losses
-
-
-def _if(condition: jax.Array, new: Tree, old: Tree) -> Tree:
-    """One of two trees of arrays, by a bool []."""
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
 class Microbatches:

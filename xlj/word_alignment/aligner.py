@@ -211,11 +211,9 @@ def _collect(
     layer, place, *ends = np.nonzero(values)
     words = []
     for side, end in enumerate(ends):
-        table = np.zeros((values.shape[1], values.shape[2]), np.int64)
-        for k, member in enumerate(batch.members):
-            mine = pieces[member][side].words
-            table[k, : len(mine)] = mine
-        words.append(table[place, end])
+        of_pieces = [pieces[member][side].words for member in batch.members]
+        starts = np.cumsum([0, *map(len, of_pieces)])
+        words.append(np.concatenate(of_pieces, dtype=np.int64)[starts[place] + end])
     owner = layer * values.shape[1] + place
     # One number a link, in the order that links are written: 24 bits for each word.
     distinct, which = np.unique(owner << 48 | words[0] << 24 | words[1], return_inverse=True)

@@ -46,14 +46,12 @@ def parse(text: str, where: str, first: int = 0) -> Gold:
 def _gold(links: Sequence[tuple[Link, bool]], first: int) -> Gold:
     """Of links and whether each is sure. Links to NULL, the position before the first of 1, are
     left out, as in the scores without NULL of the WPT shared tasks."""
-    sides: dict[bool, set[Link]] = {True: set(), False: set()}
-    nulls = 0
-    for (i, j), is_sure in links:
-        if first and not (i and j):
-            nulls += 1
-        else:
-            sides[is_sure].add((i - first, j - first))
-    return Gold(frozenset(sides[True]), frozenset(sides[False]), nulls)
+    kept = [(link, is_sure) for link, is_sure in links if not first or all(link)]
+    sure, possible = (
+        frozenset((i - first, j - first) for (i, j), is_sure in kept if is_sure == wanted)
+        for wanted in (True, False)
+    )
+    return Gold(sure, possible, len(links) - len(kept))
 
 
 def read(path: Path, first: int | None = None) -> list[Gold]:

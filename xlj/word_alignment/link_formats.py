@@ -1,6 +1,7 @@
 """The formats in which word links are written."""
 
 from collections.abc import Callable
+from functools import partial
 
 from xlj.word_alignment.aligner import Aligned
 from xlj.word_alignment.sentence_pairs import Pair
@@ -9,12 +10,9 @@ SEPARATOR = "<sep>"
 """Between the two words of a link, as awesome-align writes them."""
 
 
-def _pharaoh(first: int) -> Callable[[int, Pair, Aligned], str]:
-    def line(number: int, pair: Pair, aligned: Aligned) -> str:
-        links = (f"{i + first}-{j + first}" for i, j in aligned.links.tolist())
-        return " ".join(links) + "\n"
-
-    return line
+def _pharaoh(number: int, pair: Pair, aligned: Aligned, first: int = 0) -> str:
+    links = (f"{i + first}-{j + first}" for i, j in aligned.links.tolist())
+    return " ".join(links) + "\n"
 
 
 def _naacl(number: int, pair: Pair, aligned: Aligned) -> str:
@@ -27,11 +25,11 @@ def _words(number: int, pair: Pair, aligned: Aligned) -> str:
 
 
 WRITERS: dict[str, Callable[[int, Pair, Aligned], str]] = {
-    "pharaoh": _pharaoh(0),
-    "pharaoh_1": _pharaoh(1),
+    "pharaoh": _pharaoh,
+    "pharaoh_1": partial(_pharaoh, first=1),
     "naacl": _naacl,
     "words": _words,
-    "pieces": _pharaoh(0),
+    "pieces": _pharaoh,
 }
 """By name, one of `config.choices.LINK_FORMATS`: (number of the pair from 1, pair, its links) ->
 text. `pharaoh`: a line a pair, `i-j`, words from 0; `pharaoh_1`: from 1. `naacl`: a line a link,

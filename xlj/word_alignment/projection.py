@@ -4,6 +4,7 @@ Labels are tags, one a word (parts of speech), or chunks of words (`B-PER I-PER 
 the file is one of chunks.
 """
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -193,10 +194,5 @@ def project_chunks(
 
 def _runs(chunk: int, owned: dict[int, int]) -> list[list[int]]:
     """The words of a chunk, in order, divided where words of other chunks lie between."""
-    runs: list[list[int]] = [[]]
-    for j in sorted(owned):
-        if owned[j] == chunk:
-            runs[-1].append(j)
-        elif runs[-1]:
-            runs.append([])
-    return [run for run in runs if run]
+    runs = itertools.groupby(sorted(owned), lambda j: owned[j] == chunk)
+    return [list(run) for is_of_chunk, run in runs if is_of_chunk]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from xlj.config import ConfigError
 from xlj.data.labelled.chunks import CHUNK_TAG
-from xlj.data.labelled.examples import Words
+from xlj.data.labelled.examples import Words, prefix_of
 from xlj.io import files, formats
 from xlj.io.quoting import examples, quoted
 from xlj.io.storage import AnyPath
@@ -226,9 +226,7 @@ def _examples(
     sentences: Sequence[Sequence[_Row]], layout: _Layout, word: int, tag: int | None, language: str
 ) -> list[Words]:
     tagged = tag is not None and not (layout.has_ids and {*_column(sentences, tag)} == {"_"})
-    prefix = f"{language}:"
-    if not all(text.startswith(prefix) for text in _column(sentences, word)):
-        prefix = ""
+    prefix = prefix_of(language, _column(sentences, word))
     for row in (row for rows in sentences for row in rows):
         if row.fields[word] == prefix:
             raise ConfigError(f"{row.place}: a tag without a word")

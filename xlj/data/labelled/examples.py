@@ -1,6 +1,7 @@
 """Labelled examples, as they are read: one type a kind of task."""
 
 import dataclasses
+from collections.abc import Iterable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,3 +49,9 @@ class Question:
 
 
 Example = Sentences | Words | Question
+
+
+def prefix_of(language: str, words: Iterable[str]) -> str:
+    """`language:` if all words begin with it, as in WikiAnn's own files; else nothing."""
+    prefix = f"{language}:"
+    return prefix if all(word.startswith(prefix) for word in words) else ""

@@ -53,14 +53,10 @@ def of_sentences(
         room = length - len(sides) - (len(sides) if apart else 1)
         kept = _shortened([len(side) for side in sides], room)
         cut += sum(kept) < sum(map(len, sides))
-        end = 0
+        ids: list[int] = []
         for side, size in zip(sides, kept, strict=True):
-            if apart or not end:
-                tokens[row, end] = BOS
-                end += 1
-            tokens[row, end : end + size] = side[:size]
-            tokens[row, end + size] = EOS
-            end += size + 1
+            ids += [BOS] * (apart or not ids) + side[:size].tolist() + [EOS]
+        tokens[row, : len(ids)] = ids
     numbers = [0 if e.label is None else 1 + labels[e.label] for e in examples]
     return Features(tokens, np.array(numbers, np.int32).reshape(-1, 1), {"examples": cut})
 

@@ -1,9 +1,8 @@
 """The labels of a task: those given or those that training has, and examples that do not fit."""
 
-import difflib
 from collections.abc import Iterable, Sequence
 
-from xlj.config import ConfigError
+from xlj.config.fields import ConfigError, meant
 from xlj.data.labelled.examples import Example, Question, Sentences, Words
 from xlj.io.quoting import quoted
 
@@ -66,11 +65,10 @@ def check(examples: Iterable[Example], labels: Sequence[str]) -> None:
         where, place = "", example.place
         if isinstance(example, Words):
             where, place = f" of {quoted(example.words[index])}", example.place_of(index)
-        close = difflib.get_close_matches(label, labels, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
         raise ConfigError(
             f"{place}: {quoted(label)}{where} is no label of the task, which has "
-            f"{', '.join(labels)} (task.labels, or those of the training data){hint}"
+            f"{', '.join(labels)} (task.labels, or those of the training data)"
+            f"{meant(label, labels)}"
         )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from xlj.config import ConfigError
-from xlj.data.labelled.examples import Words
+from xlj.data.labelled.examples import Words, prefix_of
 from xlj.io import files, formats, json_file
 from xlj.io.quoting import examples, quoted, shortened
 from xlj.io.storage import AnyPath
@@ -93,9 +93,7 @@ def read_words(
         if words:
             named = tags and [_tag(tag, keys[1], names, chunk_tags, place) for tag in tags]
             found.append((words, named, place))
-    prefix = f"{language}:"
-    if not all(word.startswith(prefix) for words, _, _ in found for word in words):
-        prefix = ""
+    prefix = prefix_of(language, (word for words, _, _ in found for word in words))
     return [
         Words(
             tuple(word.removeprefix(prefix) for word in words),

@@ -57,14 +57,12 @@ class Fetcher:
         taken = []
         for row, count in zip(rows.tolist(), ahead.tolist(), strict=True):
             if (task, row) not in self._held:
-                self._fetch(task, row, count)
+                records = self._store.fetch(task, row, self._missing(task, row, count))
+                self._hold(task, row, records)
             record = self._held.pop((task, row))
             self._room += record.nbytes
             taken.append(record)
         return np.concatenate(taken)
-
-    def _fetch(self, task: str, row: int, count: int) -> None:
-        self._hold(task, row, self._store.fetch(task, row, self._missing(task, row, count)))
 
     def _missing(self, task: str, row: int, count: int) -> int:
         """How many of some rows are left without a part at their end that was fetched before."""

@@ -13,6 +13,7 @@ import numpy as np
 from xlj.config import ConfigError
 from xlj.config.user_code import function_of
 from xlj.data.rows.request import SAMPLED_UNITS, Request, hash_of
+from xlj.data.rows.units import OfUnit
 from xlj.data.rows.workers import Run
 from xlj.data.text import hash_sets, held_out, reading
 from xlj.data.text.cleaning import BLANK, line_hashes, text_hashes
@@ -194,19 +195,8 @@ def _chosen_units(
     return chosen, parts
 
 
-class _OfUnit:
-    """Jobs that read one unit."""
-
-    unit: Unit
-
-    @property
-    def size(self) -> int:
-        """Bytes of input."""
-        return sum(part.size for part in self.unit)
-
-
 @dataclasses.dataclass(frozen=True)
-class _FindCompanions(_OfUnit):
+class _FindCompanions(OfUnit):
     """Writes the hashes of the companions among the pairs of a unit."""
 
     languages: tuple[str, ...]
@@ -231,7 +221,7 @@ class _FindCompanions(_OfUnit):
 
 
 @dataclasses.dataclass(frozen=True)
-class _SampleUnit(_OfUnit):
+class _SampleUnit(OfUnit):
     """Writes, of some columns of a unit, how many lines and characters there are that are not held
     out, and the lines of the lowest hashes with these."""
 
@@ -273,7 +263,7 @@ _HASHED = np.dtype([("hash", "<u8"), ("place", "<u4")])
 
 
 @dataclasses.dataclass(frozen=True)
-class _HashUnit(_OfUnit):
+class _HashUnit(OfUnit):
     """Writes the hash and place of each line or pair of a unit, ordered by hash."""
 
     unit: Unit

@@ -72,9 +72,7 @@ def text(lines: Ragged, documents: np.ndarray, length: int, dtype: np.dtype) -> 
     starts = np.repeat(np.cumsum(tokens) - tokens, pieces) + number * body
     sizes = np.minimum(np.repeat(tokens, pieces) - number * body, body)
 
-    rows, base = _place(sizes + 2, length, dtype)
-    flat = rows.reshape(-1)
-    flat[base] = BOS
+    rows, flat, base = _place(sizes + 2, length, dtype)
     flat[base + 1 + sizes] = EOS
     copy_runs(lines.ids, starts, flat, base + 1, sizes)
     sentences, cut = int((lines.lengths > 0).sum()), int((pieces > 1).sum())
@@ -90,10 +88,8 @@ def pairs(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packed
     keep, dropped = _kept(first, second, sizes <= length)
     first, second = first.select(keep), second.select(keep)
 
-    rows, base = _place(sizes[keep], length, dtype)
-    flat = rows.reshape(-1)
+    rows, flat, base = _place(sizes[keep], length, dtype)
     middle = base + 1 + first.lengths
-    flat[base] = BOS
     flat[middle] = EOS
     flat[middle + 1 + second.lengths] = EOS
     copy_runs(first.ids, first.starts, flat, base + 1, first.lengths)
@@ -146,9 +142,7 @@ def sentences(lines: Ragged, length: int, dtype: np.dtype, *, mask: int) -> Pack
     sizes = np.minimum(lines.lengths, limit)
     extra = -(-sizes // 5)
 
-    rows, base = _place(sizes + 2 + extra, length, dtype)
-    flat = rows.reshape(-1)
-    flat[base] = BOS
+    rows, flat, base = _place(sizes + 2 + extra, length, dtype)
     flat[base + 1 + sizes] = EOS
     copy_runs(lines.ids, lines.starts, flat, base + 1, sizes)
     copy_runs(np.full(extra.sum(), mask), np.cumsum(extra) - extra, flat, base + 2 + sizes, extra)
@@ -181,14 +175,9 @@ def repack(kind: str, rows: np.ndarray) -> np.ndarray:
     ids = rows[rows != PAD]
     starts = np.flatnonzero(ids == BOS)
     sizes = np.diff(starts, append=len(ids))
-    packed, base = _place(sizes, rows.shape[1], rows.dtype)
-    copy_runs(ids, starts, packed.reshape(-1), base, sizes)
+    packed, flat, base = _place(sizes, rows.shape[1], rows.dtype)
+    copy_runs(ids, starts, flat, base, sizes)
     return packed
-
-
-def count_tokens(rows: np.ndarray) -> int:
-    """How many ids in `rows` are not padding."""
-    return int(np.count_nonzero(rows != PAD))
 
 
 def best_fit(
@@ -249,8 +238,13 @@ def _kept(first: Ragged, second: Ragged, fits: np.ndarray) -> tuple[np.ndarray, 
     return whole & fits, dropped
 
 
-def _place(sizes: np.ndarray, length: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of padding with room for examples of these sizes, and where each starts in the flat
-    rows, int64 [examples]."""
+def _place(
+    sizes: np.ndarray, length: int, dtype: np.dtype
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of padding with room for examples of these sizes, each with its `<s>`; the same rows,
+    flat; and where each example starts there, int64 [examples]."""
     bins, offsets, count = best_fit(sizes.astype(np.int64), length)
-    return np.full((count, length), PAD, dtype), bins * length + offsets
+    rows, base = np.full((count, length), PAD, dtype), bins * length + offsets
+    flat = rows.reshape(-1)
+    flat[base] = BOS
+    return rows, flat, base

@@ -222,20 +222,13 @@ class Shards:
             aside = np.repeat(np.arange(len(sizes)) % 2 == 1, sizes)
             if file.stat().st_size == len(aside) * self._record.itemsize:
                 content = storage.mapped(file, self._record)
-                if _sha256(content) == written["sha256"]:
+                if hashlib.sha256(content.data).hexdigest() == written["sha256"]:
                     return counts, content, aside
         file.with_suffix(".json").unlink(missing_ok=True)
         raise RuntimeError(f"{file} is damaged; start again to make it anew")
 
 
 _OF_SPLIT = ("rows", "tokens", "examples", "sentences")
-
-
-def _sha256(part: np.ndarray) -> str:
-    digest = hashlib.sha256()
-    for start in range(0, len(part), _WRITE_ROWS):
-        digest.update(part[start : start + _WRITE_ROWS].tobytes())
-    return digest.hexdigest()
 
 
 def _shuffled(units: Sequence[tuple[np.ndarray, np.ndarray]], shard: int) -> Iterator[np.ndarray]:

@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -170,7 +170,8 @@ class RowStore:
             raise RowStoreError(f"{model} is missing or damaged; {self._anew(model)}")
         for task in self.manifest.tasks:
             there = _sizes(self.path / task.folder, len(task.train.shards))
-            for shard, (train, held_out) in enumerate(_shards(task)):
+            rows = zip(task.train.shards, task.held_out.shards, strict=True)
+            for shard, (train, held_out) in enumerate(rows):
                 size = (train + held_out) * self._record(task).itemsize
                 self._check_size(self.file(task.name, shard), size, there)
 
@@ -326,11 +327,6 @@ def task_rows_from_json(content: "Record") -> TaskRows:
 def row_crcs(rows: np.ndarray) -> np.ndarray:
     """CRC32 of each row's bytes, uint32 [rows]."""
     return np.array([zlib.crc32(row) for row in np.ascontiguousarray(rows)], "<u4")
-
-
-def _shards(task: TaskRows) -> Iterator[tuple[int, int]]:
-    """Rows to train on and held out, of each shard."""
-    return zip(task.train.shards, task.held_out.shards, strict=True)
 
 
 def _sizes(folder: "AnyPath", shards: int) -> dict[str, int]:

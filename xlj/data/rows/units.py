@@ -14,10 +14,22 @@ from xlj.data.text import held_out
 from xlj.data.text.held_out import Rule
 from xlj.data.text.reading import Chunk, Reading, UnitReader
 from xlj.data.text.text_tasks import Unit
+from xlj.data.tokenizer.layout import PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.io.storage import AnyPath
 
 _vocabulary = lru_cache(maxsize=1)(Vocabulary.load)
+
+
+class OfUnit:
+    """Jobs that read one unit."""
+
+    unit: Unit
+
+    @property
+    def size(self) -> int:
+        """Bytes of input."""
+        return sum(part.size for part in self.unit)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +44,7 @@ class Plan:
 
 
 @dataclasses.dataclass(frozen=True)
-class BuildUnit:
+class BuildUnit(OfUnit):
     """Builds the rows of unit `index`, of each kind that is wanted; what it yields depends on its
     text only, not on who builds it or when. Small, so that workers can be sent it."""
 
@@ -40,11 +52,6 @@ class BuildUnit:
     index: int
     unit: Unit
     targets: tuple[Shards, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes of input."""
-        return sum(part.size for part in self.unit)
 
     def __call__(self) -> int:
         """Writes the rows; the last of a shard's units makes the shard. Returns the lines read."""
@@ -103,10 +110,9 @@ class _Kind:
         counts.sentences += sentences
         counts.cut += train.cut
         for split, made in ((counts.train, train), (counts.held_out, aside)):
-            tokens = packing.count_tokens(made.rows)
             split.update(
                 rows=len(made.rows),
-                tokens=tokens,
+                tokens=int(np.count_nonzero(made.rows != PAD)),
                 examples=made.examples,
                 sentences=made.sentences,
             )

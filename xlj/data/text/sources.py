@@ -28,8 +28,6 @@ from xlj.io.quoting import shortened
 from xlj.io.storage import AnyPath
 
 BLOCK_LINES = 4096
-RECORD_BYTES = 1 << 26
-"""The longest record of JSON lines: a document."""
 
 RawBlock = tuple[Sequence[Line], ...]
 
@@ -120,12 +118,8 @@ class FileSource(TextSource):
         return sum(map(storage.size, self.paths))
 
 
-@dataclasses.dataclass(frozen=True)
 class AlignedFiles(FileSource):
     """Pairs of two files of which line n translates line n: one process reads both to the end."""
-
-    def parts(self, size: int) -> list[Part]:
-        return [Part(self, 0, self._size(), self._size())]
 
     def uncut(self, size: int) -> int:
         return self._size() if self._size() > size else 0
@@ -139,17 +133,21 @@ class AlignedFiles(FileSource):
 
 
 @dataclasses.dataclass(frozen=True)
-class JsonLines(FileSource):
-    """String fields of the objects of a file, one a line; null is an empty text."""
+class FieldsOfFile(FileSource):
+    """Some of what a file holds, by name."""
 
     fields: tuple[str, ...]
 
     def identity(self) -> str | list | dict:
         return [*super().identity(), self.fields]
 
+
+class JsonLines(FieldsOfFile):
+    """String fields of the objects of a file, one a line; null is an empty text."""
+
     def blocks(self, start: int, stop: int) -> Iterator[RawBlock]:
         before = 0
-        for lines in self._lines(start, stop, RECORD_BYTES):
+        for lines in self._lines(start, stop, json_file.RECORD_BYTES):
             records: list[Sequence[Line]] = []
             for number, line in enumerate(lines, before):
                 if isinstance(line, Malformed) or (line and not line.isspace()):
@@ -170,14 +168,8 @@ class JsonLines(FileSource):
         return found
 
 
-@dataclasses.dataclass(frozen=True)
-class ParquetFile(FileSource):
+class ParquetFile(FieldsOfFile):
     """String columns of a Parquet file, of which parts are row groups; null is an empty text."""
-
-    fields: tuple[str, ...]
-
-    def identity(self) -> str | list | dict:
-        return [*super().identity(), self.fields]
 
     def parts(self, size: int) -> list[Part]:
         with self._open() as file:
@@ -246,17 +238,8 @@ class ParquetFile(FileSource):
             raise ConfigError(f"{self.paths[0]}: {problem} ({said})") from None
 
 
-@dataclasses.dataclass(frozen=True)
-class TmxFile(FileSource):
+class TmxFile(FieldsOfFile):
     """The units of a translation memory in two languages; one process reads it to the end."""
-
-    fields: tuple[str, ...]
-
-    def identity(self) -> str | list | dict:
-        return [*super().identity(), self.fields]
-
-    def parts(self, size: int) -> list[Part]:
-        return [Part(self, 0, self._size(), self._size())]
 
     def uncut(self, size: int) -> int:
         return self._size() if self._size() > size else 0
