@@ -301,6 +301,10 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     logits.block_logits: ({}, BLOCK),
     logits.statistics: ({}, BLOCK | {"labels": i32(6)}),
     logits.gradient: ({}, BLOCK | OF_LABELS),
+    mlm.blind: (
+        {"model": MODEL},
+        {"inputs": INPUTS, "positions": i32(R, 5), "weights": f32(R, 5)},
+    ),
     mlm.whole: ({"model": MODEL}, {"masked": MASKED}),
     mlm.gather: ({}, {"hidden": HIDDEN, "positions": i32(R, SLOTS)}),
     mlm.predicted: (
@@ -320,6 +324,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     rtd.detected: ({}, {"logits": f32(R, N), "replaced": TOKENS, "original": TOKENS}),
     segments.segments: ({}, {"tokens": TOKENS}),
     segments.languages_of: ({}, {"layout": SEGMENTS, "languages": i32(R, 2)}),
+    segments.sees_nothing: ({"window": 2}, {"inputs": INPUTS}),
     segments.whole_examples: ({"model": MODEL}, {"tokens": TOKENS, "languages": i32(R, 2)}),
     supervised.logits: (
         {"kind": "tagging", "params": PARAMS, "model": MODEL},

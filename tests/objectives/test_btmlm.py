@@ -33,6 +33,21 @@ def labelled(model, options, params_of, keys_of, seed=0):
     return rows, before, objective.targets(params, {}, before, whole), objective, params, model
 
 
+def test_placeholders_whose_sentence_is_outside_the_window_are_counted(model, params_of, keys_of):
+    model = dataclasses.replace(model, local_attention=3, full_attention_every=2)
+    options = BackTranslation(mask_rate=0.2, pseudo_ratio=0.2)
+    rows, _, made, objective, params, model = labelled(model, options, params_of, keys_of)
+    tokens, used = np.asarray(made.source), np.asarray(made.used)
+    alone = 0
+    for row, positions in zip(tokens, np.where(used, made.positions, -1), strict=True):
+        for place in positions[positions >= 0]:
+            near = row[max(place - 1, 0) : place]  # the window has one place to each side
+            alone += not np.isin(near, EOS).all()
+    found = objective.loss(params, {}, made, None)["btmlm_blind"]
+    assert found.sum.sum() == alone > 5 and found.count.sum() == used.sum()
+    assert objective.count(made)["btmlm_blind"].sum() == used.sum()
+
+
 @pytest.mark.parametrize("generation, embeddings", [("argmax", "predicted"), ("sample", "all")])
 def test_all_of_it_equals_numpy(
     generation,

@@ -35,6 +35,28 @@ def test_all_of_it_equals_numpy(
     assert objective.losses["camlm"].weight == 3 and objective.losses["camlm"].over_vocabulary
 
 
+@pytest.mark.parametrize("width", [3, 8, 200])
+def test_tokens_whose_other_side_is_outside_the_window_are_counted(
+    width, model, params_of, keys_of, step_of
+):
+    local = {"local_attention": width, "full_attention_every": 2}
+    model = dataclasses.replace(model, **local)
+    objective = camlm.objective("camlm", OPTIONS, model, CORPUS)
+    params, rows = params_of(model, objective), rows_of("pairs")
+    _, masked, losses, counts, _ = step_of(objective, params, rows, keys_of(rows))
+    inputs = camlm.inputs_of(model, masked)
+    queries, keys = np.asarray(inputs.query_segment_ids), np.asarray(inputs.key_segment_ids)
+    place = np.arange(queries.shape[1])
+    near = np.abs(place[:, None] - place) <= width // 2
+    alone = ~(near & (queries[:, :, None] == keys[:, None])).any(2)
+    wanted = (alone & np.asarray(masked.selected())).sum(1)
+    np.testing.assert_array_equal(losses["camlm_blind"].sum, wanted)
+    np.testing.assert_array_equal(counts["camlm_blind"], masked.selected().sum(1))
+    np.testing.assert_array_equal(losses["camlm_blind"].count, counts["camlm_blind"])
+    assert objective.losses["camlm_blind"].weight == 0
+    assert (wanted.sum() > 5) == (width < 200)
+
+
 def jacobian(model, params, masked):
     """|d logits of each selected position / d looked-up vector of each token|, summed.
 

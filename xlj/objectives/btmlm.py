@@ -18,7 +18,7 @@ from xlj.objectives.camlm import UNSEEN
 from xlj.objectives.choosing import choose
 from xlj.objectives.corruption import Masked, at_positions, mask_tokens, split
 from xlj.objectives.flops import Operations, of_layers, of_predictions
-from xlj.objectives.mlm import flops, gather, predicted, prediction_part
+from xlj.objectives.mlm import blind, flops, gather, predicted, prediction_part
 from xlj.objectives.objective import ByMicrobatch, Loss, Losses, Objective, Params, Rows
 from xlj.objectives.segments import languages_of, segments, whole_examples
 
@@ -59,8 +59,11 @@ def objective(
     Stage 1, with the current parameters and no gradient: placeholders behind a sentence are filled
     with pseudo-tokens of another language; they see the whole sentence, unmasked, and not each
     other. Stage 2: masked tokens of the sentence are predicted from it and the pseudo-tokens.
+
+    In local layers the sentence may lie outside a placeholder's window. How often it does is
+    counted, as `NAME_blind`: a measure beside the loss, of weight 0.
     """
-    probabilities = target_probabilities(corpus, options.target_alpha)
+    probabilities, of_blind = target_probabilities(corpus, options.target_alpha), f"{name}_blind"
 
     def targets(
         params: Params, state: object, inputs: Corrupted, by_microbatch: ByMicrobatch
@@ -74,7 +77,17 @@ def objective(
             placed = at_positions(inputs.positions, inputs.used, masked.tokens.shape[1])
             whole = whole._replace(languages=jnp.where(placed, inputs.targets, whole.languages))
         hidden = encoder.apply(params, model, whole, rngs)
-        return {name: predicted(params, params["prediction_head"], model, hidden, masked)}
+        found = {name: predicted(params, params["prediction_head"], model, hidden, masked)}
+        if model.local_attention:
+            used = inputs.used.astype(jnp.float32)
+            found[of_blind] = blind(model, _of_generation(model, inputs), inputs.positions, used)
+        return found
+
+    def count(inputs: Corrupted) -> dict[str, jax.Array]:
+        found = {name: inputs.masked.weights.sum(1)}
+        if model.local_attention:
+            found[of_blind] = inputs.used.sum(1).astype(jnp.float32)
+        return found
 
     def all_flops(rows: int, length: int) -> Operations:
         generation = of_layers(model, model.layers, rows, length)
@@ -82,14 +95,15 @@ def objective(
         return generation + flops(rows, length, options=options, model=model, corpus=corpus)
 
     return Objective(
-        losses={name: Loss(options.weight, over_vocabulary=True)},
+        losses={name: Loss(options.weight, over_vocabulary=True)}
+        | ({of_blind: Loss(0.0)} if model.local_attention else {}),
         corrupt=partial(
             corrupt,
             options=options,
             vocabulary_size=corpus.vocabulary_size,
             probabilities=probabilities,
         ),
-        count=lambda inputs: {name: inputs.masked.weights.sum(1)},
+        count=count,
         loss=loss,
         flops=all_flops,
         parts=prediction_part(model, corpus),
@@ -168,9 +182,8 @@ def corrupt(
     )
 
 
-def fill(params: Params, model: Model, options: BackTranslation, inputs: Corrupted) -> Corrupted:
-    """Stage 1: the placeholders of both stages' rows filled with pseudo-tokens, never specials."""
-    inputs.check("fill")
+def _of_generation(model: Model, inputs: Corrupted) -> encoder.Inputs:
+    """The encoder's inputs of stage 1: no token sees a placeholder."""
     layout = segments(inputs.source)
     placed = at_positions(inputs.positions, inputs.used, inputs.source.shape[1])
     languages = None
@@ -179,18 +192,20 @@ def fill(params: Params, model: Model, options: BackTranslation, inputs: Corrupt
         if model.language_embeddings == "all":
             others = languages_of(layout, inputs.masked.languages)
         languages = jnp.where(placed, inputs.targets, others)
-    hidden = encoder.apply(
-        params,
-        model,
-        encoder.Inputs(
-            inputs.source,
-            layout.position,
-            layout.segment,
-            jnp.where(placed, UNSEEN, layout.segment),
-            languages,
-            layout.side,
-        ),
+    return encoder.Inputs(
+        inputs.source,
+        layout.position,
+        layout.segment,
+        jnp.where(placed, UNSEEN, layout.segment),
+        languages,
+        layout.side,
     )
+
+
+def fill(params: Params, model: Model, options: BackTranslation, inputs: Corrupted) -> Corrupted:
+    """Stage 1: the placeholders of both stages' rows filled with pseudo-tokens, never specials."""
+    inputs.check("fill")
+    hidden = encoder.apply(params, model, _of_generation(model, inputs))
     table, head = params["embeddings"]["word"], params["prediction_head"]
     vectors, table, bias = heads.predict(head, table, model, gather(hidden, inputs.positions))
     bias = bias.at[: len(SPECIALS)].set(-jnp.inf).at[-1].set(-jnp.inf)

@@ -1,5 +1,7 @@
 """Cross-attention masked language modelling: each side is predicted from the other alone."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 
@@ -8,9 +10,10 @@ from xlj.config.objectives.mlm import Masking
 from xlj.contracts.arrays import check_ids
 from xlj.data.rows.corpus import Corpus
 from xlj.models import encoder
+from xlj.models.dropout import Rngs
 from xlj.objectives import mlm
 from xlj.objectives.corruption import Masked
-from xlj.objectives.objective import Objective
+from xlj.objectives.objective import Loss, Losses, Objective, Params
 from xlj.objectives.segments import Segments, languages_of, segments
 
 UNSEEN = -1
@@ -20,8 +23,25 @@ UNSEEN = -1
 def objective(
     name: str, options: Masking, model: Model, corpus: Corpus
 ) -> Objective[Masked, object]:
-    """CAMLM (ERNIE-M section 3.2, by the formula: nothing of the predicted token's own side)."""
-    return mlm.objective(name, options, model, corpus, inputs_of)
+    """CAMLM (ERNIE-M section 3.2, by the formula: nothing of the predicted token's own side).
+
+    In local layers the other side may lie outside a selected token's window. How often it does is
+    counted, as `NAME_blind`: a measure beside the loss, of weight 0.
+    """
+    plain = mlm.objective(name, options, model, corpus, inputs_of)
+    if not model.local_attention:
+        return plain
+    blind = f"{name}_blind"
+
+    def count(masked: Masked) -> dict[str, jax.Array]:
+        return {**plain.count(masked), blind: masked.weights.sum(1)}
+
+    def loss(params: Params, state: object, masked: Masked, rngs: Rngs) -> Losses:
+        counted = mlm.blind(model, inputs_of(model, masked), masked.positions, masked.weights)
+        return {**plain.loss(params, state, masked, rngs), blind: counted}
+
+    losses = {**plain.losses, blind: Loss(0.0)}
+    return dataclasses.replace(plain, losses=losses, count=count, loss=loss)
 
 
 def inputs_of(model: Model, masked: Masked) -> encoder.Inputs:

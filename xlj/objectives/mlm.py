@@ -16,7 +16,7 @@ from xlj.objectives.corruption import Masked, mask_tokens, max_predictions
 from xlj.objectives.cross_entropy import cross_entropy
 from xlj.objectives.flops import TRAINED, Operations, of_layers, of_predictions
 from xlj.objectives.objective import Loss, Losses, LossSums, Objective, Params
-from xlj.objectives.segments import whole_examples
+from xlj.objectives.segments import sees_nothing, whole_examples
 
 
 def whole(model: Model, masked: Masked) -> encoder.Inputs:
@@ -94,3 +94,21 @@ def predicted(
     )
     shape = masked.labels.shape
     return LossSums.weighted(losses.reshape(shape), correct.reshape(shape), masked.weights)
+
+
+def blind(
+    model: Model, inputs: encoder.Inputs, positions: jax.Array, weights: jax.Array
+) -> LossSums:
+    """How many of some tokens see no key in local layers, as a loss: its mean is their share.
+
+    Args:
+      positions, weights: of the tokens, and 1.0 for those that count, [rows, n].
+    """
+    check(
+        "blind",
+        positions=("int32 [rows, n]", positions),
+        weights=("float32 [rows, n]", weights),
+    )
+    nothing = sees_nothing(inputs, model.local_attention // 2)
+    alone = jnp.take_along_axis(nothing, positions, axis=1).astype(jnp.float32)
+    return LossSums.weighted(alone, jnp.zeros_like(alone), weights)

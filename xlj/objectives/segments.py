@@ -68,3 +68,21 @@ def whole_examples(model: Model, tokens: jax.Array, languages: jax.Array) -> enc
         languages_of(layout, languages) if everywhere else None,
         layout.side,
     )
+
+
+def sees_nothing(inputs: encoder.Inputs, window: int) -> jax.Array:
+    """Which tokens see no key in layers that see `window` places to each side, bool [rows, length].
+
+    Their attention is zero there: what they know comes from full layers.
+    """
+    check_ids("sees_nothing", inputs)
+    queries, length = inputs.query_segment_ids, inputs.tokens.shape[1]
+    fill = (0, 0), (window, window)
+    keys = jnp.pad(inputs.key_segment_ids, fill)
+    is_key = jnp.pad(jnp.ones_like(queries, bool), fill)
+
+    def seen(shift: jax.Array, before: jax.Array) -> jax.Array:
+        here, there = (jax.lax.dynamic_slice_in_dim(x, shift, length, 1) for x in (keys, is_key))
+        return before | (there & (here == queries))
+
+    return ~jax.lax.fori_loop(0, 2 * window + 1, seen, jnp.zeros_like(queries, bool))
