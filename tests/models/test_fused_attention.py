@@ -397,3 +397,16 @@ def test_groups_of_heads_on_tpus():
     flat = grouped.flat(x)
     assert flat.shape == (2, 256, 2 * 128) and flat.sum() == x.sum()
     np.testing.assert_array_equal(grouped.unflat(flat), x)
+
+
+@pytest.mark.parametrize(
+    "block, window, name",
+    [(64, None, "attention"), (64, 0, "attention_near64"), (64, 64, "attention_near192"),
+     (128, 64, "attention_near384"), (32, 65, "attention_near224")],
+)  # fmt: skip
+def test_a_kernel_is_named_after_the_keys_that_its_tiles_have(block, window, name):
+    assert tiles.Sizes(block, 0.0, True, window).named("attention") == name
+    if window is not None:  # of a row in whose middle all of them are there
+        ids = jnp.ones((1, 12 * block), jnp.int32)
+        found = tiles.bounds(ids, ids, block, window)
+        assert name.endswith(f"near{int((found.end_key - found.first_key).max()) * block}")

@@ -52,16 +52,23 @@ def test_products_of_libraries_and_of_all_bits():
 
 
 @pytest.mark.parametrize(
-    "name, made",
-    [("attention", 2), ("attention_of_key", 4), ("attention_backward", 5), ("add_norm", 0)],
+    "name, made, keys",
+    [
+        ("attention", 2, 128),
+        ("attention_of_key", 4, 128),
+        ("attention_backward", 5, 128),
+        ("attention_of_query_near96", 3, 96),
+        ("attention_near384", 2, 128),
+        ("add_norm", 0, 0),
+    ],
 )
 @pytest.mark.parametrize("queries", ["bf16[3,128,12,64]", "bf16[3,128,768]"])
-def test_kernels_of_attention_count_what_they_multiply(name, made, queries):
+def test_kernels_of_attention_count_what_they_multiply(name, made, keys, queries):
     call = 'custom-call(%l, %r), custom_call_target="tpu_custom_call", metadata={op_name="jit(f)/'
     found = of_line(
         "s32[3,4]{1,0}", f"{queries}{{0}}", f'{queries}{{0}} {call}x/{name}/pallas_call"}}'
     )
-    wanted = 2 * made * 3 * 12 * 128 * 128 * 64
+    wanted = 2 * made * 3 * 12 * 128 * keys * 64
     assert found == ({"bf16": wanted} if made else {})
 
 

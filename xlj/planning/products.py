@@ -48,10 +48,13 @@ def of_instruction(body: Computation, instruction: Instruction) -> float:
 
 
 def _of_kernel(body: Computation, instruction: Instruction) -> float:
-    """Those of our kernels, which no compiler tells; attention's as if no block was skipped."""
+    """Those of our kernels, which no compiler tells; attention's as if no block was skipped but
+    those outside a window."""
     name, arrays = instruction.source.split("/")[-2], _floats(body, instruction)
+    name, _, near = name.partition("_near")
     if made := attend.PRODUCTS.get(name):  # of queries [rows, length, heads, size]
-        return 2.0 * made * math.prod(arrays[0].dims) * arrays[0].dims[1]
+        keys = min(int(near or arrays[0].dims[1]), arrays[0].dims[1])
+        return 2.0 * made * math.prod(arrays[0].dims) * keys
     if made := fused_logits.PRODUCTS.get(name):  # of vectors [n, hidden] and weights [size, hidden]
         return 2.0 * made * math.prod(arrays[0].dims) * arrays[1].dims[0]
     return 0.0

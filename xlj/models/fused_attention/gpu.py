@@ -335,5 +335,5 @@ def _call(
         out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in outputs],
         compiler_params=triton.CompilerParams(num_warps=4, num_stages=stages),
         interpret=sizes.interpret,
-        name=name,
+        name=sizes.named(name),
     )(*inputs)

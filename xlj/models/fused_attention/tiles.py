@@ -40,6 +40,13 @@ class Sizes(NamedTuple):
     window: int | None
     """The largest distance of places at which a query sees a key; None for any."""
 
+    def named(self, kernel: str) -> str:
+        """The name of a kernel in compiled programs: with a window it tells, for those who count
+        operations, how many keys lie in the tiles that a query's tile visits at most."""
+        if self.window is None:
+            return kernel
+        return f"{kernel}_near{self.block * (1 + 2 * -(-self.window // self.block))}"
+
 
 class Inputs(NamedTuple):
     """What attention is computed of, but for the bias; the length is a multiple of the block."""

@@ -369,5 +369,5 @@ def _call(
         out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in outputs],
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=_MEMORY),
         interpret=sizes.interpret,
-        name=name,
+        name=sizes.named(name),
     )(*scalars, *inputs)
