@@ -24,6 +24,7 @@ def problem(length, dtype="float32", asking=True):
         for seed, name in enumerate(("query", "key", "value"))
     }
     packed = np.sort(rng.integers(0, 3, (ROWS, length)), 1)
+    packed[1] = packed[1, ::-1]  # ids of 0, as those of places beside the row, at either end
     asks, hides = rng.random((2, ROWS, length)) < (0.3 if asking else 0)
     queries, keys = np.where(asks, 2 - packed, packed), np.where(hides, -1, packed)
     keys[:, -20:] = -1
