@@ -16,7 +16,7 @@ def model():
     return Model(layers=2, hidden=32, heads=4, intermediate=64, positions=66, init_std=0.3)
 
 
-@pytest.fixture(params=["xlm_r", "modern"])
+@pytest.fixture(params=["xlm_r", pytest.param("modern", marks=pytest.mark.slow)])
 def full_model(request, model):
     """Every option away from its default, or on."""
     common = dataclasses.replace(
