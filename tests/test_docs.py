@@ -100,7 +100,7 @@ def test_recipes_exist(page):
     recipes = found(r"configs/(\w+)\.py", page) - {"NAME", "mine"}  # the reader's own
     assert not [name for name in recipes if not (ROOT / f"configs/{name}.py").is_file()]
     for name, chosen in found(r"configs/(\w+)\.py:([\w,]+)", page):
-        known = {"tiny", *getattr(importlib.import_module(name), "VARIANTS", {})}
+        known = {"tiny", "modern", *getattr(importlib.import_module(name), "VARIANTS", {})}
         assert set(chosen.split(",")) <= known
 
 

@@ -36,7 +36,7 @@ def own_variants(name):
     return list(getattr(importlib.import_module(name), "VARIANTS", {}))
 
 
-ALL = [(name, variant) for name in RECIPES for variant in ["", *own_variants(name)]]
+ALL = [(name, variant) for name in RECIPES for variant in ["", "modern", *own_variants(name)]]
 ALL_TINY = [(name, ",".join(filter(None, [variant, "tiny"]))) for name, variant in ALL]
 
 
@@ -162,6 +162,20 @@ def test_infoxlm_fills_its_queue_before_it_trains():
     assert all(options.weight == 1 for options in training.objectives.active().values())
 
 
+def test_modern_variants_are_deeper_and_narrower_inside():
+    """As ModernBERT base is beside BERT base; layers that options name are those of the depth."""
+    for name, layer in (("xlm_e", 4), ("xlm_align", 10)):
+        plain, modern = parse(load(name)), parse(load(name, "modern"))
+        assert modern.model.family == "modernbert" and modern.init_from == ""
+        assert (plain.model.layers, modern.model.layers) == (12, 22)
+        assert modern.model.intermediate == 1.5 * plain.model.hidden
+        options = modern.objectives_on()
+        found = {getattr(options[each], key, None) for each in options for key in LAYERS}
+        assert round(layer * 22 / 12) in found
+    tiny = parse(load("xlm_e", "modern,tiny")).model
+    assert (tiny.local_attention, tiny.intermediate, tiny.norm) == (16, 192, "embeddings")
+
+
 def test_variants_are_applied_in_order_and_tiny_last():
     config = schema.default()
     own = {
@@ -176,7 +190,7 @@ def test_variants_are_applied_in_order_and_tiny_last():
 
 @pytest.mark.parametrize("variant", ["none", "tiny,none", "tiny,", ",", "Tiny"])
 def test_unknown_variants_are_refused_with_those_there_are(variant):
-    with pytest.raises(ConfigError, match="there is no variant .*; there are: big, tiny$"):
+    with pytest.raises(ConfigError, match="there is no variant .*; there are: big, modern, tiny$"):
         variants.apply(schema.default(), variant, {"big": lambda config: None})
 
 
@@ -226,9 +240,14 @@ def teacher(tmp_path_factory, rows_folder):
     return loop.train(start.prepare(config, tmp_path_factory.mktemp("teacher"))).workdir
 
 
+LAYERS = ("generator_layers", "label_layer", "query_layer")
+MODERN = [(name, "modern,tiny") for name in ("ernie_m_base", "xlm_e", "xlm_align", "infoxlm")]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name, variant", distinct([*((name, "tiny") for name in RECIPES), *recipes_of_papers()])
+    "name, variant",
+    distinct([*((name, "tiny") for name in RECIPES), *recipes_of_papers(), *MODERN]),
 )
 def test_tiny_variants_take_steps_in_each_phase(name, variant, tmp_path, rows_folder, teacher):
     config = few_steps(load(name, variant), rows_folder)
