@@ -21,7 +21,7 @@ def test_a_family_sets_all_of_its_options(family):
     assert {name: getattr(loaded(f"family={family}"), name) for name in wanted} == wanted
     config = schema.default()
     families.set_family(config, family)
-    model = Model(**config.model)
+    model = Model(**{name: config.model[name] for name in wanted})
     assert {name: getattr(model, name) for name in wanted} == wanted
 
 
