@@ -242,6 +242,25 @@ def test_positions_that_restart_are_not_exported(model, vocabulary, params_of):
         exporting.plan(leaves, restarts, vocabulary, False, ())
 
 
+@pytest.mark.parametrize(
+    "options, named",
+    [
+        ({"norm": "embeddings"}, "model.norm=embeddings"),
+        ({"norm_type": "rms"}, "model.norm_type=rms"),
+        ({"feed_forward": "geglu", "biases": ()}, "model.feed_forward=geglu"),
+        ({"rotary_base": 10.0, "absolute_positions": False}, "model.rotary_base=10.0"),
+        ({"local_attention": 8}, "model.local_attention=8"),
+        ({"key_value_heads": 1}, "model.key_value_heads=1"),
+        ({"tied": False}, "model.tied=False"),
+    ],
+)
+def test_what_no_architecture_has_is_not_exported(options, named, model, vocabulary, params_of):
+    model = dataclasses.replace(model, **options)
+    leaves = named_leaves(params_of(model, vocabulary.size))
+    with pytest.raises(ConfigError, match=f"{named}.*cannot be exported yet"):
+        exporting.plan(leaves, model, vocabulary, False, ())
+
+
 def test_labels_must_be_known(model, vocabulary, params_of):
     leaves = named_leaves(params_of(model, vocabulary.size, True, "tagging", LABELS))
     with pytest.raises(ConfigError, match="tagging_head has 3 classes, and its config names 2"):

@@ -12,6 +12,8 @@ _MODERN: dict[str, Value] = {
     "absolute_positions": False,
     "position_bias": "none",
     "pair_token_types": False,
+    "key_value_heads": 0,
+    "rotary_factor": 1.0,
 }
 
 _OWN: dict[str, dict[str, Value]] = {
