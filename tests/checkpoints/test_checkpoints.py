@@ -14,7 +14,7 @@ import pytest
 
 from xlj.checkpoints import compatibility, reading, writing
 from xlj.checkpoints.digests import digests
-from xlj.config import ConfigError, parse
+from xlj.config import ConfigError, Model, parse
 from xlj.data.rows.corpus import Corpus
 from xlj.io.growing import GrowingFiles
 from xlj.sharding import meshes, trees
@@ -136,6 +136,36 @@ def test_a_checkpoint_older_than_a_key_was_made_by_its_default(tiny, tmp_path):
     biased = dataclasses.replace(config.model, position_bias="t5")
     (difference,) = compatibility.model_differences(checkpoint.model(), biased)
     assert str(difference) == "model.position_bias: 'none' -> 't5'"
+
+
+@pytest.mark.parametrize(
+    "name, value, free",
+    [
+        ("family", "gte", "_FREE_ON_RESUME"),
+        ("dropout_parts", (), "_FREE"),
+        ("rotary_base", 9.0, "_FREE_AT_START"),
+        ("rotary_local_base", 9.0, "_FREE_AT_START"),
+        ("middle_norm", True, "_FREE_AT_START"),
+        ("norm", "embeddings", ""),
+        ("norm_type", "rms", ""),
+        ("feed_forward", "geglu", ""),
+        ("local_attention", 8, ""),
+        ("full_layers", ("1",), ""),
+        ("key_value_heads", 2, ""),
+        ("biases", (), ""),
+        ("prediction", "linear", ""),
+        ("tied", False, ""),
+    ],
+)
+def test_which_options_of_the_encoder_may_change(name, value, free):
+    """Where a run resumes, where its parameters are used, and where another run starts from them:
+    what is free in one of these is free in those that follow."""
+    old, new = Model(), dataclasses.replace(Model(), **{name: value})
+    order = ("_FREE_ON_RESUME", "_FREE", "_FREE_AT_START")
+    first = order.index(free) if free else len(order)
+    for at, keys in enumerate(order):
+        differ = compatibility.model_differences(old, new, getattr(compatibility, keys))
+        assert bool(differ) == (at < first), keys
 
 
 def test_find_says_what_is_missing(tmp_path):

@@ -7,6 +7,8 @@ import pytest
 from xlj import config as schema
 from xlj.cli import configs
 from xlj.config import ConfigError, Model, families
+from xlj.config.checks import check_model
+from xlj.config.sections import FAMILIES
 
 RECIPE = "configs/xlm_r_base.py:tiny"
 
@@ -15,7 +17,7 @@ def loaded(*overrides):
     return configs.load(RECIPE, [f"--config.model.{each}" for each in overrides], schema).model
 
 
-@pytest.mark.parametrize("family", families.FAMILIES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_sets_all_of_its_options(family):
     wanted = families.options_of(family)
     assert {name: getattr(loaded(f"family={family}"), name) for name in wanted} == wanted
@@ -40,6 +42,11 @@ def test_the_options_of_xlm_r_are_the_defaults():
     assert {name: getattr(model, name) for name in wanted} == wanted
 
 
+def test_a_family_that_is_a_name_alone_is_refused():
+    with pytest.raises(ConfigError, match="other options are XLM-R's.*set_family.config, 'gte'"):
+        check_model(Model(family="gte"))
+
+
 def test_an_unknown_family_is_refused_with_those_there_are():
     with pytest.raises(ConfigError, match="model.family=bert; there are xlm_r, modernbert, eurobe"):
         loaded("family=bert")
@@ -53,6 +60,9 @@ def test_an_unknown_family_is_refused_with_those_there_are():
         ({"key_value_heads": 3}, "not divisible by model.key_value_heads=3"),
         ({"local_attention": 8, "full_layers": "0,2"}, "2 is no layer of model.layers=2"),
         ({"local_attention": 8, "full_layers": "first"}, "first is no layer"),
+        ({"local_attention": 8, "full_layers": "01"}, "01 is no layer"),
+        ({"local_attention": 1}, "lets a token see itself alone"),
+        ({"local_attention": 8, "rotary_local_base": 9.0}, "because model.rotary_base is 0"),
         ({"biases": "outputs"}, "model.biases=outputs; there are attention, output, inner"),
         ({"dropout_parts": "head"}, "model.dropout_parts=head; there are embeddings, attention"),
         ({"full_attention_every": 2}, "nothing reads it, because model.local_attention is 0"),

@@ -252,6 +252,8 @@ def test_positions_that_restart_are_not_exported(model, vocabulary, params_of):
         ({"local_attention": 8}, "model.local_attention=8"),
         ({"key_value_heads": 1}, "model.key_value_heads=1"),
         ({"tied": False}, "model.tied=False"),
+        ({"norm": "pre", "middle_norm": True}, "model.middle_norm=True"),
+        ({"biases": ("output", "outer")}, "model.biases=output,outer"),
     ],
 )
 def test_what_no_architecture_has_is_not_exported(options, named, model, vocabulary, params_of):

@@ -104,3 +104,15 @@ def test_options_combine(case):
     name, changes = COMBINED[case]
     found, wanted, real = both(model_of(name, **changes))
     assert_close(found, wanted, real)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_no_parameter_is_empty(layers):
+    """The first layer has no norm before attention, and checkpoints take no array without rows."""
+    made = jax.eval_shape(
+        lambda: encoder.init(jax.random.key(0), model_of("ModernBert-small", layers=layers), 50, 1)
+    )
+    assert all(leaf.size for leaf in jax.tree.leaves(made))
+    assert ("attention_norm" in made["layers"]) == (layers > 1)
+    cut = jax.eval_shape(lambda p: encoder.first_layers(p, model_of("ModernBert-small"), 1), made)
+    assert all(leaf.size for leaf in jax.tree.leaves(cut))

@@ -47,6 +47,8 @@ def shapes(model, vocabulary, languages=0):
             "feed_forward_norm": norm(layers),
         },
     }
+    if missing and layers == 1:
+        del params["layers"]["attention_norm"]
     if model.position_bias != "none":
         params["position_bias"] = {"table": (model.position_buckets, model.heads)}
     if model.norm != "post":

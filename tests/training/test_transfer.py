@@ -60,13 +60,29 @@ def test_parts_are_taken_and_the_rest_is_left_as_it_was_drawn(parts, capsys):
     assert ("transfer.parts" in capsys.readouterr().out) == (len(parts) == 1)
 
 
+def test_a_table_of_the_head_s_own_follows_its_words():
+    old = vocabulary("hund", "##e", "katze", markers="wordpiece")
+    new = vocabulary("▁Katze", "e", "▁hund", "▁xyz")
+    found, fresh = params(8, 0), params(9, 1)
+    for tree in (found, fresh):
+        tree["prediction_head"]["word"] = 2 * tree["embeddings"]["word"]
+    made = taken(found, fresh, Transfer(vocabulary="matched"), match(old, new))
+    rows = np.array([0, 1, 2, 3, 6, 5, 4, 7])
+    kept = [0, 1, 2, 3, 4, 5, 6, 8]
+    wanted = np.asarray(found["prediction_head"]["word"])[rows]
+    np.testing.assert_array_equal(made["prediction_head/word"][kept], wanted)
+    body = taken(found, fresh, Transfer(vocabulary="matched", parts=("body",)), match(old, new))
+    fresh_word = np.asarray(fresh["prediction_head"]["word"])
+    np.testing.assert_array_equal(body["prediction_head/word"], fresh_word)
+
+
 def test_rows_follow_their_words_to_another_vocabulary():
     old = vocabulary("hund", "##e", "katze", markers="wordpiece")
     new = vocabulary("▁Katze", "e", "▁hund", "▁xyz")
     found, fresh = params(8, 0), params(9, 1)
     made = taken(found, fresh, Transfer(vocabulary="matched"), match(old, new), init_std=0.5)
     rows = [0, 1, 2, 3, 6, 5, 4, -1, 7]
-    word, bias = (np.asarray(named_leaves(found)[n]) for n in transfer._BY_WORD)
+    word, bias = (np.asarray(named_leaves(found)[n]) for n in transfer._BY_WORD[:2])
     for new_id, old_id in enumerate(rows):
         if old_id >= 0:
             np.testing.assert_array_equal(made["embeddings/word"][new_id], word[old_id])

@@ -172,14 +172,18 @@ def row_differences(checkpoint: Checkpoint, manifest: Manifest) -> list[str]:
     return found
 
 
-_FREE_ON_RESUME = ("attention", "scan_layers", "remat", "init_std")
+_FREE_ON_RESUME = ("family", "attention", "scan_layers", "remat", "init_std")
 """Keys of `model` that change nothing of what a step computes, but for the order of sums."""
 
-_FREE = (*_FREE_ON_RESUME, "dropout", "attention_dropout", "dtype")
+_FREE = (*_FREE_ON_RESUME, "dropout", "dropout_parts", "attention_dropout", "dtype")
 """Those, and what changes nothing of what the same parameters compute when they are used."""
 
-_FREE_AT_START = (*_FREE, "language_embeddings")
-"""Those, and what a run that starts from other parameters may add to them."""
+_FREE_AT_START = (
+    *_FREE, "language_embeddings", "middle_norm",
+    "rotary_base", "rotary_local_base", "rotary_factor",
+)  # fmt: skip
+"""Those, and what a run that starts from other parameters may add to them, or read them with:
+longer contexts begin with a larger base (ModernBERT, mmBERT)."""
 
 
 def model_differences(old: Model, new: Model, free: tuple[str, ...] = _FREE) -> list[Difference]:

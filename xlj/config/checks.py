@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 import ml_collections
 
 from xlj.config import renamed
+from xlj.config.families import options_of
 from xlj.config.fields import ConfigError, Value, keys_of, lookup, nearest, not_read, refuse_idle
 from xlj.config.objectives.options import check_common, import_modules
 from xlj.config.optimizers import factors_of
@@ -96,6 +97,14 @@ def _check_together(config: Config) -> None:
 
 def check_model(model: Model) -> None:
     """Raises a `ConfigError` on options of the model that contradict each other."""
+    of_xlm_r = options_of("xlm_r")
+    if model.family != "xlm_r" and all(
+        getattr(model, name) == value for name, value in of_xlm_r.items() if name != "family"
+    ):
+        raise ConfigError(
+            f"model.family={model.family}, but the other options are XLM-R's: in a config file set "
+            f"all of them, with xlj.config.families.set_family(config, {model.family!r})"
+        )
     if model.hidden % model.heads:
         raise ConfigError(
             f"model.hidden={model.hidden} is not divisible by model.heads={model.heads}"
@@ -127,8 +136,12 @@ def check_model(model: Model) -> None:
             f"model.heads={model.heads} is not divisible by model.key_value_heads="
             f"{model.key_value_heads}"
         )
+    if model.local_attention == 1:
+        raise ConfigError(
+            "model.local_attention=1 lets a token see itself alone; it is the width of the window"
+        )
     for layer in model.full_layers:
-        if not (layer.isdecimal() and int(layer) < model.layers):
+        if layer not in map(str, range(model.layers)):
             raise ConfigError(
                 f"model.full_layers={','.join(model.full_layers)}: {layer} is no layer of "
                 f"model.layers={model.layers}; they count from 0"

@@ -6,8 +6,9 @@ from typing import Any
 import ml_collections
 
 from xlj.config.fields import ConfigError, Value
-from xlj.config.sections import BIASES, Model
+from xlj.config.sections import BIASES, FAMILIES, Model
 
+# Some are XLM-R's: what a family lists is set by each of the others too, and compared on export.
 _MODERN: dict[str, Value] = {
     "absolute_positions": False,
     "position_bias": "none",
@@ -55,8 +56,6 @@ _OWN: dict[str, dict[str, Value]] = {
 """What each family changes in XLM-R's options. Sources: released configs and code of
 answerdotai/ModernBERT-base, EuroBERT/EuroBERT-210m, Alibaba-NLP/gte-multilingual-mlm-base."""
 
-FAMILIES = tuple(_OWN)
-
 
 def options_of(family: str) -> dict[str, Value]:
     """The options of `model` that distinguish families, with this one's values.
@@ -64,8 +63,8 @@ def options_of(family: str) -> dict[str, Value]:
     Raises:
       ConfigError: if there is no such family.
     """
-    if family not in _OWN:
-        raise ConfigError(f"model.family={family}; there are {', '.join(_OWN)}")
+    if family not in FAMILIES:
+        raise ConfigError(f"model.family={family}; there are {', '.join(FAMILIES)}")
     names = {name for own in _OWN.values() for name in own}
     defaults: dict[str, Any] = {
         field.name: field.default for field in dataclasses.fields(Model) if field.name in names

@@ -219,8 +219,18 @@ def _for_pre_norm(config: "Sections", path: str) -> Idle | None:
 
 
 _for_local_layers = _where("model.local_attention", "model.local_attention is 0")
+
+
+def _for_rotary_local_layers(config: "Sections", path: str) -> Idle | None:
+    """Says that a key of a family is read where local layers have rotary positions."""
+    return _for_local_layers(config, path) or _for_rotary(config, path)
+
+
 _for_rotary = _where("model.rotary_base", "model.rotary_base is 0")
 _for_dropout = _where("model.dropout", "model.dropout is 0")
+
+FAMILIES = ("xlm_r", "modernbert", "eurobert", "gte")
+"""The families of `model.family`; `families` has their options."""
 
 BIASES = ("attention", "output", "inner", "outer", "prediction", "vocabulary")
 """The names that `model.biases` may have."""
@@ -236,8 +246,9 @@ class Model(Section, path="model"):
     family: str = key(
         "xlm_r",
         "whose options the model has; set by hand, it sets all of them, before other keys that are "
-        "set by hand: xlm_r, modernbert (mmBERT, Ettin), eurobert or gte",
-        choices=("xlm_r", "modernbert", "eurobert", "gte"),
+        "set by hand, and in a recipe `families.set_family` does: xlm_r, modernbert (mmBERT, "
+        "Ettin), eurobert or gte",
+        choices=FAMILIES,
     )
     layers: int = key(12, "transformer layers", low=1)
     hidden: int = key(768, "width of the hidden vectors", low=1)
@@ -285,7 +296,7 @@ class Model(Section, path="model"):
         0.0,
         "that of local layers; 0: as in full layers",
         low=0,
-        read=_for_local_layers,
+        read=_for_rotary_local_layers,
     )
     rotary_factor: float = key(
         1.0,

@@ -126,6 +126,7 @@ def _modern(config: ml_collections.ConfigDict) -> None:
     from_scratch(config)
     families.set_family(config, "modernbert")
     model.layers, model.intermediate = scaled(layers), model.hidden * 3 // 2
+    model.full_layers = ""
     for objectives in _objectives(config):
         for name in _on(config) & set(objectives):
             type(registered()[name]).scale_layers(objectives[name], scaled)
@@ -148,6 +149,7 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     is_gated = model.feed_forward != "gelu"
     model.layers, model.hidden, model.heads = _LAYERS, 128, 4
     model.intermediate = 192 if is_gated else 512
+    model.key_value_heads, model.full_layers = 2 * bool(model.key_value_heads), ""
     model.local_attention = min(model.local_attention, 16)
     model.positions, model.dtype, model.remat = 66, "float32", "none"
     train.steps, train.passes, train.accumulation = _STEPS, 0.0, 1

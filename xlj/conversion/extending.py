@@ -39,7 +39,7 @@ def extend_checkpoint(
 
     def extended(path: KeyPath, leaf: jax.Array) -> jax.Array:
         name, array = trees.name_of(path), np.asarray(leaf)
-        if name.endswith("embeddings/word"):  # a generator may have its own
+        if name.endswith(("embeddings/word", "head/word")):  # a generator may have its own
             return jnp.asarray(matched_rows.embeddings(array, matches, "sampled", 0.0, seed=0))
         if name.endswith("head/bias"):
             return jnp.asarray(matched_rows.match_bias(array, matches))

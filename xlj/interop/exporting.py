@@ -46,7 +46,7 @@ class Exported:
 
 _WRITTEN = {
     "family", "norm", "absolute_positions", "position_bias", "token_types", "pair_token_types",
-    "layer_norm_epsilon", "dropout", "attention_dropout",
+    "layer_norm_epsilon", "dropout", "dropout_parts", "attention_dropout",
 }  # fmt: skip
 """Options that distinguish families, and that are written, or checked below."""
 
@@ -73,12 +73,16 @@ def plan(
             "the model adds a language embedding to every token (model.language_embeddings=all); "
             "no architecture of transformers does, so it cannot be exported"
         )
-    own = [f"model.{name}={getattr(model, name)}" for name, value in options_of("xlm_r").items()
-           if name not in _WRITTEN and getattr(model, name) != value]  # fmt: skip
-    if own or model.norm == "embeddings":
+    same = dataclasses.replace(model, key_value_heads=model.key_value_heads % model.heads)
+    read = {**options_of("xlm_r"), "middle_norm": False}
+    own = [name for name in read if name not in _WRITTEN and getattr(same, name) != read[name]]
+    if model.norm == "embeddings":
+        own.append("norm")
+    if own:
+        listed = ", ".join(f"model.{name}={_shown(getattr(model, name))}" for name in own)
         raise ConfigError(
-            f"{', '.join(own) or 'model.norm=embeddings'}: no architecture that xlj writes has "
-            "this, so the model cannot be exported yet"
+            f"{listed}: no architecture that xlj writes has this, so the model cannot be exported "
+            "yet"
         )
     if model.absolute_positions and model.pair_positions == "restart":
         raise ConfigError(
@@ -107,6 +111,10 @@ def plan(
             "labels: export a checkpoint that xlj.finetune wrote, or an import of a folder"
         )
     return Exported(architecture, head, left_out, labels if named else ())
+
+
+def _shown(value: object) -> object:
+    return ",".join(value) if isinstance(value, tuple) else value
 
 
 def _left_out(

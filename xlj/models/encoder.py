@@ -84,8 +84,9 @@ def init(rng: jax.Array, model: Model, vocabulary_size: int, languages: int) -> 
         params["final_norm"] = Norm(model).init(bias_rng, x)
     made = {name: part["params"] for name, part in params.items()}
     if model.norm == "embeddings":
-        norm = made["layers"]["attention_norm"]
-        made["layers"]["attention_norm"] = {name: leaf[1:] for name, leaf in norm.items()}
+        norm = made["layers"].pop("attention_norm")
+        if model.layers > 1:
+            made["layers"]["attention_norm"] = {name: leaf[1:] for name, leaf in norm.items()}
     return made
 
 

@@ -24,12 +24,14 @@ def sent(config: Config, sizes: Sizes, devices: int) -> dict[str, float]:
     copies = devices // share
     linear = model.layers * layer_weights(model)
     block = min(BLOCK, size)
-    of_head = h * h + math.ceil(size / block) * block * h  # the last block is moved, not shorter
+    dense = h * h if model.prediction == "dense" else 0
+    of_head = dense + math.ceil(size / block) * block * h  # the last block is moved, not shorter
     kernels = config.train.accumulation * len(active) * (linear + of_head)
     tokens = sum(o.batch_rows * sizes.lengths[o.rows] for o in active.values()) / devices
     width = {"float32": 4, "bfloat16": 2}[model.dtype]
     within, between = (share - 1) / share, (copies - 1) / copies
-    parameters = linear + h * h + (size + model.positions) * h
+    tables = size * (1 if model.tied else 2) + model.positions * model.absolute_positions
+    parameters = linear + dense + tables * h
     summed = between * 2 * 4 * parameters / share
     if config.mesh.gather == "step":
         once = within * 4 * parameters

@@ -76,7 +76,7 @@ def of_step(config: Config, corpus: Corpus, shapes: Mapping[str, tuple[int, int]
 
 
 def _electra(model: Model, generator: int, size: int, length: int) -> float:
-    """A token's share of ELECTRA's count of a step.
+    """A token's share of ELECTRA's count of a step; windows are not counted.
 
     Args:
       generator: its layers; 0 where there is none.
@@ -84,7 +84,7 @@ def _electra(model: Model, generator: int, size: int, length: int) -> float:
       length: of a row.
     """
     h, i = model.hidden, model.intermediate
-    layer = 8 * h * h + 4 * h * i + 4 * h * length  # products
+    layer = 2 * layer_weights(model) + 4 * h * length  # products
     layer += 20 * h + 9 * i + 5 + 10 * length * model.heads  # (5 of a norm: not times h, as there)
     read = 2 * h * size + 2 * h * length + 15 * h
     predict = 0.15625 * (2 * h * size + 2 * h * h + 14 * h + 7 * size)

@@ -21,12 +21,12 @@ from xlj.models.encoder import Params
 from xlj.objectives.supervised import head_of
 from xlj.sharding.trees import named_leaves
 
-_BY_WORD = ("embeddings/word", "prediction_head/bias")
+_BY_WORD = ("embeddings/word", "prediction_head/bias", "prediction_head/word")
 """Parameters with a row a piece of the vocabulary."""
 
-_EMBEDDINGS = ("embeddings/", "prediction_head/bias")
-"""Table 5's "embeddings"; the layers, and the head but for its bias, are its "body" (the
-paper says of neither what else belongs to it)."""
+_EMBEDDINGS = ("embeddings/", "prediction_head/bias", "prediction_head/word")
+"""Table 5's "embeddings"; the layers, and the head but for its bias and a table of its own,
+are its "body" (the paper says of neither what else belongs to it)."""
 
 _CORE = ("embeddings/word", "embeddings/position", "embeddings/token_type", "embeddings/norm/",
          "layers/", "position_bias/", "final_norm/")  # fmt: skip
