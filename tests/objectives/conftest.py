@@ -16,7 +16,19 @@ def model():
     return Model(layers=2, hidden=32, heads=4, intermediate=64, positions=66, init_std=0.3)
 
 
-@pytest.fixture(params=["xlm_r", pytest.param("modern", marks=pytest.mark.slow)])
+MODERN = ("test_all_of_it_equals_numpy", "test_a_loss_and_its_gradient_are_the_same_with_fused")
+"""The tests of `full_model` that are run on a modern encoder too."""
+
+
+def pytest_generate_tests(metafunc):
+    if "full_model" in metafunc.fixturenames:
+        kinds = ["xlm_r"]
+        if metafunc.function.__name__.startswith(MODERN):
+            kinds.append(pytest.param("modern", marks=pytest.mark.slow))
+        metafunc.parametrize("full_model", kinds, indirect=True)
+
+
+@pytest.fixture
 def full_model(request, model):
     """Every option away from its default, or on."""
     common = dataclasses.replace(
