@@ -12,6 +12,7 @@ from xlj import config as schema
 from xlj.cli import configs
 from xlj.cli.configs import name_of
 from xlj.config import ConfigError, renamed
+from xlj.config.families import options_of
 
 QUICKSTART = "configs/quickstart.py"
 FIELDS = {path: field for path, field in schema.keys() if path != "phases"}
@@ -119,8 +120,11 @@ def test_values_of_the_command_line_are_those_of_the_config(values):
     shown = {k: ",".join(v) if isinstance(v, tuple) else v for k, v in values.items()}
     found = configs.load(QUICKSTART, [f"--config.{k}={v}" for k, v in shown.items()], Alone)
     recipe = configs.load(QUICKSTART, [], Alone)
+    family = values.get("model.family")
+    of_family = {f"model.{k}": v for k, v in options_of(family).items()} if family else {}
     for path in FIELDS:
-        value, before = schema.lookup(found, path), schema.lookup(recipe, path)
+        before = of_family.get(path, schema.lookup(recipe, path))
+        value = schema.lookup(found, path)
         assert value == values.get(path, before) and type(value) is type(before), path
     kept = json.loads(json.dumps(schema.record(found)))
     assert schema.build(kept) == found, "what a checkpoint keeps is the config"
