@@ -243,7 +243,7 @@ def embedded(table, model, tokens, position, side, marked):
 
 
 def layer(layers, model, index):
-    """The parameters of a layer, counted from 0. Where the first norm stands behind the embeddings,
+    """The parameters of a layer, counted from 0. Where the first norm comes after the embeddings,
     the first layer has none before attention, and that norm's first row is the second layer's."""
     missing = int(model.norm == "embeddings")
     shifts = {name: missing if name == "attention_norm" else 0 for name in layers}

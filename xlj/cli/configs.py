@@ -78,7 +78,7 @@ def _read(file: str, overrides: Sequence[str]) -> ConfigDict:
 
 
 def _of_family(overrides: Sequence[str]) -> list[str]:
-    """The overrides that `--config.model.family=...` stands for; those of the user follow them."""
+    """The overrides that `--config.model.family=...` expands to. The user's come later, and win."""
     found = []
     for argument in overrides:
         if _key(argument) == "model.family":

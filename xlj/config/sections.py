@@ -332,7 +332,8 @@ class Model(Section, path="model"):
     )
     dropout_parts: tuple[str, ...] = key(
         DROPOUT_PARTS,
-        "where dropout stands: behind the embeddings, attention, the feed-forward layers",
+        "what dropout is applied to: the embeddings, and the outputs of attention and of the "
+        "feed-forward layers",
         read=_for_dropout,
     )
     attention_dropout: float = key(0.1, "dropout of attention probabilities", low=0, high=0.9)

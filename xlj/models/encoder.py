@@ -178,7 +178,7 @@ def _run_layers(
     stream = one_by_one(stream, range(loop.start))
     if loop.times:
         given = pattern.part(weights, loop.start, loop.end), jnp.arange(loop.start, loop.end)
-        if loop.period > 1:
+        if loop.period > 1:  # else XLA would compile the loop of XLM-R to other roundings
             shape = loop.times, loop.period
             given = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), given)
         stream, found = jax.lax.scan(turn, stream, given, unroll=unroll)
@@ -189,8 +189,7 @@ def _run_layers(
 
 
 def _recomputed(layer: Layer, model: Model, looped: bool) -> Layer:
-    """A layer, of which the backward pass computes again what
-    `model.remat` says."""
+    """The layer; its backward pass computes again what `model.remat` says."""
     if model.remat == "none":
         return layer
     policy = jax.checkpoint_policies.save_only_these_names(PRODUCT)
