@@ -3,7 +3,7 @@
     python tests/mutants --seed=0
 
 Fixed operators (`operators.py`) change one function at a time; the seed draws which of their
-changes are made, and those of `named.toml` are always among them. Changes that leave the compiled
+changes are made; those of `named.toml` are made too. Changes that leave the compiled
 code as it is are none. `equivalent.toml` lists the few that change no result, with the reason. The
 exit code is 1 if another one is alive.
 """
@@ -158,7 +158,8 @@ def named(sources: dict[str, Source]) -> list[Mutant]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python tests/mutants", description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, help="how many mutants, the named ones among them")
+    parser.add_argument("--count", type=int, help="how many mutants, half of them named ones")
+    parser.add_argument("--named", action="store_true", help="those of named.toml only")
     parser.add_argument("--only", default="", help="a part of FILE:FUNCTION")
     parser.add_argument("--list", action="store_true", help="list the mutants, run nothing")
     parser.add_argument("--limit", type=float, default=300, help="seconds for a test of a mutant")
@@ -192,15 +193,16 @@ def main() -> int:
                 drawn += draw(made, f"{flags.seed} {file} {function.name}")
     if gone := equivalent - every:
         sys.exit("\n".join(f"equivalent.toml: no mutant is {' | '.join(g)}" for g in sorted(gone)))
-    mutants = [m for m in [*first, *drawn] if flags.only in f"{m.source.file}:{m.function.name}"]
+    chosen = first if flags.named else [*first, *drawn]
+    mutants = [m for m in chosen if flags.only in f"{m.source.file}:{m.function.name}"]
     skipped = sum(mutant.key in equivalent for mutant in mutants)
     mutants = [mutant for mutant in mutants if mutant.key not in equivalent]
     if flags.count is not None:
-        kept = [mutant for mutant in mutants if mutant in first]
-        rest = [mutant for mutant in mutants if mutant not in first]
         # By a number of its own: a change of the code leaves the others that are taken as they are.
-        rest.sort(key=lambda mutant: random.Random(f"{flags.seed} {mutant.key}").random())
-        mutants = [*kept, *rest][: flags.count]
+        mutants.sort(key=lambda mutant: random.Random(f"{flags.seed} {mutant.key}").random())
+        by_name = [mutant for mutant in mutants if mutant in first][: flags.count // 2]
+        others = [mutant for mutant in mutants if mutant not in first]
+        mutants = [*by_name, *others[: flags.count - len(by_name)]]
     if flags.list:
         print("\n".join(map(describe, mutants)))
         print(f"{len(mutants)} mutants, {skipped} equivalent")
