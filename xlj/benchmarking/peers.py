@@ -9,10 +9,14 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 from xlj.benchmarking.measurements import median_seconds
 from xlj.config import Model
+from xlj.data.tokenizer.layout import PAD
 from xlj.interop.architectures import XLM_R, config_of
+from xlj.models import pattern
+from xlj.models.embeddings import FIRST_POSITION
 
 
 @cache
@@ -57,6 +61,31 @@ def seconds_of(call: Callable[[], object], repeats: int) -> float | None:
     finally:
         gc.collect()
         torch.cuda.empty_cache()
+
+
+def masked_lm(model: Model, pieces: int, sparse: bool = False) -> Any:
+    """transformers' model of masked prediction of a model's sizes: XLM-R's, or ModernBERT's if that
+    is its family; `sparse` asks ModernBERT's to compute logits of predicted tokens only."""
+    import transformers
+
+    if model.family == "modernbert":
+        config = transformers.ModernBertConfig(
+            vocab_size=pieces,
+            hidden_size=model.hidden,
+            intermediate_size=model.intermediate,
+            num_hidden_layers=model.layers,
+            num_attention_heads=model.heads,
+            max_position_embeddings=model.positions - FIRST_POSITION,
+            local_attention=model.local_attention,
+            attention_dropout=model.dropout_of("attention"),
+            layer_types=["sliding_attention" if is_local else "full_attention"
+                         for is_local, _ in pattern.kinds(model, model.layers)],
+            sparse_prediction=sparse,
+            **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id",
+                             "sep_token_id"), PAD),
+        )  # fmt: skip
+        return transformers.ModernBertForMaskedLM(config)
+    return transformers.XLMRobertaForMaskedLM(xlm_r_config(model, pieces))
 
 
 def xlm_r_config(model: Model, pieces: int) -> object:

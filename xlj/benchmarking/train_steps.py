@@ -12,7 +12,7 @@ import numpy as np
 from xlj import objectives
 from xlj.benchmarking import measurements
 from xlj.benchmarking.measurements import Measurement, Size, apart, number
-from xlj.benchmarking.peers import library, seconds_of, torch_device, xlm_r_config
+from xlj.benchmarking.peers import library, masked_lm, seconds_of, torch_device
 from xlj.config import Config, ConfigError, Objectives
 from xlj.data.ragged import Ragged
 from xlj.data.rows import packing
@@ -40,21 +40,23 @@ def check_length(config: Config, size: Size) -> None:
 
 def step(config: Config, size: Size) -> Iterator[Measurement]:
     """MMLM's train step, in each type; transformers' with logits at all positions, and on a GPU
-    compiled."""
+    compiled. Of ModernBERT's family also beside transformers' `sparse_prediction`, whose logits are
+    of the predicted tokens only."""
     rows, length = size.rows, size.length
     for dtype in ("float32", "bfloat16"):
-        theirs = _peers(config, size, dtype)
         ours = apart(_measured, config, size, "mmlm", dtype)
-        note = f"{number(ours.flops / ours.seconds / 1e9)} GFLOP/s, {rows} x {length}"
-        if ours.peak:
-            note += f", {ours.peak / 2**30:.2f} GiB"
-            if theirs and theirs.peak:
-                ratio = ours.peak / theirs.peak
-                note += f" for {theirs.peak / 2**30:.2f}: {ratio:.2f} times the memory"
-        peer_rate = theirs and rows * length / theirs.seconds
         rate = rows * length / ours.seconds
-        name = f"mmlm {dtype}"
-        yield Measurement("step", name, rate, "tokens/s", "transformers", peer_rate, note)
+        for sparse in (False, True) if config.model.family == "modernbert" else (False,):
+            theirs = _peers(config, size, dtype, sparse)
+            note = f"{number(ours.flops / ours.seconds / 1e9)} GFLOP/s, {rows} x {length}"
+            if ours.peak:
+                note += f", {ours.peak / 2**30:.2f} GiB"
+                if theirs and theirs.peak:
+                    ratio = ours.peak / theirs.peak
+                    note += f" for {theirs.peak / 2**30:.2f}: {ratio:.2f} times the memory"
+            peer_rate = theirs and rows * length / theirs.seconds
+            peer = "transformers, sparse_prediction" if sparse else "transformers"
+            yield Measurement("step", f"mmlm {dtype}", rate, "tokens/s", peer, peer_rate, note)
 
 
 def each_objective(config: Config, size: Size, names: Sequence[str]) -> Iterator[Measurement]:
@@ -150,20 +152,18 @@ def _measured(config: Config, size: Size, name: str, dtype: str) -> _Step:
     return _Step(seconds, step.tokens, analysis.temp_size_in_bytes, step.flops, peak)
 
 
-def _peers(config: Config, size: Size, dtype: str) -> _PeerStep | None:
-    """The step of transformers' XLM-R of the same sizes, where it is installed and fits."""
+def _peers(config: Config, size: Size, dtype: str, sparse: bool) -> _PeerStep | None:
+    """The step of transformers' model of the same sizes, where it is installed and fits."""
     if library("torch") is None or library("transformers") is None:
         return None
-    return apart(_peers_measured, config, size, dtype)
+    return apart(_peers_measured, config, size, dtype, sparse)
 
 
-def _peers_measured(config: Config, size: Size, dtype: str) -> _PeerStep | None:
+def _peers_measured(config: Config, size: Size, dtype: str, sparse: bool) -> _PeerStep | None:
     """Forward, backward, AdamW."""
     torch: Any = library("torch")
-    from transformers import XLMRobertaForMaskedLM
-
     pieces, device = vocabulary_training.ids(config.data), torch_device()
-    model: Any = XLMRobertaForMaskedLM(xlm_r_config(config.model, pieces)).to(device).train()
+    model = masked_lm(config.model, pieces, sparse).to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
     forward = torch.compile(model) if device == "cuda" else model
     shape = size.rows, size.length
