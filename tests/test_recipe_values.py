@@ -215,6 +215,9 @@ VALUES = {
     | flat(objectives__mrtd={"batch_rows": 0}, objectives__trtd={"batch_rows": 0})
     | {"optimizer.learning_rate": 5e-4, "optimizer.warmup_steps": 10_000}
     | {"optimizer.clip_norm": 2.0, "train.steps": 125_000},
+    "meta_pretraining": XLM_R  # RoBERTa base's, on English
+    | flat(data={"vocabulary_size": 50_265, "languages": ("en",)}, train={"steps": 500_000})
+    | {"data.mono": ("data/english/{language}.txt.gz",)},
     "meta_xlm": META_XLM,
     "meta_xlm:xlm": META_XLM | FROM_SCRATCH,
     "meta_xlm:dict": META_XLM
@@ -232,6 +235,7 @@ LANGUAGES = {  # how many of text, and pairs; a code may stand for several langu
     "infoxlm": (87, 14), "ernie_m_base": (94, 14), "ernie_m_15": (15, 14),
     "ernie_m_large": (94, 14), "ernie_m_small": (94, 14), "ernie_m_ablations": (94, 14),
     "ernie_m_retrieval": (0, 14), "xlm_align": (87, 14), "xlm_e": (100, 93), "meta_xlm": (87, 0),
+    "meta_pretraining": (1, 0),
 }  # fmt: skip
 OF_MACHINES = {"model.dtype", "model.remat", "train.accumulation"}
 

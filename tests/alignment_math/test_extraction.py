@@ -1,6 +1,7 @@
 """Every rule of extraction against its plain transcription, padded and packed."""
 
 import itertools
+from functools import partial
 
 import jax
 import numpy as np
@@ -51,8 +52,21 @@ def test_what_is_below_zero_gives_no_link(rule):
         assert links_of(links) == reference(list(matrix))
 
 
-def test_the_second_round_adds_links():
-    assert sum(plain.itermax(list(m)) != plain.argmax(list(m)) for m in MATRICES) > 100
+def test_each_round_adds_links():
+    matrices = [list(matrix) for matrix in MATRICES[:1000]]
+    found = [[plain.itermax(m, iterations=n) for m in matrices] for n in (1, 2, 3)]
+    assert found[0] == [plain.argmax(m) for m in matrices]
+    for fewer, more in itertools.pairwise(found):
+        assert sum(map(set.__lt__, fewer, more)) > 10
+
+
+@pytest.mark.parametrize("alpha, iterations", [(0.5, 2), (0.9, 1), (0.9, 5), (0.0, 3)])
+def test_other_factors_and_rounds(alpha, iterations):
+    ours = jax.jit(partial(extraction.itermax, alpha=alpha, iterations=iterations))
+    found = np.asarray(ours(*padded(MATRICES[:1000], 5.0)))
+    for links, matrix in zip(found, MATRICES, strict=False):
+        wanted = plain.itermax(list(matrix), alpha, iterations)
+        assert links_of(links) == wanted and len(wanted) <= sum(matrix.shape)
 
 
 def test_the_second_round_is_the_released_one_not_equation_9():

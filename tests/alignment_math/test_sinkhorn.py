@@ -8,7 +8,7 @@ from references import alignment as plain
 
 from xlj.alignment_math.sinkhorn import EPSILON, sinkhorn
 
-run = jax.jit(sinkhorn, static_argnames=("iterations", "columns_first"))
+run = jax.jit(sinkhorn, static_argnames=("iterations", "columns_first", "mu"))
 
 
 def ones(*shape):
@@ -22,12 +22,12 @@ def square(size, seed=0):
 
 
 @pytest.mark.parametrize("columns_first", [True, False])
-@pytest.mark.parametrize("iterations", [1, 2, 5])
-def test_against_float64_in_the_log_domain(iterations, columns_first):
+@pytest.mark.parametrize("iterations, mu", [(1, 1.0), (2, 1.0), (2, 0.3), (5, 2.5)])
+def test_against_float64_in_the_log_domain(iterations, mu, columns_first):
     matrices = random_matrices(200, 12)
-    found = run(*padded(matrices, 7.0), iterations=iterations, columns_first=columns_first)
+    found = run(*padded(matrices, 7.0), iterations, columns_first, mu)
     for k, matrix in enumerate(matrices):
-        expected = plain.sinkhorn_log(matrix, iterations, columns_first)
+        expected = plain.sinkhorn_log(matrix, iterations, columns_first, mu)
         for part, reference in zip(found, expected, strict=True):
             part = np.asarray(part[k])
             m, n = matrix.shape
@@ -111,3 +111,12 @@ def test_packed_examples_are_as_if_alone():
 def test_without_iterations_is_an_error():
     with pytest.raises(ValueError, match="iterations=0"):
         sinkhorn(square(2), ones(2), ones(2), iterations=0)
+
+
+def test_a_small_mu_stays_within_float32():
+    similarity = square(6) * 1e4
+    expected = plain.sinkhorn_log(similarity, 2, mu=0.1)
+    for part, reference in zip(run(similarity, ones(6), ones(6), mu=0.1), expected, strict=True):
+        np.testing.assert_allclose(part, reference, atol=1e-5)
+    with pytest.raises(ValueError, match="mu=0.0; it must be above 0"):
+        run(similarity, ones(6), ones(6), mu=0.0)

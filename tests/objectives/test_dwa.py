@@ -34,12 +34,16 @@ def prepared(model, params_of, keys_of, **options):
     return objective, params, rows, before, label(params, before)
 
 
+FILTERED = {"filtering_alpha": 0.6, "filtering_iterations": 4, "sinkhorn_mu": 0.7}
+UNION = {"filtering": False, "sinkhorn_first": "rows", "sinkhorn_mu": 2.0}
+
+
 @pytest.mark.parametrize(
-    "queries, filtering, label_layer", [("masked", True, 1), ("unmasked", False, 0)]
+    "queries, labelling, label_layer", [("masked", FILTERED, 1), ("unmasked", UNION, 0)]
 )
 def test_all_of_it_equals_numpy(
     queries,
-    filtering,
+    labelling,
     label_layer,
     full_model,
     params_of,
@@ -50,8 +54,7 @@ def test_all_of_it_equals_numpy(
 ):
     options = WordAlignment(
         mask_rate=0.4, mask_share=0.5, random_share=0.35, weight=3.0, alignment_weight=7.0,
-        label_layer=label_layer, query_layer=2, sinkhorn_iterations=3, filtering=filtering,
-        queries=queries,
+        label_layer=label_layer, query_layer=2, sinkhorn_iterations=3, queries=queries, **labelling,
     )  # fmt: skip
     objective = dwa.objective("dwa", options, full_model, CORPUS)
     params, rows = params_of(full_model, objective), rows_of("pairs", seed=4)
@@ -59,15 +62,7 @@ def test_all_of_it_equals_numpy(
     assert_masked(rows.tokens, after.masked, options)
     assert after.positions.shape == after.labels.shape == before.labels.shape
     plain, tokens = float64(params), np.asarray(rows.tokens)
-    labels = reference.labels(
-        plain,
-        full_model,
-        tokens,
-        rows.languages,
-        layer=label_layer,
-        iterations=3,
-        filtering=filtering,
-    )
+    labels = reference.labels(plain, full_model, tokens, rows.languages, options)
     may_ask = np.asarray(after.masked.selected())
     if queries == "unmasked":
         order = jax.vmap(lambda rng: jax.random.uniform(rng, tokens.shape[1:]))(after.query_rngs)

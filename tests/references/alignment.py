@@ -5,13 +5,12 @@ Matrices are lists of rows of float32 numbers. Sinkhorn is in float64, in the lo
 
 import numpy as np
 
-ALPHA = np.float32(0.9)
 ALMOST = np.float32(1 - 1e-5)  # equal but for rounding: the first index wins
 
 
-def sinkhorn_log(similarity, iterations, columns_first=True):
-    """XLM-Align Eq. 1 to 6 with mu = 1: float64 [m, n] -> plan, last row- and column-normalised."""
-    log = np.log(np.maximum(np.asarray(similarity, np.float64), 1e-6))
+def sinkhorn_log(similarity, iterations, columns_first=True, mu=1):
+    """XLM-Align Eq. 1 to 6: float64 [m, n] -> plan, last row- and column-normalised."""
+    log = np.log(np.maximum(np.asarray(similarity, np.float64), 1e-6)) / mu
     last = {}
     for _ in range(iterations):
         for axis in (0, 1) if columns_first else (1, 0):
@@ -44,20 +43,22 @@ def union(matrix):
     return best_of_rows(matrix) | best_of_columns(matrix)
 
 
-def itermax(matrix):
-    """Eq. 8 twice, with the released code's multipliers between."""
-    aligned = argmax(matrix)
-    rows, columns = {i for i, _ in aligned}, {j for _, j in aligned}
-    m, n = len(matrix), len(matrix[0])
-    if min(m, n) <= 2 or len(rows) == m or len(columns) == n:
-        return aligned
-    discounted = []
-    for i in range(m):
-        discounted.append([])
-        for j in range(n):
-            linked = (i in rows) + (j in columns)
-            discounted[i].append(matrix[i][j] * (np.float32(1), ALPHA, np.float32(0))[linked])
-    return aligned | argmax(discounted)
+def itermax(matrix, alpha=0.9, iterations=2):
+    """Eq. 8 in each iteration, with the released code's multipliers between."""
+    aligned, m, n = argmax(matrix), len(matrix), len(matrix[0])
+    factors = np.float32(1), np.float32(alpha), np.float32(0)
+    for _ in range(iterations - 1):
+        rows, columns = {i for i, _ in aligned}, {j for _, j in aligned}
+        if min(m, n) <= 2 or len(rows) == m or len(columns) == n:
+            break
+        discounted = []
+        for i in range(m):
+            discounted.append([])
+            for j in range(n):
+                linked = (i in rows) + (j in columns)
+                discounted[i].append(matrix[i][j] * factors[linked])
+        aligned = aligned | argmax(discounted)
+    return aligned
 
 
 def released(by_rows, by_columns):

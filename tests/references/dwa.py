@@ -19,13 +19,19 @@ def words_of_pairs(tokens):
             yield row, *(np.flatnonzero(mine & (side[row] == i)) for i in (0, 1))
 
 
-def labels(params, model, original, languages, *, layer, iterations, filtering):
-    """{(row, place): the place that it is aligned with}, the last of several."""
+def labels(params, model, original, languages, options):
+    """{(row, place): the place that it is aligned with}, the last of several; `options` has the
+    keys of `objectives.dwa`."""
+    layer, columns_first = options.label_layer, options.sinkhorn_first == "columns"
+    transport = options.sinkhorn_iterations, columns_first, options.sinkhorn_mu
+    rounds = options.filtering_alpha, options.filtering_iterations
     hidden = encode(params, model, original, languages)[layer]
     found = {}
     for row, first, second in words_of_pairs(original):
-        plan, _, _ = sinkhorn_log(hidden[row, first] @ hidden[row, second].T, iterations)
-        links = itermax(plan) if filtering else best_of_rows(plan) | best_of_columns(plan)
+        plan, _, _ = sinkhorn_log(hidden[row, first] @ hidden[row, second].T, *transport)
+        links = best_of_rows(plan) | best_of_columns(plan)
+        if options.filtering:
+            links = itermax(plan, *rounds)
         for i, j in sorted(links):
             one, other = first[i], second[j]
             found[row, one] = max(other, found.get((row, one), -1))

@@ -43,33 +43,47 @@ def union(similarity: jax.Array, source_ids: jax.Array, target_ids: jax.Array) -
 
 
 def itermax(
-    similarity: jax.Array, source_ids: jax.Array, target_ids: jax.Array, alpha: float = 0.9
+    similarity: jax.Array,
+    source_ids: jax.Array,
+    target_ids: jax.Array,
+    alpha: float = 0.9,
+    iterations: int = 2,
 ) -> jax.Array:
-    """`argmax`, and a second round for tokens still without a link (SimAlign; XLM-Align Eq. 8, 9).
+    """`argmax`, and further rounds for tokens still without a link (SimAlign; XLM-Align Eq. 8, 9).
 
-    For the second round a similarity is multiplied by 1 if neither token has a link, by `alpha` if
+    In each further round a similarity is multiplied by 1 if neither token has a link, by `alpha` if
     one of them has, and by 0 if both have. This is what the released code of SimAlign and XLM-Align
-    does; Eq. 9 sets only the linked cells themselves to 0. As released, too, there is no second
+    does; Eq. 9 sets only the linked cells themselves to 0. As released, too, there is no further
     round in an example with a side of one or two tokens, nor where all tokens of a side have links.
 
-    Args and returns: as `argmax`.
+    Args:
+      similarity, source_ids, target_ids: as of `argmax`.
+      alpha: from 0 to 1.
+      iterations: rounds, the first included; at least 1. The released code does 2.
+
+    Returns:
+      As `argmax`. A link of a round has a token that had none before it, and no two links of a
+      round share a token: there are no more links than tokens.
     """
     check_pairs("itermax", similarity, source_ids, target_ids)
+    if iterations < 1:
+        raise ValueError(f"iterations={iterations}; there must be at least 1")
     same = same_example(source_ids, target_ids)
     similarity = jnp.where(same, similarity, 0)
     links = _best(similarity, -1) & _best(similarity, -2)
-
-    row_linked, column_linked = links.any(-1, keepdims=True), links.any(-2, keepdims=True)
     # Of the example of each row, or column: its tokens on the other side, in all and without links.
     columns, rows = same.sum(-1, keepdims=True), same.sum(-2, keepdims=True)
-    columns_left = (same & ~column_linked).any(-1, keepdims=True)
-    rows_left = (same & ~row_linked).any(-2, keepdims=True)
-    second_round = (rows > 2) & (columns > 2) & rows_left & columns_left
+    for _ in range(1, iterations):
+        row_linked, column_linked = links.any(-1, keepdims=True), links.any(-2, keepdims=True)
+        columns_left = (same & ~column_linked).any(-1, keepdims=True)
+        rows_left = (same & ~row_linked).any(-2, keepdims=True)
+        goes_on = (rows > 2) & (columns > 2) & rows_left & columns_left
 
-    one_linked = jnp.where(row_linked & column_linked, 0, alpha)
-    multiplier = jnp.where(row_linked | column_linked, one_linked, 1)
-    similarity = similarity * multiplier.astype(similarity.dtype)
-    return links | (second_round & _best(similarity, -1) & _best(similarity, -2))
+        one_linked = jnp.where(row_linked & column_linked, 0, alpha)
+        multiplier = jnp.where(row_linked | column_linked, one_linked, 1)
+        left = similarity * multiplier.astype(similarity.dtype)
+        links |= goes_on & _best(left, -1) & _best(left, -2)
+    return links
 
 
 def match(similarity: np.ndarray, source_ids: np.ndarray, target_ids: np.ndarray) -> np.ndarray:

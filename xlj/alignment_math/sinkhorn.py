@@ -58,23 +58,35 @@ def sinkhorn(
     target_ids: jax.Array,
     iterations: int = 2,
     columns_first: bool = True,
+    mu: float = 1.0,
 ) -> Transport:
-    """Normalises columns and rows in turn (XLM-Align Eq. 4 to 6, with mu = 1 as released).
+    """Normalises columns and rows in turn (XLM-Align Eq. 4 to 6).
 
-    K = max(EPSILON, similarity) inside an example and 0 elsewhere; a row or a column without any
-    partner stays zero. With as many rows as columns, many iterations give a doubly stochastic plan.
+    K = max(EPSILON, similarity)^(1 / mu) inside an example and 0 elsewhere; a row or a column
+    without any partner stays zero. With as many rows as columns, many iterations give a doubly
+    stochastic plan.
 
     Args:
       similarity: [..., m, n], products of hidden vectors; read inside examples only.
       source_ids, target_ids: int32 [..., m] and [..., n], as in `same_example`.
       iterations: of both normalisations, at least 1. The released code does 2.
       columns_first: as released; the paper's Eq. 6 begins with the rows.
+      mu: the weight of the plan's entropy (Eq. 3), above 0; 1 as released.
     """
     check_pairs("sinkhorn", similarity, source_ids, target_ids)
     if iterations < 1:
         raise ValueError(f"iterations={iterations}; there must be at least 1")
+    if mu <= 0:
+        raise ValueError(f"mu={mu}; it must be above 0")
     same = same_example(source_ids, target_ids)
-    kernel = jnp.where(same, jnp.maximum(similarity.astype(jnp.float32), EPSILON), 0)
+    similarity = jnp.maximum(similarity.astype(jnp.float32), EPSILON)
+    if mu != 1:
+        # The first normalisation takes off any factor of a row or a column: powers of a small mu
+        # stay within float32 if each is relative to the largest of that row or column.
+        axis = -2 if columns_first else -1
+        highest = jnp.where(same, similarity, EPSILON).max(axis, keepdims=True)
+        similarity = (similarity / highest) ** (1 / mu)
+    kernel = jnp.where(same, similarity, 0)
 
     def iteration(_: int, matrices: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         by_rows, by_columns = matrices

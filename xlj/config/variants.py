@@ -141,7 +141,8 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     on, layers, steps = _on(config), model.layers, train.steps
     rows = _ROWS // 2 if len(on) <= 2 else _ROWS // 4
     from_scratch(config)
-    data.languages, data.mono = "en,de,sw,zh", "phrasebook:{language}"
+    data.languages = "en" if data.languages == "en" else "en,de,sw,zh"
+    data.mono = "phrasebook:{language}"
     if _read_pairs(on):
         data.pairs, data.parallel = "en-de,en-sw,en-zh", "phrasebook:{pair}"
     data.vocabulary, data.vocabulary_size = "", 2_000

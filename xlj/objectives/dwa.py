@@ -144,9 +144,19 @@ def self_label(
     hidden = encoder.apply(params, model, read, layers=layer)
     similarity = jnp.einsum("rih,rjh->rij", hidden, hidden, precision="highest")
     first, second = sides(original)
-    plan = sinkhorn(similarity, first, second, options.sinkhorn_iterations).plan
-    extract = extraction.itermax if options.filtering else extraction.union
-    links = extract(plan, first, second)
+    plan = sinkhorn(
+        similarity,
+        first,
+        second,
+        options.sinkhorn_iterations,
+        options.sinkhorn_first == "columns",
+        options.sinkhorn_mu,
+    ).plan
+    if options.filtering:
+        how = options.filtering_alpha, options.filtering_iterations
+        links = extraction.itermax(plan, first, second, *how)
+    else:
+        links = extraction.union(plan, first, second)
     if options.queries == "aligned":
         return _one_a_link(inputs, links)
     labels = jnp.where(first > 0, extraction.labels(links), extraction.labels(links.swapaxes(1, 2)))
@@ -166,9 +176,9 @@ def _one_a_link(inputs: Corrupted, links: jax.Array) -> Corrupted:
     """A query for each of the links [rows, length, length]: of one of its two tokens, by a coin,
     with the other for its label (Table 7).
 
-    A token that is drawn for several links is asked for each. All of them have a slot: in each
-    round of filtering a token has one link at most, as in each argmax of the union, so that there
-    are no more links than words.
+    A token that is drawn for several links is asked for each. All of them have a slot: there are no
+    more links than words, with filtering (`extraction.itermax`) and without, where each word
+    chooses one.
     """
     size = inputs.positions.shape[1]
     find = jax.vmap(partial(jnp.nonzero, size=size, fill_value=-1))

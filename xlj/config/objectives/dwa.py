@@ -16,6 +16,13 @@ def _while_pointing(config: Sections, path: str) -> Idle | None:
     return while_on(config, path)
 
 
+def _while_filtering(config: Sections, path: str) -> Idle | None:
+    """Says that a key is read while the labels are filtered."""
+    if not lookup(config, f"{path.rpartition('.')[0]}.filtering"):
+        return while_on(config, path) or Idle("filtering is False", recipes_may=True)
+    return _while_pointing(config, path)
+
+
 @register("dwa")
 @dataclasses.dataclass(frozen=True)
 class WordAlignment(Masking):
@@ -45,8 +52,29 @@ class WordAlignment(Masking):
         "label by iterative filtering (itermax); else by the union of both argmaxes",
         _while_pointing,
     )
+    filtering_alpha: float = option(
+        0.9,
+        "factor of similarities in later iterations of filtering where one token has a link "
+        "(Equation 9)",
+        _while_filtering,
+        low=0,
+        high=1,
+    )
+    filtering_iterations: int = option(
+        2, "iterations of filtering (Equation 8)", _while_filtering, low=1
+    )
     sinkhorn_iterations: int = option(
         2, "iterations of Sinkhorn's algorithm", _while_pointing, low=1
+    )
+    sinkhorn_first: str = option(
+        "columns",
+        "what an iteration of Sinkhorn's algorithm normalises first: the columns, as released, or "
+        "the rows (Equation 6)",
+        _while_pointing,
+        choices=("columns", "rows"),
+    )
+    sinkhorn_mu: float = option(
+        1.0, "weight mu of the plan's entropy (Equations 3 and 5)", _while_pointing, low=0.1
     )
     queries: str = option(
         "masked",
