@@ -107,6 +107,16 @@ TESTS = {
     "objectives/test_flops objectives/test_dropout_of_losses",
     "xlj/objectives/xlco.py": "objectives/test_xlco objectives/test_draws_stay "
     "objectives/test_flops objectives/test_dropout_of_losses objectives/test_sharded_parts",
+    "xlj/optimizers/__init__.py": "optimizers",
+    "xlj/optimizers/adamw.py": "optimizers/test_adamw optimizers/test_own_optimizer",
+    "xlj/optimizers/clipping.py": "training/test_step_numpy",
+    "xlj/optimizers/guards.py": "optimizers",
+    "xlj/optimizers/multipliers.py": "optimizers",
+    "xlj/optimizers/schedules.py": "optimizers/test_schedules",
+    "xlj/data/rows/batches.py": "data/rows/test_batches",
+    "xlj/data/rows/draws.py": "data/rows/test_draws data/rows/test_batches",
+    "xlj/training/evaluation.py": "training/test_evaluation",
+    "xlj/training/phases.py": "training/test_phases",
     "xlj/sharding/devices.py": "sharding/test_devices",
     "xlj/sharding/rules.py": "sharding/test_devices training/test_step",
     "xlj/sharding/trees.py": "sharding/test_devices sharding/test_meshes training/test_step",
@@ -175,7 +185,7 @@ def main() -> int:
         ]
         for file, names in TESTS.items()
     }
-    rooms = ("alignment_math", "models", "objectives")
+    rooms = ("alignment_math", "models", "objectives", "optimizers")
     there = {str(p.relative_to(ROOT)) for room in rooms for p in ROOT.glob(f"xlj/{room}/*.py")}
     if new := [file for file in there - set(TESTS) if Source(ROOT, file).functions]:
         sys.exit(f"tests/mutants: name the tests of {', '.join(sorted(new))} in TESTS")

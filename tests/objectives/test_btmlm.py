@@ -76,6 +76,10 @@ def test_all_of_it_equals_numpy(
     assert_masked(source, before.masked, options)
     targets = np.asarray(before.targets)
     assert (targets != np.asarray(rows.languages[:, :1]))[placed].all()
+    of_examples = np.asarray(segments(rows.tokens).segment)
+    for row, languages, here in zip(of_examples, targets, placed, strict=True):
+        for example in set(row[here]):  # one language for all placeholders of a sentence
+            assert len({*languages[here & (row == example)]}) == 1
     noise = None
     if generation == "sample":
         noise = gumbel(before.sample_rngs, before.positions, source.shape[1])

@@ -1,13 +1,22 @@
-"""Which losses have a perplexity, and how often an evaluation can be stopped."""
+"""Means over languages, masks of each row, perplexities, and how an evaluation is stopped."""
+
+from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
 
 from xlj.config import parse
 from xlj.data.rows.corpus import Corpus
+from xlj.data.tokenizer.layout import PAD
+from xlj.io.hashing import sample
 from xlj.objectives import build_all
+from xlj.objectives.objective import Loss, LossSums, Objective
 from xlj.sharding import meshes
 from xlj.training import state
 from xlj.training.evaluation import Evaluation
+from xlj.training.randomness import row_rngs
 
 OF_TOKENS = {"mmlm", "tlm", "camlm", "btmlm", "mrtd_generator", "trtd_generator", "dwa_tlm"}
 OF_OTHER_THINGS = {
@@ -27,6 +36,39 @@ def test_every_loss_is_of_tokens_or_of_something_else(every):
     losses = {name: loss for objective in built.values() for name, loss in objective.losses.items()}
     assert {name for name, loss in losses.items() if loss.over_vocabulary} == OF_TOKENS
     assert losses.keys() == OF_TOKENS | OF_OTHER_THINGS
+
+
+def test_each_row_has_its_own_masks_and_each_language_counts_alike(tiny, store):
+    """A loss that is a random number of the row's key, over all the row's tokens."""
+
+    def loss(params, kept, inputs, rngs):
+        rows, keys = inputs
+        numbers = jax.vmap(jax.random.uniform)(keys)
+        counts = (rows.tokens != PAD).sum(1).astype(jnp.float32)
+        return {"mmlm": LossSums(sum=numbers, count=counts, correct=numbers / 2)}
+
+    tiny.objectives.tlm.batch_rows, tiny.objectives.mmlm.batch_rows = 0, 8
+    tiny.train.eval_rows = 19  # of a language: several batches
+    config = parse(tiny)
+    drawn = Objective(
+        losses={"mmlm": Loss(1.0)}, corrupt=lambda rows, rngs: (rows, rngs), count=None,
+        loss=loss, flops=None, parts={}, targets=lambda params, kept, inputs, _: inputs,
+    )  # fmt: skip
+    evaluation = Evaluation(store, config, {"mmlm": drawn}, meshes.make_mesh(config))
+    found = evaluation(SimpleNamespace(params={}, objectives={}))
+    wanted, start = {}, 0
+    for task in store.tasks("text"):
+        count = min(task.held_out.rows, 19)
+        tokens = store.read(task.name, "held_out", sample(count, task.held_out.rows))
+        keys = row_rngs(0, "mmlm/evaluation", 0, jnp.arange(start, start + count))
+        total = np.asarray(jax.vmap(jax.random.uniform)(keys)).sum()
+        wanted[task.name.partition(".")[2]] = total / np.count_nonzero(tokens != PAD)
+        start += count
+    assert len(wanted) == 3 and start > 2 * 8
+    for language, mean in wanted.items():
+        assert found[f"eval/mmlm/{language}/loss"] == pytest.approx(mean, rel=1e-5)
+        assert found[f"eval/mmlm/{language}/accuracy"] == pytest.approx(mean / 2, rel=1e-5)
+    assert found["eval/mmlm/loss"] == pytest.approx(np.mean([*wanted.values()]), rel=1e-5)
 
 
 def test_it_can_be_stopped_before_each_batch(tiny, store):

@@ -73,6 +73,25 @@ def test_a_state_is_made_with_nothing_beside_it(tiny):
     assert memory.temp_size_in_bytes < 0.01 * memory.output_size_in_bytes
 
 
+def test_the_step_of_each_phase_has_its_objectives_and_weights(tiny, monkeypatch):
+    tiny.phases = {
+        "alpha": {"start_step": 2, "data": {"alpha": 0.1}},
+        "weights": {"start_step": 3, "objectives": {"tlm": {"weight": 4.0}}},
+        "alone": {"start_step": 5, "objectives": {"mmlm": {"batch_rows": 0}}},
+    }
+    made = []
+
+    def make(config, objectives, mesh, begins):
+        made.append({name: each.losses[name].weight for name, each in objectives.items()})
+        return lambda state, batch: state
+
+    monkeypatch.setattr(phases, "make_train_step", make)
+    config = parse(tiny)
+    steps = phases.jitted_steps(config, expected(config).corpus, meshes.one_device(), None)
+    assert made == [{"mmlm": 1, "tlm": 1}, {"mmlm": 1, "tlm": 4}, {"tlm": 4}]
+    assert len(steps) == 4 and steps[0] is steps[1]
+
+
 def test_only_a_cpu_alone_has_options(tiny):
     several = meshes.make_mesh(parse(tiny), jax.devices()[:2])
     assert several.size == 2 and meshes.compiler_options(several) == {}

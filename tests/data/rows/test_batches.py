@@ -1,12 +1,15 @@
 """Batches hold the rows that were drawn; a damaged one stops the run, or leaves its slot empty."""
 
+import dataclasses
 import shutil
+from collections import Counter
 
 import numpy as np
 import pytest
 
 from xlj.config import parse
 from xlj.data.rows.batches import Batches
+from xlj.data.rows.draws import BLOCK
 from xlj.data.rows.store import RowStore, RowStoreError
 from xlj.data.tokenizer.layout import PAD
 
@@ -36,8 +39,35 @@ def test_a_batch_has_the_rows_that_are_drawn(tiny, store):
                 rows, batches.draw(name, step, np.arange(16)), strict=True
             ):
                 assert np.array_equal(row, store.read(task, "train", np.array([number]))[0])
+            of_sides = [[batches.corpus.languages[side] for side in pair] for pair in languages]
+            tasks = [task for task, _ in batches.draw(name, step, np.arange(16))]
+            wanted = [task.partition(".")[2].split("-") for task in tasks]
+            assert of_sides == [[pair[0], pair[-1]] for pair in wanted]
             some, sides = Batches(store, parse(tiny)).read(name, step, np.array([9, 2]))
             assert np.array_equal(some, rows[[9, 2]]) and np.array_equal(sides, languages[[9, 2]])
+
+
+def test_alpha_is_of_tokens_and_each_phase_has_its_own(tiny, store, monkeypatch):
+    """A language has p_j ~ tokens^alpha, however many rows its tokens are in."""
+    factors = {"text.en": 1, "text.de": 10, "text.sw": 300}
+
+    def tasks(kind, of_kind=store.tasks):
+        for task in of_kind(kind):
+            tokens = task.train.tokens * factors.get(task.name, 1)
+            train = dataclasses.replace(task.train, tokens=tokens)
+            yield dataclasses.replace(task, train=train)
+
+    monkeypatch.setattr(store, "tasks", lambda kind: [*tasks(kind)])
+    tiny.data.alpha, tiny.train.steps = 0.5, 9_000
+    begin = BLOCK // tiny.objectives.mmlm.batch_rows
+    tiny.phases = {"second": {"start_step": begin, "data": {"alpha": 0.25}}}
+    batches = Batches(store, parse(tiny))
+    for step, alpha in ((0, 0.5), (begin, 0.25)):
+        found = Counter(task for task, _ in batches.draw("mmlm", step, np.arange(BLOCK)))
+        powers = {task.name: task.train.tokens**alpha for task in tasks("text")}
+        assert found.keys() == powers.keys() == factors.keys()
+        for task, power in powers.items():
+            assert abs(found[task] - BLOCK * power / sum(powers.values())) <= 1
 
 
 def test_a_damaged_row_stops_the_run_or_leaves_its_slot_empty(tiny, copy, capsys):
