@@ -119,6 +119,7 @@ def test_another_generator_is_refused(allow, old, tmp_path, capsys):
     assert "To go on with that" not in said and "init_from=" in said
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_it_with_and_without_a_generator(old, tmp_path, capsys):
     start = [f"--config.init_from={old / 'run'}", "--config.train.steps=1"]
     argv = flags_of(old, tmp_path / "other", *start, "--config.model.generator_layers=2")

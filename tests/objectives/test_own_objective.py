@@ -171,6 +171,7 @@ def test_it_is_sharded_by_its_rules(tiny, module):
         state.sharding(parse(chosen(tiny)), corpus, mesh)
 
 
+@pytest.mark.slow
 def test_its_checkpoint_needs_no_module(tiny, module, tmp_path, call):
     """Where nobody has the module, its encoder embeds, aligns, is exported, and begins runs."""
     run, vectors = tmp_path / "run", tmp_path / "a.npy"

@@ -82,7 +82,7 @@ def plain(params, model, inputs, row, agreement=0.0):
     return total, taught, squares
 
 
-@pytest.mark.parametrize("agreement", [0.0, 0.4])
+@pytest.mark.parametrize("agreement", [pytest.param(0.0, marks=pytest.mark.slow), 0.4])
 def test_whole_losses_and_gradients(made, full_model, agreement):
     _, params, inputs = made
     options = dataclasses.replace(OPTIONS, agreement=agreement)

@@ -37,7 +37,7 @@ def own():
         del table._REGISTERED[name]
 
 
-@pytest.mark.parametrize("name", ["lion", "momentum"])
+@pytest.mark.parametrize("name", ["lion", pytest.param("momentum", marks=pytest.mark.slow)])
 def test_it_trains_and_resumes_to_the_bit(tiny, store, tmp_path, name):
     tiny.optimizer.name, tiny.optimizer.schedule = name, "constant"
     tiny.train.steps = 4

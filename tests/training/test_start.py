@@ -2,7 +2,7 @@
 
 import collections
 import contextlib
-import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -28,26 +28,42 @@ ONCE = (
 )
 
 
+COUNTED = []
+"""What a function calls whose code is replaced, by its number."""
+
+
 @contextlib.contextmanager
 def calls_before_and_after(event):
-    """Counts the calls of `ONCE` in this thread, by name, before `event` is called and after it.
-    The interpreter reports them, so none is missed, whatever name it is called by."""
-    names = {function.__code__: function.__qualname__ for function in ONCE}
+    """Counts the calls of `ONCE`, by name, before `event` is called and after it. Their code is
+    replaced, so none is missed, whatever name it is called by."""
     before, after = collections.Counter(), collections.Counter()
-    counted = before
+    counted, codes = [before], {}
 
-    def profile(frame, what, _):
-        nonlocal counted
-        if what == "call" and frame.f_code is event.__code__:
-            counted = after
-        if what == "call" and frame.f_code in names:
-            counted[names[frame.f_code]] += 1
+    def replace(function, called):
+        whole = types.FunctionType(
+            codes.setdefault(function, function.__code__), function.__globals__,
+            argdefs=function.__defaults__,
+        )  # fmt: skip
+        whole.__kwdefaults__ = function.__kwdefaults__
 
-    sys.setprofile(profile)
+        def call(*args, **kwargs):
+            called()
+            return whole(*args, **kwargs)
+
+        COUNTED.append(call)
+        found = f"__import__('sys').modules[{__name__!r}].COUNTED[{len(COUNTED) - 1}]"
+        function.__code__ = eval(f"lambda *args, **kwargs: {found}(*args, **kwargs)").__code__
+
+    for function in ONCE:
+        name = function.__qualname__
+        replace(function, lambda name=name: counted[-1].update([name]))
+    if event not in ONCE:
+        replace(event, lambda: counted.append(after))
     try:
         yield before, after
     finally:
-        sys.setprofile(None)
+        for function, code in codes.items():
+            function.__code__ = code
 
 
 NEW = {

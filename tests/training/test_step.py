@@ -88,7 +88,8 @@ def constant(token):
     [
         pytest.param(4, 1, ["layer"], marks=pytest.mark.slow),
         pytest.param(8, 1, ["layer"], marks=pytest.mark.slow),
-        (2, 4, ["layer", "step"]),
+        (2, 4, ["layer"]),
+        pytest.param(2, 4, ["step"], marks=pytest.mark.slow),
     ],
 )
 def test_a_mesh_changes_no_mask_and_no_loss(tiny, store, replica, fsdp, gathers):
