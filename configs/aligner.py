@@ -25,7 +25,7 @@ def get_config(variant=""):
     config.data.vocabulary_type = "bpe"
     config.data.vocabulary_lowercase = True
     config.data.vocabulary_size = 0  # few: rare words share pieces
-    config.data.pair_length = 256
+    config.data.pair_length = "auto"
     config.data.held_out_share = 0.005
 
     config.model.layers = 1

@@ -21,7 +21,7 @@ def get_config(variant=""):
     config.data.alpha = 0.7
     config.data.vocabulary_size = 16_384
     config.data.length = 128
-    config.data.pair_length = 128
+    config.data.pair_length = "auto"
 
     config.model.layers = 4
     config.model.hidden = 256

@@ -16,7 +16,7 @@ from xlj.distributed import hosts
 from xlj.evaluation import probe_files, probes
 from xlj.finetuning import running
 from xlj.io.storage import AnyPath
-from xlj.training import loop, step_memory
+from xlj.training import loop, passes, step_memory
 from xlj.training.start import prepare
 
 
@@ -44,7 +44,8 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
         hosts.check_shared(workdir, "workdir")
         start = prepare(config, workdir, store)
         if jax.process_index() == 0:
-            print(report(start.store, config.data.alpha), "\n", flush=True)
+            told = [report(start.store, config.data.alpha), *passes.warnings(start.config, start.store)]
+            print(*told, "", sep="\n", flush=True)
         return loop.train(start, probes.make(config, files, start.store, start.vocabulary))
 
 

@@ -82,6 +82,7 @@ def key(
     choices: Collection[str] = (),
     low: float | None = None,
     high: float | None = None,
+    auto: bool = False,
     read: Reading | None = None,
 ) -> Any:
     """A config key: its default, one line of documentation, and what values are possible.
@@ -89,9 +90,11 @@ def key(
     Args:
       choices: the values allowed, for strings.
       low, high: inclusive bounds, for numbers.
+      auto: whether `auto` is possible too, which 0 stands for.
       read: says when the key is read; None for always. Its docstring says so in docs/configs.md.
     """
-    metadata = {"doc": doc, "choices": choices, "low": low, "high": high, "read": read}
+    metadata = {"doc": doc, "choices": choices, "low": low, "high": high, "auto": auto}
+    metadata["read"] = read
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -159,13 +162,15 @@ def keys_of(schema: type, prefix: str = "") -> Iterator[tuple[str, dataclasses.F
 def default_of(schema: type) -> ml_collections.ConfigDict:
     """A ConfigDict with every key of a schema at its default, locked against other keys."""
     config = ml_collections.ConfigDict()
-    for name, value, _ in _parts(schema):
+    for name, value, field in _parts(schema):
         if dataclasses.is_dataclass(value):
             value = default_of(type(value))
         elif value is dataclasses.MISSING:
             value = ml_collections.ConfigDict()
         elif isinstance(value, tuple):  # a comma list, so that the command line stays readable
             value = ",".join(value)
+        elif field.metadata.get("auto"):  # takes a word as well as a number
+            value = ml_collections.FieldReference(value, field_type=object)
         config[name] = value
     return config.lock()
 
@@ -238,11 +243,14 @@ def _value(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
         ):
             raise ConfigError(f"{path} must map names to sections of keys, not {value!r}")
         return dict(value)
+    if metadata["auto"] and (value == "auto" or value == 0 and type(value) is int):
+        return 0
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
         raise ConfigError(
             f"{path} is {value!r} ({type(value).__name__}); it must be {hint.__name__}"
+            + " or auto" * metadata["auto"]
         )
     if metadata["choices"] and value not in metadata["choices"]:
         known = metadata["choices"]
@@ -257,6 +265,7 @@ def _value(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
             or (high is not None and value > high)
         ):
             bounds = f"at least {low}" if high is None else f"from {low} to {high}"
+            bounds += ", or auto" * metadata["auto"]
             raise ConfigError(f"{path} is {value}; it must be {bounds}")
     return value
 

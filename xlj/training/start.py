@@ -10,7 +10,7 @@ from xlj.checkpoints import compatibility, damage, reading, stored_models
 from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import Config
-from xlj.data.rows.preparing import open_rows, prepare_rows
+from xlj.data.rows.preparing import open_rows, prepare_rows, with_pair_length
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.distributed import hosts
@@ -87,6 +87,14 @@ def prepare(
         compatibility.check_resumable(latest, config)
         model = source or (stored_models.of_checkpoint(latest) if config.init_from else None)
     config, vocabulary = adopt_vocabulary(config, model, store, resumes=latest is not None)
+    if store is None:
+        if latest is not None and not config.data.pair_length:  # auto: as the run began
+            length = latest.config()["data"]["pair_length"]
+            data = dataclasses.replace(config.data, pair_length=length)
+            config = dataclasses.replace(config, data=data)
+        config = with_pair_length(
+            config, processes=jax.process_count(), vocabulary=vocabulary
+        )
     memory.check_fits(config, memory.expected(config, store, vocabulary), mesh)
     if store is None:
         store = prepare_rows(config, processes=jax.process_count(), vocabulary=vocabulary)
