@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        self.schema = schema
+        self.command, self.schema = command, schema
         if schema:
             self.add_argument(
                 "--config",

@@ -77,6 +77,8 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
     Raises:
       ConfigError: before the first step, if a checkpoint or model is damaged, or its tensors do not
         fit; later, if more than `train.max_skipped_steps` steps in a row were not finite.
+      KeyboardInterrupt: after Ctrl-C. Once finishes the step and saves it first, twice does not;
+        the message is the step that the run goes on from.
     """
     config, workdir, mesh, latest = start.config, start.workdir, start.mesh, start.latest
     store = start.store
@@ -108,7 +110,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
     unmeasured = [found.step for found in earlier if best and not found.meta["measured"]]
     keep = config.train.keep_checkpoints, (*pre_decay, *unmeasured), bool(best)
     _write_config(config, workdir)
-    with memory.advising(config), contextlib.ExitStack() as stack:
+    with memory.advising(config), _naming_step(workdir), contextlib.ExitStack() as stack:
 
         def enter(resource: Resource) -> Resource:
             return stack.enter_context(_closing(resource))
@@ -161,7 +163,10 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
                 break
         for flag in in_flight:
             _check_finite(config, batches, workdir, *flag)
-    return outcome(finished=is_measured and done == total)
+    finished = is_measured and done == total
+    if preemption.by_user and not finished:
+        raise KeyboardInterrupt(f"step {done:,} is saved, and the run goes on from there")
+    return outcome(finished)
 
 
 def _is_in_metrics(workdir: AnyPath, step: int) -> bool:
@@ -173,6 +178,16 @@ def _progress_bar(done: int, total: int) -> tqdm:
     """The progress bar of steps, which process 0 shows."""
     is_hidden = jax.process_index() > 0
     return tqdm(total=total, initial=done, unit="step", dynamic_ncols=True, disable=is_hidden)
+
+
+@contextlib.contextmanager
+def _naming_step(workdir: AnyPath) -> Iterator[None]:
+    """Says in a `KeyboardInterrupt` from which step the run goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        step = max(reading.steps(workdir), default=0)
+        raise KeyboardInterrupt(f"stopped at once; the run goes on from step {step:,}") from None
 
 
 @contextlib.contextmanager
