@@ -47,8 +47,8 @@ def main(flags: Namespace) -> None:
         store = prepare_rows(config, flags.runner, flags.pipeline)
     from xlj.training import passes
 
-    told = passes.warnings(passes.with_steps(config, store), store)
-    print(report(store, config.data.alpha), *told, sep="\n")
+    alarms = passes.warnings(passes.with_steps(config, store), store)
+    print(report(store, config.data.alpha), *alarms, sep="\n")
     of_text = [f"config.{key}" for key, _ in schema.keys() if key.startswith("data.")]
     of_text.remove("config.data.alpha")
     train = command.line("train", flags.arguments, ("runner", "pipeline", *of_text))

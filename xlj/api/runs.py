@@ -6,6 +6,7 @@ from pathlib import Path
 import jax
 import ml_collections
 
+from xlj.api.results import FinetuningRun, PretrainingRun
 from xlj.checkpoints.workdir import only_run, resolve
 from xlj.config import Config, finetuning, parse
 from xlj.config.finetuning import FinetuningConfig
@@ -20,7 +21,7 @@ from xlj.training import loop, passes, step_memory
 from xlj.training.start import prepare
 
 
-def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) -> loop.Outcome:
+def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) -> PretrainingRun:
     """Builds the rows if need be, trains, evaluates, checkpoints; goes on from the workdir's latest
     checkpoint if there is one. What `python -m xlj.train` does.
 
@@ -29,11 +30,12 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
       workdir: gets checkpoints and metrics; a folder of this machine, or gs://BUCKET/FOLDER.
 
     Returns:
-      The last step, its checkpoint, and `metrics`, all that was measured.
+      The last step, its checkpoint, and `metrics`, all that was measured; `plot()` draws them.
 
     Raises:
       ConfigError: before any work, if the config is wrong, or text, mesh, memory or the workdir's
         checkpoint do not fit it; later, if too many steps were not finite.
+      KeyboardInterrupt: after Ctrl-C (`loop.train`).
     """
     step_memory.compute_in_the_calling_thread()
     config = parse(config) if isinstance(config, ml_collections.ConfigDict) else config
@@ -44,14 +46,16 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
         hosts.check_shared(workdir, "workdir")
         start = prepare(config, workdir, store)
         if jax.process_index() == 0:
-            told = [report(start.store, config.data.alpha), *passes.warnings(start.config, start.store)]
-            print(*told, "", sep="\n", flush=True)
-        return loop.train(start, probes.make(config, files, start.store, start.vocabulary))
+            alarms = passes.warnings(start.config, start.store)
+            print(report(start.store, config.data.alpha), *alarms, "", sep="\n", flush=True)
+        made = probes.make(start.config, files, start.store, start.vocabulary)
+        outcome = loop.train(start, made)
+    return PretrainingRun(**vars(outcome))
 
 
 def fine_tune(
     config: ml_collections.ConfigDict | FinetuningConfig, workdir: str | Path
-) -> running.Outcome:
+) -> FinetuningRun:
     """Fine-tunes an encoder on a task, one seed after the other, and scores it in all languages;
     what the workdir has already is taken from there. What `python -m xlj.finetune` does.
 
@@ -60,7 +64,8 @@ def fine_tune(
       workdir: gets a folder a seed.
 
     Returns:
-      The runs, each with its scores on dev and test by language, and those of the baseline.
+      The runs, each with its scores on dev and test by language, and those of the baseline;
+      `plot()` draws the curves.
 
     Raises:
       ConfigError: before any training, if the config is wrong, or data, labels, model or mesh do
@@ -71,7 +76,7 @@ def fine_tune(
     workdir = local_path("workdir", workdir)
     with _alone(workdir):
         hosts.check_shared(workdir, "workdir")
-        return running.run(config, workdir)
+        return FinetuningRun(**vars(running.run(config, workdir)), workdir=workdir)
 
 
 def _alone(workdir: AnyPath) -> contextlib.AbstractContextManager:

@@ -92,9 +92,7 @@ def prepare(
             length = latest.config()["data"]["pair_length"]
             data = dataclasses.replace(config.data, pair_length=length)
             config = dataclasses.replace(config, data=data)
-        config = with_pair_length(
-            config, processes=jax.process_count(), vocabulary=vocabulary
-        )
+        config = with_pair_length(config, processes=jax.process_count(), vocabulary=vocabulary)
     memory.check_fits(config, memory.expected(config, store, vocabulary), mesh)
     if store is None:
         store = prepare_rows(config, processes=jax.process_count(), vocabulary=vocabulary)

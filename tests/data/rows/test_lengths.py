@@ -85,7 +85,9 @@ def test_the_alarm_names_the_length_that_95_percent_fit(of_pairs, pairs, tmp_pat
     assert shown[1:5] == [str(PAIRS), str(PAIRS - dropped), "0", str(dropped)]
     assert shown[5] == f"{100 * dropped / PAIRS:.1f}%" and line.endswith(f"{dropped} too long")
     warning = report(store, 0.7).split("\n")[-1]
-    assert warning.startswith(f"warning: pairs.xx-yy: {dropped} of {PAIRS} dropped (too long); 95 %")
+    assert warning.startswith(
+        f"warning: pairs.xx-yy: {dropped} of {PAIRS} dropped (too long); 95 %"
+    )
     assert f"fit in data.pair_length={wanted}," in warning
 
 

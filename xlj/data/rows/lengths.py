@@ -48,7 +48,9 @@ def measure(request: Request, texts: Sequence[Text], vocabulary: Vocabulary, run
             name, kinds = text.task.name, tuple(request.row_kinds(text.task))
             order = sorted(range(len(text.units)), key=lambda i: name_hash(f"{name}/{i}"))
             jobs += [
-                _MeasureUnit(text.units[i], i, text.reading, model, kinds, work / f"{name}.{i}.json")
+                _MeasureUnit(
+                    text.units[i], i, text.reading, model, kinds, work / f"{name}.{i}.json"
+                )
                 for i in order[:SAMPLED_UNITS]
             ]
     run("measuring pairs", jobs)
