@@ -34,7 +34,8 @@ def test_what_comes_back():
 def test_a_script_without_a_main_guard_runs_once(tmp_path):
     (tmp_path / "plain.py").write_text(
         "import sys\nfrom xlj.io.processes import in_child\n"
-        "print('begins')\nprint(in_child('counting', int, '7'), '__file__' in vars(sys.modules['__main__']))\n"
+        "print('begins')\n"
+        "print(in_child('counting', int, '7'), '__file__' in vars(sys.modules['__main__']))\n"
     )
     done = subprocess.run([sys.executable, tmp_path / "plain.py"], capture_output=True, text=True)
     assert done.stdout == "begins\n7 True\n", done.stderr

@@ -198,8 +198,8 @@ class Encoder:
     ) -> np.ndarray:
         """`embed` under the names of sentence-transformers: float32 [sentences, hidden], and
         [hidden] of a single string. `options` are `layer`, `pooling` and `centred` of `embed`."""
-        named = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-        vectors = self.embed(sentences, normalize=normalize_embeddings, **named, **options)
+        options |= {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+        vectors = self.embed(sentences, normalize=normalize_embeddings, **options)
         return vectors[0] if isinstance(sentences, str) else vectors
 
     def similarity(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -382,7 +382,7 @@ def _normalized(vectors: np.ndarray) -> np.ndarray:
 
 
 def _pairs(given: WordPairs) -> Iterator[Pair]:
-    pairs = [given] if isinstance(given, str) else list(given)
+    pairs: list[Any] = [given] if isinstance(given, str) else list(given)
     if len(pairs) == 2 and all(isinstance(side, str) for side in pairs):
         pairs = [(pairs[0], pairs[1])]
     for number, pair in enumerate(pairs, 1):

@@ -93,8 +93,8 @@ def key(
       auto: whether `auto` is possible too, which 0 stands for.
       read: says when the key is read; None for always. Its docstring says so in docs/configs.md.
     """
-    metadata = {"doc": doc, "choices": choices, "low": low, "high": high, "auto": auto}
-    metadata["read"] = read
+    metadata = {"doc": doc, "choices": choices, "low": low, "high": high}
+    metadata |= {"auto": auto, "read": read}
     return dataclasses.field(default=default, metadata=metadata)
 
 

@@ -29,13 +29,13 @@ class _Process(SpawnProcess):
         hidden = {name: main.__dict__.pop(name, None) for name in ("__file__", "__spec__")}
         main.__spec__ = None
         try:
-            return SpawnProcess._Popen(process_obj)  # type: ignore[attr-defined]
+            return SpawnProcess._Popen(process_obj)
         finally:
             main.__dict__.update({k: v for k, v in hidden.items() if v is not None})
 
 
 class _Context(SpawnContext):
-    Process = _Process  # type: ignore[assignment]
+    Process = _Process
 
 
 SPAWN = _Context()

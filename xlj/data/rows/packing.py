@@ -133,7 +133,7 @@ def bitext(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packe
 
 
 def row_tokens(kind: str, first: Ragged, second: Ragged) -> np.ndarray:
-    """Tokens of the shortest row of kind `pairs` or `bitext` that holds each pair, int64 [pairs]."""
+    """Tokens of the shortest row of kind `pairs` or `bitext` that holds a pair, int64 [pairs]."""
     if kind == "bitext":
         return 2 * (np.maximum(first.lengths, second.lengths) + 2)
     return first.lengths + second.lengths + 3
