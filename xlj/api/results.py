@@ -5,16 +5,13 @@ import html
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xlj.config import ConfigError
-from xlj.finetuning import running
 from xlj.io import atomic
-from xlj.reporting import alignment_page, runs
-from xlj.reporting.page import page
+from xlj.reporting import alignment_page
 from xlj.retrieval.mining import Pairs
 from xlj.retrieval.nearest import Nearest
-from xlj.training import loop
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.sentence_pairs import Pair
 
@@ -71,7 +68,7 @@ class Alignments(list[list[tuple[int, int]]]):
             for number, (pair, links) in enumerate(zip(self._pairs, self, strict=True))
             for i, j in links
         ]
-        return _frame(rows, "pair", "i", "j", "source", "target")
+        return frame(rows, "pair", "i", "j", "source", "target")
 
     def _repr_html_(self) -> str:
         return self.plot()._repr_html_()
@@ -89,7 +86,7 @@ class MinedPairs(Pairs):
             self.sources.tolist(), self.targets.tolist(), self.scores.tolist(), strict=True
         )
         rows = [(first[i], second[j], score) for i, j, score in places]
-        return _frame(rows, "source", "target", "score")
+        return frame(rows, "source", "target", "score")
 
 
 class Retrieved(Nearest):
@@ -102,51 +99,11 @@ class Retrieved(Nearest):
         first, second = self.sentences
         found = zip(self.targets.indices[:, 0].tolist(), self.targets.scores[:, 0], strict=True)
         rows = [(first[i], second[j], float(score)) for i, (j, score) in enumerate(found)]
-        return _frame(rows, "source", "target", "score")
+        return frame(rows, "source", "target", "score")
 
 
-@dataclasses.dataclass(frozen=True)
-class PretrainingRun(loop.Outcome):
-    """A run of `pretrain`."""
-
-    def plot(self) -> Drawing:
-        """Draws the losses and all else that was measured, by step: the page of `xlj.report`."""
-        return _report(self.workdir)
-
-    def to_pandas(self) -> "pandas.DataFrame":
-        """A row a line of metrics."""
-        return _frame(self.metrics)
-
-
-@dataclasses.dataclass(frozen=True)
-class FinetuningRun(running.Outcome):
-    """A run of `fine_tune`, in its workdir."""
-
-    workdir: Path
-
-    def plot(self) -> Drawing:
-        """Draws the losses and scores of all seeds, by step: the page of `xlj.report`."""
-        return _report(self.workdir)
-
-    def to_pandas(self) -> "pandas.DataFrame":
-        """A row a score: the run's languages and seed, the split, the language and the measure."""
-        rows = [
-            ("+".join(run.languages), run.seed, split, language, measure, value)
-            for run in self.runs
-            for split, scores in (("dev", run.dev), ("test", run.test))
-            for language, measures in scores.items()
-            for measure, value in measures.items()
-        ]
-        return _frame(rows, "trained", "seed", "split", "language", "measure", "value")
-
-
-def _report(workdir: Any) -> Drawing:
-    if not isinstance(workdir, Path):
-        raise ConfigError(f"{workdir} is no folder of this machine; copy it to draw it")
-    return Drawing(page(runs.find([str(workdir)]), workdir.name))
-
-
-def _frame(rows: Sequence[tuple | Mapping], *columns: str) -> "pandas.DataFrame":
+def frame(rows: Sequence[tuple | Mapping], *columns: str) -> "pandas.DataFrame":
+    """A table of these rows; raises a `ConfigError` where there is no pandas."""
     try:
         import pandas
     except ImportError:

@@ -1,14 +1,16 @@
 """Runs from a config: pretraining and fine-tuning, to the end or until they are asked to stop."""
 
 import contextlib
+import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jax
 import ml_collections
 
-from xlj.api.results import FinetuningRun, PretrainingRun
+from xlj.api.results import Drawing, frame
 from xlj.checkpoints.workdir import only_run, resolve
-from xlj.config import Config, finetuning, parse
+from xlj.config import Config, ConfigError, finetuning, parse
 from xlj.config.finetuning import FinetuningConfig
 from xlj.config.paths import local_path
 from xlj.data.rows.preparing import open_rows
@@ -17,8 +19,54 @@ from xlj.distributed import hosts
 from xlj.evaluation import probe_files, probes
 from xlj.finetuning import running
 from xlj.io.storage import AnyPath
+from xlj.reporting import runs as found_runs
+from xlj.reporting.page import page
 from xlj.training import loop, passes, step_memory
 from xlj.training.start import prepare
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingRun(loop.Outcome):
+    """A run of `pretrain`."""
+
+    def plot(self) -> Drawing:
+        """Draws the losses and all else that was measured, by step: the page of `xlj.report`."""
+        return _report(self.workdir)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """A row a line of metrics."""
+        return frame(self.metrics)
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuningRun(running.Outcome):
+    """A run of `fine_tune`, in its workdir."""
+
+    workdir: Path
+
+    def plot(self) -> Drawing:
+        """Draws the losses and scores of all seeds, by step: the page of `xlj.report`."""
+        return _report(self.workdir)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """A row a score: the run's languages and seed, the split, the language and the measure."""
+        rows = [
+            ("+".join(run.languages), run.seed, split, language, measure, value)
+            for run in self.runs
+            for split, scores in (("dev", run.dev), ("test", run.test))
+            for language, measures in scores.items()
+            for measure, value in measures.items()
+        ]
+        return frame(rows, "trained", "seed", "split", "language", "measure", "value")
+
+
+def _report(workdir: AnyPath) -> Drawing:
+    if not isinstance(workdir, Path):
+        raise ConfigError(f"{workdir} is no folder of this machine; copy it to draw it")
+    return Drawing(page(found_runs.find([str(workdir)]), workdir.name))
 
 
 def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) -> PretrainingRun:

@@ -39,6 +39,11 @@ def load(file: str | None, overrides: Sequence[str], schema: Schema) -> Section:
     if file is None:
         raise ConfigError("say which recipe with --config=NAME or --config=FILE.py (see configs/)")
     file = recipes.find(file)
+    autos = {name for name, field in schema.keys() if field.metadata.get("auto")}
+    overrides = [
+        f"--config.{_key(given)}=0" if given.endswith("=auto") and _key(given) in autos else given
+        for given in overrides
+    ]
     with recipes.importable(
         Path(file.partition(":")[0]).parent
     ):  # so that a config can build on its neighbours

@@ -93,8 +93,8 @@ def key(
       auto: whether `auto` is possible too, which 0 stands for.
       read: says when the key is read; None for always. Its docstring says so in docs/configs.md.
     """
-    metadata = {"doc": doc, "choices": choices, "low": low, "high": high}
-    metadata |= {"auto": auto, "read": read}
+    bounds = {"low": low, "high": high, "auto": auto}
+    metadata = {"doc": doc, "choices": choices, **bounds, "read": read}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -159,18 +159,28 @@ def keys_of(schema: type, prefix: str = "") -> Iterator[tuple[str, dataclasses.F
             yield prefix + name, field
 
 
+_auto_keys: set[str] = set()
+
+
+class _Section(ml_collections.ConfigDict):
+    """Takes `auto`, which 0 stands for, in the place of the number of a key that allows it."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        is_auto = value == "auto" and key in _auto_keys
+        super().__setitem__(key, 0 if is_auto else value)
+
+
 def default_of(schema: type) -> ml_collections.ConfigDict:
     """A ConfigDict with every key of a schema at its default, locked against other keys."""
-    config = ml_collections.ConfigDict()
-    for name, value, field in _parts(schema):
+    config = _Section()
+    _auto_keys.update(name for name, _, field in _parts(schema) if field.metadata.get("auto"))
+    for name, value, _ in _parts(schema):
         if dataclasses.is_dataclass(value):
             value = default_of(type(value))
         elif value is dataclasses.MISSING:
             value = ml_collections.ConfigDict()
         elif isinstance(value, tuple):  # a comma list, so that the command line stays readable
             value = ",".join(value)
-        elif field.metadata.get("auto"):  # takes a word as well as a number
-            value = ml_collections.FieldReference(value, field_type=object)
         config[name] = value
     return config.lock()
 
@@ -321,9 +331,38 @@ def meant(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
+_OTHER_NAMES = {
+    "lr": "optimizer.learning_rate",
+    "epochs": "train.epochs train.passes",
+    "num_epochs": "train.epochs train.passes",
+    "num_train_epochs": "train.epochs train.passes",
+    "max_steps": "train.steps",
+    "batch_size": "train.batch_rows objectives.mmlm.batch_rows",
+    "per_device_train_batch_size": "train.batch_rows objectives.mmlm.batch_rows",
+    "gradient_accumulation_steps": "train.accumulation",
+    "max_length": "task.length data.length",
+    "max_seq_length": "task.length data.length",
+    "num_layers": "model.layers",
+    "num_hidden_layers": "model.layers",
+    "hidden_size": "model.hidden",
+    "vocab_size": "data.vocabulary_size",
+    "warmup_ratio": "optimizer.warmup_share optimizer.warmup_steps",
+    "model_name_or_path": "init_from",
+}
+"""What other libraries call keys, and the keys, of which a schema has one."""
+
+
+def other_name(name: str, known: Collection[str]) -> str:
+    """The known key that another library calls by this name; empty if none does."""
+    keys = _OTHER_NAMES.get(name.replace("-", "_").lower(), "").split()
+    return next((key for key in keys if key in known), "")
+
+
 def nearest(path: str, known: Iterable[str]) -> str:
     """The rest of an error about an unknown key: which of the known ones it may have meant."""
     known = list(known)
+    if other := other_name(path.split(".")[-1], known):
+        return f"; did you mean {other}?"
     close = [name for name in known if name.split(".")[-1] == path.split(".")[-1]]
     if len(close) != 1:  # else it is the right name in the wrong section
         close = difflib.get_close_matches(path, known, n=1, cutoff=0.6) or close

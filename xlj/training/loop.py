@@ -177,7 +177,10 @@ def _is_in_metrics(workdir: AnyPath, step: int) -> bool:
 def _progress_bar(done: int, total: int) -> tqdm:
     """The progress bar of steps, which process 0 shows."""
     is_hidden = jax.process_index() > 0
-    return tqdm(total=total, initial=done, unit="step", dynamic_ncols=True, disable=is_hidden)
+    shown = "{percentage:3.0f}% {bar:14} {n_fmt}/{total_fmt} [{remaining} left{postfix}]"
+    return tqdm(
+        total=total, initial=done, bar_format=shown, dynamic_ncols=True, disable=is_hidden
+    )
 
 
 @contextlib.contextmanager

@@ -88,11 +88,7 @@ def prepare(
         model = source or (stored_models.of_checkpoint(latest) if config.init_from else None)
     config, vocabulary = adopt_vocabulary(config, model, store, resumes=latest is not None)
     if store is None:
-        if latest is not None and not config.data.pair_length:  # auto: as the run began
-            length = latest.config()["data"]["pair_length"]
-            data = dataclasses.replace(config.data, pair_length=length)
-            config = dataclasses.replace(config, data=data)
-        config = with_pair_length(config, processes=jax.process_count(), vocabulary=vocabulary)
+        config = _with_pair_length(config, latest, vocabulary)
     memory.check_fits(config, memory.expected(config, store, vocabulary), mesh)
     if store is None:
         store = prepare_rows(config, processes=jax.process_count(), vocabulary=vocabulary)
@@ -112,6 +108,17 @@ def prepare(
         vocabulary=vocabulary or Vocabulary.load(store.vocabulary_file),
         store=store,
     )
+
+
+def _with_pair_length(
+    config: Config, latest: Checkpoint | None, vocabulary: Vocabulary | None
+) -> Config:
+    """The config with `data.pair_length=auto` as a number: that of the run, if it resumes."""
+    if latest is not None and not config.data.pair_length:
+        length = latest.config()["data"]["pair_length"]
+        data = dataclasses.replace(config.data, pair_length=length)
+        config = dataclasses.replace(config, data=data)
+    return with_pair_length(config, processes=jax.process_count(), vocabulary=vocabulary)
 
 
 def find_source(config: Config) -> StoredModel | None:
