@@ -25,7 +25,9 @@ def _add_flags(parser: Parser) -> None:
         "a sentence a line: text, also .gz, .bz2, .xz or .zst; the default is standard input",
         default=Path("-"),
     )
-    parser.add_file("--output", "where the vectors go, a .npy file; a folder with --shard", required=True)
+    parser.add_file(
+        "--output", "where the vectors go, a .npy file; a folder with --shard", required=True
+    )
     parser.add_malformed("a row of NaN")
     shards.add_flag(parser)
     add("--dtype", choices=VECTOR_TYPES, default="float32", help="of the file [float32]")

@@ -25,7 +25,8 @@ _CACHE = "JAX_COMPILATION_CACHE_DIR"
 def entry(
     name: str, doc: str | None, add_flags: Callable[[Parser], None], schema: Schema | None = None
 ) -> Callable[[Work], Callable[..., int]]:
-    """Makes `main(argv=None) -> exit code` of a function of a command's flags, as `run` does.
+    """Makes `main(argv=None) -> exit code` of a function of a command's flags, as `run` does;
+    `main.parser()` is the parser of its flags.
 
     Args:
       name, doc, schema: as of `Parser`.
@@ -33,11 +34,15 @@ def entry(
     """
 
     def main_of(work: Work) -> Callable[..., int]:
-        def main(argv: Sequence[str] | None = None) -> int:
-            parser = Parser(name, doc, schema)
-            add_flags(parser)
-            return run(parser, work, argv)
+        def parser() -> Parser:
+            made = Parser(name, doc, schema)
+            add_flags(made)
+            return made
 
+        def main(argv: Sequence[str] | None = None) -> int:
+            return run(parser(), work, argv)
+
+        main.parser = parser  # type: ignore[attr-defined]
         return main
 
     return main_of

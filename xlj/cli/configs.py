@@ -71,6 +71,8 @@ def _read(file: str, overrides: Sequence[str]) -> ConfigDict:
         return own.config
     except ConfigError:
         raise
+    except ImportError as error:
+        raise ConfigError(f"--config={file}: it imports what is not there: {error}") from error
     except (flags.Error, AttributeError, LookupError, TypeError, ValueError) as error:
         # ConfigDict's own errors (a typo in the file, a wrong type) say what is wrong; a bug in the
         # config file comes with its traceback in the message.

@@ -337,6 +337,7 @@ _OTHER_NAMES = {
     "num_epochs": "train.epochs train.passes",
     "num_train_epochs": "train.epochs train.passes",
     "max_steps": "train.steps",
+    "batch_rows": "train.batch_rows objectives.mmlm.batch_rows",
     "batch_size": "train.batch_rows objectives.mmlm.batch_rows",
     "per_device_train_batch_size": "train.batch_rows objectives.mmlm.batch_rows",
     "gradient_accumulation_steps": "train.accumulation",

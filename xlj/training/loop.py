@@ -178,9 +178,7 @@ def _progress_bar(done: int, total: int) -> tqdm:
     """The progress bar of steps, which process 0 shows."""
     is_hidden = jax.process_index() > 0
     shown = "{percentage:3.0f}% {bar:14} {n_fmt}/{total_fmt} [{remaining} left{postfix}]"
-    return tqdm(
-        total=total, initial=done, bar_format=shown, dynamic_ncols=True, disable=is_hidden
-    )
+    return tqdm(total=total, initial=done, bar_format=shown, dynamic_ncols=True, disable=is_hidden)
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ def summary(outcome: Outcome, command: str, can_export: bool = True) -> str:
         "  # align the words of your sentences, and embed them",
         f"  {_of_text('a sentence ||| its translation', 'align', workdir)} --input=- --output=-",
         f"  {_of_text('a sentence', 'embed', workdir)} --output=vectors.npy",
-        "  # draw the curves; write a folder for transformers; start a new run from these parameters",
+        "  # draw the curves; write a folder for transformers; start a new run from this one",
         f"  python -m xlj.report {workdir} --output=report.html",
         *[f"  python -m xlj.convert export --checkpoint={workdir} --output={workdir}-exported"]
         * can_export,
