@@ -3,6 +3,9 @@
 import collections
 import contextlib
 import dataclasses
+import os
+import platform
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
@@ -11,6 +14,7 @@ import numpy as np
 from jax.sharding import Mesh
 from tqdm import tqdm
 
+from xlj import __version__
 from xlj.checkpoints import compatibility, preservation, reading, writing
 from xlj.config import Config, ConfigError, record
 from xlj.data.rows.batches import Batches
@@ -204,11 +208,24 @@ def _closing(resource: Resource) -> Iterator[Resource]:
 
 
 def _write_config(config: Config, workdir: AnyPath) -> None:
-    """Writes the config into the workdir, which it makes."""
+    """Writes the config, and where it runs, into the workdir, which it makes."""
     with atomic.mendable(workdir / "config.json"):
         workdir.mkdir(parents=True, exist_ok=True)
         if jax.process_index() == 0:
             json_file.write(workdir / "config.json", record(config))
+            json_file.write(workdir / "machine.json", _machine())
+
+
+def _machine() -> dict[str, str]:
+    """When and where the run was last started, for reports."""
+    devices = collections.Counter(device.device_kind for device in jax.devices())
+    return {
+        "started": time.strftime("%Y-%m-%d %H:%M"),
+        "host": platform.node(),
+        "devices": ", ".join(f"{count} x {kind}" for kind, count in devices.items()),
+        "cores": f"{len(os.sched_getaffinity(0))}",
+        "software": f"xlj {__version__}, jax {jax.__version__}, Python {platform.python_version()}",
+    }
 
 
 def _print_costs(config: Config, mesh: Mesh, flops: RunFlops, read: dict[str, float]) -> None:
