@@ -62,7 +62,8 @@ def main(flags: Namespace) -> None:
     for name in ("output", "scores", "html"):
         path = getattr(flags, name)
         if path and path != "-":
-            print(f"{path}: {_WRITTEN[name]} of {size:,} pairs", file=sys.stderr)
+            what = "labels" if projected and name == "output" else _WRITTEN[name]
+            print(f"{path}: {what} of {size:,} pairs", file=sys.stderr)
     _report_windows(aligner, size)
     skipping.report()
     if projected:

@@ -166,8 +166,11 @@ class _Section(ml_collections.ConfigDict):
     """Takes `auto`, which 0 stands for, in the place of the number of a key that allows it."""
 
     def __setitem__(self, key: str, value: Any) -> None:
-        is_auto = value == "auto" and key in _auto_keys
-        super().__setitem__(key, 0 if is_auto else value)
+        if isinstance(value, str) and value == "auto" and key in _auto_keys:
+            value = 0
+        elif isinstance(value, ml_collections.ConfigDict) and not isinstance(value, _Section):
+            value = _Section(value)  # what is there has this type
+        super().__setitem__(key, value)
 
 
 def default_of(schema: type) -> ml_collections.ConfigDict:

@@ -20,8 +20,8 @@ from xlj.io import storage_errors
 
 
 class _Process(SpawnProcess):
-    """Leaves the main module alone, which a spawned process would import: a script without `if
-    __name__ == "__main__"` would start everything again there."""
+    """Leaves the main module alone, which a spawned process would import: a script that does not
+    guard its work would start everything again there."""
 
     @staticmethod
     def _Popen(process_obj: BaseProcess) -> Any:
