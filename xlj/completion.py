@@ -1,7 +1,9 @@
 """Prints a script that completes commands, flags, config keys and recipes in bash or zsh.
 
-source <(xlj completion bash)     # in ~/.bashrc
-source <(xlj completion zsh)      # in ~/.zshrc, after compinit
+    python -m xlj.completion bash
+
+It completes the command `xlj`: put `source <(xlj completion bash)` into ~/.bashrc, or `source <(xlj
+completion zsh)` into ~/.zshrc after compinit.
 """
 
 import importlib
