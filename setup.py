@@ -1,5 +1,6 @@
 """Installs xlj. Ranges end before the next release that could break what is tested."""
 
+import os
 import re
 from pathlib import Path
 
@@ -14,7 +15,13 @@ _BEAM = "apache-beam>=2.76,<3"
 _FAISS = "faiss-cpu>=1.11,<2"
 _TORCH = ["torch>=2.6,<3", "transformers>=5,<6"]
 _PLOTS = "matplotlib>=3.9,<4"
-_HAS_SEQIO = "python_version < '3.14'"  # seqio needs tensorflow-text, which has no wheel for 3.14
+_SEQIO = [  # needs tensorflow-text, which has no wheel for Python 3.14
+    "seqio>=0.0.20,<0.1; python_version < '3.14'",
+    "tensorflow>=2.20,<2.22; python_version < '3.14'",
+    "tensorflow-datasets>=4.9.9,<5; python_version < '3.14'",
+]
+if os.environ.get("XLJ_SEQIO") == "0":  # half of the installation, for `seqio:` and `tfds:` only
+    _SEQIO = []
 
 
 class WithRecipes(build_py):
@@ -52,9 +59,7 @@ setup(
         "scipy>=1.14,<2",
         # For rows. sentencepiece 0.2.3 brings protobuf code that needs protobuf 7, which Apache
         # Beam forbids: seqio could not be imported beside Beam. Before 0.2.2 no "offset_mapping".
-        f"seqio>=0.0.20,<0.1; {_HAS_SEQIO}",
-        f"tensorflow>=2.20,<2.22; {_HAS_SEQIO}",
-        f"tensorflow-datasets>=4.9.9,<5; {_HAS_SEQIO}",
+        *_SEQIO,
         "sentencepiece>=0.2.2,<0.2.3",
         "protobuf",  # SentencePiece's model files; of the versions that TensorFlow and Beam take
         "zstandard>=0.22,<1",

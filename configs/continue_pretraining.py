@@ -25,7 +25,8 @@ def get_config(variant=""):
     config.data.mono = "data/mono/{language}.txt.gz"
     config.data.pairs = "en-ha,en-yo"
     config.data.parallel = "data/parallel/{pair}.tsv.gz"
-    config.data.length = config.data.pair_length = 256
+    config.data.length = 256
+    config.data.pair_length = "auto"
 
     config.objectives.mmlm.batch_rows = 32
     config.objectives.tlm.batch_rows = 32

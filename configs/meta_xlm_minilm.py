@@ -10,7 +10,8 @@ vectors, without a head for masked tokens. A vocabulary is trained on your text,
 matched to BERT's. Variants as in configs/meta_xlm.py: `xlm` is the same run from scratch, `body`
 and `embeddings` are Table 5's, `dict` goes through the bilingual dictionaries that
 `--config.transfer.dictionaries='DIR/{pair}.tsv'` names. Ours: all but the sizes, which are
-MiniLM's; batches and rates are scaled down to 2 CPU cores. `:tiny` is from scratch, on the
+MiniLM's; batches and rates are scaled down to 2 CPU cores.
+Takes about an hour on one CPU core. `:tiny` is from scratch, on the
 embedded corpus.
 """
 

@@ -7,7 +7,7 @@ text. Bring text in any languages and pairs in some:
         --config.data.mono='DIR/{language}.txt.gz' --config.data.languages=en,de,sw \
         --config.data.parallel='DIR/{pair}.tsv.gz' --config.data.pairs=en-de,en-sw
 
-About 90 to 150 minutes on 2 CPU cores. Ours, not a paper's: the proportions follow XLM-R base.
+Takes 90 to 150 minutes on 2 CPU cores. Ours, not a paper's: the proportions follow XLM-R base.
 `:tiny` is smaller still, on the embedded corpus.
 """
 
@@ -21,7 +21,7 @@ def get_config(variant=""):
     config.data.alpha = 0.7
     config.data.vocabulary_size = 16_384
     config.data.length = 128
-    config.data.pair_length = 128
+    config.data.pair_length = "auto"
 
     config.model.layers = 4
     config.model.hidden = 256

@@ -142,10 +142,12 @@ REMOTE_CODE = "xlj.interop.remote_code"
 """Runs where xlj is not installed: it imports nothing of it, and nothing imports it."""
 WITHOUT_CONFIG = {
     "xlj.align",
+    "xlj.completion",
     "xlj.convert",
     "xlj.embed",
     "xlj.evaluate",
     "xlj.mine",
+    "xlj.recipes",
     "xlj.report",
     "xlj.retrieve",
     "xlj.sweep",

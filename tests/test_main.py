@@ -45,7 +45,8 @@ def test_a_command_gets_what_follows_its_name(monkeypatch, capsys):
     code, output, errors = run(monkeypatch, capsys, "train", "--config=quikstart", "--check")
     assert (code, output) == (2, "") and "did you mean quickstart?" in errors
     code, output, errors = run(monkeypatch, capsys, "trian")
-    assert (code, output) == (2, "") and errors.startswith("error: there is no command 'trian': ")
+    assert (code, output) == (2, "") and errors.endswith("'trian'; did you mean train?\n")
+    assert "; there are prepare, train," in run(monkeypatch, capsys, "xyz")[2]
     assert run(monkeypatch, capsys, "--version")[1] == f"xlj {xlj.__version__}\n"
 
 

@@ -81,7 +81,7 @@ def test_recipes_build_and_trace(name, variant):
         built = objectives.build(active, config.model, corpus)
         batch = {}
         for objective_name, options in active.items():
-            length = lookup(config, ROW_KINDS[options.rows].length)
+            length = lookup(config, ROW_KINDS[options.rows].length) or 128  # auto: any
             batch[objective_name] = Rows(
                 jax.ShapeDtypeStruct((options.batch_rows, length), jnp.uint32),
                 jax.ShapeDtypeStruct((options.batch_rows, 2), jnp.int32),

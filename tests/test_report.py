@@ -264,3 +264,29 @@ def test_the_command_writes_one_file(two, tmp_path):
         [*command[:-1], "--output=no/such/x.html"], capture_output=True, text=True
     )
     assert done.returncode == 2 and done.stderr.startswith("error: --output=no/such/x.html")
+
+
+def test_the_headline_says_what_was_trained_on_what_for_how_long_with_what_result(tmp_path):
+    config = {
+        "data": {"languages": ["en", "yo"], "pairs": ["en-yo"], "length": 64},
+        "model": {"layers": 1, "hidden": 96},
+        "objectives": {"mmlm": {"batch_rows": 8}, "tlm": {"batch_rows": 0}},
+        "train": {"steps": 20},
+    }
+    lines = [
+        {"step": 0, "eval/mmlm/loss": 7.25, "eval/mmlm/en/loss": 7.0},
+        {"step": 20, "eval/mmlm/loss": 2.5, "eval/mmlm/accuracy": 0.25, "time/seconds": 1800.0},
+    ]
+    machine = {"started": "2026-11-27 04:10", "host": EVIL, "devices": "1 x NVIDIA H100"}
+    write(tmp_path / "a", config, lines, machine=machine)
+    shown = Page(page(runs.find([str(tmp_path / "a")]), "t"))
+    text = " ".join(shown.text.split())
+    assert (
+        "a: mmlm with 1 layer of 96; on en, yo and en-yo; 20 steps in 30 minutes; mmlm loss "
+        f"7.250 → 2.500. 2026-11-27 04:10 · {EVIL} · 1 x NVIDIA H100"
+    ) in text and "script" not in shown.tags
+    assert shown.row("data.length") == ["data.length", "64"]
+    for name in "bcde":
+        write(tmp_path / name, config, lines)
+    many = Page(page(runs.find([str(tmp_path / name) for name in "abcde"]), "t"))
+    assert "with 1 layer" not in many.text and "data.length" not in many.text

@@ -1,6 +1,7 @@
 """All commands behind one name: `xlj train ...` is `python -m xlj.train ...`."""
 
 import ast
+import difflib
 import importlib
 import os
 import sys
@@ -20,6 +21,8 @@ COMMANDS = (
     "report",
     "plan",
     "bench",
+    "recipes",
+    "completion",
 )
 
 
@@ -30,7 +33,9 @@ def main() -> int:
         print(_version() if name == "--version" else _help())
         return 0
     if name not in COMMANDS:
-        print(f"error: there is no command {name!r}: {', '.join(COMMANDS)}", file=sys.stderr)
+        close = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(COMMANDS)}"
+        print(f"error: there is no command {name!r}; {hint}", file=sys.stderr)
         return 2
     sys.argv = [f"{sys.argv[0]} {name}", *arguments]
     sys.path.insert(0, os.getcwd())  # modules of the user's own, as for python -m
@@ -42,7 +47,7 @@ def _help() -> str:
     lines = ["xlj COMMAND ...   (xlj COMMAND --help tells more)", ""]
     for name in COMMANDS:  # read, not imported
         module = ast.parse(Path(__file__).with_name(f"{name}.py").read_text("utf-8"))
-        lines.append(f"  {name:9} {(ast.get_docstring(module) or '').splitlines()[0]}")
+        lines.append(f"  {name:10} {(ast.get_docstring(module) or '').splitlines()[0]}")
     return "\n".join(lines)
 
 

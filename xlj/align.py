@@ -59,6 +59,11 @@ def main(flags: Namespace) -> None:
     chosen = {name: value for name, value in chosen.items() if value or name == "layer"}
     projected = projection.Projection(labels) if labels else None
     scores = _aligned(flags, aligner, size, pairs, chosen, projected)
+    for name in ("output", "scores", "html"):
+        path = getattr(flags, name)
+        if path and path != "-":
+            what = "labels" if projected and name == "output" else _WRITTEN[name]
+            print(f"{path}: {what} of {size:,} pairs", file=sys.stderr)
     _report_windows(aligner, size)
     skipping.report()
     if projected:
@@ -68,6 +73,7 @@ def main(flags: Namespace) -> None:
         print(json.dumps({**chosen, "pairs": size, **rounded}))
 
 
+_WRITTEN = {"output": "links", "scores": "confidences", "html": "a page"}
 _OPTIONS = tuple(field.name for field in dataclasses.fields(AlignmentOptions))
 
 
@@ -222,7 +228,8 @@ def _score_layers(flags: Namespace, encoder: "Encoder", size: int, pairs: list["
         atomic.write(Path(flags.scores), content.encode())
     curves = {name: [score.aer for score in scores] for name, scores in found.items()}
     title = flags.input.name if len(ways) > 1 else f"{flags.input.name}: {options.method}"
-    outputs.draw(flags.plot, lambda: layer_report.plot(curves, flags.plot, title, "AER"))
+    if flags.plot:
+        outputs.draw(flags.plot, lambda: layer_report.plot(curves, flags.plot, title, "AER"))
 
 
 if __name__ == "__main__":

@@ -7,12 +7,12 @@ Row i belongs to line i. The text is read as a stream, and the file appears when
 --shard=I/N several hosts share the work. docs/embed.md tells more.
 """
 
+import sys
 from argparse import Namespace
 from pathlib import Path
 
 from xlj.cli import command, outputs, sentence_vectors, shards
 from xlj.cli.parser import Parser
-from xlj.config import ConfigError
 from xlj.config.choices import VECTOR_TYPES
 from xlj.io.malformed import Skipping
 
@@ -25,7 +25,9 @@ def _add_flags(parser: Parser) -> None:
         "a sentence a line: text, also .gz, .bz2, .xz or .zst; the default is standard input",
         default=Path("-"),
     )
-    parser.add_file("--output", "where the vectors go (.npy; a folder with --shard)", required=True)
+    parser.add_file(
+        "--output", "where the vectors go, a .npy file; a folder with --shard", required=True
+    )
     parser.add_malformed("a row of NaN")
     shards.add_flag(parser)
     add("--dtype", choices=VECTOR_TYPES, default="float32", help="of the file [float32]")
@@ -38,14 +40,12 @@ def main(flags: Namespace) -> None:
         _share(flags)
         return
     inputs = [("checkpoint", flags.checkpoint), ("input", flags.input)]
-    outputs.check_output("output", flags.output, inputs)
+    outputs.check_output("output", flags.output, inputs, (".npy",))
     from tqdm import tqdm
 
-    from xlj.io import compressed, files, formats
+    from xlj.io import files, formats
     from xlj.retrieval import vector_file
 
-    if flags.output.suffix in compressed.ENDINGS:
-        raise ConfigError(f"--output={flags.output}: vectors are not compressed; name a .npy file")
     formats.refuse(flags.input, files.head(flags.input))
 
     total, skipping = None, Skipping(flags.malformed, "--malformed")
@@ -58,8 +58,12 @@ def main(flags: Namespace) -> None:
         tqdm(total=total, desc="embedding", unit=" sentences", disable=None) as bar,
     ):
         texts = map(str.strip, files.lines(flags.input, skipping))
+        rows = 0
         for vectors in embedder.stream(texts, bar.update):
             append(vectors[0])
+            rows += vectors.shape[1]
+    shape = f"{rows:,} vectors of {embedder.width} numbers"
+    print(f"{flags.output}: {shape}, {flags.dtype}", file=sys.stderr)
     skipping.report()
     sentence_vectors.report_cut(embedder)
 

@@ -48,7 +48,7 @@ def main(flags: Namespace) -> None:
     if flags.languages:
         for layer, mean in zip(embedder.layers, means, strict=True):
             _print({"language": "average", "layer": layer}, mean, sum(len(t.target) for t in read))
-    if flags.layers:
+    if flags.plot:
         curves = {
             "source to target": [mean.source_to_target for mean in means],
             "target to source": [mean.target_to_source for mean in means],

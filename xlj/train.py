@@ -12,7 +12,9 @@ from pathlib import Path
 from xlj import config as schema
 from xlj.cli import command, configs, distributed_flags, outputs
 from xlj.cli.parser import Parser
+from xlj.config import ConfigError
 from xlj.io import exit_codes
+from xlj.io.storage import AnyPath
 
 
 def _add_flags(parser: Parser) -> None:
@@ -46,8 +48,22 @@ def main(flags: Namespace) -> int:
     if jax.process_index() == 0:
         # Without what is this run's own.
         own = ("workdir", "config.init_from", *distributed_flags.FLAGS)
-        print(summary.summary(outcome, command.line("train", flags.arguments, own)))
+        again = command.line("train", flags.arguments, own)
+        can_export = outcome.finished and _can_export(outcome.checkpoint)
+        print(summary.summary(outcome, again, can_export))
     return 0 if outcome.finished else exit_codes.CONTINUE
+
+
+def _can_export(checkpoint: AnyPath) -> bool:
+    from xlj.checkpoints import stored_models
+    from xlj.interop import exporting
+
+    source = stored_models.find(checkpoint)
+    try:
+        exporting.plan(source.leaves, source.model, source.vocabulary(), headless=False)
+    except ConfigError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m xlj.sweep --config=configs/sweeps/comparison.py
 
 Every other variant goes on from the checkpoint of a start with its seed, so the starts come first.
-About an hour on 2 CPU cores.
+Takes about an hour on 2 CPU cores.
 """
 
 from xlj.sweeping import Sweep

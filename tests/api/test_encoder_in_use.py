@@ -86,7 +86,7 @@ def test_translations(model):
     first, second = (model.embed(side, **options) for side in (source, target))
     found = model.retrieve(iter(source), iter(target), similarity="margin", **options)
     wanted = neighbours.nearest(first, second, "margin")
-    chex.assert_trees_all_equal(found, wanted)
+    chex.assert_trees_all_equal(neighbours.Nearest(*found), wanted)
     cosine = model.retrieve(source, target, **options).targets.indices[:, 0]
     unit = [side / np.linalg.norm(side, axis=1, keepdims=True) for side in (first, second)]
     np.testing.assert_array_equal(cosine, (unit[0] @ unit[1].T).argmax(1))
@@ -108,6 +108,66 @@ def test_mined_pairs_are_places_of_what_was_given(model):
         model.mine([], target)
     with pytest.raises(ConfigError, match="retrieve needs sentences on both sides"):
         model.retrieve(source, [])
+
+
+def test_choices_are_checked(model):
+    pairs = [("a", "b")]
+    for call, message in (
+        (lambda: model.embed("a", pooling="cls"), "pooling='cls': there are mean, text, first"),
+        (lambda: model.retrieve("a", "b", similarity="dot"), "similarity='dot': .* cosine, margin"),
+        (lambda: model.align(pairs, method="mwmf"), "no method mwmf; there are optimal_transport"),
+        (lambda: model.embed(["a", 3]), "sentence 1 is 3, not a string"),
+        (lambda: model.align(["abc", "d", "e"]), "pair 1 is 'abc'; a pair has two sentences"),
+        (lambda: model.align("abc"), "pair 1 is 'abc'"),
+        (lambda: model.save_pretrained("x"), "save_pretrained needs an encoder that xlj.load"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            call()
+
+
+def test_a_string_is_one_sentence_and_two_are_one_pair(model):
+    one, pair = "the cat sleeps", ("the cat sleeps", "die Katze schläft")
+    np.testing.assert_array_equal(model.embed(one), model.embed([one]))
+    assert model.align(pair) == model.align(list(pair)) == model.align([pair])
+    np.testing.assert_array_equal(model.soft_align(pair)[0], model.soft_align([pair])[0])
+    found = model.retrieve(one, pair)
+    assert found.targets.indices.tolist() == [[0]] and model.mine(one, one).sources.tolist() == [0]
+    two = [["the", "cat"], ["die", "Katze"]]  # two pairs of one word a side
+    assert len(model.align(two)) == 2
+
+
+def test_the_names_of_sentence_transformers(model, vectors):
+    unit = vectors[2] / np.linalg.norm(vectors[2], axis=1, keepdims=True)
+    found = model.encode(SENTENCES, batch_size=2, show_progress_bar=False)
+    np.testing.assert_allclose(found, vectors[2], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        model.encode(SENTENCES, normalize_embeddings=True), unit, rtol=1e-4, atol=1e-5
+    )
+    assert model.encode("a", layer=1, pooling="first").shape == (32,)
+    np.testing.assert_allclose(model.similarity(found, found), unit @ unit.T, atol=1e-5)
+    assert model.similarity(found[0], found).shape == (1, len(SENTENCES))
+    shown = repr(model)
+    assert "3 layers of 32" in shown and shown.startswith("<xlj.Encoder: ")
+    assert model.device == "cpu:0"
+
+
+def test_a_notebook_draws_alignments_and_pandas_has_results(model, tmp_path):
+    pairs = [("the cat", "die <b>Katze</b>"), ("a", "")]
+    found = model.align(pairs)
+    frame = found._repr_html_()
+    assert frame.startswith('<iframe srcdoc="&lt;!') and '"<b>' not in frame
+    found.plot().save(tmp_path / "links.html")
+    written = (tmp_path / "links.html").read_text("utf-8")
+    assert '["the","cat"],["die","\\u003cb>Katze\\u003c/b>"]' in written
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    links = found.to_pandas()
+    assert [tuple(row) for row in links[["i", "j"]].to_numpy()] == [x for one in found for x in one]
+    assert links["target"].tolist() == [("die", "<b>Katze</b>")[j] for _, j in found[0]]
+    mined = model.mine(["a", "the dog"], ["the dog", "b"]).to_pandas()
+    assert isinstance(mined, pandas.DataFrame) and list(mined) == ["source", "target", "score"]
+    assert mined.iloc[0]["source"] == mined.iloc[0]["target"] == "the dog"
+    nearest = model.retrieve(["a", "the dog"], ["the dog", "b"]).to_pandas()
+    assert nearest["source"].tolist() == ["a", "the dog"] and nearest["target"][1] == "the dog"
 
 
 def test_masked_words(model, random_encoder):

@@ -1,5 +1,6 @@
 """Runs of a config, as programs start them."""
 
+import numpy as np
 import pytest
 
 import xlj
@@ -28,6 +29,13 @@ def test_pretraining_returns_what_was_measured(tiny, tmp_path, monkeypatch):
     assert len(my_hook.said) == len(lines), "another hook, or none, may go on"
     model = xlj.load(tmp_path / "run")
     assert len(model.fill("the <mask>", 7)[0]) == 7 and model.embed(["a"]).shape == (1, 32)
+    assert repr(model).startswith(f"<xlj.Encoder of {tmp_path / 'run'}: 2 layers of 32")
+    with pytest.raises(ConfigError, match="device='nowhere': there is no such device; .* cpu:0"):
+        xlj.load(tmp_path / "run", device="nowhere")
+    model.save_pretrained(tmp_path / "saved")
+    same = xlj.load(tmp_path / "saved", device="cpu").embed(["a"])
+    np.testing.assert_allclose(same, model.embed(["a"]), rtol=1e-4, atol=1e-5)
+    assert "<polyline" in longer.plot().page and "srcdoc" in longer.plot()._repr_html_()
 
 
 def test_an_error_in_a_hook_is_told_and_the_run_goes_on(tmp_path, monkeypatch, capsys):

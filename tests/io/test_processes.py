@@ -1,6 +1,8 @@
 """Work in a process of its own: what it returns, refuses, or dies of comes back."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -27,3 +29,13 @@ def test_what_comes_back():
         in_child("working", work, "fail")
     with pytest.raises(RuntimeError, match="working: the process ended with exit code 7"):
         in_child("working", work, "die")
+
+
+def test_a_script_without_a_main_guard_runs_once(tmp_path):
+    (tmp_path / "plain.py").write_text(
+        "import sys\nfrom xlj.io.processes import in_child\n"
+        "print('begins')\n"
+        "print(in_child('counting', int, '7'), '__file__' in vars(sys.modules['__main__']))\n"
+    )
+    done = subprocess.run([sys.executable, tmp_path / "plain.py"], capture_output=True, text=True)
+    assert done.stdout == "begins\n7 True\n", done.stderr

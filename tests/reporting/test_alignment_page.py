@@ -5,11 +5,14 @@ import hashlib
 import io
 import json
 import re
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
 
 from xlj.reporting.alignment_page import Page
+from xlj.reporting.style import asset
 from xlj.word_alignment.aligner import Aligned
 from xlj.word_alignment.gold_alignments import parse
 from xlj.word_alignment.sentence_pairs import Pair
@@ -75,3 +78,21 @@ def test_a_page_that_was_not_finished_is_seen_to_be_so():
     with pytest.raises(KeyError), Page(file, "t", {}, False):
         raise KeyError
     assert not file.getvalue().endswith(b"</html>\n")
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="there is no node to run the page's script")
+def test_long_pairs_are_wrapped_into_as_few_bands_as_fit():
+    script = asset("alignment.js")
+    gap = int(re.findall(r"GAP = (\d+)", script)[0])
+    functions = script[script.index("function rows") : script.index("function draw")]
+    long, short, room = [40, 10, 60, 30, 80, 20, 50, 10, 90, 40], [30, 500, 20], 240
+    code = f"const GAP = {gap}; {functions} const sides = {[long, short]}; "
+    code += f"const count = bands(sides, {room}); console.log(JSON.stringify([count, "
+    code += "...sides.map(side => rows(side, count)), bands([[30], [30, 40]], 240)]))"
+    done = subprocess.run(["node", "-e", code], capture_output=True, text=True, timeout=60)
+    count, *rows, one = json.loads(done.stdout)
+    assert one == 1 and count > 1 and [len(side) for side in rows] == [count, count]
+    for lengths, side in zip((long, short), rows, strict=True):
+        assert [word for row in side for word in row] == list(range(len(lengths)))
+        for row in side:
+            assert len(row) <= 1 or sum(lengths[word] + gap for word in row) < room

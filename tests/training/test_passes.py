@@ -7,7 +7,7 @@ import pytest
 from xlj.config import ConfigError, parse
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.preparing import prepare_rows
-from xlj.training.passes import passes, with_steps
+from xlj.training.passes import passes, warnings, with_steps
 
 
 def test_passes_are_the_rows_of_all_batches_over_those_there_are(tiny):
@@ -53,3 +53,21 @@ def test_a_run_takes_the_steps_that_its_passes_need_and_no_fewer_than_asked_for(
     many = dataclasses.replace(config, train=dataclasses.replace(config.train, passes=1e9))
     with pytest.raises(ConfigError, match="train.passes=1e\\+09 takes .* at most 2,147,483,647"):
         with_steps(many, store)
+
+
+def test_a_phase_that_reads_its_rows_too_often_is_named_with_the_step_that_would_not(tiny):
+    tiny.train.steps, tiny.objectives.mmlm.batch_rows, tiny.objectives.tlm.batch_rows = 9, 1, 0
+    late = {"mmlm": {"batch_rows": 0}, "tlm": {"batch_rows": 8}}
+    tiny.phases = ml_collections.ConfigDict({"late": {"start_step": 4, "objectives": late}})
+    config = parse(tiny)
+    store = prepare_rows(config)
+    text, pairs = (sum(t.train.rows for t in store.tasks(kind)) for kind in ("text", "pairs"))
+    assert warnings(config, store) == []
+    first, last = 21 * text, 21 * text + 21 * pairs // 8 + 1
+    phases = {"late": {"start_step": first, "objectives": late}}
+    train = dataclasses.replace(config.train, steps=last)
+    found = warnings(dataclasses.replace(config, phases=phases, train=train), store)
+    assert len(found) == 2
+    assert f"21 times over its {text:,} rows of text; with phases.late.start_step=" in found[0]
+    assert f"start_step={20 * text} it is 20 times" in found[0]
+    assert f"rows of pairs in phase late; with train.steps={first + 20 * pairs // 8} it" in found[1]

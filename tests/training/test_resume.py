@@ -177,14 +177,15 @@ def operations(config, store, steps=None):
     return counts.until(config.train.steps if steps is None else steps)
 
 
-def probe(asked_at=-1):
-    """A measure that takes two batches; in its call `asked_at`, SIGTERM comes before the second."""
+def probe(asked_at=-1, signals=(signal.SIGTERM,)):
+    """A measure that takes two batches; in its call `asked_at`, signals come before the second."""
     calls = iter(range(9))
 
     def measure(state, check):
         check()
         if next(calls) == asked_at:
-            os.kill(os.getpid(), signal.SIGTERM)
+            for number in signals:
+                os.kill(os.getpid(), number)
         check()
         mean = np.mean(state.params["embeddings"]["word"])
         return {"eval/x/mean": float(mean), "eval/x/score": -abs(int(state.progress.step) - 3)}
@@ -229,6 +230,25 @@ def test_an_evaluation_that_is_interrupted_is_done_when_the_run_goes_on(
     before = (stopped / "metrics.jsonl").stat().st_mtime_ns
     assert train(stopped, probe()).finished
     assert (stopped / "metrics.jsonl").stat().st_mtime_ns == before
+
+
+def test_ctrl_c_saves_and_twice_says_where_the_run_goes_on(tiny, store, tmp_path, capfd):
+    from xlj.training import loop, start
+
+    tiny.train.log_every, tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 3, 2, 1
+    config, before = parse(tiny), signal.getsignal(signal.SIGINT)
+
+    def train(*signals):
+        return loop.train(start.prepare(config, tmp_path, store), [probe(1, signals)], "")
+
+    with pytest.raises(KeyboardInterrupt, match="stopped at once; .* goes on from step 2"):
+        train(signal.SIGINT, signal.SIGINT)
+    assert reading.steps(tmp_path) == [2] and "Ctrl-C again stops at once" in capfd.readouterr().err
+    with pytest.raises(KeyboardInterrupt, match="step 6 is saved, and the run goes on from there"):
+        train(signal.SIGINT)  # it measures step 3, then step 6
+    assert reading.steps(tmp_path) == [6] and lines(tmp_path)[-1]["step"] == 3
+    assert signal.getsignal(signal.SIGINT) is before
+    assert train().finished
 
 
 def test_steps_are_chosen_by_passes_before_a_resume_is_compared(tiny, store, trained):

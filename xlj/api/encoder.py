@@ -11,18 +11,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xlj.api.results import Alignments, MinedPairs, Retrieved
 from xlj.config import ConfigError, Model
-from xlj.config.choices import ENCODINGS, AlignmentOptions
+from xlj.config.choices import ENCODINGS, SIMILARITIES, AlignmentOptions, check_choice
+from xlj.config.paths import local_path
+from xlj.conversion.exporting import export
 from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.inference import pretrained
 from xlj.inference.pretrained import Pretrained
+from xlj.io.quoting import quoted
 from xlj.models import encoder, heads
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.segments import whole_examples
 from xlj.retrieval import mining
 from xlj.retrieval.embedder import Embedder
-from xlj.retrieval.mining import Pairs
-from xlj.retrieval.nearest import Nearest, centre, nearest
+from xlj.retrieval.nearest import centre, nearest
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.methods import METHODS
 from xlj.word_alignment.sentence_pairs import Pair
@@ -33,6 +36,10 @@ _HEAD = "prediction_head"
 
 Words = str | Sequence[str]
 """A sentence, whose words are what blanks separate, or its words."""
+Sentences = str | Iterable[str]
+"""Sentences; a string is one."""
+WordPairs = tuple[str, str] | Iterable[tuple[Words, Words]]
+"""Pairs of sentences; two strings are one pair."""
 
 
 class Filling(NamedTuple):
@@ -51,15 +58,18 @@ class AlignmentChoices(TypedDict, total=False):
     threshold: float
 
 
-def load(path: str | Path) -> "Encoder":
-    """The encoder at `path`, on the first device, verified: a workdir (its latest checkpoint; of a
+def load(path: str | Path, device: str | None = None) -> "Encoder":
+    """The encoder at `path`, verified: a workdir (its latest checkpoint; of a
     finished fine-tuning run, that which was scored), the folder of one checkpoint, or a Hugging
     Face folder.
 
+    Args:
+      device: where it computes: `cpu`, `gpu`, `cuda:1` and the like; None for the first device.
+
     Raises:
-      ConfigError: if there is no model, or it is damaged.
+      ConfigError: if there is no model or no device, or the model is damaged.
     """
-    return Encoder(pretrained.load(path))
+    return Encoder(pretrained.load(path, device), str(path))
 
 
 class Encoder:
@@ -70,19 +80,38 @@ class Encoder:
 
     Attributes:
       pretrained: its parameters, its sizes, and its vocabulary.
+      source: the path that it was loaded from; empty if it was not.
     """
 
-    def __init__(self, pretrained: Pretrained):
-        self.pretrained = pretrained
+    def __init__(self, pretrained: Pretrained, source: str = ""):
+        self.pretrained, self.source = pretrained, source
+
+    def __repr__(self) -> str:
+        model, size = self.pretrained.model, self.pretrained.vocabulary.size
+        numbers = sum(leaf.size for leaf in jax.tree.leaves(self.pretrained.params))
+        of = f" of {self.source}" * bool(self.source)
+        return (
+            f"<xlj.Encoder{of}: {model.layers} layers of {model.hidden}, {size:,} pieces, up to "
+            f"{model.positions - FIRST_POSITION} tokens, {numbers:,} parameters on {self.device}; "
+            f"aligns by {self.pretrained.alignment.method}>"
+        )
+
+    @property
+    def device(self) -> str:
+        """The device that it computes on, such as `cpu:0`."""
+        (device, *_) = jax.tree.leaves(self.pretrained.params)[0].devices()
+        return f"{device.platform}:{device.id}"
 
     @property
     def layers(self) -> int:
         """How many it has."""
         return self.pretrained.model.layers
 
-    def embedder(self, layers: Sequence[int] = (), pooling: str = "mean") -> Embedder:
+    def embedder(
+        self, layers: Sequence[int] = (), pooling: str = "mean", batch_size: int | None = None
+    ) -> Embedder:
         """What `embed` uses, for streams of sentences, and for several layers at a time."""
-        return Embedder(self.pretrained, layers or [self._layer(None)], pooling)
+        return Embedder(self.pretrained, layers or [self._layer(None)], pooling, batch_size)
 
     def aligner(
         self,
@@ -125,57 +154,109 @@ class Encoder:
 
     def embed(
         self,
-        sentences: Iterable[str],
+        sentences: Sentences,
         layer: int | None = None,
         pooling: str = "mean",
         centred: bool = False,
+        *,
+        normalize: bool = False,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
     ) -> np.ndarray:
         """A vector a sentence, float32 [sentences, hidden].
 
         Args:
+          sentences: any number; a single string is one sentence.
           layer: whose hidden vectors to pool.
           pooling: mean (over all tokens, `<s>` and `</s>` too), text (over the text's own), or
             first (the vector of `<s>`).
           centred: take their mean vector off all of them, so that what all sentences of a language
             have in common counts for nothing.
+          normalize: divide each vector by its length, so that products are cosines.
+          batch_size: sentences at a time, at most; None for as many as suit the device.
+          show_progress_bar: None shows one in terminals only.
 
         Raises:
-          ConfigError: if there is no such layer.
+          ConfigError: if there is no such layer or pooling, or a sentence is no string.
         """
-        embedder = self.embedder([self._layer(layer)], pooling)
-        vectors = embedder.embed(list(sentences))[0]
+        embedder = self.embedder([self._layer(layer)], pooling, batch_size)
+        vectors = embedder.embed(_sentences(sentences), show_progress_bar)[0]
         if embedder.cut:
             message = f"{embedder.cut} sentences lost their end: too long for the model"
             warnings.warn(message, stacklevel=2)
         if centred and len(vectors):
             centre(vectors)
-        return vectors
+        return _normalized(vectors) if normalize else vectors
+
+    def encode(
+        self,
+        sentences: Sentences,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
+        normalize_embeddings: bool = False,
+        **options: Any,
+    ) -> np.ndarray:
+        """`embed` under the names of sentence-transformers: float32 [sentences, hidden], and
+        [hidden] of a single string. `options` are `layer`, `pooling` and `centred` of `embed`."""
+        options |= {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+        vectors = self.embed(sentences, normalize=normalize_embeddings, **options)
+        return vectors[0] if isinstance(sentences, str) else vectors
+
+    def similarity(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """The cosine of each vector of `first`, [n, hidden] or [hidden], with each of `second`, [m,
+        hidden] or [hidden]: float32 [n, m]."""
+        sides = (np.atleast_2d(np.asarray(side, np.float32)) for side in (first, second))
+        one, other = map(_normalized, sides)
+        return one @ other.T
+
+    def save_pretrained(
+        self, folder: str | Path, layer: int | None = None, pooling: str = "mean"
+    ) -> None:
+        """Writes a Hugging Face folder that transformers and sentence-transformers load: what
+        `python -m xlj.convert export` does.
+
+        Args:
+          folder: a new one.
+          layer: the last one that is written; None for all.
+          pooling: `mean` or `first`, as sentence-transformers is to pool.
+
+        Raises:
+          ConfigError: if the encoder was not loaded from a path, the folder is there already, or
+            transformers has no such model.
+        """
+        check_choice("pooling", pooling, ("mean", "first"))
+        if not self.source:
+            raise ConfigError("save_pretrained needs an encoder that xlj.load loaded from a path")
+        output = local_path("folder", folder).absolute()
+        if output.exists():
+            raise ConfigError(f"folder={str(folder)!r} is there already; name a new folder")
+        export(self.source, output, layer, pooling)
 
     def align(
         self,
-        pairs: Iterable[tuple[Words, Words]],
+        pairs: WordPairs,
         layer: int | None = None,
         method: str | None = None,
         **choices: Unpack[AlignmentChoices],
-    ) -> list[list[tuple[int, int]]]:
-        """The links of each pair, sorted: (i, j) for word i of the first sentence and word j of the
-        second, counted from 0.
+    ) -> Alignments:
+        """The links of each pair, a list of them, sorted: (i, j) for word i of the first sentence
+        and word j of the second, counted from 0. A notebook draws them.
 
         Args:
+          pairs: any number of pairs of sentences; two strings are one pair.
           layer: whose hidden vectors to compare.
           method, choices: as of `aligner`.
 
         Raises:
-          ConfigError: as `aligner`, or if there is no such layer, or a sentence is longer than any
-            can be.
+          ConfigError: as `aligner`, or if there is no such layer, what is given are no pairs, or a
+            sentence is longer than any can be.
         """
         layers = [] if layer is None else [self._layer(layer)]
-        aligner = self.aligner(layers, method, **choices)
-        return [[(i, j) for i, j in links[0].tolist()] for links in aligner.align(_pairs(pairs))]
+        return Alignments(list(_pairs(pairs)), self.aligner(layers, method, **choices))
 
     def soft_align(
         self,
-        pairs: Iterable[tuple[Words, Words]],
+        pairs: WordPairs,
         layer: int | None = None,
         method: str | None = None,
         **choices: Unpack[AlignmentChoices],
@@ -188,13 +269,13 @@ class Encoder:
 
     def retrieve(
         self,
-        source: Iterable[str],
-        target: Iterable[str],
+        source: Sentences,
+        target: Sentences,
         layer: int | None = None,
         pooling: str = "mean",
         centred: bool = False,
         similarity: str = "cosine",
-    ) -> Nearest:
+    ) -> Retrieved:
         """The nearest sentence of the other side, for each of both: `targets.indices` int [sources,
         1] and their `scores`, and `sources` likewise. Of equals the first is taken.
 
@@ -203,23 +284,26 @@ class Encoder:
           similarity: cosine, or margin (which counts how near the others are).
 
         Raises:
-          ConfigError: if there is no such layer, or nothing on a side.
+          ConfigError: if there is no such layer, pooling or similarity, or nothing on a side.
         """
-        sides = list(source), list(target)
+        sides = _sentences(source), _sentences(target)
         if not all(sides):
             raise ConfigError("retrieve needs sentences on both sides")
+        check_choice("similarity", similarity, SIMILARITIES)
         first, second = (self.embed(side, layer, pooling, centred) for side in sides)
-        return nearest(first, second, similarity)
+        found = Retrieved(*nearest(first, second, similarity))
+        found.sentences = sides
+        return found
 
     def mine(
         self,
-        source: Iterable[str],
-        target: Iterable[str],
+        source: Sentences,
+        target: Sentences,
         threshold: float = -np.inf,
         layer: int | None = None,
         pooling: str = "mean",
         centred: bool = False,
-    ) -> Pairs:
+    ) -> MinedPairs:
         """Pairs of sentences that translate each other, best first: places int [pairs] on either
         side, and `scores`. A sentence that stands on a side twice counts as its first.
 
@@ -230,7 +314,7 @@ class Encoder:
         Raises:
           ConfigError: if there is no such layer, or nothing on a side.
         """
-        sides = list(source), list(target)
+        sides = _sentences(source), _sentences(target)
         if not all(sides):
             raise ConfigError("mine needs sentences on both sides")
         first, second = (np.array(mining.distinct(side)) for side in sides)
@@ -242,7 +326,9 @@ class Encoder:
         )
         enough = int((found.scores >= threshold).sum())  # they fall
         sources, targets, scores = (values[:enough] for values in found)
-        return Pairs(first[sources], second[targets], scores)
+        pairs = MinedPairs(first[sources], second[targets], scores)
+        pairs.sentences = sides
+        return pairs
 
     def fill(self, text: str, most: int = 5) -> list[list[Filling]]:
         """For each `<mask>` of a text, the most likely pieces in its place, best first.
@@ -282,9 +368,30 @@ class Encoder:
         return layer
 
 
-def _pairs(pairs: Iterable[tuple[Words, Words]]) -> Iterator[Pair]:
-    for number, (first, second) in enumerate(pairs, 1):
-        yield Pair(f"pair {number}", _words(first), _words(second))
+def _sentences(given: Sentences) -> list[str]:
+    sentences = [given] if isinstance(given, str) else list(given)
+    for number, sentence in enumerate(sentences):
+        if not isinstance(sentence, str):
+            raise ConfigError(f"sentence {number} is {quoted(sentence)}, not a string")
+    return sentences
+
+
+def _normalized(vectors: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
+
+
+def _pairs(given: WordPairs) -> Iterator[Pair]:
+    pairs: list[Any] = [given] if isinstance(given, str) else list(given)
+    if len(pairs) == 2 and all(isinstance(side, str) for side in pairs):
+        pairs = [(pairs[0], pairs[1])]
+    for number, pair in enumerate(pairs, 1):
+        if isinstance(pair, str) or len(pair) != 2:
+            raise ConfigError(
+                f"pair {number} is {quoted(pair)}; a pair has two sentences, each a string or "
+                "a list of words"
+            )
+        yield Pair(f"pair {number}", _words(pair[0]), _words(pair[1]))
 
 
 def _words(sentence: Words) -> list[str]:

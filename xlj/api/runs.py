@@ -1,13 +1,16 @@
 """Runs from a config: pretraining and fine-tuning, to the end or until they are asked to stop."""
 
 import contextlib
+import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jax
 import ml_collections
 
+from xlj.api.results import Drawing, frame
 from xlj.checkpoints.workdir import only_run, resolve
-from xlj.config import Config, finetuning, parse
+from xlj.config import Config, ConfigError, finetuning, parse
 from xlj.config.finetuning import FinetuningConfig
 from xlj.config.paths import local_path
 from xlj.data.rows.preparing import open_rows
@@ -16,11 +19,57 @@ from xlj.distributed import hosts
 from xlj.evaluation import probe_files, probes
 from xlj.finetuning import running
 from xlj.io.storage import AnyPath
-from xlj.training import loop, step_memory
+from xlj.reporting import runs as found_runs
+from xlj.reporting.page import page
+from xlj.training import loop, passes, step_memory
 from xlj.training.start import prepare
 
+if TYPE_CHECKING:
+    import pandas
 
-def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) -> loop.Outcome:
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingRun(loop.Outcome):
+    """A run of `pretrain`."""
+
+    def plot(self) -> Drawing:
+        """Draws the losses and all else that was measured, by step: the page of `xlj.report`."""
+        return _report(self.workdir)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """A row a line of metrics."""
+        return frame(self.metrics)
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuningRun(running.Outcome):
+    """A run of `fine_tune`, in its workdir."""
+
+    workdir: Path
+
+    def plot(self) -> Drawing:
+        """Draws the losses and scores of all seeds, by step: the page of `xlj.report`."""
+        return _report(self.workdir)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """A row a score: the run's languages and seed, the split, the language and the measure."""
+        rows = [
+            ("+".join(run.languages), run.seed, split, language, measure, value)
+            for run in self.runs
+            for split, scores in (("dev", run.dev), ("test", run.test))
+            for language, measures in scores.items()
+            for measure, value in measures.items()
+        ]
+        return frame(rows, "trained", "seed", "split", "language", "measure", "value")
+
+
+def _report(workdir: AnyPath) -> Drawing:
+    if not isinstance(workdir, Path):
+        raise ConfigError(f"{workdir} is no folder of this machine; copy it to draw it")
+    return Drawing(page(found_runs.find([str(workdir)]), workdir.name))
+
+
+def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) -> PretrainingRun:
     """Builds the rows if need be, trains, evaluates, checkpoints; goes on from the workdir's latest
     checkpoint if there is one. What `python -m xlj.train` does.
 
@@ -29,11 +78,12 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
       workdir: gets checkpoints and metrics; a folder of this machine, or gs://BUCKET/FOLDER.
 
     Returns:
-      The last step, its checkpoint, and `metrics`, all that was measured.
+      The last step, its checkpoint, and `metrics`, all that was measured; `plot()` draws them.
 
     Raises:
       ConfigError: before any work, if the config is wrong, or text, mesh, memory or the workdir's
         checkpoint do not fit it; later, if too many steps were not finite.
+      KeyboardInterrupt: after Ctrl-C (`loop.train`).
     """
     step_memory.compute_in_the_calling_thread()
     config = parse(config) if isinstance(config, ml_collections.ConfigDict) else config
@@ -44,13 +94,16 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
         hosts.check_shared(workdir, "workdir")
         start = prepare(config, workdir, store)
         if jax.process_index() == 0:
-            print(report(start.store, config.data.alpha), "\n", flush=True)
-        return loop.train(start, probes.make(config, files, start.store, start.vocabulary))
+            alarms = passes.warnings(start.config, start.store)
+            print(report(start.store, config.data.alpha), *alarms, "", sep="\n", flush=True)
+        made = probes.make(start.config, files, start.store, start.vocabulary)
+        outcome = loop.train(start, made)
+    return PretrainingRun(**vars(outcome))
 
 
 def fine_tune(
     config: ml_collections.ConfigDict | FinetuningConfig, workdir: str | Path
-) -> running.Outcome:
+) -> FinetuningRun:
     """Fine-tunes an encoder on a task, one seed after the other, and scores it in all languages;
     what the workdir has already is taken from there. What `python -m xlj.finetune` does.
 
@@ -59,7 +112,8 @@ def fine_tune(
       workdir: gets a folder a seed.
 
     Returns:
-      The runs, each with its scores on dev and test by language, and those of the baseline.
+      The runs, each with its scores on dev and test by language, and those of the baseline;
+      `plot()` draws the curves.
 
     Raises:
       ConfigError: before any training, if the config is wrong, or data, labels, model or mesh do
@@ -70,7 +124,7 @@ def fine_tune(
     workdir = local_path("workdir", workdir)
     with _alone(workdir):
         hosts.check_shared(workdir, "workdir")
-        return running.run(config, workdir)
+        return FinetuningRun(**vars(running.run(config, workdir)), workdir=workdir)
 
 
 def _alone(workdir: AnyPath) -> contextlib.AbstractContextManager:

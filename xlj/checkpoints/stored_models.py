@@ -1,6 +1,7 @@
 """Models on disk to start from: checkpoints of xlj, and Hugging Face folders."""
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from jax.sharding import Mesh
 from numpy.typing import DTypeLike
 
 from xlj.checkpoints import reading
-from xlj.checkpoints.reading import Checkpoint
+from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.workdir import finished_run, resolve
 from xlj.config import ConfigError, Model
 from xlj.config.choices import AlignmentOptions
@@ -19,7 +20,7 @@ from xlj.config.objectives.supervised import supervised_in
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face
 from xlj.interop import importing
-from xlj.io.storage import AnyPath
+from xlj.io.storage import AnyPath, Url
 from xlj.models.encoder import Params
 from xlj.sharding.rules import STORED
 from xlj.sharding.trees import shardings
@@ -85,10 +86,33 @@ def find(path: str | AnyPath, key: str = "") -> StoredModel:
         if run := finished_run(path):
             path = path / "checkpoints" / str(run["step"])
         checkpoint = reading.find(path, key)
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}{_hub_hint(path)}") from error.__cause__
     except OSError as error:  # a bucket's server
         named = f"{key}={path}" if key else path
         raise ConfigError(f"{named}: it cannot be read ({error.strerror or error})") from error
     return of_checkpoint(checkpoint)
+
+
+_HUB = {"xlm-roberta": "FacebookAI", "roberta": "FacebookAI", "bert": "google-bert"}
+"""Who has the models whose names on the hub had no owner once, by the first part of the name."""
+
+
+def _hub_hint(path: AnyPath) -> str:
+    """The rest of an error: the command that downloads a model, if the path is none that is there,
+    but looks like a name on Hugging Face's hub."""
+    owner, slash, name = str(path).rpartition("/")
+    if not slash:
+        owner = next((who for part, who in _HUB.items() if name.startswith(f"{part}-")), "")
+    is_name = re.fullmatch(r"[\w-]+", owner) and re.fullmatch(r"[\w.-]+", name)
+    if not is_name or owner in ("runs", "checkpoints") or isinstance(path, Url):
+        return ""
+    if path.exists() or Path(owner).exists():
+        return ""
+    return (
+        f"; a model of Hugging Face's hub is downloaded with `hf download {owner}/{name} "
+        f"--local-dir={name}`, and is then named {name}"
+    )
 
 
 def of_checkpoint(checkpoint: Checkpoint) -> StoredModel:

@@ -57,7 +57,7 @@ def add(parser: Parser) -> None:
     shards.add_flag(parser)
     _add_choices(parser)
     _add_gold(parser)
-    parser.add_file("--plot", "where --layers=all draws (.png, .svg, .pdf) [aer_by_layer.png]")
+    parser.add_file("--plot", "where --layers=all draws its curves (.png, .svg, .pdf) [nowhere]")
     add(
         "--scores",
         metavar="FILE",
@@ -126,7 +126,7 @@ def _add_choices(parser: Parser) -> None:
     add(
         "--layers",
         choices=("all",),
-        help="score every layer: a table of AER by layer, and a plot; needs --gold",
+        help="score every layer: a table of AER by layer; needs --gold",
     )
 
 
@@ -180,4 +180,4 @@ def check(flags: Namespace) -> None:
         if path != "-" or name != "output":
             outputs.check_output(name, path, inputs)
             inputs.append((name, path))
-    flags.plot = outputs.plot_of_layers(flags.plot, flags.layers, "aer_by_layer.png", inputs)
+    outputs.check_plot_of_layers(flags.plot, flags.layers, inputs)

@@ -25,7 +25,8 @@ _CACHE = "JAX_COMPILATION_CACHE_DIR"
 def entry(
     name: str, doc: str | None, add_flags: Callable[[Parser], None], schema: Schema | None = None
 ) -> Callable[[Work], Callable[..., int]]:
-    """Makes `main(argv=None) -> exit code` of a function of a command's flags, as `run` does.
+    """Makes `main(argv=None) -> exit code` of a function of a command's flags, as `run` does;
+    `main.parser()` is the parser of its flags.
 
     Args:
       name, doc, schema: as of `Parser`.
@@ -33,11 +34,15 @@ def entry(
     """
 
     def main_of(work: Work) -> Callable[..., int]:
-        def main(argv: Sequence[str] | None = None) -> int:
-            parser = Parser(name, doc, schema)
-            add_flags(parser)
-            return run(parser, work, argv)
+        def parser() -> Parser:
+            made = Parser(name, doc, schema)
+            add_flags(made)
+            return made
 
+        def main(argv: Sequence[str] | None = None) -> int:
+            return run(parser(), work, argv)
+
+        main.parser = parser  # type: ignore[attr-defined]
         return main
 
     return main_of
@@ -55,7 +60,7 @@ def run(parser: Parser, work: Work, argv: Sequence[str] | None = None) -> int:
       The exit code: that of the work, or 2 after an error that a user can mend (`ConfigError`,
       `RowStoreError`, one of storage), which is printed in a line. Where nobody reads the output
       any more (`| head`) it is a shell's, 141. Ctrl-C ends the process with 130, if the arguments
-      are its own.
+      are its own; after it a run has saved (`loop.train`), and the command that goes on is printed.
     """
     try:
         try:
@@ -81,11 +86,13 @@ def run(parser: Parser, work: Work, argv: Sequence[str] | None = None) -> int:
             raise
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         if argv is not None:
             raise
         with contextlib.suppress(OSError):  # `| tee` ends with it
-            print("interrupted", file=sys.stderr)
+            if step := str(stop):  # of a run
+                step = f": {step}\nto go on:\n  {line(parser.command, sys.argv[1:])}"
+            print(f"interrupted{step}", file=sys.stderr)
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
         os._exit(130)  # Python's own end crashes now and then while XLA is still computing

@@ -39,6 +39,11 @@ def load(file: str | None, overrides: Sequence[str], schema: Schema) -> Section:
     if file is None:
         raise ConfigError("say which recipe with --config=NAME or --config=FILE.py (see configs/)")
     file = recipes.find(file)
+    autos = {name for name, field in schema.keys() if field.metadata.get("auto")}
+    overrides = [
+        f"--config.{_key(given)}=0" if given.endswith("=auto") and _key(given) in autos else given
+        for given in overrides
+    ]
     with recipes.importable(
         Path(file.partition(":")[0]).parent
     ):  # so that a config can build on its neighbours
@@ -66,6 +71,8 @@ def _read(file: str, overrides: Sequence[str]) -> ConfigDict:
         return own.config
     except ConfigError:
         raise
+    except ImportError as error:
+        raise ConfigError(f"--config={file}: it imports what is not there: {error}") from error
     except (flags.Error, AttributeError, LookupError, TypeError, ValueError) as error:
         # ConfigDict's own errors (a typo in the file, a wrong type) say what is wrong; a bug in the
         # config file comes with its traceback in the message.

@@ -41,26 +41,17 @@ def check_output(
         raise ConfigError(f"{shown}: this is a pipe or a device, not a file")
     if not os.access(real.parent, os.W_OK):
         raise ConfigError(f"{shown}: nothing can be written into this folder")
+    check_other(flag, path, inputs)
     if endings and real.suffix.lower() not in endings:
         raise ConfigError(f"{shown}: a file ends in {' or '.join(endings)}")
-    check_other(flag, path, inputs)
 
 
-def plot_of_layers(
-    path: Path | None, layers: str | None, default: str, inputs: Inputs
-) -> Path | None:
-    """Where --plot draws: nowhere without --layers, whose plot it is.
-
-    Raises:
-      ConfigError: if it is given without, or cannot be written.
-    """
-    if not layers:
-        if path:
-            raise ConfigError(f"--plot={path}: only --layers=all draws")
-        return None
-    path = path or Path(default)
+def check_plot_of_layers(path: Path | None, layers: str | None, inputs: Inputs) -> None:
+    """Refuses a --plot that cannot be written, or is given without --layers, whose plot it is
+    (`ConfigError`)."""
+    if path and not layers:
+        raise ConfigError(f"--plot={path}: only --layers=all draws")
     check_output("plot", path, inputs, PLOTS)
-    return path
 
 
 def check_other(flag: str, path: str | Path, inputs: Inputs) -> None:

@@ -11,12 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from xlj.cli.configs import Schema, help_of
-from xlj.config.fields import ConfigError, meant
+from xlj.config.fields import ConfigError, meant, nearest, other_name
 from xlj.io.quoting import quoted
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
+_OTHER_FLAGS = {
+    "output_dir": "--workdir",
+    "out": "--output",
+    "model": "--checkpoint",
+    "model_name_or_path": "--checkpoint",
+    "model-path": "--checkpoint",
+}
 _OVERRIDE = re.compile(r"--?config\.")
 
 
@@ -41,7 +48,7 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        self.schema = schema
+        self.command, self.schema = command, schema
         if schema:
             self.add_argument(
                 "--config",
@@ -99,9 +106,7 @@ class Parser(argparse.ArgumentParser):
         overrides = [x for x in arguments if has_config and _OVERRIDE.match(x)]
         flags, rest = self.parse_known_args([x for x in arguments if x not in overrides])
         if rest and rest[0].startswith("-"):
-            name = rest[0].partition("=")[0]
-            hint = meant(name, self._option_string_actions)
-            raise ConfigError(f"unrecognized arguments: {' '.join(rest)}{hint}")
+            raise ConfigError(f"unrecognized arguments: {' '.join(rest)}{self._meant(rest)}")
         if rest:
             raise ConfigError(f"cannot read {quoted(rest[0])}; flags look like --NAME=VALUE")
         for argument in overrides:
@@ -113,6 +118,22 @@ class Parser(argparse.ArgumentParser):
         flags.arguments, flags.overrides = list(arguments), overrides
         flags.is_process = is_process
         return flags
+
+    def _meant(self, rest: Sequence[str]) -> str:
+        """The rest of an error about unknown flags: the flag, or the key of the config, that the
+        first of them may have meant."""
+        flag, _, value = rest[0].partition("=")
+        name = flag.lstrip("-")
+        if name in _OTHER_FLAGS and _OTHER_FLAGS[name] in self._option_string_actions:
+            return f"; did you mean {_OTHER_FLAGS[name]}?"
+        keys = [path for path, _ in self.schema.keys()] if self.schema else []
+        is_key = other_name(name, keys) or any(name in (key, key.split(".")[-1]) for key in keys)
+        hint = "" if is_key else meant(flag, self._option_string_actions)
+        if hint or not keys:
+            return hint
+        value = value or next((text for text in rest[1:2] if not text.startswith("-")), "VALUE")
+        hint = nearest(name, keys)
+        return hint.replace("did you mean ", "did you mean --config.").replace("?", f"={value}?")
 
     def print_help(self, file: "SupportsWrite[str] | None" = None) -> None:
         """Prints all flags; a closed output is an error, which argparse would pass over."""

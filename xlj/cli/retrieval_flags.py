@@ -38,8 +38,8 @@ def add(parser: Parser) -> None:
         metavar="A,B",
         help="goes through them, in place of {language} in the files' names; and their average",
     )
-    add("--layers", choices=("all",), help="accuracy at every layer, and a plot (XLM-E Figure 3)")
-    parser.add_file("--plot", "where --layers=all draws (.png, .svg, .pdf) [accuracy_by_layer.png]")
+    add("--layers", choices=("all",), help="accuracy at every layer (XLM-E Figure 3)")
+    parser.add_file("--plot", "where --layers=all draws its curve (.png, .svg, .pdf) [nowhere]")
     add(
         "--similarity",
         choices=SIMILARITIES,
@@ -73,7 +73,7 @@ def check(flags: Namespace) -> list[Files]:
         inputs += [(name, getattr(of_language, name)) for of_language in found]
     for of_language in found:
         outputs.check_output("output", of_language.output, inputs)
-    flags.plot = outputs.plot_of_layers(flags.plot, flags.layers, "accuracy_by_layer.png", inputs)
+    outputs.check_plot_of_layers(flags.plot, flags.layers, inputs)
     return found
 
 

@@ -42,13 +42,18 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
         for phase in parsed.schedule:
             _check_text(phase.config)
         check_languages(parsed)
-    for phase in parsed.schedule:
-        _check_together(phase.config)
+    check_phases(parsed)
     _check_kept_and_shared(parsed)
     _check_evaluation(parsed)
     refuse_idle(parsed, explicit)
     _check_phases_read(parsed)
     return parsed
+
+
+def check_phases(config: Config) -> None:
+    """Raises a `ConfigError` if values of a phase contradict each other."""
+    for phase in config.schedule:
+        _check_together(phase.config)
 
 
 def _check_phases_read(config: Config) -> None:

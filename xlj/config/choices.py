@@ -1,8 +1,9 @@
 """Values of flags that the rooms and the command line share: here, since --help loads no JAX."""
 
 import dataclasses
+from collections.abc import Collection
 
-from xlj.config.fields import key
+from xlj.config.fields import ConfigError, key, meant
 
 METHODS = ("optimal_transport", "released", "argmax", "itermax", "match")
 """Of alignment by any encoder: XLM-Align's paper; XLM-Align's released aligner; the three of
@@ -56,3 +57,11 @@ WORD_SPLITS = ("spaces", "whitespace")
 
 LINK_FORMATS = ("pharaoh", "pharaoh_1", "naacl", "words", "pieces")
 """How `xlj.align` writes links: `word_alignment.link_formats` describes each."""
+
+
+def check_choice(name: str, value: str, known: Collection[str]) -> None:
+    """Raises a `ConfigError` if an argument of this name has none of the known values."""
+    if value not in known:
+        raise ConfigError(
+            f"{name}={value!r}: there are {', '.join(known)}{meant(str(value), known)}"
+        )

@@ -82,6 +82,7 @@ def key(
     choices: Collection[str] = (),
     low: float | None = None,
     high: float | None = None,
+    auto: bool = False,
     read: Reading | None = None,
 ) -> Any:
     """A config key: its default, one line of documentation, and what values are possible.
@@ -89,9 +90,11 @@ def key(
     Args:
       choices: the values allowed, for strings.
       low, high: inclusive bounds, for numbers.
+      auto: whether `auto` is possible too, which 0 stands for.
       read: says when the key is read; None for always. Its docstring says so in docs/configs.md.
     """
-    metadata = {"doc": doc, "choices": choices, "low": low, "high": high, "read": read}
+    bounds = {"low": low, "high": high, "auto": auto}
+    metadata = {"doc": doc, "choices": choices, **bounds, "read": read}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -156,9 +159,24 @@ def keys_of(schema: type, prefix: str = "") -> Iterator[tuple[str, dataclasses.F
             yield prefix + name, field
 
 
+_auto_keys: set[str] = set()
+
+
+class _Section(ml_collections.ConfigDict):
+    """Takes `auto`, which 0 stands for, in the place of the number of a key that allows it."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if isinstance(value, str) and value == "auto" and key in _auto_keys:
+            value = 0
+        elif isinstance(value, ml_collections.ConfigDict) and not isinstance(value, _Section):
+            value = _Section(value)  # what is there has this type
+        super().__setitem__(key, value)
+
+
 def default_of(schema: type) -> ml_collections.ConfigDict:
     """A ConfigDict with every key of a schema at its default, locked against other keys."""
-    config = ml_collections.ConfigDict()
+    config = _Section()
+    _auto_keys.update(name for name, _, field in _parts(schema) if field.metadata.get("auto"))
     for name, value, _ in _parts(schema):
         if dataclasses.is_dataclass(value):
             value = default_of(type(value))
@@ -238,11 +256,14 @@ def _value(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
         ):
             raise ConfigError(f"{path} must map names to sections of keys, not {value!r}")
         return dict(value)
+    if metadata["auto"] and (value == "auto" or value == 0 and type(value) is int):
+        return 0
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
         raise ConfigError(
             f"{path} is {value!r} ({type(value).__name__}); it must be {hint.__name__}"
+            + " or auto" * metadata["auto"]
         )
     if metadata["choices"] and value not in metadata["choices"]:
         known = metadata["choices"]
@@ -257,6 +278,7 @@ def _value(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
             or (high is not None and value > high)
         ):
             bounds = f"at least {low}" if high is None else f"from {low} to {high}"
+            bounds += ", or auto" * metadata["auto"]
             raise ConfigError(f"{path} is {value}; it must be {bounds}")
     return value
 
@@ -312,9 +334,39 @@ def meant(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
+_OTHER_NAMES = {
+    "lr": "optimizer.learning_rate",
+    "epochs": "train.epochs train.passes",
+    "num_epochs": "train.epochs train.passes",
+    "num_train_epochs": "train.epochs train.passes",
+    "max_steps": "train.steps",
+    "batch_rows": "train.batch_rows objectives.mmlm.batch_rows",
+    "batch_size": "train.batch_rows objectives.mmlm.batch_rows",
+    "per_device_train_batch_size": "train.batch_rows objectives.mmlm.batch_rows",
+    "gradient_accumulation_steps": "train.accumulation",
+    "max_length": "task.length data.length",
+    "max_seq_length": "task.length data.length",
+    "num_layers": "model.layers",
+    "num_hidden_layers": "model.layers",
+    "hidden_size": "model.hidden",
+    "vocab_size": "data.vocabulary_size",
+    "warmup_ratio": "optimizer.warmup_share optimizer.warmup_steps",
+    "model_name_or_path": "init_from",
+}
+"""What other libraries call keys, and the keys, of which a schema has one."""
+
+
+def other_name(name: str, known: Collection[str]) -> str:
+    """The known key that another library calls by this name; empty if none does."""
+    keys = _OTHER_NAMES.get(name.replace("-", "_").lower(), "").split()
+    return next((key for key in keys if key in known), "")
+
+
 def nearest(path: str, known: Iterable[str]) -> str:
     """The rest of an error about an unknown key: which of the known ones it may have meant."""
     known = list(known)
+    if other := other_name(path.split(".")[-1], known):
+        return f"; did you mean {other}?"
     close = [name for name in known if name.split(".")[-1] == path.split(".")[-1]]
     if len(close) != 1:  # else it is the right name in the wrong section
         close = difflib.get_close_matches(path, known, n=1, cutoff=0.6) or close

@@ -68,21 +68,25 @@ def read(name: str) -> ml_collections.ConfigDict:
 
 
 @contextlib.contextmanager
-def importable(folder: Path) -> Iterator[None]:
-    """Lets a file import those beside it; the next may have others of the same names. Where they
-    have objectives in them, they stay importable: a run and its processes need them."""
-    before = set(sys.modules)
-    sys.path.insert(0, str(folder))
+def importable(beside: Path) -> Iterator[None]:
+    """Lets a file import those beside it, a folder, and xlj's recipes; the next may have others of
+    the same names. Where they have objectives in them, they stay importable: a run and its
+    processes need them."""
+    before, places = set(sys.modules), (str(beside), str(folder()))
+    sys.path.insert(0, places[0])
+    sys.path.append(places[1])
     try:
         yield
     finally:
+        inside = {Path(place).resolve() for place in places}
         found = [
             name
             for name in sys.modules.keys() - before
             if (file := getattr(sys.modules[name], "__file__", None))
-            and Path(file).resolve().parent == folder.resolve()
+            and Path(file).resolve().parent in inside
         ]
         if not {type(options).__module__ for options in registered().values()} & set(found):
-            sys.path.remove(str(folder))
+            sys.path.remove(places[0])
+            del sys.path[len(sys.path) - 1 - sys.path[::-1].index(places[1])]  # the last one
             for name in found:
                 del sys.modules[name]

@@ -124,7 +124,12 @@ class Data(Section, path="data"):
     )
     length: int = key(512, "tokens in a row of monolingual text", low=8, read=_of_text(_for_rows))
     pair_length: int = key(
-        512, "tokens in a row of sentence pairs", low=8, read=_of_text(_for_rows)
+        512,
+        "tokens in a row of sentence pairs; auto: as many as keep 99 % of the pairs of each "
+        "source, within model.positions. Longer pairs are dropped, and counted",
+        low=8,
+        auto=True,
+        read=_of_text(_for_rows),
     )
     held_out_share: float = _text_key(
         0.02,

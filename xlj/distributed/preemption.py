@@ -1,8 +1,10 @@
-"""SIGTERM: save within seconds, and end well within the grace period."""
+"""SIGTERM and Ctrl-C: save within seconds, and end well within the grace period."""
 
+import contextlib
 import signal
-from collections.abc import Callable
-from types import FrameType
+import sys
+import threading
+from typing import Any
 
 import jax
 
@@ -12,15 +14,26 @@ class Interrupted(Exception):
 
 
 class Preemption:
-    """Notices that the run was asked to stop. Several processes agree on the moment: all must ask
-    equally often."""
+    """Notices that the run was asked to stop, by SIGTERM or by Ctrl-C; a second Ctrl-C raises
+    `KeyboardInterrupt`. Several processes agree on the moment: all must ask equally often; there
+    Ctrl-C stops at once.
+
+    Attributes:
+      by_user: whether it was Ctrl-C.
+    """
 
     def __init__(self) -> None:
+        self.by_user = False
         self._asked, self._times = False, 0
-        self._before: Callable[[int, FrameType | None], object] | int | None = None
+        self._before: dict[signal.Signals, Any] = {}
         self._many = jax.process_count() > 1
-        if not self._many:  # with several, jax.distributed's own handler tells all of them
-            self._before = signal.signal(signal.SIGTERM, self._ask)
+        # With several, jax.distributed's own handler tells all of them.
+        if not self._many and threading.current_thread() is threading.main_thread():
+            for number, handler in (
+                (signal.SIGTERM, self._ask),
+                (signal.SIGINT, self._interrupt),
+            ):
+                self._before[number] = signal.signal(number, handler)
 
     def requested(self) -> bool:
         """Whether to stop now, and from then on."""
@@ -38,9 +51,20 @@ class Preemption:
             raise Interrupted
 
     def close(self) -> None:
-        """Puts the signal's former handler back."""
-        if not self._many:
-            signal.signal(signal.SIGTERM, self._before)
+        """Puts the signals' former handlers back."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def _ask(self, *_: object) -> None:
         self._asked = True
+
+    def _interrupt(self, *_: object) -> None:
+        if self.by_user:
+            raise KeyboardInterrupt
+        self._asked = self.by_user = True
+        with contextlib.suppress(RuntimeError, OSError):  # the bar is being written; `| tee` ended
+            print(
+                "\nCtrl-C: finishing this step, then saving. Ctrl-C again stops at once.",
+                file=sys.stderr,
+                flush=True,
+            )

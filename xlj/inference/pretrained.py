@@ -22,20 +22,21 @@ class Pretrained(NamedTuple):
     alignment: AlignmentOptions = AlignmentOptions()
 
 
-def load(path: str | Path) -> Pretrained:
-    """An encoder on disk, on the first device, verified.
+def load(path: str | Path, device: str | None = None) -> Pretrained:
+    """An encoder on disk, on one device, verified.
 
     Args:
       path: a workdir (its latest checkpoint is taken), the folder of one checkpoint, or a Hugging
         Face folder.
+      device: `cpu`, `gpu`, `cuda:1` and the like; None for the first.
 
     Raises:
-      ConfigError: if there is no model, or it is damaged.
+      ConfigError: if there is no model or no device, or the model is damaged.
     """
-    return of(stored_models.find(path))
+    return of(stored_models.find(path), device)
 
 
-def of(source: StoredModel) -> Pretrained:
-    """The encoder of a source, on the first device; raises a `ConfigError` if it is damaged."""
-    params = source.params(meshes.one_device())
+def of(source: StoredModel, device: str | None = None) -> Pretrained:
+    """The encoder of a source, on one device; raises a `ConfigError` if it is damaged."""
+    params = source.params(meshes.one_device(device))
     return Pretrained(params, source.model, source.vocabulary(), source.alignment)

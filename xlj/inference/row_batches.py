@@ -16,18 +16,20 @@ Advance = Callable[[int], object]
 _IN_FLIGHT = 2
 
 
-def buckets(sizes: np.ndarray, limit: int, devices: int) -> Iterator[tuple[np.ndarray, int, int]]:
+def buckets(
+    sizes: np.ndarray, limit: int, devices: int, most: int | None = None
+) -> Iterator[tuple[np.ndarray, int, int]]:
     """Rows of similar length, by index, and the width and number of their batch's rows: few shapes
     in all, each compiled once, whose rows divide over the devices. Rows that fill no batch go with
     the next longer ones if that pads them little, else they are a smaller batch. The sizes are int
-    [rows], in tokens, at most `limit`."""
+    [rows], in tokens, at most `limit`; a batch has at most `most` rows, but one a device."""
     distinct, which = np.unique(sizes, return_inverse=True)
     width_of = np.array([min(rounded(size, 8), limit) for size in distinct.tolist()], np.int64)
     widths, tokens = np.unique(width_of).tolist(), _batch_tokens()
     rest = np.zeros(0, np.int64)
     for width, longer in itertools.zip_longest(widths, widths[1:]):
         members = np.concatenate([rest, np.flatnonzero(width_of[which] == width)])
-        rows = max(1, tokens // width)
+        rows = max(1, min(tokens // width, most or tokens))
         rows += -rows % devices
         left = len(members) % rows
         if not longer or left * (longer - width) > tokens // 4:

@@ -10,13 +10,35 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import connection
+from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
 from xlj.config import ConfigError
 from xlj.io import storage_errors
 
-SPAWN = multiprocessing.get_context("spawn")
+
+class _Process(SpawnProcess):
+    """Leaves the main module alone, which a spawned process would import: a script that does not
+    guard its work would start everything again there."""
+
+    @staticmethod
+    def _Popen(process_obj: BaseProcess) -> Any:
+        main = sys.modules["__main__"]
+        hidden = {name: main.__dict__.pop(name, None) for name in ("__file__", "__spec__")}
+        main.__spec__ = None
+        try:
+            return SpawnProcess._Popen(process_obj)
+        finally:
+            main.__dict__.update({k: v for k, v in hidden.items() if v is not None})
+
+
+class _Context(SpawnContext):
+    Process = _Process
+
+
+SPAWN = _Context()
 """Never fork: threads of TensorFlow, JAX and SentencePiece do not survive it."""
 
 

@@ -7,6 +7,7 @@ from typing import TypeGuard
 from xml.etree.ElementTree import Element
 
 from xlj.io.json_file import Json, Record
+from xlj.reporting import headline
 from xlj.reporting.charts import Series, bars, curves
 from xlj.reporting.markup import Content, document, node, table
 from xlj.reporting.runs import Run
@@ -19,9 +20,9 @@ _NONE = "–"
 
 def page(runs: Sequence[Run], title: str) -> str:
     """The HTML of a report: one file that needs no other."""
-    body = [node("h1", title)]
+    body = [node("h1", title), *headline.of(runs)]
     for heading, said, content in (
-        ("Runs", "A run without its mark is not drawn.", [_overview(runs)]),
+        ("Runs", "Untick a run to hide it.", [_overview(runs)]),
         ("Notes", "", _notes(runs)),
         ("Losses", "Thin: training. With points: held out.", [_charts(_losses(runs))]),
         ("Other measures on held-out data", "", [_charts(_measures(runs))]),
@@ -29,6 +30,7 @@ def page(runs: Sequence[Run], title: str) -> str:
         ("By layer", "Layer 0 is the embeddings.", [_charts(_by_layer(runs))]),
         ("Tasks", "In percent; with several seeds mean and deviation.", _tasks(runs)),
         ("What the configs differ in", "", list(_differences(runs))),
+        ("Configs", "Keys that are not at their defaults.", list(headline.configs(runs))),
         ("Training", "", _training(runs)),
     ):
         content = [element for element in content if len(element)]

@@ -14,6 +14,7 @@ from xlj.training import metrics
 from xlj.training.metrics import Line
 
 _CONFIG, _RESULTS, _SWEEP = "config.json", "results.json", "sweep.json"
+_MACHINE = "machine.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Run:
     layers: Mapping[str, Mapping[int, float]]
     """By file and measure, a score of each layer."""
     notes: Sequence[str]
+    machine: Record = dataclasses.field(default_factory=dict)
+    """When and where it was last started."""
 
 
 def find(arguments: Sequence[str]) -> list[Run]:
@@ -99,12 +102,13 @@ def read(workdir: Path, name: str) -> Run:
     for file in files(workdir):
         if file.suffix == ".jsonl" and file.name != metrics.FILE:
             layers |= _by_layer(file, notes)
-    return Run(name, workdir, flat(recorded(config)), lines, results, layers, notes)
+    machine = _object(workdir / _MACHINE, notes)
+    return Run(name, workdir, flat(recorded(config)), lines, results, layers, notes, machine)
 
 
 def files(workdir: Path) -> list[Path]:
     """The files of a workdir that are read, if they are there."""
-    fixed = [workdir / name for name in (_CONFIG, _RESULTS, _SWEEP)]
+    fixed = [workdir / name for name in (_CONFIG, _RESULTS, _SWEEP, _MACHINE)]
     return fixed + sorted(workdir.glob("*.jsonl"))
 
 

@@ -11,6 +11,7 @@ from jax.sharding import Mesh
 from tqdm import tqdm
 
 from xlj.config import ConfigError, Model
+from xlj.config.choices import POOLINGS, check_choice
 from xlj.data.ragged import Ragged
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.inference.pretrained import Pretrained
@@ -32,12 +33,23 @@ class Embedder:
       pretrained: the encoder, on any mesh; each process then embeds the same sentences.
       layers: whose hidden vectors to pool, each from 0 (embeddings) to the model's last.
       pooling: one of `choices.POOLINGS`.
+      batch_rows: sentences at a time, at most; None for as many as suit the device.
+
+    Raises:
+      ConfigError: if there is no such layer or pooling.
 
     Attributes:
       cut: sentences so far that lost their end, because the model has no positions for it.
     """
 
-    def __init__(self, pretrained: Pretrained, layers: Sequence[int], pooling: str):
+    def __init__(
+        self,
+        pretrained: Pretrained,
+        layers: Sequence[int],
+        pooling: str,
+        batch_rows: int | None = None,
+    ):
+        check_choice("pooling", pooling, POOLINGS)
         last = pretrained.model.layers
         wrong = [layer for layer in layers if not 0 <= layer <= last]
         if wrong:
@@ -47,12 +59,14 @@ class Embedder:
         static = {"mesh": self._mesh, "model": pretrained.model, "pooling": pooling}
         self._pooled = partial(_pooled, layers=tuple(layers), **static)
         self.layers, self.width = tuple(layers), pretrained.model.hidden
-        self.cut = 0
+        self.cut, self._batch_rows = 0, batch_rows
 
-    def embed(self, sentences: Sequence[str]) -> np.ndarray:
-        """Vectors of sentences, float32 [layers, sentences, hidden], in order."""
+    def embed(self, sentences: Sequence[str], with_bar: bool | None = None) -> np.ndarray:
+        """Vectors of sentences, float32 [layers, sentences, hidden], in order. A progress bar is
+        shown if `with_bar`; None is for terminals only."""
+        hidden = None if with_bar is None else not with_bar
         vectors, done = np.empty((len(self.layers), len(sentences), self.width), np.float32), 0
-        with tqdm(total=len(sentences), desc="embedding", unit=" sentences", disable=None) as bar:
+        with tqdm(total=len(sentences), desc="embedding", unit=" sentences", disable=hidden) as bar:
             for part in self.stream(sentences, bar.update):
                 vectors[:, done : done + part.shape[1]] = part
                 done += part.shape[1]
@@ -80,7 +94,8 @@ class Embedder:
         lengths = np.minimum(encoded.lengths, self._limit - 2)
         self.cut += int((lengths < encoded.lengths).sum())
         starts = encoded.starts
-        for members, width, rows in buckets(lengths + 2, self._limit, self._mesh.size):
+        batches = buckets(lengths + 2, self._limit, self._mesh.size, self._batch_rows)
+        for members, width, rows in batches:
             tokens = np.full((rows, width), PAD, np.int32)
             for row, member in enumerate(members):
                 start, length = starts[member], lengths[member]

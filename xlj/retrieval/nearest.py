@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xlj.config.choices import SIMILARITIES, check_choice
 from xlj.retrieval.search import Neighbours, neighbours
 
 NEIGHBOURS = 4
@@ -36,8 +37,9 @@ def nearest(source: np.ndarray, target: np.ndarray, similarity: str = "cosine") 
 
     Args:
       source, target: float [n, hidden] and [m, hidden].
-      similarity: one of `choices.SIMILARITIES`.
+      similarity: one of `choices.SIMILARITIES`; a `ConfigError` if it is not.
     """
+    check_choice("similarity", similarity, SIMILARITIES)
     if similarity == "cosine":
         return Nearest(neighbours(source, target), neighbours(target, source))
     dense = _density(source, target), _density(target, source)

@@ -71,9 +71,20 @@ def has_memory_order() -> bool:
     return True
 
 
-def one_device() -> Mesh:
-    """A mesh of the first device alone."""
-    return _mesh(1, jax.local_devices()[:1])
+def one_device(name: str | None = None) -> Mesh:
+    """A mesh of one device: the first, or that of a name such as `cpu`, `gpu` or `cuda:1`.
+
+    Raises:
+      ConfigError: if there is no such device.
+    """
+    if name is None:
+        return _mesh(1, jax.local_devices()[:1])
+    platform, _, number = name.partition(":")
+    try:
+        return _mesh(1, [jax.local_devices(backend=platform)[int(number or 0)]])
+    except (RuntimeError, ValueError, IndexError):
+        there = ", ".join(f"{device.platform}:{device.id}" for device in jax.local_devices())
+        raise ConfigError(f"device={name!r}: there is no such device; there are {there}") from None
 
 
 def _mesh(fsdp: int, devices: Sequence[jax.Device]) -> Mesh:

@@ -76,19 +76,20 @@ class MetricsWriter:
         progress = jax.device_get(progress)
         count = max(int(progress.steps_since_log), 1)
         line = {"train/loss": float(progress.loss / count)}
-        shown = []
         for name, sums in progress.losses.items():
             if sums.count:
                 line[f"train/{name}/loss"] = float(sums.sum / sums.count)
                 line[f"train/{name}/accuracy"] = float(sums.correct / sums.count)
-                shown.append(f"{name} {line[f'train/{name}/loss']:.3f}")
         line["learning_rate"] = float(learning_rate(self.config)(done - 1))
         line["gradient_norm"] = float(progress.gradient_norm / count)
         line["skipped_steps"] = int(progress.skipped)
         line |= self.clock.measures()
         of_hosts, slow = self.speeds.measures(done, line["time/waiting_share"])
         line |= of_hosts
-        shown.append(f"{line['time/tokens_per_second']:.0f} tokens/s")
+        shown = [
+            f"loss {line['train/loss']:.3f}",
+            f"{line['time/tokens_per_second']:,.0f} tokens/s",
+        ]
         shown += [slow] if slow else []
-        self.bar.set_postfix_str(" ".join(shown))
+        self.bar.set_postfix_str(", ".join(shown))
         return line

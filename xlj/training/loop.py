@@ -3,6 +3,9 @@
 import collections
 import contextlib
 import dataclasses
+import os
+import platform
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
@@ -11,6 +14,7 @@ import numpy as np
 from jax.sharding import Mesh
 from tqdm import tqdm
 
+from xlj import __version__
 from xlj.checkpoints import compatibility, preservation, reading, writing
 from xlj.config import Config, ConfigError, record
 from xlj.data.rows.batches import Batches
@@ -77,6 +81,8 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
     Raises:
       ConfigError: before the first step, if a checkpoint or model is damaged, or its tensors do not
         fit; later, if more than `train.max_skipped_steps` steps in a row were not finite.
+      KeyboardInterrupt: after Ctrl-C. Once finishes the step and saves it first, twice does not;
+        the message is the step that the run goes on from.
     """
     config, workdir, mesh, latest = start.config, start.workdir, start.mesh, start.latest
     store = start.store
@@ -108,7 +114,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
     unmeasured = [found.step for found in earlier if best and not found.meta["measured"]]
     keep = config.train.keep_checkpoints, (*pre_decay, *unmeasured), bool(best)
     _write_config(config, workdir)
-    with memory.advising(config), contextlib.ExitStack() as stack:
+    with memory.advising(config), _naming_step(workdir), contextlib.ExitStack() as stack:
 
         def enter(resource: Resource) -> Resource:
             return stack.enter_context(_closing(resource))
@@ -161,7 +167,10 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
                 break
         for flag in in_flight:
             _check_finite(config, batches, workdir, *flag)
-    return outcome(finished=is_measured and done == total)
+    finished = is_measured and done == total
+    if preemption.by_user and not finished:
+        raise KeyboardInterrupt(f"step {done:,} is saved, and the run goes on from there")
+    return outcome(finished)
 
 
 def _is_in_metrics(workdir: AnyPath, step: int) -> bool:
@@ -172,7 +181,18 @@ def _is_in_metrics(workdir: AnyPath, step: int) -> bool:
 def _progress_bar(done: int, total: int) -> tqdm:
     """The progress bar of steps, which process 0 shows."""
     is_hidden = jax.process_index() > 0
-    return tqdm(total=total, initial=done, unit="step", dynamic_ncols=True, disable=is_hidden)
+    shown = "{percentage:3.0f}% {bar:14} {n_fmt}/{total_fmt} [{remaining} left{postfix}]"
+    return tqdm(total=total, initial=done, bar_format=shown, dynamic_ncols=True, disable=is_hidden)
+
+
+@contextlib.contextmanager
+def _naming_step(workdir: AnyPath) -> Iterator[None]:
+    """Says in a `KeyboardInterrupt` from which step the run goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        step = max(reading.steps(workdir), default=0)
+        raise KeyboardInterrupt(f"stopped at once; the run goes on from step {step:,}") from None
 
 
 @contextlib.contextmanager
@@ -188,11 +208,24 @@ def _closing(resource: Resource) -> Iterator[Resource]:
 
 
 def _write_config(config: Config, workdir: AnyPath) -> None:
-    """Writes the config into the workdir, which it makes."""
+    """Writes the config, and where it runs, into the workdir, which it makes."""
     with atomic.mendable(workdir / "config.json"):
         workdir.mkdir(parents=True, exist_ok=True)
         if jax.process_index() == 0:
             json_file.write(workdir / "config.json", record(config))
+            json_file.write(workdir / "machine.json", _machine())
+
+
+def _machine() -> dict[str, str]:
+    """When and where the run was last started, for reports."""
+    devices = collections.Counter(device.device_kind for device in jax.devices())
+    return {
+        "started": time.strftime("%Y-%m-%d %H:%M"),
+        "host": platform.node(),
+        "devices": ", ".join(f"{count} x {kind}" for kind, count in devices.items()),
+        "cores": f"{len(os.sched_getaffinity(0))}",
+        "software": f"xlj {__version__}, jax {jax.__version__}, Python {platform.python_version()}",
+    }
 
 
 def _print_costs(config: Config, mesh: Mesh, flops: RunFlops, read: dict[str, float]) -> None:

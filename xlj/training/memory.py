@@ -52,7 +52,8 @@ def expected(
     languages = tuple(dict.fromkeys([*config.data.languages, *paired]))
     size = vocabulary.size if vocabulary is not None else vocabulary_training.ids(config.data)
     corpus = Corpus(size, languages, (1,) * len(languages), tuple(paired))
-    lengths = {kind: lookup(config, ROW_KINDS[kind].length) for kind in config.row_kinds()}
+    most = config.model.positions - 2  # of a length that the text is yet to decide
+    lengths = {kind: lookup(config, ROW_KINDS[kind].length) or most for kind in config.row_kinds()}
     return Sizes(corpus, lengths)
 
 

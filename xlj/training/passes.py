@@ -17,6 +17,32 @@ def passes(config: Config, store: RowStore) -> dict[str, float]:
     return {kind: drawn[kind] / rows for kind, rows in there.items() if rows}
 
 
+_MANY = 20
+
+
+def warnings(config: Config, store: RowStore) -> list[str]:
+    """A line for each phase and kind of rows that the phase reads more than 20 times, with the key
+    and the value at which it would be 20 times."""
+    found = []
+    schedule, total = config.schedule, config.train.steps
+    names = sorted(config.phases, key=lambda name: config.phases[name]["start_step"])
+    for number, phase in enumerate(schedule):
+        is_last = number == len(schedule) - 1
+        end = total if is_last else schedule[number + 1].start
+        key = "train.steps" if is_last else f"phases.{names[number]}.start_step"
+        of = f" in phase {names[number - 1]}" if number else ""
+        for kind, rows in _batch_rows(phase.config).items():
+            there = _rows(store, kind)
+            times = (end - phase.start) * rows / max(1, there)
+            if times > _MANY:
+                enough = phase.start + max(1, _MANY * there // rows)
+                found.append(
+                    f"warning: the run passes {times:,.0f} times over its {there:,} rows of {kind}"
+                    f"{of}; with {key}={enough} it is {_MANY} times. More text is better"
+                )
+    return found
+
+
 def with_steps(config: Config, store: RowStore) -> Config:
     """The config with `train.passes` as `train.steps`: as many steps more as the last phase needs
     for each kind of rows that it draws to be read that often in the run. `train.passes` is then 0.

@@ -10,7 +10,7 @@ from xlj.checkpoints import compatibility, damage, reading, stored_models
 from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import Config
-from xlj.data.rows.preparing import open_rows, prepare_rows
+from xlj.data.rows.preparing import open_rows, prepare_rows, with_pair_length
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.distributed import hosts
@@ -87,14 +87,14 @@ def prepare(
         compatibility.check_resumable(latest, config)
         model = source or (stored_models.of_checkpoint(latest) if config.init_from else None)
     config, vocabulary = adopt_vocabulary(config, model, store, resumes=latest is not None)
+    config = _with_pair_length(config, latest, vocabulary, store)
     memory.check_fits(config, memory.expected(config, store, vocabulary), mesh)
     if store is None:
         store = prepare_rows(config, processes=jax.process_count(), vocabulary=vocabulary)
     if config.train.passes:
         config = with_steps(config, store)
-        if latest is not None:
-            compatibility.check_resumable(latest, config)
     if latest is not None:
+        compatibility.check_resumable(latest, config)
         compatibility.check_rows(latest, store.manifest)
     return Start(
         config=config,
@@ -106,6 +106,22 @@ def prepare(
         vocabulary=vocabulary or Vocabulary.load(store.vocabulary_file),
         store=store,
     )
+
+
+def _with_pair_length(
+    config: Config,
+    latest: Checkpoint | None,
+    vocabulary: Vocabulary | None,
+    store: RowStore | None,
+) -> Config:
+    """The config with `data.pair_length=auto` as a number: that of the run, if it resumes."""
+    if store is not None:
+        return config
+    if latest is not None and not config.data.pair_length:
+        length = latest.config()["data"]["pair_length"]
+        data = dataclasses.replace(config.data, pair_length=length)
+        config = dataclasses.replace(config, data=data)
+    return with_pair_length(config, processes=jax.process_count(), vocabulary=vocabulary)
 
 
 def find_source(config: Config) -> StoredModel | None:

@@ -1,5 +1,7 @@
 """A summary of a run: a few lines for the person who started it."""
 
+import shlex
+
 from xlj.training import metrics
 from xlj.training.loop import Outcome
 
@@ -7,13 +9,14 @@ _OF_A_LOSS = ("loss", "accuracy")
 """Measures that stand in one line of the table of losses."""
 
 
-def summary(outcome: Outcome, command: str) -> str:
+def summary(outcome: Outcome, command: str, can_export: bool = True) -> str:
     """Where the checkpoint is, what evaluations said before and after, and what to run next.
 
     Args:
       command: what the run was started with, without its workdir.
+      can_export: whether there is an architecture of transformers for the model.
     """
-    lines = outcome.metrics
+    lines, workdir = outcome.metrics, shlex.quote(str(outcome.workdir))
     evaluations = [line for line in lines if any(key.startswith("eval/") for key in line)]
     text = [f"\ncheckpoint: {outcome.checkpoint}", f"metrics:    {outcome.workdir / metrics.FILE}"]
     text.append(f"operations: {outcome.operations}")
@@ -25,11 +28,20 @@ def summary(outcome: Outcome, command: str) -> str:
     text += [
         "",
         "next:",
-        f"  tensorboard --logdir={outcome.workdir / 'tensorboard'}",
-        "  # a new run from these parameters; give it other text, or another recipe",
-        f"  {command} --workdir={outcome.workdir}-next --config.init_from={outcome.workdir}",
+        "  # align the words of your sentences, and embed them",
+        f"  {_of_text('a sentence ||| its translation', 'align', workdir)} --input=- --output=-",
+        f"  {_of_text('a sentence', 'embed', workdir)} --output=vectors.npy",
+        "  # draw the curves; write a folder for transformers; start a new run from this one",
+        f"  python -m xlj.report {workdir} --output=report.html",
+        *[f"  python -m xlj.convert export --checkpoint={workdir} --output={workdir}-exported"]
+        * can_export,
+        f"  {command} --workdir={workdir}-next --config.init_from={workdir}",
     ]
     return "\n".join(text)
+
+
+def _of_text(text: str, name: str, workdir: str) -> str:
+    return f"echo {shlex.quote(text)} | python -m xlj.{name} --checkpoint={workdir}"
 
 
 def _tables(before: metrics.Line, after: metrics.Line) -> list[str]:

@@ -7,10 +7,10 @@ vocabulary if none is given. Then units are read, each by one process, and becom
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from xlj.config import ConfigError
-from xlj.data.rows import lookahead, workers
+from xlj.data.rows import lengths, lookahead, workers
 from xlj.data.rows.lookahead import Text
 from xlj.data.rows.report import malformed_records
 from xlj.data.rows.request import Request
@@ -40,15 +40,8 @@ def build_rows(request: Request, runner: str = "", arguments: Sequence[str] = ()
       ConfigError: if the text cannot be read, or yields no vocabulary or no rows.
     """
     data = request.data
-    running = workers.in_processes(data.workers)
-    if runner:
-        running = workers.in_beam(runner, arguments, data.workers)
-    with _only_builder(request), running as run:
-        texts = lookahead.texts_of(request)
-        _tell_uncut(texts, data.unit_bytes)
-        texts = lookahead.without_duplicates(request, texts, run)
-        rules = lookahead.hold_out(request, texts, run)
-        vocabulary = request.vocabulary or lookahead.trained(request, texts, rules, run)
+    with _only_builder(request), _running(request, runner, arguments) as run:
+        texts, rules, vocabulary = _looked_ahead(request, run)
         shards = _build(request, texts, rules, vocabulary, run)
         tasks = tuple(_finished(text, kind, of) for text, kind, of in shards)
         _check_malformed(tasks, data.malformed_share)
@@ -58,6 +51,31 @@ def build_rows(request: Request, runner: str = "", arguments: Sequence[str] = ()
         )
         atomic.write(request.folder / MANIFEST, manifest.to_json())
     return request.folder
+
+
+def measure_pairs(request: Request, runner: str = "", arguments: Sequence[str] = ()) -> None:
+    """Counts the lengths of the pairs of a request, into `request.lengths_file`; arguments and
+    errors are those of `build_rows`."""
+    with _only_builder(request), _running(request, runner, arguments) as run:
+        texts, _, vocabulary = _looked_ahead(request, run)
+        lengths.measure(request, texts, vocabulary, run)
+
+
+def _running(
+    request: Request, runner: str, arguments: Sequence[str]
+) -> AbstractContextManager[Run]:
+    if runner:
+        return workers.in_beam(runner, arguments, request.data.workers)
+    return workers.in_processes(request.data.workers)
+
+
+def _looked_ahead(request: Request, run: Run) -> tuple[list[Text], dict[str, Rule], Vocabulary]:
+    """The text, what is held out of each language, and the vocabulary."""
+    texts = lookahead.texts_of(request)
+    _tell_uncut(texts, request.data.unit_bytes)
+    texts = lookahead.without_duplicates(request, texts, run)
+    rules = lookahead.hold_out(request, texts, run)
+    return texts, rules, request.vocabulary or lookahead.trained(request, texts, rules, run)
 
 
 def _build(

@@ -17,6 +17,9 @@ PACKING = 2
 """Version of these functions; part of the recipe, so after a change rows are built again."""
 
 
+_STEP = 8  # of lengths that are counted
+
+
 @dataclasses.dataclass(frozen=True)
 class Packed:
     """Rows, and what became of the input.
@@ -27,6 +30,7 @@ class Packed:
       sentences: how many lines (text, sentences) or pairs are in the rows.
       cut: documents that were cut into several examples, or sentences that lost their end.
       dropped: pairs or sentences left out, by reason.
+      too_long: `row_tokens` of the pairs that were dropped as too long, int64.
     """
 
     rows: np.ndarray
@@ -34,6 +38,7 @@ class Packed:
     sentences: int
     cut: int
     dropped: Mapping[str, int]
+    too_long: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0, np.int64))
 
 
 def pack(
@@ -84,8 +89,8 @@ def pairs(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packed
 
     Pairs of more than `length` tokens and pairs with an empty side are dropped and counted.
     """
-    sizes = first.lengths + second.lengths + 3
-    keep, dropped = _kept(first, second, sizes <= length)
+    sizes = row_tokens("pairs", first, second)
+    keep, dropped, too_long = _kept(first, second, sizes, length)
     first, second = first.select(keep), second.select(keep)
 
     rows, flat, base = _place(sizes[keep], length, dtype)
@@ -94,7 +99,7 @@ def pairs(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packed
     flat[middle + 1 + second.lengths] = EOS
     copy_runs(first.ids, first.starts, flat, base + 1, first.lengths)
     copy_runs(second.ids, second.starts, flat, middle + 1, second.lengths)
-    return Packed(rows, len(base), len(base), 0, dropped)
+    return Packed(rows, len(base), len(base), 0, dropped, too_long)
 
 
 def bitext(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packed:
@@ -105,9 +110,9 @@ def bitext(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packe
     with a side that a half does not hold are dropped and counted.
     """
     half = length // 2
-    sizes = np.maximum(first.lengths, second.lengths) + 2
-    keep, dropped = _kept(first, second, sizes <= half)
-    bins, offsets, count = best_fit(sizes[keep], half, most_pairs(length))
+    sizes = row_tokens("bitext", first, second)
+    keep, dropped, too_long = _kept(first, second, sizes, length)
+    bins, offsets, count = best_fit(sizes[keep] // 2, half, most_pairs(length))
     # Rows stand in the order of their first pairs, which is the text's where each has one.
     _, begins = np.unique(bins, return_index=True)
     bins = np.argsort(np.argsort(begins))[bins]
@@ -124,7 +129,36 @@ def bitext(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packe
         flat[places] = BOS
         flat[places + 1 + side.lengths] = EOS
         copy_runs(side.ids, side.starts, flat, places + 1, side.lengths)
-    return Packed(rows, 2 * len(bins), len(bins), 0, dropped)
+    return Packed(rows, 2 * len(bins), len(bins), 0, dropped, too_long)
+
+
+def row_tokens(kind: str, first: Ragged, second: Ragged) -> np.ndarray:
+    """Tokens of the shortest row of kind `pairs` or `bitext` that holds a pair, int64 [pairs]."""
+    if kind == "bitext":
+        return 2 * (np.maximum(first.lengths, second.lengths) + 2)
+    return first.lengths + second.lengths + 3
+
+
+def histogram(sizes: np.ndarray) -> dict[str, int]:
+    """How many of these sizes, int64 [items], are at most 8, 16, 24 ..., and above the one before;
+    strings, as JSON has them."""
+    steps, counts = np.unique(-(-sizes // _STEP) * _STEP, return_counts=True)
+    return {str(step): count for step, count in zip(steps.tolist(), counts.tolist(), strict=True)}
+
+
+def fitting(counts: Mapping[str, int], share: float, shorter: int = 0) -> int:
+    """The smallest length that this share of all items fits; 0 if there are none.
+
+    Args:
+      counts: of items by size, as `histogram` returned it.
+      shorter: items that are shorter than all of those.
+    """
+    missing = share * (sum(counts.values()) + shorter) - shorter
+    for step in sorted(map(int, counts)):
+        missing -= counts[str(step)]
+        if missing <= 0:
+            return step
+    return 0
 
 
 def sentences(lines: Ragged, length: int, dtype: np.dtype, *, mask: int) -> Packed:
@@ -231,11 +265,15 @@ def copy_runs(
     target[np.repeat(places, lengths) + within] = source[np.repeat(starts, lengths) + within]
 
 
-def _kept(first: Ragged, second: Ragged, fits: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
-    """Which pairs are kept, bool [pairs], and how many are not, by reason."""
-    whole = (first.lengths > 0) & (second.lengths > 0)
-    dropped = {"empty side": int((~whole).sum()), "too long": int((whole & ~fits).sum())}
-    return whole & fits, dropped
+def _kept(
+    first: Ragged, second: Ragged, sizes: np.ndarray, length: int
+) -> tuple[np.ndarray, dict[str, int], np.ndarray]:
+    """Which pairs are kept, bool [pairs]; how many are not, by reason; and the sizes of those that
+    are too long."""
+    whole, fits = (first.lengths > 0) & (second.lengths > 0), sizes <= length
+    too_long = sizes[whole & ~fits]
+    dropped = {"empty side": int((~whole).sum()), "too long": len(too_long)}
+    return whole & fits, dropped, too_long
 
 
 def _place(

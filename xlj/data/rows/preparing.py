@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlj.config import ROW_KINDS, Config, ConfigError
-from xlj.config.checks import check_languages
-from xlj.data.rows.building import build_rows
+from xlj.config.checks import check_languages, check_phases
+from xlj.data.rows.building import build_rows, measure_pairs
 from xlj.data.rows.draws import rates
+from xlj.data.rows.lengths import auto_length
 from xlj.data.rows.request import Request, request_of
 from xlj.data.rows.store import RowStore, RowStoreError, TaskRows
 from xlj.data.text import seqio_tasks
@@ -65,18 +66,41 @@ def prepare_rows(
     """
     if (opened := open_rows(config)[1]) is not None:
         return opened
+    config = with_pair_length(config, runner, arguments, processes, vocabulary)
     request = request_of(config, vocabulary)
     if (store := _finished(request)) is not None:
         return store
-    if processes > 1:
-        raise ConfigError(
-            f"several processes train, and data.cache={config.data.cache} holds no finished rows "
-            "of this config; build them once with python -m xlj.prepare and the same config, in a "
-            "folder that every host sees"
-        )
+    _check_alone(config, processes)
     for note in unused(config.data, request.tasks):
         print(note, file=sys.stderr)
     return RowStore(in_child("building rows", build_rows, request, runner, tuple(arguments)))
+
+
+def with_pair_length(
+    config: Config,
+    runner: str = "",
+    arguments: Sequence[str] = (),
+    processes: int = 1,
+    vocabulary: Vocabulary | None = None,
+) -> Config:
+    """The config with a number in the place of `data.pair_length=auto`: the length that keeps 99 %
+    of the pairs of each source, within the model's positions. Pairs are read for it once, and a
+    vocabulary is trained if none is given; what was found stays in `data.cache`.
+
+    Args, errors: as of `prepare_rows`.
+    """
+    read = {ROW_KINDS[kind].length for kind in config.row_kinds()}
+    if config.data.rows or config.data.pair_length or "data.pair_length" not in read:
+        return config
+    request = request_of(config, vocabulary)
+    if not request.lengths_file.is_file():
+        _check_alone(config, processes)
+        in_child("measuring pairs", measure_pairs, request, runner, tuple(arguments))
+    length = auto_length(request, config.model.positions - 2)
+    data = dataclasses.replace(config.data, pair_length=length)
+    config = dataclasses.replace(config, data=data)
+    check_phases(config)
+    return config
 
 
 def register_seqio(config: Config) -> list[str]:
@@ -86,7 +110,7 @@ def register_seqio(config: Config) -> list[str]:
     Raises:
       ConfigError: if the text or the vocabulary cannot be used.
     """
-    request = request_of(config)
+    request = request_of(with_pair_length(config))
     names = []
     for task in request.tasks:
         for kind in dict.fromkeys((task.kind, *request.row_kinds(task))):
@@ -116,6 +140,15 @@ def _finished(request: Request) -> RowStore | None:
         if request.finished:
             print(f"{error}\nso what is missing is made now", file=sys.stderr)
         return None
+
+
+def _check_alone(config: Config, processes: int) -> None:
+    if processes > 1:
+        raise ConfigError(
+            f"several processes train, and data.cache={config.data.cache} holds no finished rows "
+            "of this config; build them once with python -m xlj.prepare and the same config, in a "
+            "folder that every host sees"
+        )
 
 
 def _open(config: Config) -> RowStore:

@@ -1,58 +1,108 @@
 """A table of what became of the text, from a store's manifest."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from xlj.config import ROW_KINDS
+from xlj.data.rows import packing
 from xlj.data.rows.draws import BLOCK, draws_per_block, rates
 from xlj.data.rows.store import RowStore, TaskRows
+from xlj.data.text import held_out
+from xlj.io.json_file import Record
 
-_HEADER = "task,MB,sentences,held out,dropped,cut,tokens,rows,fill %,p %,drawn %".split(",")
+_HEADER = ("source", "read", "kept", "held out", "dropped", "share", "rows", "full", "drawn")
+_ALARM = 0.05  # of the lines or pairs of a source
+_NEAR_ALL = 0.95
+_ADVICE = {
+    "data.filter": "that is what data.filter leaves out",
+    "stands in data.exclude": "they stand in the files of data.exclude",
+    "stands before": "data.duplicates=keep keeps them",
+}
+"""What to do about lines or pairs that are dropped, by reason."""
 
 
 def report(store: RowStore, alpha: float) -> str:
-    """A table of each language and pair: MB of input, sentences read, held out and dropped (by
-    reason), documents cut, tokens and rows to train on, how full rows are, and their draws.
+    """A table of what became of each source: lines or pairs read, kept to train on, held out and
+    dropped (with the reasons), rows, how full they are, and how often they are drawn. Warnings
+    follow it where more than 5 % of a source is lost, each with a key.
 
-    `p` is the sampling probability among tasks of its kind with this alpha, `drawn` the exact share
-    of draws after rounding to blocks.
+    A source is a language or pair, as rows of a kind. `drawn` is its share of the draws among rows
+    of its kind with this alpha, after rounding to blocks.
     """
     manifest = store.manifest
+    table, notes, warnings = [[*_HEADER, "reasons"]], [], []
+    for kind in ROW_KINDS:
+        tasks = store.tasks(kind)
+        draws = draws_per_block(rates({task.name: task.train.tokens for task in tasks}, alpha))
+        for task in tasks:
+            table.append(_row(task, draws[task.name] / BLOCK))
+            warnings += _warnings(task, manifest.recipe)
+    notes += [f"{t.name}: {malformed_records([t])}" for t in manifest.tasks if t.malformed]
+    if manifest.recipe["held_out_share"]:
+        held = {name for t in manifest.tasks if t.held_out.rows for name in t.languages}
+        every = dict.fromkeys(name for t in manifest.tasks for name in t.languages)
+        notes += [
+            f"{name} has no held-out rows: too little text" for name in every if name not in held
+        ]
+    lengths = {task.kind: task.length for task in manifest.tasks}
+    shown = ", ".join(f"{kind} {length}" for kind, length in lengths.items())
+    tokens = sum(task.train.tokens for task in manifest.tasks)
     lines = [
         f"rows: {store.path}",
         f"vocabulary: {manifest.vocabulary_size:,} ids, sha256 {manifest.vocabulary_digest[:16]}",
+        f"tokens a row: {shown}; to train on: {tokens:,} tokens, alpha = {alpha:g}",
+        "",
+        *(line.rstrip() for line in align(table, left=(0, len(_HEADER)))),
     ]
-    notes = []
-    for kind in ROW_KINDS:
-        tasks = store.tasks(kind)
-        if not tasks:
-            continue
-        probabilities = rates({task.name: task.train.tokens for task in tasks}, alpha)
-        draws = draws_per_block(probabilities)
-        length, counts = tasks[0].length, {task.name: _counts(task) for task in tasks}
-        table = []
-        for name, found in counts.items():
-            shares = probabilities[name], draws[name] / BLOCK
-            table.append([*_row(name, found, length), *(f"{100 * share:.3f}" for share in shares)])
-        total = [sum(column) for column in zip(*counts.values(), strict=True)]
-        lines += [
-            "",
-            f"{kind}: rows of {length} tokens, alpha = {alpha:g}",
-            *align([_HEADER, *table, [*_row("all", total, length), "100", "100"]]),
-        ]
-        notes += [
-            f"{task.name}: {count:,} dropped, {reason}"
-            for task in tasks
-            for reason, count in task.dropped.items()
-            if reason not in task.malformed
-        ]
-        notes += [f"{t.name}: {malformed_records([t])}" for t in tasks if t.malformed]
-    if manifest.recipe["held_out_share"]:
-        kept = {name for t in manifest.tasks if t.held_out.rows for name in t.languages}
-        every = dict.fromkeys(name for t in manifest.tasks for name in t.languages)
-        notes += [
-            f"{name} has no held-out rows: too little text" for name in every if name not in kept
-        ]
-    return "\n".join(lines + ([""] + notes if notes else []))
+    return "\n".join([*lines, *([""] if notes or warnings else []), *notes, *warnings])
+
+
+def _row(task: TaskRows, drawn: float) -> list[str]:
+    dropped, rows = sum(task.dropped.values()), task.train.rows
+    reasons = [f"{count:,} {reason}" for reason, count in task.dropped.items()]
+    counts = task.sentences, task.train.sentences, task.held_out.sentences, dropped
+    return [
+        task.name,
+        *(f"{count:,}" for count in counts),
+        _percent(dropped / max(1, task.sentences)),
+        f"{rows:,}",
+        _percent(task.train.tokens / max(1, rows * task.length)),
+        _percent(drawn),
+        ", ".join(reasons),
+    ]
+
+
+def _warnings(task: TaskRows, recipe: Record) -> list[str]:
+    """What of a source is lost beyond `_ALARM`, and the key that changes it."""
+    found, name = [], task.name.partition(".")[2]
+    if sum(task.dropped.values()) > _ALARM * task.sentences:
+        reason, count = max(task.dropped.items(), key=lambda item: item[1])
+        advice = _ADVICE.get(reason, "look at these lines of the text")
+        if reason == "too long":
+            shorter = task.train.sentences + task.held_out.sentences
+            length = packing.fitting(task.too_long, _NEAR_ALL, shorter)
+            advice = "raise data.pair_length, or set it to auto"
+            if length:
+                advice = (
+                    f"{100 * _NEAR_ALL:.0f} % of {name} fit in data.pair_length={length}, and "
+                    "data.pair_length=auto keeps 99 %"
+                )
+        elif reason == held_out.REASON:
+            share = float(f"{recipe['held_out_share'] * _ALARM * task.sentences / count:.1g}")
+            advice = f"data.held_out_share={share:g} holds out fewer"
+        found.append(
+            f"warning: {task.name}: {count:,} of {task.sentences:,} dropped ({reason}); {advice}"
+        )
+    sentences = task.train.sentences + task.held_out.sentences
+    if task.kind == "sentences" and task.cut > _ALARM * sentences:
+        found.append(
+            f"warning: {task.name}: {task.cut:,} of {sentences:,} sentences lose their end; raise "
+            f"data.length={task.length}"
+        )
+    return found
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}%"
 
 
 def malformed_records(tasks: Sequence[TaskRows]) -> str:
@@ -68,29 +118,13 @@ def malformed_records(tasks: Sequence[TaskRows]) -> str:
     return f"malformed, left out: {'; '.join(reasons)}" if reasons else ""
 
 
-def _counts(task: TaskRows) -> list[int]:
+def align(table: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
+    """The rows as lines, in columns, of which those in `left` are aligned to the left."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [
-        task.input_bytes,
-        task.sentences,
-        task.held_out.sentences,
-        sum(task.dropped.values()),
-        task.cut,
-        task.train.tokens,
-        task.train.rows,
+        "  ".join(
+            cell.ljust(width) if i in left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in table
     ]
-
-
-def _row(name: str, counts: Sequence[int], length: int) -> list[str]:
-    read, *others, tokens, rows = counts
-    shown = [f"{read / 1e6:,.1f}", *(f"{count:,}" for count in (*others, tokens, rows))]
-    return [name, *shown, f"{100 * tokens / (rows * length):.1f}"]
-
-
-def align(table: list[list[str]]) -> list[str]:
-    """The rows as lines, in columns: the first to the left, the others to the right."""
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    lines = []
-    for first, *others in table:
-        right = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        lines.append("  ".join([first.ljust(widths[0]), *right]))
-    return lines

@@ -24,7 +24,7 @@ from xlj.io.storage import AnyPath
 SAMPLED_UNITS = 16
 """Units of each language, at most, that a vocabulary is trained on."""
 
-LOOKAHEAD = ("companions", "duplicates", "excluded", "vocabularies")
+LOOKAHEAD = ("companions", "duplicates", "excluded", "lengths", "vocabularies")
 """Folders of the cache with what must be known before units are made into rows."""
 
 
@@ -81,6 +81,16 @@ class Request:
             "vocabulary": self._training,
         }
         return self.cache / "vocabularies" / f"{hash_of(content)}.model"
+
+    @property
+    def lengths_file(self) -> AnyPath:
+        """Where the lengths of the pairs are counted, or will be."""
+        content = {
+            "text": self.listing(self.tasks),
+            "vocabulary": self.vocabulary.digest if self.vocabulary else self._training,
+            "kinds": self.kinds,
+        }
+        return self.cache / "lengths" / f"{hash_of(content)}.json"
 
     def listing(self, tasks: Sequence[TextTask]) -> Record:
         """What decides the clean text of tasks, and what of it is held out, as JSON values."""

@@ -43,10 +43,11 @@ class Counts:
     input_bytes: int = 0
     input_sha256: str = ""
     malformed: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    too_long: Counter[str] = dataclasses.field(default_factory=Counter)
 
     def add(self, other: "Counts") -> None:
         """Counts another one in; digests are chained."""
-        for name in ("train", "held_out", "dropped"):
+        for name in ("train", "held_out", "dropped", "too_long"):
             getattr(self, name).update(getattr(other, name))
         for why, (count, *first) in other.malformed.items():
             before, *earlier = self.malformed.get(why, (0, *first))
@@ -205,6 +206,7 @@ class Shards:
             malformed={
                 why: (count, place(*first)) for why, (count, *first) in total.malformed.items()
             },
+            too_long=dict(sorted(total.too_long.items(), key=lambda item: int(item[0]))),
             **splits,
         )
 
@@ -251,8 +253,9 @@ def _shuffled(units: Sequence[tuple[np.ndarray, np.ndarray]], shard: int) -> Ite
 
 def _write_counts(file: AnyPath, counts: Counts, more: Record) -> None:
     content = {**vars(counts), **more}
-    if not counts.malformed:
-        del content["malformed"]
+    for name in store.WHERE_THERE_ARE:
+        if not content[name]:
+            del content[name]
     atomic.write(file.with_suffix(".json"), json.dumps(content).encode())
 
 
@@ -262,8 +265,8 @@ def _read_counts(file: AnyPath) -> tuple[Counts, Record] | None:
     try:
         content: Record = json_file.read_object(file)
         more: Record = {name: content.pop(name) for name in ("pieces", "sha256") if name in content}
-        for name in ("train", "held_out", "dropped"):
-            content[name] = Counter(content[name])
+        for name in ("train", "held_out", "dropped", "too_long"):
+            content[name] = Counter(content.get(name, {}))
         return Counts(**content), more
     except (ConfigError, TypeError, KeyError):
         return None

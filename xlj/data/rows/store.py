@@ -32,6 +32,8 @@ FORMAT = 2
 MANIFEST = "manifest.json"
 VOCABULARY = "vocabulary.model"
 SPLITS = ("train", "held_out")
+WHERE_THERE_ARE = ("malformed", "too_long")
+"""Counts that a manifest, or the counts of a shard, leave out where they are empty."""
 
 
 class RowStoreError(RuntimeError):
@@ -69,6 +71,8 @@ class TaskRows:
       input_sha256: of all of its text as it came.
       malformed: of the records that were malformed, by reason, how many there were and where the
         first stood. They are among the dropped, but for byte order marks, which lines lost.
+      too_long: how many of the pairs that were too long a longer row would hold, by its tokens
+        (`packing.histogram`).
     """
 
     name: str
@@ -84,12 +88,14 @@ class TaskRows:
     train: Split
     held_out: Split
     malformed: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
+    too_long: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def as_json(self) -> "Record":
         """As JSON values; `task_rows_from_json` reads it."""
         content = dataclasses.asdict(self)
-        if not self.malformed:  # as before there was this entry
-            del content["malformed"]
+        for name in WHERE_THERE_ARE:
+            if not content[name]:
+                del content[name]
         return content
 
     def split(self, name: str) -> Split:
@@ -129,7 +135,8 @@ class Manifest:
         content = dataclasses.asdict(self)
         del content["recipe"]
         for task in content["tasks"]:
-            del task["folder"], task["input_bytes"], task["input_sha256"], task["malformed"]
+            del task["folder"], task["input_bytes"], task["input_sha256"]
+            del task["malformed"], task["too_long"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> bytes:

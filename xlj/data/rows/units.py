@@ -107,6 +107,8 @@ class _Kind:
         # Text whose every character the normalisation removes.
         lost = sentences - train.sentences - aside.sentences - dropped.total()
         counts.dropped.update(dropped, **{"no tokens": lost})
+        for made in (train, aside):
+            counts.too_long.update(packing.histogram(made.too_long))
         counts.sentences += sentences
         counts.cut += train.cut
         for split, made in ((counts.train, train), (counts.held_out, aside)):

@@ -1,6 +1,6 @@
 
 "use strict";
-const AT_ONCE = 25, GAP = 14, TOP = 18, BOTTOM = 104, HEIGHT = 116;
+const AT_ONCE = 25, GAP = 14, TOP = 18, BOTTOM = 104, HEIGHT = 116, BAND = 150;
 const pairs = JSON.parse(document.getElementById("data").textContent);
 const element = id => document.getElementById(id);
 const key = link => link[0] + "-" + link[1];
@@ -43,38 +43,58 @@ function make(parent, tag, attributes, text) {
   return made;
 }
 
+// The words of a side in `count` rows of about the same width, as numbers.
+function rows(lengths, count) {
+  const total = lengths.reduce((sum, length) => sum + length + GAP, 0);
+  const found = Array.from({length: count}, () => []);
+  let before = 0;
+  lengths.forEach((length, k) => {
+    found[Math.floor((before + length / 2) / (total || 1) * count)].push(k);
+    before += length + GAP;
+  });
+  return found;
+}
+// In how many bands, of a row of each side, a pair is drawn so that it fits the page.
+function bands(sides, room) {
+  const wide = (lengths, count) => rows(lengths, count).some(row => row.length > 1
+    && row.reduce((sum, k) => sum + lengths[k] + GAP, 1) > room);
+  let count = 1;
+  while (room > 0 && sides.some(lengths => wide(lengths, count))) count++;
+  return count;
+}
+
 function draw({place, counts}) {
   const pair = pairs[place], figure = make(element("pairs"), "figure", {class: "pair"});
   const said = pair[3] ? `${counts.right} right, ${counts.wrong} wrong, ${counts.missed} missed`
     : `${counts.found} links`;
   make(figure, "figcaption", {}, `${place + 1}: ${said}`);
   const svg = make(make(figure, "div", {class: "wide"}), "svg", {height: HEIGHT});
-  const words = [0, 1].map(side => pair[side].map(word =>
-    make(svg, "text", {y: side ? BOTTOM + 6 : TOP - 4}, word)));
+  const words = [0, 1].map(side => pair[side].map(word => make(svg, "text", {}, word)));
+  const lengths = words.map(line => line.map(word => word.getComputedTextLength()));
+  const count = bands(lengths, figure.querySelector(".wide").clientWidth);
   let width = 0;
-  const middles = words.map(line => {
-    const lengths = line.map(word => word.getComputedTextLength());
+  const places = words.map((line, side) => rows(lengths[side], count).flatMap((row, band) => {
     let x = 1;
-    const found = line.map((word, k) => {
-      word.setAttribute("x", x);
-      const middle = x + lengths[k] / 2;
-      x += lengths[k] + GAP;
-      return middle;
+    return row.map(k => {
+      const middle = x + lengths[side][k] / 2, y = band * BAND + (side ? BOTTOM + 6 : TOP - 4);
+      line[k].setAttribute("x", x);
+      line[k].setAttribute("y", y);
+      x += lengths[side][k] + GAP;
+      width = Math.max(width, x);
+      return {x: middle, y: side ? y - 16 : y + 6};
     });
-    width = Math.max(width, x);
-    return found;
-  });
+  }));
   svg.style.width = width + "px";
-  svg.style.height = HEIGHT + "px";
+  svg.style.height = (count - 1) * BAND + HEIGHT + "px";
   const touching = words.map(line => line.map(() => []));
   for (const {link: [i, j, confidence], kind} of judged(pair)) {
-    const from = middles[0][i], to = middles[1][j];
+    const from = places[0][i], to = places[1][j];
     if (from === undefined || to === undefined) continue;  // gold outside its sentence
-    const bend = (TOP + BOTTOM) / 2;
+    const bend = (from.y + to.y) / 2;
     const strength = confidence === undefined ? .3
       : high > low ? (confidence - low) / (high - low) : 1;
     const path = make(svg, "path", {class: kind,
-      d: `M${from},${TOP + 2} C${from},${bend} ${to},${bend} ${to},${BOTTOM - 10}`,
+      d: `M${from.x},${from.y} C${from.x},${bend} ${to.x},${bend} ${to.x},${to.y}`,
       "stroke-width": 1 + 2.5 * strength, "stroke-opacity": .45 + .55 * strength});
     const number = confidence === undefined ? "" : " " + confidence;
     make(path, "title", {}, `${pair[0][i]} – ${pair[1][j]}: ${kind}${number}`);
@@ -115,5 +135,11 @@ element("number").addEventListener("change", () => {
   if (place < 0) return;
   show(Math.floor(place / AT_ONCE) * AT_ONCE);
   element("pairs").children[place - start].scrollIntoView();
+});
+let width = element("pairs").clientWidth;
+window.addEventListener("resize", () => {
+  if (element("pairs").clientWidth === width) return;  // a phone hides its bar, say
+  width = element("pairs").clientWidth;
+  show(start);
 });
 sort();

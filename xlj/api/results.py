@@ -1,0 +1,111 @@
+"""What calls return, with what notebooks want of it: drawings, and tables of pandas."""
+
+import dataclasses
+import html
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xlj.config import ConfigError
+from xlj.io import atomic
+from xlj.reporting import alignment_page
+from xlj.retrieval.mining import Pairs
+from xlj.retrieval.nearest import Nearest
+from xlj.word_alignment.aligner import Aligner
+from xlj.word_alignment.sentence_pairs import Pair
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawing:
+    """A page: a notebook shows it, and a browser once it is saved.
+
+    Attributes:
+      page: the HTML of the whole page, which needs no other file.
+      height: of its frame in a notebook, in pixels.
+    """
+
+    page: str = dataclasses.field(repr=False)
+    height: int = 600
+
+    def save(self, file: str | Path) -> None:
+        """Writes the page."""
+        atomic.write(Path(file), self.page.encode())
+
+    def _repr_html_(self) -> str:
+        content = html.escape(self.page, quote=True)
+        style = f"width:100%;height:{self.height}px;border:0"
+        return f'<iframe srcdoc="{content}" style="{style}"></iframe>'
+
+
+class Alignments(list[list[tuple[int, int]]]):
+    """The links of each pair, sorted: (i, j) for word i of the first sentence and word j of the
+    second, counted from 0. A notebook draws them."""
+
+    def __init__(self, pairs: Sequence[Pair], aligner: Aligner):
+        self._pairs, self._aligner = pairs, aligner
+        super().__init__(
+            [(i, j) for i, j in links[0].tolist()] for links in aligner.align(iter(pairs))
+        )
+
+    def plot(self) -> Drawing:
+        """Draws the words of each pair, and the links between them, the thicker the more confident.
+        The pairs are aligned once more for it."""
+        file = io.BytesIO()
+        with alignment_page.Page(file, f"{len(self._pairs):,} pairs", {}, False) as drawn:
+            scored = self._aligner.scored(iter(self._pairs))
+            for pair, (aligned,) in zip(self._pairs, scored, strict=True):
+                drawn.add(pair, aligned)
+        return Drawing(file.getvalue().decode(), min(600, 200 + 120 * len(self._pairs)))
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """A row a link: the pair's number, both words' numbers, and the words."""
+        rows = [
+            (number, i, j, pair.source[i], pair.target[j])
+            for number, (pair, links) in enumerate(zip(self._pairs, self, strict=True))
+            for i, j in links
+        ]
+        return frame(rows, "pair", "i", "j", "source", "target")
+
+    def _repr_html_(self) -> str:
+        return self.plot()._repr_html_()
+
+
+class MinedPairs(Pairs):
+    """Mined pairs, and the sentences that they are places of."""
+
+    sentences: tuple[Sequence[str], Sequence[str]]
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """A row a pair, best first: both sentences, and the score."""
+        first, second = self.sentences
+        places = zip(
+            self.sources.tolist(), self.targets.tolist(), self.scores.tolist(), strict=True
+        )
+        rows = [(first[i], second[j], score) for i, j, score in places]
+        return frame(rows, "source", "target", "score")
+
+
+class Retrieved(Nearest):
+    """The nearest sentences, and the sentences that they are places of."""
+
+    sentences: tuple[Sequence[str], Sequence[str]]
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """A row a source: the sentence, the nearest target, and the score."""
+        first, second = self.sentences
+        found = zip(self.targets.indices[:, 0].tolist(), self.targets.scores[:, 0], strict=True)
+        rows = [(first[i], second[j], float(score)) for i, (j, score) in enumerate(found)]
+        return frame(rows, "source", "target", "score")
+
+
+def frame(rows: Sequence[tuple | Mapping], *columns: str) -> "pandas.DataFrame":
+    """A table of these rows; raises a `ConfigError` where there is no pandas."""
+    try:
+        import pandas
+    except ImportError:
+        raise ConfigError("to_pandas needs pandas: pip install pandas") from None
+    return pandas.DataFrame(rows, columns=list(columns) or None)
