@@ -123,7 +123,7 @@ def of_folder(path: Path) -> StoredModel:
 
     leaves = {
         name: Leaf(imported.shapes[name], partial(importing.read, imported, name))
-        for name in imported.names
+        for name in imported.parameters
     }
     return StoredModel(
         path,

@@ -44,6 +44,9 @@ def export(checkpoint: str, output: Path, layer: int | None, pooling: str) -> No
         (folder / "README.md").write_text(text, "utf-8")
     for name, reason in exported.left_out.items():
         print(f"not exported: {name} ({reason})")
+    rows, ids = len(exported.rows), vocabulary.size
+    more = f", {rows - ids:,} more than ids" if rows > ids else ""
+    print(f"rows of the embeddings: {rows:,}{more}")
     print(f"load it with {auto_class(exported.head)}" + ("" if exported.head else ": no head"))
     if exported.architecture.model_type == "xlj":
         print("it has a relative position bias: load it with trust_remote_code=True")
