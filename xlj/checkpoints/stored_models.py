@@ -52,6 +52,7 @@ class StoredModel:
       checkpoint: the checkpoint, unless it is a Hugging Face folder.
       report: what became of each tensor of a Hugging Face folder, for people.
       alignment: how its words are aligned, as its config chose (`evaluation.alignment`).
+      names: the set of names that its tensors had in a Hugging Face folder, if there are several.
       labels: names of the classes or tags that the head of a fine-tuned task tells apart, in order.
     """
 
@@ -66,6 +67,7 @@ class StoredModel:
     report: str = ""
     alignment: AlignmentOptions = AlignmentOptions()
     labels: tuple[str, ...] = ()
+    names: str = ""
 
 
 def find(path: str | AnyPath, key: str = "") -> StoredModel:
@@ -107,6 +109,7 @@ def of_checkpoint(checkpoint: Checkpoint) -> StoredModel:
         checkpoint,
         alignment=_alignment(checkpoint.config()),
         labels=tuple(supervised_in(checkpoint.config()).get("labels", ())),
+        names=checkpoint.meta.get("names", ""),
     )
 
 
@@ -135,4 +138,5 @@ def of_folder(path: Path) -> StoredModel:
         imported.folder.digest,
         report=imported.report(),
         labels=imported.labels,
+        names=imported.architecture.names,
     )

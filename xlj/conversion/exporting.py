@@ -31,7 +31,9 @@ def export(checkpoint: str, output: Path, layer: int | None, pooling: str) -> No
         raise ConfigError(f"--layer={layer}: it has layers 1 to {layers}")
     model = dataclasses.replace(source.model, layers=layer or layers)
     vocabulary, headless = source.vocabulary(), model.layers < layers
-    exported = exporting.plan(source.leaves, model, vocabulary, headless, source.labels)
+    exported = exporting.plan(
+        source.leaves, model, vocabulary, headless, source.labels, source.names
+    )
     # As step 0 is of other hands: its tokenizer framed pairs as its family does.
     fine_tuned = exported.head in TASKS and source.checkpoint and source.checkpoint.step
     with atomic.new_folder(output) as folder:

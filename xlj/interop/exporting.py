@@ -77,12 +77,14 @@ def plan(
     vocabulary: Vocabulary,
     headless: bool,
     labels: tuple[str, ...] = (),
+    names: str = "",
 ) -> Exported:
     """Which architecture the parameters fit, and what of them it has no place for.
 
     Args:
       params: named leaves, e.g. layers/attention/query/kernel.
       headless: the encoder ends before its last layer, so leave the head out.
+      names: the set of names of tensors, where the architecture has several (`StoredModel.names`).
 
     Raises:
       ConfigError: if no architecture computes what the model does, or the labels are not those of
@@ -108,6 +110,7 @@ def plan(
             "last norm belongs to its last layer: it can be exported whole only"
         )
     architecture = architectures.with_pad(architecture, int(vocabulary.native_ids[PAD]))
+    architecture = architecture.named(names)
     parts = {name.partition("/")[0] for name in params}
     there = [head for head in architecture.classes if head in parts]
     head = "" if headless or not there else there[-1]  # a task's comes after prediction_head

@@ -101,6 +101,7 @@ def inspect(path: Path) -> Imported:
         raise ConfigError(
             f"{where}: num_hidden_layers is {model.layers}, but there are {len(found)} tensors"
         )
+    architecture = architecture.named_as(found)
     model = _without_zero_types(folder, architecture, model, found)
     head = architectures.task_head_of(architecture, folder.config, found)
     labels: tuple[str, ...] = ()

@@ -1,7 +1,11 @@
-"""gte's class, by transformers' names and by those of the code on the Hub (`new`), which has fused
-tensors. Sources: models/gte and conversion_mapping of transformers 5.24, configs of
-Alibaba-NLP/gte-multilingual-mlm-base and gte-multilingual-base."""
+"""gte's class. Its tensors have transformers' names, or those of the code on the Hub, which are
+fused; transformers writes the latter too, under a prefix of its own.
 
+Sources: models/gte and conversion_mapping of transformers 5.24, configs of
+Alibaba-NLP/gte-multilingual-mlm-base and gte-multilingual-base.
+"""
+
+import dataclasses
 from collections.abc import Iterator
 
 from xlj.config import Model
@@ -128,12 +132,12 @@ def _config(model: Model) -> Record:
 
 _COPIES = {"lm_head.decoder.weight": "embeddings/word"}
 
-GTE = Architecture(
+_NATIVE = Architecture(
     "gte",
     "gte",
     (*_EMBEDDINGS, *_LAYERS, *_heads("gte", "layer_norm")),
     {head: f"Gte{CLASSES[head] or 'Model'}" for head in _HEADS},
-    _COPIES,
+    {"lm_head.decoder.weight": "embeddings/word"},
     first_position=0,
     sizes=_SIZES,
     defaults=_DEFAULTS,
@@ -141,15 +145,21 @@ GTE = Architecture(
     options=_options,
     config=_config,
 )
-NEW = Architecture(
-    "new",
-    "new",
-    (*_EMBEDDINGS, *_NEW_LAYERS, *_heads("new", "norm")),
-    {head: f"New{CLASSES[head] or 'Model'}" for head in _HEADS},
-    _COPIES,
-    first_position=0,
-    sizes=_SIZES,
-    defaults=_DEFAULTS,
+_OTHERS = tuple(
+    dataclasses.replace(
+        _NATIVE,
+        prefix=prefix,
+        tensors=(*_EMBEDDINGS, *_NEW_LAYERS, *_heads(prefix, "norm")),
+        names=f"{prefix}, fused",
+    )
+    for prefix in ("gte", "new")
+)
+
+GTE = dataclasses.replace(_NATIVE, others=_OTHERS)
+NEW = dataclasses.replace(
+    GTE,
+    model_type="new",
+    classes={head: f"New{CLASSES[head] or 'Model'}" for head in _HEADS},
     fixed={
         "position_embedding_type": "rope",
         "layer_norm_type": "layer_norm",
@@ -158,6 +168,6 @@ NEW = Architecture(
         "pack_qkv": True,
     },
     options=_new_options,
-    config=_config,
 )
-"""Read only: transformers 5 reads what is written of it, `GTE`, without code from the Hub."""
+"""Read only. It is written as `GTE` with the same names of tensors, which transformers 5 reads
+without code from the Hub."""

@@ -126,21 +126,22 @@ def _layers(config: Record, where: str) -> Record:
     layers, every, types = (config.get(k) for k in ("num_hidden_layers", _EVERY, "layer_types"))
     if not isinstance(layers, int) or layers < 1:
         raise ConfigError(f"{where}: num_hidden_layers is {quoted(layers)}; not at least 1")
-    if every is None and types is None:
-        raise ConfigError(f"{where}: neither layer_types nor {_EVERY} gives which layers are local")
     if every is not None and (not isinstance(every, int) or every < 1):
         raise ConfigError(f"{where}: {_EVERY} is {quoted(every)}; not at least 1")
+    regular = None if every is None else _types(layers, every)
     if types is None:
-        types = _types(layers, every)
+        types = regular
     elif not isinstance(types, list) or len(types) != layers or {*map(str, types)} - {FULL, LOCAL}:
         raise ConfigError(
             f"{where}: layer_types must be {layers} (num_hidden_layers) of {FULL} and {LOCAL}"
         )
-    elif every is not None and types != _types(layers, every):
+    elif regular is not None and types != regular:
         raise ConfigError(
             f"{where}: layer_types is {quoted(types)}, but {_EVERY} is {every}; remove the one "
             "that the model was not trained with"
         )
+    if types is None:
+        raise ConfigError(f"{where}: neither layer_types nor {_EVERY} gives which layers are local")
     if LOCAL not in types:
         return {"local_attention": 0}
     if FULL not in types:
@@ -151,7 +152,7 @@ def _layers(config: Record, where: str) -> Record:
             f"{where}: local_attention is {quoted(window)}; it must be the width of the window of "
             "local layers, at least 2"
         )
-    every = every or next((n for n in range(1, layers + 1) if types == _types(layers, n)), 0)
+    every = every or _every(types)
     if every:
         return {"local_attention": window, "full_attention_every": every}
     numbers = tuple(str(layer) for layer, kind in enumerate(types) if kind == FULL)
@@ -162,12 +163,16 @@ def _types(layers: int, every: int) -> list[str]:
     return [LOCAL if layer % every else FULL for layer in range(layers)]
 
 
+def _every(types: list[str]) -> int | None:
+    """The number n for which every n-th layer is full; of several 3, as in all released models."""
+    numbers = (3, *range(1, len(types) + 1))
+    return next((n for n in numbers if types == _types(len(types), n)), None)
+
+
 def _config(model: Model) -> Record:
     """Transformers 4's keys beside transformers 5's, which version 4 does not read: it would take a
     local base of 10,000. Null stops version 4 where it has no word for what the model does."""
     types = [LOCAL if kind.is_local else FULL for kind in pattern.kinds(model, model.layers)]
-    numbers = range(1, model.layers + 1)
-    every = next((n for n in numbers if types == _types(model.layers, n)), None)
     bases = {FULL: model.rotary_base, LOCAL: model.rotary_local_base or model.rotary_base}
     plain = model.rotary_factor == 1
     return {
@@ -178,7 +183,7 @@ def _config(model: Model) -> Record:
         "tie_word_embeddings": model.tied,
         "local_attention": model.local_attention or 128,  # not read where no layer is local
         "layer_types": types,
-        _EVERY: every,
+        _EVERY: _every(types),
         "rope_parameters": {
             kind: rotary_keys.write(base, model.rotary_factor) for kind, base in bases.items()
         },

@@ -1,7 +1,7 @@
 """The table of an architecture: its tensors as parameters of ours, and its keys of config.json."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from xlj.config import Model
@@ -85,6 +85,8 @@ class Architecture:
       token_types: the fewest rows of its table of token types.
       has_shared_head: its heads of tasks share tensors with that of masked tokens.
       ignored: (regular expression over a tensor's name, why it is not read), besides `IGNORED`.
+      names: which of several sets of names for its tensors this one has.
+      others: the same architecture with the other sets of names.
     """
 
     model_type: str
@@ -102,6 +104,21 @@ class Architecture:
     token_types: int = 0
     has_shared_head: bool = False
     ignored: tuple[tuple[str, str], ...] = ()
+    names: str = ""
+    others: tuple["Architecture", ...] = ()
+
+    def named(self, names: str) -> "Architecture":
+        """The architecture with another set of names; as it is, if it has none such."""
+        return next((other for other in self.others if other.names == names), self)
+
+    def named_as(self, tensors: Collection[str]) -> "Architecture":
+        """The architecture with the set of names that most of these tensors have."""
+
+        def count(other: Architecture) -> int:
+            names = {tensor.theirs.format(layer=0) for tensor in other.tensors}
+            return sum(name in tensors or f"{other.prefix}.{name}" in tensors for name in names)
+
+        return max((self, *self.others), key=count)
 
 
 def module(ours: str, theirs: str, **shares: Any) -> tuple[Tensor, Tensor]:
