@@ -188,7 +188,7 @@ def test_a_folder_comes_back_bit_for_bit(name, names, way, tmp_path, vocabulary)
 @pytest.mark.parametrize(
     "name, head, kind, names",
     [
-        ("Gte-small", "ForSequenceClassification", "classification", "new, fused"),
+        ("Gte-large", "ForSequenceClassification", "classification", "new, fused"),
         ("Gte-small", "ForTokenClassification", "tagging", "native"),
         ("EuroBert-small", "ForTokenClassification", "tagging", "native"),
     ],

@@ -109,7 +109,10 @@ class Architecture:
 
     def named(self, names: str) -> "Architecture":
         """The architecture with another set of names; as it is, if it has none such."""
-        return next((other for other in self.others if other.names == names), self)
+        other = next((other for other in self.others if other.names == names), self)
+        return dataclasses.replace(
+            self, prefix=other.prefix, tensors=other.tensors, names=other.names
+        )
 
     def named_as(self, tensors: Collection[str]) -> "Architecture":
         """The architecture with the set of names that most of these tensors have."""
@@ -118,7 +121,7 @@ class Architecture:
             names = {tensor.theirs.format(layer=0) for tensor in other.tensors}
             return sum(name in tensors or f"{other.prefix}.{name}" in tensors for name in names)
 
-        return max((self, *self.others), key=count)
+        return self.named(max((self, *self.others), key=count).names)
 
 
 def module(ours: str, theirs: str, **shares: Any) -> tuple[Tensor, Tensor]:
