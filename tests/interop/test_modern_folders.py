@@ -7,6 +7,7 @@ import weakref
 
 import jax
 import jax.numpy as jnp
+import modern_models
 import numpy as np
 import pytest
 from modern_models import assert_close, in_float64, their_model, theirs
@@ -141,6 +142,29 @@ def test_xlj_computes_of_a_folder_what_transformers_does(name, tmp_path, vocabul
     inputs = encoder.Inputs(ids, position, segment, segment)
     every, logits = map(np.asarray, computed(params, inputs, found.model))
     assert_close(split(every, logits, where), wanted(model, mine, examples), 1e-5)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize(
+    "name, names",
+    [(name, "native") for name in MODELS]
+    + [("Gte-large", "gte, fused"), ("Gte-large", "new, fused")],
+)
+def test_parameters_are_those_of_transformers_model(name, names, tmp_path, vocabulary):
+    """Against the mapping of the references' own tests, whose result equals transformers'."""
+    mine, model = saved(name, tmp_path / "theirs", vocabulary, names=names)
+    state = {part: tensor.numpy() for part, tensor in model.state_dict().items()}
+    wanted, wanted["prediction_head"] = modern_models.named(name, state)
+    leaves = trees.named_leaves(wanted)
+    for leaf in ("embeddings/word", "prediction_head/bias", "prediction_head/word"):
+        if leaf in leaves:
+            leaves[leaf] = leaves[leaf][mine.native_ids]
+    found, params = loaded(tmp_path / "theirs")
+    assert bool(params.pop("surplus", None)) == (mine.size < model.config.vocab_size)
+    assert_leaves(params, leaves)
+    options = {field: getattr(found.model, field) for field in MODELS[name]}
+    unlike = {field for field in options if options[field] != MODELS[name][field]}
+    assert unlike <= {"dropout", "dropout_parts", "attention_dropout", "biases"}
 
 
 @pytest.mark.parity
