@@ -109,8 +109,13 @@ def plan(
             f"the model's norms stand before its sub-layers (model.norm={model.norm}), and its "
             "last norm belongs to its last layer: it can be exported whole only"
         )
-    architecture = architectures.with_pad(architecture, int(vocabulary.native_ids[PAD]))
-    architecture = architecture.named(names)
+    pad = int(vocabulary.native_ids[PAD])
+    if architecture.prefix == XLM_R.prefix and pad < 0:
+        raise ConfigError(
+            "the tokenizer has no padding of its own, from which positions are counted in "
+            f"{architecture.model_type}: the model cannot be exported"
+        )
+    architecture = architectures.with_pad(architecture, pad).named(names)
     parts = {name.partition("/")[0] for name in params}
     there = [head for head in architecture.classes if head in parts]
     head = "" if headless or not there else there[-1]  # a task's comes after prediction_head

@@ -23,6 +23,7 @@ _SWITCHES = {
     "mlp_bias": ("inner", "outer"),
     "classifier_bias": ("prediction",),
     "decoder_bias": ("vocabulary",),
+    "norm_bias": (),  # `norm_type` goes by it
 }
 """Keys of config.json, and the names in `model.biases` that they switch."""
 
@@ -179,7 +180,7 @@ def _config(model: Model) -> Record:
         "hidden_activation": activation_of(model),
         "classifier_activation": "gelu",
         "norm_bias": model.norm_type == "layer",
-        **{key: {*names} <= {*model.biases} for key, names in _SWITCHES.items()},
+        **{key: {*names} <= {*model.biases} for key, names in _SWITCHES.items() if names},
         "tie_word_embeddings": model.tied,
         "local_attention": model.local_attention or 128,  # not read where no layer is local
         "layer_types": types,
