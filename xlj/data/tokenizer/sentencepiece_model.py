@@ -7,7 +7,7 @@ import sentencepiece
 
 from xlj.config import ConfigError
 from xlj.data.ragged import Ragged
-from xlj.data.tokenizer.layout import MASK, SPECIALS, UNK, Codec
+from xlj.data.tokenizer.layout import MASK, SPECIALS, UNK, Codec, word_prefix
 
 
 def read(model: bytes) -> Codec:
@@ -48,13 +48,22 @@ def read(model: bytes) -> Codec:
         found = processor.encode(list(lines), num_threads=1, return_type="offset_mapping")
         return [(one["ids"], one["offsets"]) for one in found]
 
+    def encode_masked(text: str) -> np.ndarray:
+        first, *others = (of_text.take(ids) for ids in processor.encode(text.split(MASK)))
+        mask = np.array([len(pieces) - 1], np.int32)
+        return np.concatenate([first, *(part for ids in others for part in (mask, ids))])
+
     return Codec(
         pieces=pieces,
         native_ids=np.arange(len(pieces), dtype=np.int32),
         native_specials=(*SPECIALS, MASK),
+        native_special_ids=(*range(len(SPECIALS)), len(pieces) - 1),
+        has_separator=False,
         markers="sentencepiece",
         of_text=of_text,
+        word_prefix=word_prefix(processor.encode("a", out_type=str), "\u2581"),
         encode=encode,
+        encode_masked=encode_masked,
         encode_with_spans=encode_with_spans,
     )
 
