@@ -98,7 +98,7 @@ def plan(
                 "exported whole only, with a SentencePiece vocabulary and without a position bias"
             )
         architecture = architectures.XLM_R_XL
-    architecture = architectures.with_pad(architecture, int(vocabulary.native_ids[PAD]))
+    architecture = architectures.with_pad(architecture, _native_id(vocabulary, PAD))
     parts = {name.partition("/")[0] for name in params}
     there = [head for head in architecture.classes if head in parts]
     head = "" if headless or not there else there[-1]  # a task's comes after prediction_head
@@ -154,11 +154,11 @@ def write(
         not as its family does.
     """
     architecture = exported.architecture
-    config = architectures.config_of(architecture, model, vocabulary.size)
+    config = architectures.config_of(architecture, model, vocabulary.native_size)
     config |= architectures.config_of_task(exported.head, exported.labels)
     config["architectures"] = [architecture.classes[exported.head]]
     named = {"pad": PAD} if architecture is BERT else {"bos": BOS, "pad": PAD, "eos": EOS}
-    config |= {f"{name}_token_id": int(vocabulary.native_ids[i]) for name, i in named.items()}
+    config |= {f"{name}_token_id": _native_id(vocabulary, i) for name, i in named.items()}
     if architecture.model_type == XLJ.model_type:
         config["auto_map"] = _AUTO_MAP
         for name in ("configuration_xlj.py", "modeling_xlj.py"):
@@ -171,7 +171,15 @@ def write(
         folder,
         model.positions - FIRST_POSITION,
         pair_types=model.pair_token_types if pairs_as_rows else None,
+        separated=model.pair_separator == "parallel",
     )
+
+
+def _native_id(vocabulary: Vocabulary, special: int) -> int:
+    """The file's id of one of our specials; where it has no `<pad>`, that of `</s>`, for padding is
+    then known by lengths."""
+    number = vocabulary.native_special_ids[special]
+    return vocabulary.native_special_ids[EOS] if number is None else number  # type: ignore[return-value]
 
 
 def write_pooling(folder: Path, model: Model, pooling: str) -> None:
@@ -203,7 +211,7 @@ def _tensors(
 ) -> Iterator["_Theirs"]:
     """All tensors to write, those of a parameter one after the other."""
     architecture = exported.architecture
-    order = np.argsort(vocabulary.native_ids)
+    order = np.argsort(vocabulary.native_ids)[vocabulary.size - vocabulary.native_size :]
     params = {TOKEN_TYPE.ours: np.zeros((1, model.hidden), np.float32), **params}
     types = params[TOKEN_TYPE.ours].shape[0]
     more_rows = {
@@ -234,7 +242,7 @@ class _Theirs:
 
     def shape(self) -> tuple[int, ...]:
         first, *rest = self.ours.shape[self.tensor.stacked :]
-        shape = (first + self.more_rows, *rest)
+        shape = (len(self.order) if self.tensor.by_word else first + self.more_rows, *rest)
         return shape[::-1] if self.tensor.transposed else shape
 
     def bytes(self) -> int:
@@ -244,7 +252,7 @@ class _Theirs:
         """Its rows, in order, made of all of ours."""
         if self.tensor.by_word:
             rows = max(1, _BLOCK // math.prod(ours.shape[1:]))
-            for start in range(0, len(ours), rows):
+            for start in range(0, len(self.order), rows):
                 yield ours[self.order[start : start + rows]]
             return
         one = ours[self.layer] if self.tensor.stacked else ours

@@ -65,10 +65,10 @@ def inspect(path: Path) -> Imported:
     architecture = architectures.of_config(folder.config, where)
     model = architectures.model_of(architecture, folder.config, where)
     vocabulary = tokenizer_files.read(path)
-    if folder.config.get("vocab_size") != vocabulary.size:
+    if folder.config.get("vocab_size") != vocabulary.native_size:
         raise ConfigError(
             f"{where}: vocab_size is {folder.config.get('vocab_size')}, but the tokenizer of "
-            f"{path} has {vocabulary.size} ids"
+            f"{path} has {vocabulary.native_size} ids"
         )
     # Old checkpoints call the parts of a norm gamma and beta.
     found = {
@@ -215,6 +215,8 @@ def _check_shapes(imported: Imported) -> None:
         shape = list(imported.shapes.get(tensor.ours, ()))[tensor.stacked :]
         if tensor.transposed:
             shape.reverse()
+        if tensor.by_word and shape:
+            shape[0] = imported.vocabulary.native_size
         if tensor.ours == "embeddings/position":
             shape[0] -= FIRST_POSITION - imported.architecture.first_position
         for name in imported.names.get(tensor.ours, ()):
@@ -271,7 +273,12 @@ def _aligned(shape: list[int]) -> np.ndarray:
 
 
 def _rows(imported: Imported, name: str, ids: np.ndarray, index: tuple[slice, ...]) -> np.ndarray:
-    """Rows `ids` of a tensor, in this order; few runs, as only specials are at other places."""
+    """Rows `ids` of a tensor, in this order; few runs, as only specials are at other places. A row
+    of -1, an id that is not the file's, is zero."""
+    if (outside := ids < 0).any():
+        rows = _rows(imported, name, np.maximum(ids, 0), index)
+        rows[outside] = 0
+        return rows
     starts = [0, *(np.flatnonzero(np.diff(ids) != 1) + 1), len(ids)]
     parts = [
         imported.folder.read(name, (slice(int(ids[start]), int(ids[end - 1]) + 1), *index))

@@ -49,9 +49,9 @@ def read(model: bytes) -> Codec:
         return [(one["ids"], one["offsets"]) for one in found]
 
     def encode_masked(text: str) -> np.ndarray:
-        first, *others = (of_text.take(ids) for ids in processor.encode(text.split(MASK)))
-        mask = np.array([len(pieces) - 1], np.int32)
-        return np.concatenate([first, *(part for ids in others for part in (mask, ids))])
+        parts = encode(text.split(MASK))
+        before = parts.starts[1:]  # each part but the first has a mask before it
+        return np.insert(of_text.take(parts.ids), before, len(pieces) - 1)
 
     return Codec(
         pieces=pieces,

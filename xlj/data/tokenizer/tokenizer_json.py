@@ -101,7 +101,8 @@ def read(model: bytes) -> Codec:
 
     def encode_masked(text: str) -> np.ndarray:
         text = text.replace(MASK, mask_name)
-        return of_masked_text[mask_reader().encode(text, add_special_tokens=False).ids]
+        found = mask_reader().encode(text, add_special_tokens=False).ids
+        return of_masked_text.take(np.array(found, np.int32))
 
     def encode_with_spans(lines: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         found = tokenizer.encode_batch(list(lines), add_special_tokens=False)
