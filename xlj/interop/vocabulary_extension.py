@@ -13,7 +13,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[att
 from xlj.config import ConfigError
 from xlj.data.ragged import Ragged
 from xlj.data.tokenizer import vocabulary_training
-from xlj.data.tokenizer.layout import UNK
+from xlj.data.tokenizer.layout import SPECIALS, UNK
 from xlj.data.tokenizer.tokenizer_json import is_tokenizer_json
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import bpe_growth
@@ -70,20 +70,24 @@ def initial_rows(old: Vocabulary, new: Vocabulary) -> Matches:
     mean of the old pieces that a new piece is cut into. `none`: a new piece of which a part would
     be `<unk>`.
     """
-    known = {piece: old_id for old_id, piece in enumerate(old.pieces)}
-    added = [piece for piece in new.pieces if piece not in known]
+    roles = dict(zip(specials(new.size), specials(old.size), strict=True))
+    # Without the specials, whose names here another piece may have (`<s>` in mmBERT's vocabulary).
+    known = {old.pieces[i]: i for i in range(len(SPECIALS), old.mask)}
+    added = [piece for i, piece in enumerate(new.pieces) if i not in roles and piece not in known]
     is_json = is_tokenizer_json(old.model)
     cut = iter(bpe_growth.cut(old, added) if is_json else _literal(old).encode_batch(added))
     sources: list[list[int]] = []
     rules = np.full(new.size, RULES.index("exact"), np.int8)
     for new_id, piece in enumerate(new.pieces):
-        if piece in known:
+        if new_id in roles:
+            sources.append([roles[new_id]])
+            rules[new_id] = RULES.index("special")
+        elif piece in known:
             sources.append([known[piece]])
         else:
             ids = next(cut).tolist()
             sources.append([] if UNK in ids else ids)
             rules[new_id] = RULES.index("none" if UNK in ids else "pieces")
-    rules[specials(new.size)] = RULES.index("special")
     return Matches(Ragged.of(sources), rules)
 
 
