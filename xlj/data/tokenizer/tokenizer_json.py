@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -93,25 +93,17 @@ def read(model: bytes) -> Codec:
         found = tokenizer.encode_batch_fast(list(lines), add_special_tokens=False)
         return Ragged.of([one.ids for one in found])
 
-    mask_name = by_id[placed[-1]]
-
-    @functools.cache  # loading takes seconds, and most vocabularies are never asked for it
-    def mask_reader() -> Any:
-        return _tokenizer(_with_mask_in_text(description, mask_name, int(placed[-1])))
+    read_masked = _mask_reader(description, by_id[placed[-1]], placed[-1])
 
     def encode_masked(text: str) -> np.ndarray:
-        text = text.replace(MASK, mask_name)
-        found = mask_reader().encode(text, add_special_tokens=False).ids
-        return of_masked_text.take(np.array(found, np.int32))
+        return of_masked_text.take(np.array(read_masked(text), np.int32))
 
     def encode_with_spans(lines: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         found = tokenizer.encode_batch(list(lines), add_special_tokens=False)
         return [(one.ids, one.offsets) for one in found]
 
-    prefix = ""
-    if markers != "wordpiece":
-        mark = "\u0120" if markers == "byte_bpe" else "\u2581"
-        prefix = word_prefix(tokenizer.encode("a", add_special_tokens=False).tokens, mark)
+    mark = {"sentencepiece": "\u2581", "byte_bpe": "\u0120"}.get(markers, "")
+    of_a = tokenizer.encode("a", add_special_tokens=False).tokens
     learned = (by_id[i] for i in native_ids[len(SPECIALS) : -1])
     return Codec(
         pieces=(*SPECIALS, *learned, MASK),
@@ -121,7 +113,7 @@ def read(model: bytes) -> Codec:
         has_separator=has_separator,
         markers=markers,
         of_text=of_text,
-        word_prefix=prefix,
+        word_prefix=word_prefix(of_a, mark) if mark else "",
         encode=encode,
         encode_masked=encode_masked,
         encode_with_spans=encode_with_spans,
@@ -197,14 +189,24 @@ def _tokenizer(model: bytes) -> Any:
     return tokenizer
 
 
-def _with_mask_in_text(description: Mapping[str, Any], mask: str, mask_id: int) -> bytes:
-    """The file with the mask as the only special token that is found in text: the library's
+def _mask_reader(
+    description: Mapping[str, Any], mask: str, mask_id: int
+) -> Callable[[str], list[int]]:
+    """Encodes text with the library, the mask being the only special token that is found in it: its
     `encode_special_tokens` passes over all tokens that are flagged as special."""
     plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
     known = {token["content"]: token for token in description["added_tokens"]}
     known[mask] = {"id": mask_id, "content": mask, **plain, **known.get(mask, {}), "special": False}
     tokens = sorted(known.values(), key=lambda token: token["id"])
-    return json.dumps({**description, "added_tokens": tokens}).encode()
+
+    @functools.cache  # loading takes seconds, and most vocabularies are never asked for it
+    def reader() -> Any:
+        return _tokenizer(json.dumps({**description, "added_tokens": tokens}).encode())
+
+    def encode(text: str) -> list[int]:
+        return reader().encode(text.replace(MASK, mask), add_special_tokens=False).ids
+
+    return encode
 
 
 def _in_order(ids: Mapping[str, int]) -> list[str]:
