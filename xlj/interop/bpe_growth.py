@@ -12,7 +12,7 @@ import sentencepiece
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
 
 from xlj.config import ConfigError
-from xlj.data.tokenizer.layout import UNK
+from xlj.data.tokenizer.layout import UNK, of_native
 from xlj.data.tokenizer.tokenizer_json import explained, is_tokenizer_json
 from xlj.data.tokenizer.vocabulary import Vocabulary
 
@@ -78,9 +78,7 @@ def cut(vocabulary: Vocabulary, pieces: Sequence[str]) -> list[np.ndarray]:
     from tokenizers import Tokenizer
 
     model = Tokenizer.from_str(vocabulary.model.decode()).model
-    ours = np.full(vocabulary.native_size, UNK, np.int32)
-    inside = np.flatnonzero(vocabulary.native_ids >= 0)
-    ours[vocabulary.native_ids[inside]] = inside
+    ours = of_native(vocabulary.native_ids)
     found = ([token.id for token in model.tokenize(piece)] for piece in pieces)
     return [ours[ids] if ids else np.array([UNK], np.int32) for ids in found]
 

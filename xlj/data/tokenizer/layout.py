@@ -68,3 +68,11 @@ def word_prefix(pieces_of_a: Sequence[str], mark: str) -> str:
     """The `word_prefix` of a tokenizer that cuts the text "a" into these pieces, and marks where
     words start with this character."""
     return "" if pieces_of_a and pieces_of_a[0].startswith(mark) else " "
+
+
+def of_native(native_ids: np.ndarray) -> np.ndarray:
+    """Our id of each of the file's ids, int32, from the `native_ids` of a `Codec`."""
+    inside = np.flatnonzero(native_ids >= 0)
+    ours = np.empty(len(inside), np.int32)
+    ours[native_ids[inside]] = inside
+    return ours

@@ -17,6 +17,7 @@ from xlj.data.tokenizer.layout import (
     UNK,
     Codec,
     Markers,
+    of_native,
     word_prefix,
 )
 from xlj.io import json_file
@@ -81,13 +82,10 @@ def read(model: bytes) -> Codec:
     others = np.setdiff1d(np.arange(len(by_id)), taken)
     native_ids = np.concatenate([placed[:-1], middle, others, placed[-1:]]).astype(np.int32)
 
-    mask, inside = len(native_ids) - 1, np.flatnonzero(native_ids >= 0)
-    ours = np.empty(len(by_id), np.int32)
-    ours[native_ids[inside]] = inside
-    of_text = ours.copy()
+    of_text = of_native(native_ids)
     of_text[taken] = UNK
     of_masked_text = of_text.copy()
-    of_masked_text[placed[-1]] = mask
+    of_masked_text[placed[-1]] = len(native_ids) - 1
 
     def encode(lines: Sequence[str]) -> Ragged:
         found = tokenizer.encode_batch_fast(list(lines), add_special_tokens=False)
