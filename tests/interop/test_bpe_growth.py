@@ -101,6 +101,22 @@ def test_no_piece_goes_across_words(old, new):
     assert not [piece for piece in added(old, new) if "<0x" in piece or "\u0120" in piece[1:]]
 
 
+def test_text_that_spells_a_special_token_does_not_become_it(kind, old):
+    """Nor a piece of bytes, of characters too rare to have pieces."""
+    spelled = [f"{name} a{name}b" for name in ("[MASK]", "<s>", "<mask>", "<|mask|>", "<0x41>")]
+    lines = [*spelled * 30, *text("sw", 0, 200), *["\U0001f600 \U0001f601"] * 2]
+    with pytest.raises(ConfigError) as caught:
+        extend(old, lines, 50_000)
+    most = int(str(caught.value).split("at most ")[1].split()[0].replace(",", ""))
+    new = extend(old, lines, most)
+    assert new.size == old.size + most > old.size + 100
+    before, after = (v.encode(spelled + lines[-2:]).ids for v in (old, new))
+    assert (before == UNK).sum() == (after == UNK).sum() or kind == "sentencepiece"
+    assert not [piece for piece in added(old, new) if piece.startswith("<0xF0>")]
+    for piece in added(old, new)[-20:]:
+        assert cut_by_library(new, piece) == [piece]
+
+
 def test_text_is_cut_into_fewer_pieces_and_comes_back(old, new):
     for language in ("sw", "hi"):
         unseen = text(language, 500, 600)

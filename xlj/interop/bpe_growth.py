@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from xlj.config import ConfigError
 from xlj.data.tokenizer.layout import UNK, of_native
 from xlj.data.tokenizer.tokenizer_json import explained, is_tokenizer_json
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.interop.words import BYTE
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -23,8 +23,6 @@ _SPACE = "\u2581"
 _COVERAGE = 0.9995  # of the text's characters, which become pieces
 _LETTERS = 0x10000  # the first code point that stands for a piece while merges are learned
 _LEAST = 2  # times that two pieces follow each other in the text
-
-_BYTE = re.compile("<0x[0-9A-F]{2}>")  # a piece that stands for a byte
 
 _Word = tuple[str, ...]  # the pieces of a word
 _Merge = tuple[str, str]
@@ -56,11 +54,12 @@ def grown(vocabulary: Vocabulary, lines: Sequence[str], new_pieces: int) -> byte
     known, wanted = set(file.pieces), new_pieces - len(characters)
     merges, asked = [], wanted
     while True:
-        merges = _learned(words, asked)
+        learned = _learned(words, asked)
+        merges = _without(learned, known - file.plain)
         fresh = dict.fromkeys(a + b for a, b in merges if a + b not in known)
         if len(fresh) >= wanted:
             break
-        if len(merges) < asked:
+        if len(learned) < asked:
             raise ConfigError(
                 f"{new_pieces:,} new pieces cannot be had of this text: at most "
                 f"{len(fresh) + len(characters):,} can; bring more of it, or ask for fewer"
@@ -105,6 +104,13 @@ class _Json:
         """All pieces, special and added ones too."""
         return self._description["model"]["vocab"].keys()
 
+    @property
+    def plain(self) -> set[str]:
+        """Pieces that may be joined: not special, not added, not bytes that are fallen back on."""
+        others = {token["content"] for token in self._description["added_tokens"]}
+        others.add(self._description["model"].get("unk_token"))
+        return {piece for piece in self.pieces if not BYTE.fullmatch(piece)} - others
+
     def texts(self, lines: Sequence[str]) -> Iterator[str]:
         """What the model reads of lines, of which new characters become pieces."""
         normalizer = self._tokenizer().normalizer
@@ -115,9 +121,7 @@ class _Json:
         """The pieces of each word. Added tokens are words by themselves."""
         tokenizer = self._tokenizer()
         tokenizer.encode_special_tokens = True
-        added = {token["content"] for token in self._description["added_tokens"]}
-        plain = {piece for piece in self.pieces if not _BYTE.fullmatch(piece)} - added
-        plain.discard(self._description["model"].get("unk_token"))
+        plain = self.plain
         for start in range(0, len(lines), 10_000):
             for one in tokenizer.encode_batch(
                 list(lines[start : start + 10_000]), add_special_tokens=False
@@ -159,13 +163,18 @@ class _SentencePiece:
         """All pieces, special ones too."""
         return {piece.piece for piece in self._proto.pieces}
 
+    @property
+    def plain(self) -> set[str]:
+        """Pieces that may be joined: not special ones."""
+        return {piece.piece for piece in self._proto.pieces if piece.type == piece.NORMAL}
+
     def texts(self, lines: Sequence[str]) -> Iterator[str]:
         """The lines, normalised, with U+2581 for spaces."""
         yield from map(self._processor().normalize, lines)
 
     def words(self, lines: Sequence[str]) -> Iterator[_Word]:
         """The pieces of each word."""
-        plain = {piece.piece for piece in self._proto.pieces if piece.type == piece.NORMAL}
+        plain = self.plain
         for pieces in self._processor().encode(list(lines), out_type=str):
             yield from _parted(pieces, plain)
 
@@ -197,6 +206,18 @@ def _parted(pieces: Sequence[str], plain: set[str]) -> Iterator[_Word]:
             run.append(piece)
     if run:
         yield tuple(run)
+
+
+def _without(merges: Sequence[_Merge], barred: set[str]) -> list[_Merge]:
+    """Merges but those whose piece is barred, and those of pieces that only such ones would make.
+    Text that spells a special token ("[MASK]") must not become it."""
+    barred, left = set(barred), []
+    for first, second in merges:
+        if not barred.isdisjoint((first, second, first + second)):
+            barred.add(first + second)
+        else:
+            left.append((first, second))
+    return left
 
 
 def _characters(counts: Counter[str], known: Collection[str]) -> list[str]:
