@@ -103,8 +103,10 @@ def test_no_piece_goes_across_words(old, new):
 
 def test_text_that_spells_a_special_token_does_not_become_it(kind, old):
     """Nor a piece of bytes, of characters too rare to have pieces."""
-    spelled = [f"{name} a{name}b" for name in ("[MASK]", "<s>", "<mask>", "<|mask|>", "<0x41>")]
-    lines = [*spelled * 30, *text("sw", 0, 200), *["\U0001f600 \U0001f601"] * 2]
+    names = ("[MASK]", "<s>", "<mask>", "<|mask|>", "<0x41>")
+    around = zip("abcdefgh", "hgfedcba", strict=True)
+    spelled = [f"{one}{name}{other}" for one, other in around for name in names]
+    lines = [*spelled * 9, *text("sw", 0, 60), *["\U0001f600 \U0001f601"] * 2]
     with pytest.raises(ConfigError) as caught:
         extend(old, lines, 50_000)
     most = int(str(caught.value).split("at most ")[1].split()[0].replace(",", ""))
