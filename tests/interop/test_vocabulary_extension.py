@@ -138,14 +138,16 @@ def test_too_many_pieces_and_too_few(old):
         extend(old, text("zh", 0, 300), 10)
 
 
-def test_other_vocabularies_are_refused():
+@pytest.mark.parametrize("kind", ["char", "unigram"])
+def test_other_vocabularies_are_refused(kind):
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(text("en", 0, 500)), model_writer=model, vocab_size=200,
-        model_type="bpe", minloglevel=2,
+        model_type=kind, hard_vocab_limit=False, minloglevel=2,
     )  # fmt: skip
-    bpe = Vocabulary(model.getvalue())
-    whole = Vocabulary(from_sentencepiece(bpe.model, bpe.pieces, bpe.native_specials))
-    for other in (bpe, whole):
-        with pytest.raises(ConfigError, match="only a SentencePiece unigram"):
-            extend(other, ["a b"], 1)
+    made, message = Vocabulary(model.getvalue()), "only a SentencePiece unigram or BPE"
+    if kind == "unigram":
+        made = Vocabulary(from_sentencepiece(made.model, made.pieces, made.native_specials))
+        message = "tokenizer.json has a Unigram model; only BPE"
+    with pytest.raises(ConfigError, match=message):
+        extend(made, ["a b"], 1)

@@ -34,7 +34,7 @@ def full_model(request, model):
     common = dataclasses.replace(
         model, layer_norm_epsilon=1e-3, token_types=2, pair_token_types=True,
         position_bias="gated", position_buckets=8, position_distance=12,
-        language_embeddings="all", pair_positions="restart",
+        language_embeddings="all", pair_positions="restart", pair_separator="parallel",
     )  # fmt: skip
     if request.param == "xlm_r":
         return dataclasses.replace(common, layers=3, intermediate=48)

@@ -340,19 +340,18 @@ class Encoder:
         params, model, vocabulary, _ = self.pretrained
         if _HEAD not in params:
             raise ConfigError("this model has no head that predicts masked tokens")
-        parts = text.split(MASK)
-        if len(parts) == 1:
+        if MASK not in text:
             raise ConfigError(f"the text has no {MASK}: {text!r}")
-        ids: list[int] = [BOS]
-        for number, part in enumerate(vocabulary.encode_batch(parts)):
-            ids += [vocabulary.mask] * (number > 0) + part.tolist()
-        ids.append(EOS)
+        ids = [BOS, *vocabulary.encode_masked(text).tolist(), EOS]
         limit = model.positions - FIRST_POSITION
         if len(ids) > limit:
             raise ConfigError(f"the text has {len(ids)} tokens; this model reads {limit}")
         tokens = jnp.asarray([ids])
         places = np.flatnonzero(np.asarray(ids) == vocabulary.mask)
         probabilities = np.asarray(_filled(params, tokens, places, model))
+        if vocabulary.native_size < vocabulary.size:  # internal ids are none of the model's
+            probabilities = np.where(vocabulary.native_ids < 0, 0, probabilities)
+            probabilities /= probabilities.sum(1, keepdims=True)
         best = np.argsort(-probabilities, axis=1, kind="stable")[:, :most]
         pieces = vocabulary.pieces
         return [

@@ -179,7 +179,7 @@ _FREE = (*_FREE_ON_RESUME, "dropout", "dropout_parts", "attention_dropout", "dty
 """Those, and what changes nothing of what the same parameters compute when they are used."""
 
 _FREE_AT_START = (
-    *_FREE, "language_embeddings", "middle_norm",
+    *_FREE, "language_embeddings", "middle_norm", "pair_separator",
     "rotary_base", "rotary_local_base", "rotary_factor",
 )  # fmt: skip
 """Those, and what a run that starts from other parameters may add to them, or read them with:

@@ -263,7 +263,15 @@ def write(
         folder,
         model.positions - FIRST_POSITION,
         pair_types=model.pair_token_types if pairs_as_rows else None,
+        separated=model.pair_separator == "parallel",
     )
+
+
+def _native_id(vocabulary: Vocabulary, special: int) -> int:
+    """The file's id of one of our specials; where it has no `<pad>`, that of `</s>`, for padding is
+    then known by lengths."""
+    number = vocabulary.native_special_ids[special]
+    return vocabulary.native_special_ids[EOS] if number is None else number  # type: ignore[return-value]
 
 
 def write_pooling(folder: Path, model: Model, pooling: str) -> None:
@@ -293,12 +301,8 @@ def write_pooling(folder: Path, model: Model, pooling: str) -> None:
 def _token_ids(architecture: Architecture, vocabulary: Vocabulary) -> Record:
     """Keys of config.json of special tokens. Where padding has no id of its own, it has the last
     token's, as in EuroBERT."""
-    native = {
-        name: int(vocabulary.native_ids[number]) for name, number in architecture.specials.items()
-    }
-    if native["pad"] < 0:
-        native["pad"] = int(vocabulary.native_ids[EOS])
-    return {f"{name}_token_id": number for name, number in native.items() if number >= 0}
+    numbers = {name: _native_id(vocabulary, i) for name, i in architecture.specials.items()}
+    return {f"{name}_token_id": number for name, number in numbers.items()}
 
 
 def _rows(vocabulary: Vocabulary, params: Mapping[str, PyTree]) -> np.ndarray:
