@@ -405,6 +405,7 @@ def test_ids_without_a_row_in_the_folder_have_zeros_and_are_not_written(
     folder, model, leaves = written("eurobert", surplus=5)
     lacking = Vocabulary(vocabulary.model)
     lacking.native_ids = np.concatenate([[0, -1, 1, -1], np.arange(2, 398)]).astype(np.int32)
+    lacking.native_special_ids = (0, None, 1, None, 397)
     found = dataclasses.replace(importing.inspect(folder), vocabulary=lacking)
     params = importing.load(found, lambda tree: trees.shardings(tree, meshes.one_device()))
     for name in ("embeddings/word", "prediction_head/word"):

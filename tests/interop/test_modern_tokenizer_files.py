@@ -9,7 +9,7 @@ from modern_tokenizers import CONFIGS, MODERN, write_folder
 from tokenizers import AddedToken, Tokenizer
 
 from xlj import phrasebook
-from xlj.config import Model
+from xlj.config import Model, families
 from xlj.data.tokenizer.layout import PAD, UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import exporting, importing, tokenizer_files
@@ -139,7 +139,8 @@ def test_pairs_as_rows(made, separated, tmp_path):
 def test_internal_rows_are_not_exported(made, tmp_path):
     vocabulary = tokenizer_files.read(write_folder(tmp_path / "in", "eurobert", made["eurobert"]))
     eos = vocabulary.native_special_ids[2]
-    model = Model(layers=1, hidden=8, heads=2, intermediate=8, positions=eos + 20)
+    sizes = {"layers": 1, "hidden": 8, "heads": 2, "intermediate": 8, "positions": 50}
+    model = Model(**families.options_of("eurobert") | sizes)
     shapes = jax.eval_shape(lambda: encoder.init(jax.random.key(0), model, vocabulary.size, 0))
     draw = np.random.default_rng(0).standard_normal
     params = {name: draw(leaf.shape, "f4") for name, leaf in named_leaves(shapes).items()}
