@@ -93,8 +93,9 @@ def prepare(
         store = prepare_rows(config, processes=jax.process_count(), vocabulary=vocabulary)
     if config.train.passes:
         config = with_steps(config, store)
+        if latest is not None:
+            compatibility.check_resumable(latest, config)
     if latest is not None:
-        compatibility.check_resumable(latest, config)
         compatibility.check_rows(latest, store.manifest)
     return Start(
         config=config,
