@@ -40,7 +40,8 @@ def main(flags: Namespace) -> None:
         _share(flags)
         return
     inputs = [("checkpoint", flags.checkpoint), ("input", flags.input)]
-    outputs.check_output("output", flags.output, inputs, (".npy",))
+    outputs.check_output("output", flags.output, inputs)
+    outputs.check_output("output", flags.output, endings=(".npy",))
     from tqdm import tqdm
 
     from xlj.io import files, formats

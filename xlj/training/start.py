@@ -88,7 +88,6 @@ def prepare(
         compatibility.check_resumable(latest, config)
         model = source or (stored_models.of_checkpoint(latest) if config.init_from else None)
     config, vocabulary = adopt_vocabulary(config, model, store, resumes=latest is not None)
-    is_open = bool(config.train.passes) or not config.data.pair_length  # the text is to decide
     check_separator(config, vocabulary)
     config = _with_pair_length(config, latest, vocabulary, store)
     memory.check_fits(config, memory.expected(config, store, vocabulary), mesh)
@@ -96,9 +95,9 @@ def prepare(
         store = prepare_rows(config, processes=jax.process_count(), vocabulary=vocabulary)
     if config.train.passes:
         config = with_steps(config, store)
-    if latest is not None:
-        if is_open:
+        if latest is not None:
             compatibility.check_resumable(latest, config)
+    if latest is not None:
         compatibility.check_rows(latest, store.manifest)
     return Start(
         config=config,
