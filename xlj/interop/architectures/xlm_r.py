@@ -172,6 +172,63 @@ ERNIE_M = dataclasses.replace(
     options=_always({"token_types": 0}),
 )
 
+_DISTILBERT_LAYER = {
+    "attention/query": "attention.q_lin",
+    "attention/key": "attention.k_lin",
+    "attention/value": "attention.v_lin",
+    "attention/output": "attention.out_lin",
+    "attention_norm": "sa_layer_norm",
+    "feed_forward/inner": "ffn.lin1",
+    "feed_forward/outer": "ffn.lin2",
+    "feed_forward_norm": "output_layer_norm",
+}
+DISTILBERT = Architecture(
+    "distilbert",
+    "distilbert",
+    (
+        *_TABLES,
+        *_NORM,
+        *_layers(_DISTILBERT_LAYER, "transformer.layer"),
+        *module("prediction_head/dense", "vocab_transform"),
+        *module("prediction_head/norm", "vocab_layer_norm"),
+        Tensor("prediction_head/bias", "vocab_projector.bias"),
+        *module("tagging_head/output", "classifier"),
+        *module("question_answering_head/output", "qa_outputs"),
+    ),
+    {
+        head: name
+        for head, name in classes_of("DistilBert").items()
+        if head != "classification_head"  # its activation is ReLU
+    },
+    {"vocab_projector.weight": "embeddings/word"},
+    first_position=0,
+    sizes={
+        "layers": "n_layers",
+        "hidden": "dim",
+        "heads": "n_heads",
+        "intermediate": "hidden_dim",
+        "dropout": "dropout",
+        "attention_dropout": "attention_dropout",
+        "init_std": "initializer_range",
+    },
+    defaults={
+        "n_layers": 6,
+        "dim": 768,
+        "n_heads": 12,
+        "hidden_dim": 3072,
+        "dropout": 0.1,
+        "attention_dropout": 0.1,
+        "initializer_range": 0.02,
+        "max_position_embeddings": 512,
+    },
+    fixed={"activation": "gelu", "tie_word_embeddings": True},
+    options=_always({"token_types": 0, "layer_norm_epsilon": 1e-12}),
+    config=_config,
+    specials={"pad": PAD},
+    ignored=((r"pre_classifier\..*", "the head of a task that xlj does not have"),),
+)
+"""Read only. It is written as BERT, with token types that add nothing."""
+
 OF_MARKERS = {"sentencepiece": XLM_R, "byte_bpe": ROBERTA, "wordpiece": BERT}
 """Those that are written, by how the vocabulary marks words, if nothing else decides."""
 
