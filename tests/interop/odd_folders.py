@@ -1,6 +1,6 @@
 """Folders as people have them, made by transformers' and sentence-transformers' own classes.
 
-    python tests/interop/odd_folders.py NAME FOLDER
+python tests/interop/odd_folders.py NAME FOLDER
 """
 
 import json

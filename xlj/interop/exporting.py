@@ -67,7 +67,7 @@ _WRITTEN = {
 _OF_TRAINING = {
     "family", "dropout", "dropout_parts", "attention_dropout", "attention", "dtype", "scan_layers",
     "remat", "init_std", "language_embeddings", "pair_positions", "position_buckets",
-    "position_distance", "full_attention_every", "full_layers",
+    "position_distance", "full_attention_every", "full_layers", "pair_token_types",
 }  # fmt: skip
 """Options that config.json need not say: they change no output, or are checked in another way."""
 
@@ -265,7 +265,8 @@ def write(
         vocabulary,
         folder,
         model.positions - FIRST_POSITION,
-        pair_types=model.pair_token_types if pairs_as_rows else None,
+        model.pair_token_types,
+        pairs_as_rows,
         separated=model.pair_separator == "parallel",
     )
 

@@ -156,11 +156,12 @@ def read(folder: Path, model: Folder) -> tuple[SentenceModules | None, Weights]:
         raise ConfigError(f"{folder / _ROOT}: model_type is {quoted(kind)}; it makes no vectors")
     _check_prompts(settings, folder / _ROOT)
     length, lowercase, output = _read_transformer(model)
+    pooling: tuple[str, ...] = ("cls",)
+    include_prompt = True
     modules: list[Dense | None] = []
     weights: Weights = {}
     rest = listed[1:]
     if output == "pooler_output":
-        pooling, include_prompt = ("cls",), True
         dense, arrays = _pooler(model)
         weights |= _named(0, arrays)
         modules.append(dense)
@@ -190,7 +191,7 @@ def digest(model: Folder, modules: SentenceModules, weights: Weights) -> str:
     found = hashlib.sha256(model.digest().encode())
     found.update(json.dumps(modules.record(), sort_keys=True).encode())
     for name in sorted(weights):
-        found.update(np.ascontiguousarray(weights[name]))
+        found.update(weights[name].tobytes())
     return found.hexdigest()
 
 
@@ -317,7 +318,7 @@ def _read_transformer(model: Folder) -> tuple[int, bool, str]:
     for key, wanted in known.items():
         if content.get(key, wanted) not in (wanted, None):
             raise ConfigError(f"{where}: {key} is {quoted(content[key])}; xlj does not have it")
-    output = "last_hidden_state"
+    output: str | None = "last_hidden_state"
     if (modalities := content.get("modality_config")) is not None:
         text = modalities.get("text") if isinstance(modalities, dict) else None
         output = text.get("method_output_name") if isinstance(text, dict) else None
@@ -394,7 +395,7 @@ def _dense(path: Path, width: int) -> tuple[Dense, dict[str, np.ndarray]]:
     if not (path / WEIGHTS).is_file():
         refuse_pickles(path)
         raise ConfigError(f"{path}: there is no {WEIGHTS}")
-    shapes = {"linear.weight": (outputs, width)}
+    shapes: dict[str, tuple[int, ...]] = {"linear.weight": (outputs, width)}
     if has_bias:
         shapes["linear.bias"] = (outputs,)
     if residual and outputs != width:
@@ -443,4 +444,5 @@ def _pooler(model: Folder) -> tuple[Dense, dict[str, np.ndarray]]:
         raise ConfigError(f"{model.path}: its vectors are a pooler's, and xlj finds no {_POOLER}")
     prefix = names[0].removesuffix("weight")
     arrays = {"kernel": model.read(names[0]).T, "bias": model.read(f"{prefix}bias")}
-    return Dense(*arrays["kernel"].shape, "Tanh"), arrays
+    inputs, outputs = arrays["kernel"].shape
+    return Dense(inputs, outputs, "Tanh"), arrays

@@ -38,6 +38,19 @@ WORDS, BYTE_WORDS, MERGES = "vocab.txt", "vocab.json", "merges.txt"
 CONFIG, SPECIALS_MAP = "tokenizer_config.json", "special_tokens_map.json"
 ADDED = "added_tokens.json"
 
+_UNTYPED = (
+    "XLMRobertaTokenizer", "RobertaTokenizer", "DistilBertTokenizer", "CamembertTokenizer",
+    "GPT2Tokenizer", "MPNetTokenizer",
+)  # fmt: skip
+"""Classes of transformers that give a model no token types, whatever the tokenizer's file says."""
+_CLASSES = {
+    "xlm-roberta": "XLMRobertaTokenizer",
+    "xlm-roberta-xl": "XLMRobertaTokenizer",
+    "roberta": "RobertaTokenizer",
+    "distilbert": "DistilBertTokenizer",
+}
+"""The class of a `model_type` where no file names one; of others, it gives types."""
+
 _KEYS = {
     "bos": ("cls", "bos"),
     "pad": ("pad",),
@@ -100,11 +113,47 @@ def read(folder: Path) -> Vocabulary:
     return vocabulary
 
 
+def has_pair_types(folder: Path, vocabulary: Vocabulary) -> bool:
+    """Whether the tokenizer of a folder gives the second sentence of a pair token type 1.
+
+    The class that transformers takes decides whether there are types at all: the files name it or
+    `model_input_names`, else it is the one of `model_type`. The template of tokenizer.json decides
+    which they are, or that of BERT, if it is made of `vocab.txt`.
+
+    Raises:
+      ConfigError: if a single sentence has other types than 0, or a pair others than 0 and 1.
+    """
+    config, model = _json(folder, CONFIG), _json(folder, MODEL_CONFIG)
+    inputs = config.get("model_input_names")
+    name = config.get("tokenizer_class") or model.get("tokenizer_class")
+    if not isinstance(name, str):
+        name = _CLASSES.get(str(model.get("model_type")), "")
+    is_untyped = name.removesuffix("Fast") in _UNTYPED
+    if "token_type_ids" not in inputs if isinstance(inputs, list) else is_untyped:
+        return False
+    whole = _find(folder, JSON)
+    content = whole.read_bytes() if whole else vocabulary.model
+    if not is_tokenizer_json(content):
+        return False
+    from tokenizers import Tokenizer
+
+    with explained("is not one that the tokenizers library reads"):
+        tokenizer = Tokenizer.from_str(content.decode())
+        single, pair = tokenizer.encode("a").type_ids, tokenizer.encode("a", "a").type_ids
+    if any(single) or not {*pair} <= {0, 1} or pair != sorted(pair):
+        raise ConfigError(
+            f"{folder}: the tokenizer gives a sentence the token types {single} and a pair {pair}; "
+            "xlj gives the second sentence of a pair 1, and all else 0"
+        )
+    return any(pair)
+
+
 def write(
     vocabulary: Vocabulary,
     folder: Path,
     model_max_length: int,
-    pair_types: bool | None = None,
+    typed: bool = False,
+    pairs_as_rows: bool = False,
     separated: bool = False,
 ) -> None:
     """Writes files that `transformers.AutoTokenizer` loads, as a fast tokenizer and without code of
@@ -114,9 +163,11 @@ def write(
 
     Args:
       model_max_length: the most tokens that the model takes, `<s>` and `</s>` included.
-      pair_types: frame pairs as xlj's rows do, `<s> A </s> B </s>`, and give B token type 1 or not.
-        None leaves the form of the tokenizer's family: XLM-R's has two `</s>` between A and B.
-      separated: with `pair_types`, the vocabulary's separator stands in the place of that `</s>`.
+      typed: the model reads token types, which are 1 for the second sentence of a pair.
+      pairs_as_rows: frame pairs as xlj's rows do, `<s> A </s> B </s>`, not as the
+        tokenizer's family does: XLM-R's has two `</s>` between A and B, and no types.
+      separated: with `pairs_as_rows`, the vocabulary's separator stands in the place of that
+        `</s>`.
 
     Raises:
       ConfigError: if a SentencePiece model has no equal tokenizer.json (`sentencepiece_json`).
@@ -127,9 +178,9 @@ def write(
     else:
         content = from_sentencepiece(vocabulary.model, vocabulary.pieces, _ROBERTA)
         files = {JSON: content, SENTENCEPIECE: vocabulary.model}
-    if pair_types is not None:
+    if pairs_as_rows:
         between = PARALLEL_SEPARATOR if separated else None
-        files[JSON] = _with_pairs_of_rows(files[JSON], vocabulary, pair_types, between)
+        files[JSON] = _with_pairs_of_rows(files[JSON], vocabulary, typed, between)
     names = {
         f"{key}_token": token
         for token, keys in zip(specials, _KEYS.values(), strict=True)
@@ -137,7 +188,7 @@ def write(
         if token is not None
     }
     inputs = ["input_ids", "attention_mask"]
-    if pair_types or vocabulary.markers == "wordpiece":
+    if typed:
         inputs.insert(1, "token_type_ids")
     config = {
         # Not XLMRobertaTokenizer, which since transformers 5 takes from tokenizer.json no more than

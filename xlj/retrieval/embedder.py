@@ -80,7 +80,9 @@ class Embedder:
         if prompt is not None and not found:
             raise ConfigError(f"--prompt={prompt}: the model has no prompts")
         self._prompt = found.prompt(prompt) if found and (sentence or prompt is not None) else ""
-        self._lowercase, modes, steps = False, (pooling or "mean",), ()
+        modes: tuple[str, ...] = (pooling or "mean",)
+        steps: tuple[Dense | None, ...] = ()
+        self._lowercase = False
         self.layers, self.width = tuple(layers), pretrained.model.hidden
         not_pooled = 0  # tokens at a sentence's start
         if sentence:

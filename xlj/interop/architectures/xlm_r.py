@@ -158,7 +158,7 @@ BERT = dataclasses.replace(
     copies=_BERT_COPIES,
     first_position=0,
     specials={"pad": PAD},
-    options=_always({"pair_token_types": True}),
+    options=_always({}),
     token_types=2,
 )
 ERNIE_M = dataclasses.replace(
