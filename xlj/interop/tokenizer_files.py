@@ -38,18 +38,9 @@ WORDS, BYTE_WORDS, MERGES = "vocab.txt", "vocab.json", "merges.txt"
 CONFIG, SPECIALS_MAP = "tokenizer_config.json", "special_tokens_map.json"
 ADDED = "added_tokens.json"
 
-_UNTYPED = (
-    "XLMRobertaTokenizer", "RobertaTokenizer", "DistilBertTokenizer", "CamembertTokenizer",
-    "GPT2Tokenizer", "MPNetTokenizer",
-)  # fmt: skip
-"""Classes of transformers that give a model no token types, whatever the tokenizer's file says."""
-_CLASSES = {
-    "xlm-roberta": "XLMRobertaTokenizer",
-    "xlm-roberta-xl": "XLMRobertaTokenizer",
-    "roberta": "RobertaTokenizer",
-    "distilbert": "DistilBertTokenizer",
-}
-"""The class of a `model_type` where no file names one; of others, it gives types."""
+_TYPED = ("BertTokenizer", "DistilBertTokenizer", "DebertaTokenizer", "DebertaV2Tokenizer")
+"""Classes of transformers 5 that give a model token types where no file says so. The class that
+stands for any tokenizer.json does not."""
 
 _KEYS = {
     "bos": ("cls", "bos"),
@@ -116,8 +107,8 @@ def read(folder: Path) -> Vocabulary:
 def has_pair_types(folder: Path, vocabulary: Vocabulary) -> bool:
     """Whether the tokenizer of a folder gives the second sentence of a pair token type 1.
 
-    The class that transformers takes decides whether there are types at all: the files name it or
-    `model_input_names`, else it is the one of `model_type`. The template of tokenizer.json decides
+    `model_input_names` says whether there are types at all, else the class that transformers 5
+    takes: the files name it, or it is that of `model_type`. The template of tokenizer.json decides
     which they are, or that of BERT, if it is made of `vocab.txt`.
 
     Raises:
@@ -127,25 +118,44 @@ def has_pair_types(folder: Path, vocabulary: Vocabulary) -> bool:
     inputs = config.get("model_input_names")
     name = config.get("tokenizer_class") or model.get("tokenizer_class")
     if not isinstance(name, str):
-        name = _CLASSES.get(str(model.get("model_type")), "")
-    is_untyped = name.removesuffix("Fast") in _UNTYPED
-    if "token_type_ids" not in inputs if isinstance(inputs, list) else is_untyped:
+        name = "BertTokenizer" if model.get("model_type") == "bert" else ""
+    is_typed = name.removesuffix("Fast") in _TYPED
+    if isinstance(inputs, list):
+        is_typed = "token_type_ids" in inputs
+    if not is_typed:
         return False
-    whole = _find(folder, JSON)
-    content = whole.read_bytes() if whole else vocabulary.model
-    if not is_tokenizer_json(content):
+    tokenizer = _framing(folder, vocabulary)
+    if tokenizer is None:
         return False
-    from tokenizers import Tokenizer
-
-    with explained("is not one that the tokenizers library reads"):
-        tokenizer = Tokenizer.from_str(content.decode())
-        single, pair = tokenizer.encode("a").type_ids, tokenizer.encode("a", "a").type_ids
+    single, pair = tokenizer.encode("a").type_ids, tokenizer.encode("a", "a").type_ids
     if any(single) or not {*pair} <= {0, 1} or pair != sorted(pair):
         raise ConfigError(
             f"{folder}: the tokenizer gives a sentence the token types {single} and a pair {pair}; "
             "xlj gives the second sentence of a pair 1, and all else 0"
         )
     return any(pair)
+
+
+def separators(folder: Path, vocabulary: Vocabulary) -> int:
+    """How many `</s>` the tokenizer of a folder puts between the sentences of a pair: BERT's one,
+    XLM-R's and ERNIE-M's two."""
+    tokenizer = _framing(folder, vocabulary)
+    if tokenizer is None:  # SentencePiece, which is XLM-R's or ERNIE-M's
+        return 2
+    last = vocabulary.native_specials[ROLES.index("eos")]
+    return max(1, tokenizer.encode("a", "a").tokens[:-1].count(str(last)))
+
+
+def _framing(folder: Path, vocabulary: Vocabulary) -> "Tokenizer | None":
+    """The tokenizer of a folder's tokenizer.json, or of one that was made of its other files."""
+    whole = _find(folder, JSON)
+    content = whole.read_bytes() if whole else vocabulary.model
+    if not is_tokenizer_json(content):
+        return None
+    from tokenizers import Tokenizer
+
+    with explained("is not one that the tokenizers library reads"):
+        return Tokenizer.from_str(content.decode())
 
 
 def write(

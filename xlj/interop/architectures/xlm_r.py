@@ -85,7 +85,15 @@ _BERT = (*_BERT_ENCODER, *_BERT_HEADS)
 _BERT_COPIES = {"cls.predictions.decoder.weight": "embeddings/word",
                 "cls.predictions.decoder.bias": "prediction_head/bias"}  # fmt: skip
 _ERNIE_M_NORM = module("embeddings/norm", "embeddings.layer_norm")
-_ERNIE_M = (*_TABLES, *_ERNIE_M_NORM, *_layers(_ERNIE_M_LAYER, "encoder.layers"))
+_ERNIE_M = (
+    *_TABLES,
+    *_ERNIE_M_NORM,
+    *_layers(_ERNIE_M_LAYER, "encoder.layers"),
+    *module("classification_head/dense", "ernie_m.pooler.dense"),
+    *module("classification_head/output", "classifier"),
+    *module("tagging_head/output", "classifier"),
+    *module("question_answering_head/output", "qa_outputs"),
+)
 
 _SIZES = {
     "layers": "num_hidden_layers",
@@ -166,7 +174,7 @@ ERNIE_M = dataclasses.replace(
     model_type="ernie_m",
     prefix="ernie_m",
     tensors=_ERNIE_M,
-    classes={"": "ErnieMModel"},
+    classes={h: name for h, name in classes_of("ErnieM").items() if h != "prediction_head"},
     copies={},
     defaults=_DEFAULTS | {"layer_norm_eps": 1e-5},
     options=_always({"token_types": 0}),
