@@ -4,8 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from xlj import phrasebook
+from xlj.checkpoints import stored_models
 from xlj.config import ConfigError, finetuning
 from xlj.data.tokenizer import vocabulary_training
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -87,3 +89,39 @@ def test_a_folder_without_the_head_and_other_labels_are_refused(tmp_path, vocabu
     file.write_text(json.dumps(config))
     with pytest.raises(ConfigError, match="has no classification_head"):
         running.run(config_of(tmp_path / "model", data), tmp_path / "run")
+
+
+def test_ernie_ms_classifier_is_xlm_rs_under_other_names(tmp_path, vocabulary):
+    make("XLMRoberta", tmp_path / "model", vocabulary)
+    wanted = stored_models.find(tmp_path / "model")
+    source, tensors = tmp_path / "ernie", {}
+    source.mkdir()
+    for name, tensor in load_file(tmp_path / "model" / "model.safetensors").items():
+        for old, new in (
+            ("roberta.", "ernie_m."),
+            ("embeddings.LayerNorm", "embeddings.layer_norm"),
+            ("encoder.layer.", "encoder.layers."),
+            ("attention.self.query", "self_attn.self_attn.q_proj"),
+            ("attention.self.key", "self_attn.self_attn.k_proj"),
+            ("attention.self.value", "self_attn.self_attn.v_proj"),
+            ("attention.output.dense", "self_attn.out_proj"),
+            ("attention.output.LayerNorm", "norm1"),
+            ("intermediate.dense", "linear1"),
+            ("output.dense", "linear2"),
+            ("output.LayerNorm", "norm2"),
+            ("classifier.dense", "ernie_m.pooler.dense"),
+            ("classifier.out_proj", "classifier"),
+        ):
+            name = name.replace(old, new)
+        if "token_type" not in name:
+            tensors[name] = tensor
+    save_file(tensors, source / "model.safetensors")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    config |= {"model_type": "ernie_m", "architectures": ["ErnieMForSequenceClassification"]}
+    (source / "config.json").write_text(json.dumps(config))
+    (source / "sentencepiece.bpe.model").write_bytes(vocabulary.model)
+    found = stored_models.find(source)
+    assert found.labels == LABELS and "classification_head/output/kernel" in found.leaves
+    assert found.leaves.keys() == wanted.leaves.keys() - {"embeddings/token_type"}
+    for name in found.leaves:
+        np.testing.assert_array_equal(found.leaves[name], wanted.leaves[name], name)

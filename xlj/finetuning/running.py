@@ -111,7 +111,7 @@ def _with_labels(config: FinetuningConfig, source: StoredModel) -> FinetuningCon
             f"train.epochs=0 scores the head that init_from has, but {source.folder} has no "
             f"{head}; `python -m xlj.convert import` lists the tensors that are not read, and why"
         )
-    if task.labels and tuple(task.labels) != source.labels:
+    if task.labels and {*task.labels} != {*source.labels}:
         raise ConfigError(
             f"task.labels is {','.join(task.labels)}; the head of {source.folder} has "
             f"{','.join(source.labels)}"
