@@ -1,6 +1,8 @@
 """Folders as people have them, made by transformers' and sentence-transformers' own classes.
 
-python tests/interop/odd_folders.py NAME FOLDER
+    python tests/interop/odd_folders.py NAME FOLDER
+
+makes one of them by hand: minilm, or one of `NAMES`.
 """
 
 import json
@@ -9,6 +11,9 @@ import sys
 import pytest
 
 from xlj import phrasebook
+from xlj.data.tokenizer import vocabulary_training
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.interop import tokenizer_files
 
 LINES = [phrasebook.pair(phrasebook.draw(4, k), "en", "de").source.text for k in range(60)]
 _SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -49,6 +54,26 @@ def bert(path, kind="Bert", lowercase=False, head="Model", **changes):
     tokenizer = transformers.BertTokenizer(str(path / "vocab.txt"), do_lower_case=lowercase)
     tokenizer.save_pretrained(path)
     return path
+
+
+def minilm(path, vocabulary, tokenizer_class="XLMRobertaTokenizer"):
+    """Multilingual-MiniLM's shape: BERT's layout with XLM-R's tokenizer, and seven surplus rows.
+    Returns the model."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        vocab_size=vocabulary.size + 7, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=48, max_position_embeddings=60, initializer_range=0.3, pad_token_id=1,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = transformers.BertModel(config).eval()
+    model.save_pretrained(path)
+    tokenizer_files.write(vocabulary, path, 60)
+    if tokenizer_class:
+        file = path / "tokenizer_config.json"
+        config = json.loads(file.read_text()) | {"tokenizer_class": tokenizer_class}
+        config.pop("model_input_names")
+        file.write_text(json.dumps(config))
+    return model
 
 
 def sentence_folder(name, path):
@@ -131,4 +156,8 @@ def as_release_5(path, lowercase=False):
 if __name__ == "__main__":
     from pathlib import Path
 
-    sentence_folder(sys.argv[1], Path(sys.argv[2]))
+    name, folder = sys.argv[1], Path(sys.argv[2])
+    if name == "minilm":
+        minilm(folder, Vocabulary(vocabulary_training.train({"en": LINES}, {"en": 1}, 200, 1.0)))
+    else:
+        sentence_folder(name, folder)

@@ -5,11 +5,11 @@ import shutil
 
 import numpy as np
 import pytest
-from odd_folders import LINES, bert
+from odd_folders import LINES, bert, minilm
 
 from xlj import load
 from xlj.config import ConfigError
-from xlj.interop import importing, tokenizer_files
+from xlj.interop import importing
 from xlj.models import encoder
 from xlj.objectives.segments import whole_examples
 
@@ -84,21 +84,9 @@ def test_the_template_decides_which_types_there_are(folders, tmp_path):
 @pytest.mark.parametrize("name", ["XLMRobertaTokenizer", None])
 def test_vectors_of_a_pair_in_berts_layout_with_xlm_rs_tokenizer(tmp_path, vocabulary, name):
     """Multilingual-MiniLM's shape: its embeddings have two types, its tokenizer gives one."""
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
     path = tmp_path / "minilm"
-    config = transformers.BertConfig(
-        vocab_size=vocabulary.size + 7, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=48, max_position_embeddings=60, initializer_range=0.3, pad_token_id=1,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    model = transformers.BertModel(config).eval()
-    model.save_pretrained(path)
-    tokenizer_files.write(vocabulary, path, 60)
-    if name:
-        file = path / "tokenizer_config.json"
-        config = json.loads(file.read_text()) | {"tokenizer_class": name}
-        config.pop("model_input_names")
-        file.write_text(json.dumps(config))
+    model = minilm(path, vocabulary, name)
     ours = load(path)
     assert not ours.pretrained.model.pair_token_types
     first, second = vocabulary.encode_batch(LINES[:2])

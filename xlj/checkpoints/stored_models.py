@@ -153,7 +153,7 @@ def _alignment(config: Mapping[str, Any]) -> AlignmentOptions:
 def of_folder(path: Path) -> StoredModel:
     """The model in a Hugging Face folder; raises a `ConfigError` as `importing.inspect` does."""
     imported = importing.inspect(sentence_modules.transformer(path))
-    sentence, dense = sentence_modules.read(path, imported.folder)
+    sentence, dense = sentence_modules.read(path, imported.folder, imported.model.hidden)
     report, digest = imported.report(), imported.folder.digest
     if sentence:
         report += f"\n  sentence vectors: {sentence.report()}; training leaves these modules out"

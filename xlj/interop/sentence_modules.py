@@ -51,6 +51,7 @@ ACTIVATIONS = {
 
 _VECTOR, _TOKENS = "sentence_embedding", "token_embeddings"
 _POOLER = "pooler.dense"
+_ALONE = "; without modules.json, the folder is its encoder alone"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,11 +139,12 @@ def transformer(folder: Path) -> Path:
     return folder / _listed(folder)[0][1]
 
 
-def read(folder: Path, model: Folder) -> tuple[SentenceModules | None, Weights]:
+def read(folder: Path, model: Folder, hidden: int) -> tuple[SentenceModules | None, Weights]:
     """The modules of a folder, None if it is none of sentence-transformers, and their weights.
 
     Args:
       model: the folder of its encoder.
+      hidden: the length of its hidden vectors.
 
     Raises:
       ConfigError: if a file is damaged, or a module or an option is none that xlj has.
@@ -168,8 +170,7 @@ def read(folder: Path, model: Folder) -> tuple[SentenceModules | None, Weights]:
     elif not rest or rest[0][0] != "Pooling":
         raise ConfigError(f"{folder / MODULES}: the Transformer must be followed by a Pooling")
     else:
-        pooling, include_prompt = _pooling(folder / rest.pop(0)[1], model)
-    hidden = next(n for n in (model.config.get("hidden_size"), model.config.get("dim")) if n)
+        pooling, include_prompt = _pooling(folder / rest.pop(0)[1], hidden)
     width = hidden * len(pooling)
     for name, path in rest:
         if name == "Normalize":
@@ -216,7 +217,7 @@ def write(folder: Path, modules: SentenceModules, weights: Mapping[str, Any], hi
         for i, (kind, path) in enumerate(zip(kinds, paths, strict=True))
     ]
     _write(folder / MODULES, listed)
-    limits = {"max_seq_length": modules.length, "do_lower_case": modules.lowercase}
+    limits = {"max_seq_length": modules.length or None, "do_lower_case": modules.lowercase}
     _write(folder / _TRANSFORMER[0], limits)
     if modules.settings:
         _write(folder / _ROOT, modules.settings)
@@ -247,8 +248,8 @@ def write(folder: Path, modules: SentenceModules, weights: Mapping[str, Any], hi
             theirs["linear.bias"] = arrays["bias"]
         if "residual" in arrays:
             theirs["residual.weight"] = arrays["residual"].T
-        plain = {name: np.ascontiguousarray(array, "<f4") for name, array in theirs.items()}
-        atomic.write(folder / path / WEIGHTS, save(plain, {"format": "pt"}))
+        tensors = {name: np.ascontiguousarray(array, "<f4") for name, array in theirs.items()}
+        atomic.write(folder / path / WEIGHTS, save(tensors, {"format": "pt"}))
 
 
 def plain(model: Model, pooling: str) -> SentenceModules:
@@ -281,7 +282,7 @@ def _listed(folder: Path) -> list[tuple[str, str]]:
         if not is_own or name not in ("Transformer", "Pooling", "Dense", "Normalize"):
             raise ConfigError(
                 f"{where}: module {number} is {quoted(kind)}; xlj has sentence-transformers' "
-                "Transformer, Pooling, Dense and Normalize, so its vectors cannot be computed"
+                f"Transformer, Pooling, Dense and Normalize{_ALONE}"
             )
         found.append((name, path))
     names = [name for name, _ in found]
@@ -317,7 +318,9 @@ def _read_transformer(model: Folder) -> tuple[int, bool, str]:
     known |= dict.fromkeys(("query_length", "document_length", "query_expansion"))
     for key, wanted in known.items():
         if content.get(key, wanted) not in (wanted, None):
-            raise ConfigError(f"{where}: {key} is {quoted(content[key])}; xlj does not have it")
+            raise ConfigError(
+                f"{where}: {key} is {quoted(content[key])}; xlj does not have it{_ALONE}"
+            )
     output: str | None = "last_hidden_state"
     if (modalities := content.get("modality_config")) is not None:
         text = modalities.get("text") if isinstance(modalities, dict) else None
@@ -335,12 +338,12 @@ def _read_transformer(model: Folder) -> tuple[int, bool, str]:
     if length is None:
         length = _optional(model.path, _TOKENIZER).get("model_max_length")
         length = int(length) if isinstance(length, int | float) and length < 1 << 31 else 0
-    if isinstance(length, bool) or not isinstance(length, int) or length and length < 3:
+    elif isinstance(length, bool) or not isinstance(length, int) or length < 3:
         raise ConfigError(f"{where}: max_seq_length is {quoted(length)}; it must be 3 or more")
     return length, bool(content.get("do_lower_case", False)), str(output)
 
 
-def _pooling(path: Path, model: Folder) -> tuple[tuple[str, ...], bool]:
+def _pooling(path: Path, hidden: int) -> tuple[tuple[str, ...], bool]:
     config = json_file.read_object(inside(path, CONFIG))
     if "pooling_mode" in config:
         given = config["pooling_mode"]
@@ -350,7 +353,7 @@ def _pooling(path: Path, model: Folder) -> tuple[tuple[str, ...], bool]:
     for mode in modes:
         if mode not in POOLINGS:
             raise ConfigError(
-                f"{path / CONFIG}: pooling {quoted(mode)}; xlj has {', '.join(POOLINGS)}"
+                f"{path / CONFIG}: pooling {quoted(mode)}; xlj has {', '.join(POOLINGS)}{_ALONE}"
             )
     if len({*modes}) < len(modes) or modes != sorted(modes, key=POOLINGS.index):
         raise ConfigError(
@@ -358,7 +361,6 @@ def _pooling(path: Path, model: Folder) -> tuple[tuple[str, ...], bool]:
             f"{', '.join(POOLINGS)}, each once"
         )
     size = config.get("embedding_dimension", config.get("word_embedding_dimension"))
-    hidden = model.config.get("hidden_size", model.config.get("dim"))
     if size != hidden:
         raise ConfigError(
             f"{path / CONFIG}: vectors of {quoted(size)} numbers, but the encoder's have {hidden}"
@@ -381,7 +383,7 @@ def _dense(path: Path, width: int) -> tuple[Dense, dict[str, np.ndarray]]:
     if not str(activation).startswith("torch.nn.") or name not in ACTIVATIONS:
         raise ConfigError(
             f"{where}: activation_function is {quoted(activation)}; xlj has "
-            f"{', '.join(ACTIVATIONS)} of torch.nn"
+            f"{', '.join(ACTIVATIONS)} of torch.nn{_ALONE}"
         )
     if config.get("in_features") != width:
         raise ConfigError(

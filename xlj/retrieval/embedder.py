@@ -78,7 +78,7 @@ class Embedder:
         self._pretrained, self._mesh = pretrained, mesh_of(pretrained.params)
         self._limit = pretrained.model.positions - FIRST_POSITION
         if prompt is not None and not found:
-            raise ConfigError(f"--prompt={prompt}: the model has no prompts")
+            raise ConfigError(f"prompt={prompt!r}: the model has no prompts")
         self._prompt = found.prompt(prompt) if found and (sentence or prompt is not None) else ""
         modes: tuple[str, ...] = (pooling or "mean",)
         steps: tuple[Dense | None, ...] = ()
