@@ -79,7 +79,7 @@ def _share(flags: Namespace) -> None:
     for path in paths:
         formats.refuse(path)
     units = stretches.of(paths)
-    job = shards.job(flags, paths, ("layer", "pooling", "dtype"))
+    job = shards.job(flags, paths, ("layer", "pooling", "prompt", "dtype"))
     parts = Parts(flags.output, job, len(units), ".npy", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
     sentence_vectors.embed_parts(flags, parts, units, flags.dtype, skipping)

@@ -124,7 +124,7 @@ def test_contradictions_are_reported_and_the_tokenizer_is_right(made, tmp_path, 
 @pytest.mark.parametrize("separated", [False, True])
 def test_pairs_as_rows(made, separated, tmp_path):
     vocabulary = tokenizer_files.read(write_folder(tmp_path / "in", "eurobert", made["eurobert"]))
-    tokenizer_files.write(vocabulary, tmp_path, 77, pair_types=False, separated=separated)
+    tokenizer_files.write(vocabulary, tmp_path, 77, pairs_as_rows=True, separated=separated)
     library = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     between = "<|parallel_sep|>" if separated else "<|end_of_text|>"
     expected = ["<|begin_of_text|>", "a", between, "b", "<|end_of_text|>"]

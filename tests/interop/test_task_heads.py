@@ -305,7 +305,7 @@ def test_spaces_stay_out_of_words_where_they_were(trimmed, tmp_path, vocabulary)
     tokenizer = Tokenizer.from_str(mine.model.decode())
     ends = [(name, tokenizer.token_to_id(name)) for name in ("</s>", "<s>")]
     tokenizer.post_processor = processors.RobertaProcessing(*ends, trim_offsets=trimmed)
-    tokenizer_files.write(Vocabulary(tokenizer.to_str().encode()), tmp_path, 40, pair_types=False)
+    tokenizer_files.write(Vocabulary(tokenizer.to_str().encode()), tmp_path, 40, pairs_as_rows=True)
     again = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     texts = "The dog sleeps", "a cat"
     wanted, found = (t.encode(*texts) for t in (tokenizer, again))

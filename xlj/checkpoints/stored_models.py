@@ -7,6 +7,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import DTypeLike
@@ -19,11 +20,12 @@ from xlj.config.choices import AlignmentOptions
 from xlj.config.objectives.supervised import supervised_in
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face
-from xlj.interop import importing
+from xlj.interop import importing, sentence_modules
+from xlj.interop.sentence_modules import SentenceModules
 from xlj.io.storage import AnyPath, Url
 from xlj.models.encoder import Params
 from xlj.sharding.rules import STORED
-from xlj.sharding.trees import shardings
+from xlj.sharding.trees import nested, replicated, shardings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +57,8 @@ class StoredModel:
       alignment: how its words are aligned, as its config chose (`evaluation.alignment`).
       names: the set of names that its tensors had in a Hugging Face folder, if there are several.
       labels: names of the classes or tags that the head of a fine-tuned task tells apart, in order.
+      sentence: how a folder of sentence-transformers makes vectors of its hidden states. Weights
+        are leaves (`SENTENCE`).
     """
 
     folder: AnyPath
@@ -69,6 +73,7 @@ class StoredModel:
     alignment: AlignmentOptions = AlignmentOptions()
     labels: tuple[str, ...] = ()
     names: str = ""
+    sentence: SentenceModules | None = None
 
 
 def find(path: str | AnyPath, key: str = "") -> StoredModel:
@@ -134,6 +139,7 @@ def of_checkpoint(checkpoint: Checkpoint) -> StoredModel:
         alignment=_alignment(checkpoint.config()),
         labels=tuple(supervised_in(checkpoint.config()).get("labels", ())),
         names=checkpoint.meta.get("names", ""),
+        sentence=sentence_modules.of_record(checkpoint.meta.get("sentence")),
     )
 
 
@@ -146,21 +152,32 @@ def _alignment(config: Mapping[str, Any]) -> AlignmentOptions:
 
 def of_folder(path: Path) -> StoredModel:
     """The model in a Hugging Face folder; raises a `ConfigError` as `importing.inspect` does."""
-    imported = importing.inspect(path)
+    imported = importing.inspect(sentence_modules.transformer(path))
+    sentence, dense = sentence_modules.read(path, imported.folder, imported.model.hidden)
+    report, digest = imported.report(), imported.folder.digest
+    if sentence:
+        report += f"\n  sentence vectors: {sentence.report()}; training leaves these modules out"
+        digest = partial(sentence_modules.digest, imported.folder, sentence, dense)
+
+    def params(mesh: Mesh) -> Params:
+        made = importing.load(imported, lambda tree: shardings(tree, mesh, STORED))
+        return made | jax.device_put(nested(dense), replicated(mesh))
 
     leaves = {
         name: Leaf(imported.shapes[name], partial(importing.read, imported, name))
         for name in imported.parameters
     }
+    leaves |= {name: Leaf(array.shape, partial(np.copy, array)) for name, array in dense.items()}
     return StoredModel(
         path,
         imported.model,
         (),
         lambda: imported.vocabulary,
-        lambda mesh: importing.load(imported, lambda tree: shardings(tree, mesh, STORED)),
+        params,
         leaves,
-        imported.folder.digest,
-        report=imported.report(),
+        digest,
+        report=report,
         labels=imported.labels,
         names=imported.architecture.names,
+        sentence=sentence,
     )

@@ -8,18 +8,20 @@ from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import Model
 from xlj.config.choices import AlignmentOptions
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.interop.sentence_modules import SentenceModules
 from xlj.models.encoder import Params
 from xlj.sharding import meshes
 
 
 class Pretrained(NamedTuple):
-    """Parameters as `encoder.apply` takes them, the model that they are of, its vocabulary, and how
-    its words are aligned."""
+    """Parameters as `encoder.apply` takes them, the model that they are of, its vocabulary, how its
+    words are aligned, and how a folder of sentence-transformers makes vectors."""
 
     params: Params
     model: Model
     vocabulary: Vocabulary
     alignment: AlignmentOptions = AlignmentOptions()
+    sentence: SentenceModules | None = None
 
 
 def load(path: str | Path, device: str | None = None) -> Pretrained:
@@ -39,4 +41,5 @@ def load(path: str | Path, device: str | None = None) -> Pretrained:
 def of(source: StoredModel, device: str | None = None) -> Pretrained:
     """The encoder of a source, on one device; raises a `ConfigError` if it is damaged."""
     params = source.params(meshes.one_device(device))
-    return Pretrained(params, source.model, source.vocabulary(), source.alignment)
+    vocabulary = source.vocabulary()
+    return Pretrained(params, source.model, vocabulary, source.alignment, source.sentence)

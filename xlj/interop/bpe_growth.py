@@ -90,8 +90,8 @@ class _Json:
         model = self._description["model"]
         if model["type"] != "BPE":
             raise ConfigError(
-                f"the tokenizer.json has a {model['type']} model; only BPE can be extended, or a "
-                "SentencePiece model of unigram or BPE"
+                f"the tokenizer.json has a {model['type']} model; only BPE can be extended, or "
+                "unigram whose words begin with U+2581"
             )
         self._is_of_bytes = vocabulary.markers == "byte_bpe"
         # The library gives added tokens their ids anew, in order behind the model's own, unless the

@@ -28,6 +28,7 @@ from xlj.interop.architectures import (
     Tensor,
 )
 from xlj.interop.folder import CONFIG, INDEX, WEIGHTS
+from xlj.interop.sentence_modules import SENTENCE
 from xlj.io import atomic
 from xlj.io.json_file import Record
 from xlj.models import pattern
@@ -66,7 +67,7 @@ _WRITTEN = {
 _OF_TRAINING = {
     "family", "dropout", "dropout_parts", "attention_dropout", "attention", "dtype", "scan_layers",
     "remat", "init_std", "language_embeddings", "pair_positions", "position_buckets",
-    "position_distance", "full_attention_every", "full_layers",
+    "position_distance", "full_attention_every", "full_layers", "pair_token_types",
 }  # fmt: skip
 """Options that config.json need not say: they change no output, or are checked in another way."""
 
@@ -212,6 +213,8 @@ def _left_out(
     left_out = {}
     for name in params:
         part = name.partition("/")[0]
+        if name.startswith(SENTENCE):
+            continue  # what becomes of them, the caller decides
         if name.startswith(SURPLUS):
             if name.removeprefix(SURPLUS).startswith("prediction_head/") and head != _MASKED:
                 left_out[name] = "belongs to the head of masked tokens, which is not exported"
@@ -262,7 +265,8 @@ def write(
         vocabulary,
         folder,
         model.positions - FIRST_POSITION,
-        pair_types=model.pair_token_types if pairs_as_rows else None,
+        model.pair_token_types,
+        pairs_as_rows,
         separated=model.pair_separator == "parallel",
     )
 
@@ -272,30 +276,6 @@ def _native_id(vocabulary: Vocabulary, special: int) -> int:
     then known by lengths."""
     number = vocabulary.native_special_ids[special]
     return vocabulary.native_special_ids[EOS] if number is None else number  # type: ignore[return-value]
-
-
-def write_pooling(folder: Path, model: Model, pooling: str) -> None:
-    """Adds what makes the folder one of sentence-transformers, with the vectors of
-    `retrieval.embedder`: the `mean` of all tokens, specials too, or the vector of the `first`."""
-    modules = "sentence_transformers.models"
-    contents: dict[str, list | dict] = {
-        "modules.json": [
-            {"idx": 0, "name": "0", "path": "", "type": f"{modules}.Transformer"},
-            {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{modules}.Pooling"},
-        ],
-        "sentence_bert_config.json": {
-            "max_seq_length": model.positions - FIRST_POSITION,
-            "do_lower_case": False,
-        },
-        f"1_Pooling/{CONFIG}": {
-            "word_embedding_dimension": model.hidden,
-            "pooling_mode_cls_token": pooling == "first",
-            "pooling_mode_mean_tokens": pooling == "mean",
-        },
-    }
-    (folder / "1_Pooling").mkdir()
-    for name, content in contents.items():
-        _write_json(folder / name, content)
 
 
 def _token_ids(architecture: Architecture, vocabulary: Vocabulary) -> Record:

@@ -38,6 +38,10 @@ WORDS, BYTE_WORDS, MERGES = "vocab.txt", "vocab.json", "merges.txt"
 CONFIG, SPECIALS_MAP = "tokenizer_config.json", "special_tokens_map.json"
 ADDED = "added_tokens.json"
 
+_TYPED = ("BertTokenizer", "DistilBertTokenizer", "DebertaTokenizer", "DebertaV2Tokenizer")
+"""Classes of transformers 5 that give a model token types where no file says so. The class that
+stands for any tokenizer.json does not."""
+
 _KEYS = {
     "bos": ("cls", "bos"),
     "pad": ("pad",),
@@ -100,11 +104,66 @@ def read(folder: Path) -> Vocabulary:
     return vocabulary
 
 
+def has_pair_types(folder: Path, vocabulary: Vocabulary) -> bool:
+    """Whether the tokenizer of a folder gives the second sentence of a pair token type 1.
+
+    `model_input_names` says whether there are types at all, else the class that transformers 5
+    takes: the files name it, or it is that of `model_type`. The template of tokenizer.json decides
+    which they are, or that of BERT, if it is made of `vocab.txt`.
+
+    Raises:
+      ConfigError: if a single sentence has other types than 0, or a pair others than 0 and 1.
+    """
+    config, model = _json(folder, CONFIG), _json(folder, MODEL_CONFIG)
+    inputs = config.get("model_input_names")
+    name = config.get("tokenizer_class") or model.get("tokenizer_class")
+    if not isinstance(name, str):
+        name = "BertTokenizer" if model.get("model_type") == "bert" else ""
+    is_typed = name.removesuffix("Fast") in _TYPED
+    if isinstance(inputs, list):
+        is_typed = "token_type_ids" in inputs
+    if not is_typed:
+        return False
+    tokenizer = _framing(folder, vocabulary)
+    if tokenizer is None:
+        return False
+    single, pair = tokenizer.encode("a").type_ids, tokenizer.encode("a", "a").type_ids
+    if any(single) or not {*pair} <= {0, 1} or pair != sorted(pair):
+        raise ConfigError(
+            f"{folder}: the tokenizer gives a sentence the token types {single} and a pair {pair}; "
+            "xlj gives the second sentence of a pair 1, and all else 0"
+        )
+    return any(pair)
+
+
+def separators(folder: Path, vocabulary: Vocabulary) -> int:
+    """How many `</s>` the tokenizer of a folder puts between the sentences of a pair: BERT's one,
+    XLM-R's and ERNIE-M's two."""
+    tokenizer = _framing(folder, vocabulary)
+    if tokenizer is None:  # SentencePiece, which is XLM-R's or ERNIE-M's
+        return 2
+    last = vocabulary.native_specials[ROLES.index("eos")]
+    return max(1, tokenizer.encode("a", "a").tokens[:-1].count(str(last)))
+
+
+def _framing(folder: Path, vocabulary: Vocabulary) -> "Tokenizer | None":
+    """The tokenizer of a folder's tokenizer.json, or of one that was made of its other files."""
+    whole = _find(folder, JSON)
+    content = whole.read_bytes() if whole else vocabulary.model
+    if not is_tokenizer_json(content):
+        return None
+    from tokenizers import Tokenizer
+
+    with explained("is not one that the tokenizers library reads"):
+        return Tokenizer.from_str(content.decode())
+
+
 def write(
     vocabulary: Vocabulary,
     folder: Path,
     model_max_length: int,
-    pair_types: bool | None = None,
+    typed: bool = False,
+    pairs_as_rows: bool = False,
     separated: bool = False,
 ) -> None:
     """Writes files that `transformers.AutoTokenizer` loads, as a fast tokenizer and without code of
@@ -114,9 +173,11 @@ def write(
 
     Args:
       model_max_length: the most tokens that the model takes, `<s>` and `</s>` included.
-      pair_types: frame pairs as xlj's rows do, `<s> A </s> B </s>`, and give B token type 1 or not.
-        None leaves the form of the tokenizer's family: XLM-R's has two `</s>` between A and B.
-      separated: with `pair_types`, the vocabulary's separator stands in the place of that `</s>`.
+      typed: the model reads token types, which are 1 for the second sentence of a pair.
+      pairs_as_rows: frame pairs as xlj's rows do, `<s> A </s> B </s>`, not as the
+        tokenizer's family does: XLM-R's has two `</s>` between A and B, and no types.
+      separated: with `pairs_as_rows`, the vocabulary's separator stands in the place of that
+        `</s>`.
 
     Raises:
       ConfigError: if a SentencePiece model has no equal tokenizer.json (`sentencepiece_json`).
@@ -127,9 +188,9 @@ def write(
     else:
         content = from_sentencepiece(vocabulary.model, vocabulary.pieces, _ROBERTA)
         files = {JSON: content, SENTENCEPIECE: vocabulary.model}
-    if pair_types is not None:
+    if pairs_as_rows:
         between = PARALLEL_SEPARATOR if separated else None
-        files[JSON] = _with_pairs_of_rows(files[JSON], vocabulary, pair_types, between)
+        files[JSON] = _with_pairs_of_rows(files[JSON], vocabulary, typed, between)
     names = {
         f"{key}_token": token
         for token, keys in zip(specials, _KEYS.values(), strict=True)
@@ -137,7 +198,7 @@ def write(
         if token is not None
     }
     inputs = ["input_ids", "attention_mask"]
-    if pair_types or vocabulary.markers == "wordpiece":
+    if typed:
         inputs.insert(1, "token_type_ids")
     config = {
         # Not XLMRobertaTokenizer, which since transformers 5 takes from tokenizer.json no more than

@@ -1,8 +1,9 @@
-"""New pieces for new languages, added to a SentencePiece model or to the BPE of a tokenizer.json
-(ours)."""
+"""New pieces for new languages, added to a SentencePiece model or to a tokenizer.json of unigram or
+BPE (ours)."""
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,19 +47,28 @@ def extend(
       ConfigError: if the vocabulary is of another kind, or the text yields fewer new pieces, or
         more new characters.
     """
-    if is_tokenizer_json(vocabulary.model) or _is_bpe(_parse(vocabulary)):
+    is_json = is_tokenizer_json(vocabulary.model)
+    is_bpe = not _is_unigram_json(vocabulary) if is_json else _is_bpe(_parse(vocabulary))
+    if is_bpe:
         if share is not None:
             raise ConfigError(
                 f"--share={share:g}: pieces of a BPE vocabulary have no probabilities, so it has "
                 "no meaning; leave it out"
             )
         return Vocabulary(bpe_growth.grown(vocabulary, lines, new_pieces))
-    model = _parse(vocabulary)
-    found = _lacking(vocabulary, lines, new_pieces)
+    texts = _normalised_by_json(vocabulary, lines) if is_json else _normalised(vocabulary, lines)
+    found = _lacking(vocabulary, texts, new_pieces)
     ranked = sorted(found, key=lambda piece: (len(piece.piece) > 1, -piece.score))
     added = math.log(_SHARE if share is None else share)
-    for piece in ranked[:new_pieces]:
-        model.pieces.add(piece=piece.piece, score=vocabulary_training.rounded(piece.score + added))
+    scores = {
+        piece.piece: vocabulary_training.rounded(piece.score + added)
+        for piece in ranked[:new_pieces]
+    }
+    if is_json:
+        return Vocabulary(_added_to_json(vocabulary, scores))
+    model = _parse(vocabulary)
+    for piece, score in scores.items():
+        model.pieces.add(piece=piece, score=score)
     model.trainer_spec.vocab_size = len(model.pieces)
     return Vocabulary(model.SerializeToString())
 
@@ -91,16 +101,54 @@ def initial_rows(old: Vocabulary, new: Vocabulary) -> Matches:
     return Matches(Ragged.of(sources), rules)
 
 
-def _lacking(vocabulary: Vocabulary, lines: Sequence[str], wanted: int) -> list:
-    """The pieces of a model of the lines that the vocabulary lacks, at least as many as wanted."""
-    known = set(vocabulary.pieces)
+def _normalised(vocabulary: Vocabulary, lines: Sequence[str]) -> list[str]:
+    """Lines as the pieces of a SentencePiece model have them, with spaces."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
-    text = [processor.normalize(line).replace("\u2581", " ").strip() for line in lines]
+    return [processor.normalize(line).replace("\u2581", " ").strip() for line in lines]
+
+
+def _normalised_by_json(vocabulary: Vocabulary, lines: Sequence[str]) -> list[str]:
+    """Lines as the pieces of a tokenizer.json have them, with spaces."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(vocabulary.model.decode())
+    texts = []
+    for line in lines:
+        text = tokenizer.normalizer.normalize_str(line) if tokenizer.normalizer else line
+        if tokenizer.pre_tokenizer:
+            text = "".join(word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text))
+        texts.append(text.replace("\u2581", " ").strip())
+    return texts
+
+
+def _is_unigram_json(vocabulary: Vocabulary) -> bool:
+    kind = json.loads(vocabulary.model)["model"]["type"]
+    return kind == "Unigram" and vocabulary.markers == "sentencepiece"
+
+
+def _added_to_json(vocabulary: Vocabulary, scores: Mapping[str, float]) -> bytes:
+    """The tokenizer.json with more pieces behind all others, so that no id of it changes."""
+    description = json.loads(vocabulary.model)
+    pieces = description["model"]["vocab"]
+    known = {piece for piece, _ in pieces}
+    # The library gives added tokens their ids anew, behind the model's own, unless the model knows
+    # them: with new pieces behind both, it must. Released files have `<mask>` there with 0, too.
+    for token in sorted(description["added_tokens"], key=lambda token: token["id"]):
+        if token["content"] not in known:
+            pieces.append([token["content"], 0.0])
+    pieces += [[piece, score] for piece, score in scores.items()]
+    return json.dumps(description, ensure_ascii=False, indent=2).encode()
+
+
+def _lacking(vocabulary: Vocabulary, text: Sequence[str], wanted: int) -> list:
+    """The pieces of a model of normalised lines that the vocabulary lacks, at least as many as
+    wanted."""
+    known = set(vocabulary.pieces)
     # Besides the wanted pieces the model has 3 specials, two ids of ours, and every character.
     size = wanted + 5 + len(known.intersection("\u2581".join(text)))
     while True:
         try:
-            trained = vocabulary_training.train({"new": text}, {"new": 1}, size, _COVERAGE)
+            trained = vocabulary_training.train({"new": list(text)}, {"new": 1}, size, _COVERAGE)
         except ConfigError as error:
             raise ConfigError(
                 f"{wanted:,} new pieces cannot be had of this text: bring more of it, or ask for "
@@ -135,7 +183,6 @@ def _parse(vocabulary: Vocabulary) -> Any:
         _is_bpe(model) or model.trainer_spec.model_type == model.trainer_spec.UNIGRAM
     ):
         raise ConfigError(
-            "only a SentencePiece unigram or BPE vocabulary, or a tokenizer.json of BPE, can be "
-            "extended"
+            "only a SentencePiece model or a tokenizer.json of unigram or BPE can be extended"
         )
     return model

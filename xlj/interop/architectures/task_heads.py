@@ -46,8 +46,9 @@ def labels_of(config: Record, where: str) -> tuple[str, ...]:
 
 def task_head_of(architecture: Architecture, config: Record, tensors: Collection[str]) -> str:
     """The head of a fine-tuned task that a folder has, if its config.json names the class, all of
-    its tensors are there, and its labels exclude each other; else nothing."""
-    if config.get("problem_type") not in (None, _SINGLE_LABEL):
+    its tensors are there, and it has several labels that exclude each other; else nothing."""
+    is_score = len(config.get("id2label") or "01") == 1  # a cross-encoder's
+    if is_score or config.get("problem_type") not in (None, _SINGLE_LABEL):
         return ""
     for head, name in architecture.classes.items():
         whole = [tensor.theirs for tensor in architecture.tensors if tensor.head == head]
