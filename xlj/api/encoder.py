@@ -43,7 +43,7 @@ WordPairs = tuple[str, str] | Iterable[tuple[Words, Words]]
 
 
 class Filling(NamedTuple):
-    """A piece of the vocabulary for a `<mask>`, without the mark of a word's start, and its
+    """A piece of the vocabulary for a `<mask>`, as text (`Vocabulary.text_of`), and its
     probability."""
 
     piece: str
@@ -367,9 +367,8 @@ class Encoder:
             probabilities = np.where(vocabulary.native_ids < 0, 0, probabilities)
             probabilities /= probabilities.sum(1, keepdims=True)
         best = np.argsort(-probabilities, axis=1, kind="stable")[:, :most]
-        pieces = vocabulary.pieces
         return [
-            [Filling(pieces[i].lstrip("\u2581\u0120"), float(row[i])) for i in chosen]
+            [Filling(vocabulary.text_of(int(i)), float(row[i])) for i in chosen]
             for row, chosen in zip(probabilities, best, strict=True)
         ]
 

@@ -10,7 +10,7 @@ from modern_tokenizers import MODERN, mmbert
 from tokenizers import Tokenizer, pre_tokenizers, processors
 
 from xlj.config import ConfigError
-from xlj.data.tokenizer.layout import SEPARATOR, UNK
+from xlj.data.tokenizer.layout import SEPARATOR, SPECIALS, UNK
 from xlj.data.tokenizer.vocabulary import Vocabulary
 
 SIZE = {"modernbert": 500, "mmbert": 700, "eurobert": 500}
@@ -141,6 +141,17 @@ def changed(tokenizer, change):
     content = json.loads(tokenizer.to_str())
     change(content)
     return json.dumps(content).encode()
+
+
+def test_pieces_are_shown_as_text(vocabulary, plain):
+    for index in range(len(SPECIALS), len(vocabulary.pieces) - 1):
+        shown, piece = vocabulary.text_of(index), vocabulary.pieces[index]
+        text = plain.decode([int(vocabulary.native_ids[index])], skip_special_tokens=False)
+        part = vocabulary.markers == "byte_bpe" and "\ufffd" in text
+        if not (part or piece.startswith("<0x")):
+            assert shown.strip() == text.strip()
+        else:
+            assert shown == piece.lstrip("\u0120")
 
 
 def test_without_a_template_flags_go_before_pieces_of_better_known_names(tokenizer):

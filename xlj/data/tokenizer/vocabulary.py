@@ -80,6 +80,17 @@ class Vocabulary:
         prefix = self._codec.word_prefix
         return self.encode_batch([w if w[:1].isspace() else prefix + w for w in words])
 
+    def text_of(self, index: int) -> str:
+        """The text that a piece stands for, without the mark of a word's start; the piece itself
+        where a byte-level piece holds a part of a character."""
+        piece = self.pieces[index].lstrip("\u2581\u0120")
+        if self.markers != "byte_bpe":
+            return piece
+        from tokenizers import decoders
+
+        text: str = decoders.ByteLevel().decode([piece])
+        return piece if "\ufffd" in text else text
+
     def encode_masked(self, text: str) -> np.ndarray:
         """Ids of a text, int32, in which each "<mask>" stands for a masked token, with the spaces
         around it that the tokenizer counts as part of it."""
