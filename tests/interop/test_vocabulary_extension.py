@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import sentencepiece
 from decoding import decode
+from tokenizers.implementations import BertWordPieceTokenizer
 
 from xlj import phrasebook
 from xlj.config import ConfigError
@@ -139,19 +140,34 @@ def test_too_many_pieces_and_too_few(old):
         extend(old, text("zh", 0, 300), 10)
 
 
-@pytest.mark.parametrize("kind", ["char", "unigram"])
-def test_other_vocabularies_are_refused(kind):
+def of_characters():
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(text("en", 0, 500)), model_writer=model, vocab_size=200,
-        model_type=kind, hard_vocab_limit=False, minloglevel=2,
+        model_type="char", hard_vocab_limit=False, minloglevel=2,
     )  # fmt: skip
-    made, message = Vocabulary(model.getvalue()), "only a SentencePiece unigram or BPE"
-    if kind == "unigram":
-        made = Vocabulary(from_sentencepiece(made.model, made.pieces, made.native_specials))
-        message = "tokenizer.json has a Unigram model; only BPE"
+    return Vocabulary(model.getvalue())
+
+
+def of_wordpiece():
+    made = BertWordPieceTokenizer()
+    made.train_from_iterator(text("en", 0, 100), vocab_size=90)
+    return Vocabulary(made.to_str().encode())
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (of_characters, "only a SentencePiece model or a tokenizer.json of unigram or BPE"),
+        (
+            of_wordpiece,
+            "tokenizer.json has a WordPiece model; only BPE can be extended, or unigram",
+        ),
+    ],
+)
+def test_other_vocabularies_are_refused(make, message):
     with pytest.raises(ConfigError, match=message):
-        extend(made, ["a b"], 1)
+        extend(make(), ["a b"], 1)
 
 
 @pytest.fixture(scope="module", params=["mask in the model", "mask added"])
