@@ -10,7 +10,7 @@ import pytest
 from modern_tokenizers import MODERN
 
 from xlj import phrasebook
-from xlj.checkpoints import compatibility, reading, stored_models, writing
+from xlj.checkpoints import compatibility, reading, writing
 from xlj.checkpoints.reading import CheckpointError
 from xlj.config import ConfigError, parse
 from xlj.data.rows.preparing import prepare_rows
@@ -85,25 +85,6 @@ def test_another_size_is_refused(tiny, trained):
     tiny.init_from, tiny.model.layers = str(trained), 3
     with pytest.raises(CheckpointError, match=r"another model: model\.layers: 2 -> 3"):
         start.find_source(parse(tiny))
-
-
-def test_other_rotary_bases_are_reported_and_of_teachers_refused(tiny, trained):
-    tiny.model.update(absolute_positions=False, rotary_base=160_000.0, rotary_local_base=10_000.0)
-    config, source = parse(tiny), stored_models.find(str(trained), "init_from")
-    model = dataclasses.replace(config.model, rotary_local_base=160_000.0, layers=3)
-    source = dataclasses.replace(source, model=dataclasses.replace(model, layers=2))
-    compatibility.check_model(source, config)
-    changes = [str(change) for change in compatibility.rotary_changes(source, config)]
-    assert changes == ["model.rotary_local_base: 160000.0 -> 10000.0"]
-    with pytest.raises(CheckpointError, match=r"teacher=.*local_base: 160000\.0 -> 10000\.0\. To"):
-        compatibility.check_model(source, config, "teacher=")
-    model = dataclasses.replace(model, biases=("inner", "outer"))
-    source = dataclasses.replace(source, model=model)
-    with pytest.raises(CheckpointError) as error:
-        compatibility.check_model(source, config)
-    flags = "biases=inner,outer layers=3 rotary_local_base=160000.0".split()
-    assert str(error.value).endswith(" ".join(f"--config.model.{flag}" for flag in flags))
-    assert "rotary_local_base: " not in str(error.value)
 
 
 def test_other_rows_are_refused_by_name(tiny, trained, store):
