@@ -93,12 +93,7 @@ def prepare(
     memory.check_fits(config, memory.expected(config, store, vocabulary), mesh)
     if store is None:
         store = prepare_rows(config, processes=jax.process_count(), vocabulary=vocabulary)
-    if config.train.passes:
-        config = with_steps(config, store)
-        if latest is not None:
-            compatibility.check_resumable(latest, config)
-    if latest is not None:
-        compatibility.check_rows(latest, store.manifest)
+    config = _checked_with_rows(config, latest, store)
     return Start(
         config=config,
         workdir=workdir,
@@ -109,6 +104,17 @@ def prepare(
         vocabulary=vocabulary or Vocabulary.load(store.vocabulary_file),
         store=store,
     )
+
+
+def _checked_with_rows(config: Config, latest: Checkpoint | None, store: RowStore) -> Config:
+    """The config with `train.passes` as steps; what resumes is checked against it and the rows."""
+    if config.train.passes:
+        config = with_steps(config, store)
+        if latest is not None:
+            compatibility.check_resumable(latest, config)
+    if latest is not None:
+        compatibility.check_rows(latest, store.manifest)
+    return config
 
 
 def _with_pair_length(
