@@ -2,7 +2,6 @@
 mmBERT and EuroBERT give what the library and transformers give."""
 
 import json
-import time
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from modern_tokenizers import MODERN, write_folder
 from real_text import HARD, SPECIALS, sentences
 from tokenizers import Tokenizer
 
-from xlj.data.rows import packing
 from xlj.interop import tokenizer_files
 
 transformers = pytest.importorskip(
@@ -116,26 +114,3 @@ def test_word_lists(folder, vocabulary, lines):
 
 
 _BLANKS = [chr(c) for c in range(0x3001) if chr(c).isspace()] + ["\u200b", "\ufeff"]
-
-
-def test_rows_are_made_at_the_librarys_speed(folder, vocabulary, lines):
-    """Seconds of CPU, of all threads, the least of a few."""
-    library = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    library.encode_special_tokens = True
-    some = lines[:10_000:4]
-
-    def rows():
-        documents = np.arange(len(some))
-        return packing.text(vocabulary.encode(some), documents, 256, vocabulary.dtype)
-
-    def seconds(made):
-        begin = time.process_time()
-        made()
-        return time.process_time() - begin
-
-    theirs, ours = [], []
-    for _ in range(5):
-        theirs.append(seconds(lambda: library.encode_batch_fast(some, add_special_tokens=False)))
-        ours.append(seconds(rows))
-    print(f"{min(theirs) / min(ours):.2f} of the library's speed")
-    assert min(theirs) > 0.8 * min(ours)
