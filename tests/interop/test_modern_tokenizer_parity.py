@@ -3,7 +3,6 @@ mmBERT and EuroBERT give what the library and transformers give."""
 
 import json
 
-import numpy as np
 import pytest
 from modern_tokenizers import MODERN, write_folder
 from real_text import HARD, SPECIALS, sentences
