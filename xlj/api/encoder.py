@@ -214,7 +214,10 @@ class Encoder:
 
     def similarity(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """The cosine of each vector of `first`, [n, hidden] or [hidden], with each of `second`, [m,
-        hidden] or [hidden]: float32 [n, m]."""
+        hidden] or [hidden]: float32 [n, m]. Raises a ConfigError for text."""
+        for side in (first, second):
+            if np.asarray(side).dtype.kind not in "fiu":
+                raise ConfigError("similarity takes vectors, as embed and encode give them")
         sides = (np.atleast_2d(np.asarray(side, np.float32)) for side in (first, second))
         one, other = map(_normalized, sides)
         return one @ other.T
@@ -373,6 +376,11 @@ class Encoder:
         ]
 
     def _layer(self, layer: int) -> int:
+        if isinstance(layer, bool) or not isinstance(layer, int):
+            raise ConfigError(
+                f"layer={quoted(layer)} is no number; sentences and their translations are one "
+                "argument: [(sentence, translation), ...]"
+            )
         if not 0 <= layer <= self.layers:
             raise ConfigError(f"there is no layer {layer}; the model has layers 0 to {self.layers}")
         return layer
