@@ -193,7 +193,7 @@ def _mask_reader(
     """Encodes text with the library, the mask being the only special token that is found in it: its
     `encode_special_tokens` passes over all tokens that are flagged as special."""
     plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
-    known = {token["content"]: token for token in description["added_tokens"]}
+    known = {token["content"]: token for token in description.get("added_tokens") or ()}
     known[mask] = {"id": mask_id, "content": mask, **plain, **known.get(mask, {}), "special": False}
     tokens = sorted(known.values(), key=lambda token: token["id"])
 
@@ -302,7 +302,8 @@ def _templates(processor: Any) -> Iterator[dict[str, Any]]:
 
 def _flags(description: Mapping[str, Any]) -> dict[str, bool]:
     """Whether each added token is flagged as special."""
-    return {token["content"]: token["special"] for token in description["added_tokens"]}
+    added = description.get("added_tokens") or ()
+    return {token["content"]: token["special"] for token in added}
 
 
 def _reads_all(description: Mapping[str, Any], ids: Mapping[str, int]) -> bool:
