@@ -61,9 +61,7 @@ def make(kind, path, vocabulary):
 
 
 def test_xnli_with_xlm_rs_pairs(tmp_path, vocabulary, data):
-    import torch
-    import transformers
-
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     model = make("XLMRoberta", tmp_path / "model", vocabulary)
     outcome = running.run(config_of(tmp_path / "model", data), tmp_path / "run")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")

@@ -179,9 +179,7 @@ def test_parameters_are_those_of_transformers_model(name, names, tmp_path, vocab
     ],
 )
 def test_a_folder_comes_back_bit_for_bit(name, names, way, tmp_path, vocabulary):
-    import torch
-    import transformers
-
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     path, out = tmp_path / "theirs", tmp_path / "again"
     mine, model = saved(name, path, vocabulary, names=names)
     if way == "checkpoint":
@@ -218,9 +216,7 @@ def test_a_folder_comes_back_bit_for_bit(name, names, way, tmp_path, vocabulary)
     ],
 )
 def test_heads_of_tasks_come_in_and_go_out(name, head, kind, names, tmp_path, vocabulary):
-    import torch
-    import transformers
-
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     path, labels = tmp_path / "theirs", {0: "no", 1: "perhaps", 2: "yes"}
     mine, model = saved(name, path, vocabulary, 1.0, head, names, id2label=labels)
     source = stored_models.find(path)
