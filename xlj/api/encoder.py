@@ -226,7 +226,8 @@ class Encoder:
         self, folder: str | Path, layer: int | None = None, pooling: str | None = None
     ) -> None:
         """Writes a Hugging Face folder that transformers and sentence-transformers load: what
-        `python -m xlj.convert export` does.
+        `python -m xlj.convert export` does. Its sentence vectors are of the last layer that is
+        written, as sentence-transformers pools; `embed` takes a middle layer by default.
 
         Args:
           folder: a new one.
@@ -265,8 +266,8 @@ class Encoder:
           method, choices: as of `aligner`.
 
         Raises:
-          ConfigError: as `aligner`, or if there is no such layer, what is given are no pairs, or a
-            sentence is longer than any can be.
+          ConfigError: as `aligner`, or if there is no such layer, an item is no pair, or a sentence
+            is longer than the model's positions.
         """
         layers = [] if layer is None else [self._layer(layer)]
         return Alignments(list(_pairs(pairs)), self.aligner(layers, method, **choices))
