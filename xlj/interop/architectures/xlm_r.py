@@ -8,6 +8,7 @@ from typing import Any
 from xlj.config import Model
 from xlj.data.tokenizer.layout import PAD
 from xlj.interop.architectures.table import (
+    BERT_SIZES,
     EMBEDDINGS,
     TOKEN_TYPE,
     Architecture,
@@ -95,17 +96,6 @@ _ERNIE_M = (
     *module("question_answering_head/output", "qa_outputs"),
 )
 
-_SIZES = {
-    "layers": "num_hidden_layers",
-    "hidden": "hidden_size",
-    "heads": "num_attention_heads",
-    "intermediate": "intermediate_size",
-    "dropout": "hidden_dropout_prob",
-    "attention_dropout": "attention_probs_dropout_prob",
-    "layer_norm_epsilon": "layer_norm_eps",
-    "init_std": "initializer_range",
-    "token_types": "type_vocab_size",
-}
 _DEFAULTS = {"layer_norm_eps": 1e-12, "initializer_range": 0.02, "hidden_dropout_prob": 0.1,
              "attention_probs_dropout_prob": 0.1, "type_vocab_size": 2}  # fmt: skip
 _FIXED = {
@@ -134,7 +124,7 @@ XLM_R = Architecture(
     classes_of("XLMRoberta"),
     _ROBERTA_COPIES,
     FIRST_POSITION,
-    _SIZES,
+    BERT_SIZES,
     _DEFAULTS,
     _FIXED,
     options=_always({"norm": "post"}),
