@@ -13,7 +13,7 @@ import pytest
 
 import xlj
 from xlj.config import optimizers, parse, recipes, record, variants
-from xlj.optimizers import make
+from xlj.optimizers import make, schedules
 from xlj.sweeping import definition
 from xlj.word_alignment import methods, sentence_pairs
 
@@ -120,7 +120,7 @@ def test_an_optimizer_of_ones_own(at, tiny, monkeypatch):
     tiny.objective_modules, tiny.optimizer.name = "my_lion", "lion"
     config = parse(tiny)
     params = {"layers": {"kernel": np.float32([1, 2])}}
-    lion, done = make(config), {"finite": np.True_, "step": np.int32(0)}
+    lion, done = make(config), {"finite": np.True_, "rates": schedules.rates(config, 0)}
     updates, _ = lion.update(params, lion.init(params), params, **done)
     rate, decay = config.optimizer.learning_rate, config.optimizer.weight_decay
     wanted = [-rate * (1 + decay), -rate * (1 + 2 * decay)]

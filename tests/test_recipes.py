@@ -18,6 +18,7 @@ from xlj.data.text.templates import paired_languages
 from xlj.data.text.text_tasks import text_tasks
 from xlj.data.tokenizer import vocabulary_training
 from xlj.objectives.objective import Rows
+from xlj.optimizers.schedules import rates
 from xlj.sharding import meshes
 from xlj.training import loop, start, state
 from xlj.training.step import make_train_step
@@ -86,8 +87,10 @@ def test_recipes_build_and_trace(name, variant):
                 jax.ShapeDtypeStruct((options.batch_rows, length), jnp.uint32),
                 jax.ShapeDtypeStruct((options.batch_rows, 2), jnp.int32),
             )
-        before = jax.eval_shape(lambda: state.init(config, corpus))
-        after = jax.eval_shape(make_train_step(phase, built, mesh), before, batch)
+        before = jax.eval_shape(lambda: state.init(config, corpus, 0))
+        after = jax.eval_shape(
+            make_train_step(phase, built, mesh), before, batch, 0, rates(phase, 0)
+        )
         chex.assert_trees_all_equal_shapes_and_dtypes(after, before)
 
 

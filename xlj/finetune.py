@@ -30,8 +30,10 @@ def main(flags: Namespace) -> int:
     import jax
 
     from xlj.api import runs
+    from xlj.distributed.preemption import Preemption
 
     finetuning_flags.check(flags, name)
+    Preemption.owns_process = flags.is_process
     outcome = runs.fine_tune(flags.config, workdir)
     if not outcome.finished:
         if jax.process_index() == 0:

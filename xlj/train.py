@@ -42,8 +42,10 @@ def main(flags: Namespace) -> int:
     import jax
 
     from xlj.api import runs
+    from xlj.distributed.preemption import Preemption
     from xlj.training import summary
 
+    Preemption.owns_process = flags.is_process
     outcome = runs.pretrain(flags.config, workdir)
     # In all processes: to open a checkpoint, Orbax waits for each of them.
     can_export = outcome.finished and _can_export(outcome.checkpoint)

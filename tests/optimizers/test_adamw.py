@@ -9,25 +9,25 @@ import pytest
 
 from xlj import optimizers
 from xlj.config import Config, Optimizer
+from xlj.optimizers.schedules import Rates
 
-RATE = 0.25
+RATE, DECAY = 0.25, 0.1
+RATES = Rates(np.float32(RATE), np.float32(DECAY))
 
 
 def adamw(**options):
-    return optimizers.make(
-        Config(optimizer=Optimizer(learning_rate=RATE, schedule="constant", **options))
-    )
+    return optimizers.make(Config(optimizer=Optimizer(**options)))
 
 
 def step_of(optimizer, gradients, state, params, finite=True):
-    return optimizer.update(gradients, state, params, finite=jnp.array(finite), step=jnp.int32(0))
+    return optimizer.update(gradients, state, params, finite=jnp.array(finite), rates=RATES)
 
 
 def test_updates_are_optaxs(drawn):
     params = drawn(0)
     decayed = {"word": True, "norm": {"bias": False, "scale": False}}
-    plain = optax.adamw(RATE, 0.8, 0.95, 1e-3, weight_decay=0.1, mask=decayed)
-    ours = adamw(b1=0.8, b2=0.95, epsilon=1e-3, weight_decay=0.1)
+    plain = optax.adamw(RATE, 0.8, 0.95, 1e-3, weight_decay=DECAY, mask=decayed)
+    ours = adamw(b1=0.8, b2=0.95, epsilon=1e-3)
     states = [plain.init(params), ours.init(params)]
     for seed in (1, 2, 3):
         wanted, states[0] = plain.update(drawn(seed), states[0], params)

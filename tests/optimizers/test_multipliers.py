@@ -10,7 +10,7 @@ import pytest
 from xlj import optimizers
 from xlj.config import Config, ConfigError, Model, Optimizer, parse
 from xlj.models import encoder
-from xlj.optimizers import multipliers
+from xlj.optimizers import multipliers, schedules
 from xlj.sharding import meshes
 from xlj.sharding.trees import named_leaves
 from xlj.training import memory
@@ -97,7 +97,11 @@ def test_decay_is_times_its_factor_and_the_rate(params):
     )
     optimizer, nothing = optimizers.make(config), jax.tree.map(jnp.zeros_like, params)
     updates, _ = optimizer.update(
-        nothing, optimizer.init(params), params, finite=jnp.array(True), step=jnp.int32(3)
+        nothing,
+        optimizer.init(params),
+        params,
+        finite=jnp.array(True),
+        rates=schedules.rates(config, 3),
     )
     head = updates["classification_head"]["output"]["kernel"]  # of ones
     np.testing.assert_allclose(head, -0.5 * 0.125 * 0.25 * 2)

@@ -11,6 +11,7 @@ from xlj.checkpoints import reading
 from xlj.config import Config, ConfigError, Optimizer, parse, registered_optimizers
 from xlj.config import optimizers as table
 from xlj.data.rows.corpus import Corpus
+from xlj.optimizers.schedules import Rates
 from xlj.sharding import meshes
 from xlj.training import loop, start, state
 
@@ -61,7 +62,7 @@ def test_what_is_not_finite_changes_no_state(drawn, name):
     params = drawn(0)
 
     def update(gradients, state, finite):
-        return optimizer.update(gradients, state, params, finite=finite, step=jnp.int32(0))[1]
+        return optimizer.update(gradients, state, params, finite=finite, rates=Rates(1.0, 0.1))[1]
 
     before = update(drawn(1), optimizer.init(params), jnp.array(True))
     broken = jax.tree.map(lambda x: x.at[0].set(jnp.nan), drawn(2))

@@ -22,5 +22,8 @@ from xlj.optimizers.schedules import learning_rate
 )
 def test_every_step_of_a_run(options, rates):
     optimizer = Optimizer(**{"learning_rate": 30.0, "warmup_steps": 3} | options)
-    found = learning_rate(Config(optimizer=optimizer, train=Train(steps=8)))
-    np.testing.assert_allclose([found(step) for step in range(9)], rates, rtol=1e-6, atol=1e-6)
+    config = Config(optimizer=optimizer, train=Train(steps=8))
+    found = [learning_rate(config, step) for step in range(9)]
+    assert {each.dtype for each in found} == {np.dtype(np.float32)}
+    np.testing.assert_allclose(found, rates, rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(learning_rate(config, np.arange(9)), found)

@@ -1,11 +1,19 @@
 """The step of a phase is compiled once, whatever comes between its steps."""
 
+import dataclasses
+
+import jax
 import ml_collections
+import numpy as np
 import pytest
 
 from xlj.config import parse
+from xlj.data.rows.corpus import Corpus
 from xlj.distributed.preemption import Interrupted
-from xlj.training import loop, start
+from xlj.optimizers.schedules import rates
+from xlj.sharding import meshes
+from xlj.training import loop, phases, start
+from xlj.training import state as states
 
 
 @pytest.fixture
@@ -23,10 +31,19 @@ def built(monkeypatch):
 
 
 def test_a_phase_is_compiled_once_over_evaluation_checkpoints_and_resume(
-    tiny, store, tmp_path, built
+    tiny, store, tmp_path, built, monkeypatch
 ):
-    """Of each step's executables: one more would be there for a state that lies in another way on
-    the mesh, as `restart_sums`, a restored checkpoint or a batch might."""
+    """A state that lay in another way on the mesh, as `restart_sums`, a restored checkpoint or a
+    batch might make it, would be refused by the program."""
+    compiled = 0
+
+    def compile_step(step, *arguments):
+        nonlocal compiled
+        compiled += 1
+        original(step, *arguments)
+
+    original = phases.Step.compile
+    monkeypatch.setattr(phases.Step, "compile", compile_step)
     tiny.objectives.tlm.batch_rows = 0
     tiny.model.layers = 1
     tiny.phases = ml_collections.ConfigDict(
@@ -45,5 +62,40 @@ def test_a_phase_is_compiled_once_over_evaluation_checkpoints_and_resume(
     assert (begun.step, begun.finished) == (4, False)
     ended = loop.train(start.prepare(config, tmp_path, store))
     assert (ended.step, ended.finished) == (9, True)
-    sizes = [[step._cache_size() for step in steps] for steps in built]
-    assert sizes == [[1, 0], [1, 1]]
+    assert [[step.program is not None for step in steps] for steps in built] == [
+        [True, False],
+        [True, True],
+    ]
+    assert compiled == 3
+
+
+def test_runs_of_a_sweep_share_their_programs(tiny, store, tmp_path):
+    """They differ in what is an argument: XLA gets the same program, which its cache has."""
+    tiny.objectives.tlm.batch_rows = 0
+    tiny.model.layers = 1
+    config = parse(tiny)
+    corpus, mesh = Corpus.of(store), meshes.make_mesh(config, jax.devices()[:1])
+
+    def texts(config):
+        where = states.sharding(config, corpus, mesh)
+        state = states.abstract(config, corpus, mesh)
+        (step,) = phases.jitted_steps(config, corpus, mesh, where)
+        batch = phases.abstract_batch({"mmlm": (16, 32)}, np.uint16, mesh)
+        seed = np.uint32(config.train.seed)
+        init = states.jitted_init(config, corpus, mesh, where).lower(seed)
+        lowered = step.lower(state, batch, seed, rates(config, 0))
+        return init.as_text(), lowered.as_text()
+
+    optimizer = dataclasses.replace(
+        config.optimizer,
+        learning_rate=0.5,
+        weight_decay=0.0,
+        warmup_steps=7,
+        schedule="wsd",
+        decay_steps=3,
+    )
+    train = dataclasses.replace(config.train, seed=9, steps=config.train.steps + 11)
+    other = dataclasses.replace(config, optimizer=optimizer, train=train)
+    assert texts(other) == texts(config)
+    betas = dataclasses.replace(config.optimizer, b1=0.5)
+    assert texts(dataclasses.replace(config, optimizer=betas))[1] != texts(config)[1]

@@ -75,7 +75,7 @@ def test_it_can_be_stopped_before_each_batch(tiny, store):
     config, corpus = parse(tiny), Corpus.of(store)
     evaluation = Evaluation(store, config, build_all(config, corpus), meshes.make_mesh(config))
     asked = []
-    fresh = jax.jit(lambda: state.init(config, corpus))()
+    fresh = jax.jit(lambda: state.init(config, corpus, 0))()
     evaluation(fresh, lambda: asked.append(1))
     rows = {
         kind: sum(min(8, t.held_out.rows) for t in store.tasks(kind)) for kind in ("text", "pairs")

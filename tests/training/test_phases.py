@@ -6,6 +6,7 @@ import pytest
 
 from xlj import config as schema
 from xlj.config import parse
+from xlj.optimizers.schedules import rates
 from xlj.planning import programs
 from xlj.sharding import meshes, trees
 from xlj.training import phases
@@ -29,7 +30,7 @@ def compiled(layers=6, rows=2, hidden=512):
     where = jax.tree.map(lambda leaf: leaf.sharding, state)
     (step,) = phases.jitted_steps(config, sizes.corpus, mesh, where)
     batch = phases.abstract_batch(programs.rows_of(config, sizes, 0), np.uint32, mesh)
-    program = step.lower(state, batch).compile()
+    program = step.lower(state, batch, np.uint32(0), rates(config, 0)).compile()
 
     def size(tree):
         return sum(map(trees.bytes_on_device, jax.tree.leaves(tree)))
@@ -69,7 +70,8 @@ def test_a_state_is_made_with_nothing_beside_it(tiny):
     config = parse(tiny)
     corpus, mesh = expected(config).corpus, meshes.one_device()
     where = states.sharding(config, corpus, mesh)
-    memory = states.jitted_init(config, corpus, mesh, where).lower().compile().memory_analysis()
+    init = states.jitted_init(config, corpus, mesh, where)
+    memory = init.lower(np.uint32(0)).compile().memory_analysis()
     assert memory.temp_size_in_bytes < 0.01 * memory.output_size_in_bytes
 
 
@@ -83,7 +85,7 @@ def test_the_step_of_each_phase_has_its_objectives_and_weights(tiny, monkeypatch
 
     def make(config, objectives, mesh, begins):
         made.append({name: each.losses[name].weight for name, each in objectives.items()})
-        return lambda state, batch: state
+        return lambda state, *_: state
 
     monkeypatch.setattr(phases, "make_train_step", make)
     config = parse(tiny)

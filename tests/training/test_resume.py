@@ -85,7 +85,9 @@ def lines(workdir):
     """Metrics without what depends on the clock."""
     text = (workdir / "metrics.jsonl").read_text(encoding="utf-8")
     parsed = [json.loads(line) for line in text.splitlines()]
-    return [{k: v for k, v in line.items() if not k.startswith("time/")} for line in parsed]
+    return [
+        {k: v for k, v in line.items() if not k.startswith(("time/", "start/"))} for line in parsed
+    ]
 
 
 def digests(workdir):
@@ -217,7 +219,8 @@ def test_an_evaluation_that_is_interrupted_is_done_when_the_run_goes_on(
     outcome = train(stopped, probe(asked_at))
     assert (outcome.step, outcome.finished) == (step, False)
     assert outcome.operations == operations(config, store, step)
-    assert reading.steps(stopped)[-1] == step
+    # Before anything is measured nothing is saved.
+    assert reading.steps(stopped)[-1:] == [step][: step > 0]
     assert [line["step"] for line in lines(stopped)] == list(range(0, step, 3))
     again = train(stopped, probe(asked_at=0))  # and once more, at the same place
     assert (again.step, again.finished) == (step, False)
@@ -291,6 +294,23 @@ def test_sigterm_saves_and_exits_with_0_and_the_run_goes_on(config_file, whole, 
     finish(start(config_file, stopped))
     assert digests(stopped) == digests(whole)
     assert lines(stopped) == lines(whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent, code", [(signal.SIGTERM, CONTINUE), (signal.SIGINT, 130)])
+def test_a_signal_while_xla_compiles_ends_the_run_at_once(
+    config_file, store, tmp_path, monkeypatch, sent, code
+):
+    monkeypatch.setenv("JAX_ENABLE_COMPILATION_CACHE", "false")
+    process, output = start(config_file, tmp_path / "stopped"), b""
+    while b"compiling the train step" not in output:
+        output += os.read(process.stdout.fileno(), 4096)
+        assert process.poll() is None, output.decode()
+    process.send_signal(sent)
+    begin = time.monotonic()
+    assert "goes on from the beginning" in finish(process, code)
+    assert time.monotonic() - begin < 5
+    assert not reading.steps(tmp_path / "stopped")
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import prepare_rows
 from xlj.models import encoder
 from xlj.objectives.objective import Loss, Rows
+from xlj.optimizers.schedules import rates
 from xlj.sharding import meshes, rules, trees
 from xlj.sharding.devices import on_mesh
 from xlj.training import state
@@ -41,22 +42,27 @@ def prepared(config, store, devices=1):
     return mesh, objectives, batch
 
 
+def values(config, step=0):
+    """What a step takes beside state and batch."""
+    return config.train.seed, rates(config, step)
+
+
 def run(config, store, devices=1, steps=2):
     """The states of some steps, on the first `devices` devices."""
     mesh, objectives, batch = prepared(config, store, devices)
     corpus = Corpus.of(store)
     sharding = state.sharding(config, corpus, mesh)
     step = jax.jit(make_train_step(config, objectives, mesh), out_shardings=sharding)
-    states = [jax.jit(lambda: state.init(config, corpus), out_shardings=sharding)()]
+    states = [jax.jit(lambda: state.init(config, corpus, 0), out_shardings=sharding)()]
     for number in range(steps):
-        states.append(step(states[-1], batch(number)))
+        states.append(step(states[-1], batch(number), *values(config, number)))
     return states
 
 
 def masks(config, store, devices):
     """What the objectives read at step 7, and the dropout keys."""
     mesh, objectives, batch = prepared(config, store, devices)
-    current = jax.jit(lambda: state.init(config, Corpus.of(store)))()
+    current = jax.jit(lambda: state.init(config, Corpus.of(store), 0))()
     current = dataclasses.replace(
         current, progress=dataclasses.replace(current.progress, step=jnp.int32(7))
     )
@@ -269,7 +275,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(tiny, store):
     broken = jax.tree.map(lambda x: x, good[1])
     broken.params["embeddings"]["norm"]["scale"] = jnp.full(config.model.hidden, jnp.nan)
     batch = constant(5)
-    after = step(broken, batch)
+    after = step(broken, batch, *values(config))
     assert int(after.progress.skipped) == int(after.progress.skipped_in_a_row) == 1
     assert int(after.progress.step) == 2
     assert float(after.progress.loss) == float(broken.progress.loss)
@@ -284,13 +290,14 @@ def test_an_objective_that_updates_but_keeps_nothing_has_nothing_to_begin_with(t
         for name, objective in objectives.items()
     }
     step = make_train_step(config, made, mesh, dict.fromkeys(made, 0))
-    before = jax.eval_shape(lambda: state.init(config, Corpus.of(store)))
-    assert jax.eval_shape(step, before, batch(0)) == before
+    before = jax.eval_shape(lambda: state.init(config, Corpus.of(store), 0))
+    assert jax.eval_shape(step, before, batch(0), *values(config)) == before
     unweighed = {
         name: dataclasses.replace(objective, losses={name: Loss(0.0)})
         for name, objective in objectives.items()
     }
-    assert jax.eval_shape(make_train_step(config, unweighed, mesh), before, batch(0)) == before
+    step = make_train_step(config, unweighed, mesh)
+    assert jax.eval_shape(step, before, batch(0), *values(config)) == before
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
@@ -298,10 +305,10 @@ def test_accumulation_takes_a_part_of_the_rows_at_a_time(tiny, store, accumulati
     tiny.train.accumulation = accumulation
     config = parse(tiny)
     mesh, objectives, batch = prepared(config, store)
-    shapes = jax.eval_shape(lambda: state.init(config, Corpus.of(store)))
+    shapes = jax.eval_shape(lambda: state.init(config, Corpus.of(store), 0))
     step = make_train_step(config, objectives, mesh)
     rows, length = batch(0)["mmlm"].tokens.shape
-    program = str(jax.make_jaxpr(step)(shapes, batch(0)))
+    program = str(jax.make_jaxpr(step)(shapes, batch(0), *values(config)))
     hidden = f"f32[{rows // accumulation},{length},{config.model.hidden}]"
     assert hidden in program
     assert (f"f32[{rows},{length},{config.model.hidden}]" in program) == (accumulation == 1)
@@ -324,9 +331,9 @@ def test_what_an_objective_keeps_and_never_changes_is_not_begun_anew(tiny, store
     }
     step = make_train_step(config, {name: objectives[name]}, mesh, {name: 0})
     before = dataclasses.replace(
-        state.init(config, Corpus.of(store)), objectives={name: {"kept": jnp.full((), 7.0)}}
+        state.init(config, Corpus.of(store), 0), objectives={name: {"kept": jnp.full((), 7.0)}}
     )
-    after = jax.jit(step)(before, {name: batch(0)[name]})
+    after = jax.jit(step)(before, {name: batch(0)[name]}, *values(config))
     assert float(after.objectives[name]["kept"]) == kept
 
 
@@ -336,7 +343,7 @@ def test_rows_without_text_give_a_finite_step(tiny, store):
     mesh = meshes.make_mesh(config, jax.devices()[:1])
     step = jax.jit(make_train_step(config, objectives_room.build_all(config, corpus), mesh))
     batch = constant(1)
-    after = step(state.init(config, corpus), batch)
+    after = step(state.init(config, corpus, 0), batch, *values(config))
     assert int(after.progress.skipped) == 0
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(after.params))
 
@@ -380,10 +387,10 @@ def test_16_rows_are_learnt_by_heart(tiny, store):
     mesh = meshes.make_mesh(config, jax.devices()[:1])
     step = jax.jit(make_train_step(config, objectives_room.build_all(config, corpus), mesh))
     batch = {"mmlm": Rows(*Batches(store, config).read("mmlm", 0, np.arange(16)))}
-    current = state.init(config, corpus)
-    for _ in range(config.train.steps):
+    current = state.init(config, corpus, 0)
+    for number in range(config.train.steps):
         before = current.progress
-        current = step(current, batch)
+        current = step(current, batch, *values(config, number))
     count = current.progress.losses["mmlm"].count - before.losses["mmlm"].count
     loss = (current.progress.losses["mmlm"].sum - before.losses["mmlm"].sum) / count
     assert float(loss) < 0.05
@@ -391,7 +398,7 @@ def test_16_rows_are_learnt_by_heart(tiny, store):
 
 def test_every_partitioning_rule_names_something(every):
     config, corpus = parse(every), Corpus(400, ("en", "de", "sw"), (3, 2, 1))
-    abstract = jax.eval_shape(lambda: state.init(config, corpus))
+    abstract = jax.eval_shape(lambda: state.init(config, corpus, 0))
     names = [*trees.named_leaves(abstract.params)]
     names += [*trees.named_leaves(abstract.objectives)]
     names += ["activations/hidden", "activations/microbatches"]
@@ -416,8 +423,8 @@ def test_what_an_objective_keeps_starts_from_the_parameters_of_its_phase(every):
     store = prepare_rows(config)
     mesh, objectives, batch = prepared(config, store)
     step = jax.jit(make_train_step(config, objectives, mesh, {"xlco": 1}))
-    first = step(state.init(config, Corpus.of(store)), batch(0))
-    second = step(first, batch(1))
+    first = step(state.init(config, Corpus.of(store), 0), batch(0), *values(config, 0))
+    second = step(first, batch(1), *values(config, 1))
     word = first.params["embeddings"]["word"]
     assert (np.asarray(first.objectives["xlco"]["momentum"]["embeddings"]["word"]) != word).any()
     kept = second.objectives["xlco"]

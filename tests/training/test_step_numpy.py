@@ -12,6 +12,7 @@ from xlj import optimizers
 from xlj.config import parse
 from xlj.objectives.flops import Operations
 from xlj.objectives.objective import Loss, LossSums, Objective, Rows
+from xlj.optimizers.schedules import rates
 from xlj.sharding import meshes, trees
 from xlj.training.randomness import row_rngs
 from xlj.training.state import Progress, State
@@ -193,7 +194,8 @@ def test_steps_equal_numpy(normalisation, accumulation):
         if number in (1, 3):  # the loss is not finite, or the gradient alone: a step is skipped
             a[0, 0] = BROKEN if number == 1 else STEEP
         languages = jnp.zeros((ROWS, 2), jnp.int32)
-        state = step(state, {n: Rows(jnp.asarray(x), languages) for n, x in (("a", a), ("b", b))})
+        batch = {n: Rows(jnp.asarray(x), languages) for n, x in (("a", a), ("b", b))}
+        state = step(state, batch, np.uint32(SEED), rates(config, number))
         plain_step.do(a.astype(float), b.astype(float))
         chex.assert_trees_all_close(
             trees.named_leaves(state.params), plain_step.params, rtol=1e-4, atol=1e-5

@@ -26,6 +26,7 @@ from xlj.objectives.segments import whole_examples
 from xlj.retrieval import mining
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.nearest import centre, nearest
+from xlj.sharding.meshes import QUICK
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.methods import METHODS
 from xlj.word_alignment.sentence_pairs import Pair
@@ -417,7 +418,7 @@ def _words(sentence: Words) -> list[str]:
     return SPLITS["spaces"](sentence) if isinstance(sentence, str) else list(sentence)
 
 
-@partial(jax.jit, static_argnames=("model",))
+@partial(jax.jit, static_argnames=("model",), compiler_options=QUICK)
 def _filled(
     params: encoder.Params, tokens: jax.Array, places: jax.Array, model: Model
 ) -> jax.Array:

@@ -18,6 +18,7 @@ from xlj.data.rows.report import report
 from xlj.distributed import hosts
 from xlj.evaluation import probe_files, probes
 from xlj.finetuning import running
+from xlj.io import compiled
 from xlj.io.storage import AnyPath
 from xlj.reporting import runs as found_runs
 from xlj.reporting.page import page
@@ -86,6 +87,7 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
       KeyboardInterrupt: after Ctrl-C (`loop.train`).
     """
     step_memory.compute_in_the_calling_thread()
+    compiled.keep()
     config = parse(config) if isinstance(config, ml_collections.ConfigDict) else config
     workdir = resolve("workdir", workdir)
     config, store = open_rows(config)
@@ -120,6 +122,7 @@ def fine_tune(
         not fit it; later, as `pretrain`.
     """
     step_memory.compute_in_the_calling_thread()
+    compiled.keep()
     config = finetuning.parse(config) if isinstance(config, ml_collections.ConfigDict) else config
     workdir = local_path("workdir", workdir)
     with _alone(workdir):

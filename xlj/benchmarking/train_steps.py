@@ -22,6 +22,7 @@ from xlj.data.tokenizer.layout import PAD
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.counting import operations
 from xlj.objectives.objective import Rows
+from xlj.optimizers.schedules import rates
 from xlj.sharding import meshes
 from xlj.training import state, step_memory
 from xlj.training.step import make_train_step
@@ -112,17 +113,18 @@ class TrainStep:
             phases={},
         )
         self._mesh = mesh = meshes.make_mesh(config)
+        self._seed, self._rates = np.uint32(config.train.seed), rates(config, 0)
         corpus = Corpus(pieces, ("en", "de"), (1, 1))
         tokens = _random_rows(options.rows, rows, length, pieces)
         sides = jnp.tile(jnp.array([[0, 1]], jnp.int32), (rows, 1))
         self._batch = {name: Rows(jnp.asarray(tokens), sides)}
         built = objectives.build({name: options}, config.model, corpus)
         where = state.sharding(config, corpus, mesh)
-        self._state = state.jitted_init(config, corpus, mesh, where)()
+        self._state = state.jitted_init(config, corpus, mesh, where)(self._seed)
         made = make_train_step(config, built, mesh)
         compiler = meshes.compiler_options(mesh)
         jitted = jax.jit(made, donate_argnums=0, out_shardings=where, compiler_options=compiler)
-        self.program = jitted.lower(self._state, self._batch).compile()
+        self.program = jitted.lower(*self._arguments()).compile()
         self.tokens = int(np.count_nonzero(tokens != PAD))
         """Of text."""
         shapes = {name: (rows, length)}
@@ -130,14 +132,15 @@ class TrainStep:
 
     def run(self) -> None:
         """One step."""
-        self._state = jax.block_until_ready(self.program(self._state, self._batch))
+        self._state = jax.block_until_ready(self.program(*self._arguments()))
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return self._state, self._batch, self._seed, self._rates
 
     def seconds(self, repeats: int) -> float:
         """The median time of a step."""
         memory = step_memory.StepMemory(self._mesh)
-        with memory.kept(self.program):
-            self.run()
-        with memory.kept(self.program):
+        with memory.kept():
             seconds = measurements.median_seconds(self.run, repeats)
         memory.give_back()
         return seconds

@@ -1,10 +1,8 @@
 """A command from its flags to its exit code: an error that a user can mend is one line."""
 
 import contextlib
-import hashlib
 import json
 import os
-import platform
 import select
 import shlex
 import sys
@@ -15,11 +13,10 @@ from xlj.cli import configs
 from xlj.cli.configs import Schema
 from xlj.cli.parser import Parser
 from xlj.config import ConfigError, as_tree
-from xlj.io import storage_errors
+from xlj.io import compiled, storage_errors
 
 Work = Callable[[Namespace], int | None]
 _TUNABLES = "GLIBC_TUNABLES"
-_CACHE = "JAX_COMPILATION_CACHE_DIR"
 
 
 def entry(
@@ -101,7 +98,7 @@ def run(parser: Parser, work: Work, argv: Sequence[str] | None = None) -> int:
 def _done(parser: Parser, work: Work, argv: Sequence[str] | None) -> int:
     flags = parser.read(argv)
     if argv is None:
-        keep_compiled()
+        compiled.keep()
     if parser.schema:
         if argv is None:
             _use_huge_pages()
@@ -129,27 +126,6 @@ def line(name: str, arguments: Sequence[str], without: Sequence[str] = ()) -> st
         elif equals or not argument.startswith("--"):
             left_out = False  # its value was in it, or was this one
     return shlex.join(["python", "-m", f"xlj.{name}", *kept])
-
-
-def keep_compiled() -> None:
-    """Keeps what XLA compiles, for the next call, under `$XDG_CACHE_HOME/xlj/compiled` (~/.cache),
-    in a folder for this kind of processor, since programs for CPUs run on no other. JAX is not
-    imported yet. Nothing is done where JAX_COMPILATION_CACHE_DIR or JAX_ENABLE_COMPILATION_CACHE
-    is set.
-    """
-    if not {_CACHE, "JAX_ENABLE_COMPILATION_CACHE"}.isdisjoint(os.environ):
-        return
-    root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    os.environ[_CACHE] = os.path.join(root, "xlj", "compiled", _processor())
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-
-
-def _processor() -> str:
-    """A name that processors of the same instructions share."""
-    told = platform.machine() + platform.processor()
-    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as lines:
-        told += next((line for line in lines if line.startswith(("flags", "Features"))), "")
-    return f"{platform.machine()}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
 
 
 def _use_huge_pages() -> None:

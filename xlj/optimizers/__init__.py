@@ -4,12 +4,10 @@
 optimizer, named in the table of `xlj/config/optimizers.py`, or what all of them have.
 """
 
-from collections.abc import Callable
 from typing import TypeAlias
 
 import jax
 import optax
-from jax.typing import ArrayLike
 
 from xlj.config import Config, Optimizer, registered_optimizers
 from xlj.config.user_code import function_of
@@ -17,7 +15,7 @@ from xlj.contracts.arrays import PyTree
 from xlj.models.encoder import Params
 from xlj.optimizers import multipliers
 from xlj.optimizers.guards import Guarded, guarded
-from xlj.optimizers.schedules import learning_rate
+from xlj.optimizers.schedules import Rates
 
 OptState: TypeAlias = optax.OptState
 """The state of an optimizer: (the state of its direction, an empty one)."""
@@ -28,24 +26,22 @@ def make(config: Config) -> optax.GradientTransformationExtraArgs:
 
     The function that the table names gives the direction: a transformation whose updates are to be
     *subtracted*, times the learning rate, such as `optax.scale_by_lion`. All else is the same for
-    every optimizer: decoupled weight decay, factors by parameter name, the schedule.
+    every optimizer: decoupled weight decay, factors by parameter name, the learning rate.
 
     Returns:
-      A transformation: `update(gradients, state, params, finite=, step=)` gives updates to be added
-      to the parameters, and the next state, which is the old one if not `finite`, a bool []; then
-      the updates may be anything. `step`, int32 [], is that of the schedule.
+      A transformation: `update(gradients, state, params, finite=, rates=)` gives updates to be
+      added to the parameters, and the next state, which is the old one if not `finite`, a bool [];
+      then the updates may be anything. `rates` are those of the step (`schedules.rates`).
     """
     options = config.optimizer
     entry = registered_optimizers()[options.name]
     direction = function_of(entry.implementation, "optimizer.name")(options)
     if not isinstance(direction, Guarded):
         direction = guarded(direction)
-    return optax.chain(direction, _descent(options, learning_rate(config)))
+    return optax.chain(direction, _descent(options))
 
 
-def _descent(
-    options: Optimizer, rate: Callable[[ArrayLike], jax.Array]
-) -> optax.GradientTransformationExtraArgs:
+def _descent(options: Optimizer) -> optax.GradientTransformationExtraArgs:
     """From a direction to what is added to the parameters.
 
     Its empty state is that of optax's weight decay with a mask, which checkpoints have had there
@@ -53,18 +49,17 @@ def _descent(
     """
 
     def update(
-        direction: Params, state: OptState, params: Params, *, step: jax.Array, **_: object
+        direction: Params, state: OptState, params: Params, *, rates: Rates, **_: object
     ) -> tuple[Params, OptState]:
         def decayed(update: jax.Array, param: jax.Array, factor: float) -> jax.Array:
-            decay = options.weight_decay * factor
-            return update + decay * param if decay else update
+            return update + rates.weight_decay * factor * param if factor else update
 
         updates = jax.tree.map(
             decayed, direction, params, multipliers.decay_factors(options, params)
         )
         updates = multipliers.scaled_by_rates(options, updates)
         # Negated last: a negative rate would let XLA multiply in another order.
-        return jax.tree.map(lambda update: -(rate(step) * update), updates), state
+        return jax.tree.map(lambda update: -(rates.learning_rate * update), updates), state
 
     nothing = optax.MaskedState(optax.EmptyState())
     return optax.GradientTransformationExtraArgs(lambda _: nothing, update)

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from xlj.config import Config
+from xlj.optimizers.schedules import rates
 from xlj.sharding import meshes
 from xlj.training import phases
 from xlj.training import state as states
@@ -58,7 +59,7 @@ def compile_phase(
     step = phases.jitted_steps(config, sizes.corpus, mesh, where)[phase]
     dtype = np.uint16 if sizes.corpus.vocabulary_size <= 2**16 else np.uint32
     batch = phases.abstract_batch(rows_of(config, sizes, phase), dtype, mesh)
-    lowered = step.lower(state, batch)
+    lowered = step.lower(state, batch, np.uint32(0), rates(config, 0))
     try:
         compiled = lowered.compile()
     except jax.errors.JaxRuntimeError as error:

@@ -22,7 +22,7 @@ from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.bitext import average
 from xlj.sharding.devices import on_mesh
-from xlj.sharding.meshes import mesh_of
+from xlj.sharding.meshes import QUICK, mesh_of
 from xlj.sharding.trees import replicated, shard
 
 _CHUNK = 8192  # sentences encoded at a time
@@ -146,7 +146,11 @@ class Embedder:
             yield members, self._pooled(self._pretrained.params, shard(tokens, self._mesh))
 
 
-@partial(jax.jit, static_argnames=("mesh", "model", "layers", "modes", "steps", "not_pooled"))
+@partial(
+    jax.jit,
+    static_argnames=("mesh", "model", "layers", "modes", "steps", "not_pooled"),
+    compiler_options=QUICK,
+)
 def _pooled(
     params: encoder.Params,
     tokens: jax.Array,

@@ -13,6 +13,11 @@ from xlj.config import Config, ConfigError
 from xlj.contracts.arrays import PyTree
 from xlj.sharding.rules import AXES
 
+QUICK = {"xla_gpu_enable_triton_gemm": False, "xla_gpu_autotune_level": 0}
+"""XLA's options for programs that run seldom: on a GPU it would try dozens of kernels for each
+product, in float32 for most of a minute. Products are cuBLAS' then. They have no effect elsewhere.
+"""
+
 _LEAST_MEMORY = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 
 

@@ -4,6 +4,7 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from xlj.checkpoints import compatibility, reading
 from xlj.checkpoints.reading import CheckpointError
@@ -32,7 +33,8 @@ def first_state(start: Start, abstract: State) -> State:
         return State(**reading.restore(start.latest, abstract.parts()))
     config, corpus = start.config, Corpus.of(start.store)
     sharding = jax.tree.map(lambda leaf: leaf.sharding, abstract)
-    state = states.jitted_init(config, corpus, start.mesh, sharding)()
+    seed = np.uint32(config.train.seed)
+    state = states.jitted_init(config, corpus, start.mesh, sharding)(seed)
     if start.source is not None:
         params = _transferred(start, start.source, corpus, state.params)
         objectives = build_all(config, corpus)

@@ -15,6 +15,7 @@ from xlj.training.metrics import Metrics
 from xlj.training.run_flops import RunFlops
 from xlj.training.state import Progress, State
 from xlj.training.throughput import Throughput
+from xlj.training.waits import Waits
 
 
 class Check(Protocol):
@@ -39,6 +40,7 @@ class MetricsWriter:
     clock: Throughput
     speeds: HostSpeeds
     preemption: Preemption
+    waits: Waits
     bar: tqdm
     restart_sums: Callable[[Progress], Progress]
 
@@ -63,13 +65,14 @@ class MetricsWriter:
             state = dataclasses.replace(state, progress=self.restart_sums(state.progress))
         if evaluates:
             try:
-                with self.clock.paused():
+                with self.clock.paused(), self.waits.on("measuring held-out rows", "evaluations"):
                     for measure in self.evaluations:
                         line |= measure(state, self.preemption.check)
             except Interrupted:
                 return before, {}, False
         if line:
-            self.metrics.log(done, line | {"flops": self.flops.until(done).xlj})
+            of_run = {"flops": self.flops.until(done).xlj} | self.waits.measures()
+            self.metrics.log(done, line | of_run)
         return state, line, True
 
     def _of_training(self, progress: Progress, done: int) -> dict[str, float]:
@@ -80,7 +83,7 @@ class MetricsWriter:
             if sums.count:
                 line[f"train/{name}/loss"] = float(sums.sum / sums.count)
                 line[f"train/{name}/accuracy"] = float(sums.correct / sums.count)
-        line["learning_rate"] = float(learning_rate(self.config)(done - 1))
+        line["learning_rate"] = float(learning_rate(self.config, done - 1))
         line["gradient_norm"] = float(progress.gradient_norm / count)
         line["skipped_steps"] = int(progress.skipped)
         line |= self.clock.measures()

@@ -25,6 +25,7 @@ from xlj.io import atomic, json_file
 from xlj.io.growing import GrowingFiles
 from xlj.io.storage import AnyPath
 from xlj.objectives import build_all
+from xlj.optimizers.schedules import rates
 from xlj.sharding import meshes
 from xlj.training import initialisation, memory, metrics
 from xlj.training import state as states
@@ -38,6 +39,7 @@ from xlj.training.start import Start
 from xlj.training.state import State
 from xlj.training.step_memory import StepMemory
 from xlj.training.throughput import Throughput
+from xlj.training.waits import Waits
 
 
 class _Closable(Protocol):
@@ -87,11 +89,8 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
     config, workdir, mesh, latest = start.config, start.workdir, start.mesh, start.latest
     store = start.store
     batches = Batches(store, config)
-    abstract = states.abstract(config, batches.corpus, mesh)
-    sharding = jax.tree.map(lambda leaf: leaf.sharding, abstract)
-    state = initialisation.first_state(start, abstract)
-    done, total = int(state.progress.step), config.train.steps
-    flops = RunFlops(config, batches.corpus, batches.shapes)
+    done, total = latest.step if latest is not None else 0, config.train.steps
+    seed, flops = np.uint32(config.train.seed), RunFlops(config, batches.corpus, batches.shapes)
 
     def outcome(finished: bool) -> Outcome:
         folder = workdir / "checkpoints" / str(done)
@@ -105,35 +104,40 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
         if finished:
             return outcome(finished=True)
     _print_costs(config, mesh, flops, passes(config, store))
-    steps = jitted_steps(config, batches.corpus, mesh, sharding)
-    objectives = build_all(config, batches.corpus)
-    evaluations: list[Probe] = [Evaluation(store, config, objectives, mesh), *probes]
     earlier = reading.every(workdir)
     pre_decay = preservation.pre_decay_steps(config, earlier)
     # Steps whose checkpoints were saved before the metrics that were due there.
     unmeasured = [found.step for found in earlier if best and not found.meta["measured"]]
     keep = config.train.keep_checkpoints, (*pre_decay, *unmeasured), bool(best)
-    _write_config(config, workdir)
     with memory.advising(config), _naming_step(workdir), contextlib.ExitStack() as stack:
 
         def enter(resource: Resource) -> Resource:
             return stack.enter_context(_closing(resource))
 
-        preemption = enter(Preemption())
+        preemption = enter(Preemption(done))
+        bar = enter(_progress_bar(done, total))
+        waits = Waits(bar)
+        with waits.on("making the first state", "first_state"):
+            abstract = states.abstract(config, batches.corpus, mesh)
+            state = initialisation.first_state(start, abstract)
+        sharding = jax.tree.map(lambda leaf: leaf.sharding, abstract)
+        steps = jitted_steps(config, batches.corpus, mesh, sharding)
+        objectives = build_all(config, batches.corpus)
+        evaluations: list[Probe] = [Evaluation(store, config, objectives, mesh), *probes]
+        _write_config(config, workdir)
         files = enter(GrowingFiles(workdir))
         last_line, hook = done if is_measured else done - 1, config.train.metrics_hook
         log = enter(metrics.Metrics(files, last_line, jax.process_index() == 0, hook))
         checkpointer = enter(
             writing.Checkpointer(workdir, config, store.manifest, start.vocabulary, *keep)
         )
-        bar = enter(_progress_bar(done, total))
         prefetch = enter(Prefetch(batches, mesh, done, total))
         clock = Throughput(flops, prefetch)
         step_memory = enter(StepMemory(mesh))
         speeds = HostSpeeds(files)
         restart_sums = jax.jit(states.restart_sums, out_shardings=sharding.progress)
         writer = MetricsWriter(
-            config, evaluations, flops, log, clock, speeds, preemption, bar, restart_sums
+            config, evaluations, flops, log, clock, speeds, preemption, waits, bar, restart_sums
         )
 
         def save(state: State, line: Mapping[str, float], is_measured: bool) -> None:
@@ -142,21 +146,33 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
                 files.send(now=True)  # a checkpoint is never ahead of the metrics before it
                 checkpointer.save(done, state.parts(), line.get(best), is_measured)
 
-        if not is_measured:
+        first = states.set_aside(state) if latest is None else None
+        if latest is not None and not is_measured:
             state, line, is_measured = writer.write(state, done)
             if not is_measured:
                 save(state, line, is_measured)
         in_flight: collections.deque[tuple[int, jax.Array]] = collections.deque()
-        for batch, tokens in prefetch if is_measured else ():
-            step = steps[batches.phase(done)[0]]
-            with step_memory.kept(step):
-                state, skipped_in_a_row = step(state, batch)
+        for batch, tokens in prefetch if is_measured or first else ():
+            step, arguments = steps[batches.phase(done)[0]], (seed, rates(config, done))
+            if step.program is None:
+                with clock.paused(), waits.on("compiling the train step", "train_step"):
+                    step.compile(state, batch, *arguments)
+            preemption.started()
+            with step_memory.kept():
+                state, skipped_in_a_row = step(state, batch, *arguments)
             clock.count(done, tokens)
             done += 1
             in_flight.append((done - 1, skipped_in_a_row))
             if len(in_flight) > _IN_FLIGHT:
                 _check_finite(config, batches, workdir, *in_flight.popleft())
             bar.update()
+            if first is not None:
+                # Measured after the first step, which is there sooner so.
+                step_memory.give_back()
+                if not writer.write(first(), 0)[2]:
+                    done = 0  # nothing is saved, and the run begins again
+                    break
+                first = None
             if any(writer.due(done)):
                 step_memory.give_back()
             state, line, is_measured = writer.write(state, done)
@@ -169,7 +185,8 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
             _check_finite(config, batches, workdir, *flag)
     finished = is_measured and done == total
     if preemption.by_user and not finished:
-        raise KeyboardInterrupt(f"step {done:,} is saved, and the run goes on from there")
+        saved = f"step {done:,} is saved, and the run goes on from there"
+        raise KeyboardInterrupt(saved if done else "nothing is saved yet; the run begins again")
     return outcome(finished)
 
 

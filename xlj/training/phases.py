@@ -1,34 +1,53 @@
 """The jitted step of each phase of a run, and the batch that it takes."""
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
-from jax.typing import DTypeLike
+from jax.typing import ArrayLike, DTypeLike
 
 from xlj.config import Config
 from xlj.contracts.arrays import PyTree
 from xlj.data.rows.corpus import Corpus
 from xlj.objectives import build
 from xlj.objectives.objective import Rows
+from xlj.optimizers.schedules import Rates
 from xlj.sharding import meshes
 from xlj.sharding.rules import ROWS
 from xlj.training.state import State
 from xlj.training.step import Batch, make_train_step
 
-Plain = Callable[[State, Batch], State]
+Plain = Callable[[State, Batch, ArrayLike, Rates], State]
 
 
-class Step(Protocol):
-    """The jitted step of a phase."""
+class Step:
+    """The step of a phase, which is compiled once, before it is called.
 
-    def __call__(self, state: State, batch: Batch, /) -> tuple[State, jax.Array]:
-        """The next state, which takes the place of the last, and `skipped_in_a_row`."""
+    Attributes:
+      program: what it is compiled to; None before `compile`.
+    """
 
-    def lower(self, state: State, batch: Batch, /) -> jax.stages.Lowered:
+    def __init__(self, jitted: Any):
+        self.program: Any = None
+        self._jitted = jitted
+
+    def lower(
+        self, state: State, batch: Batch, seed: ArrayLike, rates: Rates
+    ) -> jax.stages.Lowered:
         """It, traced for arrays of these shapes, types and shardings."""
+        return self._jitted.lower(state, batch, seed, rates)
+
+    def compile(self, state: State, batch: Batch, seed: ArrayLike, rates: Rates) -> None:
+        """Compiles it for arrays of these shapes, types and shardings."""
+        self.program = self.lower(state, batch, seed, rates).compile()
+
+    def __call__(
+        self, state: State, batch: Batch, seed: ArrayLike, rates: Rates
+    ) -> tuple[State, jax.Array]:
+        """The next state, which takes the place of the last, and `skipped_in_a_row`."""
+        return self.program(state, batch, seed, rates)
 
 
 def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) -> list[Step]:
@@ -48,19 +67,23 @@ def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) ->
         begins = {name: start for name in active if name not in already}
         step = make_train_step(phase, build(active, config.model, corpus), mesh, begins)
 
-        def with_flag(state: State, batch: Batch, step: Plain = step) -> tuple[State, jax.Array]:
-            state = step(state, batch)
-            return state, state.progress.skipped_in_a_row
-
         jitted = jax.jit(
-            with_flag,
+            _with_flag(step),
             donate_argnums=0,
             out_shardings=(sharding, None),
             compiler_options=meshes.compiler_options(mesh),
         )
-        steps.append(jitted)
+        steps.append(Step(jitted))
         before = phase
     return steps
+
+
+def _with_flag(step: Plain) -> Callable[..., tuple[State, jax.Array]]:
+    def train_step(*arguments: Any) -> tuple[State, jax.Array]:
+        state = step(*arguments)
+        return state, state.progress.skipped_in_a_row
+
+    return train_step
 
 
 def abstract_batch(shapes: Mapping[str, tuple[int, int]], dtype: DTypeLike, mesh: Mesh) -> Batch:

@@ -2,14 +2,16 @@
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from xlj.io.hashing import name_hash
 
 
-def row_rngs(seed: int, purpose: str, step: jax.Array | int, slots: jax.Array) -> jax.Array:
+def row_rngs(seed: ArrayLike, purpose: str, step: jax.Array | int, slots: jax.Array) -> jax.Array:
     """A threefry key of each row of a global batch.
 
     Args:
+      seed: an integer from 0 to 2^32 - 1.
       purpose: what the random keys are for, e.g. mmlm/corruption.
       step: int32 scalar.
       slots: int32 [rows], each row's place in the global batch.

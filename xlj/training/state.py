@@ -6,7 +6,9 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax.sharding import Mesh
+from jax.typing import ArrayLike
 
 from xlj import optimizers
 from xlj.config import Config
@@ -59,14 +61,15 @@ class State:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
-def init(config: Config, corpus: Corpus) -> State:
-    """A fresh state; the initial weights follow from `train.seed`.
+def init(config: Config, corpus: Corpus, seed: ArrayLike) -> State:
+    """A fresh state; the initial weights follow from the seed, which counts in place of the
+    config's.
 
     Each part of the parameters has a random key of its own, so that adding an objective changes no
     other part's initial weights.
     """
     objectives = build_all(config, corpus)
-    rng = jax.random.key(config.train.seed)
+    rng = jax.random.key(seed)
     params = encoder.init(rng, config.model, corpus.vocabulary_size, len(corpus.languages))
     parts = {name: make for o in objectives.values() for name, make in o.parts.items()}
     for name, make in sorted(parts.items()):
@@ -90,8 +93,10 @@ def init(config: Config, corpus: Corpus) -> State:
     )
 
 
-def jitted_init(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) -> Callable[[], State]:
-    """`init` on a mesh, jitted; `sharding` is of the state."""
+def jitted_init(
+    config: Config, corpus: Corpus, mesh: Mesh, sharding: State
+) -> Callable[[ArrayLike], State]:
+    """`init` of a seed, uint32, on a mesh, jitted; `sharding` is of the state."""
     options = compiler_options(mesh)
     make = partial(init, config, corpus)
     return jax.jit(make, out_shardings=sharding, compiler_options=options)
@@ -100,7 +105,7 @@ def jitted_init(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) -> 
 def abstract(config: Config, corpus: Corpus, mesh: Mesh) -> State:
     """Shape, type and sharding of every leaf of the state: moments and copies of parameters live
     where the parameters do. Raises a `ConfigError` if multipliers of the optimizer name none."""
-    shapes = jax.eval_shape(lambda: init(config, corpus))
+    shapes = jax.eval_shape(lambda: init(config, corpus, 0))
     multipliers.check(config.optimizer, shapes.params)
     rules = RULES + tuple(r for o in build_all(config, corpus).values() for r in o.rules)
     of_params = shardings(shapes.params, mesh, rules)
@@ -113,6 +118,22 @@ def abstract(config: Config, corpus: Corpus, mesh: Mesh) -> State:
 def sharding(config: Config, corpus: Corpus, mesh: Mesh) -> State:
     """The sharding of every leaf of the state."""
     return jax.tree.map(lambda leaf: leaf.sharding, abstract(config, corpus, mesh))
+
+
+def set_aside(state: State) -> Callable[[], State]:
+    """Copies what evaluations read of a state, into the host's memory where devices have their own.
+
+    Returns:
+      What puts the copy on the devices again: a state without the optimizer's.
+    """
+    parts = {name: part for name, part in state.parts().items() if name != "optimizer"}
+    where = jax.tree.map(lambda leaf: leaf.sharding, parts)
+    if jax.tree.leaves(where)[0].mesh.devices.flat[0].platform == "cpu":
+        copies = jax.jit(lambda parts: jax.tree.map(jnp.copy, parts), out_shardings=where)(parts)
+        return lambda: State(optimizer=optax.EmptyState(), **copies)
+    on_host = jax.tree.map(lambda sharding: sharding.with_memory_kind("pinned_host"), where)
+    copies = jax.device_put(parts, on_host)
+    return lambda: State(optimizer=optax.EmptyState(), **jax.device_put(copies, where))
 
 
 def restart_sums(progress: Progress) -> Progress:

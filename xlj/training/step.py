@@ -7,6 +7,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
+from jax.typing import ArrayLike
 
 from xlj import optimizers
 from xlj.config import Config, Optimizer
@@ -14,6 +15,7 @@ from xlj.objectives.objective import Found, Given, LossSums, Objective, Params, 
 from xlj.optimizers import multipliers
 from xlj.optimizers.clipping import clip
 from xlj.optimizers.guards import either
+from xlj.optimizers.schedules import Rates
 from xlj.sharding import devices, trees
 from xlj.sharding.devices import on_mesh
 from xlj.sharding.rules import OTHERS, REPLICATED, RULES
@@ -29,9 +31,13 @@ def make_train_step(
     objectives: Mapping[str, Objective],
     mesh: Mesh,
     begins: Mapping[str, int] | None = None,
-) -> Callable[[State, Batch], State]:
-    """The step of a phase, to be jitted. `config` is the phase's; `begins` names the objectives
-    that it switches on, and at which step: what they keep starts from the parameters then.
+) -> Callable[[State, Batch, ArrayLike, Rates], State]:
+    """The step of a phase, to be jitted: `train_step(state, batch, seed, rates)`. `config` is the
+    phase's; `begins` names the objectives that it switches on, and at which step: what they keep
+    starts from the parameters then.
+
+    Runs that differ in `train.seed`, a uint32 here, or in what `rates` are made of (the learning
+    rate, its schedule, weight decay, `train.steps`), have the same step.
 
     The counts of everything that the whole step predicts are known before any gradient, so that the
     sums of microbatches are scaled by them and add up to the gradient of one large batch. A phase
@@ -43,9 +49,9 @@ def make_train_step(
     loss_of = partial(_loss_of, objectives, config.optimizer)
     optimizer = optimizers.make(config)
 
-    def train_step(state: State, batch: Batch) -> State:
+    def train_step(state: State, batch: Batch, seed: ArrayLike, rates: Rates) -> State:
         state = _begun(objectives, begins, state)
-        inputs, rngs = with_targets(objectives, config.train.seed, microbatches, state, batch)
+        inputs, rngs = with_targets(objectives, seed, microbatches, state, batch)
         counts: dict[str, jax.Array] = {}
         for name, found in inputs.items():
             counts |= jax.tree.map(jnp.sum, objectives[name].count(found))
@@ -62,7 +68,7 @@ def make_train_step(
             gradients, norm = clip(gradients, config.optimizer.clip_norm)
             finite = jnp.isfinite(loss) & jnp.isfinite(norm)
             updates, new_optimizer = optimizer.update(
-                gradients, state.optimizer, state.params, finite=finite, step=state.progress.step
+                gradients, state.optimizer, state.params, finite=finite, rates=rates
             )
             new_params = either(finite, jax.tree.map(jnp.add, state.params, updates), state.params)
         else:
@@ -184,7 +190,7 @@ class Microbatches:
 
 def with_targets(
     objectives: Mapping[str, Objective],
-    seed: int,
+    seed: ArrayLike,
     microbatches: Microbatches,
     state: State,
     batch: Batch,

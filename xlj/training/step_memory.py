@@ -32,17 +32,12 @@ class StepMemory:
         libc = ctypes.CDLL(None) if sys.platform == "linux" else None
         on_cpu = mesh.devices.flat[0].platform == "cpu"
         self._libc = libc if on_cpu and hasattr(libc, "mallopt") else None
-        self._compiled = list[object]()
 
     @contextlib.contextmanager
-    def kept(self, step: object) -> Iterator[None]:
-        """What this step, called inside, takes is from the heap, and is kept when it is free. Other
-        large arrays stay out of there, where they would take its place; so does what compiles it,
-        the first time."""
-        if not any(step is one for one in self._compiled):
-            self._compiled.append(step)
-            yield
-            return
+    def kept(self) -> Iterator[None]:
+        """What a step that is called inside takes is from the heap, and is kept when it is free.
+        Other large arrays stay out of there, where they would take its place: nothing is to be
+        compiled inside."""
         self._set(_MMAP_MAX, 0)
         self._set(_TRIM_THRESHOLD, _NEVER)
         try:

@@ -17,7 +17,7 @@ from xlj.inference.row_batches import Advance, in_flight
 from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.sharding.devices import on_mesh
-from xlj.sharding.meshes import mesh_of
+from xlj.sharding.meshes import QUICK, mesh_of
 from xlj.sharding.trees import replicated, shard
 from xlj.word_alignment import methods
 from xlj.word_alignment.methods import Method, Side
@@ -164,7 +164,11 @@ class Aligner:
 _NOTHING = Aligned(np.zeros((0, 2), np.int32), np.zeros(0, np.float32))
 
 
-@partial(jax.jit, static_argnames=("mesh", "model", "layers", "method", "prior", "what"))
+@partial(
+    jax.jit,
+    static_argnames=("mesh", "model", "layers", "method", "prior", "what"),
+    compiler_options=QUICK,
+)
 def _align(params: encoder.Params, rows: Rows[jax.Array], mesh: Mesh, **static: Any) -> jax.Array:
     """What is asked for of pieces, [layers, pairs, side, side]. On every device."""
     found = on_mesh(mesh, partial(_of_rows, **static))(params, rows)

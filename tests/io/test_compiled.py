@@ -1,13 +1,14 @@
-"""What XLA compiles is kept for the next call of a command, unless the user says otherwise."""
+"""What XLA compiles is kept for the next call, unless the user says otherwise."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 
-from xlj.cli.command import keep_compiled
+from xlj.io.compiled import keep
 
 ROOT = Path(__file__).parents[2]
 NAMES = (
@@ -23,32 +24,48 @@ def environment(monkeypatch, tmp_path):
         monkeypatch.setenv(name, "")  # so that it is put back
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return monkeypatch
+    of_tests = {name: getattr(jax.config, name.lower()) for name in NAMES}
+    jax.config.update("jax_compilation_cache_dir", None)
+    yield monkeypatch
+    for name, value in of_tests.items():
+        jax.config.update(name.lower(), value)
 
 
 def test_programs_are_kept_under_the_users_cache(environment, tmp_path):
-    keep_compiled()
+    keep()
     folder = Path(os.environ["JAX_COMPILATION_CACHE_DIR"])
     assert folder.parent == tmp_path / "xlj" / "compiled"
     assert float(os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"]) == 0
+    assert jax.config.jax_compilation_cache_dir == str(folder)
     environment.delenv("JAX_COMPILATION_CACHE_DIR")
-    keep_compiled()
+    jax.config.update("jax_compilation_cache_dir", None)
+    keep()
     assert Path(os.environ["JAX_COMPILATION_CACHE_DIR"]) == folder
 
 
 @pytest.mark.parametrize("name, value", [(NAMES[0], "/elsewhere"), (NAMES[1], "false")])
 def test_what_the_user_sets_stays(environment, name, value):
     environment.setenv(name, value)
-    keep_compiled()
+    keep()
     assert {n: os.environ[n] for n in NAMES if n in os.environ} == {name: value}
+    assert jax.config.jax_compilation_cache_dir is None
+
+
+def test_a_folder_that_jax_has_stays(environment):
+    jax.config.update("jax_compilation_cache_dir", "/elsewhere")
+    keep()
+    assert not {*NAMES} & {*os.environ}
+    assert jax.config.jax_compilation_cache_dir == "/elsewhere"
 
 
 @pytest.mark.slow
-def test_a_second_call_compiles_nothing(environment, tmp_path):
+@pytest.mark.parametrize("after", [False, True])
+def test_a_second_call_compiles_nothing(environment, tmp_path, after):
+    """Also if JAX has compiled something before."""
     program = (
-        "import sys\n"
-        "from xlj.cli.command import keep_compiled\n"
-        "keep_compiled()\n"
+        f"{'import jax; jax.numpy.ones(4)' if after else 'import sys'}\n"
+        "from xlj.io.compiled import keep\n"
+        "keep()\n"
         "import jax\n"
         "found = []\n"
         "jax.monitoring.register_event_listener(lambda event, **_: found.append(event))\n"

@@ -1,0 +1,56 @@
+"""What a run waits for before its first steps: said while it lasts, and how long it took."""
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+from tqdm import tqdm
+
+
+class Waits:
+    """Says on the bar of steps what the run waits for, and keeps how long it was for each part.
+
+    A terminal shows the seconds as they pass.
+    """
+
+    def __init__(self, bar: tqdm):
+        self._bar, self._known = bar, set[str]()
+        self._seconds = dict[str, float]()
+
+    @contextlib.contextmanager
+    def on(self, what: str, part: str) -> Iterator[None]:
+        """Says `what` is done as long as the block lasts. Its seconds do not count in the bar's
+        estimate of what is left; the first time they are kept as those of `part`."""
+        begin, bar, ended = time.perf_counter(), self._bar, threading.Event()
+        before = bar.postfix if not bar.disable else None
+
+        def show() -> None:
+            while not ended.wait(1):
+                bar.set_postfix_str(f"{what}, {time.perf_counter() - begin:.0f} s")
+
+        thread = threading.Thread(target=show, daemon=True)
+        if not bar.disable:
+            bar.set_postfix_str(what)
+            if sys.stderr.isatty():
+                thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            if thread.ident is not None:
+                thread.join()
+            if not bar.disable:
+                bar.postfix = before
+                bar.unpause()
+            if what not in self._known:
+                self._known.add(what)
+                seconds = time.perf_counter() - begin
+                self._seconds[part] = self._seconds.get(part, 0.0) + seconds
+
+    def measures(self) -> dict[str, float]:
+        """The seconds kept since the last call, as metrics `start/seconds/PART`."""
+        measures = {f"start/seconds/{part}": each for part, each in self._seconds.items()}
+        self._seconds.clear()
+        return measures
