@@ -237,12 +237,15 @@ def test_base_and_large_have_the_papers_sizes():
 
 
 def few_steps(config, rows_folder):
-    """A config of a step in each phase, and one more."""
+    """A config of a step in each phase, and one more. Nothing is evaluated, which would be most of
+    what is compiled: the quickstart and the tutorials evaluate."""
     config.data.cache = str(rows_folder)
     for step, phase in enumerate(config.phases.values(), start=1):
         phase.start_step = step
     config.train.steps = len(config.phases) + 2
     config.optimizer.warmup_steps = 0
+    config.train.eval_rows = 0
+    config.evaluation = schema.default().evaluation
     return config
 
 
@@ -276,8 +279,6 @@ def test_tiny_variants_take_steps_in_each_phase(name, variant, tmp_path, rows_fo
     config = few_steps(load(name, variant), rows_folder)
     if "kd" in variant:
         config.objectives.distillation.teacher = str(teacher)
-    if variant != "tiny":  # those of recipes evaluate
-        config.train.eval_rows = 0
     config = parse(config)
     outcome = loop.train(start.prepare(config, tmp_path))
     assert outcome.finished and outcome.checkpoint.is_dir()
