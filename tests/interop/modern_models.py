@@ -1,7 +1,10 @@
 """ModernBERT, EuroBERT and gte in transformers: their configs, and their tensors under the names of
 the references."""
 
+import contextlib
+
 import numpy as np
+import pytest
 from references.families import VOCABULARY, options
 
 
@@ -58,6 +61,62 @@ def config(name):
             "rope_parameters": rope,
         }
     return common | own
+
+
+def their_model(name, width=2.4, head="ForMaskedLM", **changes):
+    """A model of transformers with random weights, norms and biases too.
+
+    The standard deviation is `width` by the root of the hidden size, 2.4 for 0.3 of 64. `changes`
+    are keyword arguments of its config.
+    """
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    kind = name.partition("-")[0]
+    made = getattr(transformers, f"{kind}Config")(**config(name) | changes)
+    model = getattr(transformers, f"{kind}{head}")(made).eval()
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for part, parameter in model.named_parameters():
+            mean = float("norm" in part.lower() and part.endswith("weight"))
+            noise = torch.randn_like(parameter) * width * made.hidden_size**-0.5
+            parameter.copy_(mean + noise)
+    return model
+
+
+@contextlib.contextmanager
+def in_float64():
+    """Makes transformers compute in float64 what it casts to float32: angles, RMSNorm, queries."""
+    torch = pytest.importorskip("torch")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "float", torch.float64)
+        patch.setattr(torch, "float32", torch.float64)
+        patch.setattr(torch.Tensor, "float", torch.Tensor.double)
+        yield
+
+
+def theirs(model, examples):
+    """What a model of transformers computes of examples, padded to the longest: the hidden states
+    [layers + 1, length, hidden] and logits [length, vocabulary] of each."""
+    import torch
+
+    lengths = [len(example) for example in examples]
+    tokens = np.stack([np.pad(row, (0, max(lengths) - len(row))) for row in examples])
+    mask = np.arange(max(lengths)) < np.array(lengths)[:, None]
+    with torch.no_grad():
+        output = model(
+            input_ids=torch.tensor(tokens),
+            attention_mask=torch.tensor(mask.astype(int)),
+            output_hidden_states=True,
+        )
+    states = np.stack([state.numpy() for state in output.hidden_states])
+    return [(states[:, row, :n], output.logits.numpy()[row, :n]) for row, n in enumerate(lengths)]
+
+
+def assert_close(found, wanted, tolerance):
+    """Hidden states of every index and logits: the largest difference by the largest value."""
+    for (states, logits), (their_states, their_logits) in zip(found, wanted, strict=True):
+        assert len(states) == len(their_states)
+        for ours, theirs in [*zip(states, their_states, strict=True), (logits, their_logits)]:
+            assert abs(ours - theirs).max() < tolerance * abs(theirs).max()
 
 
 class Tensors:

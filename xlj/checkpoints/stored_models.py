@@ -53,6 +53,7 @@ class StoredModel:
       checkpoint: the checkpoint, unless it is a Hugging Face folder.
       report: what became of each tensor of a Hugging Face folder, for people.
       alignment: how its words are aligned, as its config chose (`evaluation.alignment`).
+      names: the set of names that its tensors had in a Hugging Face folder, if there are several.
       labels: names of the classes or tags that the head of a fine-tuned task tells apart, in order.
     """
 
@@ -67,6 +68,7 @@ class StoredModel:
     report: str = ""
     alignment: AlignmentOptions = AlignmentOptions()
     labels: tuple[str, ...] = ()
+    names: str = ""
 
 
 def find(path: str | AnyPath, key: str = "") -> StoredModel:
@@ -131,6 +133,7 @@ def of_checkpoint(checkpoint: Checkpoint) -> StoredModel:
         checkpoint,
         alignment=_alignment(checkpoint.config()),
         labels=tuple(supervised_in(checkpoint.config()).get("labels", ())),
+        names=checkpoint.meta.get("names", ""),
     )
 
 
@@ -147,7 +150,7 @@ def of_folder(path: Path) -> StoredModel:
 
     leaves = {
         name: Leaf(imported.shapes[name], partial(importing.read, imported, name))
-        for name in imported.names
+        for name in imported.parameters
     }
     return StoredModel(
         path,
@@ -159,4 +162,5 @@ def of_folder(path: Path) -> StoredModel:
         imported.folder.digest,
         report=imported.report(),
         labels=imported.labels,
+        names=imported.architecture.names,
     )

@@ -4,6 +4,7 @@ import contextlib
 import operator
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -131,13 +132,20 @@ class Checkpointer:
 
 
 def write_params(
-    folder: Path, params: Params, config: Config, vocabulary: Vocabulary, languages: list[str]
+    folder: Path,
+    params: Params,
+    config: Config,
+    vocabulary: Vocabulary,
+    languages: list[str],
+    names: str = "",
 ) -> None:
     """Writes a checkpoint of parameters alone, at step 0, from which a run can start; raises a
-    `CheckpointError` if there is something at `folder` already."""
+    `CheckpointError` if there is something at `folder` already. `names` are those of
+    `StoredModel`."""
     if folder.exists():
         raise CheckpointError(f"{folder} is there already; name a new folder")
-    meta = _description({"params": params}, config, vocabulary, languages)
+    of_folder: dict[str, Any] = {"names": names} if names else {}
+    meta = _description({"params": params}, config, vocabulary, languages, **of_folder)
     # Uncompressed, Orbax writes from the arrays' own memory; else it holds all that it has
     # compressed, which saves 8 % of weights.
     handler = ocp.CompositeCheckpointHandler(
@@ -176,7 +184,7 @@ def _description(
     config: Config,
     vocabulary: Vocabulary,
     languages: list[str],
-    **of_run: int | bool | Mapping[str, str | dict[str, int]],
+    **of_run: int | bool | str | Mapping[str, str | dict[str, int]],
 ) -> Record:
     """The sealed description of a checkpoint; without a run, nothing was trained."""
     meta: Record = {

@@ -31,7 +31,9 @@ def export(checkpoint: str, output: Path, layer: int | None, pooling: str) -> No
         raise ConfigError(f"--layer={layer}: it has layers 1 to {layers}")
     model = dataclasses.replace(source.model, layers=layer or layers)
     vocabulary, headless = source.vocabulary(), model.layers < layers
-    exported = exporting.plan(source.leaves, model, vocabulary, headless, source.labels)
+    exported = exporting.plan(
+        source.leaves, model, vocabulary, headless, source.labels, source.names
+    )
     # As step 0 is of other hands: its tokenizer framed pairs as its family does.
     fine_tuned = exported.head in TASKS and source.checkpoint and source.checkpoint.step
     with atomic.new_folder(output) as folder:
@@ -44,6 +46,9 @@ def export(checkpoint: str, output: Path, layer: int | None, pooling: str) -> No
         (folder / "README.md").write_text(text, "utf-8")
     for name, reason in exported.left_out.items():
         print(f"not exported: {name} ({reason})")
+    rows, ids = len(exported.rows), vocabulary.size
+    more = f", {rows - ids:,} more than ids" if rows > ids else ""
+    print(f"rows of the embeddings: {rows:,}{more}")
     print(f"load it with {auto_class(exported.head)}" + ("" if exported.head else ": no head"))
     if exported.architecture.model_type == "xlj":
         print("it has a relative position bias: load it with trust_remote_code=True")

@@ -36,6 +36,8 @@ def extend_checkpoint(
     new = extend(old, lines, pieces, share)
     matches = initial_rows(old, new)
     params, model, *_ = pretrained.of(source)
+    if params.pop("surplus", None):
+        print("rows of embeddings that belong to no id are left out")
 
     def extended(path: KeyPath, leaf: jax.Array) -> jax.Array:
         name, array = trees.name_of(path), np.asarray(leaf)

@@ -46,5 +46,5 @@ def store(
         task = SUPERVISED[TASKS[head]](length=length, labels=source.labels)
         objectives = Objectives(options={TASKS[head]: task})
         config = dataclasses.replace(config, objectives=objectives)
-    writing.write_params(output, params, config, vocabulary, list(source.languages))
+    writing.write_params(output, params, config, vocabulary, list(source.languages), source.names)
     print(f"checkpoint: {output}\nnext: --config.init_from={output}, or --checkpoint={output}")

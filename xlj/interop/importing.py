@@ -1,6 +1,7 @@
 """A Hugging Face folder as an encoder of ours: every tensor accounted for, read in place."""
 
 import dataclasses
+import functools
 import itertools
 import math
 import re
@@ -16,7 +17,15 @@ from xlj.config import ConfigError, Model
 from xlj.contracts.arrays import PyTree
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import architectures, tokenizer_files
-from xlj.interop.architectures import IGNORED, TASKS, TOKEN_TYPE, Architecture, Tensor
+from xlj.interop.architectures import (
+    IGNORED,
+    SURPLUS,
+    TASKS,
+    TOKEN_TYPE,
+    WHOLE,
+    Architecture,
+    Tensor,
+)
 from xlj.interop.folder import CONFIG, Folder, open_folder
 from xlj.models import encoder, heads
 from xlj.models.embeddings import FIRST_POSITION
@@ -34,17 +43,31 @@ class Imported:
     architecture: Architecture
     model: Model
     vocabulary: Vocabulary
-    names: Mapping[str, tuple[str, ...]]  # of theirs by parameter of ours, in the order of layers
-    shapes: Mapping[str, tuple[int, ...]]  # of each parameter of ours that is there
+    names: Mapping[Tensor, tuple[str, ...]]  # of theirs, in the order of layers
+    shapes: Mapping[str, tuple[int, ...]]  # of each parameter of ours that may be there
+    surplus: np.ndarray  # int, rows of tables of words that belong to no id of the vocabulary
     missing: tuple[str, ...]  # parameters of the head for masked tokens, if the folder has none
     ignored: Mapping[str, str]  # tensors that are not read, and why
     head: str = ""  # that of a fine-tuned task, e.g. tagging_head; empty if xlj has none such
     labels: tuple[str, ...] = ()  # names of its classes or tags, in order; none of answers
 
+    @functools.cached_property
+    def parameters(self) -> dict[str, list[Tensor]]:
+        """The parameters of ours that are there, and the tensors that each is made of."""
+        found: dict[str, list[Tensor]] = {}
+        for tensor in self.names:
+            found.setdefault(tensor.ours, []).append(tensor)
+        return found
+
     def report(self) -> str:
         """A report of what became of each tensor."""
-        used = sum(len(names) for names in self.names.values())
+        used = len({name for names in self.names.values() for name in names})
         lines = [f"{self.folder.path}: {self.architecture.model_type}, {used} tensors used"]
+        if len(self.surplus):
+            lines += [
+                f"  {len(self.surplus)} rows of embeddings belong to no id of the tokenizer: they "
+                "are neither trained nor predicted, and an export without training has them again"
+            ]
         if self.head:
             lines += [f"  {self.head}, of {', '.join(self.labels) or 'first and last tokens'}"]
         lines += [f"  not read: {name} ({reason})" for name, reason in self.ignored.items()]
@@ -65,11 +88,7 @@ def inspect(path: Path) -> Imported:
     architecture = architectures.of_config(folder.config, where)
     model = architectures.model_of(architecture, folder.config, where)
     vocabulary = tokenizer_files.read(path)
-    if folder.config.get("vocab_size") != vocabulary.size:
-        raise ConfigError(
-            f"{where}: vocab_size is {folder.config.get('vocab_size')}, but the tokenizer of "
-            f"{path} has {vocabulary.size} ids"
-        )
+    surplus = _surplus(folder, vocabulary, where)
     # Old checkpoints call the parts of a norm gamma and beta.
     found = {
         name.replace("Norm.gamma", "Norm.weight").replace("Norm.beta", "Norm.bias"): name
@@ -82,13 +101,18 @@ def inspect(path: Path) -> Imported:
         raise ConfigError(
             f"{where}: num_hidden_layers is {model.layers}, but there are {len(found)} tensors"
         )
+    architecture = architecture.named_as(found)
     model = _without_zero_types(folder, architecture, model, found)
     head = architectures.task_head_of(architecture, folder.config, found)
     labels: tuple[str, ...] = ()
     if head and TASKS[head] != "question_answering":
         labels = architectures.labels_of(folder.config, where)
     expected = _expected(model, vocabulary.size, head, len(labels))
-    names, missing = _assigned(path, architecture, model, expected, found)
+    names, missing = _assigned(folder, architecture, model, expected, found)
+    if len(surplus):
+        for tensor in [tensor for tensor in names if tensor.by_word]:
+            expected[SURPLUS + tensor.ours] = len(surplus), *expected[tensor.ours][1:]
+            names[tensor._replace(ours=SURPLUS + tensor.ours)] = names[tensor]
     left = set(found) - {name for group in names.values() for name in group}
     ignored = {found[name]: _reason(architecture, name) for name in sorted(left)}
     unknown = [name for name, reason in ignored.items() if not reason]
@@ -97,10 +121,11 @@ def inspect(path: Path) -> Imported:
             f"{path}: {len(unknown)} tensors are not those of an encoder of {model.layers} layers: "
             f"{', '.join(unknown[:4])}"
         )
-    names = {ours: tuple(found[name] for name in group) for ours, group in names.items()}
+    names = {tensor: tuple(found[name] for name in group) for tensor, group in names.items()}
     imported = Imported(
-        folder, architecture, model, vocabulary, names, expected, missing, ignored, head, labels
-    )
+        folder, architecture, model, vocabulary, names, expected, surplus, missing, ignored, head,
+        labels,
+    )  # fmt: skip
     _check_shapes(imported)
     _check_copies(imported, found)
     return imported
@@ -113,16 +138,15 @@ def load(imported: Imported, shardings: Callable[[PyTree], PyTree]) -> encoder.P
     Raises:
       ConfigError: if a tensor cannot be read, or is not finite.
     """
-    tensors = {tensor.ours: tensor for tensor in imported.architecture.tensors}
-    shapes = {name: imported.shapes[name] for name in imported.names}
+    shapes = {name: imported.shapes[name] for name in imported.parameters}
     abstract = nested({n: jax.ShapeDtypeStruct(s, jnp.float32) for n, s in shapes.items()})
 
     def read(
         path: KeyPath, leaf: jax.ShapeDtypeStruct, sharding: jax.sharding.Sharding
     ) -> jax.Array:
-        tensor = tensors[name_of(path)]
+        name = name_of(path)
         return jax.make_array_from_callback(
-            leaf.shape, sharding, lambda index: _part(imported, tensor, index or ())
+            leaf.shape, sharding, lambda index: _part(imported, name, index or ())
         )
 
     return jax.tree_util.tree_map_with_path(read, abstract, shardings(abstract))
@@ -130,34 +154,50 @@ def load(imported: Imported, shardings: Callable[[PyTree], PyTree]) -> encoder.P
 
 def read(imported: Imported, name: str) -> np.ndarray:
     """One parameter of ours, float32, by its name; errors as of `load`."""
-    tensor = next(tensor for tensor in imported.architecture.tensors if tensor.ours == name)
-    return _part(imported, tensor, (slice(None),) * len(imported.shapes[name]))
+    return _part(imported, name, (slice(None),) * len(imported.shapes[name]))
+
+
+def _surplus(folder: Folder, vocabulary: Vocabulary, where: str) -> np.ndarray:
+    """The rows of tables of words that belong to no id: tables are padded to sizes that multiply
+    fast."""
+    rows, ids = folder.config.get("vocab_size"), vocabulary.native_ids
+    known = ids[ids >= 0]
+    if isinstance(rows, bool) or not isinstance(rows, int) or rows <= known.max():
+        raise ConfigError(
+            f"{where}: vocab_size is {rows}, but the tokenizer of {folder.path} has "
+            f"{known.max() + 1} ids"
+        )
+    if rows > max(map(math.prod, folder.shapes.values()), default=0):
+        raise ConfigError(f"{where}: vocab_size is {rows}, and no tensor is so large")
+    return np.setdiff1d(np.arange(rows), known)
 
 
 def _assigned(
-    path: Path,
+    folder: Folder,
     architecture: Architecture,
     model: Model,
     expected: Collection[str],
     found: Mapping[str, str],
-) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
-    """Names of theirs by parameter of ours, and what the head for masked tokens lacks."""
-    names: dict[str, tuple[str, ...]] = {}
+) -> tuple[dict[Tensor, tuple[str, ...]], tuple[str, ...]]:
+    """Names of theirs by tensor, and what the head for masked tokens lacks."""
+    names: dict[Tensor, tuple[str, ...]] = {}
     missing: list[str] = []
+    of_task = architecture.has_shared_head and architectures.is_of_task(folder.config)
     for tensor in architecture.tensors:
         if tensor.ours not in expected:
             continue
+        is_masked = tensor.head == "prediction_head"
         group = tuple(_theirs(architecture, tensor, model, found))
         absent = [name for name in group if name not in found]
-        if not absent:
-            names[tensor.ours] = group
-        elif tensor.head == "prediction_head":
+        if not absent and not (is_masked and of_task):
+            names[tensor] = group
+        elif is_masked:
             missing.append(tensor.ours)
         else:
-            raise ConfigError(f"{path}: the tensor {absent[0]} is missing")
-    head = [name for name in names if name.startswith("prediction_head/")]
+            raise ConfigError(f"{folder.path}: the tensor {absent[0]} is missing")
+    head = [tensor.ours for tensor in names if tensor.head == "prediction_head"]
     if head and missing:
-        raise ConfigError(f"{path}: has {head[0]}, but not {missing[0]}")
+        raise ConfigError(f"{folder.path}: has {head[0]}, but not {missing[0]}")
     if not any(tensor.head == "prediction_head" for tensor in architecture.tensors):
         missing = [name for name in expected if name.startswith("prediction_head/")]
     return names, tuple(missing)
@@ -167,7 +207,7 @@ def _theirs(
     architecture: Architecture, tensor: Tensor, model: Model, found: Mapping[str, str]
 ) -> Iterator[str]:
     """The names of a tensor in a folder, one a layer if it is stacked."""
-    for layer in range(model.layers if tensor.stacked else 1):
+    for layer in range(tensor.first_layer, model.layers if tensor.stacked else 1):
         name = tensor.theirs.format(layer=layer)
         prefixed = f"{architecture.prefix}.{name}"
         yield name if tensor.head or name in found and prefixed not in found else prefixed
@@ -180,7 +220,10 @@ def _reason(architecture: Architecture, name: str) -> str:
         return f"tied to {architecture.copies[name]}"
     if bare == TOKEN_TYPE.theirs and TOKEN_TYPE in architecture.tensors:
         return "a single token type, all zero"
-    return next((reason for rule, reason in IGNORED if re.fullmatch(rule, name)), "")
+    if architecture.has_shared_head and name.startswith("head."):
+        return "the head of a task that xlj does not have"
+    rules = (*IGNORED, *architecture.ignored)
+    return next((reason for rule, reason in rules if re.fullmatch(rule, name)), "")
 
 
 def _without_zero_types(
@@ -189,7 +232,8 @@ def _without_zero_types(
     """The model without token types where the only one adds nothing, as in XLM-R."""
     name = TOKEN_TYPE.theirs
     name = found.get(f"{architecture.prefix}.{name}", found.get(name, ""))
-    if model.token_types == 1 and name and not folder.read(name).any():
+    adds_one = architecture.token_types == 1  # on export
+    if adds_one and model.token_types == 1 and name and not folder.read(name).any():
         return dataclasses.replace(model, token_types=0)
     return model
 
@@ -211,13 +255,18 @@ def _expected(
 
 
 def _check_shapes(imported: Imported) -> None:
-    for tensor in imported.architecture.tensors:
-        shape = list(imported.shapes.get(tensor.ours, ()))[tensor.stacked :]
+    rows = imported.folder.config["vocab_size"]
+    for tensor, names in imported.names.items():
+        shape = list(imported.shapes[tensor.ours])[tensor.stacked :]
+        if tensor.of_ours != WHOLE or tensor.of_theirs != WHOLE:
+            shape[-1] = shape[-1] // tensor.of_ours[1] * tensor.of_theirs[1]
         if tensor.transposed:
             shape.reverse()
+        if tensor.by_word:
+            shape[0] = rows
         if tensor.ours == "embeddings/position":
             shape[0] -= FIRST_POSITION - imported.architecture.first_position
-        for name in imported.names.get(tensor.ours, ()):
+        for name in names:
             got = imported.folder.shapes[name]
             if list(got) != shape:
                 raise ConfigError(
@@ -227,10 +276,11 @@ def _check_shapes(imported: Imported) -> None:
 
 
 def _check_copies(imported: Imported, found: Mapping[str, str]) -> None:
+    used = {name for names in imported.names.values() for name in names}
     for copy, ours in imported.architecture.copies.items():
-        if copy not in found or ours not in imported.names:
+        if copy not in found or found[copy] in used or ours not in imported.parameters:
             continue
-        name, original = found[copy], imported.names[ours][0]
+        name, original = found[copy], imported.names[imported.parameters[ours][0]][0]
         shape = imported.folder.shapes[original]
         rows = max(1, _CHUNK // math.prod(shape[1:]))
         for start in range(0, shape[0], rows):
@@ -244,21 +294,41 @@ def _check_copies(imported: Imported, found: Mapping[str, str]) -> None:
                 )
 
 
-def _part(imported: Imported, tensor: Tensor, index: tuple[slice, ...]) -> np.ndarray:
+def _part(imported: Imported, name: str, index: tuple[slice, ...]) -> np.ndarray:
     """The part of a parameter of ours that `index` names."""
-    names, shape = imported.names[tensor.ours], imported.shapes[tensor.ours]
+    shape = imported.shapes[name]
     wanted = [range(*i.indices(n)) for i, n in zip(index, shape, strict=True)]
     part = _aligned([len(places) for places in wanted])
+    for tensor in imported.parameters[name]:
+        if tensor.of_ours == WHOLE and tensor.of_theirs == WHOLE:
+            _fill(part, imported, tensor, wanted)
+            continue
+        size = shape[-1] // tensor.of_ours[1]
+        begin, outputs = tensor.of_ours[0] * size, wanted[-1]
+        start, stop = max(outputs.start, begin), min(outputs.stop, begin + size)
+        if start < stop:
+            here = part[..., start - outputs.start : stop - outputs.start]
+            before = tensor.of_theirs[0] * size - begin
+            theirs = range(start + before, stop + before)
+            _fill(here, imported, tensor, [*wanted[:-1], theirs])
+    return part
+
+
+def _fill(part: np.ndarray, imported: Imported, tensor: Tensor, wanted: list[range]) -> None:
+    """Reads what one kind of tensor has of a parameter: the layers of ours, and inputs and outputs
+    of theirs, that `wanted` lists."""
+    names = imported.names[tensor]
+    index = tuple(slice(places.start, places.stop) for places in wanted)
     if tensor.stacked:
         for place, layer in enumerate(wanted[0]):
             part[place] = _one(imported, tensor, names[layer], index[1:])
-        return part
-    rows = max(1, _CHUNK // math.prod(shape[1:])) if tensor.by_word else len(part)
+        return
+    rows = max(1, _CHUNK // math.prod(imported.shapes[tensor.ours][1:]))
+    rows = rows if tensor.by_word else max(1, len(part))
     for start in range(0, len(part), rows):
         places = wanted[0][start : start + rows]
         some = (slice(places.start, places.stop), *index[1:])
         part[start : start + rows] = _one(imported, tensor, names[0], some)
-    return part
 
 
 def _aligned(shape: list[int]) -> np.ndarray:
@@ -271,7 +341,16 @@ def _aligned(shape: list[int]) -> np.ndarray:
 
 
 def _rows(imported: Imported, name: str, ids: np.ndarray, index: tuple[slice, ...]) -> np.ndarray:
-    """Rows `ids` of a tensor, in this order; few runs, as only specials are at other places."""
+    """Rows `ids` of a tensor, in this order; few runs, as only specials are at other places. Those
+    of -1, which a folder does not have, are zero."""
+    known = ids >= 0
+    if not known.all():
+        shape = imported.folder.shapes[name][1:]
+        widths = [len(range(*i.indices(n))) for i, n in zip(index, shape, strict=True)]
+        rows = np.zeros((len(ids), *widths), np.float32)
+        if known.any():
+            rows[known] = _rows(imported, name, ids[known], index)
+        return rows
     starts = [0, *(np.flatnonzero(np.diff(ids) != 1) + 1), len(ids)]
     parts = [
         imported.folder.read(name, (slice(int(ids[start]), int(ids[end - 1]) + 1), *index))
@@ -284,7 +363,9 @@ def _one(imported: Imported, tensor: Tensor, name: str, index: tuple[slice, ...]
     if tensor.transposed:
         part = imported.folder.read(name, index[::-1]).T
     elif tensor.by_word:
-        part = _rows(imported, name, imported.vocabulary.native_ids[index[0]], index[1:])
+        is_surplus = tensor.ours.startswith(SURPLUS)
+        ids = imported.surplus if is_surplus else imported.vocabulary.native_ids
+        part = _rows(imported, name, ids[index[0]], index[1:])
     elif tensor.ours == "embeddings/position":
         part = imported.folder.read(name, (slice(None), *index[1:]))
         above = FIRST_POSITION - imported.architecture.first_position

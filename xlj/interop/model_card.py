@@ -93,7 +93,10 @@ def _summary(exported: Exported, model: Model, vocabulary: Vocabulary, trained: 
         text += f" {began} from `{trained['config']['init_from']}`."
     if not exported.head:
         text += " It has no head."
-    of_family = exported.architecture.prefix == XLM_R.prefix and exported.head not in TASKS
+    has_pairs = exported.architecture.prefix == XLM_R.prefix or (
+        exported.architecture.model_type == "gte" and vocabulary.markers == "sentencepiece"
+    )
+    of_family = has_pairs and exported.head not in TASKS
     if trained and trained["step"] and of_family:
         text += (
             "\n\nIn pretraining a pair of sentences was `<s> A </s> B </s>`; the tokenizer of "

@@ -1,0 +1,199 @@
+"""Keys of config.json of modern models: read in either version's words, or refused by name."""
+
+import dataclasses
+
+import pytest
+
+from xlj.config import ConfigError, Model
+from xlj.interop import architectures
+
+SIZES = {
+    "hidden_size": 128,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 2,
+    "intermediate_size": 48,
+    "max_position_embeddings": 40,
+}
+FULL = {"rope_type": "default", "rope_theta": 160000.0}
+LOCAL = {"rope_type": "default", "rope_theta": 10000.0}
+OLD = {
+    "global_rope_theta": 160000.0,
+    "local_rope_theta": 10000.0,
+    "global_attn_every_n_layers": 3,
+}
+NEW = {
+    "rope_parameters": {"full_attention": FULL, "sliding_attention": LOCAL},
+    "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+}
+BASES = {
+    "modernbert": {"local_attention": 128, **OLD},
+    "eurobert": {"rope_theta": 250000, "num_key_value_heads": 1},
+    "gte": {"rope_parameters": FULL},
+    "new": {"rope_theta": 20000, "rope_scaling": {"type": "ntk", "factor": 8.0}},
+}
+WANTED = {
+    "modernbert": Model(
+        family="modernbert", layers=4, hidden=128, heads=2, intermediate=48, positions=42,
+        norm="embeddings", norm_type="unbiased", layer_norm_epsilon=1e-5, feed_forward="geglu",
+        biases=("vocabulary",), absolute_positions=False, rotary_base=160000.0,
+        rotary_local_base=10000.0, local_attention=128, full_attention_every=3, dropout=0.0,
+        dropout_parts=("attention",), attention_dropout=0.0,
+    ),
+    "eurobert": Model(
+        family="eurobert", layers=4, hidden=128, heads=2, intermediate=48, positions=42,
+        norm="pre", norm_type="rms", layer_norm_epsilon=1e-5, feed_forward="swiglu", biases=(),
+        absolute_positions=False, rotary_base=250000.0, key_value_heads=1, prediction="linear",
+        tied=False, dropout=0.0, attention_dropout=0.0,
+    ),
+    "gte": Model(
+        family="gte", layers=4, hidden=128, heads=2, intermediate=48, positions=42,
+        layer_norm_epsilon=1e-12, feed_forward="geglu", absolute_positions=False,
+        biases=("attention", "output", "outer", "prediction", "vocabulary"), token_types=1,
+        rotary_base=160000.0, attention_dropout=0.0,
+    ),
+}  # fmt: skip
+WANTED["new"] = dataclasses.replace(WANTED["gte"], rotary_factor=8 ** (1 / 32))
+
+
+def model(model_type, **changes):
+    """The model of a config.json; None takes a key away."""
+    config = {"model_type": model_type, **SIZES, **BASES[model_type]} | changes
+    config = {key: value for key, value in config.items() if value is not None}
+    architecture = architectures.of_config(config, "config.json")
+    return architectures.model_of(architecture, config, "config.json")
+
+
+@pytest.mark.parametrize("model_type", BASES)
+def test_options_are_read(model_type):
+    assert model(model_type) == WANTED[model_type]
+
+
+def test_old_and_new_keys_say_the_same():
+    none = dict.fromkeys(OLD)
+    for keys in (OLD, none | NEW, OLD | NEW, OLD | {"layer_types": NEW["layer_types"]}):
+        assert model("modernbert", **keys) == WANTED["modernbert"]
+    linear = FULL | {"rope_type": "linear", "factor": 2}
+    wanted = dataclasses.replace(WANTED["gte"], rotary_factor=2.0)
+    assert model("gte", rope_parameters=linear) == wanted
+    old = {"rope_theta": 160000, "rope_scaling": {"type": "linear", "factor": 2.0}}
+    assert model("gte", rope_parameters=None, **old) == wanted
+    assert model("gte", **old, rope_parameters=linear) == wanted
+
+
+@pytest.mark.parametrize(
+    "model_type, keys, options",
+    [
+        ("modernbert", {"hidden_activation": "silu"}, {"feed_forward": "swiglu"}),
+        ("modernbert", {"norm_bias": True, "norm_eps": 1e-6},
+         {"norm_type": "layer", "layer_norm_epsilon": 1e-6}),
+        ("modernbert", {"attention_bias": True, "mlp_bias": True, "decoder_bias": False},
+         {"biases": ("attention", "output", "inner", "outer")}),
+        ("modernbert", {"classifier_bias": True}, {"biases": ("prediction", "vocabulary")}),
+        ("modernbert", {"tie_word_embeddings": False}, {"tied": False}),
+        ("modernbert", {"global_attn_every_n_layers": 1, "local_rope_theta": None},
+         {"local_attention": 0, "full_attention_every": 3, "rotary_local_base": 0.0}),
+        ("modernbert", {"global_attn_every_n_layers": None,
+                        "layer_types": [*NEW["layer_types"][1:], "full_attention"]},
+         {"full_layers": ("2", "3")}),
+        ("modernbert", {"attention_dropout": 0.1}, {"attention_dropout": 0.1, "dropout": 0.1}),
+        ("eurobert", {"num_key_value_heads": 2}, {"key_value_heads": 0}),
+        ("eurobert", {"attention_bias": True}, {"biases": ("attention", "output")}),
+        ("eurobert", {"mlp_bias": True}, {"biases": ("inner", "outer", "vocabulary")}),
+        ("eurobert", {"tie_word_embeddings": True, "hidden_act": "gelu", "head_dim": 64},
+         {"tied": True, "feed_forward": "geglu"}),
+        ("gte", {"type_vocab_size": 0, "layer_norm_eps": 1e-5},
+         {"token_types": 0, "layer_norm_epsilon": 1e-5}),
+        ("new", {"rope_theta": 160000, "rope_scaling": None}, {"rotary_factor": 1.0}),
+    ],
+)  # fmt: skip
+def test_switches_are_honoured(model_type, keys, options):
+    assert model(model_type, **keys) == dataclasses.replace(WANTED[model_type], **options)
+
+
+@pytest.mark.parametrize(
+    "model_type, keys, message",
+    [
+        ("modernbert", {"global_rope_theta": None},
+         r"neither rope_parameters\.full_attention\.rope_theta nor global_rope_theta gives"),
+        ("modernbert", {"local_rope_theta": None},
+         r"neither rope_parameters\.sliding_attention\.rope_theta nor local_rope_theta gives"),
+        ("modernbert", {"rope_parameters": {"full_attention": FULL, "sliding_attention": FULL}},
+         r"sliding_attention\.rope_theta is 160000\.0, but local_rope_theta is 10000\.0"),
+        ("modernbert", {"rope_parameters": FULL | {"rope_theta": 1.0}, "global_rope_theta": None},
+         r"rope_parameters\.full_attention\.rope_theta nor global_rope_theta"),
+        ("modernbert", {"global_attn_every_n_layers": None}, "neither layer_types nor global_attn"),
+        ("modernbert", {"global_attn_every_n_layers": 2, "layer_types": NEW["layer_types"]},
+         r"layer_types is \['full.*, but global_attn_every_n_layers is 2"),
+        ("modernbert", {"layer_types": ["full_attention"]}, r"layer_types must be 4 \(num_hidden"),
+        ("modernbert", {"global_attn_every_n_layers": None,
+                        "layer_types": ["sliding_attention"] * 4}, "layer_types has no full_att"),
+        ("modernbert", {"local_attention": None}, "local_attention is None; it must be the width"),
+        ("modernbert", {"classifier_activation": "relu"}, "classifier_activation is 'relu'"),
+        ("modernbert", {"hidden_activation": "relu"}, "hidden_activation is 'relu'; xlj's gated"),
+        ("modernbert", {"attention_bias": 1}, "attention_bias is 1; it must be true or false"),
+        ("modernbert", {"rope_scaling": {"type": "yarn", "factor": 2}},
+         r"rope_scaling\.type is 'yarn'; xlj's encoder has default, linear only"),
+        ("eurobert", {"rope_theta": None}, r"neither rope_parameters\.rope_theta nor rope_theta"),
+        ("eurobert", {"rope_parameters": FULL},
+         r"rope_parameters\.rope_theta is 160000\.0, but rope_theta is 250000"),
+        ("eurobert", {"rope_theta": True}, "the base of rope_parameters is True; not above 0"),
+        ("eurobert", {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"),
+        ("eurobert", {"head_dim": 32}, "head_dim is 32; xlj's heads have hidden_size /"),
+        ("gte", {"rope_parameters": {"rope_type": "ntk", "rope_theta": 2e4, "factor": 8}},
+         r"rope_parameters\.rope_type is 'ntk'; xlj's encoder has default, linear only"),
+        ("gte", {"rope_parameters": FULL | {"rope_type": "linear"}}, "the factor of .* is None"),
+        ("gte", {"hidden_act": "gelu_new"}, "hidden_act is 'gelu_new'"),
+        ("gte", {"rope_scaling": {"type": "linear", "factor": 2}},
+         r"rope_type is 'default', but rope_scaling\.type is 'linear'"),
+        ("new", {"rope_scaling": {"type": "ntk", "factor": 8, "mixed_b": 0.5}},
+         r"rope_scaling\.mixed_b is 0\.5"),
+        ("new", {"position_embedding_type": "absolute"}, "position_embedding_type is 'absolute'"),
+        ("new", {"logn_attention_scale": True}, "logn_attention_scale is True"),
+    ],
+)  # fmt: skip
+def test_what_contradicts_or_lacks_is_refused(model_type, keys, message):
+    with pytest.raises(ConfigError, match=f"^config.json: .*{message}"):
+        model(model_type, **keys)
+
+
+@pytest.mark.parametrize(
+    "config, message",
+    [
+        ({"model_type": "deberta-v2"}, "mDeBERTa adds products"),
+        ({"model_type": "gemma3_text"}, "an encoder made of Gemma"),
+        ({"model_type": "t5gemma"}, "an encoder made of Gemma"),
+        ({"model_type": "embedding_gemma2"}, "an encoder made of Gemma"),
+        ({"model_type": "jina_embeddings_v3"}, "jina-embeddings-v3: .* adapters"),
+        ({"model_type": "xlm-roberta", "lora_adaptations": ["text-matching"]},
+         "jina-embeddings-v3: .* adapters"),
+        ({"model_type": "neobert"}, "NeoBERT turns neighbouring dimensions"),
+        ({"model_type": "m2m_100"}, "SONAR and NLLB"),
+        ({"model_type": "nomic_bert"}, ".* mixture of experts"),
+        ({"model_type": "ultrabert"}, "UltraBERT has a window"),
+    ],
+)  # fmt: skip
+def test_other_encoders_are_refused_by_name(config, message):
+    with pytest.raises(ConfigError, match=f"^config.json: model_type is '.*'; {message}"):
+        architectures.of_config(config, "config.json")
+
+
+@pytest.mark.parametrize("model_type", ["modernbert", "eurobert", "gte"])
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+def test_what_is_written_is_read(model_type, factor):
+    wanted = dataclasses.replace(WANTED[model_type], rotary_factor=factor)
+    if model_type == "modernbert":
+        wanted = dataclasses.replace(wanted, full_layers=("1", "2"), biases=("inner", "outer"))
+    architecture = architectures.ARCHITECTURES[model_type]
+    config = architectures.config_of(architecture, wanted, 50)
+    assert config["model_type"] == model_type and config["vocab_size"] == 50
+    assert architectures.model_of(architecture, config, "config.json") == wanted
+
+
+def test_version_4_of_transformers_reads_what_is_written_or_stops():
+    """Its keys of ModernBERT are written where it has words for what the model does, else null."""
+    architecture = architectures.ARCHITECTURES["modernbert"]
+    config = architectures.config_of(architecture, WANTED["modernbert"], 50)
+    assert {key: config[key] for key in OLD} == OLD
+    odd = dataclasses.replace(WANTED["modernbert"], full_layers=("1",), rotary_factor=2.0)
+    config = architectures.config_of(architecture, odd, 50)
+    assert {key: config[key] for key in OLD} == dict.fromkeys(OLD)

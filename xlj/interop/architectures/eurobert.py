@@ -1,0 +1,122 @@
+"""EuroBERT's class. Sources: models/eurobert of transformers 5.24, the released config of
+EuroBERT/EuroBERT-210m."""
+
+from collections.abc import Iterator
+
+from xlj.config import ConfigError, Model
+from xlj.interop.architectures import rotary_keys
+from xlj.interop.architectures.modernbert import activation_of, gated, switched
+from xlj.interop.architectures.table import SPECIALS, Architecture, Tensor, module, modules
+from xlj.interop.architectures.task_heads import CLASSES
+from xlj.io.json_file import Record
+from xlj.io.quoting import quoted
+
+_SWITCHES: dict[str, tuple[str, ...]] = {
+    "attention_bias": ("attention", "output"),
+    "mlp_bias": ("inner", "outer", "vocabulary"),  # the head's goes by that of the layers
+}
+_DEFAULTS = {
+    "rms_norm_eps": 1e-5,
+    "initializer_range": 0.02,
+    "attention_dropout": 0.0,
+    "hidden_act": "silu",
+    "attention_bias": False,
+    "mlp_bias": False,
+    "tie_word_embeddings": False,
+}
+
+PROJECTIONS = {
+    "query": "self_attn.q_proj",
+    "key": "self_attn.k_proj",
+    "value": "self_attn.v_proj",
+    "output": "self_attn.o_proj",
+}
+_LAYER = "layers.{layer}."
+
+
+def halves(layer: str) -> Iterator[Tensor]:
+    """The halves of a gated layer, which are tensors of their own: the activated one is ours'
+    first."""
+    for number, name in enumerate(("gate_proj", "up_proj")):
+        yield from module("layers/feed_forward/inner", f"{layer}mlp.{name}", of_ours=(number, 2))
+
+
+_TENSORS = (
+    Tensor("embeddings/word", "embed_tokens.weight"),
+    *modules(PROJECTIONS, "layers/attention/", _LAYER),
+    *module("layers/attention_norm", f"{_LAYER}input_layernorm"),
+    *halves(_LAYER),
+    *module("layers/feed_forward/outer", f"{_LAYER}mlp.down_proj"),
+    *module("layers/feed_forward_norm", f"{_LAYER}post_attention_layernorm"),
+    *module("final_norm", "norm"),
+    Tensor("prediction_head/word", "lm_head.weight"),  # where it is not tied
+    Tensor("prediction_head/bias", "lm_head.bias"),
+    *module("tagging_head/output", "classifier"),
+)
+
+
+def _options(config: Record, where: str) -> Record:
+    rotary = rotary_keys.read(config, where, "rope_theta")
+    heads, hidden = config.get("num_attention_heads"), config.get("hidden_size")
+    groups, size = config.get("num_key_value_heads"), config.get("head_dim")
+    if size is not None and (not isinstance(heads, int) or size * heads != hidden):
+        raise ConfigError(
+            f"{where}: head_dim is {quoted(size)}; xlj's heads have hidden_size / "
+            "num_attention_heads"
+        )
+    return {
+        "key_value_heads": 0 if groups in (None, heads) else groups,
+        "family": "eurobert",
+        "absolute_positions": False,
+        "norm": "pre",
+        "norm_type": "rms",
+        "feed_forward": gated(config, "hidden_act", where),
+        "biases": switched(config, _SWITCHES, where),
+        "prediction": "linear",
+        "tied": config["tie_word_embeddings"],
+        "rotary_base": rotary.base,
+        "rotary_factor": rotary.factor,
+        "dropout": 0.0,
+    }
+
+
+def _config(model: Model) -> Record:
+    rope = rotary_keys.write(model.rotary_base, model.rotary_factor)
+    return {
+        "num_key_value_heads": model.groups,
+        "hidden_act": activation_of(model),
+        **{key: {*names} <= {*model.biases} for key, names in _SWITCHES.items()},
+        "tie_word_embeddings": model.tied,
+        "rope_parameters": rope,
+        # Code of before transformers 5 reads these.
+        "rope_theta": model.rotary_base,
+        "rope_scaling": None if model.rotary_factor == 1 else rope,
+    }
+
+
+EUROBERT = Architecture(
+    "eurobert",
+    "model",
+    _TENSORS,
+    {
+        head: f"EuroBert{CLASSES[head] or 'Model'}"
+        for head in ("", "prediction_head", "tagging_head")
+    },
+    {"lm_head.weight": "embeddings/word"},
+    first_position=0,
+    sizes={
+        "layers": "num_hidden_layers",
+        "hidden": "hidden_size",
+        "heads": "num_attention_heads",
+        "intermediate": "intermediate_size",
+        "attention_dropout": "attention_dropout",
+        "layer_norm_epsilon": "rms_norm_eps",
+        "init_std": "initializer_range",
+    },
+    defaults=_DEFAULTS,
+    fixed={},
+    options=_options,
+    config=_config,
+    specials=SPECIALS | {"mask": -1},
+    ignored=((r"dense\.(weight|bias)", "the head of a task that xlj does not have"),),
+)

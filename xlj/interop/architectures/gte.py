@@ -1,0 +1,173 @@
+"""gte's class. Its tensors have transformers' names, or those of the code on the Hub, which are
+fused; transformers writes the latter too, under a prefix of its own.
+
+Sources: models/gte and conversion_mapping of transformers 5.24, configs of
+Alibaba-NLP/gte-multilingual-mlm-base and gte-multilingual-base.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+
+from xlj.config import Model
+from xlj.config.sections import BIASES
+from xlj.interop.architectures import rotary_keys
+from xlj.interop.architectures.eurobert import PROJECTIONS, halves
+from xlj.interop.architectures.modernbert import activation_of, gated
+from xlj.interop.architectures.rotary_keys import Rotary
+from xlj.interop.architectures.table import (
+    EMBEDDINGS,
+    TOKEN_TYPE,
+    Architecture,
+    Tensor,
+    module,
+    modules,
+)
+from xlj.interop.architectures.task_heads import CLASSES
+from xlj.io.json_file import Record
+
+_HEADS = ("", "prediction_head", "classification_head", "tagging_head")
+_SIZES = {
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "heads": "num_attention_heads",
+    "intermediate": "intermediate_size",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "init_std": "initializer_range",
+    "token_types": "type_vocab_size",
+}
+_DEFAULTS = {
+    "layer_norm_eps": 1e-12,
+    "initializer_range": 0.02,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.0,
+    "hidden_act": "gelu",
+    "type_vocab_size": 1,
+    "tie_word_embeddings": True,
+}
+
+_LAYER, _NEW_LAYER = "layers.{layer}.", "encoder.layer.{layer}."
+_EMBEDDINGS = (EMBEDDINGS, TOKEN_TYPE, *module("embeddings/norm", "embeddings.LayerNorm"))
+_LAYERS = (
+    *modules(PROJECTIONS, "layers/attention/", _LAYER),
+    *module("layers/attention_norm", f"{_LAYER}post_attention_layernorm"),
+    *halves(_LAYER),
+    *module("layers/feed_forward/outer", f"{_LAYER}mlp.down_proj"),
+    *module("layers/feed_forward_norm", f"{_LAYER}post_mlp_layernorm"),
+)
+
+
+def _fused() -> Iterator[Tensor]:
+    """Rows of `qkv_proj` are query, key, value; `up_gate_proj` ends with the activated half."""
+    for number, name in enumerate(("query", "key", "value")):
+        theirs = f"{_NEW_LAYER}attention.qkv_proj"
+        yield from module(f"layers/attention/{name}", theirs, of_theirs=(number, 3))
+    for number in range(2):
+        shares = {"of_ours": (number, 2), "of_theirs": (1 - number, 2)}
+        theirs = f"{_NEW_LAYER}mlp.up_gate_proj"
+        yield from module("layers/feed_forward/inner", theirs, **shares)
+
+
+_NEW_LAYERS = (
+    *_fused(),
+    *modules(
+        {
+            "attention/output": "attention.o_proj",
+            "attention_norm": "attn_ln",
+            "feed_forward/outer": "mlp.down_proj",
+            "feed_forward_norm": "mlp_ln",
+        },
+        "layers/",
+        _NEW_LAYER,
+    ),
+)
+
+
+def _heads(prefix: str, norm: str) -> tuple[Tensor, ...]:
+    return (
+        *module("prediction_head/dense", "lm_head.dense"),
+        *module("prediction_head/norm", f"lm_head.{norm}"),
+        Tensor("prediction_head/word", "lm_head.decoder.weight"),  # where it is not tied
+        Tensor("prediction_head/bias", "lm_head.decoder.bias"),
+        *module("classification_head/dense", f"{prefix}.pooler.dense"),
+        *module("classification_head/output", "classifier"),
+        *module("tagging_head/output", "classifier"),
+    )
+
+
+def _options(config: Record, where: str) -> Record:
+    return _given(config, where, rotary_keys.read(config, where, "rope_theta"))
+
+
+def _new_options(config: Record, where: str) -> Record:
+    hidden, heads = config.get("hidden_size"), config.get("num_attention_heads")
+    size = hidden / heads if isinstance(hidden, int) and isinstance(heads, int) and heads else 1
+
+    def ntk(given: Rotary) -> Rotary:
+        return Rotary(given.base * given.factor, given.factor ** (2 / size))
+
+    return _given(config, where, rotary_keys.read(config, where, "rope_theta", more={"ntk": ntk}))
+
+
+def _given(config: Record, where: str, rotary: Rotary) -> Record:
+    return {
+        "family": "gte",
+        "absolute_positions": False,
+        "feed_forward": gated(config, "hidden_act", where),
+        "biases": tuple(name for name in BIASES if name != "inner"),
+        "tied": config["tie_word_embeddings"],
+        "rotary_base": rotary.base,
+        "rotary_factor": rotary.factor,
+    }
+
+
+def _config(model: Model) -> Record:
+    return {
+        "hidden_act": activation_of(model),
+        "tie_word_embeddings": model.tied,
+        "rope_parameters": rotary_keys.write(model.rotary_base, model.rotary_factor),
+    }
+
+
+_COPIES = {"lm_head.decoder.weight": "embeddings/word"}
+
+_NATIVE = Architecture(
+    "gte",
+    "gte",
+    (*_EMBEDDINGS, *_LAYERS, *_heads("gte", "layer_norm")),
+    {head: f"Gte{CLASSES[head] or 'Model'}" for head in _HEADS},
+    {"lm_head.decoder.weight": "embeddings/word"},
+    first_position=0,
+    sizes=_SIZES,
+    defaults=_DEFAULTS,
+    fixed={},
+    options=_options,
+    config=_config,
+)
+_OTHERS = tuple(
+    dataclasses.replace(
+        _NATIVE,
+        prefix=prefix,
+        tensors=(*_EMBEDDINGS, *_NEW_LAYERS, *_heads(prefix, "norm")),
+        names=f"{prefix}, fused",
+    )
+    for prefix in ("gte", "new")
+)
+
+GTE = dataclasses.replace(_NATIVE, others=_OTHERS)
+NEW = dataclasses.replace(
+    GTE,
+    model_type="new",
+    classes={head: f"New{CLASSES[head] or 'Model'}" for head in _HEADS},
+    fixed={
+        "position_embedding_type": "rope",
+        "layer_norm_type": "layer_norm",
+        "logn_attention_scale": False,
+        "logn_attention_clip1": False,
+        "pack_qkv": True,
+    },
+    options=_new_options,
+)
+"""Read only. It is written as `GTE` with the same names of tensors, which transformers 5 reads
+without code from the Hub."""

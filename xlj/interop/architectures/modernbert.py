@@ -1,0 +1,219 @@
+"""ModernBERT's class: ModernBERT, mmBERT, Ettin, MrBERT, Granite embedding R2.
+
+Sources: models/modernbert of transformers 5.24 and 4.57, released configs of
+answerdotai/ModernBERT-base and jhu-clsp/mmBERT-small.
+"""
+
+from xlj.config import ConfigError, Model
+from xlj.config.sections import BIASES
+from xlj.data.tokenizer.layout import BOS, EOS
+from xlj.interop.architectures import rotary_keys
+from xlj.interop.architectures.table import SPECIALS, Architecture, Tensor, module, modules
+from xlj.interop.architectures.task_heads import CLASSES
+from xlj.io.json_file import Record
+from xlj.io.quoting import quoted
+from xlj.models import pattern
+
+FULL, LOCAL = "full_attention", "sliding_attention"
+_EVERY = "global_attn_every_n_layers"
+_OLD_BASES = {FULL: "global_rope_theta", LOCAL: "local_rope_theta"}
+_GATED = {"gelu": "geglu", "silu": "swiglu"}
+_SWITCHES = {
+    "attention_bias": ("attention", "output"),
+    "mlp_bias": ("inner", "outer"),
+    "classifier_bias": ("prediction",),
+    "decoder_bias": ("vocabulary",),
+    "norm_bias": (),  # `norm_type` goes by it
+}
+"""Keys of config.json, and the names in `model.biases` that they switch."""
+
+_DEFAULTS = {
+    "norm_eps": 1e-5,
+    "norm_bias": False,
+    "initializer_range": 0.02,
+    "attention_dropout": 0.0,
+    "hidden_activation": "gelu",
+    "attention_bias": False,
+    "mlp_bias": False,
+    "classifier_bias": False,
+    "decoder_bias": True,
+    "tie_word_embeddings": True,
+}
+
+_LAYER = "layers.{layer}."
+_TENSORS = (
+    Tensor("embeddings/word", "embeddings.tok_embeddings.weight"),
+    *module("embeddings/norm", "embeddings.norm"),
+    *(
+        tensor
+        for number, name in enumerate(("query", "key", "value"))
+        for tensor in module(
+            f"layers/attention/{name}", f"{_LAYER}attn.Wqkv", of_theirs=(number, 3)
+        )
+    ),
+    # The embeddings' norm stands in the place of the first layer's.
+    *module("layers/attention_norm", f"{_LAYER}attn_norm", first_layer=1),
+    *modules(
+        {
+            "attention/output": "attn.Wo",
+            "feed_forward/inner": "mlp.Wi",  # both halves, the activated one first, as ours
+            "feed_forward/outer": "mlp.Wo",
+            "feed_forward_norm": "mlp_norm",
+        },
+        "layers/",
+        _LAYER,
+    ),
+    *module("final_norm", "final_norm"),
+    *module("prediction_head/dense", "head.dense"),
+    *module("prediction_head/norm", "head.norm"),
+    Tensor("prediction_head/word", "decoder.weight"),  # where it is not tied
+    Tensor("prediction_head/bias", "decoder.bias"),
+)
+
+
+def switched(config: Record, switches: dict[str, tuple[str, ...]], where: str) -> tuple[str, ...]:
+    """The value of `model.biases` that switches of a config.json give."""
+    for key in switches:
+        if not isinstance(config[key], bool):
+            raise ConfigError(f"{where}: {key} is {quoted(config[key])}; it must be true or false")
+    on = {name for key, names in switches.items() if config[key] for name in names}
+    return tuple(name for name in BIASES if name in on)
+
+
+def gated(config: Record, key: str, where: str) -> str:
+    """The value of `model.feed_forward` that the name of an activation gives."""
+    activation = config[key]
+    if not isinstance(activation, str) or activation not in _GATED:
+        raise ConfigError(
+            f"{where}: {key} is {quoted(activation)}; xlj's gated layers have {', '.join(_GATED)}"
+        )
+    return _GATED[activation]
+
+
+def activation_of(model: Model) -> str:
+    """The name of the activation of a gated feed-forward layer."""
+    return "silu" if model.feed_forward == "swiglu" else "gelu"
+
+
+def _options(config: Record, where: str) -> Record:
+    layers = _layers(config, where)
+    full = rotary_keys.read(config, where, _OLD_BASES[FULL], FULL)
+    options = layers | {
+        "family": "modernbert",
+        "absolute_positions": False,
+        "norm": "embeddings",
+        "norm_type": "layer" if config["norm_bias"] else "unbiased",
+        "feed_forward": gated(config, "hidden_activation", where),
+        "biases": switched(config, _SWITCHES, where),
+        "tied": config["tie_word_embeddings"],
+        "rotary_base": full.base,
+        "rotary_factor": full.factor,
+        "dropout": config["attention_dropout"],
+        "dropout_parts": ("attention",),
+    }
+    if layers["local_attention"]:
+        local = rotary_keys.read(config, where, _OLD_BASES[LOCAL], LOCAL)
+        if local.factor != full.factor:
+            raise ConfigError(
+                f"{where}: rope_parameters of {FULL} have a factor of {full.factor}, those of "
+                f"{LOCAL} of {local.factor}; xlj's encoder has one for all layers"
+            )
+        options["rotary_local_base"] = local.base
+    return options
+
+
+def _layers(config: Record, where: str) -> Record:
+    """Which layers are local, and their window."""
+    layers, every, types = (config.get(k) for k in ("num_hidden_layers", _EVERY, "layer_types"))
+    if not isinstance(layers, int) or layers < 1:
+        raise ConfigError(f"{where}: num_hidden_layers is {quoted(layers)}; not at least 1")
+    if every is not None and (not isinstance(every, int) or every < 1):
+        raise ConfigError(f"{where}: {_EVERY} is {quoted(every)}; not at least 1")
+    regular = None if every is None else _types(layers, every)
+    if types is None:
+        types = regular
+    elif not isinstance(types, list) or len(types) != layers or {*map(str, types)} - {FULL, LOCAL}:
+        raise ConfigError(
+            f"{where}: layer_types must be {layers} (num_hidden_layers) of {FULL} and {LOCAL}"
+        )
+    elif regular is not None and types != regular:
+        raise ConfigError(
+            f"{where}: layer_types is {quoted(types)}, but {_EVERY} is {every}; remove the one "
+            "that the model was not trained with"
+        )
+    if types is None:
+        raise ConfigError(f"{where}: neither layer_types nor {_EVERY} gives which layers are local")
+    if LOCAL not in types:
+        return {"local_attention": 0}
+    if FULL not in types:
+        raise ConfigError(f"{where}: layer_types has no {FULL}; xlj's encoder has some full layers")
+    window = config.get("local_attention")
+    if isinstance(window, bool) or not isinstance(window, int) or window < 2:
+        raise ConfigError(
+            f"{where}: local_attention is {quoted(window)}; it must be the width of the window of "
+            "local layers, at least 2"
+        )
+    every = every or _every(types)
+    if every:
+        return {"local_attention": window, "full_attention_every": every}
+    numbers = tuple(str(layer) for layer, kind in enumerate(types) if kind == FULL)
+    return {"local_attention": window, "full_layers": numbers}
+
+
+def _types(layers: int, every: int) -> list[str]:
+    return [LOCAL if layer % every else FULL for layer in range(layers)]
+
+
+def _every(types: list[str]) -> int | None:
+    """The number n for which every n-th layer is full; of several 3, as in all released models."""
+    numbers = (3, *range(1, len(types) + 1))
+    return next((n for n in numbers if types == _types(len(types), n)), None)
+
+
+def _config(model: Model) -> Record:
+    """Transformers 4's keys beside transformers 5's, which version 4 does not read: it would take a
+    local base of 10,000. Null stops version 4 where it has no word for what the model does."""
+    types = [LOCAL if kind.is_local else FULL for kind in pattern.kinds(model, model.layers)]
+    bases = {FULL: model.rotary_base, LOCAL: model.rotary_local_base or model.rotary_base}
+    plain = model.rotary_factor == 1
+    return {
+        "hidden_activation": activation_of(model),
+        "classifier_activation": "gelu",
+        "norm_bias": model.norm_type == "layer",
+        **{key: {*names} <= {*model.biases} for key, names in _SWITCHES.items() if names},
+        "tie_word_embeddings": model.tied,
+        "local_attention": model.local_attention or 128,  # not read where no layer is local
+        "layer_types": types,
+        _EVERY: _every(types),
+        "rope_parameters": {
+            kind: rotary_keys.write(base, model.rotary_factor) for kind, base in bases.items()
+        },
+        **{_OLD_BASES[kind]: base if plain else None for kind, base in bases.items()},
+        "embedding_dropout": model.dropout_of("embeddings"),
+        "mlp_dropout": model.dropout_of("feed_forward"),
+    }
+
+
+MODERNBERT = Architecture(
+    "modernbert",
+    "model",
+    _TENSORS,
+    {head: f"ModernBert{CLASSES[head] or 'Model'}" for head in ("", "prediction_head")},
+    {"decoder.weight": "embeddings/word"},
+    first_position=0,
+    sizes={
+        "layers": "num_hidden_layers",
+        "hidden": "hidden_size",
+        "heads": "num_attention_heads",
+        "intermediate": "intermediate_size",
+        "attention_dropout": "attention_dropout",
+        "layer_norm_epsilon": "norm_eps",
+        "init_std": "initializer_range",
+    },
+    defaults=_DEFAULTS,
+    fixed={"classifier_activation": "gelu"},
+    options=_options,
+    config=_config,
+    specials=SPECIALS | {"cls": BOS, "sep": EOS},
+    has_shared_head=True,
+)

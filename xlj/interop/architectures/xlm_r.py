@@ -1,0 +1,183 @@
+"""The classes of 2019 and their like: XLM-R, XLM-R XL, RoBERTa, BERT, ERNIE-M, and xlj's own with a
+relative position bias."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from xlj.config import Model
+from xlj.data.tokenizer.layout import PAD
+from xlj.interop.architectures.table import (
+    EMBEDDINGS,
+    TOKEN_TYPE,
+    Architecture,
+    Tensor,
+    module,
+    modules,
+)
+from xlj.interop.architectures.task_heads import classes_of
+from xlj.io.json_file import Record
+from xlj.models.embeddings import FIRST_POSITION
+
+_TABLES = (EMBEDDINGS, Tensor("embeddings/position", "embeddings.position_embeddings.weight"))
+_LAYER = {
+    "attention/query": ("attention.self.query", "self_attn.self_attn.q_proj"),
+    "attention/key": ("attention.self.key", "self_attn.self_attn.k_proj"),
+    "attention/value": ("attention.self.value", "self_attn.self_attn.v_proj"),
+    "attention/output": ("attention.output.dense", "self_attn.out_proj"),
+    "attention_norm": ("attention.output.LayerNorm", "norm1"),
+    "feed_forward/inner": ("intermediate.dense", "linear1"),
+    "feed_forward/outer": ("output.dense", "linear2"),
+    "feed_forward_norm": ("output.LayerNorm", "norm2"),
+}
+"""Modules of a layer of ours: BERT's and XLM-R's names of them, and ERNIE-M's."""
+
+_BERT_LAYER = {ours: bert for ours, (bert, _) in _LAYER.items()}
+_ERNIE_M_LAYER = {ours: ernie_m for ours, (_, ernie_m) in _LAYER.items()}
+_XLM_R_XL_NORMS = {
+    "attention_norm": "attention.self_attn_layer_norm",
+    "feed_forward_norm": "LayerNorm",
+}
+_ATTENTION = "encoder.layer.{layer}.attention.self"
+_POSITION_BIAS = (
+    Tensor("position_bias/table", "position_bias.weight"),
+    Tensor("layers/attention/gates/kernel", f"{_ATTENTION}.gates.weight"),
+    Tensor("layers/attention/gates/scale", f"{_ATTENTION}.gate_scale"),
+)
+"""Those of xlj's own models with a relative position bias (`remote_code`)."""
+
+
+def _layers(names: Mapping[str, str], folder: str = "encoder.layer") -> Iterator[Tensor]:
+    return modules(names, "layers/", f"{folder}.{{layer}}.")
+
+
+def _heads(masked: str, norm: str, bias: str, dense: str, output: str) -> tuple[Tensor, ...]:
+    """Of masked tokens, and of fine-tuned tasks, of which only that of classification differs."""
+    return (
+        *module("prediction_head/dense", masked),
+        *module("prediction_head/norm", norm),
+        Tensor("prediction_head/bias", bias),
+        *module("classification_head/dense", dense),
+        *module("classification_head/output", output),
+        *module("tagging_head/output", "classifier"),
+        *module("question_answering_head/output", "qa_outputs"),
+    )
+
+
+_ROBERTA_HEADS = _heads(
+    "lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "classifier.dense", "classifier.out_proj"
+)
+_NORM = module("embeddings/norm", "embeddings.LayerNorm")
+_BERT_ENCODER = (*_TABLES, TOKEN_TYPE, *_NORM, *_layers(_BERT_LAYER))
+_ROBERTA = (*_BERT_ENCODER, *_ROBERTA_HEADS)
+_XL_LAYERS = (*_layers(_BERT_LAYER | _XLM_R_XL_NORMS), *module("final_norm", "encoder.LayerNorm"))
+_XLM_R_XL = (*_TABLES, TOKEN_TYPE, *_XL_LAYERS, *_ROBERTA_HEADS)
+_ROBERTA_COPIES = {"lm_head.decoder.weight": "embeddings/word",
+                   "lm_head.decoder.bias": "prediction_head/bias"}  # fmt: skip
+_BERT_HEADS = _heads(
+    "cls.predictions.transform.dense",
+    "cls.predictions.transform.LayerNorm",
+    "cls.predictions.bias",
+    "bert.pooler.dense",
+    "classifier",
+)
+_BERT = (*_BERT_ENCODER, *_BERT_HEADS)
+_BERT_COPIES = {"cls.predictions.decoder.weight": "embeddings/word",
+                "cls.predictions.decoder.bias": "prediction_head/bias"}  # fmt: skip
+_ERNIE_M_NORM = module("embeddings/norm", "embeddings.layer_norm")
+_ERNIE_M = (*_TABLES, *_ERNIE_M_NORM, *_layers(_ERNIE_M_LAYER, "encoder.layers"))
+
+_SIZES = {
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "heads": "num_attention_heads",
+    "intermediate": "intermediate_size",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "init_std": "initializer_range",
+    "token_types": "type_vocab_size",
+}
+_DEFAULTS = {"layer_norm_eps": 1e-12, "initializer_range": 0.02, "hidden_dropout_prob": 0.1,
+             "attention_probs_dropout_prob": 0.1, "type_vocab_size": 2}  # fmt: skip
+_FIXED = {
+    "hidden_act": "gelu",
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "tie_word_embeddings": True,
+}
+_BIAS = ("position_bias", "position_buckets", "position_distance", "absolute_positions")
+"""Keys of `Model` that are written under the same names, for `XLJ`."""
+
+
+def _always(options: Mapping[str, Any]) -> Callable[[Record, str], Record]:
+    return lambda config, where: dict(options)
+
+
+def _config(model: Model) -> Record:
+    return {"hidden_act": "gelu", "tie_word_embeddings": True}
+
+
+XLM_R = Architecture(
+    "xlm-roberta",
+    "roberta",
+    _ROBERTA,
+    classes_of("XLMRoberta"),
+    _ROBERTA_COPIES,
+    FIRST_POSITION,
+    _SIZES,
+    _DEFAULTS,
+    _FIXED,
+    options=_always({"norm": "post"}),
+    config=_config,
+    token_types=1,
+)
+XLM_R_XL = dataclasses.replace(
+    XLM_R,
+    model_type="xlm-roberta-xl",
+    tensors=_XLM_R_XL,
+    classes=classes_of("XLMRobertaXL"),
+    options=_always({"norm": "pre"}),
+)
+ROBERTA = dataclasses.replace(XLM_R, model_type="roberta", classes=classes_of("Roberta"))
+XLJ = dataclasses.replace(
+    XLM_R,
+    model_type="xlj",
+    tensors=(*_ROBERTA, *_POSITION_BIAS),
+    classes=classes_of("Xlj"),
+    options=lambda config, where: {name: config[name] for name in _BIAS},
+    config=lambda model: _config(model) | {name: getattr(model, name) for name in _BIAS},
+)
+BERT = dataclasses.replace(
+    XLM_R,
+    model_type="bert",
+    prefix="bert",
+    tensors=_BERT,
+    classes=classes_of("Bert"),
+    copies=_BERT_COPIES,
+    first_position=0,
+    specials={"pad": PAD},
+    options=_always({"pair_token_types": True}),
+    token_types=2,
+)
+ERNIE_M = dataclasses.replace(
+    XLM_R,
+    model_type="ernie_m",
+    prefix="ernie_m",
+    tensors=_ERNIE_M,
+    classes={"": "ErnieMModel"},
+    copies={},
+    defaults=_DEFAULTS | {"layer_norm_eps": 1e-5},
+    options=_always({"token_types": 0}),
+)
+
+OF_MARKERS = {"sentencepiece": XLM_R, "byte_bpe": ROBERTA, "wordpiece": BERT}
+"""Those that are written, by how the vocabulary marks words, if nothing else decides."""
+
+
+def with_pad(architecture: Architecture, pad: int) -> Architecture:
+    """The architecture where `<pad>` has the id `pad`, in their numbers."""
+    if architecture.prefix != XLM_R.prefix:
+        return architecture
+    return dataclasses.replace(architecture, first_position=pad + 1)
