@@ -6,7 +6,7 @@ import pytest
 
 from xlj.config import SUPERVISED, Config, Mesh, Model
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
-from xlj.finetuning.task_scores import Predictor
+from xlj.inference.predictor import Predictor
 from xlj.models import encoder
 from xlj.objectives import supervised
 from xlj.sharding.meshes import make_mesh
@@ -23,7 +23,7 @@ def test_predictions_are_those_of_each_row(kind):
         size = rng.integers(2, 65)
         row[:size] = rng.integers(4, 50, size)
         row[0], row[size - 1] = BOS, EOS
-        if kind == "pair_classification":
+        if kind in ("pair_classification", "multiple_choice"):
             row[size // 2] = BOS
     params = jax.jit(encoder.init, static_argnums=(1, 2, 3))(jax.random.key(0), MODEL, 50, 1)
     params[supervised.head_of(kind)] = supervised.init_head(kind, MODEL, 5, jax.random.key(1))
@@ -39,5 +39,7 @@ def test_predictions_are_those_of_each_row(kind):
             np.testing.assert_allclose(found[tokens != PAD], plain[tokens != PAD], atol=1e-5)
         elif kind == "tagging":
             assert (found == plain.argmax(-1))[tokens != PAD].all()
+        elif kind == "regression":
+            np.testing.assert_allclose(found, plain[:, 0], atol=1e-5)
         else:
             np.testing.assert_array_equal(found, plain.argmax(-1))

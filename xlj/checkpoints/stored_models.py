@@ -16,14 +16,21 @@ from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.workdir import finished_run, resolve
 from xlj.config import ConfigError, Model
 from xlj.config.choices import AlignmentOptions
-from xlj.config.objectives.supervised import supervised_in
+from xlj.config.finetuning import TASK, Task, task_in_use
+from xlj.config.objectives.supervised import recorded_kind, supervised_in
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face
 from xlj.interop import importing
+from xlj.interop.architectures import TASKS
+from xlj.io import json_file
 from xlj.io.storage import AnyPath, Url
+from xlj.models.embeddings import FIRST_POSITION
 from xlj.models.encoder import Params
 from xlj.sharding.rules import STORED
 from xlj.sharding.trees import shardings
+
+_LENGTH = 512
+"""Tokens in a row of a model that does not say how long the rows of its task are, at most."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +62,7 @@ class StoredModel:
       alignment: how its words are aligned, as its config chose (`evaluation.alignment`).
       names: the set of names that its tensors had in a Hugging Face folder, if there are several.
       labels: names of the classes or tags that the head of a fine-tuned task tells apart, in order.
+      task: the task that it was fine-tuned for, if it was.
     """
 
     folder: AnyPath
@@ -69,6 +77,7 @@ class StoredModel:
     alignment: AlignmentOptions = AlignmentOptions()
     labels: tuple[str, ...] = ()
     names: str = ""
+    task: Task | None = None
 
 
 def find(path: str | AnyPath, key: str = "") -> StoredModel:
@@ -134,7 +143,20 @@ def of_checkpoint(checkpoint: Checkpoint) -> StoredModel:
         alignment=_alignment(checkpoint.config()),
         labels=tuple(supervised_in(checkpoint.config()).get("labels", ())),
         names=checkpoint.meta.get("names", ""),
+        task=_task(checkpoint),
     )
+
+
+def _task(checkpoint: Checkpoint) -> Task | None:
+    """The task of a checkpoint of fine-tuning; its run says how it is used (`TASK`)."""
+    record = checkpoint.config()
+    kind, options = recorded_kind(record), supervised_in(record)
+    if not kind:
+        return None
+    folder = checkpoint.folder.parent
+    file = folder.parent / TASK
+    saved = json_file.read_object(file) if folder.name == "checkpoints" and file.is_file() else None
+    return task_in_use(kind, options["length"], options["labels"], saved)
 
 
 def _alignment(config: Mapping[str, Any]) -> AlignmentOptions:
@@ -147,7 +169,11 @@ def _alignment(config: Mapping[str, Any]) -> AlignmentOptions:
 def of_folder(path: Path) -> StoredModel:
     """The model in a Hugging Face folder; raises a `ConfigError` as `importing.inspect` does."""
     imported = importing.inspect(path)
-
+    task, file = None, path / TASK
+    if imported.head:
+        saved = json_file.read_object(file) if file.is_file() else None
+        most = imported.model.positions - FIRST_POSITION
+        task = task_in_use(TASKS[imported.head], min(most, _LENGTH), imported.labels, saved)
     leaves = {
         name: Leaf(imported.shapes[name], partial(importing.read, imported, name))
         for name in imported.parameters
@@ -163,4 +189,5 @@ def of_folder(path: Path) -> StoredModel:
         report=imported.report(),
         labels=imported.labels,
         names=imported.architecture.names,
+        task=task,
     )

@@ -18,8 +18,10 @@ from xlj.checkpoints import stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.workdir import RUN, finished_run
 from xlj.config import Config, ConfigError
-from xlj.config.finetuning import FinetuningConfig, Task
+from xlj.config.finetuning import TASK, FinetuningConfig, Task, in_use
+from xlj.config.objectives.supervised import supervised
 from xlj.config.sections import MOST_STEPS
+from xlj.config.tasks import is_own
 from xlj.data.labelled import row_store
 from xlj.data.labelled.examples import Example
 from xlj.data.rows.store import RowStore
@@ -130,10 +132,12 @@ def _train(plan: _Plan, task: Task) -> Run | None:
     """Trains and scores one run, unless it is finished already; None if it was asked to stop."""
     start, folder, data = plan.start, plan.folder, plan.data
     seed = start.config.train.seed
+    if jax.process_index() == 0:  # also beside a run that an older xlj finished
+        folder.mkdir(parents=True, exist_ok=True)
+        json_file.write(folder / TASK, in_use(task))
     if content := hosts.told(lambda: finished_run(folder)):
         return Run(**{**content, "languages": tuple(content["languages"])}, folder=folder)
     if jax.process_index() == 0:
-        folder.mkdir(parents=True, exist_ok=True)
         atomic.write(folder / IDENTITY, plan.identity.encode())
     evaluator = Evaluator(task, start.config.model, data.labels, start.mesh)
 
@@ -198,8 +202,9 @@ def _training_config(
     model = dataclasses.replace(
         source.model, language_embeddings="none", **dataclasses.asdict(config.model)
     )
-    options_of_task = schema.SUPERVISED[task.objective](
-        batch_rows=given.batch_rows, length=task.length, labels=labels
+    own: dict[str, Any] = {"kind": task.kind} if is_own(task.kind) else {}
+    options_of_task = supervised(task.kind_in_use)(
+        batch_rows=given.batch_rows, length=task.length, labels=labels, **own
     )
     return Config(
         # The checkpoint: a workdir's latest may be another when the next seed begins.

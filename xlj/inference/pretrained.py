@@ -7,19 +7,21 @@ from xlj.checkpoints import stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import Model
 from xlj.config.choices import AlignmentOptions
+from xlj.config.finetuning import Task
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.models.encoder import Params
 from xlj.sharding import meshes
 
 
 class Pretrained(NamedTuple):
-    """Parameters as `encoder.apply` takes them, the model that they are of, its vocabulary, and how
-    its words are aligned."""
+    """Parameters as `encoder.apply` takes them, the model that they are of, its vocabulary, how
+    its words are aligned, and the task that it was fine-tuned for, if it was."""
 
     params: Params
     model: Model
     vocabulary: Vocabulary
     alignment: AlignmentOptions = AlignmentOptions()
+    task: Task | None = None
 
 
 def load(path: str | Path, device: str | None = None) -> Pretrained:
@@ -39,4 +41,4 @@ def load(path: str | Path, device: str | None = None) -> Pretrained:
 def of(source: StoredModel, device: str | None = None) -> Pretrained:
     """The encoder of a source, on one device; raises a `ConfigError` if it is damaged."""
     params = source.params(meshes.one_device(device))
-    return Pretrained(params, source.model, source.vocabulary(), source.alignment)
+    return Pretrained(params, source.model, source.vocabulary(), source.alignment, source.task)
