@@ -60,9 +60,11 @@ def runs(checkpoint, tmp_path_factory):
         config = made_task(folder, kind)
         config.init_from, config.cache = str(checkpoint), str(folder / "rows")
         config.task.kind, config.task.length = kind, 64
-        config.train.batch_rows, config.train.epochs, config.train.evaluations = 16, 2, 1
+        config.train.batch_rows, config.train.epochs, config.train.evaluations = 16, 5, 1
         if kind == "question_answering":
-            config.train.epochs = 0.05
+            config.train.epochs = 0.02
+        if kind == "multiple_choice":
+            config.task.length = 128  # nothing is cut, as transformers cuts nothing
         config.optimizer.learning_rate = 1e-2
         (done,) = running.run(finetuning.parse(config), folder / "run").runs
         return finetuning.parse(config), done
@@ -84,7 +86,7 @@ def folders(runs, tmp_path_factory):
     return export
 
 
-def tested(config):
+def examples_of(config):
     """The examples of the test set."""
     return task_data._read(config.task)["test"]["en"]
 
@@ -105,7 +107,7 @@ def line_of(kind, example):
 def test_values_are_those_that_fine_tuning_wrote(kind, runs, folders, call, tmp_path):
     """Of the run and of its exported folder; the metrics are above chance, so that heads are."""
     config, done = runs(kind)
-    examples = tested(config)
+    examples = examples_of(config)
     text = tmp_path / ("text.jsonl" if kind == "question_answering" else "text.txt")
     text.write_text("".join(f"{line_of(kind, e)}\n" for e in examples), "utf-8")
     ending = "json" if kind == "question_answering" else "tsv"
@@ -131,8 +133,7 @@ def test_values_are_those_that_fine_tuning_wrote(kind, runs, folders, call, tmp_
         else:
             key = "label" if kind == "classification" else "choice"
             assert [str(one[key]) for one in found] == written.split()
-    first = next(iter(done.test.values()))["en"]
-    assert kind == "question_answering" or first > 60
+    assert kind == "question_answering" or next(iter(done.test.values()))["en"] > 60
 
 
 @pytest.mark.parity
@@ -140,7 +141,7 @@ def test_tags_and_classes_are_those_of_transformers(runs, folders):
     """The pipelines, and for tags, whose first piece with more than a mark decides, the model."""
     transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
     config, _ = runs("classification")
-    pairs = [example.texts for example in tested(config)]
+    pairs = [example.texts for example in examples_of(config)]
     classify = transformers.pipeline("text-classification", str(folders("classification")))
     theirs = classify([{"text": a, "text_pair": b} for a, b in pairs])
     ours = load(folders("classification")).predict(pairs)
@@ -149,7 +150,7 @@ def test_tags_and_classes_are_those_of_transformers(runs, folders):
         assert one["probability"] == pytest.approx(other["score"], abs=1e-5)
 
     config, _ = runs("tagging")
-    sentences = [list(example.words) for example in tested(config)][:20]
+    sentences = [list(example.words) for example in examples_of(config)][:20]
     folder = folders("tagging")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForTokenClassification.from_pretrained(folder).eval()
@@ -170,7 +171,7 @@ def test_tags_and_classes_are_those_of_transformers(runs, folders):
 def test_scores_and_choices_are_those_of_transformers(runs, folders):
     transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
     config, _ = runs("regression")
-    pairs = [example.texts for example in tested(config)]
+    pairs = [example.texts for example in examples_of(config)]
     folder = folders("regression")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
@@ -182,7 +183,7 @@ def test_scores_and_choices_are_those_of_transformers(runs, folders):
     config, _ = runs("multiple_choice")
     folder = folders("multiple_choice")
     model = transformers.AutoModelForMultipleChoice.from_pretrained(folder).eval()
-    for example in tested(config)[:5]:
+    for example in examples_of(config)[:5]:
         batch = tokenizer(
             [example.premise] * 2, list(example.choices), padding=True, return_tensors="pt"
         )
@@ -262,7 +263,7 @@ def test_shards_are_what_one_command_writes_also_after_a_kill(runs, call, tmp_pa
             "classification",
             '{"x": 1}',
             ["--input_format=jsonl"],
-            "text:1: there is no text text or",
+            "text:1: there is no text text",
         ),
         ("classification", "a", ["--output_format=conll"], "classification does not label words"),
         ("tagging", "a", ["--input_format=conll", "--output_format=tsv"], "a line a sentence"),
@@ -291,8 +292,13 @@ def test_in_python(runs):
     two = model.predict([("a a a", "b"), {"text": "a a a the cat"}], show_progress_bar=False)
     assert one[0]["label"] == two[1]["label"] and len(two) == 2
     assert sum(one[0]["probabilities"].values()) == pytest.approx(1)
-    assert list(two.to_pandas()) == ["label", "probability", "probabilities"]
     assert model.predict([]) == []
     for wrong in ([3], [("a", 3)], [("a", "b", "c")], [{"x": "a"}], [""]):
         with pytest.raises(ConfigError, match="text 0"):
             model.predict(wrong)
+
+
+def test_a_table_of_predictions(runs):
+    pytest.importorskip("pandas")
+    found = load(runs("classification")[1].folder).predict(["a a a the cat"])
+    assert list(found.to_pandas()) == ["label", "probability", "probabilities"]

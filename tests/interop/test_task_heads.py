@@ -104,7 +104,7 @@ def assert_logits_agree(kind, params, model, vocabulary, theirs):
         wanted = wanted[:, :1]
     if kind not in ("classification", *LATER):
         found, wanted = found[tokens != 1], wanted[tokens != 1]
-    assert wanted.std() > 0.1
+    assert wanted.std() > (0.005 if kind in LATER else 0.1)  # one output is as it is drawn
     np.testing.assert_allclose(found, wanted, atol=1e-4, rtol=0)
     assert np.linalg.norm(found - wanted) <= 1e-5 * np.linalg.norm(wanted)
 

@@ -93,6 +93,8 @@ def task_head_of(architecture: Architecture, config: Record, tensors: Collection
         name = able.classes.get(head)
         if theirs is None or name is None or name not in (config.get("architectures") or ()):
             continue
+        if theirs.problem_type == "regression" and len(config.get("id2label") or (0, 1)) != 1:
+            continue  # several numbers, of which xlj has no task
         if problem == (theirs.problem_type or _SINGLE_LABEL):
             whole = [tensor.theirs for tensor in able.tensors if tensor.head == head]
             return head if whole and {*whole} <= {*tensors} else ""
