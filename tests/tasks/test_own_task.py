@@ -1,8 +1,11 @@
-"""A kind of task that xlj does not know: written here, chosen by a config, used like any other."""
+"""A kind of task that xlj does not know: that of docs/tasks.md, used like any other."""
 
 import json
+import re
 import shutil
 import sys
+import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,86 +14,15 @@ from xlj import convert, predict
 from xlj.api.encoder import load
 from xlj.checkpoints import reading, stored_models
 from xlj.config import ConfigError, finetuning, tasks
+from xlj.data.labelled import kind
 from xlj.finetuning import running
 
-# The head says of a sentence how many words it has, up to three; labels are numbers, not names.
-MINE = """
-import dataclasses
-
-import numpy as np
-
-from xlj.config import ConfigError
-from xlj.data.labelled import features
-from xlj.data.labelled.examples import Example
-from xlj.data.labelled.features import Features
-from xlj.data.labelled.kind import TaskKind
-from xlj.io import files
-
-MOST = 3
-
-
-@dataclasses.dataclass(frozen=True)
-class Counted(Example):
-    what = "count"
-    text: str
-    count: int | None
-    place: str
-
-    @property
-    def labels(self):
-        return None if self.count is None else ()
-
-
-class Counting(TaskKind):
-    name = "counting"
-    metrics = ("exact", "near")
-    example = Counted
-    has_labels = False
-
-    def read(self, path, language, task):
-        rows = (line.split("\\t") for line in files.lines(path))
-        return [Counted(t, int(n), f"{path}:{k}") for k, (t, n) in enumerate(rows, 1)]
-
-    def rows(self, examples, vocabulary, labels, task):
-        tokens, cut = features.of_texts([[e.text] for e in examples], vocabulary, task.length)
-        numbers = [[0 if e.count is None else 1 + e.count] for e in examples]
-        return Features(tokens, np.array(numbers, np.int32), {"examples": cut})
-
-    def head(self):
-        from xlj.models import heads
-        from xlj.objectives.task_heads import TaskHead, cross_entropy, numbers
-
-        return TaskHead(
-            init=lambda rng, model, labels: heads.init_classification(rng, model, MOST + 1),
-            logits=lambda head, model, hidden, tokens, rngs: heads.classify(
-                head, model, hidden[:, 0], rngs
-            ),
-            losses=cross_entropy(lambda found, labels: (found[:, None], numbers(labels))),
-        )
-
-    def decode(self, outputs, made, examples, labels, task):
-        return [int(count) for count in outputs]
-
-    def scores(self, predicted, examples, metric, language):
-        off = [abs(p - e.count) for p, e in zip(predicted, examples)]
-        both = {"exact": off.count(0) / len(off), "near": sum(x < 2 for x in off) / len(off)}
-        return {metric: both[metric], **both}
-
-    def of_fields(self, fields, place):
-        return Counted(fields[0], None, place)
-
-    def of_record(self, record, place):
-        return Counted(record["text"], None, place)
-
-    def described(self, logits, made, examples, labels, task):
-        return [{"count": n} for n in self.decode(logits.argmax(-1), made, examples, labels, task)]
-
-    def to_fields(self, described):
-        return [str(described["count"])]
-
+PAGE = (Path(__file__).parents[2] / "docs/tasks.md").read_text("utf-8")
+(CODE,) = re.findall(r"(?<=\n\n)(?: {4}.*\n(?:\n+(?= {4}))?)+", PAGE)
+BROKEN = """
 
 def broken():
-    raise ConfigError("not today")
+    raise ValueError("not today")
 """
 
 
@@ -98,7 +30,7 @@ def broken():
 def module(tmp_path_factory):
     """The file of the kind, importable as `my_task` until the tests end."""
     folder = tmp_path_factory.mktemp("own")
-    (folder / "my_task.py").write_text(MINE, encoding="utf-8")
+    (folder / "my_task.py").write_text(textwrap.dedent(CODE) + BROKEN, "utf-8")
     sys.path.insert(0, str(folder))
     yield "my_task:Counting"
     sys.path.remove(str(folder))
@@ -164,8 +96,24 @@ def test_the_encoder_goes_out_without_a_class_for_the_head(done, tmp_path, capsy
     assert written["architectures"] == ["XLMRobertaModel"]
 
 
+@pytest.mark.parity
+def test_a_class_like_another_takes_the_head(done, tmp_path, monkeypatch):
+    transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
+    like = {"like": "classification_head", "problem_type": "single_label_classification"}
+    theirs = kind.HuggingFace("ForSequenceClassification", "text-classification", **like)
+    monkeypatch.setattr(type(kind.find("my_task:Counting")), "hugging_face", theirs)
+    convert.main(["export", f"--checkpoint={done.folder}", f"--output={tmp_path}/out"])
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    texts = ["cat", "dog a cat", "a a"]
+    with torch.no_grad():
+        batch = tokenizer(texts, padding=True, return_tensors="pt")
+        best = model.eval()(**batch).logits.argmax(-1).tolist()
+    assert [found["count"] for found in load(done.folder).predict(texts)] == best
+
+
 @pytest.mark.parametrize(
-    "kind, message",
+    "named, message",
     [
         ("clasification", "must be one of classification, .*module:function; did you mean class"),
         ("my_task:Missing", "task.kind=my_task:Missing: module 'my_task' has no attribute"),
@@ -175,8 +123,8 @@ def test_the_encoder_goes_out_without_a_class_for_the_head(done, tmp_path, capsy
         ("xlj.tasks.tagging:Tagging", "its name tagging is that of a kind of xlj's"),
     ],
 )
-def test_kinds_that_cannot_be(module, config, kind, message):
+def test_kinds_that_cannot_be(module, config, named, message):
     changed = config.copy_and_resolve_references()
-    changed.task.kind = kind
+    changed.task.kind = named
     with pytest.raises(ConfigError, match=message):
         finetuning.parse(changed)

@@ -142,7 +142,10 @@ def plan(
         )
     rows = _rows(vocabulary, params)
     own = own if head == of_kind else ""
-    return Exported(architecture, head, left_out, rows, labels if named else (), own)
+    theirs, names_of = architectures.of_head(head, own), labels if named else ()
+    if theirs and theirs.like and not named:  # config.json counts the outputs by their names
+        names_of = tuple(f"LABEL_{n}" for n in range(params[f"{head}/output/bias"].shape[0]))
+    return Exported(architecture, head, left_out, rows, names_of, own)
 
 
 def _unlike(

@@ -8,20 +8,15 @@ import jax
 import jax.numpy as jnp
 
 from xlj.config import Model, tasks
-from xlj.contracts.arrays import check
 from xlj.models.dropout import Rngs
 from xlj.models.encoder import Params
 
 
-def best(logits: jax.Array) -> jax.Array:
-    """The index of the highest logit, int32 [...]; of equals the first."""
-    check("best", logits=("float [..., classes]", logits))
+def _best(logits: jax.Array) -> jax.Array:
     return logits.argmax(-1).astype(jnp.int32)
 
 
-def known(labels: jax.Array) -> jax.Array:
-    """1 where a row has a label, float32 of the labels' shape: they count from 1."""
-    check("known", labels=("int [rows, labels]", labels))
+def _known(labels: jax.Array) -> jax.Array:
     return (labels > 0).astype(jnp.float32)
 
 
@@ -35,35 +30,31 @@ class TaskHead(NamedTuple):
     length]; the random keys are for dropout."""
     losses: Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
     """(logits, labels) -> the loss of each prediction and whether it is right, [rows, n] each."""
-    predict: Callable[[jax.Array], jax.Array] = best
-    """What is kept of logits to read predictions from."""
-    weights: Callable[[jax.Array], jax.Array] = known
-    """1 for the predictions that there are, float32 [rows, n], from labels [rows, labels]."""
+    predict: Callable[[jax.Array], jax.Array] = _best
+    """What is kept of logits to read predictions from: the index of the highest, int32."""
+    weights: Callable[[jax.Array], jax.Array] = _known
+    """1 for the predictions that there are, float32 [rows, n], from labels [rows, labels]: those
+    above 0."""
     by_token: bool = False
     """Whether logits are [rows, length, ...], one for each token."""
 
 
 def cross_entropy(
-    choices: Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]],
+    choices: Callable[[jax.Array], jax.Array], first: int = 1
 ) -> Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
     """The losses of a head whose predictions are choices.
 
     Args:
-      choices: (logits, labels) -> logits [rows, n, choices] and the right choice [rows, n].
+      choices: logits -> logits [rows, n, choices].
+      first: the label [rows, n] of the first choice; labels below count as this one.
     """
 
     def losses(found: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-        found, right = choices(found, labels)
+        found, right = choices(found), jnp.maximum(labels - first, 0)
         chances = jnp.take_along_axis(jax.nn.log_softmax(found), right[..., None], axis=-1)[..., 0]
         return -chances, found.argmax(-1) == right
 
     return losses
-
-
-def numbers(labels: jax.Array) -> jax.Array:
-    """Of classes or tags, from 0; 0 too where there is none."""
-    check("numbers", labels=("int [rows, labels]", labels))
-    return jnp.maximum(labels - 1, 0)
 
 
 @cache

@@ -111,7 +111,7 @@ class QuestionAnswering(TaskKind):
             init=lambda rng, model, labels: heads.init_token_classification(rng, model, 2),
             logits=logits,
             # Both are choices among the positions.
-            losses=cross_entropy(lambda found, labels: (found.swapaxes(1, 2), labels)),
+            losses=cross_entropy(lambda found: found.swapaxes(1, 2), first=0),
             predict=lambda found: found,
             weights=lambda labels: jnp.ones(labels.shape),
             by_token=True,

@@ -88,14 +88,14 @@ class Tagging(TaskKind):
     def head(self) -> Any:
         """BERT's head: dropout, and a linear map of each token's vector."""
         from xlj.models import heads
-        from xlj.objectives.task_heads import TaskHead, cross_entropy, numbers
+        from xlj.objectives.task_heads import TaskHead, cross_entropy
 
         return TaskHead(
             init=heads.init_token_classification,
             logits=lambda head, model, hidden, _, rngs: heads.classify_tokens(
                 head, model, hidden, model.dropout, rngs
             ),
-            losses=cross_entropy(lambda found, labels: (found, numbers(labels))),
+            losses=cross_entropy(lambda found: found),
             by_token=True,
         )
 

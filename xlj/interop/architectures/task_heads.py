@@ -116,6 +116,4 @@ def config_of_task(head: str, labels: Sequence[str], own: str = "") -> Record:
     if labels:
         config["id2label"] = dict(enumerate(labels))
         config["label2id"] = {label: number for number, label in enumerate(labels)}
-    elif theirs.problem_type == "regression":
-        config["id2label"], config["label2id"] = {0: "LABEL_0"}, {"LABEL_0": 0}
     return config
