@@ -135,6 +135,8 @@ def _share(flags: Namespace) -> None:
     outputs.check_folder("output", flags.output)
     from tqdm import tqdm
 
+    from xlj.checkpoints import stored_models
+    from xlj.config import finetuning
     from xlj.finetuning import new_text
     from xlj.io import atomic, stretches
     from xlj.io.parts import Parts
@@ -144,6 +146,8 @@ def _share(flags: Namespace) -> None:
     size = sys.maxsize if flags.input_format == "conll" else stretches.BYTES
     units = stretches.of(paths, size)
     job = shards.job(flags, paths, ("input_format", "output_format"))
+    task = stored_models.find(flags.checkpoint).task
+    job["task"] = finetuning.in_use(task) if task else {}
     parts = Parts(Path(flags.output), job, len(units), f".{flags.output_format}", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
     left = parts.left()

@@ -44,7 +44,8 @@ def main(flags: Namespace) -> None:
             near = None if flags.output == "-" else Path(flags.output).resolve().parent
             made = tempfile.TemporaryDirectory(prefix=".xlj-score-", dir=near)
             folder = Path(stack.enter_context(made)) / "parts"
-        paths = pair_files.paths(flags.input, flags.source, flags.target, folder.parent)
+        spool = None if flags.shard else folder.parent
+        paths = pair_files.paths(flags.input, flags.source, flags.target, spool)
         units = pair_files.units(paths)
         job = shards.job(flags, list(itertools.chain(*paths)), ("by", "layer", "pooling"))
         parts = Parts(folder, job, len(units), ".npy", shard)

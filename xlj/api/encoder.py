@@ -446,7 +446,7 @@ def _sentences(given: Sentences) -> list[str]:
 def _example(kind: TaskKind, text: Any, place: str) -> Example:
     if isinstance(text, Mapping):
         return kind.of_record(text, place)
-    parts = [text] if isinstance(text, str) else list(text)
+    parts = [text] if isinstance(text, str) else [*text] if isinstance(text, Sequence) else []
     if not parts or not all(isinstance(part, str) and part.strip() for part in parts):
         raise ConfigError(f"{place} is {quoted(text)}; expected text, its parts, or a mapping")
     if kind.example is TaggedWords and not isinstance(text, str):

@@ -1,6 +1,7 @@
 """The flags of `xlj.score`, and which of them go together."""
 
 import argparse
+import math
 from argparse import Namespace
 from pathlib import Path
 
@@ -61,6 +62,8 @@ def check(flags: Namespace) -> None:
     if flags.source and flags.input:
         raise ConfigError("name pairs by --input, or by --source and --target, not both")
     filters = flags.keep is not None or flags.threshold is not None
+    if flags.threshold is not None and math.isnan(flags.threshold):
+        raise ConfigError("--threshold=nan is no number")
     if flags.scores and not filters:
         raise ConfigError("--scores is a column of kept pairs: set --keep or --threshold")
     if flags.by == "likelihood" and (flags.pooling != "mean"):
@@ -68,8 +71,6 @@ def check(flags: Namespace) -> None:
     if flags.shard:
         if flags.output == "-":
             raise ConfigError("--shard needs the folder that the shards share, --output=FOLDER")
-        if not (flags.input or flags.source):
-            raise ConfigError("--shard cannot share standard input; name files with --input")
         outputs.check_folder("output", flags.output)
         return
     if flags.output != "-":

@@ -33,9 +33,13 @@ def load(kind: str) -> Any:
             f"task.kind is {kind!r}; it must be one of {', '.join(KINDS)}, or module:function"
             f"{meant(kind, KINDS)}"
         )
-    made = function_of(implementation, "task.kind")()
+    function = function_of(implementation, "task.kind")
+    try:
+        made = function()
+    except Exception as error:  # of the module's own
+        raise ConfigError(f"task.kind={kind}: {type(error).__name__}: {error}") from error
     name = getattr(made, "name", "")
-    if not isinstance(name, str) or not name.isidentifier() or not made.metrics:
+    if not isinstance(name, str) or not name.isidentifier() or not getattr(made, "metrics", ()):
         raise ConfigError(
             f"task.kind={kind}: the function must return a TaskKind with a name, an identifier, "
             "and metrics"

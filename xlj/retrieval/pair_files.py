@@ -72,12 +72,13 @@ class TwoFilesUnit:
 
 
 def paths(
-    pairs: Path | None, source: Path | None, target: Path | None, folder: Path
+    pairs: Path | None, source: Path | None, target: Path | None, folder: Path | None
 ) -> list[tuple[Path, ...]]:
     """The files of flags --input, or --source and --target: of one file, or of two, each.
 
     Args:
-      folder: where standard input is kept, which is read more than once.
+      folder: where standard input or a pipe is kept, which is read more than once; None to refuse
+        it.
 
     Raises:
       ConfigError: if a file is not there, or there are not as many of both sides.
@@ -90,6 +91,8 @@ def paths(
             )
         found: list[tuple[Path, ...]] = list(zip(*sides, strict=True))
     elif pairs is None or files.is_stream(pairs):
+        if folder is None:
+            raise ConfigError("--shard cannot share standard input or a pipe; name files")
         spooled = folder / "input"
         with spooled.open("wb") as file:
             if pairs is None or str(pairs) == "-":

@@ -140,18 +140,20 @@ class PairClassification(Classification):
         task: Task,
     ) -> Features:
         """A pair a row. Refuses an example of one sentence, or of two of which one is empty."""
-        alone = [example.place for example in examples if len(example.texts) == 1]
-        if alone:
-            raise ConfigError(
-                f"{alone[0]}: this is one sentence, and task.pairs=apart compares two; set "
-                "task.pairs=together"
-            )
-        empty = [example.place for example in examples if not all(map(str.strip, example.texts))]
-        if empty:
-            raise ConfigError(
-                f"{empty[0]}: task.pairs=apart compares two sentences, and one is empty"
-            )
+        _require_pairs(examples)
         return features.of_sentences(examples, vocabulary, _numbers(labels), task.length, True)
+
+    def of_fields(self, fields: Sequence[str], place: str) -> Sentences:
+        """Two texts with a tab between."""
+        example = super().of_fields(fields, place)
+        _require_pairs([example])
+        return example
+
+    def of_record(self, record: Mapping[str, Any], place: str) -> Sentences:
+        """`text` and `text_pair`, or other usual names of both."""
+        example = super().of_record(record, place)
+        _require_pairs([example])
+        return example
 
     def head(self) -> Any:
         """A head of classification, on InferSent's features of both mean vectors."""
@@ -170,3 +172,16 @@ class PairClassification(Classification):
 
 def _numbers(labels: Sequence[str]) -> dict[str, int]:
     return {label: number for number, label in enumerate(labels)}
+
+
+def _require_pairs(examples: Sequence[Sentences]) -> None:
+    """Refuses what pairs read apart cannot be."""
+    alone = [example.place for example in examples if len(example.texts) == 1]
+    if alone:
+        raise ConfigError(
+            f"{alone[0]}: this is one sentence, and task.pairs=apart compares two; set "
+            "task.pairs=together"
+        )
+    empty = [example.place for example in examples if not all(map(str.strip, example.texts))]
+    if empty:
+        raise ConfigError(f"{empty[0]}: task.pairs=apart compares two sentences, and one is empty")
