@@ -127,25 +127,41 @@ def plan(
         )
     architecture = architectures.with_pad(architecture, pad).named(names)
     parts = {name.partition("/")[0] for name in params}
-    of_kind = head_of(own) if own else next((part for part in parts if part in TASKS), "")
+    of_kind = head_of(own) if own else next((part for part in sorted(parts) if part in TASKS), "")
     if of_kind in parts:
         architecture = architectures.with_head(architecture, of_kind, own)
     there = [head for head in architecture.classes if head in parts]
     head = "" if headless or not there else there[-1]  # a task's comes after prediction_head
     left_out = _left_out(params, there, head, headless)
-    named = head == of_kind != "" and kind.find(own or TASKS[head]).has_labels
-    classes = params[f"{head}/output/bias"].shape[0] if named else 0
-    if named and classes != len(labels):
+    own = own if head == of_kind else ""
+    rows, labels = _rows(vocabulary, params), _labels(params, head, own, labels)
+    return Exported(architecture, head, left_out, rows, labels, own)
+
+
+def _labels(
+    params: Mapping[str, PyTree], head: str, own: str, labels: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The names of a head's outputs: the labels, or, where config.json counts outputs that have no
+    names, those that transformers gives them.
+
+    Raises:
+      ConfigError: if the labels are not those of the head.
+    """
+    theirs = architectures.of_head(head, own)
+    if theirs is None:
+        return ()
+    named = kind.find(own or TASKS[head]).has_labels
+    if not named and not theirs.like:
+        return ()
+    outputs = params[f"{head}/output/bias"].shape[0]
+    if not named:
+        return tuple(f"LABEL_{number}" for number in range(outputs))
+    if outputs != len(labels):
         raise ConfigError(
-            f"the checkpoint's {head} has {classes} classes, and its config names {len(labels)} "
+            f"the checkpoint's {head} has {outputs} classes, and its config names {len(labels)} "
             "labels: export a checkpoint that xlj.finetune wrote, or an import of a folder"
         )
-    rows = _rows(vocabulary, params)
-    own = own if head == of_kind else ""
-    theirs, names_of = architectures.of_head(head, own), labels if named else ()
-    if theirs and theirs.like and not named:  # config.json counts the outputs by their names
-        names_of = tuple(f"LABEL_{n}" for n in range(params[f"{head}/output/bias"].shape[0]))
-    return Exported(architecture, head, left_out, rows, names_of, own)
+    return labels
 
 
 def _unlike(

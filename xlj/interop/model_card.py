@@ -161,7 +161,7 @@ def _task_sections(
     """What the task is and, where they are known, its scores."""
     kind = exported.head.removesuffix("_head")
     lines = [f"{kind.replace('_', ' ').capitalize()}."]
-    if exported.labels and exported.labels != ("LABEL_0",):
+    if exported.labels and exported.labels[0] != "LABEL_0":
         lines.append(f"Labels: {', '.join(f'`{label}`' for label in exported.labels)}.")
     if trained and trained["step"]:
         options = supervised_in(trained["config"])
