@@ -46,7 +46,7 @@ def made_task(folder, kind):
     if kind == "question_answering":
         config.task.train = "phrasebook:questions/{language}#train"
         config.task.dev = config.task.test = "phrasebook:questions/{language}#dev"
-        config.task.stride, config.task.question_length, config.task.answer_length = 16, 16, 8
+        config.task.stride, config.task.question_length, config.task.answer_length = 16, 32, 8
     return config
 
 
@@ -62,7 +62,7 @@ def runs(checkpoint, tmp_path_factory):
         config.task.kind, config.task.length = kind, 64
         config.train.batch_rows, config.train.epochs, config.train.evaluations = 16, 5, 1
         if kind == "question_answering":
-            config.train.epochs = 0.02
+            config.train.epochs, config.task.length = 0.02, 96
         if kind == "multiple_choice":
             config.task.length = 128  # nothing is cut, as transformers cuts nothing
         config.optimizer.learning_rate = 1e-2
@@ -194,6 +194,38 @@ def test_scores_and_choices_are_those_of_transformers(runs, folders):
             chances = model(**{k: v[None] for k, v in batch.items()}).logits[0].softmax(0).tolist()
         (one,) = load(folder).predict([(example.premise, *example.choices)])
         np.testing.assert_allclose(one["probabilities"], chances, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parity
+def test_answers_are_those_of_transformers(runs, folders):
+    """Of questions that fit one window, with the span that the model card looks for."""
+    transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
+    config, _ = runs("question_answering")
+    folder = folders("question_answering")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForQuestionAnswering.from_pretrained(folder).eval()
+    asked = [
+        example
+        for example in examples_of(config)
+        if len(tokenizer(example.question, example.context)["input_ids"]) <= config.task.length
+        and len(tokenizer(example.question)["input_ids"]) <= config.task.question_length
+    ][:20]
+    ours = load(folder).predict([{"question": e.question, "context": e.context} for e in asked])
+    theirs = []
+    for example in asked:
+        batch = tokenizer(
+            example.question, example.context, return_tensors="pt", return_offsets_mapping=True
+        )
+        characters = batch.pop("offset_mapping")[0].tolist()
+        with torch.no_grad():
+            found = model(**batch)
+        inside = torch.tensor([side == 1 for side in batch.sequence_ids()])
+        spans = (inside[:, None] & inside).triu().tril(config.task.answer_length - 1)
+        sums = found.start_logits[0][:, None] + found.end_logits[0]
+        first, last = divmod(sums.masked_fill(~spans, -torch.inf).argmax().item(), len(inside))
+        theirs.append(example.context[characters[first][0] : characters[last][1]].strip())
+    assert [one["answer"].strip() for one in ours] == theirs and len(theirs) == 20
 
 
 def test_lines_out_are_the_lines_in(runs, call, tmp_path, monkeypatch):

@@ -173,7 +173,7 @@ def test_a_notebook_draws_alignments_and_pandas_has_results(model, tmp_path):
 def test_masked_words(model, random_encoder):
     with pytest.raises(ConfigError, match="no head that predicts masked tokens"):
         model.fill("the <mask>")
-    params, sizes, vocabulary, _ = random_encoder
+    params, sizes, vocabulary, *_ = random_encoder
     head = heads.init_prediction(jax.random.key(1), sizes, vocabulary.size)
     head["bias"] = jax.random.normal(jax.random.key(2), head["bias"].shape)
     params = {**params, "prediction_head": head}
