@@ -132,7 +132,7 @@ def plan(
         architecture = architectures.with_head(architecture, of_kind, own)
     there = [head for head in architecture.classes if head in parts]
     head = "" if headless or not there else there[-1]  # a task's comes after prediction_head
-    left_out = _left_out(params, there, head, headless)
+    left_out = _left_out(params, there, head, headless, own)
     own = own if head == of_kind else ""
     rows, labels = _rows(vocabulary, params), _labels(params, head, own, labels)
     return Exported(architecture, head, left_out, rows, labels, own)
@@ -239,7 +239,7 @@ def _shown(value: object) -> object:
 
 
 def _left_out(
-    params: Iterable[str], there: Collection[str], head: str, headless: bool
+    params: Iterable[str], there: Collection[str], head: str, headless: bool, own: str
 ) -> dict[str, str]:
     """Why leaves of the parameters are not exported, by name."""
     left_out = {}
@@ -254,6 +254,8 @@ def _left_out(
             left_out[name] = "a folder has one head, that of the fine-tuned task"
         elif part in TASKS and part not in there:
             left_out[name] = "transformers has another head for this task in this architecture"
+        elif own and part == head_of(own):
+            left_out[name] = "its kind of task names no class of transformers that fits"
         elif part == head_of("pair_classification"):
             left_out[name] = "transformers has no class that reads two sentences apart"
         elif name == "embeddings/language":
