@@ -254,7 +254,7 @@ def _left_out(
             left_out[name] = "a folder has one head, that of the fine-tuned task"
         elif part in TASKS and part not in there:
             left_out[name] = "transformers has another head for this task in this architecture"
-        elif own and part == head_of(own):
+        elif own and part == head_of(own) and part != head:
             left_out[name] = "its kind of task names no class of transformers that fits"
         elif part == head_of("pair_classification"):
             left_out[name] = "transformers has no class that reads two sentences apart"
