@@ -7,8 +7,9 @@ text. Bring text in any languages and pairs in some:
         --config.data.mono='DIR/{language}.txt.gz' --config.data.languages=en,de,sw \
         --config.data.parallel='DIR/{pair}.tsv.gz' --config.data.pairs=en-de,en-sw
 
-Takes 90 to 150 minutes on 2 CPU cores. Ours, not a paper's: the proportions follow XLM-R base.
-`:tiny` is smaller still, on the embedded corpus.
+Takes 90 to 150 minutes on 2 CPU cores where pairs fit 128 tokens, more where they are longer.
+Ours, not a paper's: the proportions follow XLM-R base. `:tiny` is smaller still, on the embedded
+corpus.
 """
 
 from xlj import config as schema

@@ -31,7 +31,7 @@ def main(flags: Namespace) -> None:
 
             export(flags.checkpoint, output, flags.layer, flags.pooling or "")
         else:
-            if flags.pieces < 1 or not 0 < flags.share <= 1:
+            if flags.pieces < 1 or not (flags.share is None or 0 < flags.share <= 1):
                 raise ConfigError("--pieces must be 1 or more, and --share above 0 and at most 1")
             from xlj.conversion.extending import extend_checkpoint
 

@@ -40,7 +40,8 @@ def main(flags: Namespace) -> None:
         _share(flags)
         return
     inputs = [("checkpoint", flags.checkpoint), ("input", flags.input)]
-    outputs.check_output("output", flags.output, inputs, (".npy",))
+    outputs.check_output("output", flags.output, inputs)
+    outputs.check_output("output", flags.output, endings=(".npy",))
     from tqdm import tqdm
 
     from xlj.io import files, formats
@@ -78,7 +79,7 @@ def _share(flags: Namespace) -> None:
     for path in paths:
         formats.refuse(path)
     units = stretches.of(paths)
-    job = shards.job(flags, paths, ("layer", "pooling", "dtype"))
+    job = shards.job(flags, paths, ("layer", "pooling", "prompt", "dtype"))
     parts = Parts(flags.output, job, len(units), ".npy", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
     sentence_vectors.embed_parts(flags, parts, units, flags.dtype, skipping)

@@ -112,7 +112,7 @@ def _shared_vectors(
 
     sides = [stretches.of(paths) for paths in files]
     units = [*sides[0], *sides[1]]
-    job = shards.job(flags, [*files[0], *files[1]], ("layer", "pooling"))
+    job = shards.job(flags, [*files[0], *files[1]], ("layer", "pooling", "prompt"))
     parts = Parts(flags.output, job, len(units), ".npy", flags.shard)
     sentence_vectors.embed_parts(flags, parts, units, "float32", has_ids=True)
     if not shards.end(parts):

@@ -34,7 +34,7 @@ def _add_flags(parser: Parser) -> None:
 @command.entry("prepare", __doc__, _add_flags, schema)
 def main(flags: Namespace) -> None:
     """Builds the rows, and prints the report and the command that trains from them."""
-    from xlj.data.rows.preparing import open_rows, prepare_rows, with_pair_length
+    from xlj.data.rows.preparing import open_rows, prepare_rows
     from xlj.data.rows.report import malformed_records, report
 
     config, store = open_rows(flags.config)
@@ -42,9 +42,7 @@ def main(flags: Namespace) -> None:
         from xlj.training import start
 
         config, _ = start.adopt_vocabulary(config, start.find_source(config), store)
-    if store is None:
-        config = with_pair_length(config, flags.runner, flags.pipeline)
-        store = prepare_rows(config, flags.runner, flags.pipeline)
+    store = store or prepare_rows(config, flags.runner, flags.pipeline)
     from xlj.training import passes
 
     alarms = passes.warnings(passes.with_steps(config, store), store)

@@ -53,7 +53,7 @@ def main(flags: Namespace) -> None:
             "source to target": [mean.source_to_target for mean in means],
             "target to source": [mean.target_to_source for mean in means],
         }
-        title = f"{flags.source.name}: {flags.similarity}, {flags.pooling}"
+        title = f"{flags.source.name}: {flags.similarity}, {flags.pooling or 'mean'}"
         title += ", centred" if flags.centred else ""
         outputs.draw(flags.plot, lambda: layer_report.plot(curves, flags.plot, title, "accuracy@1"))
 

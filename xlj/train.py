@@ -45,11 +45,12 @@ def main(flags: Namespace) -> int:
     from xlj.training import summary
 
     outcome = runs.pretrain(flags.config, workdir)
+    # In all processes: to open a checkpoint, Orbax waits for each of them.
+    can_export = outcome.finished and _can_export(outcome.checkpoint)
     if jax.process_index() == 0:
         # Without what is this run's own.
         own = ("workdir", "config.init_from", *distributed_flags.FLAGS)
         again = command.line("train", flags.arguments, own)
-        can_export = outcome.finished and _can_export(outcome.checkpoint)
         print(summary.summary(outcome, again, can_export))
     return 0 if outcome.finished else exit_codes.CONTINUE
 

@@ -115,6 +115,8 @@ def test_choices_are_checked(model):
     for call, message in (
         (lambda: model.embed("a", pooling="cls"), "pooling='cls': there are mean, text, first"),
         (lambda: model.retrieve("a", "b", similarity="dot"), "similarity='dot': .* cosine, margin"),
+        (lambda: model.align(["a"], ["b"]), r"layer=\['b'\] is no number; .* are one argument"),
+        (lambda: model.similarity(["a"], ["b"]), "similarity takes vectors"),
         (lambda: model.align(pairs, method="mwmf"), "no method mwmf; there are optimal_transport"),
         (lambda: model.embed(["a", 3]), "sentence 1 is 3, not a string"),
         (lambda: model.align(["abc", "d", "e"]), "pair 1 is 'abc'; a pair has two sentences"),

@@ -209,6 +209,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     dropout.dropout: ({"layer": 1, "site": 2, "rate": 0.1}, {"x": f32(R), "rngs": keys(R)}),
     dropout.drop: ({"rate": 0.1}, {"x": f32(R), "seeds": i32(R)}),
     embeddings.restarted: ({}, {"positions": TOKENS, "sides": TOKENS}),
+    embeddings.separated: ({}, {"tokens": TOKENS, "sides": TOKENS}),
     encoder.init: ({"model": MODEL, "vocabulary_size": V, "languages": 2}, {"rng": KEY}),
     encoder.apply: ({"params": PARAMS, "model": MODEL}, {"inputs": INPUTS, "rngs": keys(R)}),
     encoder.first_layers: (

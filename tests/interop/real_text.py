@@ -13,14 +13,18 @@ LANGUAGES = (
 ).split()
 
 
-def sentences(each: int, skip: int = 0) -> list[str]:
-    """`each` lines of each of the 30 languages, after the first `skip`."""
+def lines_of(language: str, start: int, stop: int) -> list[str]:
+    """Lines of a language, the first of which is 0; skips the test where there is no data."""
     if not FOLDER.is_dir():
         pytest.skip(f"there is no real data at {FOLDER}")
-    found = []
-    for name in LANGUAGES:
-        with gzip.open(FOLDER / f"{name}.txt.gz", "rt", encoding="utf-8", newline="\n") as lines:
-            found += [line.rstrip("\n") for line in itertools.islice(lines, skip, skip + each)]
+    path = FOLDER / f"{language}.txt.gz"
+    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as lines:
+        return [line.rstrip("\n") for line in itertools.islice(lines, start, stop)]
+
+
+def sentences(each: int, skip: int = 0) -> list[str]:
+    """`each` lines of each of the 30 languages, after the first `skip`."""
+    found = [line for name in LANGUAGES for line in lines_of(name, skip, skip + each)]
     assert len(LANGUAGES) == 30 and len(found) == each * 30
     return found
 

@@ -2,10 +2,12 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from xlj.config import ConfigError
 from xlj.interop.folder import is_folder, open_folder
@@ -154,8 +156,29 @@ def test_an_index_that_is_wrong_is_refused(sharded):
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model_state.pdparams", "weights.pt"])
 def test_pickles_are_refused_with_the_way_out(single, name):
     (single / "model.safetensors").rename(single / name)
-    with pytest.raises(ConfigError, match=r"can run any code.*save_pretrained"):
+    way_out = "python -c" if name.endswith(".bin") else "with the library that wrote them"
+    with pytest.raises(ConfigError, match=f"can run any code.*{way_out}"):
         open_folder(single)
+
+
+@pytest.mark.parity
+def test_the_line_that_converts_pickles_does(single):
+    torch = pytest.importorskip("torch")
+    tensors = load_file(single / "model.safetensors")
+    halves = dict(list(tensors.items())[:1]), dict(list(tensors.items())[1:])
+    (single / "model.safetensors").unlink()
+    for number, half in enumerate(halves):
+        file = single / f"pytorch_model-{number}.bin"
+        torch.save({name: torch.tensor(value) for name, value in half.items()}, file)
+    (single / "training_args.bin").write_bytes(b"no weights")
+    with pytest.raises(ConfigError) as caught:
+        open_folder(single)
+    line = str(caught.value).partition('python -c "')[2].rstrip('"')
+    subprocess.run([sys.executable, "-c", line], cwd=single, check=True)
+    again = load_file(single / "model.safetensors")
+    assert again.keys() == tensors.keys()
+    assert all((again[name] == tensors[name]).all() for name in tensors)
+    open_folder(single)
 
 
 def test_a_folder_without_weights_or_with_other_types_is_refused(single):

@@ -179,9 +179,7 @@ def test_parameters_are_those_of_transformers_model(name, names, tmp_path, vocab
     ],
 )
 def test_a_folder_comes_back_bit_for_bit(name, names, way, tmp_path, vocabulary):
-    import torch
-    import transformers
-
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     path, out = tmp_path / "theirs", tmp_path / "again"
     mine, model = saved(name, path, vocabulary, names=names)
     if way == "checkpoint":
@@ -218,9 +216,7 @@ def test_a_folder_comes_back_bit_for_bit(name, names, way, tmp_path, vocabulary)
     ],
 )
 def test_heads_of_tasks_come_in_and_go_out(name, head, kind, names, tmp_path, vocabulary):
-    import torch
-    import transformers
-
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     path, labels = tmp_path / "theirs", {0: "no", 1: "perhaps", 2: "yes"}
     mine, model = saved(name, path, vocabulary, 1.0, head, names, id2label=labels)
     source = stored_models.find(path)
@@ -405,6 +401,7 @@ def test_ids_without_a_row_in_the_folder_have_zeros_and_are_not_written(
     folder, model, leaves = written("eurobert", surplus=5)
     lacking = Vocabulary(vocabulary.model)
     lacking.native_ids = np.concatenate([[0, -1, 1, -1], np.arange(2, 398)]).astype(np.int32)
+    lacking.native_special_ids = (0, None, 1, None, 397)
     found = dataclasses.replace(importing.inspect(folder), vocabulary=lacking)
     params = importing.load(found, lambda tree: trees.shardings(tree, meshes.one_device()))
     for name in ("embeddings/word", "prediction_head/word"):

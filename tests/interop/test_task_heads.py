@@ -312,7 +312,7 @@ def test_the_tokenizer_makes_the_rows_that_it_was_trained_on(
     np.testing.assert_array_equal(batch["input_ids"], mine.native_ids[rows])
     sides = np.asarray(segments(jnp.asarray(rows)).side) * typed
     np.testing.assert_array_equal(batch.get("token_type_ids", np.zeros_like(rows)), sides)
-    assert ("token_type_ids" in batch) == (typed or kind == "Bert")
+    assert ("token_type_ids" in batch) == typed  # as the model reads them
     alone = features.of_sentences([Sentences(("Evet",), "no", None)], mine, {"no": 0}, 40).tokens
     ids = tokenizer("Evet")["input_ids"]
     assert ids == mine.native_ids[alone[0][alone[0] != 1]].tolist()
@@ -327,7 +327,7 @@ def test_spaces_stay_out_of_words_where_they_were(trimmed, tmp_path, vocabulary)
     tokenizer = Tokenizer.from_str(mine.model.decode())
     ends = [(name, tokenizer.token_to_id(name)) for name in ("</s>", "<s>")]
     tokenizer.post_processor = processors.RobertaProcessing(*ends, trim_offsets=trimmed)
-    tokenizer_files.write(Vocabulary(tokenizer.to_str().encode()), tmp_path, 40, pair_types=False)
+    tokenizer_files.write(Vocabulary(tokenizer.to_str().encode()), tmp_path, 40, pairs_as_rows=True)
     again = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     texts = "The dog sleeps", "a cat"
     wanted, found = (t.encode(*texts) for t in (tokenizer, again))

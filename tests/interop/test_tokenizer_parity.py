@@ -182,7 +182,8 @@ def test_import_on_hard_strings(folder):
 
 def test_imported_and_exported_again(kind, folder, tmp_path):
     vocabulary = tokenizer_files.read(folder)
-    tokenizer_files.write(vocabulary, tmp_path, 128)
+    typed = tokenizer_files.has_pair_types(folder, vocabulary)
+    tokenizer_files.write(vocabulary, tmp_path, 128, typed)
     (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
     if (folder / "tokenizer.json").exists():
         content = (folder / "tokenizer.json").read_bytes()

@@ -2,11 +2,13 @@
 
 import io
 import itertools
+import json
 
 import numpy as np
 import pytest
 import sentencepiece
 from decoding import decode
+from tokenizers.implementations import BertWordPieceTokenizer
 
 from xlj import phrasebook
 from xlj.config import ConfigError
@@ -138,14 +140,71 @@ def test_too_many_pieces_and_too_few(old):
         extend(old, text("zh", 0, 300), 10)
 
 
-def test_other_vocabularies_are_refused():
+def of_characters():
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(text("en", 0, 500)), model_writer=model, vocab_size=200,
-        model_type="bpe", minloglevel=2,
+        model_type="char", hard_vocab_limit=False, minloglevel=2,
     )  # fmt: skip
-    bpe = Vocabulary(model.getvalue())
-    whole = Vocabulary(from_sentencepiece(bpe.model, bpe.pieces, bpe.native_specials))
-    for other in (bpe, whole):
-        with pytest.raises(ConfigError, match="only a SentencePiece unigram"):
-            extend(other, ["a b"], 1)
+    return Vocabulary(model.getvalue())
+
+
+def of_wordpiece():
+    made = BertWordPieceTokenizer()
+    made.train_from_iterator(text("en", 0, 100), vocab_size=90)
+    return Vocabulary(made.to_str().encode())
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (of_characters, "only a SentencePiece model or a tokenizer.json of unigram or BPE"),
+        (
+            of_wordpiece,
+            "tokenizer.json has a WordPiece model; only BPE can be extended, or unigram",
+        ),
+    ],
+)
+def test_other_vocabularies_are_refused(make, message):
+    with pytest.raises(ConfigError, match=message):
+        extend(make(), ["a b"], 1)
+
+
+@pytest.fixture(scope="module", params=["mask in the model", "mask added"])
+def of_json(old, request):
+    """The vocabulary as a tokenizer.json alone, as most unigram folders have it."""
+    content = from_sentencepiece(old.model, old.pieces, ("<s>", "<pad>", "</s>", "<unk>", "<mask>"))
+    description = json.loads(content)
+    if request.param == "mask added":  # behind the model's pieces, with an id of its own
+        assert description["model"]["vocab"].pop()[0] == "<mask>"
+        description["added_tokens"].append(
+            {**description["added_tokens"][-1], "content": "[SEP2]", "id": old.size}
+        )
+    return Vocabulary(json.dumps(description).encode())
+
+
+@pytest.mark.parametrize("language, share", [("hi", None), ("sw", 0.2)])
+def test_a_tokenizer_json_alone_is_extended_as_its_sentencepiece_is(of_json, old, language, share):
+    lines = text(language, 0, 600)
+    new, wanted = extend(of_json, lines, 60, share), extend(old, lines, 60, share)
+    assert new.size == of_json.size + 60
+    assert set(new.pieces) - set(of_json.pieces) == set(wanted.pieces) - set(old.pieces)
+    kept = of_json.native_ids >= 0
+    places = {piece: i for piece, i in zip(new.pieces, new.native_ids, strict=True)}
+    before = dict(zip(of_json.pieces, of_json.native_ids, strict=True))
+    assert kept.all() and all(places[piece] == i for piece, i in before.items())
+    for line in (*text(language, 600, 650), *text("fr", 2000, 2050)):
+        found = [new.pieces[i] for i in new.encode_batch([line])[0]]
+        assert found == [wanted.pieces[i] for i in wanted.encode_batch([line])[0]]
+
+    def of(vocabulary, base):
+        matches = initial_rows(base, vocabulary)
+        ids = np.split(matches.sources.ids, matches.sources.starts[1:])
+        return {
+            piece: ([base.pieces[i] for i in row], rule)
+            for piece, row, rule in zip(vocabulary.pieces, ids, matches.rules, strict=True)
+        }
+
+    found = of(new, of_json)
+    found.pop("[SEP2]", None)
+    assert found == of(wanted, old)

@@ -11,6 +11,7 @@ from references import encoder as reference
 from references.dropout import kept
 
 from xlj.config import Model
+from xlj.data.rows.packing import sides_of
 from xlj.models import embeddings, encoder
 from xlj.models.dense import matmul
 from xlj.objectives.segments import segments
@@ -250,6 +251,27 @@ def test_positions_may_restart_at_the_second_sentence_of_a_pair():
     assert changed.tolist() == of_pairs, "an example of one sentence is read as before"
     no_sides = apply(drawn, restarts, pairs._replace(sides=None))
     np.testing.assert_array_equal(no_sides, apply(drawn, runs, pairs))
+
+
+def test_the_separator_of_parallel_sentences_is_read_in_the_place_of_the_first_end():
+    """EuroBERT's rows, `bos A sep B eos`. Those on disk hold `</s>`, from which both sides, the
+    positions and all that objectives leave out are derived as ever."""
+    tokens = jnp.asarray([[0, 7, 8, 2, 9, 6, 2, 0, 7, 2, 0, 5, 2, 9, 2, 1]])
+    layout = segments(tokens)
+    read = jnp.asarray([[0, 7, 8, 4, 9, 6, 2, 0, 7, 2, 0, 5, 4, 9, 2, 1]])
+    assert embeddings.separated(tokens, layout.side).tolist() == read.tolist()
+    first, second = sides_of("pairs", np.asarray([[0, 7, 8, 2, 9, 6, 2, 0, 5, 2, 9, 2, 1, 1]]))
+    assert (first.ids.tolist(), second.ids.tolist()) == ([7, 8, 5], [9, 6, 9])
+    plain = dataclasses.replace(TINY, layers=1)
+    separated = dataclasses.replace(plain, pair_separator="parallel")
+    pairs = encoder.Inputs(
+        tokens, layout.position, layout.segment, layout.segment, None, layout.side
+    )
+    drawn = params(plain)
+    found = apply(drawn, separated, pairs)
+    np.testing.assert_array_equal(found, apply(drawn, plain, pairs._replace(tokens=read)))
+    no_sides = apply(drawn, separated, pairs._replace(sides=None))
+    np.testing.assert_array_equal(no_sides, apply(drawn, plain, pairs))
 
 
 @pytest.mark.parametrize("norm, scan", [("pre", True), ("post", False)])

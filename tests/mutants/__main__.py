@@ -45,6 +45,10 @@ TESTS = {
     "xlj/word_alignment/methods.py": "word_alignment/test_methods word_alignment/test_method_hmm",
     "xlj/interop/matched_rows.py": "interop/test_matched_rows interop/test_vocabulary_matching",
     "xlj/interop/vocabulary_matching.py": "interop/test_vocabulary_matching",
+    "xlj/data/tokenizer/tokenizer_json.py": "data/tokenizer interop/test_modern_tokenizer_files",
+    "xlj/interop/bpe_growth.py": "interop/test_bpe_growth",
+    "xlj/interop/vocabulary_extension.py": "interop/test_bpe_growth "
+    "interop/test_vocabulary_extension",
     "xlj/interop/words.py": "interop/test_words interop/test_vocabulary_matching",
     "xlj/models/attention.py": "models objectives/test_mlm objectives/test_camlm",
     "xlj/models/attention_checks.py": "models/test_attention_checks",

@@ -44,7 +44,7 @@ def full_model(request, model):
         rotary_base=50.0, rotary_local_base=20.0, rotary_factor=1.3,
         norm="embeddings", norm_type="unbiased", middle_norm=True, feed_forward="geglu",
         biases=("output", "inner", "vocabulary"), tied=False,
-        dropout_parts=("attention", "feed_forward"),
+        dropout_parts=("attention", "feed_forward"), pair_separator="parallel",
     )  # fmt: skip
 
 

@@ -187,6 +187,11 @@ def encode(
         for row, at in zip(*np.nonzero(side), strict=True):
             begins = side[row, at - 1] == 0
             position[row, at] = 0 if begins else position[row, at - 1] + 1
+    if model.pair_separator == "parallel":
+        tokens = tokens.copy()
+        for row, at in zip(*np.nonzero(side), strict=True):
+            if side[row, at - 1] == 0:
+                tokens[row, at - 1] = 4  # <|parallel_sep|>, in the place of </s>
     if marked is None and model.language_embeddings == "all":
         marked = of_examples(example, side, languages)
     x = embedded(params["embeddings"], model, tokens, position, side, marked)

@@ -12,6 +12,7 @@ COMMON = {
     "rotary_local_base": 0.0,
     "rotary_factor": 1.0,
     "pair_positions": "running",
+    "pair_separator": "end",
     "local_attention": 0,
     "full_layers": (),
     "token_types": 0,

@@ -7,11 +7,14 @@ import chex
 import jax
 import numpy as np
 import pytest
+from modern_tokenizers import MODERN
 
+from xlj import phrasebook
 from xlj.checkpoints import compatibility, reading, writing
 from xlj.checkpoints.reading import CheckpointError
 from xlj.config import ConfigError, parse
 from xlj.data.rows.preparing import prepare_rows
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.sharding import meshes
 from xlj.sharding.trees import named_leaves
 from xlj.training import initialisation, loop, start, state
@@ -200,3 +203,21 @@ def test_a_key_that_a_checkpoint_is_older_than_had_its_default(tiny, trained, mo
     tiny.optimizer.frozen = "embeddings"
     (difference,) = compatibility.config_differences(found, parse(tiny))
     assert str(difference) == "optimizer.frozen: [] -> ['embeddings']"
+
+
+def test_a_separator_that_the_vocabulary_lacks_is_refused(tiny):
+    config = parse(tiny)
+    model = dataclasses.replace(config.model, pair_separator="parallel")
+    separated = dataclasses.replace(config, model=model)
+    lines = [line for _, line in zip(range(99), phrasebook.text_lines("en"), strict=False)]
+    euro, modern = (
+        Vocabulary(MODERN[kind](lines, 350).to_str().encode())
+        for kind in ("eurobert", "modernbert")
+    )
+    start.check_separator(separated, euro)
+    start.check_separator(config, None)
+    for other in (modern, None):
+        with pytest.raises(
+            ConfigError, match=r"pair_separator=parallel: .* has no <\|parallel_sep"
+        ):
+            start.check_separator(separated, other)

@@ -241,9 +241,9 @@ def test_ctrl_c_saves_and_twice_says_where_the_run_goes_on(tiny, store, tmp_path
     def train(*signals):
         return loop.train(start.prepare(config, tmp_path, store), [probe(1, signals)], "")
 
-    with pytest.raises(KeyboardInterrupt, match="stopped at once; .* goes on from step 2"):
+    with pytest.raises(KeyboardInterrupt, match="without saving; .* goes on from step 2"):
         train(signal.SIGINT, signal.SIGINT)
-    assert reading.steps(tmp_path) == [2] and "Ctrl-C again stops at once" in capfd.readouterr().err
+    assert reading.steps(tmp_path) == [2] and "Ctrl-C again stops without" in capfd.readouterr().err
     with pytest.raises(KeyboardInterrupt, match="step 6 is saved, and the run goes on from there"):
         train(signal.SIGINT)  # it measures step 3, then step 6
     assert reading.steps(tmp_path) == [6] and lines(tmp_path)[-1]["step"] == 3

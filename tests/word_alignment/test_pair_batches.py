@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from modern_tokenizers import modernbert
 
+from xlj import phrasebook
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
+from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.word_alignment import pair_batches
 from xlj.word_alignment.pair_batches import Pieces, batches, pieces_of, windows
 
@@ -134,3 +137,15 @@ def test_pairs_in_windows_go_by_themselves(together):
     short, long = batches(pairs_of(9, 1000, 25), 512, together)
     assert sorted(short.members) == [0, 2] and not short.windowed
     assert long.members == [1] and long.windowed
+
+
+def test_words_keep_the_space_before_them():
+    """Each is encoded as inside of a sentence, also where a line's first word has no mark."""
+    lines = [line for _, line in zip(range(300), phrasebook.text_lines("en"), strict=False)]
+    tokenizer = modernbert(lines, 450)
+    vocabulary = Vocabulary(tokenizer.to_str().encode())
+    words = ["The", "cat", "sees", "the", "houses"]
+    (found,) = pieces_of([words], vocabulary)
+    joined = tokenizer.encode(" " + " ".join(words), add_special_tokens=False)
+    assert vocabulary.native_ids[found.ids].tolist() == joined.ids
+    assert found.words.tolist() == joined.word_ids

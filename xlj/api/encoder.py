@@ -49,7 +49,7 @@ WordPairs = tuple[str, str] | Iterable[tuple[Words, Words]]
 
 
 class Filling(NamedTuple):
-    """A piece of the vocabulary for a `<mask>`, without the mark of a word's start, and its
+    """A piece of the vocabulary for a `<mask>`, as text (`Vocabulary.text_of`), and its
     probability."""
 
     piece: str
@@ -114,10 +114,14 @@ class Encoder:
         return self.pretrained.model.layers
 
     def embedder(
-        self, layers: Sequence[int] = (), pooling: str = "mean", batch_size: int | None = None
+        self,
+        layers: Sequence[int] = (),
+        pooling: str | None = None,
+        batch_size: int | None = None,
+        prompt: str | None = None,
     ) -> Embedder:
         """What `embed` uses, for streams of sentences, and for several layers at a time."""
-        return Embedder(self.pretrained, layers or [self._layer(None)], pooling, batch_size)
+        return Embedder(self.pretrained, layers, pooling, batch_size, prompt)
 
     def aligner(
         self,
@@ -162,30 +166,35 @@ class Encoder:
         self,
         sentences: Sentences,
         layer: int | None = None,
-        pooling: str = "mean",
+        pooling: str | None = None,
         centred: bool = False,
         *,
         normalize: bool = False,
         batch_size: int | None = None,
         show_progress_bar: bool | None = None,
+        prompt: str | None = None,
     ) -> np.ndarray:
-        """A vector a sentence, float32 [sentences, hidden].
+        """A vector a sentence, float32 [sentences, hidden]; of a folder of sentence-transformers
+        that which its modules make, unless a layer or a pooling is named.
 
         Args:
           sentences: any number; a single string is one sentence.
           layer: whose hidden vectors to pool.
           pooling: mean (over all tokens, `<s>` and `</s>` too), text (over the text's own), or
-            first (the vector of `<s>`).
+            first (the vector of `<s>`); None for mean.
           centred: take their mean vector off all of them, so that what all sentences of a language
             have in common counts for nothing.
           normalize: divide each vector by its length, so that products are cosines.
           batch_size: sentences at a time, at most; None for as many as suit the device.
           show_progress_bar: None shows one in terminals only.
+          prompt: the name of a prompt of the folder, which goes before each sentence; None for the
+            folder's default.
 
         Raises:
-          ConfigError: if there is no such layer or pooling, or a sentence is no string.
+          ConfigError: if there is no such layer, pooling or prompt, or a sentence is no string.
         """
-        embedder = self.embedder([self._layer(layer)], pooling, batch_size)
+        layers = [] if layer is None else [self._layer(layer)]
+        embedder = self.embedder(layers, pooling, batch_size, prompt)
         vectors = embedder.embed(_sentences(sentences), show_progress_bar)[0]
         if embedder.cut:
             message = f"{embedder.cut} sentences lost their end: too long for the model"
@@ -203,40 +212,49 @@ class Encoder:
         **options: Any,
     ) -> np.ndarray:
         """`embed` under the names of sentence-transformers: float32 [sentences, hidden], and
-        [hidden] of a single string. `options` are `layer`, `pooling` and `centred` of `embed`."""
+        [hidden] of a single string. `options` are `layer`, `pooling`, `centred` and `prompt` of
+        `embed`."""
         options |= {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
         vectors = self.embed(sentences, normalize=normalize_embeddings, **options)
         return vectors[0] if isinstance(sentences, str) else vectors
 
     def similarity(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """The cosine of each vector of `first`, [n, hidden] or [hidden], with each of `second`, [m,
-        hidden] or [hidden]: float32 [n, m]."""
+        hidden] or [hidden]: float32 [n, m]. Raises a ConfigError for text."""
+        for side in (first, second):
+            if np.asarray(side).dtype.kind not in "fiu":
+                raise ConfigError("similarity takes vectors, as embed and encode give them")
         sides = (np.atleast_2d(np.asarray(side, np.float32)) for side in (first, second))
         one, other = map(_normalized, sides)
         return one @ other.T
 
     def save_pretrained(
-        self, folder: str | Path, layer: int | None = None, pooling: str = "mean"
+        self, folder: str | Path, layer: int | None = None, pooling: str | None = None
     ) -> None:
         """Writes a Hugging Face folder that transformers and sentence-transformers load: what
-        `python -m xlj.convert export` does.
+        `python -m xlj.convert export` does. Its sentence vectors are of the last layer that is
+        written, as sentence-transformers pools; `embed` takes a middle layer by default.
 
         Args:
           folder: a new one.
           layer: the last one that is written; None for all.
-          pooling: `mean` or `first`, as sentence-transformers is to pool.
+          pooling: `mean` or `first`, as sentence-transformers is to pool; None for the modules of
+            the folder that it was loaded from, else mean.
 
         Raises:
           ConfigError: if the encoder was not loaded from a path, the folder is there already, or
             transformers has no such model.
         """
-        check_choice("pooling", pooling, ("mean", "first"))
+        if pooling is None and (layer is not None or not self.pretrained.sentence):
+            pooling = "mean"
+        if pooling is not None:
+            check_choice("pooling", pooling, ("mean", "first"))
         if not self.source:
             raise ConfigError("save_pretrained needs an encoder that xlj.load loaded from a path")
         output = local_path("folder", folder).absolute()
         if output.exists():
             raise ConfigError(f"folder={str(folder)!r} is there already; name a new folder")
-        export(self.source, output, layer, pooling)
+        export(self.source, output, layer, pooling or "")
 
     def align(
         self,
@@ -254,8 +272,8 @@ class Encoder:
           method, choices: as of `aligner`.
 
         Raises:
-          ConfigError: as `aligner`, or if there is no such layer, what is given are no pairs, or a
-            sentence is longer than any can be.
+          ConfigError: as `aligner`, or if there is no such layer, an item is no pair, or a sentence
+            is longer than the model's positions.
         """
         layers = [] if layer is None else [self._layer(layer)]
         return Alignments(list(_pairs(pairs)), self.aligner(layers, method, **choices))
@@ -278,7 +296,7 @@ class Encoder:
         source: Sentences,
         target: Sentences,
         layer: int | None = None,
-        pooling: str = "mean",
+        pooling: str | None = None,
         centred: bool = False,
         similarity: str = "cosine",
     ) -> Retrieved:
@@ -307,7 +325,7 @@ class Encoder:
         target: Sentences,
         threshold: float = -np.inf,
         layer: int | None = None,
-        pooling: str = "mean",
+        pooling: str | None = None,
         centred: bool = False,
     ) -> MinedPairs:
         """Pairs of sentences that translate each other, best first: places int [pairs] on either
@@ -407,29 +425,30 @@ class Encoder:
         params, model, vocabulary, *_ = self.pretrained
         if _HEAD not in params:
             raise ConfigError("this model has no head that predicts masked tokens")
-        parts = text.split(MASK)
-        if len(parts) == 1:
+        if MASK not in text:
             raise ConfigError(f"the text has no {MASK}: {text!r}")
-        ids: list[int] = [BOS]
-        for number, part in enumerate(vocabulary.encode_batch(parts)):
-            ids += [vocabulary.mask] * (number > 0) + part.tolist()
-        ids.append(EOS)
+        ids = [BOS, *vocabulary.encode_masked(text).tolist(), EOS]
         limit = model.positions - FIRST_POSITION
         if len(ids) > limit:
             raise ConfigError(f"the text has {len(ids)} tokens; this model reads {limit}")
         tokens = jnp.asarray([ids])
         places = np.flatnonzero(np.asarray(ids) == vocabulary.mask)
         probabilities = np.asarray(_filled(params, tokens, places, model))
+        if vocabulary.native_size < vocabulary.size:  # internal ids are none of the model's
+            probabilities = np.where(vocabulary.native_ids < 0, 0, probabilities)
+            probabilities /= probabilities.sum(1, keepdims=True)
         best = np.argsort(-probabilities, axis=1, kind="stable")[:, :most]
-        pieces = vocabulary.pieces
         return [
-            [Filling(pieces[i].lstrip("\u2581\u0120"), float(row[i])) for i in chosen]
+            [Filling(vocabulary.text_of(int(i)), float(row[i])) for i in chosen]
             for row, chosen in zip(probabilities, best, strict=True)
         ]
 
-    def _layer(self, layer: int | None) -> int:
-        if layer is None:
-            return encoder.middle_layer(self.layers)
+    def _layer(self, layer: int) -> int:
+        if isinstance(layer, bool) or not isinstance(layer, int):
+            raise ConfigError(
+                f"layer={quoted(layer)} is no number; sentences and their translations are one "
+                "argument: [(sentence, translation), ...]"
+            )
         if not 0 <= layer <= self.layers:
             raise ConfigError(f"there is no layer {layer}; the model has layers 0 to {self.layers}")
         return layer

@@ -15,7 +15,7 @@ from xlj.benchmarking.sentences import sentence_pairs, vocabulary
 from xlj.config import Config, Model
 from xlj.config.choices import AlignmentOptions
 from xlj.inference.pretrained import Pretrained
-from xlj.interop import exporting
+from xlj.interop import exporting, sentence_modules
 from xlj.models import encoder
 from xlj.retrieval.embedder import Embedder
 from xlj.sharding.meshes import one_device
@@ -96,5 +96,6 @@ def _folder(ours: Pretrained) -> Iterator[Path]:
     exported = exporting.plan(leaves, ours.model, ours.vocabulary, headless=True)
     with tempfile.TemporaryDirectory() as folder:
         exporting.write(Path(folder), exported, leaves, ours.model, ours.vocabulary)
-        exporting.write_pooling(Path(folder), ours.model, "mean")
+        modules = sentence_modules.plain(ours.model, "mean")
+        sentence_modules.write(Path(folder), modules, {}, ours.model.hidden)
         yield Path(folder)

@@ -15,8 +15,7 @@ from xlj.benchmarking.measurements import median_seconds
 from xlj.config import Model
 from xlj.data.tokenizer.layout import PAD
 from xlj.interop.architectures import XLM_R, config_of
-from xlj.models import pattern
-from xlj.models.embeddings import FIRST_POSITION
+from xlj.interop.architectures.modernbert import MODERNBERT
 
 
 @cache
@@ -69,21 +68,9 @@ def masked_lm(model: Model, pieces: int, sparse: bool = False) -> Any:
     import transformers
 
     if model.family == "modernbert":
-        config = transformers.ModernBertConfig(
-            vocab_size=pieces,
-            hidden_size=model.hidden,
-            intermediate_size=model.intermediate,
-            num_hidden_layers=model.layers,
-            num_attention_heads=model.heads,
-            max_position_embeddings=model.positions - FIRST_POSITION,
-            local_attention=model.local_attention,
-            attention_dropout=model.dropout_of("attention"),
-            layer_types=["sliding_attention" if is_local else "full_attention"
-                         for is_local, _ in pattern.kinds(model, model.layers)],
-            sparse_prediction=sparse,
-            **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id",
-                             "sep_token_id"), PAD),
-        )  # fmt: skip
+        specials = dict.fromkeys((f"{name}_token_id" for name in MODERNBERT.specials), PAD)
+        settings = {**config_of(MODERNBERT, model, pieces), **specials, "sparse_prediction": sparse}
+        config = transformers.ModernBertConfig.from_dict(settings)
         return transformers.ModernBertForMaskedLM(config)
     return transformers.XLMRobertaForMaskedLM(xlm_r_config(model, pieces))
 

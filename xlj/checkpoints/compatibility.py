@@ -57,14 +57,18 @@ def check_model(source: StoredModel, config: Config, key: str = "") -> None:
     """Refuses to start from a model that computes something else.
 
     Args:
-      key: `KEY=`, where a key of the config other than `init_from` names the model.
+      key: `KEY=`, where a key of the config other than `init_from` names the model. Such a model
+        (a teacher) is not trained, so that its rotary bases must be the config's, too.
 
     Raises:
-      CheckpointError: it names what differs.
+      CheckpointError: it names what differs, and the flags that set the model's own values.
     """
-    if found := model_differences(source.model, config.model, _FREE_AT_START):
+    free = _FREE_TO_ADD if key else _FREE_AT_START
+    if found := model_differences(source.model, config.model, free):
+        own = model_differences(source.model, config.model, _FREE_TO_ADD)
         raise CheckpointError(
-            f"{key}{source.folder} is of another model: {'; '.join(map(str, found))}"
+            f"{key}{source.folder} is of another model: {'; '.join(map(str, found))}. To set the "
+            f"config to that model, add {' '.join(difference.flag_of_old for difference in own)}"
         )
 
 
@@ -84,6 +88,12 @@ class Difference(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.key}: {self.old!r} -> {self.new!r}"
+
+    @property
+    def flag_of_old(self) -> str:
+        """The flag that sets the key to what it was."""
+        values = ",".join(map(str, self.old)) if isinstance(self.old, tuple) else self.old
+        return f"--config.{self.key}={values}"
 
     @property
     def allowed_by(self) -> str:
@@ -178,18 +188,28 @@ _FREE_ON_RESUME = ("family", "attention", "scan_layers", "remat", "init_std")
 _FREE = (*_FREE_ON_RESUME, "dropout", "dropout_parts", "attention_dropout", "dtype")
 """Those, and what changes nothing of what the same parameters compute when they are used."""
 
-_FREE_AT_START = (
-    *_FREE, "language_embeddings", "middle_norm",
-    "rotary_base", "rotary_local_base", "rotary_factor",
-)  # fmt: skip
-"""Those, and what a run that starts from other parameters may add to them, or read them with:
-longer contexts begin with a larger base (ModernBERT, mmBERT)."""
+_FREE_TO_ADD = (*_FREE, "language_embeddings", "middle_norm", "pair_separator")
+"""Those, and what a run may add to other parameters, or to what it takes from them."""
+
+_ROTARY = ("rotary_base", "rotary_local_base", "rotary_factor")
+_ROTARY_KEYS = tuple(f"model.{name}" for name in _ROTARY)
+
+_FREE_AT_START = (*_FREE_TO_ADD, *_ROTARY)
+"""Those, and what a run that starts from other parameters may read them with: longer contexts begin
+with a larger base (ModernBERT, mmBERT)."""
 
 
 def model_differences(old: Model, new: Model, free: tuple[str, ...] = _FREE) -> list[Difference]:
     """Differences between two models, but for the keys in `free`."""
     models = (dataclasses.asdict(model) for model in (old, new))
     return _unequal("model", *({k: m[k] for k in m if k not in free} for m in models))
+
+
+def rotary_changes(source: StoredModel, config: Config) -> list[Difference]:
+    """Keys of rotary positions that a run reads the parameters of `init_from` with, and that the
+    source has other values of."""
+    found = model_differences(source.model, config.model, _FREE_TO_ADD)
+    return [difference for difference in found if difference.key in _ROTARY_KEYS]
 
 
 def _unequal(

@@ -7,6 +7,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import DTypeLike
@@ -20,14 +21,15 @@ from xlj.config.finetuning import TASK, Task, task_in_use
 from xlj.config.objectives.supervised import recorded_kind, supervised_in
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face
-from xlj.interop import importing
+from xlj.interop import importing, sentence_modules, tokenizer_files
 from xlj.interop.architectures import TASKS
+from xlj.interop.sentence_modules import SentenceModules
 from xlj.io import json_file
 from xlj.io.storage import AnyPath, Url
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.models.encoder import Params
 from xlj.sharding.rules import STORED
-from xlj.sharding.trees import shardings
+from xlj.sharding.trees import nested, replicated, shardings
 
 _LENGTH = 512
 """Tokens in a row of a model that does not say how long the rows of its task are, at most."""
@@ -63,6 +65,9 @@ class StoredModel:
       names: the set of names that its tensors had in a Hugging Face folder, if there are several.
       labels: names of the classes or tags that the head of a fine-tuned task tells apart, in order.
       task: the task that it was fine-tuned for, if it was.
+      separators: how many `</s>` its head expects between the sentences of a pair.
+      sentence: how a folder of sentence-transformers makes vectors of its hidden states. Weights
+        are leaves (`SENTENCE`).
     """
 
     folder: AnyPath
@@ -78,6 +83,8 @@ class StoredModel:
     labels: tuple[str, ...] = ()
     names: str = ""
     task: Task | None = None
+    separators: int = 1
+    sentence: SentenceModules | None = None
 
 
 def find(path: str | AnyPath, key: str = "") -> StoredModel:
@@ -143,7 +150,9 @@ def of_checkpoint(checkpoint: Checkpoint) -> StoredModel:
         alignment=_alignment(checkpoint.config()),
         labels=tuple(supervised_in(checkpoint.config()).get("labels", ())),
         names=checkpoint.meta.get("names", ""),
+        sentence=sentence_modules.of_record(checkpoint.meta.get("sentence")),
         task=_task(checkpoint),
+        separators=checkpoint.meta.get("separators", 1),
     )
 
 
@@ -168,26 +177,40 @@ def _alignment(config: Mapping[str, Any]) -> AlignmentOptions:
 
 def of_folder(path: Path) -> StoredModel:
     """The model in a Hugging Face folder; raises a `ConfigError` as `importing.inspect` does."""
-    imported = importing.inspect(path)
-    task, file = None, path / TASK
+    imported = importing.inspect(sentence_modules.transformer(path))
+    sentence, dense = sentence_modules.read(path, imported.folder, imported.model.hidden)
+    task, separators, file = None, 1, path / TASK
     if imported.head:
+        separators = tokenizer_files.separators(imported.folder.path, imported.vocabulary)
         saved = json_file.read_object(file) if file.is_file() else None
         most = imported.model.positions - FIRST_POSITION
         task = task_in_use(TASKS[imported.head], min(most, _LENGTH), imported.labels, saved)
+    report, digest = imported.report(), imported.folder.digest
+    if sentence:
+        report += f"\n  sentence vectors: {sentence.report()}; training leaves these modules out"
+        digest = partial(sentence_modules.digest, imported.folder, sentence, dense)
+
+    def params(mesh: Mesh) -> Params:
+        made = importing.load(imported, lambda tree: shardings(tree, mesh, STORED))
+        return made | jax.device_put(nested(dense), replicated(mesh))
+
     leaves = {
         name: Leaf(imported.shapes[name], partial(importing.read, imported, name))
         for name in imported.parameters
     }
+    leaves |= {name: Leaf(array.shape, partial(np.copy, array)) for name, array in dense.items()}
     return StoredModel(
         path,
         imported.model,
         (),
         lambda: imported.vocabulary,
-        lambda mesh: importing.load(imported, lambda tree: shardings(tree, mesh, STORED)),
+        params,
         leaves,
-        imported.folder.digest,
-        report=imported.report(),
+        digest,
+        report=report,
         labels=imported.labels,
         names=imported.architecture.names,
         task=task,
+        separators=separators,
+        sentence=sentence,
     )

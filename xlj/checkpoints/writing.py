@@ -137,15 +137,14 @@ def write_params(
     config: Config,
     vocabulary: Vocabulary,
     languages: list[str],
-    names: str = "",
+    of_folder: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes a checkpoint of parameters alone, at step 0, from which a run can start; raises a
-    `CheckpointError` if there is something at `folder` already. `names` are those of
-    `StoredModel`."""
+    `CheckpointError` if there is something at `folder` already. `of_folder` are further entries of
+    its description, which `StoredModel` reads."""
     if folder.exists():
         raise CheckpointError(f"{folder} is there already; name a new folder")
-    of_folder: dict[str, Any] = {"names": names} if names else {}
-    meta = _description({"params": params}, config, vocabulary, languages, **of_folder)
+    meta = _description({"params": params}, config, vocabulary, languages, **of_folder or {})
     # Uncompressed, Orbax writes from the arrays' own memory; else it holds all that it has
     # compressed, which saves 8 % of weights.
     handler = ocp.CompositeCheckpointHandler(

@@ -57,8 +57,7 @@ def add(parser: Parser) -> None:
         "--share",
         metavar="P",
         type=float,
-        default=0.01,
-        help="of the new languages in the text to come: more cuts them into fewer pieces, and old "
-        "languages at other places [0.01]",
+        help="of a unigram vocabulary, of the new languages in the text to come: more cuts them "
+        "into fewer pieces, and old languages at other places [0.01]",
     )
     add("--output", metavar="DIR", required=True, type=Path, help="a new folder")

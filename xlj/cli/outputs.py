@@ -41,9 +41,9 @@ def check_output(
         raise ConfigError(f"{shown}: this is a pipe or a device, not a file")
     if not os.access(real.parent, os.W_OK):
         raise ConfigError(f"{shown}: nothing can be written into this folder")
-    check_other(flag, path, inputs)
     if endings and real.suffix.lower() not in endings:
         raise ConfigError(f"{shown}: a file ends in {' or '.join(endings)}")
+    check_other(flag, path, inputs)
 
 
 def check_plot_of_layers(path: Path | None, layers: str | None, inputs: Inputs) -> None:

@@ -20,15 +20,22 @@ if TYPE_CHECKING:  # types only: commands parse their flags without JAX
 
 
 def add_flags(parser: Parser) -> None:
-    """Adds --checkpoint, --layer and --pooling."""
+    """Adds --checkpoint, --layer, --pooling and --prompt."""
     parser.add_checkpoint()
     parser.add_layer("pool")
     parser.add_argument(
         "--pooling",
         choices=POOLINGS,
-        default="mean",
         help="mean: over all tokens, <s> and </s> too, as XTREME and sentence-transformers do (the "
-        "default). text: over the text's own tokens. first: the vector of <s>",
+        "default). text: over the text's own tokens. first: the vector of <s>. A folder of "
+        "sentence-transformers makes its vectors by its modules, unless --layer or --pooling is "
+        "given",
+    )
+    parser.add_argument(
+        "--prompt",
+        metavar="NAME",
+        help="of a folder of sentence-transformers: the prompt to put before each sentence [the "
+        "folder's default]",
     )
 
 
@@ -72,7 +79,8 @@ def embedder(flags: Namespace, all_layers: bool = False) -> "Embedder":
 
     encoder = load(flags.checkpoint)
     layers = range(encoder.layers + 1) if all_layers else ()
-    return encoder.embedder(layers or (() if flags.layer is None else [flags.layer]), flags.pooling)
+    chosen = layers or (() if flags.layer is None else [flags.layer])
+    return encoder.embedder(chosen, flags.pooling, prompt=flags.prompt)
 
 
 def embed_parts(

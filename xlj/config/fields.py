@@ -90,7 +90,7 @@ def key(
     Args:
       choices: the values allowed, for strings.
       low, high: inclusive bounds, for numbers.
-      auto: whether `auto` is possible too, which 0 stands for.
+      auto: whether the value may be `auto`; it is kept as 0.
       read: says when the key is read; None for always. Its docstring says so in docs/configs.md.
     """
     bounds = {"low": low, "high": high, "auto": auto}
@@ -163,13 +163,13 @@ _auto_keys: set[str] = set()
 
 
 class _Section(ml_collections.ConfigDict):
-    """Takes `auto`, which 0 stands for, in the place of the number of a key that allows it."""
+    """Takes `auto` for keys of numbers that allow it, and keeps it as 0."""
 
     def __setitem__(self, key: str, value: Any) -> None:
         if isinstance(value, str) and value == "auto" and key in _auto_keys:
             value = 0
         elif isinstance(value, ml_collections.ConfigDict) and not isinstance(value, _Section):
-            value = _Section(value)  # what is there has this type
+            value = _Section(value)  # ConfigDict refuses another type than the old section's
         super().__setitem__(key, value)
 
 

@@ -128,6 +128,9 @@ class Task(Section, path="task"):
         return self.metric or str(load(self.kind).metrics[0])
 
 
+_FEWEST_EPOCHS = 0.001
+
+
 @dataclasses.dataclass(frozen=True)
 class TaskModel(Section, path="model"):
     """Keys of the model that may differ from those of `init_from`."""
@@ -154,7 +157,9 @@ class TaskOptimizer(Optimizer):
 
 @dataclasses.dataclass(frozen=True)
 class TaskTrain(Section, path="train"):
-    epochs: float = key(10.0, "how often each example is seen", low=0.001)
+    epochs: float = key(
+        10.0, "how often each example is seen; 0 scores the head that init_from has", low=0
+    )
     batch_rows: int = key(32, "rows a step: examples, or parts of long ones", low=1)
     evaluations: int = key(10, "most evaluations on dev in a run, evenly spread", low=1)
     seed: int = key(0, "seed of the head's weights, batches and dropout", low=0, high=2**32 - 1)
@@ -260,6 +265,13 @@ def _check_together(parsed: FinetuningConfig) -> None:
         raise ConfigError(
             "init_from is empty; name a workdir, a checkpoint or a Hugging Face folder with "
             "--config.init_from=DIR"
+        )
+    if parsed.fresh and not train.epochs:
+        raise ConfigError("train.epochs=0 scores the head of init_from, and fresh has none")
+    if train.epochs and train.epochs < _FEWEST_EPOCHS:
+        raise ConfigError(
+            f"train.epochs={train.epochs:g}: at least {_FEWEST_EPOCHS:g}, or 0 to score the head "
+            "that init_from has"
         )
     if parsed.fresh and optimizer.frozen:
         raise ConfigError(

@@ -322,6 +322,12 @@ class Model(Section, path="model"):
         choices=("running", "restart"),
         read=_for_positions,
     )
+    pair_separator: str = key(
+        "end",
+        "the token that is read between the two sentences of a pair: `</s>`, the end of the first "
+        "(all but EuroBERT), or the vocabulary's own for parallel sentences, `<|parallel_sep|>`",
+        choices=("end", "parallel"),
+    )
     position_bias: str = key(
         "none",
         "what attention adds for the distance of two tokens: nothing, a learned number a head "

@@ -141,11 +141,12 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     on, layers, steps = _on(config), model.layers, train.steps
     rows = _ROWS // 2 if len(on) <= 2 else _ROWS // 4
     from_scratch(config)
-    data.languages = "en" if data.languages == "en" else "en,de,sw,zh"
+    is_english = data.languages == "en"
+    data.languages = "en" if is_english else "en,de,sw,zh"
     data.mono = "phrasebook:{language}"
     if _read_pairs(on):
         data.pairs, data.parallel = "en-de,en-sw,en-zh", "phrasebook:{pair}"
-    data.vocabulary, data.vocabulary_size = "", 2_000
+    data.vocabulary, data.vocabulary_size = "", 700 if is_english else 2_000
     data.length = data.pair_length = 64
     is_gated = model.feed_forward != "gelu"
     model.layers, model.hidden, model.heads = _LAYERS, 128, 4

@@ -9,7 +9,7 @@ from xlj.checkpoints.workdir import finished_run
 from xlj.config import ConfigError
 from xlj.config.finetuning import TASK, in_use
 from xlj.config.tasks import is_own
-from xlj.interop import exporting, model_card
+from xlj.interop import exporting, model_card, sentence_modules
 from xlj.interop.architectures import auto_class
 from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
@@ -22,7 +22,8 @@ def export(checkpoint: str, output: Path, layer: int | None, pooling: str) -> No
 
     Args:
       layer: the last one that is exported; None for all.
-      pooling: `mean` or `first` for a folder of sentence-transformers too, else empty.
+      pooling: `mean` or `first` for a folder of sentence-transformers too; empty for the modules
+        that the model has from such a folder, if it ends with its last layer.
 
     Raises:
       ConfigError: if there is no such model or layer, or transformers has none like it.
@@ -39,18 +40,23 @@ def export(checkpoint: str, output: Path, layer: int | None, pooling: str) -> No
     )
     # As step 0 is of other hands: its tokenizer framed pairs as its family does.
     fine_tuned = exported.theirs and source.checkpoint and source.checkpoint.step
+    sentence = None if headless else source.sentence
+    if pooling:
+        sentence = sentence_modules.plain(model, pooling)
     with atomic.new_folder(output) as folder:
         exporting.write(folder, exported, source.leaves, model, vocabulary, bool(fine_tuned))
         if exported.theirs and source.task and not own:
             json_file.write(folder / TASK, in_use(source.task))
-        if pooling:
-            exporting.write_pooling(folder, model, pooling)
+        if sentence:
+            sentence_modules.write(folder, sentence, source.leaves, model.hidden)
         text = model_card.card(
-            output.name, exported, model, vocabulary, pooling, *_training(source)
+            output.name, exported, model, vocabulary, sentence, *_training(source)
         )
         (folder / "README.md").write_text(text, "utf-8")
     for name, reason in exported.left_out.items():
         print(f"not exported: {name} ({reason})")
+    if source.sentence and sentence != source.sentence:
+        print(f"not exported: sentence vectors with {source.sentence.report()}")
     rows, ids = len(exported.rows), vocabulary.size
     more = f", {rows - ids:,} more than ids" if rows > ids else ""
     print(f"rows of the embeddings: {rows:,}{more}")

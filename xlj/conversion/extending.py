@@ -21,7 +21,7 @@ from xlj.sharding import trees
 
 
 def extend_checkpoint(
-    checkpoint: str, text: Sequence[Path], pieces: int, share: float, output: Path
+    checkpoint: str, text: Sequence[Path], pieces: int, share: float | None, output: Path
 ) -> None:
     """Writes the checkpoint, and tells how many pieces a word has before and after. `text` names
     files of the new languages, a sentence a line; `vocabulary_extension.extend` takes the rest.

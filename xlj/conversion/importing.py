@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -46,5 +47,10 @@ def store(
         task = SUPERVISED[TASKS[head]](length=length, labels=source.labels)
         objectives = Objectives(options={TASKS[head]: task})
         config = dataclasses.replace(config, objectives=objectives)
-    writing.write_params(output, params, config, vocabulary, list(source.languages), source.names)
+    more: dict[str, Any] = {"names": source.names} if source.names else {}
+    if source.separators != 1:
+        more["separators"] = source.separators
+    if source.sentence:
+        more["sentence"] = source.sentence.record()
+    writing.write_params(output, params, config, vocabulary, list(source.languages), more)
     print(f"checkpoint: {output}\nnext: --config.init_from={output}, or --checkpoint={output}")

@@ -1,6 +1,7 @@
 """SIGTERM and Ctrl-C: save within seconds, and end well within the grace period."""
 
 import contextlib
+import os
 import signal
 import sys
 import threading
@@ -34,6 +35,10 @@ class Preemption:
                 (signal.SIGINT, self._interrupt),
             ):
                 self._before[number] = signal.signal(number, handler)
+            self._pipe = os.pipe()
+            for end in self._pipe:
+                os.set_blocking(end, False)
+            self._wakeup = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
 
     def requested(self) -> bool:
         """Whether to stop now, and from then on."""
@@ -54,17 +59,27 @@ class Preemption:
         """Puts the signals' former handlers back."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self._before:
+            signal.set_wakeup_fd(self._wakeup)
+            for end in self._pipe:
+                os.close(end)
 
     def _ask(self, *_: object) -> None:
         self._asked = True
 
     def _interrupt(self, *_: object) -> None:
-        if self.by_user:
+        # Python calls this once for all signals that come while the main thread is in XLA, where a
+        # CPU computes a step. The pipe has a byte for each of them.
+        try:
+            pressed = os.read(self._pipe[0], 1024).count(signal.SIGINT)
+        except BlockingIOError:
+            pressed = 1
+        if self.by_user or pressed > 1:
             raise KeyboardInterrupt
         self._asked = self.by_user = True
         with contextlib.suppress(RuntimeError, OSError):  # the bar is being written; `| tee` ended
             print(
-                "\nCtrl-C: finishing this step, then saving. Ctrl-C again stops at once.",
+                "\nCtrl-C: finishing this step, then saving. Ctrl-C again stops without saving.",
                 file=sys.stderr,
                 flush=True,
             )

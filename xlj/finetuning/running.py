@@ -31,6 +31,8 @@ from xlj.finetuning.task_data import TaskData
 from xlj.finetuning.task_scores import SCORE, Evaluator, Scores
 from xlj.io import atomic, json_file
 from xlj.models.embeddings import FIRST_POSITION
+from xlj.objectives.task_heads import head_of
+from xlj.sharding import meshes
 from xlj.training import loop, metrics
 from xlj.training.lines import Check
 from xlj.training.start import Start, prepare
@@ -80,9 +82,14 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
             f"task.length={task.length} is beyond the model's positions: {source.folder} allows "
             f"{limit} tokens a row"
         )
+    if not config.train.epochs:
+        config = _with_labels(config, source)
+        task = dataclasses.replace(config.task, length=task.length + 1 - source.separators)
     data = task_data.load(task, source.vocabulary())
     if jax.process_index() == 0:
         print(data.counts(), flush=True)
+    if not config.train.epochs:
+        return _scored(config, data, source, workdir)
     runs: list[Run] = []
     for plan in _plans(config, data, source, workdir):
         run = _train(plan, task)
@@ -90,6 +97,44 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
             return Outcome(tuple(runs), {}, False)
         runs.append(run)
     return Outcome(tuple(runs), task_scores.baseline(data, task), True)
+
+
+def _with_labels(config: FinetuningConfig, source: StoredModel) -> FinetuningConfig:
+    """The config with the labels of the head that `init_from` has; a `ConfigError` if it has none
+    for the task, or the config names other labels."""
+    task, head = config.task, head_of(config.task.objective)
+    if not any(name.startswith(f"{head}/") for name in source.leaves):
+        raise ConfigError(
+            f"train.epochs=0 scores the head that init_from has, but {source.folder} has no "
+            f"{head}; `python -m xlj.convert import` lists the tensors that are not read, and why"
+        )
+    if task.labels and {*task.labels} != {*source.labels}:
+        raise ConfigError(
+            f"task.labels is {','.join(task.labels)}; the head of {source.folder} has "
+            f"{','.join(source.labels)}"
+        )
+    return dataclasses.replace(config, task=dataclasses.replace(task, labels=source.labels))
+
+
+def _scored(
+    config: FinetuningConfig, data: TaskData, source: StoredModel, workdir: Path
+) -> Outcome:
+    """The scores of the model as it is, on one device; predictions go where a run's do."""
+    task = config.task
+    options = dataclasses.asdict(config.model)
+    model = dataclasses.replace(source.model, language_embeddings="none", **options)
+    mesh = meshes.one_device()
+    evaluator = Evaluator(task, model, data.labels, mesh, source.separators)
+    params = source.params(mesh)
+    folder = workdir / "untrained"
+    if jax.process_index() == 0:
+        folder.mkdir(parents=True, exist_ok=True)
+    scores: dict[str, Scores] = {}
+    for split, sets in (("dev", data.dev), ("test", data.test)):
+        predicted, scores[split] = evaluator.scores(params, sets, split)
+        task_scores.save(task, predicted, folder / "predictions", split)
+    run = Run(task.languages, config.train.seed, 0, scores["dev"], scores["test"], folder)
+    return Outcome((run,), task_scores.baseline(data, task), True)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,11 +27,18 @@ Scores = dict[str, dict[str, float]]
 
 
 class Evaluator:
-    """Predicts and scores sets of examples; labels are in the order of the head's outputs."""
+    """Predicts and scores sets of examples.
 
-    def __init__(self, task: Task, model: Model, labels: tuple[str, ...], mesh: Mesh):
+    Args:
+      labels: in the order of the head's outputs.
+      separators: as of `Predictor`.
+    """
+
+    def __init__(
+        self, task: Task, model: Model, labels: tuple[str, ...], mesh: Mesh, separators: int = 1
+    ):
         self._task, self._kind, self._labels = task, kind.find(task.kind_in_use), labels
-        self._predict = Predictor(task.kind_in_use, model, mesh)
+        self._predict = Predictor(task.kind_in_use, model, mesh, separators)
 
     def scores(
         self,

@@ -1,5 +1,6 @@
 """Labels for new text, by a fine-tuned model."""
 
+import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -41,11 +42,12 @@ class Labeller:
                 f"{where}the model has no head of a task; name a run of xlj finetune, such as "
                 "runs/finetune/NAME/seed-0, or the folder that xlj convert export makes of it"
             )
-        self.task, self.kind = task, kind.find(task.kind_in_use)
+        separators = pretrained.separators
+        self.task = dataclasses.replace(task, length=task.length + 1 - separators)
+        self.kind = kind.find(task.kind_in_use)
         self._pretrained = pretrained
-        self._predict = Predictor(
-            task.kind_in_use, pretrained.model, mesh_of(pretrained.params), whole=True
-        )
+        mesh = mesh_of(pretrained.params)
+        self._predict = Predictor(task.kind_in_use, pretrained.model, mesh, separators, whole=True)
         self.cut: dict[str, int] = {}
 
     def stream(

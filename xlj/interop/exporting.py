@@ -30,6 +30,7 @@ from xlj.interop.architectures import (
     Tensor,
 )
 from xlj.interop.folder import CONFIG, INDEX, WEIGHTS
+from xlj.interop.sentence_modules import SENTENCE
 from xlj.io import atomic
 from xlj.io.json_file import Record
 from xlj.models import pattern
@@ -74,7 +75,7 @@ _WRITTEN = {
 _OF_TRAINING = {
     "family", "dropout", "dropout_parts", "attention_dropout", "attention", "dtype", "scan_layers",
     "remat", "init_std", "language_embeddings", "pair_positions", "position_buckets",
-    "position_distance", "full_attention_every", "full_layers",
+    "position_distance", "full_attention_every", "full_layers", "pair_token_types",
 }  # fmt: skip
 """Options that config.json need not say: they change no output, or are checked in another way."""
 
@@ -245,6 +246,8 @@ def _left_out(
     left_out = {}
     for name in params:
         part = name.partition("/")[0]
+        if name.startswith(SENTENCE):
+            continue  # what becomes of them, the caller decides
         if name.startswith(SURPLUS):
             if name.removeprefix(SURPLUS).startswith("prediction_head/") and head != _MASKED:
                 left_out[name] = "belongs to the head of masked tokens, which is not exported"
@@ -297,43 +300,24 @@ def write(
         vocabulary,
         folder,
         model.positions - FIRST_POSITION,
-        pair_types=model.pair_token_types if pairs_as_rows else None,
+        model.pair_token_types,
+        pairs_as_rows,
+        separated=model.pair_separator == "parallel",
     )
 
 
-def write_pooling(folder: Path, model: Model, pooling: str) -> None:
-    """Adds what makes the folder one of sentence-transformers, with the vectors of
-    `retrieval.embedder`: the `mean` of all tokens, specials too, or the vector of the `first`."""
-    modules = "sentence_transformers.models"
-    contents: dict[str, list | dict] = {
-        "modules.json": [
-            {"idx": 0, "name": "0", "path": "", "type": f"{modules}.Transformer"},
-            {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{modules}.Pooling"},
-        ],
-        "sentence_bert_config.json": {
-            "max_seq_length": model.positions - FIRST_POSITION,
-            "do_lower_case": False,
-        },
-        f"1_Pooling/{CONFIG}": {
-            "word_embedding_dimension": model.hidden,
-            "pooling_mode_cls_token": pooling == "first",
-            "pooling_mode_mean_tokens": pooling == "mean",
-        },
-    }
-    (folder / "1_Pooling").mkdir()
-    for name, content in contents.items():
-        _write_json(folder / name, content)
+def _native_id(vocabulary: Vocabulary, special: int) -> int:
+    """The file's id of one of our specials; where it has no `<pad>`, that of `</s>`, for padding is
+    then known by lengths."""
+    number = vocabulary.native_special_ids[special]
+    return vocabulary.native_special_ids[EOS] if number is None else number  # type: ignore[return-value]
 
 
 def _token_ids(architecture: Architecture, vocabulary: Vocabulary) -> Record:
     """Keys of config.json of special tokens. Where padding has no id of its own, it has the last
     token's, as in EuroBERT."""
-    native = {
-        name: int(vocabulary.native_ids[number]) for name, number in architecture.specials.items()
-    }
-    if native["pad"] < 0:
-        native["pad"] = int(vocabulary.native_ids[EOS])
-    return {f"{name}_token_id": number for name, number in native.items() if number >= 0}
+    numbers = {name: _native_id(vocabulary, i) for name, i in architecture.specials.items()}
+    return {f"{name}_token_id": number for name, number in numbers.items()}
 
 
 def _rows(vocabulary: Vocabulary, params: Mapping[str, PyTree]) -> np.ndarray:

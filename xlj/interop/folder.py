@@ -15,10 +15,12 @@ from xlj.io.json_file import Record
 from xlj.io.quoting import quoted, shortened
 
 CONFIG = "config.json"
+MODULES = "modules.json"  # of sentence-transformers
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
 _LONGEST = 255  # of a file's name
+_ARGUMENTS = "training_args.bin"  # of transformers' trainer, which holds no weights
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pdparams", "*.h5", "*.msgpack")
 
 
@@ -60,7 +62,8 @@ class Folder:
 
 def is_folder(path: Path) -> bool:
     """Whether a path looks like a Hugging Face folder with a model, readable or not."""
-    return (path / CONFIG).is_file() and not (path / "checkpoints").is_dir()
+    is_there = any((path / name).is_file() for name in (CONFIG, MODULES))
+    return is_there and not (path / "checkpoints").is_dir()
 
 
 def open_folder(path: Path) -> Folder:
@@ -118,23 +121,44 @@ def _tensor_files(path: Path) -> tuple[list[Path], Record]:
             if not (path / name).is_file():
                 raise ConfigError(f"{path / INDEX}: the shard {path / name} is missing")
         return [inside(path, name) for name in names], shards
-    pickles = sorted(file.name for kind in _PICKLES for file in path.glob(kind))
-    if pickles:
-        raise ConfigError(
-            f"{path}: the weights are in {', '.join(pickles[:4])}, which can run any code when it "
-            f"is loaded; xlj reads {WEIGHTS} only. Convert them where you trust them: "
-            'AutoModelForMaskedLM.from_pretrained("FOLDER").save_pretrained("NEW_FOLDER")'
-        )
+    refuse_pickles(path)
     raise ConfigError(f"{path}: there is neither {WEIGHTS} nor {INDEX}")
 
 
+def refuse_pickles(path: Path) -> None:
+    """Raises a `ConfigError` if a folder has pickles; it has the line of Python that converts them
+    without running their code."""
+    pickles = sorted(file.name for kind in _PICKLES for file in path.glob(kind))
+    if not pickles:
+        return
+    files = [name for name in pickles if name.endswith(".bin") and name != _ARGUMENTS]
+    if files:
+        line = (
+            "import torch, safetensors.torch as s; s.save_file({k: v.clone() "
+            f"for f in {files} for k, v in torch.load(f, weights_only=True).items()}}, "
+            f"'{WEIGHTS}', {{'format': 'pt'}})"
+        )
+        how = f'in that folder, where PyTorch is: python -c "{line}"'
+    else:
+        how = "with the library that wrote them, into safetensors"
+    raise ConfigError(
+        f"{path}: the weights are in {', '.join(pickles[:4])}, which can run any code when it is "
+        f"loaded; xlj reads {WEIGHTS} only. Convert them {how}"
+    )
+
+
 def inside(folder: Path, name: str) -> Path:
-    """A file of a folder; a ConfigError if it is a link that leads elsewhere than to a blob of the
-    same download cache."""
+    """A file of a folder; a ConfigError if it is a link that leads elsewhere than to a blob of
+    Hugging Face's download cache."""
     file = folder / name
-    # Hugging Face's cache: models--x/snapshots/HASH/file is a link to models--x/blobs/HASH.
-    cache = folder.resolve().parent.parent / "blobs"
     target = file.resolve()
-    if target.parent not in (folder.resolve(), cache):
+    if target.parent != folder.resolve() and not _is_blob(target):
         raise ConfigError(f"{file} leads out of the folder, to {target}")
     return file
+
+
+def _is_blob(file: Path) -> bool:
+    """Whether a file is models--x/blobs/HASH, which models--x/snapshots/HASH/... link to."""
+    blobs = file.parent
+    is_model = blobs.parent.name.startswith("models--") and (blobs.parent / "snapshots").is_dir()
+    return blobs.name == "blobs" and is_model

@@ -104,6 +104,8 @@ def inspect(path: Path) -> Imported:
         )
     architecture = architecture.named_as(found)
     model = _without_zero_types(folder, architecture, model, found)
+    if model.token_types > 1 and tokenizer_files.has_pair_types(folder.path, vocabulary):
+        model = dataclasses.replace(model, pair_token_types=True)
     head = architectures.task_head_of(architecture, folder.config, found)
     labels: tuple[str, ...] = ()
     if head:

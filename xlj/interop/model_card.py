@@ -9,6 +9,7 @@ from xlj.data.labelled.kind import HuggingFace
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.architectures import XLJ, XLM_R, auto_class
 from xlj.interop.exporting import Exported
+from xlj.interop.sentence_modules import SentenceModules
 from xlj.io.json_file import Record
 
 _PIPELINES = {"": "feature-extraction", "prediction_head": "fill-mask"}
@@ -22,7 +23,7 @@ def card(
     exported: Exported,
     model: Model,
     vocabulary: Vocabulary,
-    pooling: str = "",
+    sentence: SentenceModules | None = None,
     trained: _Meta = None,
     metrics: Mapping[str, float] | None = None,
     run: _Meta = None,
@@ -30,17 +31,17 @@ def card(
     """Markdown, with the front matter that model hubs read.
 
     Args:
-      pooling: of sentence vectors, if the folder is one of sentence-transformers.
+      sentence: how vectors are made, if the folder is one of sentence-transformers.
       trained: the description of the checkpoint (`Checkpoint.meta`) with the config by today's keys
         (`Checkpoint.config`), unless it was not xlj's.
       metrics: the last evaluation on held-out text, by name.
       run: the scores of the checkpoint, if it was fine-tuned (`training.workdir.finished_run`).
     """
     sections = [
-        _front_matter(exported, pooling, trained, run),
+        _front_matter(exported, sentence is not None, trained, run),
         f"# {name}",
         _summary(exported, model, vocabulary, trained),
-        "## Use\n\n```python\n" + _usage(name, exported, pooling) + "\n```",
+        "## Use\n\n```python\n" + _usage(name, exported, sentence is not None) + "\n```",
     ]
     if exported.theirs:
         sections += _task_sections(exported, exported.theirs, trained, run)
@@ -60,13 +61,13 @@ def card(
     return "\n\n".join(sections) + "\n"
 
 
-def _front_matter(exported: Exported, pooling: str, trained: _Meta, run: _Meta) -> str:
-    task = "sentence-similarity" if pooling else _pipeline(exported)
+def _front_matter(exported: Exported, is_sentence: bool, trained: _Meta, run: _Meta) -> str:
+    task = "sentence-similarity" if is_sentence else _pipeline(exported)
     languages = _languages(run) if run else trained["languages"] if trained else []
     lines = ["---"]
     if languages:
         lines += ["language:", *(f"- {language!r}" for language in languages)]
-    library = "sentence-transformers" if pooling else "transformers"
+    library = "sentence-transformers" if is_sentence else "transformers"
     lines += [f"library_name: {library}", f"pipeline_tag: {task}", "tags:", "- xlj"]
     if exported.architecture.model_type != "xlj":
         lines.append(f"- {exported.architecture.model_type}")
@@ -105,10 +106,10 @@ def _summary(exported: Exported, model: Model, vocabulary: Vocabulary, trained: 
     return text
 
 
-def _usage(name: str, exported: Exported, pooling: str) -> str:
+def _usage(name: str, exported: Exported, is_sentence: bool) -> str:
     is_ours = exported.architecture.model_type == XLJ.model_type
     remote = ", trust_remote_code=True" if is_ours else ""
-    if pooling:
+    if is_sentence:
         return (
             "from sentence_transformers import SentenceTransformer\n\n"
             f'vectors = SentenceTransformer("{name}"{remote}).encode(sentences)'

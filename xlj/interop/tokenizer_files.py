@@ -4,16 +4,24 @@ ERNIE-M's own tokenizer does more than SentencePiece, which is not done here: do
 """
 
 import json
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xlj.config import ConfigError
-from xlj.data.tokenizer.layout import MASK, SPECIALS
-from xlj.data.tokenizer.tokenizer_json import BERT_SPECIALS, explained, is_tokenizer_json
+from xlj.data.tokenizer.layout import MASK, ROLES, SPECIALS
+from xlj.data.tokenizer.tokenizer_json import (
+    BERT_SPECIALS,
+    PARALLEL_SEPARATOR,
+    explained,
+    is_tokenizer_json,
+    with_specials,
+)
 from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.interop.folder import CONFIG as MODEL_CONFIG
 from xlj.interop.folder import inside
 from xlj.interop.sentencepiece_json import from_sentencepiece
 from xlj.io import atomic, json_file
@@ -30,6 +38,20 @@ WORDS, BYTE_WORDS, MERGES = "vocab.txt", "vocab.json", "merges.txt"
 CONFIG, SPECIALS_MAP = "tokenizer_config.json", "special_tokens_map.json"
 ADDED = "added_tokens.json"
 
+_TYPED = ("BertTokenizer", "DistilBertTokenizer", "DebertaTokenizer", "DebertaV2Tokenizer")
+"""Classes of transformers 5 that give a model token types where no file says so. The class that
+stands for any tokenizer.json does not."""
+
+_KEYS = {
+    "bos": ("cls", "bos"),
+    "pad": ("pad",),
+    "eos": ("sep", "eos"),
+    "unk": ("unk",),
+    "mask": ("mask",),
+}
+"""The names of each of `ROLES` in a folder's files, before _token or _token_id; the first goes
+first."""
+
 
 def read(folder: Path) -> Vocabulary:
     """The vocabulary of a Hugging Face folder.
@@ -37,6 +59,11 @@ def read(folder: Path) -> Vocabulary:
     Looked for in this order: `sentencepiece.bpe.model` (XLM-R's layout, or ERNIE-M's ids where
     `vocab.txt` is beside it), `tokenizer.json`, BERT's `vocab.txt`, RoBERTa's `vocab.json` and
     `merges.txt`. The last two become what transformers makes of them.
+
+    `tokenizer_config.json` and `special_tokens_map.json` name the special tokens that a
+    tokenizer.json does not state itself; the vocabulary then states them (`with_specials`). Where
+    they contradict it, or the ids of `config.json` do, the tokenizer is right and a warning names
+    both.
 
     Raises:
       ConfigError: if there is none, a file is damaged or a link out of the folder, two files
@@ -54,26 +81,90 @@ def read(folder: Path) -> Vocabulary:
                 "remove the one that does not belong to the weights"
             )
     elif whole:
-        return Vocabulary.load(whole)
+        vocabulary = _naming(folder, whole, whole.read_bytes)
     elif words:
-        vocabulary = _built(words, lambda: _bert(words, _json(folder, CONFIG)))
+        config = _json(folder, CONFIG)
+        vocabulary = _naming(folder, words, lambda: _content(_bert(words, config)))
     elif byte_words:
         merges = _find(folder, MERGES)
         if not merges:
             raise ConfigError(f"{folder} has {BYTE_WORDS} but not the {MERGES} that belongs to it")
         config = _json(folder, CONFIG)
-        vocabulary = _built(byte_words, lambda: _roberta(byte_words, merges, config))
+        vocabulary = _naming(
+            folder, byte_words, lambda: _content(_roberta(byte_words, merges, config))
+        )
     else:
         raise ConfigError(
             f"{folder} has no tokenizer: neither {SENTENCEPIECE}, {JSON}, {WORDS}, nor "
             f"{BYTE_WORDS} with {MERGES}"
         )
-    _refuse_added(folder, vocabulary)
+    if sentencepiece or not whole:
+        _refuse_added(folder, vocabulary)
+    _warn_of_ids(folder, vocabulary)
     return vocabulary
 
 
+def has_pair_types(folder: Path, vocabulary: Vocabulary) -> bool:
+    """Whether the tokenizer of a folder gives the second sentence of a pair token type 1.
+
+    `model_input_names` says whether there are types at all, else the class that transformers 5
+    takes: the files name it, or it is that of `model_type`. The template of tokenizer.json decides
+    which they are, or that of BERT, if it is made of `vocab.txt`.
+
+    Raises:
+      ConfigError: if a single sentence has other types than 0, or a pair others than 0 and 1.
+    """
+    config, model = _json(folder, CONFIG), _json(folder, MODEL_CONFIG)
+    inputs = config.get("model_input_names")
+    name = config.get("tokenizer_class") or model.get("tokenizer_class")
+    if not isinstance(name, str):
+        name = "BertTokenizer" if model.get("model_type") == "bert" else ""
+    is_typed = name.removesuffix("Fast") in _TYPED
+    if isinstance(inputs, list):
+        is_typed = "token_type_ids" in inputs
+    if not is_typed:
+        return False
+    tokenizer = _framing(folder, vocabulary)
+    if tokenizer is None:
+        return False
+    single, pair = tokenizer.encode("a").type_ids, tokenizer.encode("a", "a").type_ids
+    if any(single) or not {*pair} <= {0, 1} or pair != sorted(pair):
+        raise ConfigError(
+            f"{folder}: the tokenizer gives a sentence the token types {single} and a pair {pair}; "
+            "xlj gives the second sentence of a pair 1, and all else 0"
+        )
+    return any(pair)
+
+
+def separators(folder: Path, vocabulary: Vocabulary) -> int:
+    """How many `</s>` the tokenizer of a folder puts between the sentences of a pair: BERT's one,
+    XLM-R's and ERNIE-M's two."""
+    tokenizer = _framing(folder, vocabulary)
+    if tokenizer is None:  # SentencePiece, which is XLM-R's or ERNIE-M's
+        return 2
+    last = vocabulary.native_specials[ROLES.index("eos")]
+    return max(1, tokenizer.encode("a", "a").tokens[:-1].count(str(last)))
+
+
+def _framing(folder: Path, vocabulary: Vocabulary) -> "Tokenizer | None":
+    """The tokenizer of a folder's tokenizer.json, or of one that was made of its other files."""
+    whole = _find(folder, JSON)
+    content = whole.read_bytes() if whole else vocabulary.model
+    if not is_tokenizer_json(content):
+        return None
+    from tokenizers import Tokenizer
+
+    with explained("is not one that the tokenizers library reads"):
+        return Tokenizer.from_str(content.decode())
+
+
 def write(
-    vocabulary: Vocabulary, folder: Path, model_max_length: int, pair_types: bool | None = None
+    vocabulary: Vocabulary,
+    folder: Path,
+    model_max_length: int,
+    typed: bool = False,
+    pairs_as_rows: bool = False,
+    separated: bool = False,
 ) -> None:
     """Writes files that `transformers.AutoTokenizer` loads, as a fast tokenizer and without code of
     ours: `tokenizer.json`, `tokenizer_config.json`, `special_tokens_map.json`, and for a
@@ -82,8 +173,11 @@ def write(
 
     Args:
       model_max_length: the most tokens that the model takes, `<s>` and `</s>` included.
-      pair_types: frame pairs as xlj's rows do, `<s> A </s> B </s>`, and give B token type 1 or not.
-        None leaves the form of the tokenizer's family: XLM-R's has two `</s>` between A and B.
+      typed: the model reads token types, which are 1 for the second sentence of a pair.
+      pairs_as_rows: frame pairs as xlj's rows do, `<s> A </s> B </s>`, not as the
+        tokenizer's family does: XLM-R's has two `</s>` between A and B, and no types.
+      separated: with `pairs_as_rows`, the vocabulary's separator stands in the place of that
+        `</s>`.
 
     Raises:
       ConfigError: if a SentencePiece model has no equal tokenizer.json (`sentencepiece_json`).
@@ -92,22 +186,19 @@ def write(
     if is_tokenizer_json(vocabulary.model):
         files = {JSON: vocabulary.model}
     else:
-        content = from_sentencepiece(vocabulary.model, vocabulary.pieces, specials)
+        content = from_sentencepiece(vocabulary.model, vocabulary.pieces, _ROBERTA)
         files = {JSON: content, SENTENCEPIECE: vocabulary.model}
-    if pair_types is not None:
-        files[JSON] = _with_pairs_of_rows(files[JSON], specials, pair_types)
-    first, pad, last, unknown, mask = specials
+    if pairs_as_rows:
+        between = PARALLEL_SEPARATOR if separated else None
+        files[JSON] = _with_pairs_of_rows(files[JSON], vocabulary, typed, between)
     names = {
-        "bos_token": first,
-        "cls_token": first,
-        "eos_token": last,
-        "sep_token": last,
-        "pad_token": pad,
-        "unk_token": unknown,
-        "mask_token": mask,
+        f"{key}_token": token
+        for token, keys in zip(specials, _KEYS.values(), strict=True)
+        for key in keys
+        if token is not None
     }
     inputs = ["input_ids", "attention_mask"]
-    if pair_types or vocabulary.markers == "wordpiece":
+    if typed:
         inputs.insert(1, "token_type_ids")
     config = {
         # Not XLMRobertaTokenizer, which since transformers 5 takes from tokenizer.json no more than
@@ -123,28 +214,47 @@ def write(
         atomic.write(folder / name, content)
 
 
-def _with_pairs_of_rows(content: bytes, specials: Sequence[str], typed: bool) -> bytes:
-    """A tokenizer.json that frames pairs as xlj's rows; as it is, if it does so already."""
+def _with_pairs_of_rows(
+    content: bytes, vocabulary: Vocabulary, typed: bool, between: str | None
+) -> bytes:
+    """A tokenizer.json that frames pairs as xlj's rows, with this token after the first sentence
+    (None: `</s>`); as it is, if it does so already."""
     from tokenizers import Tokenizer, processors
 
     tokenizer = Tokenizer.from_str(content.decode())
-    first, _, last, *_ = specials
+    first, _, last, *_ = vocabulary.native_specials
+    assert first and last  # a vocabulary always has these
+    between = between or last
     probe = tokenizer.encode("a", "a")
-    sides = np.cumsum([0, *(token == last for token in probe.tokens[:-1])])
-    if sides[-1] == 1 and probe.tokens[0] == first and probe.type_ids == (typed * sides).tolist():
-        return content
+    inner = [token for token in probe.tokens if token in (first, between, last)]
+    if inner == [first, between, last] and probe.tokens[0] == first:
+        sides = np.cumsum([0, *(token == between for token in probe.tokens[:-1])])
+        if probe.type_ids == (typed * sides).tolist():
+            return content
     of_second = int(typed)
     frame: Any = processors.TemplateProcessing(
         single=f"{first} $A {last}",
-        pair=f"{first}:0 $A:0 {last}:0 $B:{of_second} {last}:{of_second}",
-        special_tokens=[(name, tokenizer.token_to_id(name)) for name in (first, last)],
+        pair=f"{first}:0 $A:0 {between}:0 $B:{of_second} {last}:{of_second}",
+        special_tokens=[
+            (name, tokenizer.token_to_id(name)) for name in dict.fromkeys((first, between, last))
+        ],
     )
-    if isinstance(old := tokenizer.post_processor, processors.RobertaProcessing):
-        # It may also leave the space before a word out of the word's characters.
-        trim = processors.ByteLevel(trim_offsets=old.trim_offsets)
-        frame = processors.Sequence([trim, frame])
+    if trim := _trimming(json.loads(content).get("post_processor")):
+        frame = processors.Sequence([processors.ByteLevel(**trim), frame])
     tokenizer.post_processor = frame
     return tokenizer.to_str().encode()
+
+
+def _trimming(processor: Record | None) -> Record:
+    """The option of a byte-level post-processor, which may leave the space before a word out of the
+    word's characters; empty if there is none."""
+    kind = processor["type"] if processor else ""
+    if processor and kind == "Sequence":
+        found = [_trimming(part) for part in processor["processors"]]
+        return next((option for option in found if option), {})
+    if processor and kind in ("ByteLevel", "RobertaProcessing"):
+        return {"trim_offsets": processor["trim_offsets"]}
+    return {}
 
 
 def _dump(content: Record) -> bytes:
@@ -161,13 +271,56 @@ def _json(folder: Path, name: str) -> Record:
     return json_file.read_object(path) if path else {}
 
 
-def _built(path: Path, build: Callable[[], "Tokenizer"]) -> Vocabulary:
-    """The vocabulary of the tokenizer that is built; errors name `path`."""
+def _content(tokenizer: "Tokenizer") -> bytes:
+    return tokenizer.to_str().encode()
+
+
+def _naming(folder: Path, path: Path, content: Callable[[], bytes]) -> Vocabulary:
+    """The vocabulary of a tokenizer.json, or of one that is made of `path`, which also states the
+    special tokens that the folder's files name; errors name `path`."""
+    named = list(_named(folder))
+    tokens: dict[str, list[str]] = {}
+    for _, _, role, token in named:
+        tokens.setdefault(role, []).append(token)
     try:
         with explained("is not one that the tokenizers library reads"):
-            return Vocabulary(build().to_str().encode())
+            vocabulary = Vocabulary(with_specials(content(), tokens))
     except ConfigError as error:
         raise ConfigError(f"vocabulary {path} {error}") from None
+    of_role = dict(zip(ROLES, vocabulary.native_specials, strict=True))
+    for file, key, role, token in named:
+        if token != of_role[role]:
+            _warn(f"{folder / file}: {key} is {quoted(token)}", of_role[role])
+    return vocabulary
+
+
+def _named(folder: Path) -> Iterator[tuple[str, str, str, str]]:
+    """File, key, role and token of each special token that the folder names, those that count
+    first."""
+    for role, keys in _KEYS.items():
+        for file in (CONFIG, SPECIALS_MAP):
+            content = _json(folder, file)
+            for key in (f"{key}_token" for key in keys):
+                token = content.get(key)
+                token = token.get("content") if isinstance(token, dict) else token
+                if isinstance(token, str):
+                    yield file, key, role, token
+
+
+def _warn_of_ids(folder: Path, vocabulary: Vocabulary) -> None:
+    """Warns of special ids in config.json that are not the tokenizer's: mmBERT's has another
+    cls_token_id."""
+    config = _json(folder, MODEL_CONFIG)
+    specials = zip(vocabulary.native_specials, vocabulary.native_special_ids, strict=True)
+    for (token, number), keys in zip(specials, _KEYS.values(), strict=True):
+        for key in (f"{key}_token_id" for key in keys):
+            if isinstance(other := config.get(key), int) and other != number:
+                _warn(f"{folder / MODEL_CONFIG}: {key} is {other}", token, number)
+
+
+def _warn(claim: str, token: str | None, number: int | None = None) -> None:
+    its = f"has {quoted(token)}{'' if number is None else f' ({number})'}" if token else "has none"
+    print(f"warning: {claim}, but the tokenizer {its}, which is taken", file=sys.stderr)
 
 
 def _refuse_added(folder: Path, vocabulary: Vocabulary) -> None:

@@ -47,7 +47,9 @@ def is_spaceless(text: str) -> bool:
     return _SPACELESS.match(text) is not None
 
 
-def _sentencepiece(piece: str) -> Word:
+def _sentencepiece(piece: str) -> Word | None:
+    if BYTE.fullmatch(piece):
+        return None
     starts = piece.startswith("\u2581")
     return Word(piece[starts:].replace("\u2581", " "), starts)
 
@@ -83,6 +85,9 @@ _READERS = {"sentencepiece": _sentencepiece, "byte_bpe": _byte_bpe, "wordpiece":
 _PRINTED = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 _HIDDEN = tuple(sorted(set(range(256)) - set(_PRINTED)))
 _BYTES = {chr(byte): byte for byte in _PRINTED} | {chr(256 + k): b for k, b in enumerate(_HIDDEN)}
+
+BYTE = re.compile("<0x[0-9A-F]{2}>")
+"""A piece that stands for a byte of a character that has no piece."""
 
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _ACCENTS = re.compile("[\u0300-\u036f]")

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 
 from xlj.config import Model
 from xlj.contracts.arrays import check
+from xlj.data.tokenizer.layout import EOS, SEPARATOR
 from xlj.models.dropout import Rngs, dropout
 from xlj.models.lookup import look_up, look_up_small
 from xlj.models.norms import Norm
@@ -66,3 +67,17 @@ def restarted(positions: jax.Array, sides: jax.Array) -> jax.Array:
     before = jnp.pad(sides, ((0, 0), (1, 0)))[:, :-1]
     begin = jax.lax.cummax(jnp.where((sides > 0) & (before == 0), place, 0), axis=1)
     return jnp.where(sides > 0, place - begin, positions)
+
+
+def separated(tokens: jax.Array, sides: jax.Array) -> jax.Array:
+    """Tokens as EuroBERT reads parallel sentences, `<s> A <|parallel_sep|> B </s>`: the separator
+    in the place of each `</s>` before a second sentence. int32 [rows, length] each.
+
+    Rows hold `</s>` there, whatever the model reads, so that examples and sides are found alike."""
+    check(
+        "separated",
+        tokens=("int [rows, length]", tokens),
+        sides=("int32 [rows, length]", sides),
+    )
+    after = jnp.pad(sides, ((0, 0), (0, 1)))[:, 1:]
+    return jnp.where((tokens == EOS) & (sides == 0) & (after == 1), SEPARATOR, tokens)

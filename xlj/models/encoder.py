@@ -21,7 +21,7 @@ from xlj.models.attention import Attention, shared_bias
 from xlj.models.block import RESIDUALS, Block, Context, NoNorm, Stream, stream_of
 from xlj.models.dense import PRODUCT
 from xlj.models.dropout import Rngs
-from xlj.models.embeddings import Embeddings, restarted
+from xlj.models.embeddings import Embeddings, restarted, separated
 from xlj.models.feed_forward import FeedForward
 from xlj.models.modules import Params, run
 from xlj.models.norms import Norm
@@ -48,7 +48,7 @@ class Inputs(NamedTuple):
     """Rows of the language embedding to add, -1 for none. Not read by a model without one."""
     sides: jax.Array | None = None
     """1 in the second sentence of a pair, else 0; None means 0 everywhere. Read with
-    `pair_token_types`, and where `pair_positions` restart."""
+    `pair_token_types`, where `pair_positions` restart, and with a `pair_separator` of its own."""
 
 
 def block_of(model: Model, kind: Kind) -> Block:
@@ -120,7 +120,10 @@ def apply(
     positions = inputs.positions
     if model.pair_positions == "restart" and inputs.sides is not None:
         positions = restarted(positions, inputs.sides)
-    ids = inputs.tokens, positions, inputs.languages, inputs.sides
+    tokens = inputs.tokens
+    if model.pair_separator == "parallel" and inputs.sides is not None:
+        tokens = separated(tokens, inputs.sides)
+    ids = tokens, positions, inputs.languages, inputs.sides
     x = run(embeddings, params["embeddings"], *ids, rngs)
     x = devices.constrained(x, "hidden")
 

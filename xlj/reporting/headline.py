@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 from xml.etree.ElementTree import Element
 
 from xlj.config import finetuning, schema
@@ -20,7 +21,7 @@ def of(runs: Sequence[Run]) -> list[Element]:
         parts = [_trained(run), _on(run), _duration(run), _result(run)]
         said = "; ".join(part for part in parts if part)
         if said:
-            made.append(node("p", node("b", run.name), f": {said}.", class_="headline"))
+            made.append(node("p", node("strong", run.name), f": {said}.", class_="headline"))
         if run.machine:
             names = ("started", "host", "devices", "cores", "software")
             values = [str(run.machine[name]) for name in names if name in run.machine]
@@ -78,8 +79,8 @@ def _duration(run: Run) -> str:
     if not run.lines:
         return ""
     steps = f"{run.lines[-1]['step']:,} steps"
-    seconds = [line["time/seconds"] for line in run.lines if "time/seconds" in line]
-    if not seconds or not math.isfinite(seconds[-1]):
+    seconds = [line["time/seconds"] for line in run.lines if _is_number(line.get("time/seconds"))]
+    if not seconds:
         return steps
     minutes = seconds[-1] / 60
     shown = f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
@@ -93,16 +94,24 @@ def _result(run: Run) -> str:
     if evaluations:
         first, last = evaluations[0], evaluations[-1]
         keys = [key for key in last if key.startswith("eval/") and key.count("/") == 2]
+        keys = [key for key in keys if _is_number(last[key])]
         losses = [key for key in keys if key.endswith("/loss")]
         others = [key for key in keys if key.rpartition("/")[0] + "/loss" not in keys]
         for key in losses + others:
             name = " ".join(key.split("/")[1:]).replace("_", " ")
-            before = f"{first[key]:.3f} → " if key in first and first is not last else ""
+            before = (
+                f"{first[key]:.3f} → " if _is_number(first.get(key)) and first is not last else ""
+            )
             said.append(f"{name} {before}{last[key]:.3f}")
     average = run.results.get("average")
-    if isinstance(average, int | float):
+    if _is_number(average):
         said.append(f"{run.results.get('metric', 'score')} {average:.1f} on average")
     return ", ".join(said)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    """Whether this is a finite number."""
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _plain(value: object) -> object:

@@ -1,7 +1,8 @@
-"""One vector a sentence: the pooled hidden vectors of a layer."""
+"""One vector a sentence: the pooled hidden vectors of a layer, or what a folder of
+sentence-transformers makes of them."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import jax
@@ -16,6 +17,7 @@ from xlj.data.ragged import Ragged
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance, buckets, in_flight
+from xlj.interop.sentence_modules import Dense
 from xlj.models import encoder
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.bitext import average
@@ -24,6 +26,16 @@ from xlj.sharding.meshes import mesh_of
 from xlj.sharding.trees import replicated, shard
 
 _CHUNK = 8192  # sentences encoded at a time
+_SHORTEST = 1e-12  # length of a vector that is divided by its length, as PyTorch has it
+_ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
+    "Identity": lambda x: x,
+    "Tanh": jnp.tanh,
+    "ReLU": jax.nn.relu,
+    "GELU": partial(jax.nn.gelu, approximate=False),
+    "SiLU": jax.nn.silu,
+    "Sigmoid": jax.nn.sigmoid,
+}
+"""Those of `sentence_modules.ACTIVATIONS`."""
 
 
 class Embedder:
@@ -31,12 +43,15 @@ class Embedder:
 
     Args:
       pretrained: the encoder, on any mesh; each process then embeds the same sentences.
-      layers: whose hidden vectors to pool, each from 0 (embeddings) to the model's last.
-      pooling: one of `choices.POOLINGS`.
+      layers: whose hidden vectors to pool, each from 0 (embeddings) to the model's last; none for
+        the layer nearest to two thirds of the depth.
+      pooling: one of `choices.POOLINGS`; None for the mean. Where the model has modules of
+        sentence-transformers, and neither layers nor a pooling are given, these make the vectors.
       batch_rows: sentences at a time, at most; None for as many as suit the device.
+      prompt: the name of one of the folder's prompts; None for its default.
 
     Raises:
-      ConfigError: if there is no such layer or pooling.
+      ConfigError: if there is no such layer, pooling or prompt.
 
     Attributes:
       cut: sentences so far that lost their end, because the model has no positions for it.
@@ -45,20 +60,40 @@ class Embedder:
     def __init__(
         self,
         pretrained: Pretrained,
-        layers: Sequence[int],
-        pooling: str,
+        layers: Sequence[int] = (),
+        pooling: str | None = None,
         batch_rows: int | None = None,
+        prompt: str | None = None,
     ):
-        check_choice("pooling", pooling, POOLINGS)
+        if pooling is not None:
+            check_choice("pooling", pooling, POOLINGS)
         last = pretrained.model.layers
+        found, sentence = pretrained.sentence, None
+        if found and not layers and pooling is None:
+            sentence, layers = found, [last]
+        layers = layers or [encoder.middle_layer(last)]
         wrong = [layer for layer in layers if not 0 <= layer <= last]
         if wrong:
             raise ConfigError(f"there is no layer {wrong[0]}; the model has layers 0 to {last}")
         self._pretrained, self._mesh = pretrained, mesh_of(pretrained.params)
         self._limit = pretrained.model.positions - FIRST_POSITION
-        static = {"mesh": self._mesh, "model": pretrained.model, "pooling": pooling}
-        self._pooled = partial(_pooled, layers=tuple(layers), **static)
+        if prompt is not None and not found:
+            raise ConfigError(f"prompt={prompt!r}: the model has no prompts")
+        self._prompt = found.prompt(prompt) if found and (sentence or prompt is not None) else ""
+        modes: tuple[str, ...] = (pooling or "mean",)
+        steps: tuple[Dense | None, ...] = ()
+        self._lowercase = False
         self.layers, self.width = tuple(layers), pretrained.model.hidden
+        not_pooled = 0  # tokens at a sentence's start
+        if sentence:
+            self._limit = min(self._limit, sentence.length or self._limit)
+            self._lowercase, modes, steps = sentence.lowercase, sentence.pooling, sentence.steps
+            self.width = sentence.width(self.width)
+            if self._prompt and not sentence.include_prompt:
+                not_pooled = 1 + len(self._encode([""]).ids)
+        static = {"mesh": self._mesh, "model": pretrained.model, "layers": self.layers}
+        static |= {"modes": modes, "steps": steps, "not_pooled": not_pooled}
+        self._pooled = partial(_pooled, **static)
         self.cut, self._batch_rows = 0, batch_rows
 
     def embed(self, sentences: Sequence[str], with_bar: bool | None = None) -> np.ndarray:
@@ -77,11 +112,18 @@ class Embedder:
         some sentences, hidden]. `progress` is called with numbers of sentences as they are done."""
         rest = iter(sentences)
         while chunk := list(itertools.islice(rest, _CHUNK)):
-            yield self.embed_ids(self._pretrained.vocabulary.encode(chunk), progress)
+            yield self.embed_ids(self._encode(chunk), progress)
+
+    def _encode(self, sentences: Sequence[str]) -> Ragged:
+        """Ids of sentences behind the prompt."""
+        texts = [self._prompt + sentence for sentence in sentences]
+        if self._lowercase:  # by characters, as the tokenizers library does it
+            texts = ["".join(map(str.lower, text)) for text in texts]
+        return self._pretrained.vocabulary.encode(texts)
 
     def embed_ids(self, encoded: Ragged, progress: Advance = bool) -> np.ndarray:
-        """Vectors of sentences that are encoded already, as `Vocabulary.encode` does: float32
-        [layers, sentences, hidden]."""
+        """Vectors of sentences that are encoded already, as `Vocabulary.encode` does, with a prompt
+        if they have one: float32 [layers, sentences, hidden]."""
         count = len(encoded.lengths)
         vectors = np.empty((len(self.layers), count, self.width), np.float32)
         for members, made in in_flight(self._batches(encoded)):
@@ -104,35 +146,75 @@ class Embedder:
             yield members, self._pooled(self._pretrained.params, shard(tokens, self._mesh))
 
 
-@partial(jax.jit, static_argnames=("mesh", "model", "layers", "pooling"))
+@partial(jax.jit, static_argnames=("mesh", "model", "layers", "modes", "steps", "not_pooled"))
 def _pooled(
     params: encoder.Params,
     tokens: jax.Array,
     mesh: Mesh,
     model: Model,
     layers: tuple[int, ...],
-    pooling: str,
+    modes: tuple[str, ...],
+    steps: tuple[Dense | None, ...],
+    not_pooled: int,
 ) -> jax.Array:
-    """[rows, length] -> float32 [layers, rows, hidden], on every device."""
+    """[rows, length] -> float32 [layers, rows, width], on every device."""
     segments = (tokens != PAD).astype(jnp.int32)
     positions = jnp.arange(tokens.shape[1]) * segments
     inputs = encoder.Inputs(tokens, positions, segments, segments)
     depth = max(1, *layers)
+
+    def vectors(hidden: jax.Array) -> jax.Array:
+        return _made(params, steps, _pool(hidden, tokens, modes, not_pooled))
+
     if layers == (depth,):
         hidden = on_mesh(mesh, partial(encoder.apply, layers=depth))(params, model, inputs)
-        pooled = _pool(hidden, tokens, pooling)[None]
+        pooled = vectors(hidden)[None]
     else:
         apply = partial(encoder.apply, layers=depth, all_layers=True)
         every = on_mesh(mesh, apply)(params, model, inputs)
-        pooled = jnp.stack([_pool(every[layer], tokens, pooling) for layer in layers])
+        pooled = jnp.stack([vectors(every[layer]) for layer in layers])
     return jax.lax.with_sharding_constraint(pooled, replicated(mesh))
 
 
-def _pool(hidden: jax.Array, tokens: jax.Array, pooling: str) -> jax.Array:
-    """[rows, length, hidden] -> [rows, hidden]."""
-    if pooling == "first":
-        return hidden[:, 0]
-    if pooling == "text":
-        return average(hidden, tokens)
-    real = (tokens != PAD).astype(hidden.dtype)[..., None]
-    return (hidden * real).sum(1) / jnp.maximum(real.sum(1), 1)
+def _pool(
+    hidden: jax.Array, tokens: jax.Array, modes: tuple[str, ...], not_pooled: int
+) -> jax.Array:
+    """[rows, length, hidden] -> [rows, modes * hidden]; without the first `not_pooled` tokens."""
+    place = jnp.arange(tokens.shape[1])
+    is_pooled = (tokens != PAD) & (place >= not_pooled)  # [rows, length]
+    real = is_pooled.astype(hidden.dtype)[..., None]  # [rows, length, 1]
+    rows = jnp.arange(len(tokens))
+    pooled = []
+    for mode in modes:
+        if mode == "text":
+            pooled.append(average(hidden, tokens))
+        elif mode in ("first", "cls"):
+            pooled.append(hidden[rows, is_pooled.argmax(1)])
+        elif mode == "lasttoken":
+            last = jnp.where(is_pooled, place, 0).max(1)
+            pooled.append(hidden[rows, last] * is_pooled.any(1)[:, None])
+        elif mode == "max":
+            pooled.append(jnp.where(real > 0, hidden, -jnp.inf).max(1))
+        else:
+            count = jnp.maximum(real.sum(1), 1)
+            divisor = jnp.sqrt(count) if mode == "mean_sqrt_len_tokens" else count
+            pooled.append((hidden * real).sum(1) / divisor)
+    return pooled[0] if len(pooled) == 1 else jnp.concatenate(pooled, -1)
+
+
+def _made(params: encoder.Params, steps: tuple[Dense | None, ...], vectors: jax.Array) -> jax.Array:
+    """What the modules behind the pooling make of vectors, float32 [rows, width]."""
+    vectors = vectors.astype(jnp.float32)
+    for number, step in enumerate(steps):
+        if step is None:
+            length = jnp.linalg.norm(vectors, axis=-1, keepdims=True)
+            vectors = vectors / jnp.maximum(length, _SHORTEST)
+            continue
+        weights = params["sentence"][str(number)]
+        product = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
+        made = product(vectors, weights["kernel"])
+        made = _ACTIVATIONS[step.activation](made + weights["bias"] if step.bias else made)
+        if step.residual:
+            made += product(vectors, weights["residual"]) if "residual" in weights else vectors
+        vectors = made
+    return vectors

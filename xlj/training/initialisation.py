@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from xlj.checkpoints import reading
+from xlj.checkpoints import compatibility, reading
 from xlj.checkpoints.reading import CheckpointError
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.contracts.arrays import Tree
@@ -59,6 +59,8 @@ def _transferred(start: Start, source: StoredModel, corpus: Corpus, fresh: Param
     if jax.process_index() == 0:
         if source.report:
             print(f"init_from: {source.report}")
+        for change in compatibility.rotary_changes(source, config):
+            print(f"init_from: {change} (positions are read with the new value)")
         if matches is not None:
             print("init_from: pieces, and tokens of the text, by what they start from\n")
             print(f"{transfer.report(matches, start.store)}\n")

@@ -192,7 +192,9 @@ def _naming_step(workdir: AnyPath) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         step = max(reading.steps(workdir), default=0)
-        raise KeyboardInterrupt(f"stopped at once; the run goes on from step {step:,}") from None
+        raise KeyboardInterrupt(
+            f"stopped without saving; the run goes on from step {step:,}"
+        ) from None
 
 
 @contextlib.contextmanager

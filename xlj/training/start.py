@@ -9,9 +9,10 @@ from jax.sharding import Mesh
 from xlj.checkpoints import compatibility, damage, reading, stored_models
 from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.stored_models import StoredModel
-from xlj.config import Config
+from xlj.config import Config, ConfigError
 from xlj.data.rows.preparing import open_rows, prepare_rows, with_pair_length
 from xlj.data.rows.store import RowStore
+from xlj.data.tokenizer.tokenizer_json import PARALLEL_SEPARATOR
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.distributed import hosts
 from xlj.io import atomic, storage
@@ -87,15 +88,12 @@ def prepare(
         compatibility.check_resumable(latest, config)
         model = source or (stored_models.of_checkpoint(latest) if config.init_from else None)
     config, vocabulary = adopt_vocabulary(config, model, store, resumes=latest is not None)
+    check_separator(config, vocabulary)
     config = _with_pair_length(config, latest, vocabulary, store)
     memory.check_fits(config, memory.expected(config, store, vocabulary), mesh)
     if store is None:
         store = prepare_rows(config, processes=jax.process_count(), vocabulary=vocabulary)
-    if config.train.passes:
-        config = with_steps(config, store)
-    if latest is not None:
-        compatibility.check_resumable(latest, config)
-        compatibility.check_rows(latest, store.manifest)
+    config = _checked_with_rows(config, latest, store)
     return Start(
         config=config,
         workdir=workdir,
@@ -106,6 +104,17 @@ def prepare(
         vocabulary=vocabulary or Vocabulary.load(store.vocabulary_file),
         store=store,
     )
+
+
+def _checked_with_rows(config: Config, latest: Checkpoint | None, store: RowStore) -> Config:
+    """The config with `train.passes` as steps; what resumes is checked against it and the rows."""
+    if config.train.passes:
+        config = with_steps(config, store)
+        if latest is not None:
+            compatibility.check_resumable(latest, config)
+    if latest is not None:
+        compatibility.check_rows(latest, store.manifest)
+    return config
 
 
 def _with_pair_length(
@@ -186,6 +195,16 @@ def adopt_vocabulary(
     hosts.told(lambda: _write_once(path, vocabulary.model))
     data = dataclasses.replace(config.data, vocabulary=str(path))
     return dataclasses.replace(config, data=data), vocabulary
+
+
+def check_separator(config: Config, vocabulary: Vocabulary | None) -> None:
+    """Raises a `ConfigError` where the model reads a separator that the vocabulary lacks."""
+    has_separator = vocabulary is not None and vocabulary.has_separator
+    if config.model.pair_separator == "parallel" and not has_separator:
+        raise ConfigError(
+            f"model.pair_separator=parallel: the vocabulary has no {PARALLEL_SEPARATOR}; take "
+            "EuroBERT's (data.vocabulary, or init_from), or leave the key at end"
+        )
 
 
 def _write_once(path: AnyPath, content: bytes) -> None:

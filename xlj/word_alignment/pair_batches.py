@@ -70,7 +70,7 @@ def pieces_of(
     """Each sentence in pieces; every word is encoded by itself, as XLM-Align's aligner does. With
     `are_words` each piece counts as a word of its own."""
     distinct = list(dict.fromkeys(itertools.chain.from_iterable(sentences)))
-    pieces = dict(zip(distinct, vocabulary.encode_batch(distinct), strict=True))
+    pieces = dict(zip(distinct, vocabulary.encode_words(distinct), strict=True))
     nothing = np.zeros(0, np.int32)
     found = []
     for sentence in sentences:

@@ -5,6 +5,7 @@ import io
 import numpy as np
 import pytest
 import sentencepiece
+from modern_tokenizers import modernbert
 
 from xlj import phrasebook
 from xlj.data.labelled import features, row_store
@@ -132,3 +133,18 @@ def test_a_label_stands_at_a_piece_with_characters(vocabulary):
     assert [vocabulary.pieces[i] for i in ids] == ["\u2581", "<unk>"]
     made = features.of_words([Words((word,), ("yes",), "f:1")], vocabulary, LABELS, 16)
     assert made.places.tolist() == [[0, 2]] and made.labels[0].nonzero()[0].tolist() == [2]
+
+
+def test_words_keep_the_space_before_them():
+    """ModernBERT's tokenizer gives the first word of a line no mark of a start: a word that is
+    encoded by itself would lose its space."""
+    tokenizer = modernbert(LINES[:300], 450)
+    vocabulary = Vocabulary(tokenizer.to_str().encode())
+    words = ("Die", "Katze", "sieht", "12", "H\u00e4user", ".")
+    made = features.of_words([Words(words, ("yes",) * 6, "f:1")], vocabulary, LABELS, 64)
+    joined = tokenizer.encode(" " + " ".join(words), add_special_tokens=False).ids
+    ids = made.tokens[0][made.tokens[0] != PAD]
+    assert vocabulary.native_ids[ids[1:-1]].tolist() == joined
+    pieces = [vocabulary.pieces[i] for i in ids]
+    starts = [i + (p == "\u0120") for i, p in enumerate(pieces) if p.startswith("\u0120")]
+    assert starts == np.flatnonzero(made.labels[0]).tolist()

@@ -85,7 +85,7 @@ def of_words(
     room = length - 2
     distinct = list(dict.fromkeys(itertools.chain.from_iterable(e.words for e in examples)))
     unknown = np.array([UNK], np.int32)
-    encoded = vocabulary.encode_batch(distinct)
+    encoded = vocabulary.encode_words(distinct)
     pieces = {
         word: ids if len(ids) else unknown for word, ids in zip(distinct, encoded, strict=True)
     }

@@ -1,4 +1,4 @@
-"""How long rows of sentence pairs have to be: what `data.pair_length=auto` stands for."""
+"""The length of rows of sentence pairs that `data.pair_length=auto` chooses, from the text."""
 
 import dataclasses
 import json

@@ -14,7 +14,7 @@ _ALARM = 0.05  # of the lines or pairs of a source
 _NEAR_ALL = 0.95
 _ADVICE = {
     "data.filter": "that is what data.filter leaves out",
-    "stands in data.exclude": "they stand in the files of data.exclude",
+    "stands in data.exclude": "the files of data.exclude have them",
     "stands before": "data.duplicates=keep keeps them",
 }
 """What to do about lines or pairs that are dropped, by reason."""

@@ -7,7 +7,7 @@ import sentencepiece
 
 from xlj.config import ConfigError
 from xlj.data.ragged import Ragged
-from xlj.data.tokenizer.layout import MASK, SPECIALS, UNK, Codec
+from xlj.data.tokenizer.layout import MASK, SPECIALS, UNK, Codec, word_prefix
 
 
 def read(model: bytes) -> Codec:
@@ -48,13 +48,22 @@ def read(model: bytes) -> Codec:
         found = processor.encode(list(lines), num_threads=1, return_type="offset_mapping")
         return [(one["ids"], one["offsets"]) for one in found]
 
+    def encode_masked(text: str) -> np.ndarray:
+        parts = encode(text.split(MASK))
+        before = parts.starts[1:]  # each part but the first has a mask before it
+        return np.insert(of_text.take(parts.ids), before, len(pieces) - 1)
+
     return Codec(
         pieces=pieces,
         native_ids=np.arange(len(pieces), dtype=np.int32),
         native_specials=(*SPECIALS, MASK),
+        native_special_ids=(*range(len(SPECIALS)), len(pieces) - 1),
+        has_separator=False,
         markers="sentencepiece",
         of_text=of_text,
+        word_prefix=word_prefix(processor.encode("a", out_type=str), "\u2581"),
         encode=encode,
+        encode_masked=encode_masked,
         encode_with_spans=encode_with_spans,
     )
 

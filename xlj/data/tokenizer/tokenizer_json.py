@@ -1,7 +1,8 @@
 """A Hugging Face `tokenizer.json`, its ids permuted into xlj's layout."""
 
+import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,13 +10,42 @@ import numpy as np
 
 from xlj.config import ConfigError
 from xlj.data.ragged import Ragged
-from xlj.data.tokenizer.layout import MASK, SPECIALS, UNK, Codec, Markers
+from xlj.data.tokenizer.layout import (
+    MASK,
+    ROLES,
+    SPECIALS,
+    UNK,
+    Codec,
+    Markers,
+    of_native,
+    word_prefix,
+)
 from xlj.io import json_file
 from xlj.io.quiet import quiet
 from xlj.io.quoting import shortened
 
 BERT_SPECIALS = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
 """BERT's names of `<s>`, `<pad>`, `</s>`, `<unk>` and `<mask>`."""
+
+PARALLEL_SEPARATOR = "<|parallel_sep|>"
+"""EuroBERT's token between a sentence and its translation."""
+
+_NAMES = {
+    "bos": ("<s>", "[CLS]", "<bos>", "<|begin_of_text|>"),
+    "pad": ("<pad>", "[PAD]"),
+    "eos": ("</s>", "[SEP]", "<eos>", "<|end_of_text|>"),
+    "unk": ("<unk>", "[UNK]"),
+    "mask": ("<mask>", "[MASK]", "<|mask|>"),
+}
+"""Names of the special tokens, for roles that neither the file nor its folder gives a token."""
+
+_CARRIED = "xlj:"
+"""Before a role, the name of the entry in a template's list of special tokens by which a file
+states the role's token. The template does not use the entry, so the library's results are the same;
+no other part of the file may hold more than the library knows."""
+
+_A = {"Sequence": {"id": "A", "type_id": 0}}
+_B = {"Sequence": {"id": "B", "type_id": 1}}
 
 _PROBE = "a \u16a0\ue000"
 """Text with characters that hardly any vocabulary has."""
@@ -27,52 +57,100 @@ def is_tokenizer_json(model: bytes) -> bool:
 
 
 def read(model: bytes) -> Codec:
-    """The specials come to their places, all else follows in the order of the file's ids.
+    """The specials come to their places, then `PARALLEL_SEPARATOR` if there is one; all else is in
+    the order of the file's ids.
 
-    Nothing is cut, padded or added. A special token that stands in the text as a word ("[MASK]") is
-    encoded as the text that it is; where the model itself knows it as a piece, it is `<unk>`.
+    The file states the special tokens (`_stated`); known names are the last resort. Nothing is cut,
+    padded or added. A special token that stands in the text as a word ("[MASK]") is encoded as the
+    text that it is; where the model itself knows it as a piece, it is `<unk>`.
 
     Raises:
       ConfigError: if the `tokenizers` library cannot read it, a special token is missing, ids have
         gaps, or the convention of its pieces is unknown; the message goes on from the file's name.
     """
-    import tokenizers
-
-    with explained(f"is not a tokenizer.json that tokenizers {tokenizers.__version__} reads"):
-        tokenizer = tokenizers.Tokenizer.from_str(model.decode())
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        tokenizer.encode_special_tokens = True
-        tokenizer.encode(_PROBE)  # some damage shows only here
+    tokenizer = _tokenizer(model)
+    description = json_file.parse(model, "tokenizer.json")
     ids = tokenizer.get_vocab(with_added_tokens=True)
-    added = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
-    specials = _specials(ids, added)
+    specials = _specials(description, ids)
     by_id = _in_order(ids)
-    taken = [ids[name] for name in specials]
+    markers = _markers(tokenizer.model, description)
+    special_ids = tuple(None if name is None else ids[name] for name in specials)
+    has_separator = _flags(description).get(PARALLEL_SEPARATOR, False)
+    placed = _own_ids(special_ids)
+    middle = [ids[PARALLEL_SEPARATOR]] if has_separator else []
+    taken = [i for i in (*placed, *middle) if i >= 0]
     others = np.setdiff1d(np.arange(len(by_id)), taken)
-    native_ids = np.concatenate([taken[:-1], others, taken[-1:]]).astype(np.int32)
+    native_ids = np.concatenate([placed[:-1], middle, others, placed[-1:]]).astype(np.int32)
 
-    of_text = np.argsort(native_ids).astype(np.int32)
+    of_text = of_native(native_ids)
     of_text[taken] = UNK
+    of_masked_text = of_text.copy()
+    of_masked_text[placed[-1]] = len(native_ids) - 1
 
     def encode(lines: Sequence[str]) -> Ragged:
         found = tokenizer.encode_batch_fast(list(lines), add_special_tokens=False)
         return Ragged.of([one.ids for one in found])
 
+    read_masked = _mask_reader(description, by_id[placed[-1]], placed[-1])
+
+    def encode_masked(text: str) -> np.ndarray:
+        return of_masked_text.take(np.array(read_masked(text), np.int32))
+
     def encode_with_spans(lines: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         found = tokenizer.encode_batch(list(lines), add_special_tokens=False)
         return [(one.ids, one.offsets) for one in found]
 
+    mark = {"sentencepiece": "\u2581", "byte_bpe": "\u0120"}.get(markers, "")
+    of_a = tokenizer.encode("a", add_special_tokens=False).tokens
     learned = (by_id[i] for i in native_ids[len(SPECIALS) : -1])
     return Codec(
         pieces=(*SPECIALS, *learned, MASK),
         native_ids=native_ids,
         native_specials=specials,
-        markers=_markers(tokenizer.model, json_file.parse(model, "tokenizer.json")),
+        native_special_ids=special_ids,
+        has_separator=has_separator,
+        markers=markers,
         of_text=of_text,
+        word_prefix=word_prefix(of_a, mark) if mark else "",
         encode=encode,
+        encode_masked=encode_masked,
         encode_with_spans=encode_with_spans,
     )
+
+
+def with_specials(model: bytes, named: Mapping[str, Sequence[str]]) -> bytes:
+    """A tokenizer.json that states by itself the special tokens that its folder names, and encodes
+    as before; the same bytes where nothing is to be stated. What it states already, it keeps.
+
+    Args:
+      named: tokens for some of `ROLES`; the first that the file has is taken.
+
+    Raises:
+      ConfigError: if the library cannot read the file; the message goes on from its name.
+    """
+    tokenizer = _tokenizer(model)
+    description = json_file.parse(model, "tokenizer.json")
+    ids = tokenizer.get_vocab(with_added_tokens=True)
+    known = _stated(description, ids)
+    by_name = _by_name(description, ids)
+    add: dict[str, str] = {}
+    for role, tokens in named.items():
+        token = next((token for token in tokens if token in ids), None)
+        if token and role not in known and token != by_name.get(role):
+            add[role] = token
+    if not add:
+        return model
+    template = next(_templates(description.get("post_processor")), None)
+    if template is None:
+        template = {"type": "TemplateProcessing", "single": [_A], "pair": [_A, _B]}
+        template["special_tokens"] = {}
+        own = description.get("post_processor")
+        both = {"type": "Sequence", "processors": [template, own]}
+        description["post_processor"] = both if own else template
+    for role, token in add.items():
+        name = _CARRIED + role
+        template["special_tokens"][name] = {"id": name, "ids": [ids[token]], "tokens": [token]}
+    return json.dumps(description, ensure_ascii=False, indent=2).encode()
 
 
 @contextmanager
@@ -97,6 +175,38 @@ def explained(problem: str) -> Iterator[None]:
         raise ConfigError(f"{problem} ({shortened(str(error))})") from None
 
 
+def _tokenizer(model: bytes) -> Any:
+    import tokenizers
+
+    with explained(f"is not a tokenizer.json that tokenizers {tokenizers.__version__} reads"):
+        tokenizer = tokenizers.Tokenizer.from_str(model.decode())
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        tokenizer.encode_special_tokens = True
+        tokenizer.encode(_PROBE)  # some damage shows only here
+    return tokenizer
+
+
+def _mask_reader(
+    description: Mapping[str, Any], mask: str, mask_id: int
+) -> Callable[[str], list[int]]:
+    """Encodes text with the library, the mask being the only special token that is found in it: its
+    `encode_special_tokens` passes over all tokens that are flagged as special."""
+    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+    known = {token["content"]: token for token in description.get("added_tokens") or ()}
+    known[mask] = {"id": mask_id, "content": mask, **plain, **known.get(mask, {}), "special": False}
+    tokens = sorted(known.values(), key=lambda token: token["id"])
+
+    @functools.cache  # loading takes seconds, and most vocabularies are never asked for it
+    def reader() -> Any:
+        return _tokenizer(json.dumps({**description, "added_tokens": tokens}).encode())
+
+    def encode(text: str) -> list[int]:
+        return reader().encode(text.replace(MASK, mask), add_special_tokens=False).ids
+
+    return encode
+
+
 def _in_order(ids: Mapping[str, int]) -> list[str]:
     ordered = sorted(ids, key=ids.__getitem__)
     for i, piece in enumerate(ordered):
@@ -108,23 +218,111 @@ def _in_order(ids: Mapping[str, int]) -> list[str]:
     return ordered
 
 
-def _specials(ids: Mapping[str, int], added: set[str]) -> tuple[str, str, str, str, str]:
-    """The pieces for `<s>`, `<pad>`, `</s>`, `<unk>`, `<mask>`; an added token goes first, since
-    one that is not may be an ordinary piece."""
-    found = []
-    for names in zip((*SPECIALS, MASK), BERT_SPECIALS, strict=True):
-        known = [name for name in names if name in ids]
-        if not known:
-            raise ConfigError(f"has no {' or '.join(names)} among its {len(ids)} pieces")
-        found.append(max(known, key=added.__contains__))
-    first, pad, last, unknown, mask = found
-    return first, pad, last, unknown, mask
+def _specials(description: Mapping[str, Any], ids: Mapping[str, int]) -> tuple[str | None, ...]:
+    """The token of each of `ROLES`."""
+    tokens = _by_name(description, ids) | _stated(description, ids)
+    optional = {"pad", "unk"} if _reads_all(description, ids) else {"pad"}
+    for role, names in _NAMES.items():
+        if role not in tokens and role not in optional:
+            raise ConfigError(
+                f"has no {' or '.join(names[:2])} among its {len(ids)} pieces; if another is its "
+                f"{role} token, name it as {role}_token in the tokenizer_config.json beside it"
+            )
+    if tokens["bos"] == tokens["eos"]:
+        raise ConfigError(f"has one token, {tokens['bos']}, for both the start and end of a text")
+    return tuple(tokens.get(role) for role in ROLES)
+
+
+def _by_name(description: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, str]:
+    """The tokens of roles that have a known name. One that is flagged as special goes first, then
+    one that was added, since one that was not may be an ordinary piece."""
+    flags = _flags(description)
+    known = {role: [name for name in names if name in ids] for role, names in _NAMES.items()}
+    return {
+        role: max(names, key=lambda name: (flags.get(name, False), name in flags))
+        for role, names in known.items()
+        if names
+    }
+
+
+def _own_ids(special_ids: Sequence[int | None]) -> list[int]:
+    """The file's ids for the places of the specials: -1 of `<pad>` and `<unk>` where there is none,
+    or one that another role has."""
+    bos, pad, eos, unk, mask = (-1 if i is None else i for i in special_ids)
+    pad = -1 if pad in (bos, eos, mask) else pad
+    unk = -1 if unk in (bos, pad, eos, mask) else unk
+    return [bos, pad, eos, unk, mask]
+
+
+def _stated(description: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, str]:
+    """The tokens that the file itself gives roles: those that its template puts before and behind a
+    text are `bos` and `eos`, that of its model for unknown characters is `unk`; and those that
+    `with_specials` wrote."""
+    numbers: dict[str, int] = {}
+    for processor in _processors(description.get("post_processor")):
+        if processor["type"] in ("BertProcessing", "RobertaProcessing"):
+            numbers |= {"bos": processor["cls"][1], "eos": processor["sep"][1]}
+    for template in _templates(description.get("post_processor")):
+        before, after = _around(template["single"])
+        entries = {name: entry["ids"][0] for name, entry in template["special_tokens"].items()}
+        for role, names in (("bos", before), ("eos", after)):
+            if len(names) == 1:  # of several, one may name a language
+                numbers[role] = entries[names[0]]
+        carried = (name for name in entries if name.startswith(_CARRIED))
+        numbers |= {name.removeprefix(_CARRIED): entries[name] for name in carried}
+    by_id = {number: piece for piece, number in ids.items()}
+    tokens = {role: by_id[i] for role, i in numbers.items() if role in ROLES and i in by_id}
+    model = description["model"]
+    unknown = model.get("unk_token")
+    if model.get("unk_id") is not None:
+        unknown = model["vocab"][model["unk_id"]][0]
+    return {"unk": unknown, **tokens} if unknown in ids else tokens
+
+
+def _around(parts: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """The entries of special tokens that a template puts before a text, and behind it."""
+    kinds = [kind for part in parts for kind in part]
+    names = [part["id"] for outer in parts for part in outer.values()]
+    text = kinds.index("Sequence") if "Sequence" in kinds else len(kinds)
+    return names[:text], names[text + 1 :]
+
+
+def _processors(processor: Any) -> Iterator[dict[str, Any]]:
+    """A post-processor, or those of a sequence."""
+    if processor and processor["type"] == "Sequence":
+        for part in processor["processors"]:
+            yield from _processors(part)
+    elif processor:
+        yield processor
+
+
+def _templates(processor: Any) -> Iterator[dict[str, Any]]:
+    return (part for part in _processors(processor) if part["type"] == "TemplateProcessing")
+
+
+def _flags(description: Mapping[str, Any]) -> dict[str, bool]:
+    """Whether each added token is flagged as special."""
+    added = description.get("added_tokens") or ()
+    return {token["content"]: token["special"] for token in added}
+
+
+def _reads_all(description: Mapping[str, Any], ids: Mapping[str, int]) -> bool:
+    """Whether no character is unknown, since the model has a piece for each byte."""
+    if '"ByteLevel"' in _stages(description):
+        return True
+    fallback = description["model"].get("byte_fallback", False)
+    return fallback and all(f"<0x{byte:02X}>" in ids for byte in range(256))
+
+
+def _stages(description: Mapping[str, Any]) -> str:
+    """What stands around the model, as JSON."""
+    stages = [description.get(name) for name in ("normalizer", "pre_tokenizer", "decoder")]
+    return json.dumps(stages, ensure_ascii=False)
 
 
 def _markers(model: Any, description: Mapping[str, Any]) -> Markers:
     kind = type(model).__name__
-    stages = [description.get(name) for name in ("normalizer", "pre_tokenizer", "decoder")]
-    used = json.dumps(stages, ensure_ascii=False)
+    used = _stages(description)
     if kind == "WordPiece" and model.continuing_subword_prefix == "##":
         return "wordpiece"
     if kind in ("BPE", "Unigram") and '"ByteLevel"' in used:

@@ -20,9 +20,11 @@ class Vocabulary:
 
     Attributes:
       model: the bytes of a SentencePiece model, or of a Hugging Face tokenizer.json.
-      pieces, native_ids, native_specials, markers: those of its `Codec`. Row i of an embedding is
-        row `native_ids[i]` of the file's.
+      pieces, native_ids, native_specials, native_special_ids, has_separator, markers: those of its
+        `Codec`. Row i of an embedding is row `native_ids[i]` of the file's; a row of -1 is internal
+        to xlj, and not exported.
       size: number of ids, specials and `<mask>` included.
+      native_size: number of ids of the file, without the internal ones.
       mask: the id of `<mask>`, the last; text never yields it.
       dtype: of rows on disk: little-endian uint16 where all ids fit, else uint32.
 
@@ -37,7 +39,10 @@ class Vocabulary:
         self.model = model
         self.pieces, self.markers = codec.pieces, codec.markers
         self.native_ids, self.native_specials = codec.native_ids, codec.native_specials
+        self.native_special_ids = codec.native_special_ids
+        self.has_separator = codec.has_separator
         self.size = len(self.pieces)
+        self.native_size = int((self.native_ids >= 0).sum())
         self.mask = self.size - 1
         self.dtype = np.dtype("<u2" if self.size <= 1 << 16 else "<u4")
         self._codec = codec
@@ -67,6 +72,29 @@ class Vocabulary:
     def encode(self, lines: Sequence[str]) -> Ragged:
         """Ids of many lines at once, without `<s>` and `</s>`; the fastest way."""
         return self._ours(self._codec.encode(lines))
+
+    def encode_words(self, words: Sequence[str]) -> list[np.ndarray]:
+        """Ids of each word, int32, by itself but as it is inside of a sentence: with the mark of a
+        word's start, also where the tokenizer gives none to the first word of a line (ModernBERT's;
+        `add_prefix_space=True` of transformers does the same)."""
+        prefix = self._codec.word_prefix
+        return self.encode_batch([w if w[:1].isspace() else prefix + w for w in words])
+
+    def text_of(self, index: int) -> str:
+        """The text that a piece stands for, without the mark of a word's start; the piece itself
+        where a byte-level piece holds a part of a character."""
+        piece = self.pieces[index].lstrip("\u2581\u0120")
+        if self.markers != "byte_bpe":
+            return piece
+        from tokenizers import decoders
+
+        text: str = decoders.ByteLevel().decode([piece])
+        return piece if "\ufffd" in text else text
+
+    def encode_masked(self, text: str) -> np.ndarray:
+        """Ids of a text, int32, in which each "<mask>" stands for a masked token, with the spaces
+        around it that the tokenizer counts as part of it."""
+        return self._codec.encode_masked(text)
 
     def encode_with_spans(self, lines: Sequence[str]) -> tuple[Ragged, np.ndarray]:
         """The ids that `encode` gives, and the characters of its line that each piece stands for.

@@ -9,7 +9,16 @@ from xlj.interop.architectures.eurobert import EUROBERT
 from xlj.interop.architectures.gte import GTE, NEW
 from xlj.interop.architectures.modernbert import MODERNBERT
 from xlj.interop.architectures.table import Architecture
-from xlj.interop.architectures.xlm_r import BERT, ERNIE_M, ROBERTA, XLJ, XLM_R, XLM_R_XL, with_pad
+from xlj.interop.architectures.xlm_r import (
+    BERT,
+    DISTILBERT,
+    ERNIE_M,
+    ROBERTA,
+    XLJ,
+    XLM_R,
+    XLM_R_XL,
+    with_pad,
+)
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted, shortened
 from xlj.models.embeddings import FIRST_POSITION
@@ -19,7 +28,19 @@ MODERN = (MODERNBERT, EUROBERT, GTE)
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     a.model_type: a
-    for a in (XLM_R, XLM_R_XL, ROBERTA, BERT, ERNIE_M, XLJ, MODERNBERT, EUROBERT, GTE, NEW)
+    for a in (
+        XLM_R,
+        XLM_R_XL,
+        ROBERTA,
+        BERT,
+        DISTILBERT,
+        ERNIE_M,
+        XLJ,
+        MODERNBERT,
+        EUROBERT,
+        GTE,
+        NEW,
+    )
 }
 """Those that can be read, by `model_type`. XLM-Align, InfoXLM and mBERT have these layouts."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from xlj.config import ConfigError, Model
 from xlj.interop.architectures import rotary_keys
 from xlj.interop.architectures.modernbert import activation_of, gated, switched
-from xlj.interop.architectures.table import SPECIALS, Architecture, Tensor, module, modules
+from xlj.interop.architectures.table import SIZES, SPECIALS, Architecture, Tensor, module, modules
 from xlj.interop.architectures.task_heads import classes_of
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted
@@ -101,15 +101,7 @@ EUROBERT = Architecture(
     classes_of("EuroBert", ("", "prediction_head", "tagging_head")),
     {"lm_head.weight": "embeddings/word"},
     first_position=0,
-    sizes={
-        "layers": "num_hidden_layers",
-        "hidden": "hidden_size",
-        "heads": "num_attention_heads",
-        "intermediate": "intermediate_size",
-        "attention_dropout": "attention_dropout",
-        "layer_norm_epsilon": "rms_norm_eps",
-        "init_std": "initializer_range",
-    },
+    sizes=SIZES | {"attention_dropout": "attention_dropout", "layer_norm_epsilon": "rms_norm_eps"},
     defaults=_DEFAULTS,
     fixed={},
     options=_options,

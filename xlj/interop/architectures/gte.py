@@ -15,6 +15,7 @@ from xlj.interop.architectures.eurobert import PROJECTIONS, halves
 from xlj.interop.architectures.modernbert import activation_of, gated
 from xlj.interop.architectures.rotary_keys import Rotary
 from xlj.interop.architectures.table import (
+    BERT_SIZES,
     EMBEDDINGS,
     TOKEN_TYPE,
     Architecture,
@@ -26,17 +27,6 @@ from xlj.interop.architectures.task_heads import classes_of
 from xlj.io.json_file import Record
 
 _HEADS = ("", "prediction_head", "classification_head", "tagging_head")
-_SIZES = {
-    "layers": "num_hidden_layers",
-    "hidden": "hidden_size",
-    "heads": "num_attention_heads",
-    "intermediate": "intermediate_size",
-    "dropout": "hidden_dropout_prob",
-    "attention_dropout": "attention_probs_dropout_prob",
-    "layer_norm_epsilon": "layer_norm_eps",
-    "init_std": "initializer_range",
-    "token_types": "type_vocab_size",
-}
 _DEFAULTS = {
     "layer_norm_eps": 1e-12,
     "initializer_range": 0.02,
@@ -139,7 +129,7 @@ _NATIVE = Architecture(
     classes_of("Gte", _HEADS),
     {"lm_head.decoder.weight": "embeddings/word"},
     first_position=0,
-    sizes=_SIZES,
+    sizes=BERT_SIZES,
     defaults=_DEFAULTS,
     fixed={},
     options=_options,

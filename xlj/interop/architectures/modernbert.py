@@ -8,7 +8,7 @@ from xlj.config import ConfigError, Model
 from xlj.config.sections import BIASES
 from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.interop.architectures import rotary_keys
-from xlj.interop.architectures.table import SPECIALS, Architecture, Tensor, module, modules
+from xlj.interop.architectures.table import SIZES, SPECIALS, Architecture, Tensor, module, modules
 from xlj.interop.architectures.task_heads import classes_of
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted
@@ -201,15 +201,7 @@ MODERNBERT = Architecture(
     classes_of("ModernBert", ("", "prediction_head")),
     {"decoder.weight": "embeddings/word"},
     first_position=0,
-    sizes={
-        "layers": "num_hidden_layers",
-        "hidden": "hidden_size",
-        "heads": "num_attention_heads",
-        "intermediate": "intermediate_size",
-        "attention_dropout": "attention_dropout",
-        "layer_norm_epsilon": "norm_eps",
-        "init_std": "initializer_range",
-    },
+    sizes=SIZES | {"attention_dropout": "attention_dropout", "layer_norm_epsilon": "norm_eps"},
     defaults=_DEFAULTS,
     fixed={"classifier_activation": "gelu"},
     options=_options,

@@ -13,6 +13,23 @@ Share = tuple[int, int]
 
 WHOLE: Share = (0, 1)
 SPECIALS = {"bos": BOS, "pad": PAD, "eos": EOS}
+SIZES = {
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "heads": "num_attention_heads",
+    "intermediate": "intermediate_size",
+    "init_std": "initializer_range",
+}
+"""Keys of `Model`, and what config.json calls them in all families."""
+
+BERT_SIZES = SIZES | {
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "token_types": "type_vocab_size",
+}
+"""And in families whose config.json has BERT's keys."""
+
 SURPLUS = "surplus/"
 """What the names of rows begin with that belong to no id of the tokenizer."""
 

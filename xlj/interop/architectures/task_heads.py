@@ -88,13 +88,14 @@ def task_head_of(architecture: Architecture, config: Record, tensors: Collection
     """The head of a fine-tuned task that a folder has, if its config.json names the class and the
     type of problem, and all of its tensors are there; else nothing."""
     problem = config.get("problem_type") or _SINGLE_LABEL
+    is_number = len(config.get("id2label") or "01") == 1  # of regression, or a cross-encoder's
     for head in TASKS:
         theirs, able = of_head(head), with_head(architecture, head)
         name = able.classes.get(head)
         if theirs is None or name is None or name not in (config.get("architectures") or ()):
             continue
-        if theirs.problem_type == "regression" and len(config.get("id2label") or (0, 1)) != 1:
-            continue  # several numbers, of which xlj has no task
+        if is_number != (theirs.problem_type == "regression"):
+            continue  # no choice, or several numbers, of which xlj has no task
         if problem == (theirs.problem_type or _SINGLE_LABEL):
             whole = [tensor.theirs for tensor in able.tensors if tensor.head == head]
             return head if whole and {*whole} <= {*tensors} else ""

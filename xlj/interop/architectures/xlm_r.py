@@ -8,6 +8,7 @@ from typing import Any
 from xlj.config import Model
 from xlj.data.tokenizer.layout import PAD
 from xlj.interop.architectures.table import (
+    BERT_SIZES,
     EMBEDDINGS,
     TOKEN_TYPE,
     Architecture,
@@ -95,19 +96,16 @@ _BERT = (*_BERT_ENCODER, *_BERT_HEADS)
 _BERT_COPIES = {"cls.predictions.decoder.weight": "embeddings/word",
                 "cls.predictions.decoder.bias": "prediction_head/bias"}  # fmt: skip
 _ERNIE_M_NORM = module("embeddings/norm", "embeddings.layer_norm")
-_ERNIE_M = (*_TABLES, *_ERNIE_M_NORM, *_layers(_ERNIE_M_LAYER, "encoder.layers"))
+_ERNIE_M = (
+    *_TABLES,
+    *_ERNIE_M_NORM,
+    *_layers(_ERNIE_M_LAYER, "encoder.layers"),
+    *module("classification_head/dense", "ernie_m.pooler.dense"),
+    *module("classification_head/output", "classifier"),
+    *module("tagging_head/output", "classifier"),
+    *module("question_answering_head/output", "qa_outputs"),
+)
 
-_SIZES = {
-    "layers": "num_hidden_layers",
-    "hidden": "hidden_size",
-    "heads": "num_attention_heads",
-    "intermediate": "intermediate_size",
-    "dropout": "hidden_dropout_prob",
-    "attention_dropout": "attention_probs_dropout_prob",
-    "layer_norm_epsilon": "layer_norm_eps",
-    "init_std": "initializer_range",
-    "token_types": "type_vocab_size",
-}
 _DEFAULTS = {"layer_norm_eps": 1e-12, "initializer_range": 0.02, "hidden_dropout_prob": 0.1,
              "attention_probs_dropout_prob": 0.1, "type_vocab_size": 2}  # fmt: skip
 _FIXED = {
@@ -142,7 +140,7 @@ XLM_R = Architecture(
     classes_of("XLMRoberta"),
     _ROBERTA_COPIES,
     FIRST_POSITION,
-    _SIZES,
+    BERT_SIZES,
     _DEFAULTS,
     _FIXED,
     options=_always({"norm": "post"}),
@@ -174,7 +172,7 @@ BERT = dataclasses.replace(
     copies=_BERT_COPIES,
     first_position=0,
     specials={"pad": PAD},
-    options=_always({"pair_token_types": True}),
+    options=_always({}),
     token_types=2,
 )
 ERNIE_M = dataclasses.replace(
@@ -182,11 +180,68 @@ ERNIE_M = dataclasses.replace(
     model_type="ernie_m",
     prefix="ernie_m",
     tensors=_ERNIE_M,
-    classes={"": "ErnieMModel"},
+    classes=classes_of(
+        "ErnieM", ("", "classification_head", "tagging_head", "question_answering_head")
+    ),
     copies={},
     defaults=_DEFAULTS | {"layer_norm_eps": 1e-5},
     options=_always({"token_types": 0}),
+    ignored=((r"linear_(start|end)\..*", "the head of a task that xlj does not have"),),
 )
+
+_DISTILBERT_LAYER = {
+    "attention/query": "attention.q_lin",
+    "attention/key": "attention.k_lin",
+    "attention/value": "attention.v_lin",
+    "attention/output": "attention.out_lin",
+    "attention_norm": "sa_layer_norm",
+    "feed_forward/inner": "ffn.lin1",
+    "feed_forward/outer": "ffn.lin2",
+    "feed_forward_norm": "output_layer_norm",
+}
+DISTILBERT = Architecture(
+    "distilbert",
+    "distilbert",
+    (
+        *_TABLES,
+        *_NORM,
+        *_layers(_DISTILBERT_LAYER, "transformer.layer"),
+        *module("prediction_head/dense", "vocab_transform"),
+        *module("prediction_head/norm", "vocab_layer_norm"),
+        Tensor("prediction_head/bias", "vocab_projector.bias"),
+        *module("tagging_head/output", "classifier"),
+        *module("question_answering_head/output", "qa_outputs"),
+    ),
+    # The activation of its heads of whole rows is ReLU.
+    classes_of("DistilBert", ("", "prediction_head", "tagging_head", "question_answering_head")),
+    {"vocab_projector.weight": "embeddings/word"},
+    first_position=0,
+    sizes={
+        "layers": "n_layers",
+        "hidden": "dim",
+        "heads": "n_heads",
+        "intermediate": "hidden_dim",
+        "dropout": "dropout",
+        "attention_dropout": "attention_dropout",
+        "init_std": "initializer_range",
+    },
+    defaults={
+        "n_layers": 6,
+        "dim": 768,
+        "n_heads": 12,
+        "hidden_dim": 3072,
+        "dropout": 0.1,
+        "attention_dropout": 0.1,
+        "initializer_range": 0.02,
+        "max_position_embeddings": 512,
+    },
+    fixed={"activation": "gelu", "tie_word_embeddings": True},
+    options=_always({"token_types": 0, "layer_norm_epsilon": 1e-12}),
+    config=_config,
+    specials={"pad": PAD},
+    ignored=((r"pre_classifier\..*", "the head of a task that xlj does not have"),),
+)
+"""Read only. It is written as BERT, with token types that add nothing."""
 
 OF_MARKERS = {"sentencepiece": XLM_R, "byte_bpe": ROBERTA, "wordpiece": BERT}
 """Those that are written, by how the vocabulary marks words, if nothing else decides."""

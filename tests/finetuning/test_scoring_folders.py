@@ -1,0 +1,125 @@
+"""`train.epochs=0` scores the head that a Hugging Face folder has, as transformers computes it."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from xlj import phrasebook
+from xlj.checkpoints import stored_models
+from xlj.config import ConfigError, finetuning
+from xlj.data.tokenizer import vocabulary_training
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.finetuning import running
+from xlj.interop import tokenizer_files
+
+pytestmark = pytest.mark.parity
+LINES = [phrasebook.pair(phrasebook.draw(4, k), "en", "de").source.text for k in range(120)]
+LABELS = ("neutral", "entailment", "contradiction")  # in no order of the alphabet
+
+
+@pytest.fixture(scope="module")
+def vocabulary():
+    return Vocabulary(vocabulary_training.train({"en": LINES}, {"en": 1}, 200, 1.0))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Pairs with labels, as the commands read them."""
+    folder = tmp_path_factory.mktemp("pairs")
+    for split, first in (("train", 0), ("test", 60)):
+        rows = zip(LINES[first : first + 40], LINES[first + 1 : first + 41], strict=True)
+        text = [f"{a}\t{b}\t{LABELS[k % 3]}\n" for k, (a, b) in enumerate(rows)]
+        (folder / f"{split}-en.tsv").write_text("".join(text))
+    return folder
+
+
+def config_of(folder, data, **task):
+    config = finetuning.default()
+    config.init_from, config.cache = str(folder), str(data / "rows")
+    config.task.train, config.task.test = f"{data}/train-en.tsv", f"{data}/test-en.tsv"
+    config.task.length, config.task.select, config.train.epochs = 40, "last", 0
+    for name, value in task.items():
+        config.task[name] = value
+    return finetuning.parse(config)
+
+
+def make(kind, path, vocabulary):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=vocabulary.size, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=48, max_position_embeddings=60, initializer_range=0.4, num_labels=3,
+        pad_token_id=1, bos_token_id=0, eos_token_id=2, id2label=dict(enumerate(LABELS)),
+        label2id={name: i for i, name in enumerate(LABELS)}, type_vocab_size=1,
+    )  # fmt: skip
+    model = getattr(transformers, f"{kind}ForSequenceClassification")(config).eval()
+    model.save_pretrained(path)
+    tokenizer_files.write(vocabulary, path, 58)
+    return model
+
+
+def test_xnli_with_xlm_rs_pairs(tmp_path, vocabulary, data):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    model = make("XLMRoberta", tmp_path / "model", vocabulary)
+    outcome = running.run(config_of(tmp_path / "model", data), tmp_path / "run")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    pairs = [(LINES[60 + k], LINES[61 + k]) for k in range(40)]
+    encoded = tokenizer(*map(list, zip(*pairs, strict=True)), padding=True, return_tensors="pt")
+    assert (encoded["input_ids"] == 2).sum() == 3 * 40
+    with torch.no_grad():
+        logits = model(**encoded).logits.numpy()
+    wanted = [LABELS[k] for k in logits.argmax(1)]
+    assert len(set(wanted)) > 1
+    found = (tmp_path / "run/untrained/predictions/test-en.tsv").read_text().split()
+    assert found == wanted
+    share = np.mean([name == LABELS[k % 3] for k, name in enumerate(wanted)])
+    assert outcome.runs[0].test == {"accuracy": {"en": pytest.approx(100 * share)}}
+
+
+def test_a_folder_without_the_head_and_other_labels_are_refused(tmp_path, vocabulary, data):
+    make("XLMRoberta", tmp_path / "model", vocabulary)
+    with pytest.raises(ConfigError, match=r"task.labels is a,b; the head of .* has neutral,"):
+        running.run(config_of(tmp_path / "model", data, labels="a,b"), tmp_path / "run")
+    file = tmp_path / "model" / "config.json"
+    config = json.loads(file.read_text()) | {"architectures": ["XLMRobertaModel"]}
+    file.write_text(json.dumps(config))
+    with pytest.raises(ConfigError, match="has no classification_head"):
+        running.run(config_of(tmp_path / "model", data), tmp_path / "run")
+
+
+def test_ernie_ms_classifier_is_xlm_rs_under_other_names(tmp_path, vocabulary):
+    make("XLMRoberta", tmp_path / "model", vocabulary)
+    wanted = stored_models.find(tmp_path / "model")
+    source, tensors = tmp_path / "ernie", {}
+    source.mkdir()
+    for name, tensor in load_file(tmp_path / "model" / "model.safetensors").items():
+        for old, new in (
+            ("roberta.", "ernie_m."),
+            ("embeddings.LayerNorm", "embeddings.layer_norm"),
+            ("encoder.layer.", "encoder.layers."),
+            ("attention.self.query", "self_attn.self_attn.q_proj"),
+            ("attention.self.key", "self_attn.self_attn.k_proj"),
+            ("attention.self.value", "self_attn.self_attn.v_proj"),
+            ("attention.output.dense", "self_attn.out_proj"),
+            ("attention.output.LayerNorm", "norm1"),
+            ("intermediate.dense", "linear1"),
+            ("output.dense", "linear2"),
+            ("output.LayerNorm", "norm2"),
+            ("classifier.dense", "ernie_m.pooler.dense"),
+            ("classifier.out_proj", "classifier"),
+        ):
+            name = name.replace(old, new)
+        if "token_type" not in name:
+            tensors[name] = tensor
+    save_file(tensors, source / "model.safetensors")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    config |= {"model_type": "ernie_m", "architectures": ["ErnieMForSequenceClassification"]}
+    (source / "config.json").write_text(json.dumps(config))
+    (source / "sentencepiece.bpe.model").write_bytes(vocabulary.model)
+    found = stored_models.find(source)
+    assert found.labels == LABELS and "classification_head/output/kernel" in found.leaves
+    assert found.leaves.keys() == wanted.leaves.keys() - {"embeddings/token_type"}
+    for name in found.leaves:
+        np.testing.assert_array_equal(found.leaves[name], wanted.leaves[name], name)

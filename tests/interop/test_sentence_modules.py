@@ -1,0 +1,184 @@
+"""Folders of sentence-transformers: vectors, errors, and what is written back."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from odd_folders import LINES, NAMES, as_release_5, sentence_folder
+from safetensors.numpy import load_file
+
+from xlj import load
+from xlj.checkpoints import stored_models
+from xlj.config import ConfigError
+from xlj.conversion.exporting import export
+from xlj.conversion.importing import import_folder
+
+pytestmark = pytest.mark.parity
+SOME = LINES[:9]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    pytest.importorskip("sentence_transformers")
+    root = tmp_path_factory.mktemp("sentence")
+    return {name: sentence_folder(name, root / name) for name in NAMES}
+
+
+@pytest.fixture
+def folder(folders, tmp_path):
+    """LaBSE's shape, to break."""
+    return shutil.copytree(folders["labse"], tmp_path / "labse")
+
+
+def theirs(path, prompt=None):
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(path), device="cpu")
+    return model.encode(SOME, prompt_name=prompt, show_progress_bar=False)
+
+
+@pytest.mark.filterwarnings("ignore:.*lost their end")
+@pytest.mark.parametrize(
+    "name, prompt",
+    [
+        *((name, None) for name in NAMES if name != "weighted"),
+        ("e5", "query"),
+        ("instructor", "query"),
+    ],
+)
+def test_vectors_are_the_librarys(name, prompt, folders, tmp_path):
+    path = folders[name]
+    wanted = theirs(path, prompt)
+    found = load(path).embed(SOME, prompt=prompt)
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    if name != "pooler":  # release 5 has no word for it
+        old = as_release_5(shutil.copytree(path, tmp_path / "old"), name == "instructor")
+        np.testing.assert_allclose(
+            load(old).embed(SOME, prompt=prompt), theirs(old, prompt), atol=1e-5
+        )
+
+
+@pytest.mark.filterwarnings("ignore:.*lost their end")
+@pytest.mark.parametrize("name", ["labse", "pooler", "instructor"])
+def test_a_checkpoint_and_an_export_have_the_modules(name, folders, tmp_path):
+    path = folders[name]
+    import_folder(path, tmp_path / "checkpoint", 0)
+    np.testing.assert_array_equal(load(tmp_path / "checkpoint").embed(SOME), load(path).embed(SOME))
+    export(str(tmp_path / "checkpoint"), tmp_path / "again", None, "")
+    np.testing.assert_allclose(theirs(tmp_path / "again"), theirs(path), atol=1e-5)
+    for file in path.glob("*_Dense/model.safetensors"):
+        again, first = load_file(tmp_path / "again" / file.relative_to(path)), load_file(file)
+        assert again.keys() == first.keys()
+        assert all((again[name] == first[name]).all() for name in first)
+    kept = "config_sentence_transformers.json"
+    assert json.loads((tmp_path / "again" / kept).read_text()) == json.loads(
+        (path / kept).read_text()
+    )
+
+
+def test_a_named_layer_or_pooling_is_of_the_encoder_alone(folders):
+    model = load(folders["labse"])
+    hidden = model.embed(SOME, layer=2, pooling="first")
+    dense = load_file(folders["labse"] / "2_Dense" / "model.safetensors")
+    made = np.tanh(hidden @ dense["linear.weight"].T + dense["linear.bias"])
+    made /= np.linalg.norm(made, axis=1, keepdims=True)
+    np.testing.assert_allclose(model.embed(SOME), made, atol=1e-5)
+    with pytest.raises(ConfigError, match="no prompt 'code'; the model has document, query"):
+        model.embed(SOME, prompt="code")
+
+
+def test_digests_tell_modules_apart(folder, folders):
+    before = stored_models.find(folder).digest()
+    assert before == stored_models.find(folders["labse"]).digest()
+    change(folder, "2_Dense/config.json", activation_function="torch.nn.modules.linear.Identity")
+    assert stored_models.find(folder).digest() != before
+
+
+def change(folder, name, **keys):
+    file = folder / name
+    file.write_text(json.dumps(json.loads(file.read_text()) | keys))
+
+
+@pytest.mark.parametrize(
+    "name, keys, said",
+    [
+        ("1_Pooling/config.json", {"pooling_mode": "weightedmean"}, "pooling 'weightedmean'"),
+        ("1_Pooling/config.json", {"pooling_mode": ["mean", "cls"]}, "must be in the order"),
+        ("1_Pooling/config.json", {"embedding_dimension": 31}, "the encoder's have 32"),
+        ("2_Dense/config.json", {"activation_function": "torch.nn.CELU"}, "activation_function"),
+        ("2_Dense/config.json", {"activation_function": "own.Tanh"}, "activation_function"),
+        ("2_Dense/config.json", {"in_features": 64}, "in_features is 64, .* gives 32"),
+        ("2_Dense/config.json", {"out_features": 31}, "linear.* has shape"),
+        ("2_Dense/config.json", {"bias": False}, "linear.bias is missing, or is there without"),
+        ("2_Dense/config.json", {"module_input_name": "token_embeddings"}, "module_input_name"),
+        ("sentence_bert_config.json", {"transformer_task": "fill-mask"}, "transformer_task"),
+        ("sentence_bert_config.json", {"module_output_name": "scores"}, "module_output_name"),
+        ("sentence_bert_config.json", {"max_seq_length": 2}, "max_seq_length is 2"),
+        ("config_sentence_transformers.json", {"model_type": "SparseEncoder"}, "model_type"),
+        ("config_sentence_transformers.json", {"prompts": {"a": 1}}, "prompts must be texts"),
+        ("config_sentence_transformers.json", {"default_prompt_name": "a"}, "is no prompt"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_honoured_is_refused(folder, name, keys, said):
+    change(folder, name, **keys)
+    with pytest.raises(ConfigError, match=said) as caught:
+        load(folder)
+    assert str(folder / name.partition("/")[0]) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "kind, path, said",
+    [
+        ("sentence_transformers.models.WordEmbeddings", "1_Pooling", "WordEmbeddings'; xlj has"),
+        ("sentence_transformers.models.CNN", "1_Pooling", "CNN'; xlj has"),
+        ("sentence_transformers.base.modules.router.Router", "1_Pooling", "Router'; xlj has"),
+        ("custom_code.Pooling", "1_Pooling", "module 1 is 'custom_code.Pooling'"),
+        ("sentence_transformers.models.Pooling", "../1_Pooling", "not a folder within"),
+        ("sentence_transformers.models.Dense", "1_Pooling", "must be followed by a Pooling"),
+        (3, "1_Pooling", "module 1 has no type and path"),
+    ],
+)
+def test_modules_that_are_not_there_are_refused(folder, kind, path, said):
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[1] |= {"type": kind, "path": path}
+    (folder / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(ConfigError, match=said):
+        load(folder)
+
+
+def test_an_encoder_in_a_folder_of_its_own_and_links_into_a_cache(folders, tmp_path):
+    """The first releases put the encoder into 0_Transformer; a download cache is all links."""
+    source, hub = folders["labse"], tmp_path / "models--a--b"
+    (hub / "blobs").mkdir(parents=True)
+    made = hub / "snapshots" / "1234"
+    inner = made / "0_Transformer"
+    for number, file in enumerate(sorted(f for f in source.rglob("*") if f.is_file())):
+        name = file.relative_to(source)
+        outer = len(name.parts) > 1 or name.name in (
+            "modules.json",
+            "config_sentence_transformers.json",
+        )
+        link = (made if outer else inner) / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        blob = hub / "blobs" / str(number)
+        blob.write_bytes(file.read_bytes())
+        if name.name == "modules.json":
+            modules = json.loads(file.read_text())
+            modules[0]["path"] = "0_Transformer"
+            blob.write_text(json.dumps(modules))
+        link.symlink_to(blob)
+    wanted = load(source).embed(SOME)
+    np.testing.assert_array_equal(load(made).embed(SOME), wanted)
+    mine = tmp_path / "mine"  # a folder of one's own, with links into the cache
+    for file in (file for file in made.rglob("*") if file.is_file()):
+        (mine / file.relative_to(made)).parent.mkdir(parents=True, exist_ok=True)
+        (mine / file.relative_to(made)).symlink_to(file)
+    np.testing.assert_array_equal(load(mine).embed(SOME), wanted)
+    dense = mine / "2_Dense" / "model.safetensors"
+    dense.unlink()
+    shutil.copy(source / "2_Dense" / "model.safetensors", tmp_path / "elsewhere")
+    dense.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError, match="leads out of the folder"):
+        load(mine)

@@ -1,0 +1,99 @@
+"""A pair's second sentence has the token types that the folder's tokenizer gives it."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from odd_folders import LINES, bert, minilm
+
+from xlj import load
+from xlj.config import ConfigError
+from xlj.interop import importing
+from xlj.models import encoder
+from xlj.objectives.segments import whole_examples
+
+pytestmark = pytest.mark.parity
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """BERT's layout with BERT's tokenizer."""
+    pytest.importorskip("transformers")
+    return bert(tmp_path_factory.mktemp("types") / "bert")
+
+
+def changed(folder, path, **keys):
+    path = shutil.copytree(folder, path)
+    file = path / "tokenizer_config.json"
+    config = json.loads(file.read_text()) | keys
+    config = {key: value for key, value in config.items() if value is not None}
+    file.write_text(json.dumps(config))
+    return path
+
+
+def without_types(path):
+    """The folder, whose template gives a pair no types."""
+    file = path / "tokenizer.json"
+    file.write_text(file.read_text().replace('"type_id": 1', '"type_id": 0'))
+    return path
+
+
+def library_gives_types(path):
+    from transformers import AutoTokenizer
+
+    found = AutoTokenizer.from_pretrained(path)("a book", "the cat")
+    return 1 in found.get("token_type_ids", [])
+
+
+_NAMES = ["input_ids", "attention_mask"]
+_TYPED = [*_NAMES, "token_type_ids"]
+
+
+@pytest.mark.parametrize(
+    "keys, typed",
+    [
+        ({}, True),
+        ({"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": None}, False),
+        ({"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": _TYPED}, True),
+        ({"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": _NAMES}, False),
+        ({"tokenizer_class": "XLMRobertaTokenizer", "model_input_names": None}, False),
+        ({"tokenizer_class": None, "model_input_names": None}, True),
+    ],
+    ids=str,
+)
+def test_the_class_and_the_names_of_inputs_decide(folders, tmp_path, keys, typed):
+    path = changed(folders, tmp_path / "folder", **keys)
+    assert importing.inspect(path).model.pair_token_types == typed
+    if keys.get("tokenizer_class") != "XLMRobertaTokenizer":  # which makes no sense of WordPiece
+        assert library_gives_types(path) == typed
+
+
+def test_the_template_decides_which_types_there_are(folders, tmp_path):
+    keys = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": _TYPED}
+    path = changed(folders, tmp_path / "folder", **keys)
+    without_types(path)
+    assert not importing.inspect(path).model.pair_token_types
+    assert not library_gives_types(path)
+    file = path / "tokenizer.json"
+    file.write_text(file.read_text().replace('"type_id": 0', '"type_id": 1'))
+    with pytest.raises(ConfigError, match="gives a sentence the token types"):
+        importing.inspect(path)
+
+
+@pytest.mark.parametrize("name", ["XLMRobertaTokenizer", None])
+def test_vectors_of_a_pair_in_berts_layout_with_xlm_rs_tokenizer(tmp_path, vocabulary, name):
+    """Multilingual-MiniLM's shape: its embeddings have two types, its tokenizer gives one."""
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "minilm"
+    model = minilm(path, vocabulary, name)
+    ours = load(path)
+    assert not ours.pretrained.model.pair_token_types
+    first, second = vocabulary.encode_batch(LINES[:2])
+    tokens = np.array([[0, *first, 2, *second, 2]])
+    with torch.no_grad():
+        encoded = torch.tensor(tokens)
+        wanted = model(encoded, token_type_ids=torch.zeros_like(encoded)).last_hidden_state
+    params, sizes = ours.pretrained.params, ours.pretrained.model
+    found = encoder.apply(params, sizes, whole_examples(sizes, tokens, np.full((1, 2), -1)))
+    np.testing.assert_allclose(found, wanted.numpy(), atol=1e-5)
