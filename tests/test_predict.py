@@ -1,5 +1,6 @@
 """New text gets the labels that fine-tuning wrote for the same text, and those of transformers."""
 
+import dataclasses
 import functools
 import json
 import os
@@ -107,7 +108,8 @@ def line_of(kind, example):
     "kind", [*KINDS[:2], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[2:])]
 )
 def test_values_are_those_that_fine_tuning_wrote(kind, runs, folders, call, tmp_path):
-    """Of the run and of its exported folder; the metrics are above chance, so that heads are."""
+    """Of the run and of its exported folder; the metrics are above chance, so that heads are. So
+    are those of its head as it is (`train.epochs=0`)."""
     config, done = runs(kind)
     examples = examples_of(config)
     text = tmp_path / ("text.jsonl" if kind == "question_answering" else "text.txt")
@@ -135,6 +137,12 @@ def test_values_are_those_that_fine_tuning_wrote(kind, runs, folders, call, tmp_
         else:
             key = "label" if kind == "classification" else "choice"
             assert [str(one[key]) for one in found] == written.split()
+        train = dataclasses.replace(config.train, epochs=0.0)
+        as_it_is = dataclasses.replace(config, init_from=str(checkpoint), train=train)
+        (again,) = running.run(as_it_is, tmp_path / f"{checkpoint.name}-again").runs
+        assert (again.dev, again.test) == (done.dev, done.test)
+        again_written = again.folder / "predictions" / f"test-en.{ending}"
+        assert kind == "regression" or again_written.read_text("utf-8") == written
     assert kind == "question_answering" or next(iter(done.test.values()))["en"] > 60
 
 
@@ -303,7 +311,14 @@ def test_shards_are_what_one_command_writes_also_after_a_kill(runs, call, tmp_pa
             "text:1: there is no text text",
         ),
         ("classification", "a", ["--output_format=conll"], "classification does not label words"),
+        ("classification", "a\tb\n\nc", [], "text:3: texts in this line: 1, but in "),
         ("tagging", "a", ["--input_format=conll", "--output_format=tsv"], "a line a sentence"),
+        (
+            "tagging",
+            '{"tokens": []}',
+            ["--input_format=jsonl"],
+            "text:1: there are no words",
+        ),
         ("tagging", "a", ["--shard=1/1"], "--shard needs the folder that the shards share"),
     ],
 )

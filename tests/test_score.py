@@ -122,7 +122,10 @@ def test_shards_are_what_one_command_writes_also_after_a_kill(
         (["--source=x"], "--source and --target go together"),
         (["--source=x", "--target=y"], "name pairs by --input, or by --source and --target"),
         (["--by=likelihood"], "configs/aligner.py"),
-        (["--by=likelihood", "--pooling=text"], "--by=likelihood reads those of tokens"),
+        (
+            ["--by=likelihood", "--pooling=text"],
+            "pooling=text is of sentence vectors",
+        ),
         (["--layer=9"], "there is no layer 9"),
         (["--input=/none.tsv"], "there is no file /none.tsv"),
         (["--input=BAD"], "bad.tsv:2: expected `source TAB target`"),

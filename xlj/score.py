@@ -11,13 +11,12 @@ the work. docs/score.md tells more.
 
 import contextlib
 import itertools
-import math
 import sys
 import tempfile
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xlj.cli import command, outputs, scoring_flags, shards
 from xlj.io.malformed import Skipping
@@ -47,7 +46,7 @@ def main(flags: Namespace) -> None:
         spool = None if flags.shard else folder.parent
         paths = pair_files.paths(flags.input, flags.source, flags.target, spool)
         units = pair_files.units(paths)
-        job = shards.job(flags, list(itertools.chain(*paths)), ("by", "layer", "pooling"))
+        job = shards.job(flags, list(itertools.chain(*paths)), ("by", "layer", "pooling", "prompt"))
         parts = Parts(folder, job, len(units), ".npy", shard)
         skipping = Skipping(flags.malformed, "--malformed")
         if not flags.shard:
@@ -77,7 +76,7 @@ def _make(flags: Namespace, parts: "Parts", units: "Sequence[Unit]", skipping: S
     from xlj.retrieval import pair_scores, vector_file
 
     scorer = pair_scores.PairScorer(
-        pretrained.load(flags.checkpoint), flags.by, flags.layer, flags.pooling
+        pretrained.load(flags.checkpoint), flags.by, flags.layer, flags.pooling, flags.prompt
     )
     embedder = scorer.embedder if flags.by == "margin" else None
     width = 2 * embedder.width if embedder else 1
@@ -117,6 +116,8 @@ def _every(flags: Namespace, units: "Sequence[Unit]") -> "Iterator[TextPair]":
 
 
 def _write(flags: Namespace, output: str, scores: "np.ndarray", units: "Sequence[Unit]") -> None:
+    import numpy as np
+
     from xlj.retrieval import pair_scores
 
     filters = flags.keep is not None or flags.threshold is not None
@@ -124,11 +125,11 @@ def _write(flags: Namespace, output: str, scores: "np.ndarray", units: "Sequence
     with outputs.opened(output) as file:
         assert file is not None
         if not filters:
-            for score in scores.tolist():
+            for score in _numbers(scores):
                 file.write(f"{score:.6f}\n".encode())
         else:
             pairs = _every(flags, units)
-            for pair, is_kept, score in zip(pairs, kept.tolist(), scores.tolist(), strict=True):
+            for pair, is_kept, score in zip(pairs, _numbers(kept), _numbers(scores), strict=True):
                 if is_kept:
                     more = f"\t{score:.6f}" if flags.scores else ""
                     file.write(f"{pair.line}{more}\n".encode())
@@ -139,9 +140,15 @@ def _write(flags: Namespace, output: str, scores: "np.ndarray", units: "Sequence
             else f"{len(scores):,} scores"
         )
         print(f"{output}: {what}", file=sys.stderr)
-    empty = sum(map(math.isnan, scores.tolist()))
+    empty = int(np.isnan(scores).sum())
     if empty:
         print(f"{empty:,} pairs have an empty side: no score", file=sys.stderr)
+
+
+def _numbers(array: "np.ndarray") -> "Iterator[Any]":
+    """The numbers of an array, of which few are objects at a time."""
+    for start in range(0, len(array), 65536):
+        yield from array[start : start + 65536].tolist()
 
 
 if __name__ == "__main__":

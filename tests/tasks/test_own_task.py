@@ -86,6 +86,10 @@ def test_it_predicts_what_was_scored(done, config, module, call, tmp_path):
     assert (tmp_path / "out").read_text() == wanted
     model = load(done.folder)
     assert [found["count"] for found in model.predict(lines)] == list(map(int, wanted.split()))
+    as_it_is = config.copy_and_resolve_references()
+    as_it_is.init_from, as_it_is.train.epochs = str(done.folder), 0
+    (again,) = running.run(finetuning.parse(as_it_is), tmp_path / "again").runs
+    assert (again.dev, again.test) == (done.dev, done.test)
 
 
 def test_the_encoder_goes_out_without_a_class_for_the_head(done, tmp_path, capsys):

@@ -386,9 +386,10 @@ class Encoder:
         pairs: tuple[str, str] | Iterable[tuple[str, str]],
         by: str = "cosine",
         layer: int | None = None,
-        pooling: str = "mean",
+        pooling: str | None = None,
         *,
         show_progress_bar: bool | None = None,
+        prompt: str | None = None,
     ) -> np.ndarray:
         """How well the sentences of each pair translate each other, float32 [pairs], NaN where one
         is empty: `xlj score` in Python.
@@ -398,15 +399,17 @@ class Encoder:
           by: cosine of the sentences' vectors; margin, over the mean cosine of both with their
             nearest neighbours among all these pairs; or likelihood, how well each is generated from
             the other, in nats a token over chance, of a model that `configs/aligner.py` trained.
-          layer, pooling: as of `embed`; likelihoods read the vectors of tokens.
+          layer, pooling, prompt: as of `embed`; likelihoods read the vectors of tokens, and take a
+            layer only.
           show_progress_bar: None shows one in terminals only.
 
         Raises:
-          ConfigError: if there is no such score, layer or pooling, the model lacks what it needs,
-            or what is given are no pairs of strings.
+          ConfigError: if there is no such score, layer, pooling or prompt, the model lacks what it
+            needs, or what is given are no pairs of strings.
         """
         given = _text_pairs(pairs)
-        scorer = PairScorer(self.pretrained, by, layer, pooling)
+        chosen = None if layer is None else self._layer(layer)
+        scorer = PairScorer(self.pretrained, by, chosen, pooling, prompt)
         hidden = None if show_progress_bar is None else not show_progress_bar
         with tqdm(total=len(given), desc="scoring", unit=" pairs", disable=hidden) as bar:
             scores = scorer.scores(given, by, bar.update)
@@ -478,7 +481,8 @@ def _text_pairs(given: Any) -> list[TextPair]:
     if len(pairs) == 2 and all(isinstance(side, str) for side in pairs):
         pairs = [(pairs[0], pairs[1])]
     for number, pair in enumerate(pairs):
-        sides = [] if isinstance(pair, str) else list(pair)
+        is_sequence = isinstance(pair, Sequence) and not isinstance(pair, str)
+        sides = [*pair] if is_sequence else []
         if len(sides) != 2 or not all(isinstance(side, str) for side in sides):
             raise ConfigError(f"pair {number} is {quoted(pair)}; a pair has two strings")
     return [TextPair(first.strip(), second.strip(), first) for first, second in pairs]

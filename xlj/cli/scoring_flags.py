@@ -66,8 +66,6 @@ def check(flags: Namespace) -> None:
         raise ConfigError("--threshold=nan is no number")
     if flags.scores and not filters:
         raise ConfigError("--scores is a column of kept pairs: set --keep or --threshold")
-    if flags.by == "likelihood" and (flags.pooling != "mean"):
-        raise ConfigError("--pooling is of vectors, and --by=likelihood reads those of tokens")
     if flags.shard:
         if flags.output == "-":
             raise ConfigError("--shard needs the folder that the shards share, --output=FOLDER")

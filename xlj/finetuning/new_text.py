@@ -37,8 +37,10 @@ def read(form: str, lines: Iterable[str], place: str, kind: TaskKind) -> Iterato
       place: what names a line, before its number.
 
     Raises:
-      ConfigError: if a line does not fit the kind of task; with its place.
+      ConfigError: if a line does not fit the kind of task, or has another number of texts than
+        those before; with its place.
     """
+    first: Example | None = None
     if form == "conll":
         yield from _sentences(lines, place)
         return
@@ -47,11 +49,19 @@ def read(form: str, lines: Iterable[str], place: str, kind: TaskKind) -> Iterato
         line = line.removesuffix("\r")
         if not line.strip():
             yield Item(None)
-        elif form == "jsonl":
+            continue
+        if form == "jsonl":
             record = _record(line, where)
-            yield Item(kind.of_record(record, where), identity=record.get("id"))
+            item = Item(kind.of_record(record, where), identity=record.get("id"))
         else:
-            yield Item(kind.of_fields(line.split("\t"), where))
+            item = Item(kind.of_fields(line.split("\t"), where))
+        first = first or item.example
+        if first and item.example and first.parts != item.example.parts:
+            raise ConfigError(
+                f"{where}: texts in this line: {item.example.parts}, but in {first.where}: "
+                f"{first.parts}; each line must have as many"
+            )
+        yield item
 
 
 def _record(line: str, place: str) -> Record:

@@ -13,7 +13,6 @@ from xlj.config import ConfigError
 from xlj.config.choices import PAIR_SCORES, check_choice
 from xlj.inference.pretrained import Pretrained
 from xlj.inference.row_batches import Advance
-from xlj.models import encoder
 from xlj.retrieval import margins
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.margins import Vectors
@@ -40,7 +39,7 @@ class TextPair(NamedTuple):
 def vectors(
     pairs: Iterable[TextPair], embedder: Embedder, progress: Advance = bool
 ) -> Iterator[np.ndarray]:
-    """The vectors of both sentences of pairs, side by side: float32 [some pairs, 2 hidden], zero of
+    """The vectors of both sentences of pairs, side by side: float32 [some pairs, 2 width], zero of
     pairs that are not whole. In order and bounded memory."""
     rest = iter(pairs)
     while chunk := list(itertools.islice(rest, _CHUNK)):
@@ -65,24 +64,38 @@ class PairScorer:
       by: one of `choices.PAIR_SCORES`.
       layer: whose vectors are compared; None for that of sentence vectors, or for likelihoods that
         of the model's own alignment.
-      pooling: of sentence vectors.
+      pooling, prompt: of sentence vectors, as of `Embedder`.
 
     Raises:
-      ConfigError: if there is no such score or layer, or the model lacks what it needs.
+      ConfigError: if there is no such score, layer, pooling or prompt, likelihoods are to have one
+        of the last two, or the model lacks what it needs.
     """
 
-    def __init__(self, pretrained: Pretrained, by: str, layer: int | None, pooling: str):
+    def __init__(
+        self,
+        pretrained: Pretrained,
+        by: str,
+        layer: int | None = None,
+        pooling: str | None = None,
+        prompt: str | None = None,
+    ):
         check_choice("by", by, PAIR_SCORES)
         depth = pretrained.model.layers
+        layers = () if layer is None else (layer,)
         self.embedder: Embedder | None = None
         if by == "likelihood":
+            for name, value in (("pooling", pooling), ("prompt", prompt)):
+                if value is not None:
+                    raise ConfigError(
+                        f"{name}={value} is of sentence vectors, and by=likelihood reads those of "
+                        f"tokens; leave {name} out"
+                    )
             options = dataclasses.replace(pretrained.alignment, method="hmm", encode="apart")
             if layer is not None and not 0 <= layer <= depth:
                 raise ConfigError(f"there is no layer {layer}; the model has layers 0 to {depth}")
-            self._aligner = Aligner(pretrained, options, () if layer is None else (layer,))
+            self._aligner = Aligner(pretrained, options, layers)
         else:
-            chosen = encoder.middle_layer(depth) if layer is None else layer
-            self.embedder = Embedder(pretrained, [chosen], pooling)
+            self.embedder = Embedder(pretrained, layers, pooling, prompt=prompt)
 
     def columns(self, pairs: Iterable[TextPair], progress: Advance = bool) -> Iterator[np.ndarray]:
         """The scores of pairs, in order and bounded memory: float32 [some pairs, 1], `NONE` where a

@@ -42,6 +42,11 @@ class Rated(Example):
         """None without a score, else empty: scores have no names."""
         return None if self.score is None else ()
 
+    @property
+    def parts(self) -> int:
+        """One or two."""
+        return len(self.texts)
+
 
 class Regression(TaskKind):
     """A score of a sentence, or of two that are read together; the loss is the squared error."""

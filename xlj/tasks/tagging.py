@@ -148,17 +148,14 @@ class Tagging(TaskKind):
 
     def of_fields(self, fields: Sequence[str], place: str) -> Words:
         """A sentence, whose words are what blanks separate."""
-        return Words(tuple(" ".join(fields).split()), None, place)
+        return _of_words(" ".join(fields).split(), place)
 
     def of_record(self, record: Mapping[str, Any], place: str) -> Words:
         """`tokens` or `words`, a list; or a `text`, whose words are what blanks separate."""
         words = next((record[k] for k in records.WORDS if isinstance(record.get(k), list)), None)
         if words is None:
             return self.of_fields([kind.text_of(record, kind.FIRST, place)], place)
-        for word in words:
-            if not isinstance(word, str) or not word.strip():
-                raise ConfigError(f"{place}: {quoted(word)} is no word")
-        return Words(tuple(words), None, place)
+        return _of_words(words, place)
 
     def described(
         self,
@@ -184,3 +181,12 @@ class Tagging(TaskKind):
     def to_fields(self, described: Record) -> list[str]:
         """The tags, with spaces between."""
         return [" ".join(described["tags"])]
+
+
+def _of_words(words: Sequence[Any], place: str) -> Words:
+    if not words:
+        raise ConfigError(f"{place}: there are no words to tag")
+    for word in words:
+        if not isinstance(word, str) or not word.strip():
+            raise ConfigError(f"{place}: {quoted(word)} is no word")
+    return Words(tuple(words), None, place)

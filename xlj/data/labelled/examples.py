@@ -28,6 +28,11 @@ class Example:
         examples whose answers have no names."""
         raise NotImplementedError
 
+    @property
+    def parts(self) -> int:
+        """How many texts it has, where all of a file must have as many; else 0."""
+        return 0
+
     def place_of(self, index: int) -> str:
         """The place of the part with this label, as near as it is known."""
         return self.where
@@ -50,6 +55,11 @@ class Sentences(Example):
     def labels(self) -> tuple[str, ...] | None:
         """The label."""
         return None if self.label is None else (self.label,)
+
+    @property
+    def parts(self) -> int:
+        """One or two."""
+        return len(self.texts)
 
 
 @dataclasses.dataclass(frozen=True)
