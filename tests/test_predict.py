@@ -311,6 +311,8 @@ def test_shards_are_what_one_command_writes_also_after_a_kill(runs, call, tmp_pa
             "text:1: there is no text text",
         ),
         ("classification", "a", ["--output_format=conll"], "classification does not label words"),
+        ("classification", '{"text": "a"}', [], "this is JSON; read objects, one a line, with"),
+        ("tagging", "Ada\tB-PER", [], "text:1: this line has a tab"),
         ("classification", "a\tb\n\nc", [], "text:3: texts in this line: 1, but in "),
         ("tagging", "a", ["--input_format=conll", "--output_format=tsv"], "a line a sentence"),
         (

@@ -79,6 +79,7 @@ def main(flags: Namespace) -> None:
     from xlj.finetuning import new_text
     from xlj.io import files
 
+    new_text.refuse(flags.input, flags.input_format)
     labeller = _labeller(flags)
     skipping = Skipping(flags.malformed, "--malformed")
 
@@ -142,6 +143,8 @@ def _share(flags: Namespace) -> None:
     from xlj.io.parts import Parts
 
     paths = stretches.named("input", flags.input)
+    for path in paths:
+        new_text.refuse(path, flags.input_format)
     # A sentence of CoNLL has several lines, between which files are not cut.
     size = sys.maxsize if flags.input_format == "conll" else stretches.BYTES
     units = stretches.of(paths, size)

@@ -3,12 +3,14 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from xlj.config import ConfigError
 from xlj.data.labelled.conll import COMMENT
 from xlj.data.labelled.examples import Example, Words
 from xlj.data.labelled.kind import TaskKind
+from xlj.io import files, formats
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted
 
@@ -62,6 +64,17 @@ def read(form: str, lines: Iterable[str], place: str, kind: TaskKind) -> Iterato
                 f"{first.parts}; each line must have as many"
             )
         yield item
+
+
+def refuse(path: Path, form: str) -> None:
+    """Refuses a file whose name or beginning is of another format than `form`, one of
+    `choices.TEXT_FORMATS`; raises as `formats.refuse`."""
+    head = files.head(path)
+    found = formats.of(path, head)
+    if found and found.name == "JSON" and form != "jsonl":
+        raise ConfigError(f"{path}: this is JSON; read objects, one a line, with "
+                          "--input_format=jsonl")  # fmt: skip
+    formats.refuse(path, head, ("JSON", "|||"))
 
 
 def _record(line: str, place: str) -> Record:

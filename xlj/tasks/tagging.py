@@ -148,7 +148,12 @@ class Tagging(TaskKind):
 
     def of_fields(self, fields: Sequence[str], place: str) -> Words:
         """A sentence, whose words are what blanks separate."""
-        return _of_words(" ".join(fields).split(), place)
+        if len(fields) > 1:
+            raise ConfigError(
+                f"{place}: this line has a tab, and text has a sentence a line; a file of a word a "
+                "line is read with --input_format=conll"
+            )
+        return _of_words(fields[0].split(), place)
 
     def of_record(self, record: Mapping[str, Any], place: str) -> Words:
         """`tokens` or `words`, a list; or a `text`, whose words are what blanks separate."""
