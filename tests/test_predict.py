@@ -322,6 +322,7 @@ def test_shards_are_what_one_command_writes_also_after_a_kill(runs, call, tmp_pa
             "text:1: there are no words",
         ),
         ("tagging", "a", ["--shard=1/1"], "--shard needs the folder that the shards share"),
+        ("classification", "a", ["--shard=1/2", "--output_format=conll"], "does not label words"),
     ],
 )
 def test_errors_come_before_any_work(runs, call, tmp_path, kind, text, flags, message):

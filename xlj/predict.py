@@ -138,10 +138,15 @@ def _share(flags: Namespace) -> None:
 
     from xlj.checkpoints import stored_models
     from xlj.config import finetuning
+    from xlj.data.labelled import kind
     from xlj.finetuning import new_text
+    from xlj.inference.labeller import task_of
     from xlj.io import atomic, stretches
     from xlj.io.parts import Parts
 
+    source = stored_models.find(flags.checkpoint)
+    task = task_of(source.task, source.leaves, flags.checkpoint)
+    new_text.check_formats(kind.find(task.kind_in_use), flags.input_format, flags.output_format)
     paths = stretches.named("input", flags.input)
     for path in paths:
         new_text.refuse(path, flags.input_format)
@@ -149,8 +154,7 @@ def _share(flags: Namespace) -> None:
     size = sys.maxsize if flags.input_format == "conll" else stretches.BYTES
     units = stretches.of(paths, size)
     job = shards.job(flags, paths, ("input_format", "output_format"))
-    task = stored_models.find(flags.checkpoint).task
-    job["task"] = finetuning.in_use(task) if task else {}
+    job["task"] = finetuning.in_use(task)
     parts = Parts(Path(flags.output), job, len(units), f".{flags.output_format}", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
     left = parts.left()

@@ -52,9 +52,10 @@ def make(kind, path, vocabulary, ending="SequenceClassification"):
     labels = LABELS[:2] if ending == "QuestionAnswering" else LABELS
     config = getattr(transformers, f"{kind}Config")(
         vocab_size=vocabulary.size, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=48, max_position_embeddings=60, initializer_range=0.4, num_labels=len(labels),
+        intermediate_size=48, max_position_embeddings=60, initializer_range=0.4,
         pad_token_id=1, bos_token_id=0, eos_token_id=2, id2label=dict(enumerate(labels)),
         label2id={name: i for i, name in enumerate(labels)}, type_vocab_size=1,
+        num_labels=len(labels),
     )  # fmt: skip
     model = getattr(transformers, f"{kind}For{ending}")(config).eval()
     model.save_pretrained(path)
@@ -98,6 +99,9 @@ def test_new_text_with_xlm_rs_pairs(tmp_path, vocabulary, ending):
             tensors[name] = tensors[name][:1]
         save_file(tensors, tmp_path / "model" / "model.safetensors", {"format": "pt"})
         model = type(model).from_pretrained(tmp_path / "model").eval()
+    if ending == "QuestionAnswering":
+        task = {"length": 57, "stride": 16, "question_length": 20, "answer_length": 8}
+        (tmp_path / "model" / "task.json").write_text(json.dumps(task))
     assert convert.main(["import", f"--source={tmp_path}/model", f"--output={tmp_path}/made"]) == 0
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
     ours = [load(tmp_path / name) for name in ("model", "made")]

@@ -157,14 +157,17 @@ def of_checkpoint(checkpoint: Checkpoint) -> StoredModel:
 
 
 def _task(checkpoint: Checkpoint) -> Task | None:
-    """The task of a checkpoint of fine-tuning; its run says how it is used (`TASK`)."""
+    """The task of a checkpoint of fine-tuning; its run says how it is used (`TASK`), or it does
+    itself if it was converted."""
     record = checkpoint.config()
     kind, options = recorded_kind(record), supervised_in(record)
     if not kind:
         return None
     folder = checkpoint.folder.parent
     file = folder.parent / TASK
-    saved = json_file.read_object(file) if folder.name == "checkpoints" and file.is_file() else None
+    saved = checkpoint.meta.get("task")
+    if folder.name == "checkpoints" and file.is_file():
+        saved = json_file.read_object(file)
     return task_in_use(kind, options["length"], options["labels"], saved)
 
 

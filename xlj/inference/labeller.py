@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from xlj.config import ConfigError
+from xlj.config.finetuning import Task
 from xlj.data.labelled import kind
 from xlj.data.labelled.examples import Example
 from xlj.inference.predictor import Predictor
@@ -16,6 +17,22 @@ from xlj.objectives.task_heads import head_of
 from xlj.sharding.meshes import mesh_of
 
 _CHUNK = 1024  # examples whose rows are made at a time
+
+
+def task_of(task: Task | None, parts: Iterable[str], source: str) -> Task:
+    """The task of a model; a `ConfigError` if it has none, or its head is not there.
+
+    Args:
+      parts: names of the model's parameters, or what these begin with.
+      source: where the model is, for the error; empty if that is not known.
+    """
+    if task is None or head_of(task.kind_in_use) not in {name.split("/")[0] for name in parts}:
+        where = f"{source}: " if source else ""
+        raise ConfigError(
+            f"{where}the model has no head of a task; name a run of xlj finetune, such as "
+            "runs/finetune/NAME/seed-0, or the folder that xlj convert export makes of it"
+        )
+    return task
 
 
 class Labeller:
@@ -35,13 +52,7 @@ class Labeller:
     """
 
     def __init__(self, pretrained: Pretrained, source: str = ""):
-        task = pretrained.task
-        where = f"{source}: " if source else ""
-        if task is None or head_of(task.kind_in_use) not in pretrained.params:
-            raise ConfigError(
-                f"{where}the model has no head of a task; name a run of xlj finetune, such as "
-                "runs/finetune/NAME/seed-0, or the folder that xlj convert export makes of it"
-            )
+        task = task_of(pretrained.task, pretrained.params, source)
         separators = pretrained.separators
         self.task = dataclasses.replace(task, length=task.length + 1 - separators)
         self.kind = kind.find(task.kind_in_use)
