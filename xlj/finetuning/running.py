@@ -102,7 +102,7 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
 def _with_labels(config: FinetuningConfig, source: StoredModel) -> FinetuningConfig:
     """The config with the labels of the head that `init_from` has; a `ConfigError` if it has none
     for the task, or the config names other labels."""
-    task, head = config.task, head_of(config.task.objective)
+    task, head = config.task, head_of(config.task.kind_in_use)
     if not any(name.startswith(f"{head}/") for name in source.leaves):
         raise ConfigError(
             f"train.epochs=0 scores the head that init_from has, but {source.folder} has no "
