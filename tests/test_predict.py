@@ -146,6 +146,18 @@ def test_values_are_those_that_fine_tuning_wrote(kind, runs, folders, call, tmp_
     assert kind == "question_answering" or next(iter(done.test.values()))["en"] > 60
 
 
+def test_an_import_that_is_exported_again_is_used_alike(folders, tmp_path):
+    """Pairs keep their one separator, and rows their length."""
+    folder = folders("classification")
+    assert convert.main(["import", f"--source={folder}", f"--output={tmp_path}/made"]) == 0
+    assert (
+        convert.main(["export", f"--checkpoint={tmp_path}/made", f"--output={tmp_path}/out"]) == 0
+    )
+    for name in ("tokenizer.json", "task.json", "config.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (folder / name).read_bytes(), name
+    assert json.loads((folder / "task.json").read_text())["length"] == 64
+
+
 @pytest.mark.parity
 def test_tags_and_classes_are_those_of_transformers(runs, folders):
     """The pipelines, and for tags, whose first piece with more than a mark decides, the model."""

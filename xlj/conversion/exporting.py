@@ -38,13 +38,16 @@ def export(checkpoint: str, output: Path, layer: int | None, pooling: str) -> No
     exported = exporting.plan(
         source.leaves, model, vocabulary, headless, source.labels, source.names, own
     )
-    # As step 0 is of other hands: its tokenizer framed pairs as its family does.
-    fine_tuned = exported.theirs and source.checkpoint and source.checkpoint.step
+    # A tokenizer.json of other hands frames pairs as the head expects; one that is made of a
+    # SentencePiece model frames them as XLM-R, unless it is told.
+    trained = source.checkpoint and source.checkpoint.step
+    told = trained or vocabulary.markers == "sentencepiece"
+    as_rows = exported.theirs is not None and source.separators == 1 and bool(told)
     sentence = None if headless else source.sentence
     if pooling:
         sentence = sentence_modules.plain(model, pooling)
     with atomic.new_folder(output) as folder:
-        exporting.write(folder, exported, source.leaves, model, vocabulary, bool(fine_tuned))
+        exporting.write(folder, exported, source.leaves, model, vocabulary, as_rows)
         if exported.theirs and source.task and not own:
             json_file.write(folder / TASK, in_use(source.task))
         if sentence:
