@@ -11,6 +11,7 @@ from xlj import config as pretraining
 from xlj.config import finetuning, registered, registered_optimizers
 from xlj.config.optimizers import read_by_optimizer
 from xlj.config.sections import read_by_objectives
+from xlj.config.tasks import KINDS, load, read_by_kind
 
 FILE = Path(__file__).with_name("configs.md")
 RECIPES = Path(__file__).parents[1] / "configs"
@@ -157,6 +158,9 @@ def _values(path: str, field: typing.Any) -> str:
     elif read is read_by_optimizer:
         readers = [name for name, entry in registered_optimizers().items() if path in entry.reads]
         values += f"; only with `optimizer.name` {' or '.join(readers)}"
+    elif read is read_by_kind:
+        readers = [kind for kind in KINDS if path.removeprefix("task.") in load(kind).reads]
+        values += f"; only with `task.kind` {' or '.join(readers)}"
     elif read and (read.__doc__ or "").startswith("only with"):
         values += f"; {read.__doc__}"
     return values

@@ -32,6 +32,7 @@ FLOORS = (
     "word_alignment",
     "retrieval",
     "evaluation",
+    "tasks",
     "finetuning",
     "reporting",
     "sweeping",
@@ -67,6 +68,7 @@ HOMES = {
         "word_alignment",
         "retrieval",
         "evaluation",
+        "tasks",
         "finetuning",
         "conversion",
         "benchmarking",
@@ -126,6 +128,7 @@ INSIDE_FUNCTIONS = {
     "commands": HEAVY,
     "evaluation": ("matplotlib",),
     "interop": ("tokenizers",),
+    "tasks": ("jax", "xlj.models", "xlj.objectives"),
 }
 """What a room imports where it is needed only: rows are read without TensorFlow, --help is fast."""
 
@@ -147,9 +150,11 @@ WITHOUT_CONFIG = {
     "xlj.embed",
     "xlj.evaluate",
     "xlj.mine",
+    "xlj.predict",
     "xlj.recipes",
     "xlj.report",
     "xlj.retrieve",
+    "xlj.score",
     "xlj.sweep",
 }
 

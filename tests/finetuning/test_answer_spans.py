@@ -18,7 +18,7 @@ from xlj.data.labelled.examples import Question
 from xlj.data.labelled.windows import Windows
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.evaluation.metrics import answers as metrics
-from xlj.finetuning import answer_spans
+from xlj.tasks import answer_spans
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data"
 

@@ -17,9 +17,10 @@ from xlj.config import ConfigError, finetuning
 from xlj.data.labelled.examples import Question, Sentences, Words
 from xlj.data.labelled.features import Features
 from xlj.evaluation.metrics.tags import chunk_scores
-from xlj.finetuning import question_answering, running, task_results
+from xlj.finetuning import running, task_results
 from xlj.finetuning.task_data import Set, TaskData
 from xlj.finetuning.task_scores import SCORE
+from xlj.tasks.question_answering import QuestionAnswering
 from xlj.training import metrics
 
 
@@ -414,7 +415,9 @@ def test_results_of_languages_whose_test_sets_have_labels_in_part(settings, tmp_
 def test_questions_without_an_answer_are_counted():
     asked = [Question(f"{i}", "?", "c", found, "") for i, found in enumerate(((("c", 0),), ()))]
     made = Features(np.zeros((2, 4)), np.zeros((2, 2)), {})
-    data = TaskData((), {"en": Set(asked, made)}, {}, {"en": Set(asked[1:], made)})
+    data = TaskData(
+        QuestionAnswering(), (), {"en": Set(asked, made)}, {}, {"en": Set(asked[1:], made)}
+    )
     first, second = data.counts().splitlines()
     assert first.endswith("2 rows, 1 without an answer (task.no_answer)")
     assert second.endswith("2 rows, no labels: predicted, not scored")
@@ -424,7 +427,7 @@ def test_an_answer_of_which_nothing_is_left_is_none():
     """As in SQuAD 2.0's script, which compares what its normalisation leaves."""
     asked = [Question(f"{i}", "?", "c", found, "") for i, found in enumerate(((("c", 0),), ()))]
     for answer, right in (("", 1), ("The.", 1), ("c", 0)):
-        found = question_answering.scores({"0": "c", "1": answer}, asked, "squad", "en")
+        found = QuestionAnswering().scores({"0": "c", "1": answer}, asked, "squad", "en")
         assert found == {"f1": (1 + right) / 2, "exact_match": (1 + right) / 2}
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from xlj import phrasebook
+from xlj import convert, phrasebook
+from xlj.api.encoder import load
 from xlj.checkpoints import stored_models
 from xlj.config import ConfigError, finetuning
 from xlj.data.tokenizer import vocabulary_training
@@ -45,16 +46,18 @@ def config_of(folder, data, **task):
     return finetuning.parse(config)
 
 
-def make(kind, path, vocabulary):
+def make(kind, path, vocabulary, ending="SequenceClassification"):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     torch.manual_seed(0)
+    labels = LABELS[:2] if ending == "QuestionAnswering" else LABELS
     config = getattr(transformers, f"{kind}Config")(
         vocab_size=vocabulary.size, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=48, max_position_embeddings=60, initializer_range=0.4, num_labels=3,
-        pad_token_id=1, bos_token_id=0, eos_token_id=2, id2label=dict(enumerate(LABELS)),
-        label2id={name: i for i, name in enumerate(LABELS)}, type_vocab_size=1,
+        intermediate_size=48, max_position_embeddings=60, initializer_range=0.4,
+        pad_token_id=1, bos_token_id=0, eos_token_id=2, id2label=dict(enumerate(labels)),
+        label2id={name: i for i, name in enumerate(labels)}, type_vocab_size=1,
+        num_labels=len(labels),
     )  # fmt: skip
-    model = getattr(transformers, f"{kind}ForSequenceClassification")(config).eval()
+    model = getattr(transformers, f"{kind}For{ending}")(config).eval()
     model.save_pretrained(path)
     tokenizer_files.write(vocabulary, path, 58)
     return model
@@ -76,6 +79,53 @@ def test_xnli_with_xlm_rs_pairs(tmp_path, vocabulary, data):
     assert found == wanted
     share = np.mean([name == LABELS[k % 3] for k, name in enumerate(wanted)])
     assert outcome.runs[0].test == {"accuracy": {"en": pytest.approx(100 * share)}}
+
+
+@pytest.mark.parametrize(
+    "ending", ["SequenceClassification", "MultipleChoice", "QuestionAnswering"]
+)
+def test_new_text_with_xlm_rs_pairs(tmp_path, vocabulary, ending):
+    """`xlj.predict` too puts two `</s>` between the parts, of every kind; also of an import."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    model = make("XLMRoberta", tmp_path / "model", vocabulary, ending)
+    if ending == "SequenceClassification":
+        file = tmp_path / "model" / "config.json"
+        one = {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
+        file.write_text(
+            json.dumps(json.loads(file.read_text()) | one | {"problem_type": "regression"})
+        )
+        tensors = load_file(tmp_path / "model" / "model.safetensors")
+        for name in ("classifier.out_proj.weight", "classifier.out_proj.bias"):
+            tensors[name] = tensors[name][:1]
+        save_file(tensors, tmp_path / "model" / "model.safetensors", {"format": "pt"})
+        model = type(model).from_pretrained(tmp_path / "model").eval()
+    if ending == "QuestionAnswering":
+        task = {"length": 57, "stride": 16, "question_length": 20, "answer_length": 8}
+        (tmp_path / "model" / "task.json").write_text(json.dumps(task))
+    assert convert.main(["import", f"--source={tmp_path}/model", f"--output={tmp_path}/made"]) == 0
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    ours = [load(tmp_path / name) for name in ("model", "made")]
+    for k in range(8):
+        first, *others = (" ".join(line.split()[:3]) for line in LINES[k : k + 3])
+        if ending != "MultipleChoice":
+            others = others[:1]
+        batch = tokenizer([first] * len(others), others, padding=True, return_tensors="pt")
+        with torch.no_grad():
+            if ending == "MultipleChoice":
+                batch = {name: values[None] for name, values in batch.items()}
+            found = model(**batch)
+        for one in ours:
+            (made,) = one.predict([(first, *others)])
+            if ending == "SequenceClassification":
+                assert made["score"] == pytest.approx(found.logits.item(), abs=1e-4)
+            elif ending == "MultipleChoice":
+                wanted = found.logits[0].softmax(0).tolist()
+                np.testing.assert_allclose(made["probabilities"], wanted, atol=1e-5)
+            else:
+                starts, ends = found.start_logits[0].numpy(), found.end_logits[0].numpy()
+                begin = len(tokenizer(first)["input_ids"]) + 1
+                sums = np.triu(starts[begin:-1, None] + ends[None, begin:-1])
+                assert np.abs(sums - made["score"]).min() < 1e-4
 
 
 def test_a_folder_without_the_head_and_other_labels_are_refused(tmp_path, vocabulary, data):

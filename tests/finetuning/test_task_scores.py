@@ -6,7 +6,7 @@ import pytest
 
 from xlj.config import SUPERVISED, Config, Mesh, Model
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
-from xlj.finetuning.task_scores import Predictor
+from xlj.inference.predictor import Predictor
 from xlj.models import encoder
 from xlj.objectives import supervised
 from xlj.sharding.meshes import make_mesh
@@ -23,7 +23,7 @@ def test_predictions_are_those_of_each_row(kind):
         size = rng.integers(2, 65)
         row[:size] = rng.integers(4, 50, size)
         row[0], row[size - 1] = BOS, EOS
-        if kind == "pair_classification":
+        if kind in ("pair_classification", "multiple_choice"):
             row[size // 2] = BOS
     params = jax.jit(encoder.init, static_argnums=(1, 2, 3))(jax.random.key(0), MODEL, 50, 1)
     params[supervised.head_of(kind)] = supervised.init_head(kind, MODEL, 5, jax.random.key(1))
@@ -39,5 +39,42 @@ def test_predictions_are_those_of_each_row(kind):
             np.testing.assert_allclose(found[tokens != PAD], plain[tokens != PAD], atol=1e-5)
         elif kind == "tagging":
             assert (found == plain.argmax(-1))[tokens != PAD].all()
+        elif kind == "regression":
+            np.testing.assert_allclose(found, plain[:, 0], atol=1e-5)
         else:
             np.testing.assert_array_equal(found, plain.argmax(-1))
+
+
+@pytest.mark.parametrize("kind", ["classification", "question_answering", "multiple_choice"])
+def test_pairs_with_two_separators(kind):
+    """The second one goes between the sentences of each pair, and is nothing in what comes back."""
+    rng = np.random.default_rng(1)
+    rows, doubled = [], []
+    for _ in range(20):
+        row, longer = [], []
+        for _ in range(2 if kind == "multiple_choice" else 1):
+            first, second = (rng.integers(4, 50, rng.integers(0, 9)).tolist() for _ in range(2))
+            row += [BOS, *first, EOS, *second, EOS]
+            longer += [BOS, *first, EOS, EOS, *second, EOS]
+        rows.append(row)
+        doubled.append(longer)
+    rows[3] = doubled[3] = [BOS, 7, EOS] * (2 if kind == "multiple_choice" else 1)  # no pairs
+    tokens, framed = (np.full((20, 40), PAD, np.int32) for _ in range(2))
+    for number in range(20):
+        tokens[number, : len(rows[number])] = rows[number]
+        framed[number, : len(doubled[number])] = doubled[number]
+    params = jax.jit(encoder.init, static_argnums=(1, 2, 3))(jax.random.key(0), MODEL, 50, 1)
+    params[supervised.head_of(kind)] = supervised.init_head(kind, MODEL, 5, jax.random.key(1))
+    wanted = np.asarray(supervised.logits(kind, params, MODEL, framed, np.zeros((20, 2), np.int32)))
+    mesh = make_mesh(Config(), jax.devices()[:1])
+    found = Predictor(kind, MODEL, mesh, separators=2, whole=True)(params, tokens, "")
+    if kind != "question_answering":
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+        return
+    assert found.shape == (20, 40, 2)
+    for number, row in enumerate(rows):
+        of_row = wanted[number, : len(doubled[number])]
+        if len(doubled[number]) > len(row):
+            of_row = np.delete(of_row, row.index(EOS) + 1, 0)
+        np.testing.assert_allclose(found[number, : len(row)], of_row, atol=1e-5)
+        assert (found[number, len(row) :] == -np.inf).all()

@@ -85,6 +85,8 @@ def test_a_named_layer_or_pooling_is_of_the_encoder_alone(folders):
     made = np.tanh(hidden @ dense["linear.weight"].T + dense["linear.bias"])
     made /= np.linalg.norm(made, axis=1, keepdims=True)
     np.testing.assert_allclose(model.embed(SOME), made, atol=1e-5)
+    pairs = [(SOME[k], SOME[k + 1]) for k in range(4)]
+    np.testing.assert_allclose(model.score(pairs), (made[:4] * made[1:5]).sum(1), atol=1e-5)
     with pytest.raises(ConfigError, match="no prompt 'code'; the model has document, query"):
         model.embed(SOME, prompt="code")
 

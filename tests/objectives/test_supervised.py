@@ -19,6 +19,8 @@ MODEL = Model(layers=2, hidden=16, heads=2, intermediate=32, positions=34, dropo
 CORPUS = Corpus(60, ("en",), (1,))
 LENGTH, CLASSES = 12, ("a", "b", "c")
 CLASSIFIED = ("classification", "pair_classification")
+OF_ROWS = (*CLASSIFIED, "multiple_choice", "regression")
+UNNAMED = ("question_answering", "multiple_choice", "regression")
 
 
 def made(kind, rows=5, seed=0):
@@ -28,16 +30,23 @@ def made(kind, rows=5, seed=0):
     sizes = rng.integers(6, LENGTH + 1, rows)
     for row, size in zip(tokens, sizes, strict=True):
         row[0], row[size - 1], row[size:] = BOS, EOS, PAD
-        if kind == "pair_classification":  # <s> A </s> <s> B </s>
+        if kind in ("pair_classification", "multiple_choice"):  # <s> A </s> <s> B </s>
             row[:2], row[2:4] = (BOS, row[1]), (EOS, BOS)
     if kind in CLASSIFIED:
         labels = rng.integers(0, 4, (rows, 1))
     elif kind == "tagging":
         labels = rng.integers(0, 4, tokens.shape) * (tokens != PAD)
+    elif kind == "multiple_choice":
+        labels = rng.integers(0, 3, (rows, 1))
+    elif kind == "regression":
+        scores = rng.normal(3, 2, rows).astype("<f4")
+        bits = scores.view(np.uint8).reshape(rows, 4)
+        labels = np.concatenate([np.ones((rows, 1), int), bits], 1)
+        labels[1] = 0  # no score
     else:
         labels = rng.integers(0, sizes[:, None], (rows, 2))
         labels[0] = 0  # no answer: both ends are at <s>
-    labels_of_kind = () if kind == "question_answering" else CLASSES
+    labels_of_kind = () if kind in UNNAMED else CLASSES
     options = SUPERVISED[kind](batch_rows=rows, length=LENGTH, labels=labels_of_kind)
     objective = compiled(supervised.objective(kind, options, MODEL, CORPUS))
     params = moved(
@@ -71,10 +80,15 @@ def logits(kind, params, tokens):
                 side.append(encoded(params, text[None])[0, 1:-1].mean(0))
         first, second = map(np.array, sides)
         hidden = np.concatenate([first, second, np.abs(first - second), first * second], 1)
+    elif kind == "multiple_choice":  # of its <s>, each choice alone
+        choices = [np.split(row, np.flatnonzero(row == EOS) + 1)[:2] for row in tokens]
+        hidden = np.stack(
+            [np.stack([encoded(params, text[None])[0, 0] for text in row]) for row in choices]
+        )
     else:
         hidden = encoded(params, tokens)
-        hidden = hidden[:, 0] if kind == "classification" else hidden
-    if kind in CLASSIFIED:
+        hidden = hidden[:, 0] if kind in OF_ROWS else hidden
+    if kind in OF_ROWS:
         hidden = np.tanh(hidden @ head["dense"]["kernel"] + head["dense"]["bias"])
     return hidden @ head["output"]["kernel"] + head["output"]["bias"]
 
@@ -101,6 +115,13 @@ def test_losses_equal_numpy(kind):
         if kind in CLASSIFIED and labels[row, 0]:
             losses.append(-log_softmax(found[row])[labels[row, 0] - 1])
             right += found[row].argmax() == labels[row, 0] - 1
+        elif kind == "multiple_choice" and labels[row, 0]:
+            losses.append(-log_softmax(found[row, :, 0])[labels[row, 0] - 1])
+            right += found[row, :, 0].argmax() == labels[row, 0] - 1
+        elif kind == "regression" and labels[row, 0]:
+            score = labels[row, 1:].astype(np.uint8).view("<f4")[0]
+            losses.append((found[row, 0] - score) ** 2)
+            right += abs(found[row, 0] - score) <= 0.5
         elif kind == "tagging":
             for place in np.flatnonzero(labels[row]):
                 losses.append(-log_softmax(found[row, place])[labels[row, place] - 1])
@@ -139,9 +160,9 @@ def test_padding_changes_nothing(kind):
         np.asarray(supervised.logits(kind, params, MODEL, jnp.asarray(x), jnp.zeros((5, 2), int)))
         for x in (tokens, longer)
     )
-    if kind not in CLASSIFIED:
+    if kind not in OF_ROWS:
         long = long[:, :LENGTH]
-    real = np.ones(len(tokens), bool) if kind in CLASSIFIED else tokens != PAD
+    real = np.ones(len(tokens), bool) if kind in OF_ROWS else tokens != PAD
     np.testing.assert_allclose(long[real], short[real], atol=1e-5)
 
 

@@ -44,7 +44,8 @@ posteriors = jax.jit(hmm.posteriors)
 
 
 def plain(pretrained, pair, layer):
-    """The product of both directions' posteriors of pieces, and the word of each."""
+    """The product of both directions' posteriors of pieces, by word; and the logarithm of both
+    directions' likelihoods, for each piece."""
     vocabulary, model = pretrained.vocabulary, pretrained.model
     params = jax.device_get(pretrained.params)
     head, table = params["word_hmm_head"], params["embeddings"]["word"]
@@ -67,12 +68,14 @@ def plain(pretrained, pair, layer):
         scores = source[1] @ head["query"]["kernel"] @ keys.T
         emission = hmm.Emission(share(scores), share(keys @ head["null_bias"]))
         ones = [np.ones(len(side[0]), np.int32) for side in (source, target)]
-        return np.asarray(posteriors(emission, head["jump_bias"], *ones).emission.source)
+        found = posteriors(emission, head["jump_bias"], *ones)
+        return np.asarray(found.emission.source), float(found.log_likelihood)
 
-    both = direction(*sides) * direction(*sides[::-1]).T
+    (forth, one), (back, other) = direction(*sides), direction(*sides[::-1])
+    both = forth * back.T
     matrix = np.zeros((len(pair.source), len(pair.target)), np.float32)
     np.maximum.at(matrix, np.ix_(sides[0][2], sides[1][2]), both)
-    return matrix
+    return matrix, (one + other) / sum(len(side[2]) for side in sides)
 
 
 @pytest.mark.parametrize("layer", [0, 2])
@@ -85,7 +88,7 @@ def test_links_and_confidences(trained, layer):
         if not pair.target:
             assert not len(aligned.links)
             continue
-        wanted = plain(trained, pair, layer)
+        wanted, _ = plain(trained, pair, layer)
         np.testing.assert_allclose(matrix, wanted, atol=2e-5)
         links = np.argwhere(wanted >= HMM_LEAST)
         np.testing.assert_array_equal(aligned.links, links)
@@ -93,6 +96,18 @@ def test_links_and_confidences(trained, layer):
         linked += len(links)
         unsure += ((wanted > HMM_LEAST) & (wanted < 0.4)).sum()
     assert linked > 4 and unsure > 1
+
+
+@pytest.mark.parametrize("layer", [0, 2])
+def test_likelihoods_of_given_pairs(trained, layer):
+    pairs = pairs_of(trained.vocabulary)
+    wanted = [plain(trained, p, layer)[1] if p.target else np.nan for p in pairs]
+    found = list(Aligner(trained, HMM, [layer]).likelihoods(pairs))
+    np.testing.assert_allclose(found, wanted, atol=2e-5)
+    assert np.nanstd(found) > 0.05
+    texts = [(" ".join(p.source), " ".join(p.target)) for p in pairs]
+    in_python = Encoder(trained).score(texts, "likelihood", layer)
+    np.testing.assert_allclose(in_python, wanted, atol=2e-5)
 
 
 def test_several_layers_at_a_time(trained):

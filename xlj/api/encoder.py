@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, Unpack
@@ -10,14 +10,19 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 import jax
 import jax.numpy as jnp
 import numpy as np
+from tqdm import tqdm
 
-from xlj.api.results import Alignments, MinedPairs, Retrieved
+from xlj.api.results import Alignments, Labels, MinedPairs, Retrieved
 from xlj.config import ConfigError, Model
 from xlj.config.choices import ENCODINGS, SIMILARITIES, AlignmentOptions, check_choice
 from xlj.config.paths import local_path
 from xlj.conversion.exporting import export
+from xlj.data.labelled.examples import Example
+from xlj.data.labelled.examples import Words as TaggedWords
+from xlj.data.labelled.kind import TaskKind
 from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.inference import pretrained
+from xlj.inference.labeller import Labeller
 from xlj.inference.pretrained import Pretrained
 from xlj.io.quoting import quoted
 from xlj.models import encoder, heads
@@ -26,6 +31,7 @@ from xlj.objectives.segments import whole_examples
 from xlj.retrieval import mining
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.nearest import centre, nearest
+from xlj.retrieval.pair_scores import PairScorer, TextPair
 from xlj.sharding.meshes import QUICK
 from xlj.word_alignment.aligner import Aligner
 from xlj.word_alignment.methods import METHODS
@@ -349,6 +355,70 @@ class Encoder:
         pairs.sentences = sides
         return pairs
 
+    def predict(self, texts: Any, *, show_progress_bar: bool | None = None) -> Labels:
+        """What a fine-tuned model says of new text, an object for each text: `xlj predict` in
+        Python. docs/predict.md lists the keys of each kind of task, such as `label`, `probability`
+        and `probabilities` of classification.
+
+        Args:
+          texts: a string is one text. A member is a string; the parts of an example (two sentences
+            of a pair, question and context, premise and choices), of tagging the words of a
+            sentence; or a mapping such as `{"text": ..., "text_pair": ...}`.
+          show_progress_bar: None shows one in terminals only.
+
+        Raises:
+          ConfigError: if the model was not fine-tuned, or a text does not fit its task.
+        """
+        labeller = Labeller(self.pretrained, self.source)
+        given = [texts] if isinstance(texts, (str, Mapping)) else list(texts)
+        examples = [
+            _example(labeller.kind, text, f"text {number}") for number, text in enumerate(given)
+        ]
+        hidden = None if show_progress_bar is None else not show_progress_bar
+        with tqdm(total=len(given), desc="labelling", unit=" texts", disable=hidden) as bar:
+            found = Labels(one for one in labeller.stream(examples, bar.update) if one is not None)
+        lost = [f"{n} {what}" for what, n in labeller.cut.items() if n and what != "answers"]
+        if lost:
+            warnings.warn(f"{', '.join(lost)} lost a part: too long for its rows", stacklevel=2)
+        return found
+
+    def score(
+        self,
+        pairs: tuple[str, str] | Iterable[tuple[str, str]],
+        by: str = "cosine",
+        layer: int | None = None,
+        pooling: str | None = None,
+        *,
+        show_progress_bar: bool | None = None,
+        prompt: str | None = None,
+    ) -> np.ndarray:
+        """How well the sentences of each pair translate each other, float32 [pairs], NaN where one
+        is empty: `xlj score` in Python.
+
+        Args:
+          pairs: any number of pairs of sentences; two strings are one pair.
+          by: cosine of the sentences' vectors; margin, over the mean cosine of both with their
+            nearest neighbours among all these pairs; or likelihood, how well each is generated from
+            the other, in nats a token over chance, of a model that `configs/aligner.py` trained.
+          layer, pooling, prompt: as of `embed`; likelihoods read the vectors of tokens, and take a
+            layer only.
+          show_progress_bar: None shows one in terminals only.
+
+        Raises:
+          ConfigError: if there is no such score, layer, pooling or prompt, the model lacks what it
+            needs, or what is given are no pairs of strings.
+        """
+        given = _text_pairs(pairs)
+        chosen = None if layer is None else self._layer(layer)
+        scorer = PairScorer(self.pretrained, by, chosen, pooling, prompt)
+        hidden = None if show_progress_bar is None else not show_progress_bar
+        with tqdm(total=len(given), desc="scoring", unit=" pairs", disable=hidden) as bar:
+            scores = scorer.scores(given, by, bar.update)
+        if scorer.embedder and scorer.embedder.cut:
+            message = f"{scorer.embedder.cut} sentences lost their end: too long for the model"
+            warnings.warn(message, stacklevel=2)
+        return scores
+
     def fill(self, text: str, most: int = 5) -> list[list[Filling]]:
         """For each `<mask>` of a text, the most likely pieces in its place, best first.
 
@@ -394,6 +464,29 @@ def _sentences(given: Sentences) -> list[str]:
         if not isinstance(sentence, str):
             raise ConfigError(f"sentence {number} is {quoted(sentence)}, not a string")
     return sentences
+
+
+def _example(kind: TaskKind, text: Any, place: str) -> Example:
+    if isinstance(text, Mapping):
+        return kind.of_record(text, place)
+    parts = [text] if isinstance(text, str) else [*text] if isinstance(text, Sequence) else []
+    if not parts or not all(isinstance(part, str) and part.strip() for part in parts):
+        raise ConfigError(f"{place} is {quoted(text)}; expected text, its parts, or a mapping")
+    if kind.example is TaggedWords and not isinstance(text, str):
+        return kind.of_record({"words": parts}, place)
+    return kind.of_fields(parts, place)
+
+
+def _text_pairs(given: Any) -> list[TextPair]:
+    pairs: list[Any] = [given] if isinstance(given, str) else list(given)
+    if len(pairs) == 2 and all(isinstance(side, str) for side in pairs):
+        pairs = [(pairs[0], pairs[1])]
+    for number, pair in enumerate(pairs):
+        is_sequence = isinstance(pair, Sequence) and not isinstance(pair, str)
+        sides = [*pair] if is_sequence else []
+        if len(sides) != 2 or not all(isinstance(side, str) for side in sides):
+            raise ConfigError(f"pair {number} is {quoted(pair)}; a pair has two strings")
+    return [TextPair(first.strip(), second.strip(), first) for first, second in pairs]
 
 
 def _normalized(vectors: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from xlj.config import ConfigError
 from xlj.io import atomic
+from xlj.io.json_file import Record
 from xlj.reporting import alignment_page
 from xlj.retrieval.mining import Pairs
 from xlj.retrieval.nearest import Nearest
@@ -72,6 +73,14 @@ class Alignments(list[list[tuple[int, int]]]):
 
     def _repr_html_(self) -> str:
         return self.plot()._repr_html_()
+
+
+class Labels(list[Record]):
+    """What a fine-tuned model says of texts: an object for each."""
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """A row a text, a column a key."""
+        return frame(list(self), *(self[0] if self else ()))
 
 
 class MinedPairs(Pairs):

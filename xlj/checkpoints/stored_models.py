@@ -17,15 +17,22 @@ from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.workdir import finished_run, resolve
 from xlj.config import ConfigError, Model
 from xlj.config.choices import AlignmentOptions
-from xlj.config.objectives.supervised import supervised_in
+from xlj.config.finetuning import TASK, Task, task_in_use
+from xlj.config.objectives.supervised import recorded_kind, supervised_in
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face
-from xlj.interop import importing, sentence_modules
+from xlj.interop import importing, sentence_modules, tokenizer_files
+from xlj.interop.architectures import TASKS
 from xlj.interop.sentence_modules import SentenceModules
+from xlj.io import json_file
 from xlj.io.storage import AnyPath, Url
+from xlj.models.embeddings import FIRST_POSITION
 from xlj.models.encoder import Params
 from xlj.sharding.rules import STORED
 from xlj.sharding.trees import nested, replicated, shardings
+
+_LENGTH = 512
+"""Tokens in a row of a model that does not say how long the rows of its task are, at most."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +64,8 @@ class StoredModel:
       alignment: how its words are aligned, as its config chose (`evaluation.alignment`).
       names: the set of names that its tensors had in a Hugging Face folder, if there are several.
       labels: names of the classes or tags that the head of a fine-tuned task tells apart, in order.
+      task: the task that it was fine-tuned for, if it was.
+      separators: how many `</s>` its head expects between the sentences of a pair.
       sentence: how a folder of sentence-transformers makes vectors of its hidden states. Weights
         are leaves (`SENTENCE`).
     """
@@ -73,6 +82,8 @@ class StoredModel:
     alignment: AlignmentOptions = AlignmentOptions()
     labels: tuple[str, ...] = ()
     names: str = ""
+    task: Task | None = None
+    separators: int = 1
     sentence: SentenceModules | None = None
 
 
@@ -140,7 +151,24 @@ def of_checkpoint(checkpoint: Checkpoint) -> StoredModel:
         labels=tuple(supervised_in(checkpoint.config()).get("labels", ())),
         names=checkpoint.meta.get("names", ""),
         sentence=sentence_modules.of_record(checkpoint.meta.get("sentence")),
+        task=_task(checkpoint),
+        separators=checkpoint.meta.get("separators", 1),
     )
+
+
+def _task(checkpoint: Checkpoint) -> Task | None:
+    """The task of a checkpoint of fine-tuning; its run says how it is used (`TASK`), or it does
+    itself if it was converted."""
+    record = checkpoint.config()
+    kind, options = recorded_kind(record), supervised_in(record)
+    if not kind:
+        return None
+    folder = checkpoint.folder.parent
+    file = folder.parent / TASK
+    saved = checkpoint.meta.get("task")
+    if folder.name == "checkpoints" and file.is_file():
+        saved = json_file.read_object(file)
+    return task_in_use(kind, options["length"], options["labels"], saved)
 
 
 def _alignment(config: Mapping[str, Any]) -> AlignmentOptions:
@@ -154,6 +182,12 @@ def of_folder(path: Path) -> StoredModel:
     """The model in a Hugging Face folder; raises a `ConfigError` as `importing.inspect` does."""
     imported = importing.inspect(sentence_modules.transformer(path))
     sentence, dense = sentence_modules.read(path, imported.folder, imported.model.hidden)
+    task, separators, file = None, 1, path / TASK
+    if imported.head:
+        separators = tokenizer_files.separators(imported.folder.path, imported.vocabulary)
+        saved = json_file.read_object(file) if file.is_file() else None
+        most = imported.model.positions - FIRST_POSITION
+        task = task_in_use(TASKS[imported.head], min(most, _LENGTH), imported.labels, saved)
     report, digest = imported.report(), imported.folder.digest
     if sentence:
         report += f"\n  sentence vectors: {sentence.report()}; training leaves these modules out"
@@ -179,5 +213,7 @@ def of_folder(path: Path) -> StoredModel:
         report=report,
         labels=imported.labels,
         names=imported.architecture.names,
+        task=task,
+        separators=separators,
         sentence=sentence,
     )

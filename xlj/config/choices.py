@@ -52,6 +52,17 @@ VECTOR_TYPES = ("float32", "float16")
 SEARCHES = ("exact", "faiss")
 """How `xlj.mine` looks for neighbours."""
 
+PAIR_SCORES = ("cosine", "margin", "likelihood")
+"""How `xlj.score` compares the sentences of a pair: cosine of their vectors; the ratio margin of
+Artetxe and Schwenk (2019), with neighbours among all pairs; how well an aligner's model generates
+each from the other."""
+
+TEXT_FORMATS = ("text", "jsonl", "conll")
+"""How text to be labelled is written: `finetuning.new_text` reads each."""
+
+LABEL_FORMATS = ("tsv", "jsonl", "conll")
+"""How `xlj.predict` writes labels: `finetuning.new_text` describes each."""
+
 WORD_SPLITS = ("spaces", "whitespace")
 """What divides words of text that is tokenised: `word_alignment.words` describes each."""
 

@@ -1,24 +1,19 @@
 """The schema of a fine-tuning config: a task, and how an encoder is trained on it."""
 
 import dataclasses
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import ml_collections
 
 from xlj.config import fields, renamed
 from xlj.config.checks import check_optimizer
-from xlj.config.fields import ConfigError, Idle, Section, key, like, only_with, refuse_idle
+from xlj.config.fields import ConfigError, Idle, Section, key, like, refuse_idle
 from xlj.config.paths import local_path
 from xlj.config.sections import Mesh, Model, Optimizer, Train
+from xlj.config.tasks import KINDS, is_own, load, read_by_kind
 from xlj.config.user_code import function_of
-
-METRICS = {
-    "classification": ("accuracy",),
-    "tagging": ("chunk_f1", "word_class_f1", "tag_accuracy"),
-    "question_answering": ("squad", "mlqa"),
-}
-"""The metrics of each kind of task; the first is the usual one."""
 
 
 def _for_dev(config: "FinetuningConfig", path: str) -> Idle | None:
@@ -32,20 +27,20 @@ def _for_test(config: "FinetuningConfig", path: str) -> Idle | None:
     return Idle("task.test is empty", recipes_may=True)
 
 
-_labelled_key = partial(key, read=only_with("task.kind", "classification", "tagging"))
-_tagging_key = partial(key, read=only_with("task.kind", "tagging"))
-_question_key = partial(key, read=only_with("task.kind", "question_answering"))
+_kind_key = partial(key, read=read_by_kind)
 
 
 @dataclasses.dataclass(frozen=True)
 class Task(Section, path="task"):
-    kind: str = key("classification", "what is learned", choices=tuple(METRICS))
-    pairs: str = key(
+    kind: str = key(
+        "classification",
+        f"what is learned: {', '.join(KINDS)}; or a user's own, module:function",
+    )
+    pairs: str = _kind_key(
         "together",
         "two sentences are read together, as one input (a cross-encoder), or apart: their mean "
         "vectors are compared (a bi-encoder)",
         choices=("together", "apart"),
-        read=only_with("task.kind", "classification"),
     )
     train: tuple[str, ...] = key(
         (),
@@ -67,22 +62,22 @@ class Task(Section, path="task"):
     per_language: bool = key(
         False, "train a model for each language, on its own training data, not one for all"
     )
-    columns: tuple[str, ...] = _labelled_key(
+    columns: tuple[str, ...] = _kind_key(
         (),
         "what is read of a table: the names in its head (or JSON keys), of premise|sentence1 that "
         "which a file has; or numbers from 1 of a file without a head; texts first, the label "
         "last; empty means all columns, no head",
     )
-    comments: str = _tagging_key(
+    comments: str = _kind_key(
         "auto",
         "lines with # before a sentence's first word: yes, comments; no, words; auto, comments if "
         "they have other columns than the file or read as comments",
         choices=("auto", "yes", "no"),
     )
-    labels: tuple[str, ...] = _labelled_key(
+    labels: tuple[str, ...] = _kind_key(
         (), "labels or tags; empty means those in the training data"
     )
-    names: tuple[str, ...] = _labelled_key(
+    names: tuple[str, ...] = _kind_key(
         (),
         "names of the labels or tags that files give as numbers, in order from 0, as Hugging "
         "Face's datasets do",
@@ -90,8 +85,8 @@ class Task(Section, path="task"):
     metric: str = key(
         "",
         "accuracy; chunk_f1 (entities), word_class_f1 (XTREME's F1 of parts of speech), "
-        "tag_accuracy; squad or mlqa (F1 and exact match); empty means the kind's usual one",
-        choices=("", *(name for names in METRICS.values() for name in names)),
+        "tag_accuracy; squad or mlqa (F1 and exact match); spearman or pearson (correlations); "
+        "empty means the kind's usual one",
     )
     select: str = key(
         "all",
@@ -100,16 +95,14 @@ class Task(Section, path="task"):
         choices=("all", "trained", "last"),
     )
     length: int = key(128, "tokens in a row", low=16)
-    stride: int = _question_key(
-        128, "tokens that two windows of a long context have in common", low=0
-    )
-    question_length: int = _question_key(64, "most tokens of a question", low=1)
-    answer_length: int = _question_key(30, "most tokens of an answer", low=1)
-    no_answer: bool = _question_key(
+    stride: int = _kind_key(128, "tokens that two windows of a long context have in common", low=0)
+    question_length: int = _kind_key(64, "most tokens of a question", low=1)
+    answer_length: int = _kind_key(30, "most tokens of an answer", low=1)
+    no_answer: bool = _kind_key(
         False,
         "questions may have no answer (SQuAD 2.0): then nothing is answered where <s> scores best",
     )
-    misplaced: str = _question_key(
+    misplaced: str = _kind_key(
         "error",
         "an answer that is not at its answer_start: an error; find: it is read from the one place "
         "that has its text; skip: it is left out, and its question if it has no other answer",
@@ -120,14 +113,19 @@ class Task(Section, path="task"):
     )
 
     @property
-    def objective(self) -> str:
-        """Of `SUPERVISED`: the kind, but that pairs read apart have one of their own."""
+    def kind_in_use(self) -> str:
+        """The kind, as `tasks.load` takes it: pairs read apart have one of their own."""
         return "pair_classification" if self.pairs == "apart" else self.kind
+
+    @property
+    def objective(self) -> str:
+        """The name of the objective, of its rows, and of its head before `_head`."""
+        return str(load(self.kind_in_use).name)
 
     @property
     def scored_by(self) -> str:
         """The metric: as configured, or its kind's usual one."""
-        return self.metric or METRICS[self.kind][0]
+        return self.metric or str(load(self.kind).metrics[0])
 
 
 _FEWEST_EPOCHS = 0.001
@@ -195,6 +193,37 @@ def languages_of(task: Task) -> dict[str, tuple[str, ...]]:
     """The languages of each split."""
     tested = task.test_languages or task.languages
     return {"train": task.languages, "dev": task.dev_languages or tested, "test": tested}
+
+
+TASK = "task.json"
+"""A file beside a fine-tuned model, of a run or in a Hugging Face folder: how its head is used."""
+
+_IN_USE = ("kind", "pairs", "length", "stride", "question_length", "answer_length", "no_answer")
+
+
+def in_use(task: Task) -> dict[str, Any]:
+    """What of a task decides how its model labels new text: the content of `TASK`."""
+    return {name: getattr(task, name) for name in _IN_USE}
+
+
+def task_in_use(
+    kind: str, length: int, labels: Sequence[str], saved: Mapping[str, Any] | None = None
+) -> Task:
+    """The task that a fine-tuned model was trained for.
+
+    Args:
+      kind: as `tasks.load` takes it.
+      length: tokens in a row, unless `saved` says it.
+      labels: of the head's outputs, in order.
+      saved: the content of `TASK`, where there is one.
+
+    Raises:
+      ConfigError: if a value of `saved` cannot be.
+    """
+    options: dict[str, Any] = {"length": max(length, 16)}
+    options |= {name: value for name, value in (saved or {}).items() if name in _IN_USE}
+    options |= {"kind": kind} if is_own(kind) else load(kind).chosen_by
+    return Task(**options, labels=tuple(labels))
 
 
 def default() -> ml_collections.ConfigDict:
@@ -265,16 +294,12 @@ def _check_together(parsed: FinetuningConfig) -> None:
             )
     if not task.dev and not task.test:
         raise ConfigError("task.dev and task.test are empty: there is nothing to score")
-    if task.metric and task.metric not in METRICS[task.kind]:
+    kind = load(task.kind_in_use)
+    if task.metric and task.metric not in kind.metrics:
         raise ConfigError(
-            f"task.metric={task.metric} is none of {task.kind}; there are "
-            f"{', '.join(METRICS[task.kind])}"
+            f"task.metric={task.metric} is none of {task.kind}; there are {', '.join(kind.metrics)}"
         )
-    if task.kind == "question_answering" and task.stride < 2 * task.answer_length:
-        raise ConfigError(
-            f"task.stride={task.stride} is less than twice task.answer_length="
-            f"{task.answer_length}: some answers that cross two windows would not be found"
-        )
+    kind.check(task)
     if train.batch_rows % train.accumulation:
         raise ConfigError(
             f"train.batch_rows={train.batch_rows} is not divisible by "

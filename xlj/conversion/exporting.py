@@ -7,9 +7,11 @@ from xlj.checkpoints import stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.workdir import finished_run
 from xlj.config import ConfigError
+from xlj.config.finetuning import TASK, in_use
+from xlj.config.tasks import is_own
 from xlj.interop import exporting, model_card, sentence_modules
-from xlj.interop.architectures import TASKS, auto_class
-from xlj.io import atomic
+from xlj.interop.architectures import auto_class
+from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
 from xlj.training import metrics
 from xlj.training.metrics import Line
@@ -32,16 +34,22 @@ def export(checkpoint: str, output: Path, layer: int | None, pooling: str) -> No
         raise ConfigError(f"--layer={layer}: it has layers 1 to {layers}")
     model = dataclasses.replace(source.model, layers=layer or layers)
     vocabulary, headless = source.vocabulary(), model.layers < layers
+    own = source.task.kind if source.task and is_own(source.task.kind) else ""
     exported = exporting.plan(
-        source.leaves, model, vocabulary, headless, source.labels, source.names
+        source.leaves, model, vocabulary, headless, source.labels, source.names, own
     )
-    # As step 0 is of other hands: its tokenizer framed pairs as its family does.
-    fine_tuned = exported.head in TASKS and source.checkpoint and source.checkpoint.step
+    # A tokenizer.json of other hands frames pairs as the head expects; one that is made of a
+    # SentencePiece model frames them as XLM-R, unless it is told.
+    trained = source.checkpoint and source.checkpoint.step
+    told = trained or vocabulary.markers == "sentencepiece"
+    as_rows = exported.theirs is not None and source.separators == 1 and bool(told)
     sentence = None if headless else source.sentence
     if pooling:
         sentence = sentence_modules.plain(model, pooling)
     with atomic.new_folder(output) as folder:
-        exporting.write(folder, exported, source.leaves, model, vocabulary, bool(fine_tuned))
+        exporting.write(folder, exported, source.leaves, model, vocabulary, as_rows)
+        if exported.theirs and source.task and not own:
+            json_file.write(folder / TASK, in_use(source.task))
         if sentence:
             sentence_modules.write(folder, sentence, source.leaves, model.hidden)
         text = model_card.card(
@@ -55,7 +63,10 @@ def export(checkpoint: str, output: Path, layer: int | None, pooling: str) -> No
     rows, ids = len(exported.rows), vocabulary.size
     more = f", {rows - ids:,} more than ids" if rows > ids else ""
     print(f"rows of the embeddings: {rows:,}{more}")
-    print(f"load it with {auto_class(exported.head)}" + ("" if exported.head else ": no head"))
+    print(
+        f"load it with {auto_class(exported.head, exported.own)}"
+        + ("" if exported.head else ": no head")
+    )
     if exported.architecture.model_type == "xlj":
         print("it has a relative position bias: load it with trust_remote_code=True")
     print(f"folder: {output}")

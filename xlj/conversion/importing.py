@@ -9,6 +9,7 @@ import jax
 from xlj.checkpoints import stored_models, writing
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import SUPERVISED, Model, Objectives, build
+from xlj.config.finetuning import in_use
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.architectures import TASKS
 from xlj.models import heads
@@ -48,6 +49,10 @@ def store(
         objectives = Objectives(options={TASKS[head]: task})
         config = dataclasses.replace(config, objectives=objectives)
     more: dict[str, Any] = {"names": source.names} if source.names else {}
+    if source.task:
+        more["task"] = in_use(source.task)
+    if source.separators != 1:
+        more["separators"] = source.separators
     if source.sentence:
         more["sentence"] = source.sentence.record()
     writing.write_params(output, params, config, vocabulary, list(source.languages), more)

@@ -1,1 +1,1 @@
-"""Fine-tuning on classification, tagging and question answering."""
+"""Fine-tuning on a task: its data, runs over seeds and languages, scores and results."""

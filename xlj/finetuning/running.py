@@ -12,27 +12,26 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from xlj import config as schema
 from xlj.checkpoints import stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.workdir import RUN, finished_run
 from xlj.config import Config, ConfigError
-from xlj.config.finetuning import FinetuningConfig, Task
+from xlj.config.finetuning import TASK, FinetuningConfig, Task, in_use
+from xlj.config.objectives.supervised import supervised
 from xlj.config.sections import MOST_STEPS
+from xlj.config.tasks import is_own
 from xlj.data.labelled import row_store
 from xlj.data.labelled.examples import Example
 from xlj.data.rows.store import RowStore
-from xlj.data.tokenizer.layout import EOS, PAD
 from xlj.distributed import hosts
 from xlj.finetuning import task_data, task_scores
-from xlj.finetuning.task_data import Set, TaskData
+from xlj.finetuning.task_data import TaskData
 from xlj.finetuning.task_scores import SCORE, Evaluator, Scores
-from xlj.interop import tokenizer_files
 from xlj.io import atomic, json_file
 from xlj.models.embeddings import FIRST_POSITION
-from xlj.objectives.supervised import head_of
+from xlj.objectives.task_heads import head_of
 from xlj.sharding import meshes
 from xlj.training import loop, metrics
 from xlj.training.lines import Check
@@ -83,16 +82,14 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
             f"task.length={task.length} is beyond the model's positions: {source.folder} allows "
             f"{limit} tokens a row"
         )
-    doubled = False
     if not config.train.epochs:
         config = _with_labels(config, source)
-        doubled = _doubles_separator(config, source)
-        task = dataclasses.replace(config.task, length=config.task.length - doubled)
+        task = dataclasses.replace(config.task, length=task.length + 1 - source.separators)
     data = task_data.load(task, source.vocabulary())
     if jax.process_index() == 0:
         print(data.counts(), flush=True)
     if not config.train.epochs:
-        return _scored(config, data, source, workdir, doubled)
+        return _scored(config, data, source, workdir)
     runs: list[Run] = []
     for plan in _plans(config, data, source, workdir):
         run = _train(plan, task)
@@ -105,7 +102,7 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
 def _with_labels(config: FinetuningConfig, source: StoredModel) -> FinetuningConfig:
     """The config with the labels of the head that `init_from` has; a `ConfigError` if it has none
     for the task, or the config names other labels."""
-    task, head = config.task, head_of(config.task.objective)
+    task, head = config.task, head_of(config.task.kind_in_use)
     if not any(name.startswith(f"{head}/") for name in source.leaves):
         raise ConfigError(
             f"train.epochs=0 scores the head that init_from has, but {source.folder} has no "
@@ -119,55 +116,25 @@ def _with_labels(config: FinetuningConfig, source: StoredModel) -> FinetuningCon
     return dataclasses.replace(config, task=dataclasses.replace(task, labels=source.labels))
 
 
-def _doubles_separator(config: FinetuningConfig, source: StoredModel) -> bool:
-    """Whether a head was trained elsewhere on pairs with two `</s>` between the sentences."""
-    if source.checkpoint or not isinstance(source.folder, Path):
-        return False
-    doubles = tokenizer_files.separators(source.folder, source.vocabulary()) == 2
-    if doubles and config.task.kind == "question_answering" and jax.process_index() == 0:
-        print(
-            f"warning: the tokenizer of {source.folder} puts two </s> behind a question, and xlj's "
-            "rows have one: scores may be lower than elsewhere",
-            flush=True,
-        )
-    return doubles and config.task.objective == "classification"
-
-
 def _scored(
-    config: FinetuningConfig, data: TaskData, source: StoredModel, workdir: Path, doubled: bool
+    config: FinetuningConfig, data: TaskData, source: StoredModel, workdir: Path
 ) -> Outcome:
-    """The scores of the model as it is, on one device; predictions go where a run's do.
-
-    Args:
-      doubled: put a second `</s>` between the sentences of pairs.
-    """
+    """The scores of the model as it is, on one device; predictions go where a run's do."""
     task = config.task
     options = dataclasses.asdict(config.model)
     model = dataclasses.replace(source.model, language_embeddings="none", **options)
     mesh = meshes.one_device()
-    evaluator, params = Evaluator(task, model, data.labels, mesh), source.params(mesh)
+    evaluator = Evaluator(task, model, data.labels, mesh, source.separators)
+    params = source.params(mesh)
     folder = workdir / "untrained"
     if jax.process_index() == 0:
         folder.mkdir(parents=True, exist_ok=True)
     scores: dict[str, Scores] = {}
     for split, sets in (("dev", data.dev), ("test", data.test)):
-        if doubled:
-            sets = {name: _with_two_separators(entry) for name, entry in sets.items()}
         predicted, scores[split] = evaluator.scores(params, sets, split)
         task_scores.save(task, predicted, folder / "predictions", split)
     run = Run(task.languages, config.train.seed, 0, scores["dev"], scores["test"], folder)
     return Outcome((run,), task_scores.baseline(data, task), True)
-
-
-def _with_two_separators(entry: Set) -> Set:
-    """The examples with `<s> A </s> </s> B </s>` in the place of `<s> A </s> B </s>`."""
-    old = entry.made.tokens
-    tokens = np.full((len(old), old.shape[1] + 1), PAD, old.dtype)
-    for row, ids in zip(tokens, old, strict=True):
-        ends = np.flatnonzero(ids == EOS)
-        ids = np.insert(ids, ends[0], EOS) if len(ends) > 1 else ids
-        row[: len(ids)] = ids
-    return dataclasses.replace(entry, made=dataclasses.replace(entry.made, tokens=tokens))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,10 +177,12 @@ def _train(plan: _Plan, task: Task) -> Run | None:
     """Trains and scores one run, unless it is finished already; None if it was asked to stop."""
     start, folder, data = plan.start, plan.folder, plan.data
     seed = start.config.train.seed
+    if jax.process_index() == 0:  # also beside a run that an older xlj finished
+        folder.mkdir(parents=True, exist_ok=True)
+        json_file.write(folder / TASK, in_use(task))
     if content := hosts.told(lambda: finished_run(folder)):
         return Run(**{**content, "languages": tuple(content["languages"])}, folder=folder)
     if jax.process_index() == 0:
-        folder.mkdir(parents=True, exist_ok=True)
         atomic.write(folder / IDENTITY, plan.identity.encode())
     evaluator = Evaluator(task, start.config.model, data.labels, start.mesh)
 
@@ -278,8 +247,9 @@ def _training_config(
     model = dataclasses.replace(
         source.model, language_embeddings="none", **dataclasses.asdict(config.model)
     )
-    options_of_task = schema.SUPERVISED[task.objective](
-        batch_rows=given.batch_rows, length=task.length, labels=labels
+    own: dict[str, Any] = {"kind": task.kind} if is_own(task.kind) else {}
+    options_of_task = supervised(task.kind_in_use)(
+        batch_rows=given.batch_rows, length=task.length, labels=labels, **own
     )
     return Config(
         # The checkpoint: a workdir's latest may be another when the next seed begins.

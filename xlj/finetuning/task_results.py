@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from xlj.config.finetuning import FinetuningConfig, Task, languages_of
+from xlj.data.labelled import kind
 from xlj.evaluation import language_report
 from xlj.evaluation.language_report import average, transfer_gap
 from xlj.finetuning.running import Outcome, Run
-from xlj.finetuning.task_data import KINDS
 from xlj.finetuning.task_scores import Scores, on_dev
 from xlj.io import atomic
 from xlj.io.json_file import Record
@@ -137,7 +137,7 @@ def panels(outcome: Outcome) -> dict[str, dict[str, float]]:
 
 def submitted(folder: Path, task: Task) -> list[Path]:
     """The files that `submit` may write into the folder of a task."""
-    ending, languages = KINDS[task.kind].ENDING, languages_of(task)["test"]
+    ending, languages = kind.find(task.kind_in_use).ending, languages_of(task)["test"]
     return [folder / f"test-{language}.{ending}" for language in languages]
 
 
@@ -151,7 +151,7 @@ def submit(
     for run in outcome.runs:  # of equals the first
         both = best.get(run.languages, run), run
         best[run.languages] = max(both, key=lambda run: _on_dev(run, config.task))
-    ending = KINDS[config.task.kind].ENDING
+    ending = kind.find(config.task.kind_in_use).ending
     files = [file for run in best.values()
              for file in sorted((run.folder / "predictions").glob(f"test-*.{ending}"))]  # fmt: skip
     (folder / name).mkdir(parents=True, exist_ok=True)

@@ -1,28 +1,23 @@
 """Predictions and scores of a fine-tuned model, and of no model at all."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jax.sharding import Mesh
-from tqdm import tqdm
 
 from xlj.config import Model
 from xlj.config.finetuning import Task
+from xlj.data.labelled import kind
 from xlj.data.labelled.examples import Example
-from xlj.data.tokenizer.layout import PAD
+from xlj.data.labelled.kind import Predictions
 from xlj.evaluation.language_report import average
-from xlj.finetuning.task_data import KINDS, Predictions, Set, TaskData
-from xlj.inference.row_batches import Advance, buckets, in_flight
+from xlj.finetuning.task_data import Set, TaskData
+from xlj.inference.predictor import Predictor
+from xlj.inference.row_batches import Advance
 from xlj.io import atomic
 from xlj.models.encoder import Params
-from xlj.objectives import supervised
-from xlj.objectives.task_heads import HEADS
-from xlj.sharding.devices import on_mesh
-from xlj.sharding.trees import replicated, shard
 
 SCORE = "eval/dev/score"
 """The metric that a checkpoint is chosen by."""
@@ -31,70 +26,19 @@ Scores = dict[str, dict[str, float]]
 """Percent by metric and language; the first metric is the task's."""
 
 
-class Predictor:
-    """Predicts the labels of rows, batch by batch on a mesh; every process gets all of them."""
-
-    def __init__(self, kind: str, model: Model, mesh: Mesh):
-        self._mesh = mesh
-        predicted = on_mesh(mesh, partial(_predicted, kind, model))
-        self._predict = jax.jit(predicted, out_shardings=replicated(mesh))
-
-    def __call__(
-        self,
-        params: Params,
-        tokens: np.ndarray,
-        what: str,
-        progress: Advance = bool,
-    ) -> np.ndarray:
-        """The prediction of the head for each row.
-
-        Of classification, the class, int32 [rows]; of tagging, each token's tag, int32 [rows,
-        length]; of question answering, logits float32 [rows, length, 2], minus infinity at padding.
-
-        Args:
-          tokens: int32 [rows, length], at least one row.
-          what: is predicted, for the progress bar.
-          progress: called with numbers of rows as they are predicted.
-        """
-        found: np.ndarray | None = None
-        with tqdm(total=len(tokens), desc=what, unit="row", disable=None, leave=False) as bar:
-            for members, width, result in in_flight(self._started(params, tokens)):
-                made = np.asarray(result)[: len(members)]
-                if found is None:
-                    shape = (len(tokens), *tokens.shape[1:], *made.shape[2:])[: made.ndim]
-                    found = np.full(shape, -np.inf if made.dtype == np.float32 else 0, made.dtype)
-                if made.ndim == 1:
-                    found[members] = made
-                else:
-                    found[members, :width] = made
-                bar.update(len(members))
-                progress(len(members))
-        assert found is not None, "there are no rows to predict"
-        return found
-
-    def _started(
-        self, params: Params, tokens: np.ndarray
-    ) -> Iterator[tuple[np.ndarray, int, jax.Array]]:
-        """Rows by index, their width, and what the devices will make of them."""
-        sizes = (tokens != PAD).sum(1)
-        for members, width, rows in buckets(sizes, tokens.shape[1], self._mesh.size):
-            batch = np.full((rows, width), PAD, np.int32)
-            batch[: len(members)] = tokens[members, :width]
-            yield members, width, self._predict(params, shard(batch, self._mesh))
-
-
-def _predicted(kind: str, model: Model, params: Params, tokens: jax.Array) -> jax.Array:
-    languages = jnp.zeros((len(tokens), 2), jnp.int32)
-    found = supervised.logits(kind, params, model, tokens, languages)
-    return HEADS[kind].predict(found)
-
-
 class Evaluator:
-    """Predicts and scores sets of examples; labels are in the order of the head's outputs."""
+    """Predicts and scores sets of examples.
 
-    def __init__(self, task: Task, model: Model, labels: tuple[str, ...], mesh: Mesh):
-        self._task, self._kind, self._labels = task, KINDS[task.kind], labels
-        self._predict = Predictor(task.objective, model, mesh)
+    Args:
+      labels: in the order of the head's outputs.
+      separators: as of `Predictor`.
+    """
+
+    def __init__(
+        self, task: Task, model: Model, labels: tuple[str, ...], mesh: Mesh, separators: int = 1
+    ):
+        self._task, self._kind, self._labels = task, kind.find(task.kind_in_use), labels
+        self._predict = Predictor(task.kind_in_use, model, mesh, separators)
 
     def scores(
         self,
@@ -111,7 +55,7 @@ class Evaluator:
             outputs = self._predict(params, made.tokens, f"{split} {language}", progress)
             predicted = self._kind.decode(outputs, made, examples, self._labels, self._task)
             predictions[language] = predicted
-            if self._kind.labelled(examples):
+            if self._kind.is_labelled(examples):
                 _add(found, self._task, predicted, examples, language)
         return predictions, found
 
@@ -136,20 +80,20 @@ def on_dev(scores: Scores, task: Task, trained: Iterable[str]) -> float:
 def baseline(data: TaskData, task: Task) -> Scores:
     """Test scores (dev's where no test set has labels) of the most frequent labels of the training
     data, each language's own with `task.per_language`; of questions, none."""
-    kind, found = KINDS[task.kind], Scores()
-    majority = kind.majority
-    if majority is None:
-        return found
+    found = Scores()
 
     @cache
-    def learned(languages: tuple[str, ...]) -> Callable[[Sequence[Example]], Predictions]:
-        return majority([e for name in languages for e in data.train[name].examples])
+    def learned(
+        languages: tuple[str, ...],
+    ) -> Callable[[Sequence[Example]], Predictions] | None:
+        return data.kind.majority([e for name in languages for e in data.train[name].examples])
 
-    tested = any(kind.labelled(entry.examples) for entry in data.test.values())
+    tested = any(data.kind.is_labelled(entry.examples) for entry in data.test.values())
     for language, entry in (data.test if tested else data.dev).items():
-        if kind.labelled(entry.examples):
+        if data.kind.is_labelled(entry.examples):
             predict = learned((language,) if task.per_language else task.languages)
-            _add(found, task, predict(entry.examples), entry.examples, language)
+            if predict is not None:
+                _add(found, task, predict(entry.examples), entry.examples, language)
     return found
 
 
@@ -158,15 +102,15 @@ def save(task: Task, predictions: Mapping[str, Predictions], folder: Path, split
     if jax.process_index() or not predictions:
         return
     folder.mkdir(exist_ok=True)
-    kind = KINDS[task.kind]
+    of_task = kind.find(task.kind_in_use)
     for language, predicted in predictions.items():
-        file = folder / f"{split}-{language}.{kind.ENDING}"
-        atomic.write(file, kind.to_text(predicted).encode())
+        file = folder / f"{split}-{language}.{of_task.ending}"
+        atomic.write(file, of_task.to_text(predicted).encode())
 
 
 def _add(
     found: Scores, task: Task, predicted: Predictions, examples: Sequence[Example], language: str
 ) -> None:
-    shares = KINDS[task.kind].scores(predicted, examples, task.scored_by, language)
+    shares = kind.find(task.kind_in_use).scores(predicted, examples, task.scored_by, language)
     for name, share in shares.items():
         found.setdefault(name, {})[language] = 100 * share

@@ -7,6 +7,7 @@ from xlj.checkpoints import stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import Model
 from xlj.config.choices import AlignmentOptions
+from xlj.config.finetuning import Task
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.sentence_modules import SentenceModules
 from xlj.models.encoder import Params
@@ -15,13 +16,16 @@ from xlj.sharding import meshes
 
 class Pretrained(NamedTuple):
     """Parameters as `encoder.apply` takes them, the model that they are of, its vocabulary, how its
-    words are aligned, and how a folder of sentence-transformers makes vectors."""
+    words are aligned, how a folder of sentence-transformers makes vectors, the task that it was
+    fine-tuned for, if it was, and how many `</s>` its head expects in a pair."""
 
     params: Params
     model: Model
     vocabulary: Vocabulary
     alignment: AlignmentOptions = AlignmentOptions()
     sentence: SentenceModules | None = None
+    task: Task | None = None
+    separators: int = 1
 
 
 def load(path: str | Path, device: str | None = None) -> Pretrained:
@@ -41,5 +45,12 @@ def load(path: str | Path, device: str | None = None) -> Pretrained:
 def of(source: StoredModel, device: str | None = None) -> Pretrained:
     """The encoder of a source, on one device; raises a `ConfigError` if it is damaged."""
     params = source.params(meshes.one_device(device))
-    vocabulary = source.vocabulary()
-    return Pretrained(params, source.model, vocabulary, source.alignment, source.sentence)
+    return Pretrained(
+        params,
+        source.model,
+        source.vocabulary(),
+        source.alignment,
+        source.sentence,
+        source.task,
+        source.separators,
+    )

@@ -14,6 +14,8 @@ from xlj.config import ConfigError, Model
 from xlj.config.families import options_of
 from xlj.config.sections import BIASES
 from xlj.contracts.arrays import PyTree
+from xlj.data.labelled import kind
+from xlj.data.labelled.kind import HuggingFace
 from xlj.data.tokenizer.layout import EOS, PAD
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import architectures, tokenizer_files
@@ -34,7 +36,7 @@ from xlj.io.json_file import Record
 from xlj.models import pattern
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.models.encoder import PARTS
-from xlj.objectives.supervised import head_of
+from xlj.objectives.task_heads import head_of
 
 _SHARD_BYTES = 2 << 30
 _BLOCK = 1 << 24  # numbers of an embedding that are moved at a time
@@ -56,6 +58,12 @@ class Exported:
     left_out: Mapping[str, str]  # parameters that are not in it, and why
     rows: np.ndarray  # the rows of ours that those of their tables of words are (`_rows`)
     labels: tuple[str, ...] = ()  # names of the task's classes or tags, in order
+    own: str = ""  # the kind of the task, if it is a user's own
+
+    @property
+    def theirs(self) -> HuggingFace | None:
+        """What transformers has for the head, if it is a task's."""
+        return architectures.of_head(self.head, self.own)
 
 
 _WRITTEN = {
@@ -79,6 +87,7 @@ def plan(
     headless: bool,
     labels: tuple[str, ...] = (),
     names: str = "",
+    own: str = "",
 ) -> Exported:
     """Which architecture the parameters fit, and what of them it has no place for.
 
@@ -86,6 +95,7 @@ def plan(
       params: named leaves, e.g. layers/attention/query/kernel.
       headless: the encoder ends before its last layer, so leave the head out.
       names: the set of names of tensors, where the architecture has several (`StoredModel.names`).
+      own: the kind of task, if it is a user's own.
 
     Raises:
       ConfigError: if no architecture computes what the model does, or the labels are not those of
@@ -101,10 +111,10 @@ def plan(
             "positions restart at a pair's second sentence (model.pair_positions=restart), those "
             "of transformers run on, and its vectors of pairs would differ: it cannot be exported"
         )
-    own = _unlike(model, options_of("xlm_r"), _WRITTEN)
+    options = _unlike(model, options_of("xlm_r"), _WRITTEN)
     if model.norm == "embeddings":
-        own["norm"] = model.norm
-    architecture = _modern(model, own) if own else _of_2019(model, vocabulary)
+        options["norm"] = model.norm
+    architecture = _modern(model, options) if options else _of_2019(model, vocabulary)
     if model.norm != "post" and headless:
         raise ConfigError(
             f"the model's norms stand before its sub-layers (model.norm={model.norm}), and its "
@@ -118,18 +128,41 @@ def plan(
         )
     architecture = architectures.with_pad(architecture, pad).named(names)
     parts = {name.partition("/")[0] for name in params}
+    of_kind = head_of(own) if own else next((part for part in sorted(parts) if part in TASKS), "")
+    if of_kind in parts:
+        architecture = architectures.with_head(architecture, of_kind, own)
     there = [head for head in architecture.classes if head in parts]
     head = "" if headless or not there else there[-1]  # a task's comes after prediction_head
-    left_out = _left_out(params, there, head, headless)
-    named = TASKS.get(head) in ("classification", "tagging")
-    classes = params[f"{head}/output/bias"].shape[0] if named else 0
-    if named and classes != len(labels):
+    left_out = _left_out(params, there, head, headless, own)
+    own = own if head == of_kind else ""
+    rows, labels = _rows(vocabulary, params), _labels(params, head, own, labels)
+    return Exported(architecture, head, left_out, rows, labels, own)
+
+
+def _labels(
+    params: Mapping[str, PyTree], head: str, own: str, labels: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The names of a head's outputs: the labels, or, where config.json counts outputs that have no
+    names, those that transformers gives them.
+
+    Raises:
+      ConfigError: if the labels are not those of the head.
+    """
+    theirs = architectures.of_head(head, own)
+    if theirs is None:
+        return ()
+    named = kind.find(own or TASKS[head]).has_labels
+    if not named and not theirs.like:
+        return ()
+    outputs = params[f"{head}/output/bias"].shape[0]
+    if not named:
+        return tuple(f"LABEL_{number}" for number in range(outputs))
+    if outputs != len(labels):
         raise ConfigError(
-            f"the checkpoint's {head} has {classes} classes, and its config names {len(labels)} "
+            f"the checkpoint's {head} has {outputs} classes, and its config names {len(labels)} "
             "labels: export a checkpoint that xlj.finetune wrote, or an import of a folder"
         )
-    rows = _rows(vocabulary, params)
-    return Exported(architecture, head, left_out, rows, labels if named else ())
+    return labels
 
 
 def _unlike(
@@ -207,7 +240,7 @@ def _shown(value: object) -> object:
 
 
 def _left_out(
-    params: Iterable[str], there: Collection[str], head: str, headless: bool
+    params: Iterable[str], there: Collection[str], head: str, headless: bool, own: str
 ) -> dict[str, str]:
     """Why leaves of the parameters are not exported, by name."""
     left_out = {}
@@ -224,6 +257,8 @@ def _left_out(
             left_out[name] = "a folder has one head, that of the fine-tuned task"
         elif part in TASKS and part not in there:
             left_out[name] = "transformers has another head for this task in this architecture"
+        elif own and part == head_of(own) and part != head:
+            left_out[name] = "its kind of task names no class of transformers that fits"
         elif part == head_of("pair_classification"):
             left_out[name] = "transformers has no class that reads two sentences apart"
         elif name == "embeddings/language":
@@ -251,7 +286,7 @@ def write(
     """
     architecture = exported.architecture
     config = architectures.config_of(architecture, model, len(exported.rows))
-    config |= architectures.config_of_task(exported.head, exported.labels)
+    config |= architectures.config_of_task(exported.head, exported.labels, exported.own)
     config["architectures"] = [architecture.classes[exported.head]]
     config |= _token_ids(architecture, vocabulary)
     if architecture.model_type == XLJ.model_type:

@@ -15,6 +15,7 @@ from jax.tree_util import KeyPath
 
 from xlj.config import ConfigError, Model
 from xlj.contracts.arrays import PyTree
+from xlj.data.labelled import kind
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import architectures, tokenizer_files
 from xlj.interop.architectures import (
@@ -69,7 +70,7 @@ class Imported:
                 "are neither trained nor predicted, and an export without training has them again"
             ]
         if self.head:
-            lines += [f"  {self.head}, of {', '.join(self.labels) or 'first and last tokens'}"]
+            lines += [f"  {self.head}, of {', '.join(self.labels) or 'outputs without names'}"]
         lines += [f"  not read: {name} ({reason})" for name, reason in self.ignored.items()]
         if self.missing:
             lines += [f"  not there, to be initialised anew: {', '.join(self.missing)}"]
@@ -107,7 +108,9 @@ def inspect(path: Path) -> Imported:
         model = dataclasses.replace(model, pair_token_types=True)
     head = architectures.task_head_of(architecture, folder.config, found)
     labels: tuple[str, ...] = ()
-    if head and TASKS[head] != "question_answering":
+    if head:
+        architecture = architectures.with_head(architecture, head)
+    if head and kind.find(TASKS[head]).has_labels:
         labels = architectures.labels_of(folder.config, where)
     expected = _expected(model, vocabulary.size, head, len(labels))
     names, missing = _assigned(folder, architecture, model, expected, found)

@@ -2,24 +2,18 @@
 
 import itertools
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from xlj.config import Model
 from xlj.config.objectives.supervised import supervised_in
+from xlj.data.labelled.kind import HuggingFace
 from xlj.data.tokenizer.vocabulary import Vocabulary
-from xlj.interop.architectures import TASKS, XLJ, XLM_R, auto_class
+from xlj.interop.architectures import XLJ, XLM_R, auto_class
 from xlj.interop.exporting import Exported
 from xlj.interop.sentence_modules import SentenceModules
 from xlj.io.json_file import Record
 
-_PIPELINES = {
-    "": "feature-extraction",
-    "prediction_head": "fill-mask",
-    "classification_head": "text-classification",
-    "tagging_head": "token-classification",
-    "question_answering_head": "question-answering",
-}
-"""Names that model hubs have for a model with each head."""
+_PIPELINES = {"": "feature-extraction", "prediction_head": "fill-mask"}
+"""Names that model hubs have for a model without the head of a task."""
 
 _Meta = Record | None
 
@@ -49,8 +43,8 @@ def card(
         _summary(exported, model, vocabulary, trained),
         "## Use\n\n```python\n" + _usage(name, exported, sentence is not None) + "\n```",
     ]
-    if exported.head in TASKS:
-        sections += _task_sections(exported, trained, run)
+    if exported.theirs:
+        sections += _task_sections(exported, exported.theirs, trained, run)
     elif not (trained and supervised_in(trained["config"])):
         if trained and trained["step"]:
             sections.append(_objectives(trained["config"]))
@@ -68,7 +62,7 @@ def card(
 
 
 def _front_matter(exported: Exported, is_sentence: bool, trained: _Meta, run: _Meta) -> str:
-    task = "sentence-similarity" if is_sentence else _PIPELINES[exported.head]
+    task = "sentence-similarity" if is_sentence else _pipeline(exported)
     languages = _languages(run) if run else trained["languages"] if trained else []
     lines = ["---"]
     if languages:
@@ -79,6 +73,10 @@ def _front_matter(exported: Exported, is_sentence: bool, trained: _Meta, run: _M
         lines.append(f"- {exported.architecture.model_type}")
     lines += ["- cross-lingual", "---"]
     return "\n".join(lines)
+
+
+def _pipeline(exported: Exported) -> str:
+    return exported.theirs.pipeline if exported.theirs else _PIPELINES[exported.head]
 
 
 def _summary(exported: Exported, model: Model, vocabulary: Vocabulary, trained: _Meta) -> str:
@@ -97,7 +95,7 @@ def _summary(exported: Exported, model: Model, vocabulary: Vocabulary, trained: 
     has_pairs = exported.architecture.prefix == XLM_R.prefix or (
         exported.architecture.model_type == "gte" and vocabulary.markers == "sentencepiece"
     )
-    of_family = has_pairs and exported.head not in TASKS
+    of_family = has_pairs and not exported.theirs
     if trained and trained["step"] and of_family:
         text += (
             "\n\nIn pretraining a pair of sentences was `<s> A </s> B </s>`; the tokenizer of "
@@ -116,8 +114,8 @@ def _usage(name: str, exported: Exported, is_sentence: bool) -> str:
             "from sentence_transformers import SentenceTransformer\n\n"
             f'vectors = SentenceTransformer("{name}"{remote}).encode(sentences)'
         )
-    if exported.head in TASKS:
-        return _task_usage(name, exported, remote)
+    if exported.theirs:
+        return _task_usage(name, exported, exported.theirs, remote)
     model = auto_class(exported.head)
     return (
         f"from transformers import {model}, AutoTokenizer\n\n"
@@ -158,20 +156,21 @@ def _metrics(metrics: Mapping[str, float]) -> str:
     return "\n".join(rows)
 
 
-def _task_sections(exported: Exported, trained: _Meta, run: _Meta) -> list[str]:
+def _task_sections(
+    exported: Exported, theirs: HuggingFace, trained: _Meta, run: _Meta
+) -> list[str]:
     """What the task is and, where they are known, its scores."""
-    kind = TASKS[exported.head]
+    kind = exported.head.removesuffix("_head")
     lines = [f"{kind.replace('_', ' ').capitalize()}."]
-    if exported.labels:
+    if exported.labels and exported.labels[0] != "LABEL_0":
         lines.append(f"Labels: {', '.join(f'`{label}`' for label in exported.labels)}.")
     if trained and trained["step"]:
         options = supervised_in(trained["config"])
         counts = {name: counts["sentences"] for name, counts in trained["tasks"].items()}
         rows = [f"{name.partition('.')[2]} ({count:,} rows)" for name, count in counts.items()]
         lines.append(f"Fine-tuned on {', '.join(rows)} of at most {options['length']} tokens.")
-    of_kind = _KINDS[kind]
-    if of_kind.remark and (of_kind.always or trained and trained["step"]):
-        lines.append(of_kind.remark)
+    if theirs.remark and (theirs.always or trained and trained["step"]):
+        lines.append(theirs.remark)
     return ["## Task\n\n" + " ".join(lines), *([_scores(run)] if run else [])]
 
 
@@ -181,13 +180,12 @@ def _languages(run: Record) -> list[str]:
     return list(dict.fromkeys([*run["languages"], *scored]))
 
 
-def _task_usage(name: str, exported: Exported, remote: str) -> str:
-    kind, loader = TASKS[exported.head], auto_class(exported.head)
-    usage = _KINDS[kind].usage
-    if not usage:
+def _task_usage(name: str, exported: Exported, theirs: HuggingFace, remote: str) -> str:
+    loader = auto_class(exported.head, exported.own)
+    if not theirs.usage:
         return (
             "from transformers import pipeline\n\n"
-            f'classify = pipeline("{_PIPELINES[exported.head]}", "{name}"{remote})\n'
+            f'classify = pipeline("{theirs.pipeline}", "{name}"{remote})\n'
             'print(classify({"text": "A text.", "text_pair": "The other, if it is a pair."}))'
         )
     load = (
@@ -195,52 +193,7 @@ def _task_usage(name: str, exported: Exported, remote: str) -> str:
         f'tokenizer = AutoTokenizer.from_pretrained("{name}")\n'
         f'model = {loader}.from_pretrained("{name}"{remote})\n'
     )
-    return load + usage
-
-
-_TAGGING = """\
-words = ["Ada", "lives", "here"]
-batch = tokenizer(words, is_split_into_words=True, return_tensors="pt")
-with torch.no_grad():
-    best = model(**batch).logits[0].argmax(-1).tolist()
-tags = {}
-for number, word, piece in zip(best, batch.word_ids(), batch.tokens()):
-    if word is not None and piece not in ("\\u2581", "\\u0120"):
-        tags.setdefault(word, model.config.id2label[number])
-print([(word, tags.get(place)) for place, word in enumerate(words)])"""
-
-_ANSWERING = """\
-question, context = "Where does Ada live?", "Ada lives in London."
-batch = tokenizer(question, context, return_tensors="pt", return_offsets_mapping=True)
-characters = batch.pop("offset_mapping")[0].tolist()
-with torch.no_grad():
-    found = model(**batch)
-inside = torch.tensor([side == 1 for side in batch.sequence_ids()])
-spans = (inside[:, None] & inside).triu().tril(29)  # at most 30 tokens
-sums = found.start_logits[0][:, None] + found.end_logits[0]
-first, last = divmod(sums.masked_fill(~spans, -torch.inf).argmax().item(), len(inside))
-answer = context[characters[first][0] : characters[last][1]].strip()
-print(answer)"""
-
-
-class _Kind(NamedTuple):
-    """What a card says of a kind of task."""
-
-    remark: str
-    usage: str = ""
-    """Code that follows model and tokenizer; nothing where a pipeline of transformers does it."""
-    always: bool = False
-    """The remark is said of a model that was not trained here, too."""
-
-
-_PAIRS = "The tokenizer frames a pair as in training: one separator between its two texts."
-_KINDS = {
-    "classification": _Kind(_PAIRS),
-    "question_answering": _Kind(_PAIRS, _ANSWERING),
-    "tagging": _Kind(
-        "A word's tag is that of its first piece that is more than a word's mark.", _TAGGING, True
-    ),
-}
+    return load + theirs.usage
 
 
 def _scores(run: Record) -> str:

@@ -58,7 +58,7 @@ class Classification(nn.Module):
 
     @nn.compact
     def __call__(self, vectors: jax.Array, rngs: Rngs) -> jax.Array:
-        """[rows, n] -> float32 [rows, classes]."""
+        """[rows, ..., n] -> float32 [rows, ..., classes]."""
         model, dtype = self.model, jnp.dtype(self.model.dtype)
         layer = model.layers + 1  # behind the encoder's
         x = dropout(vectors, rngs, layer, 0, model.dropout)
@@ -160,8 +160,8 @@ def init_classification(rng: jax.Array, model: Model, classes: int, vectors: int
 
 
 def classify(params: Params, model: Model, vectors: jax.Array, rngs: Rngs = None) -> jax.Array:
-    """Logits float32 [rows, classes] of examples by their vectors [rows, n]."""
-    check("classify", vectors=("float [rows, n]", vectors), rngs=("key [rows]", rngs))
+    """Logits float32 [rows, ..., classes] of examples by their vectors [rows, ..., n]."""
+    check("classify", vectors=("float [rows, ..., n]", vectors), rngs=("key [rows]", rngs))
     classes = params["output"]["bias"].shape[0]
     return run(Classification(model, classes), params, vectors, rngs)
 

@@ -66,7 +66,7 @@ def whole_examples(model: Model, tokens: jax.Array, languages: jax.Array) -> enc
         layout.segment,
         layout.segment,
         languages_of(layout, languages) if everywhere else None,
-        layout.side,
+        jnp.minimum(layout.side, 1),  # two separators begin a third
     )
 
 

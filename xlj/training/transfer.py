@@ -10,7 +10,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import SUPERVISED, Config, ConfigError, Transfer, as_tree
-from xlj.config.objectives.supervised import supervised_in
+from xlj.config.objectives.supervised import recorded_kind, supervised_in
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import dictionaries, matched_rows
@@ -18,7 +18,7 @@ from xlj.interop.dictionaries import Dictionary
 from xlj.interop.matched_rows import Matches, share_table
 from xlj.interop.vocabulary_matching import match
 from xlj.models.encoder import Params
-from xlj.objectives.supervised import head_of
+from xlj.objectives.task_heads import head_of
 from xlj.sharding.trees import named_leaves
 
 _BY_WORD = ("embeddings/word", "prediction_head/bias", "prediction_head/word")
@@ -31,9 +31,6 @@ are its "body" (the paper says of neither what else belongs to it)."""
 _CORE = ("embeddings/word", "embeddings/position", "embeddings/token_type", "embeddings/norm/",
          "layers/", "position_bias/", "final_norm/")  # fmt: skip
 """Parameters that another model must have. Heads and language embeddings belong to objectives."""
-
-_OF_LABELS = tuple(f"{head_of(kind)}/" for kind in SUPERVISED)
-"""Heads whose outputs have names."""
 
 _ROWS = 2000  # of each language, which the report is over
 
@@ -66,8 +63,10 @@ def taken(
         for name in _BY_WORD:
             if name in old and name in new:
                 old[name] = _matched(old[name], new[name], matches, config)
-    labels = supervised_in(as_tree(config)).get("labels", ())
-    other = _OF_LABELS if source.labels != tuple(labels) else ()
+    record = as_tree(config)
+    labels = supervised_in(record).get("labels", ())
+    kinds = {*SUPERVISED, recorded_kind(record)} - {""}  # whose outputs have names
+    other = tuple(f"{head_of(kind)}/" for kind in kinds) if source.labels != tuple(labels) else ()
     fits = {
         name
         for name in old

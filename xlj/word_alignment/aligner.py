@@ -105,6 +105,22 @@ class Aligner:
                 matrix[tuple(ends.T)] = values
             yield matrices
 
+    def likelihoods(self, pairs: Iterable[Pair], progress: Advance = bool) -> Iterator[float]:
+        """How well each pair's sentences are generated from each other, in order, at the first
+        layer: `methods.likelihoods`; NaN of a pair of which a sentence is empty.
+
+        Raises:
+          ConfigError: as `align`.
+        """
+        pairs = iter(pairs)
+        while chunk := list(itertools.islice(pairs, _CHUNK)):
+            found = np.full(len(chunk), np.nan)
+            started = self._started(self._pieces(chunk, False), "likelihood")
+            for batch, values in in_flight(started):
+                found[batch.members] = np.asarray(values)[0, : len(batch.members)]
+                progress(len(batch.members))
+            yield from found.tolist()
+
     def _found(
         self, pairs: Iterable[Pair], what: str, progress: Advance, of_pieces: bool = False
     ) -> Iterator[tuple[Pair, list[Aligned]]]:
@@ -170,7 +186,8 @@ _NOTHING = Aligned(np.zeros((0, 2), np.int32), np.zeros(0, np.float32))
     compiler_options=QUICK,
 )
 def _align(params: encoder.Params, rows: Rows[jax.Array], mesh: Mesh, **static: Any) -> jax.Array:
-    """What is asked for of pieces, [layers, pairs, side, side]. On every device."""
+    """What is asked for of pieces, [layers, pairs, side, side], or of pairs, [layers, pairs]. On
+    every device."""
     found = on_mesh(mesh, partial(_of_rows, **static))(params, rows)
     return jax.lax.with_sharding_constraint(found, replicated(mesh))
 
@@ -199,6 +216,8 @@ def _of_rows(
         Side(hidden[:, places], tokens[places], (places >= 0).astype(jnp.int32))
         for places in (rows.source_places, rows.target_places)
     )
+    if what == "likelihood":
+        return methods.likelihoods(params, model, source, target)
     found = method.align(params, model, source, target, prior)
     if what == "soft" or found.links is None:
         return found.soft

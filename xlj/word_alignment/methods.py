@@ -130,26 +130,55 @@ def _translation(
 ) -> Alignment:
     """By the probability of each link in both directions, multiplied (Liang, Taskar and Klein,
     2006), of the hidden Markov model that `objectives.word_hmm` trains; it has no prior."""
-    head, table = params[HEAD], params["embeddings"]["word"]
-    keys = [translation.keys(head, model, table, side.tokens) for side in (source, target)]
-    ids = source.ids, target.ids
 
     def of_layer(vectors: tuple[jax.Array, jax.Array]) -> jax.Array:
-        queries = [translation.queries(head, model, side) for side in vectors]
-
-        def direction(start: int, end: int) -> jax.Array:
-            score = translation.products(queries[start], keys[end], model.dtype)
-            batch = score.shape[:-2]
-            nothing = jnp.broadcast_to(head["null_bias"], (*batch, 1, model.hidden))
-            null = translation.products(nothing, keys[end], model.dtype)[..., 0, :]
-            emission = hmm.Emission(*map(translation.log_ratio, (score, null)))
-            jumps = jnp.broadcast_to(head["jump_bias"], (*batch, *head["jump_bias"].shape))
-            return hmm.posteriors(emission, jumps, ids[start], ids[end]).emission.source
-
-        return direction(0, 1) * direction(1, 0).swapaxes(-1, -2)
+        forth, back = (
+            hmm.posteriors(*given).emission.source
+            for given in _directions(params, model, vectors, source, target)
+        )
+        return forth * back.swapaxes(-1, -2)
 
     soft = jax.lax.map(of_layer, (source.vectors, target.vectors))
     return Alignment(soft, soft >= HMM_LEAST)
+
+
+def likelihoods(params: Params, model: Model, source: Side, target: Side) -> jax.Array:
+    """How well each sentence of a pair is generated from the other: the logarithm of the likelihood
+    of both, over what chance gives, divided by their tokens. It is in nats a token, float32
+    [layers, pairs]; 0 where a pair has no tokens.
+    """
+
+    def of_layer(vectors: tuple[jax.Array, jax.Array]) -> jax.Array:
+        forth, back = _directions(params, model, vectors, source, target)
+        return hmm.log_likelihood(*forth) + hmm.log_likelihood(*back)
+
+    total = jax.lax.map(of_layer, (source.vectors, target.vectors))
+    tokens = (source.ids > 0).sum(-1) + (target.ids > 0).sum(-1)
+    return total / jnp.maximum(tokens, 1)
+
+
+def _directions(
+    params: Params,
+    model: Model,
+    vectors: tuple[jax.Array, jax.Array],
+    source: Side,
+    target: Side,
+) -> list[tuple[hmm.Emission, jax.Array, jax.Array, jax.Array]]:
+    """What `hmm.log_likelihood` takes for the target given the source, and the source given the
+    target, of the vectors of one layer."""
+    head, table = params[HEAD], params["embeddings"]["word"]
+    keys = [translation.keys(head, model, table, side.tokens) for side in (source, target)]
+    queries = [translation.queries(head, model, side) for side in vectors]
+    ids, found = (source.ids, target.ids), []
+    for start, end in ((0, 1), (1, 0)):
+        score = translation.products(queries[start], keys[end], model.dtype)
+        batch = score.shape[:-2]
+        nothing = jnp.broadcast_to(head["null_bias"], (*batch, 1, model.hidden))
+        null = translation.products(nothing, keys[end], model.dtype)[..., 0, :]
+        emission = hmm.Emission(*map(translation.log_ratio, (score, null)))
+        jumps = jnp.broadcast_to(head["jump_bias"], (*batch, *head["jump_bias"].shape))
+        found.append((emission, jumps, ids[start], ids[end]))
+    return found
 
 
 register(Method("optimal_transport", partial(_transport, False)))

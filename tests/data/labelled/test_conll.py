@@ -3,9 +3,10 @@
 import pytest
 
 from xlj.config import ConfigError
+from xlj.config.finetuning import Task
 from xlj.data.labelled import conll, labels
 from xlj.data.labelled.examples import Words
-from xlj.finetuning import tagging
+from xlj.tasks.tagging import Tagging
 
 
 @pytest.fixture
@@ -31,7 +32,9 @@ def test_an_error_of_a_word_names_its_line(write):
         labels.check(conll.read(file, "en", ()), ("DET",))
     file = write("a\tO\nb\tB-PER\n\nc\tO\nd\tNOUN\n")
     with pytest.raises(ConfigError, match=r"a\.conll:5: 'NOUN' is no tag of task\.metric=chunk_f1"):
-        tagging.require_chunks(conll.read(file, "en", ()), ("O", "B-PER", "NOUN"))
+        Tagging().check_examples(
+            conll.read(file, "en", ()), ("O", "B-PER", "NOUN"), Task(kind="tagging")
+        )
 
 
 def test_tabs_blank_lines_and_places(write):

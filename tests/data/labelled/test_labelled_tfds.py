@@ -7,6 +7,7 @@ import pytest
 
 from xlj.config import ConfigError
 from xlj.data.labelled import tfds
+from xlj.data.labelled.examples import Words
 from xlj.io.processes import in_child
 
 XNLI, PAWS_X = "tfds:xnli#validation", "tfds:paws_x_wiki/de#train"
@@ -72,7 +73,7 @@ def test_words(read):
 
 def test_names():
     assert tfds.parse(UD) == ("universal_dependencies/de_gsd", "dev")
-    assert tfds.parse(UD).kind == "tagging"
+    assert tfds.parse(UD).example is Words
     assert [tfds.parse(source).has_all_languages for source in (XNLI, TYDI_QA, XQUAD)] == [
         True,
         True,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from xlj.config import ConfigError
-from xlj.data.labelled import squad
+from xlj.data.labelled import kind, squad
 from xlj.data.labelled.examples import Question, Sentences
 
 CONTEXT = "One 🙂 and one more: ein Apfel."
@@ -111,9 +111,9 @@ def test_a_paragraph_without_a_context(write):
 
 def test_questions_of_several_sources_have_identities_of_their_own_and_others_stay():
     asked = [Question("0", text, "a context", (), "") for text in ("Who?", "What?")]
-    assert [q.identity for q in squad.distinct(asked)] == ["0", "0#2"]
+    assert [q.identity for q in kind.find("question_answering").distinct(asked)] == ["0", "0#2"]
     alike = [Sentences(("a",), "x", "f:1"), Sentences(("a",), "x", "f:1")]
-    assert squad.distinct(alike) == alike
+    assert kind.find("classification").distinct(alike) == alike
 
 
 def read(folder, content, misplaced="error", name="a.json"):

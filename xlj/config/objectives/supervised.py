@@ -2,7 +2,10 @@
 one of them in the place of the others."""
 
 import dataclasses
+import functools
+from collections.abc import Mapping
 
+from xlj.config import tasks
 from xlj.config.fields import ConfigTree
 from xlj.config.objectives.options import Options
 
@@ -13,7 +16,7 @@ class Supervised(Options, path="train"):
 
     Attributes:
       length: tokens in a row; its labels come behind them.
-      labels: names of classes or tags; of answers there are none.
+      labels: names of classes or tags; empty for kinds without.
     """
 
     implementation = "xlj.objectives.supervised:objective"
@@ -30,39 +33,58 @@ class Supervised(Options, path="train"):
         """The tokens of a row, without its labels."""
         return self.length
 
-
-class Classification(Supervised):
-    """A class of a sentence, or of two that are read together."""
-
-    rows = "classification"
-
-
-class PairClassification(Supervised):
-    """A class of two sentences that are read apart."""
-
-    rows = "pair_classification"
+    @property
+    def task_kind(self) -> str:
+        """The kind of task, as `tasks.load` takes it."""
+        return self.rows
 
 
-class Tagging(Supervised):
-    """A tag of each word."""
+@dataclasses.dataclass(frozen=True)
+class OwnTask(Supervised):
+    """The options of a user's own kind of task, whose checkpoints name it.
 
-    rows = "tagging"
+    Attributes:
+      kind: `module:function`.
+    """
+
+    kind: str = ""
+
+    @property
+    def task_kind(self) -> str:
+        """The kind of task, `module:function`."""
+        return self.kind
 
 
-class QuestionAnswering(Supervised):
-    """The first and the last token of an answer."""
+@functools.cache
+def supervised(kind: str) -> type[Supervised]:
+    """The options of the objective of a kind of task, as `tasks.load` takes it. The name of their
+    rows is the kind's name, and so is that of the objective."""
+    own = tasks.is_own(kind)
+    name = tasks.load(kind).name if own else kind
+    made: type[Supervised] = type(name, (OwnTask if own else Supervised,), {"rows": name})
+    return made
 
-    rows = "question_answering"
+
+def recorded_kind(record: ConfigTree) -> str:
+    """The kind of task that the config of a checkpoint was fine-tuned on; empty if on none."""
+    for name, options in record["objectives"].items():
+        if name in SUPERVISED:
+            return str(name)
+        if isinstance(options, Mapping) and tasks.is_own(str(options.get("kind", ""))):
+            return str(options["kind"])
+    return ""
 
 
 def supervised_in(record: ConfigTree) -> ConfigTree:
     """The options of fine-tuning in a config as a checkpoint records it; none of pretraining."""
-    found = record["objectives"].keys() & SUPERVISED.keys()
-    return record["objectives"][found.pop()] if found else {}
+    kind = recorded_kind(record)
+    for name, options in record["objectives"].items():
+        if kind and (name == kind or isinstance(options, Mapping) and options.get("kind") == kind):
+            return dict(options)
+    return {}
 
 
 SUPERVISED: dict[str, type[Supervised]] = {
-    options.rows: options
-    for options in (Classification, PairClassification, Tagging, QuestionAnswering)
+    name: supervised(name) for name in (*tasks.KINDS, *tasks.VARIANTS)
 }
-"""The objectives of fine-tuning by name, which is that of their rows."""
+"""The objectives of xlj's own kinds of tasks, by name."""

@@ -14,7 +14,7 @@ from xlj.io.storage import AnyPath
 _BLANKS = " \t"  # of Unicode's others, some are words
 _NODE = re.compile(r"\d+([-.]\d+)?")  # an id, a range of ids or an empty node
 _NAMES = "# global.columns ="  # the first line of CoNLL-U Plus
-_COMMENT = re.compile(r"# ?\S+( id)? = |# (id|newdoc|newpar)\b|#\t(https?://|www\.)")
+COMMENT = re.compile(r"# ?\S+( id)? = |# (id|newdoc|newpar)\b|#\t(https?://|www\.)")
 """Lines that read as the comments of known formats, however many columns they have."""
 
 
@@ -84,7 +84,7 @@ def _layout(groups: Sequence[Sequence[tuple[str, str]]], has_ids: bool) -> _Layo
     lines = [line for group in groups for _, line in group if not line.startswith("#")]
     if not lines:
         every = [line for group in groups for _, line in group]
-        lines = [line for line in every if line[:2] != "# " and not _COMMENT.match(line)] or every
+        lines = [line for line in every if line[:2] != "# " and not COMMENT.match(line)] or every
     tabbed = [line for line in lines if "\t" in line]
     first = next(iter(tabbed or lines), "")
     divider = "\t" if tabbed else " " if " " in first else ""
@@ -150,7 +150,7 @@ def _is_comment(line: str, layout: _Layout, comments: str, place: str) -> bool:
     if comments != "auto":
         return comments == "yes"
     other_width = len(_split(line, layout.divider)) != layout.width
-    if layout.has_ids or other_width or _COMMENT.match(line):
+    if layout.has_ids or other_width or COMMENT.match(line):
         return True
     if not line.startswith("# "):
         return False

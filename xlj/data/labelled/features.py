@@ -1,4 +1,4 @@
-"""Labelled examples as rows of token ids and labels (`objectives/supervised.py` says how)."""
+"""Labelled examples as rows of token ids and labels (kinds of tasks say how)."""
 
 import dataclasses
 import itertools
@@ -44,21 +44,30 @@ def of_sentences(
     Args:
       labels: the number of each label, from 0.
     """
-    pairs = [(example.texts[0], "".join(example.texts[1:])) for example in examples]
+    tokens, cut = of_texts([example.texts for example in examples], vocabulary, length, apart)
+    numbers = [0 if e.label is None else 1 + labels[e.label] for e in examples]
+    return Features(tokens, np.array(numbers, np.int32).reshape(-1, 1), {"examples": cut})
+
+
+def of_texts(
+    examples: Sequence[Sequence[str]], vocabulary: Vocabulary, length: int, apart: bool = False
+) -> tuple[np.ndarray, int]:
+    """The tokens of `of_sentences`, int32 [examples, length], of one text or two each; and how many
+    lost an end."""
+    pairs = [(texts[0], "".join(texts[1:])) for texts in examples]
     encoded = vocabulary.encode_batch([text for pair in pairs for text in pair])
     tokens = np.full((len(examples), length), PAD, np.int32)
     cut = 0
-    for row, example in enumerate(examples):
-        sides = encoded[2 * row : 2 * row + len(example.texts)]
+    for row, texts in enumerate(examples):
+        sides = encoded[2 * row : 2 * row + len(texts)]
         room = length - len(sides) - (len(sides) if apart else 1)
-        kept = _shortened([len(side) for side in sides], room)
+        kept = shortened([len(side) for side in sides], room)
         cut += sum(kept) < sum(map(len, sides))
         ids: list[int] = []
         for side, size in zip(sides, kept, strict=True):
             ids += [BOS] * (apart or not ids) + side[:size].tolist() + [EOS]
         tokens[row, : len(ids)] = ids
-    numbers = [0 if e.label is None else 1 + labels[e.label] for e in examples]
-    return Features(tokens, np.array(numbers, np.int32).reshape(-1, 1), {"examples": cut})
+    return tokens, cut
 
 
 def of_words(
@@ -108,7 +117,7 @@ def of_words(
     return WordFeatures(tokens, numbers, {"words": cut}, where)
 
 
-def _shortened(sizes: Sequence[int], room: int) -> list[int]:
+def shortened(sizes: Sequence[int], room: int) -> list[int]:
     """Sizes of sentences that together fit into `room`: the longer one gives way."""
     if sum(sizes) <= room:
         return list(sizes)

@@ -3,10 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from xlj.config.fields import ConfigError, meant
-from xlj.data.labelled.examples import Example, Question, Sentences, Words
+from xlj.data.labelled.examples import Example
 from xlj.io.quoting import quoted
-
-_MEND = "of a question without an answer say is_impossible, as SQuAD 2.0"
 
 
 def label_set(training: Iterable[Example], given: Sequence[str]) -> tuple[str, ...]:
@@ -21,22 +19,22 @@ def label_set(training: Iterable[Example], given: Sequence[str]) -> tuple[str, .
     require(training)
     if given:
         check(training, given)
-    known = given or sorted({label for example in training for label in labels_of(example) or ()})
+    known = given or sorted({label for example in training for label in example.labels or ()})
     if len(known) == 1:
         raise ConfigError(
-            f"{training[0].place}: {quoted(known[0])} is the task's only label, so there is "
+            f"{training[0].where}: {quoted(known[0])} is the task's only label, so there is "
             "nothing to learn; is task.columns right?"
         )
     return tuple(known)
 
 
 def require(examples: Iterable[Example]) -> None:
-    """Refuses unlabelled sentences or words, and questions whose answers are not told, by a
-    `ConfigError` that names the place."""
+    """Refuses unlabelled examples, and questions whose answers are not told, by a `ConfigError`
+    that names the place."""
     for example in examples:
-        if labels_of(example) is None:
-            mend = _MEND if isinstance(example, Question) else "is task.columns right?"
-            raise ConfigError(f"{example.place}: it has no {_what(example)}; {mend}")
+        if example.labels is None:
+            mend = example.mend or "is task.columns right?"
+            raise ConfigError(f"{example.where}: it has no {example.what}; {mend}")
 
 
 def alike(examples: Iterable[Example]) -> None:
@@ -44,12 +42,12 @@ def alike(examples: Iterable[Example]) -> None:
     place of the first one that is not."""
     sides: dict[bool, Example] = {}
     for example in examples:
-        sides.setdefault(labels_of(example) is None, example)
+        sides.setdefault(example.labels is None, example)
     if len(sides) == 2:
         bare, other = sides[True], sides[False]
-        mend = f"; {_MEND}" if isinstance(bare, Question) else ""
+        mend = f"; {bare.mend}" if bare.mend else ""
         raise ConfigError(
-            f"{bare.place}: it has no {_what(bare)}, though that of {other.place} is told{mend}"
+            f"{bare.where}: it has no {bare.what}, though that of {other.where} is told{mend}"
         )
 
 
@@ -58,29 +56,14 @@ def check(examples: Iterable[Example], labels: Sequence[str]) -> None:
     examples without any are let pass."""
     known = set(labels)
     for example in examples:
-        found = labels_of(example) or ()
+        found = example.labels or ()
         if known.issuperset(found):
             continue
         index, label = next(item for item in enumerate(found) if item[1] not in known)
-        where, place = "", example.place
-        if isinstance(example, Words):
-            where, place = f" of {quoted(example.words[index])}", example.place_of(index)
+        part = example.part_of(index)
+        of = f" of {quoted(part)}" if part else ""
         raise ConfigError(
-            f"{place}: {quoted(label)}{where} is no label of the task, which has "
+            f"{example.place_of(index)}: {quoted(label)}{of} is no label of the task, which has "
             f"{', '.join(labels)} (task.labels, or those of the training data)"
             f"{meant(label, labels)}"
         )
-
-
-def labels_of(example: Example) -> tuple[str, ...] | None:
-    """The label or tags of an example, nothing of a question; None where the source has none, or
-    does not tell the question's answers."""
-    if isinstance(example, Sentences):
-        return None if example.label is None else (example.label,)
-    if isinstance(example, Question):
-        return None if example.answers is None else ()
-    return example.tags
-
-
-def _what(example: Example) -> str:
-    return {Sentences: "label", Words: "tags", Question: "answers"}[type(example)]

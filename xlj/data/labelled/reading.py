@@ -2,44 +2,28 @@
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from xlj.config import ConfigError
 from xlj.config.finetuning import Task
-from xlj.data.labelled import conll, labels, records, squad, tables, tfds
+from xlj.config.tasks import KINDS
+from xlj.data.labelled import kind, labels, tfds
 from xlj.data.labelled.examples import Example, Question, Sentences, Words
 from xlj.data.text.templates import match
 from xlj.io import storage
 from xlj.io.quiet import require
-from xlj.io.storage import AnyPath, place
+from xlj.io.storage import place
 from xlj.phrasebook import LANGUAGES, labelled
 from xlj.phrasebook.labelled.examples import LabelledTexts, TaggedWords
 
-PHRASEBOOK = {
-    "nli": "classification",
-    "paraphrases": "classification",
-    "tags": "tagging",
-    "entities": "tagging",
-    "questions": "question_answering",
+PHRASEBOOK: dict[str, type[Example]] = {
+    "nli": Sentences,
+    "paraphrases": Sentences,
+    "tags": Words,
+    "entities": Words,
+    "questions": Question,
 }
-"""The labelled tasks of the embedded corpus, and their kinds."""
-
-
-def _read_words(path: AnyPath, language: str, task: Task) -> Sequence[Words]:
-    chunk_tags = task.scored_by == "chunk_f1"
-    if records.are_in(path):
-        return records.read_words(path, language, task.columns, task.names, chunk_tags)
-    return conll.read(path, language, task.columns, task.comments, chunk_tags)
-
-
-FILES: dict[str, Callable[[AnyPath, str, Task], Sequence[Example]]] = {
-    "classification": lambda path, _, task: tables.read(
-        path, task.columns, task.labels, task.names
-    ),
-    "tagging": _read_words,
-    "question_answering": lambda path, _, task: squad.read(path, task.misplaced),
-}
-"""What reads the files of each kind of task."""
+"""The labelled tasks of the embedded corpus, and the types of their examples."""
 SPLITS = ("train", "dev", "test")
 
 
@@ -59,7 +43,7 @@ def resolve(task: Task, split: str, languages: Sequence[str]) -> dict[str, list[
         f"task.{split}",
         {language: {"language": language} for language in languages},
         "languages",
-        lambda source, language: [source] if _is_there(source, language, task.kind) else [],
+        lambda source, language: [source] if _is_there(source, language, task) else [],
         lambda template: template.startswith("tfds:") and tfds.parse(template).has_all_languages,
     )
     if problems:
@@ -89,23 +73,23 @@ def _read(source: str, language: str, task: Task) -> Sequence[Example]:
     if source.startswith("tfds:"):
         return tfds.read(source, language, task.misplaced)
     if source.startswith("phrasebook:"):
-        name, split = _phrasebook(source, task.kind)
+        name, split = _phrasebook(source, task)
         return list(_phrasebook_examples(name, language, split))
-    return FILES[task.kind](place(source), language, task)
+    return kind.find(task.kind_in_use).read(place(source), language, task)
 
 
-def _is_there(source: str, language: str, kind: str) -> bool:
+def _is_there(source: str, language: str, task: Task) -> bool:
     """Whether a source has a language, as far as can be seen without reading it."""
     if source.startswith("tfds:"):
-        _same_kind(source, tfds.parse(source).kind, kind)
+        _check_type(source, tfds.parse(source).example, task)
         return True
     if source.startswith("phrasebook:"):
-        _phrasebook(source, kind)
+        _phrasebook(source, task)
         return language in LANGUAGES
     return storage.matching(source) == [place(source)]
 
 
-def _phrasebook(source: str, kind: str) -> tuple[str, str]:
+def _phrasebook(source: str, task: Task) -> tuple[str, str]:
     """Task and split of `phrasebook:TASK/LANGUAGE#SPLIT`."""
     found = re.fullmatch(r"phrasebook:([^/#]+)/[^/#]+#(.+)", source)
     if not found or found[1] not in PHRASEBOOK or found[2] not in SPLITS:
@@ -113,7 +97,7 @@ def _phrasebook(source: str, kind: str) -> tuple[str, str]:
             f"{source}: it must look like phrasebook:TASK/{{language}}#SPLIT with a task of "
             f"{', '.join(PHRASEBOOK)} and a split of {', '.join(SPLITS)}"
         )
-    _same_kind(source, PHRASEBOOK[found[1]], kind)
+    _check_type(source, PHRASEBOOK[found[1]], task)
     return found[1], found[2]
 
 
@@ -129,6 +113,8 @@ def _phrasebook_examples(name: str, language: str, split: str) -> Iterator[Examp
             yield Question(identity, found.question, found.context, found.answers, place)
 
 
-def _same_kind(source: str, kind: str, wanted: str) -> None:
-    if kind != wanted:
-        raise ConfigError(f"{source} is for task.kind={kind}, not {wanted}")
+def _check_type(source: str, example: type[Example], task: Task) -> None:
+    """Refuses a source whose examples are none of the task's kind."""
+    if kind.find(task.kind).example is not example:
+        others = [name for name in KINDS if kind.find(name).example is example]
+        raise ConfigError(f"{source} is for task.kind={' or '.join(others)}, not {task.kind}")

@@ -10,7 +10,8 @@ from xlj.io import files, formats, json_file
 from xlj.io.quoting import examples, quoted, shortened
 from xlj.io.storage import AnyPath
 
-_WORDS = ("tokens", "words")
+WORDS = ("tokens", "words")
+"""Keys of the lists of words."""
 _TAGS = ("ner_tags", "tags", "pos_tags", "upos", "labels")
 
 
@@ -115,7 +116,7 @@ def _keys(
         if len(columns) != 2 or columns[0] not in record:
             raise ConfigError(f"{place}: task.columns={','.join(columns)}: {choose}")
         return columns[0], columns[1]
-    word_keys = [key for key in _WORDS if key in lists]
+    word_keys = [key for key in WORDS if key in lists]
     tag_keys = [key for key in _TAGS if key in lists]
     if chunk_tags and "ner_tags" in tag_keys:
         tag_keys = ["ner_tags"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from xlj.config import ConfigError
 from xlj.data.labelled import records
-from xlj.data.labelled.examples import Example, Question
+from xlj.data.labelled.examples import Question
 from xlj.io import json_file
 from xlj.io.quoting import quoted, shortened
 from xlj.io.storage import AnyPath
@@ -144,14 +144,6 @@ def unique(questions: Iterable[Question]) -> list[Question]:
         names[key] = name
         found[name] = dataclasses.replace(new, identity=name)
     return list(found.values())
-
-
-def distinct(examples: Iterable[Example]) -> list[Example]:
-    """Examples that come together from several sources: questions with identities of their own, as
-    `unique` makes them; other examples have none, and stay."""
-    found = list(examples)
-    questions = [example for example in found if isinstance(example, Question)]
-    return [*unique(questions)] if questions else found
 
 
 def _question(paragraph: Any, entry: Any, file: str, where: str) -> Question:

@@ -55,8 +55,8 @@ class Name(NamedTuple):
         return self.dataset.partition("/")[0]
 
     @property
-    def kind(self) -> str:
-        """Of task, one of `config.finetuning.METRICS`."""
+    def example(self) -> type[Example]:
+        """The type of its examples."""
         return _DATASETS[self.base][0]
 
     @property
@@ -116,7 +116,8 @@ def load(source: str, language: str, misplaced: str = "error") -> list[Example]:
     if ids_tell:
         begin = f"{TYDI_QA[language]}-"
         found = [e for e in found if isinstance(e, Question) and e.identity.startswith(begin)]
-    return squad.distinct(found)
+    questions = [example for example in found if isinstance(example, Question)]
+    return [*squad.unique(questions)] if questions else found
 
 
 def _xnli(row: Row, features: Labels, language: str, place: str) -> Sentences:
@@ -171,12 +172,12 @@ def _name(feature: ClassNames, index: int) -> str | None:
     return feature.names[index] if index >= 0 else None
 
 
-_DATASETS: dict[str, tuple[str, Callable[[Row, Labels, str, str], Example]]] = {
-    "mlqa": ("question_answering", _question),
-    "paws_x_wiki": ("classification", _paws_x),
-    "tydi_qa": ("question_answering", _question),
-    "universal_dependencies": ("tagging", _universal_dependencies),
-    "wikiann": ("tagging", _wikiann),
-    "xnli": ("classification", _xnli),
-    "xquad": ("question_answering", _question),
+_DATASETS: dict[str, tuple[type[Example], Callable[[Row, Labels, str, str], Example]]] = {
+    "mlqa": (Question, _question),
+    "paws_x_wiki": (Sentences, _paws_x),
+    "tydi_qa": (Question, _question),
+    "universal_dependencies": (Words, _universal_dependencies),
+    "wikiann": (Words, _wikiann),
+    "xnli": (Sentences, _xnli),
+    "xquad": (Question, _question),
 }

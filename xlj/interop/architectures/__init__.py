@@ -28,7 +28,9 @@ from xlj.interop.architectures.task_heads import (
     config_of_task,
     is_of_task,
     labels_of,
+    of_head,
     task_head_of,
+    with_head,
 )
 from xlj.interop.architectures.xlm_r import BERT, OF_MARKERS, XLJ, XLM_R, XLM_R_XL, with_pad
 
@@ -54,8 +56,10 @@ __all__ = [
     "labels_of",
     "model_of",
     "of_config",
+    "of_head",
     "shifted",
     "task_head_of",
     "token_types",
+    "with_head",
     "with_pad",
 ]

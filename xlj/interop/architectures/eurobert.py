@@ -7,7 +7,7 @@ from xlj.config import ConfigError, Model
 from xlj.interop.architectures import rotary_keys
 from xlj.interop.architectures.modernbert import activation_of, gated, switched
 from xlj.interop.architectures.table import SIZES, SPECIALS, Architecture, Tensor, module, modules
-from xlj.interop.architectures.task_heads import CLASSES
+from xlj.interop.architectures.task_heads import classes_of
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted
 
@@ -98,10 +98,7 @@ EUROBERT = Architecture(
     "eurobert",
     "model",
     _TENSORS,
-    {
-        head: f"EuroBert{CLASSES[head] or 'Model'}"
-        for head in ("", "prediction_head", "tagging_head")
-    },
+    classes_of("EuroBert", ("", "prediction_head", "tagging_head")),
     {"lm_head.weight": "embeddings/word"},
     first_position=0,
     sizes=SIZES | {"attention_dropout": "attention_dropout", "layer_norm_epsilon": "rms_norm_eps"},

@@ -23,7 +23,7 @@ from xlj.interop.architectures.table import (
     module,
     modules,
 )
-from xlj.interop.architectures.task_heads import CLASSES
+from xlj.interop.architectures.task_heads import classes_of
 from xlj.io.json_file import Record
 
 _HEADS = ("", "prediction_head", "classification_head", "tagging_head")
@@ -126,7 +126,7 @@ _NATIVE = Architecture(
     "gte",
     "gte",
     (*_EMBEDDINGS, *_LAYERS, *_heads("gte", "layer_norm")),
-    {head: f"Gte{CLASSES[head] or 'Model'}" for head in _HEADS},
+    classes_of("Gte", _HEADS),
     {"lm_head.decoder.weight": "embeddings/word"},
     first_position=0,
     sizes=BERT_SIZES,
@@ -149,7 +149,7 @@ GTE = dataclasses.replace(_NATIVE, others=_OTHERS)
 NEW = dataclasses.replace(
     GTE,
     model_type="new",
-    classes={head: f"New{CLASSES[head] or 'Model'}" for head in _HEADS},
+    classes=classes_of("New", _HEADS),
     fixed={
         "position_embedding_type": "rope",
         "layer_norm_type": "layer_norm",

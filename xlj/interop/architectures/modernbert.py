@@ -9,7 +9,7 @@ from xlj.config.sections import BIASES
 from xlj.data.tokenizer.layout import BOS, EOS
 from xlj.interop.architectures import rotary_keys
 from xlj.interop.architectures.table import SIZES, SPECIALS, Architecture, Tensor, module, modules
-from xlj.interop.architectures.task_heads import CLASSES
+from xlj.interop.architectures.task_heads import classes_of
 from xlj.io.json_file import Record
 from xlj.io.quoting import quoted
 from xlj.models import pattern
@@ -198,7 +198,7 @@ MODERNBERT = Architecture(
     "modernbert",
     "model",
     _TENSORS,
-    {head: f"ModernBert{CLASSES[head] or 'Model'}" for head in ("", "prediction_head")},
+    classes_of("ModernBert", ("", "prediction_head")),
     {"decoder.weight": "embeddings/word"},
     first_position=0,
     sizes=SIZES | {"attention_dropout": "attention_dropout", "layer_norm_epsilon": "norm_eps"},

@@ -1,36 +1,76 @@
-"""Heads of transformers' classes: names of the classes, and keys of config.json about a task."""
+"""Heads of transformers' classes: names of the classes, and keys of config.json about a task.
 
+A kind of task names its class (`TaskKind.hugging_face`), an architecture the tensors of its heads.
+"""
+
+import dataclasses
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from xlj.config import SUPERVISED, ConfigError
+from xlj.config import ConfigError, tasks
+from xlj.data.labelled import kind
+from xlj.data.labelled.kind import HuggingFace
 from xlj.interop.architectures.table import Architecture
 from xlj.io.json_file import Record
-from xlj.objectives.supervised import head_of
 
-CLASSES = {
-    "": "",
-    "prediction_head": "ForMaskedLM",
-    "classification_head": "ForSequenceClassification",
-    "tagging_head": "ForTokenClassification",
-    "question_answering_head": "ForQuestionAnswering",
-}
-"""How the names of classes end, by the head that a model has."""
-
-TASKS = {head_of(kind): kind for kind in SUPERVISED if head_of(kind) in CLASSES}
-"""Kinds of fine-tuned tasks that transformers has a class for, by the name of their head."""
-
-_SINGLE_LABEL = "single_label_classification"
+_SINGLE_LABEL = "single_label_classification"  # what transformers takes where config.json is silent
+_OTHERS = {"": "", "prediction_head": "ForMaskedLM"}
 
 
-def auto_class(head: str) -> str:
+def _classes() -> tuple[dict[str, str], dict[str, str]]:
+    """`CLASSES` and `TASKS`."""
+    classes, kinds = dict(_OTHERS), dict[str, str]()
+    for name in (*tasks.KINDS, *tasks.VARIANTS):
+        theirs = kind.find(name).hugging_face
+        if theirs:
+            kinds[f"{name}_head"] = name
+        if theirs and not theirs.like:
+            classes[f"{name}_head"] = theirs.ending
+    return classes, kinds
+
+
+CLASSES, TASKS = _classes()
+"""How the names of classes end, by the heads whose tensors architectures name; the kinds of xlj's
+tasks that transformers has a class for, by head."""
+
+
+def of_head(head: str, own: str = "") -> HuggingFace | None:
+    """What transformers has for the head of a task; None if it is none, or transformers has none.
+
+    Args:
+      own: the kind, if it is a user's own.
+    """
+    return kind.find(own or TASKS[head]).hugging_face if own or head in TASKS else None
+
+
+def auto_class(head: str, own: str = "") -> str:
     """The class of transformers that loads a model with this head, whatever its architecture."""
-    return f"AutoModel{CLASSES[head]}"
+    theirs = of_head(head, own)
+    return f"AutoModel{theirs.ending if theirs else CLASSES[head]}"
 
 
-def classes_of(family: str) -> dict[str, str]:
-    """The classes of a family that has one for each head."""
-    return {head: family + (ending or "Model") for head, ending in CLASSES.items()}
+def classes_of(family: str, heads: Collection[str] = tuple(CLASSES)) -> dict[str, str]:
+    """The classes of a family, by the heads that it has."""
+    return {head: family + (CLASSES[head] or "Model") for head in heads}
+
+
+def with_head(architecture: Architecture, head: str, own: str = "") -> Architecture:
+    """The architecture with the tensors and the class of a head that is like another that it names;
+    as it is, if it has none such."""
+    theirs = of_head(head, own)
+    if theirs is None or theirs.like not in architecture.classes:
+        return architecture
+    tensors = [
+        tensor._replace(ours=tensor.ours.replace(theirs.like, head, 1))
+        for tensor in architecture.tensors
+        if tensor.head == theirs.like
+    ]
+    family = architecture.classes[""].removesuffix("Model")
+    return dataclasses.replace(
+        architecture,
+        tensors=(*architecture.tensors, *tensors),
+        classes={**architecture.classes, head: family + theirs.ending},
+    )
 
 
 def labels_of(config: Record, where: str) -> tuple[str, ...]:
@@ -45,14 +85,19 @@ def labels_of(config: Record, where: str) -> tuple[str, ...]:
 
 
 def task_head_of(architecture: Architecture, config: Record, tensors: Collection[str]) -> str:
-    """The head of a fine-tuned task that a folder has, if its config.json names the class, all of
-    its tensors are there, and it has several labels that exclude each other; else nothing."""
-    is_score = len(config.get("id2label") or "01") == 1  # a cross-encoder's
-    if is_score or config.get("problem_type") not in (None, _SINGLE_LABEL):
-        return ""
-    for head, name in architecture.classes.items():
-        whole = [tensor.theirs for tensor in architecture.tensors if tensor.head == head]
-        if head in TASKS and name in (config.get("architectures") or ()):
+    """The head of a fine-tuned task that a folder has, if its config.json names the class and the
+    type of problem, and all of its tensors are there; else nothing."""
+    problem = config.get("problem_type") or _SINGLE_LABEL
+    is_number = len(config.get("id2label") or "01") == 1  # of regression, or a cross-encoder's
+    for head in TASKS:
+        theirs, able = of_head(head), with_head(architecture, head)
+        name = able.classes.get(head)
+        if theirs is None or name is None or name not in (config.get("architectures") or ()):
+            continue
+        if is_number != (theirs.problem_type == "regression"):
+            continue  # no choice, or several numbers, of which xlj has no task
+        if problem == (theirs.problem_type or _SINGLE_LABEL):
+            whole = [tensor.theirs for tensor in able.tensors if tensor.head == head]
             return head if whole and {*whole} <= {*tensors} else ""
     return ""
 
@@ -63,10 +108,13 @@ def is_of_task(config: Record) -> bool:
     return any(ending not in ("", "MaskedLM") for ending in endings)
 
 
-def config_of_task(head: str, labels: Sequence[str]) -> Record:
+def config_of_task(head: str, labels: Sequence[str], own: str = "") -> Record:
     """The part of config.json about the head of a fine-tuned task and its labels, if it has any."""
-    if TASKS.get(head, "question_answering") == "question_answering":
+    theirs = of_head(head, own)
+    if theirs is None:
         return {}
-    ids = {label: number for number, label in enumerate(labels)}
-    only = {"problem_type": _SINGLE_LABEL} if head == head_of("classification") else {}
-    return {"id2label": dict(enumerate(labels)), "label2id": ids, **only}
+    config: Record = {"problem_type": theirs.problem_type} if theirs.problem_type else {}
+    if labels:
+        config["id2label"] = dict(enumerate(labels))
+        config["label2id"] = {label: number for number, label in enumerate(labels)}
+    return config

@@ -52,8 +52,10 @@ def _layers(names: Mapping[str, str], folder: str = "encoder.layer") -> Iterator
     return modules(names, "layers/", f"{folder}.{{layer}}.")
 
 
-def _heads(masked: str, norm: str, bias: str, dense: str, output: str) -> tuple[Tensor, ...]:
-    """Of masked tokens, and of fine-tuned tasks, of which only that of classification differs."""
+def _heads(
+    masked: str, norm: str, bias: str, dense: str, output: str, pooler: str
+) -> tuple[Tensor, ...]:
+    """Of masked tokens, and of fine-tuned tasks, of which only those of whole rows differ."""
     return (
         *module("prediction_head/dense", masked),
         *module("prediction_head/norm", norm),
@@ -62,11 +64,18 @@ def _heads(masked: str, norm: str, bias: str, dense: str, output: str) -> tuple[
         *module("classification_head/output", output),
         *module("tagging_head/output", "classifier"),
         *module("question_answering_head/output", "qa_outputs"),
+        *module("multiple_choice_head/dense", pooler),
+        *module("multiple_choice_head/output", "classifier"),
     )
 
 
 _ROBERTA_HEADS = _heads(
-    "lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "classifier.dense", "classifier.out_proj"
+    "lm_head.dense",
+    "lm_head.layer_norm",
+    "lm_head.bias",
+    "classifier.dense",
+    "classifier.out_proj",
+    "roberta.pooler.dense",
 )
 _NORM = module("embeddings/norm", "embeddings.LayerNorm")
 _BERT_ENCODER = (*_TABLES, TOKEN_TYPE, *_NORM, *_layers(_BERT_LAYER))
@@ -81,6 +90,7 @@ _BERT_HEADS = _heads(
     "cls.predictions.bias",
     "bert.pooler.dense",
     "classifier",
+    "bert.pooler.dense",
 )
 _BERT = (*_BERT_ENCODER, *_BERT_HEADS)
 _BERT_COPIES = {"cls.predictions.decoder.weight": "embeddings/word",
@@ -107,6 +117,12 @@ _FIXED = {
 }
 _BIAS = ("position_bias", "position_buckets", "position_distance", "absolute_positions")
 """Keys of `Model` that are written under the same names, for `XLJ`."""
+
+
+_OWN_HEADS = (
+    "", "prediction_head", "classification_head", "tagging_head", "question_answering_head"
+)  # fmt: skip
+"""Those that `remote_code` has."""
 
 
 def _always(options: Mapping[str, Any]) -> Callable[[Record, str], Record]:
@@ -143,7 +159,7 @@ XLJ = dataclasses.replace(
     XLM_R,
     model_type="xlj",
     tensors=(*_ROBERTA, *_POSITION_BIAS),
-    classes=classes_of("Xlj"),
+    classes=classes_of("Xlj", _OWN_HEADS),
     options=lambda config, where: {name: config[name] for name in _BIAS},
     config=lambda model: _config(model) | {name: getattr(model, name) for name in _BIAS},
 )
@@ -164,7 +180,9 @@ ERNIE_M = dataclasses.replace(
     model_type="ernie_m",
     prefix="ernie_m",
     tensors=_ERNIE_M,
-    classes={h: name for h, name in classes_of("ErnieM").items() if h != "prediction_head"},
+    classes=classes_of(
+        "ErnieM", ("", "classification_head", "tagging_head", "question_answering_head")
+    ),
     copies={},
     defaults=_DEFAULTS | {"layer_norm_eps": 1e-5},
     options=_always({"token_types": 0}),
@@ -194,11 +212,8 @@ DISTILBERT = Architecture(
         *module("tagging_head/output", "classifier"),
         *module("question_answering_head/output", "qa_outputs"),
     ),
-    {
-        head: name
-        for head, name in classes_of("DistilBert").items()
-        if head != "classification_head"  # its activation is ReLU
-    },
+    # The activation of its heads of whole rows is ReLU.
+    classes_of("DistilBert", ("", "prediction_head", "tagging_head", "question_answering_head")),
     {"vocab_projector.weight": "embeddings/word"},
     first_position=0,
     sizes={

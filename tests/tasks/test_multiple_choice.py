@@ -1,0 +1,72 @@
+"""Multiple choice: XCOPA's format in, rows of choices side by side, official accuracy."""
+
+import json
+
+import numpy as np
+import pytest
+
+from xlj.config import ConfigError
+from xlj.config.finetuning import Task
+from xlj.data.tokenizer.layout import BOS, EOS, PAD
+from xlj.tasks.multiple_choice import Choices, MultipleChoice
+
+KIND = MultipleChoice()
+TASK = Task(kind="multiple_choice", length=48)
+
+
+def test_xcopa_is_read(tmp_path):
+    record = {"premise": "It rained.", "choice1": "Wet.", "choice2": "Dry.", "question": "effect"}
+    lines = [record | {"label": 0, "idx": 0}, record | {"label": 1}, record | {"label": -1}]
+    lines.append({"premise": "P", "choices": ["a", "b", "c"], "label": 2})
+    file = tmp_path / "test.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = KIND.read(file, "en", TASK)
+    assert found[0] == Choices("It rained. effect", ("Wet.", "Dry."), 0, f"{file}:1")
+    assert [example.right for example in found] == [0, 1, None, 2]
+    assert [example.labels for example in found[1:3]] == [(), None]
+    assert not KIND.is_labelled(found) and KIND.is_labelled(found[:2])
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"label": 2}, "label is '?2'?; it must be a number from 0 to 1"),
+        ({"label": "0"}, "label is '0'"),
+        ({"choice2": None}, "choices must be a list of texts"),
+        ({"choice2": " "}, "the premise or a choice is empty"),
+        ({"choices": ["a"]}, "1 choices; there must be 2 to 8"),
+        ({"premise": 3}, "no text premise or context or question"),
+    ],
+)
+def test_what_does_not_fit(tmp_path, change, message):
+    record = {"premise": "P", "choice1": "a", "choice2": "b", "label": 0} | change
+    (tmp_path / "a.jsonl").write_text(json.dumps(record) + "\n")
+    with pytest.raises(ConfigError, match=f"a.jsonl:1: .*{message}"):
+        KIND.read(tmp_path / "a.jsonl", "en", TASK)
+
+
+def test_a_row_has_an_example_for_each_choice(vocabulary):
+    texts = ("The cat sleeps.", "It is late.", "It is a dog and it sings all day long, all night.")
+    premise, first, second = (ids.tolist() for ids in vocabulary.encode_batch(texts))
+    examples = [Choices(texts[0], texts[1:], 1, "f:1"), Choices(texts[0], texts[1:2] * 2, None, "")]
+    made = KIND.rows(examples, vocabulary, (), TASK)
+    room = 48 // 2 - 3
+    while len(premise) + len(second) > room:
+        second.pop()
+    row = [BOS, *premise, EOS, *first, EOS, BOS, *premise, EOS, *second, EOS]
+    assert made.tokens[0].tolist() == row + [PAD] * (48 - len(row))
+    assert made.labels.tolist() == [[2], [0]] and made.cut == {"examples": 1}
+    with pytest.raises(ConfigError, match="f:1: task.length=16 is too short for 8 choices"):
+        KIND.rows([Choices("a", ("b",) * 8, 0, "f:1")], vocabulary, (), Task(length=16))
+
+
+def test_predictions_and_what_is_said_of_them():
+    logits = np.array([[0.0, 1.0, -np.inf], [3.0, 1.0, 2.0]], np.float32)
+    examples = [Choices("p", ("a", "b"), 1, ""), Choices("p", ("a", "b", "c"), 2, "")]
+    found = KIND.described(logits, None, examples, (), TASK)
+    assert [one["choice"] for one in found] == [1, 0]
+    np.testing.assert_allclose(found[0]["probabilities"], [1 / (1 + np.e), np.e / (1 + np.e)])
+    assert len(found[1]["probabilities"]) == 3 and KIND.to_fields(found[0]) == ["1", "0.731059"]
+    assert KIND.scores([1, 0], examples, "accuracy", "en") == {"accuracy": 0.5}
+    assert KIND.majority(examples)(examples) == [1, 1]
+    assert KIND.of_fields(["p", "a", "b"], "f:2") == Choices("p", ("a", "b"), None, "f:2")

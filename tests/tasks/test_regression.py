@@ -1,0 +1,59 @@
+"""Regression: scores keep all their bits in rows of small numbers, and are correlated."""
+
+import numpy as np
+import pytest
+
+from xlj.config import ConfigError
+from xlj.config.finetuning import Task
+from xlj.evaluation.metrics import correlations
+from xlj.tasks.regression import Rated, Regression
+
+KIND = Regression()
+
+
+def test_scores_of_tables(tmp_path):
+    file = tmp_path / "a.tsv"
+    file.write_text("a\tb\t3.25\nc\td\t-\n")
+    found = KIND.read(file, "en", Task(kind="regression"))
+    assert found == [Rated(("a", "b"), 3.25, f"{file}:1"), Rated(("c", "d"), None, f"{file}:2")]
+    file.write_text("a\tb\t3,25\n")
+    with pytest.raises(ConfigError, match="a.tsv:1: the score is '3,25', which is no number"):
+        KIND.read(file, "en", Task(kind="regression"))
+
+
+def test_rows_hold_the_bits_of_each_score(vocabulary):
+    scores = [3.3, -0.0, 1e-7, None, 5.0]
+    examples = [Rated(("a cat", "a dog"), score, "") for score in scores]
+    made = KIND.rows(examples, vocabulary, (), Task(length=16))
+    assert made.labels.min() >= 0 and made.labels.max() < 256
+    back = made.labels[:, 1:].astype(np.uint8).view("<f4")[:, 0]
+    np.testing.assert_array_equal(back, np.array([score or 0 for score in scores], np.float32))
+    assert made.labels[:, 0].tolist() == [1, 1, 1, 0, 1]
+
+
+def test_correlations_are_scipys():
+    stats = pytest.importorskip("scipy.stats")
+    rng = np.random.default_rng(0)
+    first, second = rng.integers(0, 6, 50) / 2, rng.normal(size=50)  # with ties
+    second += first
+    for ours, theirs in (
+        (correlations.pearson, stats.pearsonr),
+        (correlations.spearman, stats.spearmanr),
+    ):
+        assert ours(first, second) == pytest.approx(theirs(first, second)[0])
+        assert ours(first, first) == pytest.approx(1) and ours(first, -first) == pytest.approx(-1)
+        assert ours([1.0, 1.0], [1.0, 2.0]) == 0
+    found = KIND.scores(
+        [1.0, 2.0, 4.0], [Rated(("a",), s, "") for s in (0.0, 1.0, 9.0)], "pearson", "en"
+    )
+    assert list(found) == ["pearson", "spearman"] and found["spearman"] == 1 > found["pearson"]
+
+
+def test_predictions_and_the_baseline():
+    examples = [Rated(("a",), 1.0, ""), Rated(("b",), 4.0, "")]
+    assert KIND.majority(examples)(examples) == [2.5, 2.5]
+    assert KIND.described(np.array([[1.5], [2.0]]), None, examples, (), Task()) == [
+        {"score": 1.5},
+        {"score": 2.0},
+    ]
+    assert KIND.to_text([1.5]) == "1.500000\n" and KIND.to_fields({"score": 2}) == ["2.000000"]

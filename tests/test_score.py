@@ -1,0 +1,149 @@
+"""Scores of given pairs: a plain cosine and margin, the aligner's likelihood, and what is kept."""
+
+import json
+
+import numpy as np
+import pytest
+
+from xlj import phrasebook, score
+from xlj.api.encoder import load
+from xlj.config import ConfigError
+from xlj.io import stretches
+from xlj.retrieval import margins, pair_scores
+
+
+def lines_of(count, seed=3):
+    drawn = [phrasebook.pair(phrasebook.draw(9, seed * 100 + n), "en", "de") for n in range(count)]
+    return [f"{pair.source.text}\t{pair.target.text}" for pair in drawn]
+
+
+@pytest.fixture
+def text(tmp_path):
+    """Thirty pairs: two are the same, one has an empty side, one has a further column."""
+    lines = lines_of(30)
+    lines[7], lines[11], lines[13] = lines[2], "a cat\t", lines[13] + "\tmore"
+    (tmp_path / "pairs.tsv").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    return lines
+
+
+@pytest.fixture
+def run(checkpoint, call, tmp_path):
+    def run(*flags, output="out"):
+        given = [f"--checkpoint={checkpoint}", f"--output={tmp_path / output}", "--layer=1"]
+        printed = call(score.main, *given, *flags)
+        return (tmp_path / output).read_text("utf-8").splitlines(), printed.err
+
+    return run
+
+
+def plain(checkpoint, lines, by):
+    """In NumPy, from the definition."""
+    model = load(checkpoint)
+    sides = [list(side) for side in zip(*(line.split("\t")[:2] for line in lines), strict=True)]
+    one, other = (model.embed(side, layer=1).astype(np.float64) for side in sides)
+    one, other = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (one, other))
+    whole = np.array([bool(a and b) for a, b in zip(*sides, strict=True)])
+    cosines = (one * other).sum(1)
+
+    def density(queries, keys, texts):
+        places = {text: k for k, text in reversed(list(enumerate(texts))) if whole[k]}
+        table = np.sort(queries @ keys[sorted(places.values())].T, axis=1)[:, ::-1]
+        return table[:, :4].mean(1)
+
+    if by == "margin":
+        cosines /= (density(one, other, sides[1]) + density(other, one, sides[0])) / 2
+    return np.where(whole, cosines, np.nan)
+
+
+@pytest.mark.parametrize("by", ["cosine", "margin"])
+def test_scores_equal_numpy(run, text, tmp_path, checkpoint, by, monkeypatch):
+    monkeypatch.setattr(stretches, "BYTES", 500)  # several parts
+    monkeypatch.setattr(margins, "CHUNK", 7)
+    monkeypatch.setattr(pair_scores, "_CHUNK", 5)
+    found, told = run(f"--input={tmp_path}/pairs.tsv", f"--by={by}")
+    np.testing.assert_allclose(list(map(float, found)), plain(checkpoint, text, by), atol=2e-5)
+    assert "30 scores" in told and "1 pairs have an empty side" in told
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    sides = [(line.split("\t")[0], line.split("\t")[1]) for line in text]
+    in_python = load(checkpoint).score(sides, by, layer=1)
+    np.testing.assert_allclose(in_python, plain(checkpoint, text, by), atol=2e-5)
+
+
+def test_two_files_are_pairs_too(run, text, tmp_path):
+    wanted, _ = run(f"--input={tmp_path}/pairs.tsv")
+    for side, name in enumerate(("en", "de")):
+        lines = [line.split("\t")[side] for line in text]
+        (tmp_path / f"a.{name}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    found, _ = run(f"--source={tmp_path}/a.en", f"--target={tmp_path}/a.de", output="two")
+    assert found == wanted
+    (tmp_path / "a.de").write_text("one\n")
+    with pytest.raises(ConfigError, match="have not as many lines"):
+        run(f"--source={tmp_path}/a.en", f"--target={tmp_path}/a.de")
+
+
+def test_the_best_are_kept_as_they_came(run, text, tmp_path):
+    scores = np.array(list(map(float, run(f"--input={tmp_path}/pairs.tsv")[0])))
+    found, told = run(f"--input={tmp_path}/pairs.tsv", "--keep=0.5", output="kept")
+    order = np.argsort(-np.nan_to_num(scores, nan=-9), kind="stable")[:15]
+    assert found == [text[k] for k in sorted(order)] and "15 of 30 pairs" in told
+    least = float(np.sort(scores[~np.isnan(scores)])[10])
+    flags = [f"--input={tmp_path}/pairs.tsv", f"--threshold={least - 1e-5}", "--scores"]
+    found, _ = run(*flags, output="above")
+    above = [k for k in range(30) if scores[k] >= least - 1e-5]
+    assert found == [f"{text[k]}\t{scores[k]:.6f}" for k in above]
+
+
+@pytest.mark.parametrize("by", ["cosine", "margin"])
+def test_shards_are_what_one_command_writes_also_after_a_kill(
+    run, text, tmp_path, checkpoint, call, by, monkeypatch
+):
+    monkeypatch.setattr(stretches, "BYTES", 600)
+    wanted, _ = run(f"--input={tmp_path}/pairs.tsv", f"--by={by}", "--keep=0.5")
+    flags = [f"--checkpoint={checkpoint}", "--layer=1", f"--by={by}", "--keep=0.5"]
+    flags += [f"--input={tmp_path}/pairs.tsv", f"--output={tmp_path}/shared"]
+    assert "not there yet" in call(score.main, *flags, "--shard=1/2").err
+    call(score.main, *flags, "--shard=2/2")
+    assert (tmp_path / "shared" / "kept.tsv").read_text("utf-8").splitlines() == wanted
+    files = json.loads((tmp_path / "shared" / "manifest.json").read_text())["files"]
+    assert sum(each["rows"] for each in files) == 30 and len(files) > 2
+    lost = tmp_path / "shared" / files[1]["file"]
+    content = lost.read_bytes()
+    lost.write_bytes(content[:-1])
+    call(score.main, *flags, "--shard=2/2")
+    assert lost.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--keep=1.5"], "argument --keep: 1.5 is no share above 0, at most 1"),
+        (["--scores"], "--scores is a column of kept pairs: set --keep or --threshold"),
+        (["--threshold=nan"], "--threshold=nan is no number"),
+        (["--source=x"], "--source and --target go together"),
+        (["--source=x", "--target=y"], "name pairs by --input, or by --source and --target"),
+        (["--by=likelihood"], "configs/aligner.py"),
+        (
+            ["--by=likelihood", "--pooling=text"],
+            "pooling=text is of sentence vectors",
+        ),
+        (["--layer=9"], "there is no layer 9"),
+        (["--input=/none.tsv"], "there is no file /none.tsv"),
+        (["--input=BAD"], "bad.tsv:2: expected `source TAB target`"),
+    ],
+)
+def test_errors_leave_nothing(run, text, tmp_path, flags, message):
+    (tmp_path / "bad.tsv").write_text("a\tb\nc\n")
+    flags = [flag.replace("BAD", f"{tmp_path}/bad.tsv") for flag in flags]
+    with pytest.raises(ConfigError) as error:
+        run(f"--input={tmp_path}/pairs.tsv", *flags)
+    assert message in str(error.value) and not (tmp_path / "out").exists()
+    assert not list(tmp_path.glob(".xlj*"))
+
+
+def test_in_python_choices_are_checked(checkpoint):
+    model = load(checkpoint)
+    assert model.score(("a cat", "eine Katze")).shape == (1,) and model.score([]).shape == (0,)
+    with pytest.raises(ConfigError, match="by='margins': there are cosine, .*did you mean"):
+        model.score([("a", "b")], "margins")
+    with pytest.raises(ConfigError, match="pair 0 is 'ab'"):
+        model.score(["ab"])

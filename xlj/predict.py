@@ -1,0 +1,185 @@
+"""Labels new text with a fine-tuned model: tags, classes, answers, scores.
+
+    python -m xlj.predict --checkpoint=runs/finetune/panx/seed-0 --input=text.txt --output=tags.tsv
+    cat text.conll | python -m xlj.predict --checkpoint=DIR --input_format=conll > tagged.conll
+
+DIR is a run of xlj.finetune, or the folder that xlj.convert export makes of it. Line i of the
+output belongs to line i of the input. With --shard=I/N several hosts share the work.
+docs/predict.md tells more.
+"""
+
+import itertools
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xlj.cli import command, outputs, shards
+from xlj.cli.parser import Parser
+from xlj.config import ConfigError
+from xlj.config.choices import LABEL_FORMATS, TEXT_FORMATS
+from xlj.io.malformed import Skipping
+
+if TYPE_CHECKING:  # types only: a command reads its flags without JAX
+    from xlj.finetuning.new_text import Item
+    from xlj.inference.labeller import Labeller
+    from xlj.inference.row_batches import Advance
+
+
+def _add_flags(parser: Parser) -> None:
+    add = parser.add_argument
+    parser.add_checkpoint()
+    parser.add_file(
+        "--input",
+        "the text, also .gz, .bz2, .xz or .zst; the default is standard input",
+        default=Path("-"),
+    )
+    add(
+        "--input_format",
+        choices=TEXT_FORMATS,
+        help="text: a sentence a line, of a pair `A TAB B`, of a question `question TAB context`, "
+        "of choices `premise TAB choice TAB choice`. jsonl: a JSON object a line. conll: a word a "
+        "line, blank lines between sentences [by the name of --input, else text]",
+    )
+    add(
+        "--output",
+        metavar="FILE",
+        default="-",
+        help="where the labels go [standard output]; a folder with --shard",
+    )
+    add(
+        "--output_format",
+        choices=LABEL_FORMATS,
+        help="tsv: the label and its probability, the tags, the answer and its score. jsonl: all "
+        "that is known, an object a line. conll: `word TAB tag` a line [conll of conll, else tsv]",
+    )
+    parser.add_malformed("an empty line")
+    shards.add_flag(parser)
+
+
+@command.entry("predict", __doc__, _add_flags)
+def main(flags: Namespace) -> None:
+    """Reads, labels and writes, some hundred lines at a time."""
+    name = str(flags.input).lower()
+    for form, endings in (("jsonl", (".jsonl", ".ndjson")), ("conll", (".conll", ".conllu"))):
+        if any(ending in name for ending in endings):
+            flags.input_format = flags.input_format or form
+    flags.input_format = flags.input_format or "text"
+    default = "conll" if flags.input_format == "conll" else "tsv"
+    flags.output_format = flags.output_format or default
+    if flags.shard:
+        _share(flags)
+        return
+    if flags.output != "-":
+        inputs = [("checkpoint", flags.checkpoint), ("input", flags.input)]
+        outputs.check_output("output", flags.output, inputs)
+    from tqdm import tqdm
+
+    from xlj.finetuning import new_text
+    from xlj.io import files
+
+    new_text.refuse(flags.input, flags.input_format)
+    labeller = _labeller(flags)
+    skipping = Skipping(flags.malformed, "--malformed")
+
+    def items() -> "Iterator[Item]":
+        lines = files.lines(flags.input, skipping)
+        return new_text.read(flags.input_format, lines, f"{flags.input}:", labeller.kind)
+
+    total = None
+    if not files.is_stream(flags.input):
+        # Reads everything once before any work, so that no error in it comes late.
+        total = sum(1 for _ in items())
+    with (
+        outputs.opened(flags.output) as output,
+        tqdm(total=total, desc="labelling", unit=" lines", disable=None) as bar,
+    ):
+        assert output is not None
+        count = 0
+        for line in _labelled(flags, labeller, items(), bar.update):
+            output.write(line.encode())
+            count += 1
+    if flags.output != "-":
+        unit = "sentences" if flags.input_format == "conll" else "lines"
+        print(f"{flags.output}: {labeller.kind.name} of {count:,} {unit}", file=sys.stderr)
+    _report(labeller, skipping)
+
+
+def _labeller(flags: Namespace) -> "Labeller":
+    from xlj.finetuning import new_text
+    from xlj.inference import pretrained
+    from xlj.inference.labeller import Labeller
+
+    labeller = Labeller(pretrained.load(flags.checkpoint), flags.checkpoint)
+    new_text.check_formats(labeller.kind, flags.input_format, flags.output_format)
+    return labeller
+
+
+def _labelled(
+    flags: Namespace, labeller: "Labeller", items: "Iterator[Item]", progress: "Advance"
+) -> Iterator[str]:
+    """The text for each item."""
+    from xlj.finetuning import new_text
+
+    write = new_text.WRITERS[flags.output_format]
+    items, again = itertools.tee(items)
+    described = labeller.stream((item.example for item in items), progress)
+    for item, one in zip(again, described, strict=True):
+        yield write(labeller.kind, item, one)
+
+
+def _share(flags: Namespace) -> None:
+    """Labels the parts of this shard that are not there yet."""
+    if flags.output == "-":
+        raise ConfigError("--shard needs the folder that the shards share, --output=FOLDER")
+    outputs.check_folder("output", flags.output)
+    from tqdm import tqdm
+
+    from xlj.checkpoints import stored_models
+    from xlj.config import finetuning
+    from xlj.data.labelled import kind
+    from xlj.finetuning import new_text
+    from xlj.inference.labeller import task_of
+    from xlj.io import atomic, stretches
+    from xlj.io.parts import Parts
+
+    source = stored_models.find(flags.checkpoint)
+    task = task_of(source.task, source.leaves, flags.checkpoint)
+    new_text.check_formats(kind.find(task.kind_in_use), flags.input_format, flags.output_format)
+    paths = stretches.named("input", flags.input)
+    for path in paths:
+        new_text.refuse(path, flags.input_format)
+    # A sentence of CoNLL has several lines, between which files are not cut.
+    size = sys.maxsize if flags.input_format == "conll" else stretches.BYTES
+    units = stretches.of(paths, size)
+    job = shards.job(flags, paths, ("input_format", "output_format"))
+    job["task"] = finetuning.in_use(task)
+    parts = Parts(Path(flags.output), job, len(units), f".{flags.output_format}", flags.shard)
+    skipping = Skipping(flags.malformed, "--malformed")
+    left = parts.left()
+    if left:
+        labeller = _labeller(flags)
+        with tqdm(desc="labelling", unit=" lines", disable=None) as bar:
+            for part in left:
+                unit, count = units[part], 0
+                lines = unit.lines(skipping)
+                items = new_text.read(flags.input_format, lines, unit.place, labeller.kind)
+                with atomic.writing(parts.file(part)) as output:
+                    for line in _labelled(flags, labeller, items, bar.update):
+                        output.write(line.encode())
+                        count += 1
+                parts.made(part, **unit.described(), lines=count)
+        _report(labeller, skipping)
+    shards.end(parts)
+
+
+def _report(labeller: "Labeller", skipping: Skipping) -> None:
+    skipping.report()
+    for what, count in labeller.cut.items():
+        if count and what != "answers":  # an answer is not known beforehand
+            print(f"{count} {what} lost a part: too long for the model's rows", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

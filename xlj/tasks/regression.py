@@ -1,0 +1,180 @@
+"""Regression: a score of a sentence, or of two that are read together, as semantic textual
+similarity (STS; Cer et al., 2017).
+
+Rows: 1, then the four bytes of the score as a little-endian float32, the first byte last; zeros
+where there is none. Rows are numbers of 16 bits at least, so a score keeps all its bits.
+"""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlj.config import ConfigError
+from xlj.config.finetuning import Task
+from xlj.data.labelled import features, kind, tables
+from xlj.data.labelled.examples import Example
+from xlj.data.labelled.features import Features
+from xlj.data.labelled.kind import HuggingFace, TaskKind
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.evaluation.metrics.correlations import pearson, spearman
+from xlj.io.json_file import Record
+from xlj.io.quoting import quoted
+from xlj.io.storage import AnyPath
+from xlj.tasks.classification import PAIRS
+
+
+@dataclasses.dataclass(frozen=True)
+class Rated(Example):
+    """A sentence, or two; the score, None where the source has none; and the place."""
+
+    what = "score"
+
+    texts: tuple[str, ...]
+    score: float | None
+    place: str
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """None without a score, else empty: scores have no names."""
+        return None if self.score is None else ()
+
+    @property
+    def parts(self) -> int:
+        """One or two."""
+        return len(self.texts)
+
+
+class Regression(TaskKind):
+    """A score of a sentence, or of two that are read together; the loss is the squared error."""
+
+    name = "regression"
+    metrics = ("spearman", "pearson")
+    reads = ("columns",)
+    example = Rated
+    has_labels = False
+    hugging_face = HuggingFace(
+        "ForSequenceClassification",
+        "text-classification",
+        like="classification_head",
+        problem_type="regression",
+        remark=PAIRS,
+        usage="""\
+batch = tokenizer("A cat sleeps.", "A dog sleeps.", return_tensors="pt")
+with torch.no_grad():
+    print(model(**batch).logits[0, 0].item())""",
+    )
+
+    def read(self, path: AnyPath, language: str, task: Task) -> Sequence[Rated]:
+        """The examples of a table or of records, whose label is a number."""
+        return [
+            Rated(found.texts, _number(found.label, found.place), found.place)
+            for found in tables.read(path, task.columns)
+        ]
+
+    def rows(
+        self,
+        examples: Sequence[Rated],
+        vocabulary: Vocabulary,
+        labels: Sequence[str],
+        task: Task,
+    ) -> Features:
+        """An example a row."""
+        tokens, cut = features.of_texts([e.texts for e in examples], vocabulary, task.length)
+        scores = np.array([e.score or 0.0 for e in examples], "<f4")
+        numbers = np.zeros((len(examples), 5), np.int32)
+        numbers[:, 1:] = scores.view(np.uint8).reshape(-1, 4)
+        numbers[:, 0] = [e.score is not None for e in examples]
+        return Features(tokens, numbers, {"examples": cut})
+
+    def head(self) -> Any:
+        """RoBERTa's head of classification with one output. A prediction counts as right within
+        half a point."""
+        import jax
+        import jax.numpy as jnp
+
+        from xlj.models import heads
+        from xlj.objectives.task_heads import TaskHead
+
+        def losses(found: Any, labels: Any) -> tuple[Any, Any]:
+            parts = labels[:, 1:].astype(jnp.uint32) << (8 * jnp.arange(4, dtype=jnp.uint32))
+            bits = parts.sum(1, dtype=jnp.uint32)
+            error = found - jax.lax.bitcast_convert_type(bits, jnp.float32)[:, None]
+            return error**2, jnp.abs(error) <= 0.5
+
+        return TaskHead(
+            init=lambda rng, model, labels: heads.init_classification(rng, model, 1),
+            logits=lambda head, model, hidden, _, rngs: heads.classify(
+                head, model, hidden[:, 0], rngs
+            ),
+            losses=losses,
+            predict=lambda found: found[:, 0],
+            weights=lambda labels: labels[:, :1].astype(jnp.float32),
+        )
+
+    def decode(
+        self,
+        outputs: np.ndarray,
+        made: Features,
+        examples: Sequence[Rated],
+        labels: Sequence[str],
+        task: Task,
+    ) -> list[float]:
+        """The score of each example."""
+        return [float(score) for score in outputs]
+
+    def majority(self, training: Sequence[Rated]) -> Callable[[Sequence[Rated]], list[float]]:
+        """Predicts the mean of the training data."""
+        mean = statistics.fmean(e.score for e in training if e.score is not None)
+        return lambda examples: [mean] * len(examples)
+
+    def scores(
+        self, predicted: Sequence[float], examples: Sequence[Rated], metric: str, language: str
+    ) -> dict[str, float]:
+        """Both correlations, the task's own first."""
+        right = [e.score for e in examples if e.score is not None]
+        both = {"spearman": spearman(predicted, right), "pearson": pearson(predicted, right)}
+        return {metric: both[metric], **both}
+
+    def to_text(self, predicted: Sequence[float]) -> str:
+        """A score a line."""
+        return "".join(f"{score:.6f}\n" for score in predicted)
+
+    def of_fields(self, fields: Sequence[str], place: str) -> Rated:
+        """A text, or two with a tab between."""
+        return Rated(kind.one_or_two(fields, place), None, place)
+
+    def of_record(self, record: Mapping[str, Any], place: str) -> Rated:
+        """`text` and perhaps `text_pair`, or other usual names of both."""
+        return Rated(kind.texts_of(record, place), None, place)
+
+    def described(
+        self,
+        logits: np.ndarray,
+        made: Features,
+        examples: Sequence[Rated],
+        labels: Sequence[str],
+        task: Task,
+    ) -> list[Record]:
+        """The `score`."""
+        scores = self.decode(logits[:, 0], made, examples, labels, task)
+        return [{"score": score} for score in scores]
+
+    def to_fields(self, described: Record) -> list[str]:
+        """The score."""
+        return [f"{described['score']:.6f}"]
+
+
+def _number(label: str | None, place: str) -> float | None:
+    if label is None:
+        return None
+    try:
+        score = float(label)
+    except ValueError:
+        score = math.nan
+    if not math.isfinite(score) or abs(score) > 1e30:
+        raise ConfigError(f"{place}: the score is {quoted(label)}, which is no number")
+    return score
