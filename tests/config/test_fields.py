@@ -7,7 +7,7 @@ import pytest
 from xlj.config import Config, ConfigError, Data, Model, Optimizer, Options, Train, option
 from xlj.config.fields import Section, keys_of
 from xlj.config.finetuning import FinetuningConfig, TaskModel, TaskOptimizer
-from xlj.config.objectives.supervised import Tagging
+from xlj.config.objectives.supervised import SUPERVISED
 from xlj.config.sections import RetrievalEvaluation
 
 
@@ -34,7 +34,7 @@ class Heat(Warmth):
         (lambda: TaskModel(dtype="half"), r"^model\.dtype is 'half'; "),
         (lambda: TaskOptimizer(warmup_share=2.0), r"^optimizer\.warmup_share is 2\.0; "),
         (lambda: TaskOptimizer(b1=1.0), r"^optimizer\.b1 is 1\.0; "),
-        (lambda: Tagging(batch_rows=-1), r"^train\.batch_rows is -1; "),
+        (lambda: SUPERVISED["tagging"](batch_rows=-1), r"^train\.batch_rows is -1; "),
         (lambda: Heat(kind="wett"), r"^objectives\.kind is 'wett'; .*did you mean wet\?"),
     ],
 )

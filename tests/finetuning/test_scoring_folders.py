@@ -79,6 +79,11 @@ def test_xnli_with_xlm_rs_pairs(tmp_path, vocabulary, data):
     assert found == wanted
     share = np.mean([name == LABELS[k % 3] for k, name in enumerate(wanted)])
     assert outcome.runs[0].test == {"accuracy": {"en": pytest.approx(100 * share)}}
+    assert set(outcome.baseline) == {"accuracy"}
+    alone = running.run(
+        config_of(tmp_path / "model", data, train="", select="all"), tmp_path / "alone"
+    )
+    assert alone.runs[0].test == outcome.runs[0].test and not alone.baseline
 
 
 @pytest.mark.parametrize(

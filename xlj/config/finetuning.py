@@ -278,9 +278,9 @@ def _check_together(parsed: FinetuningConfig) -> None:
             "fresh draws all weights anew, and some would stay as they were drawn: "
             f"optimizer.frozen={','.join(optimizer.frozen)}; add --config.optimizer.frozen="
         )
-    if not task.train or not task.languages:
+    if train.epochs and not task.train or not task.languages:
         raise ConfigError("task.train and task.languages must say what to train on")
-    if not task.dev and task.select != "last":
+    if train.epochs and not task.dev and task.select != "last":
         raise ConfigError(
             f"task.select={task.select} chooses a checkpoint on dev, but task.dev is empty; name "
             "dev sets, or set task.select=last"

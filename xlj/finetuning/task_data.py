@@ -113,7 +113,9 @@ def _labels(task: Task, of_task: TaskKind, data: Mapping[str, Examples]) -> tupl
         [example for examples in data[split].values() for example in examples] for split in SPLITS
     )
     require(training)
-    known = label_set(training, task.labels) if of_task.has_labels else ()
+    known: tuple[str, ...] = ()
+    if of_task.has_labels:  # a head that is scored as it is has its own
+        known = label_set(training, task.labels) if training else task.labels
     require(dev)
     for split in ("train", "dev"):
         for language, examples in data[split].items():
@@ -125,7 +127,7 @@ def _labels(task: Task, of_task: TaskKind, data: Mapping[str, Examples]) -> tupl
         for examples in (dev, test):
             check(examples, known)
     of_task.check_examples([*training, *dev, *test], known, task)
-    if task.select == "trained" and not set(data["dev"]) & set(task.languages):
+    if training and task.select == "trained" and not set(data["dev"]) & set(task.languages):
         raise ConfigError(
             f"task.select=trained chooses on dev of {', '.join(task.languages)}, but task.dev is "
             f"of {', '.join(data['dev'])}"

@@ -79,8 +79,10 @@ def on_dev(scores: Scores, task: Task, trained: Iterable[str]) -> float:
 
 def baseline(data: TaskData, task: Task) -> Scores:
     """Test scores (dev's where no test set has labels) of the most frequent labels of the training
-    data, each language's own with `task.per_language`; of questions, none."""
+    data, each language's own with `task.per_language`; of questions, or without such data, none."""
     found = Scores()
+    if not data.train:
+        return found
 
     @cache
     def learned(
