@@ -406,6 +406,11 @@ class Model(Section, path="model"):
         """How many heads of keys and values there are."""
         return self.key_value_heads or self.heads
 
+    @property
+    def has_own_head(self) -> bool:
+        """Whether the head for masked tokens has parameters of its own."""
+        return self.prediction == "dense" or not self.tied or "vocabulary" in self.biases
+
     def dropout_of(self, part: str) -> float:
         """The dropout behind one of `DROPOUT_PARTS`."""
         return self.dropout if part in self.dropout_parts else 0.0

@@ -87,6 +87,12 @@ def inspect(path: Path) -> Imported:
     where = str(path / CONFIG)
     architecture = architectures.of_config(folder.config, where)
     model = architectures.model_of(architecture, folder.config, where)
+    if not model.has_own_head:
+        raise ConfigError(
+            f"{where}: tie_word_embeddings is true, and the head for masked tokens has no bias "
+            "either: xlj's encoder has no head without parameters. Untie it: add lm_head.weight, a "
+            "copy of the word embeddings, and set tie_word_embeddings to false"
+        )
     vocabulary = tokenizer_files.read(path)
     surplus = _surplus(folder, vocabulary, where)
     # Old checkpoints call the parts of a norm gamma and beta.
