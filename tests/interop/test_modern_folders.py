@@ -374,7 +374,9 @@ def test_surplus_rows_come_back_unless_the_model_was_trained(
     assert_leaves(loaded(tmp_path)[1], trained)
 
 
-@pytest.mark.parametrize("kind, names", [("modernbert", ""), ("eurobert", ""), ("gte", "new, fused")])
+@pytest.mark.parametrize(
+    "kind, names", [("modernbert", ""), ("eurobert", ""), ("gte", "new, fused")]
+)
 def test_a_folder_without_a_head_comes_back_without_one(kind, names, written, tmp_path):
     folder, _, _ = written(kind, names, surplus=46)
     file = folder / "model.safetensors"

@@ -133,8 +133,8 @@ def check_model(model: Model) -> None:
         )
     if not model.has_own_head:
         raise ConfigError(
-            "model.prediction=linear with model.tied=True leaves the head for masked tokens without "
-            "parameters; set model.tied=False, or add vocabulary to model.biases"
+            "model.prediction=linear with model.tied=True leaves the head for masked tokens "
+            "without parameters; set model.tied=False, or add vocabulary to model.biases"
         )
     if model.rotary_base and model.hidden // model.heads % 2:
         raise ConfigError(

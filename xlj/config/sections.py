@@ -100,7 +100,11 @@ class Data(Section, path="data"):
         "runs/rows", "folder, or gs:// or s3:// URL, of vocabularies and rows", read=_for_cache
     )
     alpha: float = key(0.7, "exponent of language sampling, p_j = m_j^a / sum m_k^a", low=0, high=1)
-    vocabulary: str = key("", "SentencePiece model or tokenizer.json; empty means train one")
+    vocabulary: str = key(
+        "",
+        "SentencePiece model or tokenizer.json; empty means that of init_from or of a teacher, else "
+        "train one",
+    )
     vocabulary_size: int = _vocabulary_key(
         250_002,
         "ids of a vocabulary that is trained, specials and <mask> included; 0 means 6,000 and "

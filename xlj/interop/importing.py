@@ -72,7 +72,7 @@ class Imported:
             lines += [f"  {self.head}, of {', '.join(self.labels) or 'first and last tokens'}"]
         lines += [f"  not read: {name} ({reason})" for name, reason in self.ignored.items()]
         if self.missing:
-            lines += [f"  not there, to be initialised anew: {', '.join(self.missing)}"]
+            lines += [f"  not there: {', '.join(self.missing)}"]
         return "\n".join(lines)
 
 
@@ -189,7 +189,7 @@ def _assigned(
 ) -> tuple[dict[Tensor, tuple[str, ...]], tuple[str, ...]]:
     """Names of theirs by tensor, and what the head for masked tokens lacks."""
     names: dict[Tensor, tuple[str, ...]] = {}
-    missing: list[str] = []
+    missing: dict[str, str] = {}  # names of theirs by ours
     of_task = architecture.has_shared_head and architectures.is_of_task(folder.config)
     for tensor in architecture.tensors:
         if tensor.ours not in expected:
@@ -200,14 +200,17 @@ def _assigned(
         if not absent and not (is_masked and of_task):
             names[tensor] = group
         elif is_masked:
-            missing.append(tensor.ours)
+            missing[tensor.ours] = group[0] if of_task else absent[0]
         else:
             raise ConfigError(f"{folder.path}: the tensor {absent[0]} is missing")
-    head = [tensor.ours for tensor in names if tensor.head == "prediction_head"]
+    head = [group[0] for tensor, group in names.items() if tensor.head == "prediction_head"]
     if head and missing:
-        raise ConfigError(f"{folder.path}: has {head[0]}, but not {missing[0]}")
+        absent_one = next(iter(missing.values()))
+        raise ConfigError(
+            f"{folder.path}: the tensor {absent_one} is missing, and {head[0]} of its head is not"
+        )
     if not any(tensor.head == "prediction_head" for tensor in architecture.tensors):
-        missing = [name for name in expected if name.startswith("prediction_head/")]
+        return names, tuple(name for name in expected if name.startswith("prediction_head/"))
     return names, tuple(missing)
 
 
