@@ -102,8 +102,8 @@ class Data(Section, path="data"):
     alpha: float = key(0.7, "exponent of language sampling, p_j = m_j^a / sum m_k^a", low=0, high=1)
     vocabulary: str = key(
         "",
-        "SentencePiece model or tokenizer.json; empty means that of init_from or of a teacher, else "
-        "train one",
+        "SentencePiece model or tokenizer.json; empty means that of init_from or a teacher, or "
+        "else train one",
     )
     vocabulary_size: int = _vocabulary_key(
         250_002,

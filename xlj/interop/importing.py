@@ -87,12 +87,7 @@ def inspect(path: Path) -> Imported:
     where = str(path / CONFIG)
     architecture = architectures.of_config(folder.config, where)
     model = architectures.model_of(architecture, folder.config, where)
-    if not model.has_own_head:
-        raise ConfigError(
-            f"{where}: tie_word_embeddings is true, and the head for masked tokens has no bias "
-            "either: xlj's encoder has no head without parameters. Untie it: add lm_head.weight, a "
-            "copy of the word embeddings, and set tie_word_embeddings to false"
-        )
+    _check_head(model, where)
     vocabulary = tokenizer_files.read(path)
     surplus = _surplus(folder, vocabulary, where)
     # Old checkpoints call the parts of a norm gamma and beta.
@@ -163,6 +158,15 @@ def load(imported: Imported, shardings: Callable[[PyTree], PyTree]) -> encoder.P
 def read(imported: Imported, name: str) -> np.ndarray:
     """One parameter of ours, float32, by its name; errors as of `load`."""
     return _part(imported, name, (slice(None),) * len(imported.shapes[name]))
+
+
+def _check_head(model: Model, where: str) -> None:
+    if not model.has_own_head:
+        raise ConfigError(
+            f"{where}: tie_word_embeddings is true, and the head for masked tokens has no bias "
+            "either: xlj's encoder has no head without parameters. Untie it: add lm_head.weight, a "
+            "copy of the word embeddings, and set tie_word_embeddings to false"
+        )
 
 
 def _surplus(folder: Folder, vocabulary: Vocabulary, where: str) -> np.ndarray:
