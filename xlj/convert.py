@@ -25,7 +25,7 @@ def main(flags: Namespace) -> None:
         if flags.action == "import":
             from xlj.conversion.importing import import_folder
 
-            import_folder(flags.source.expanduser(), output, flags.seed)
+            import_folder(flags.source.expanduser(), output)
         elif flags.action == "export":
             from xlj.conversion.exporting import export
 

@@ -38,10 +38,10 @@ def main(flags: Namespace) -> None:
     from xlj.data.rows.report import malformed_records, report
 
     config, store = open_rows(flags.config)
-    if config.init_from:
+    if config.init_from or (config.names_a_model() and not config.data.vocabulary):
         from xlj.training import start
 
-        config, _ = start.adopt_vocabulary(config, start.find_source(config), store)
+        config, _ = start.adopt_vocabulary(config, start.find_vocabulary_source(config), store)
     store = store or prepare_rows(config, flags.runner, flags.pipeline)
     from xlj.training import passes
 

@@ -57,6 +57,7 @@ def test_an_unknown_family_is_refused_with_those_there_are():
     [
         ({"rotary_base": 10.0}, "set model.absolute_positions=False"),
         ({"family": "eurobert", "heads": 128}, "heads of an odd size"),
+        ({"family": "eurobert", "tied": True}, "the head for masked tokens without parameters"),
         ({"key_value_heads": 3}, "not divisible by model.key_value_heads=3"),
         ({"local_attention": 8, "full_layers": "0,2"}, "2 is no layer of model.layers=2"),
         ({"local_attention": 8, "full_layers": "first"}, "first is no layer"),

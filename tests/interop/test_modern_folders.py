@@ -374,16 +374,30 @@ def test_surplus_rows_come_back_unless_the_model_was_trained(
     assert_leaves(loaded(tmp_path)[1], trained)
 
 
-def test_surplus_rows_of_a_head_that_is_initialised_anew_are_zero(written, tmp_path):
-    folder, _, leaves = written("gte", surplus=46)
+@pytest.mark.parametrize(
+    "kind, names", [("modernbert", ""), ("eurobert", ""), ("gte", "new, fused")]
+)
+def test_a_folder_without_a_head_comes_back_without_one(kind, names, written, tmp_path):
+    folder, _, _ = written(kind, names, surplus=46)
     file = folder / "model.safetensors"
-    save_file({n: t for n, t in load_file(file).items() if not n.startswith("lm_head.")}, file)
+    tensors = load_file(file)
+    prefix = next(name for name in tensors if "embed" in name).partition(".")[0] + "."
+    bare = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+    assert len(bare) < len(tensors)
+    save_file(bare, file)
     run("import", f"--source={folder}", f"--output={tmp_path}/ours")
-    run("export", f"--checkpoint={tmp_path}/ours", f"--output={tmp_path}/again")
-    tensors = load_file(tmp_path / "again/model.safetensors")
-    rows = tensors["gte.embeddings.word_embeddings.weight"][-46:]
-    np.testing.assert_array_equal(rows, leaves["surplus/embeddings/word"])
-    np.testing.assert_array_equal(tensors["lm_head.decoder.bias"][-46:], 0)
+    for number, source in enumerate([folder, tmp_path / "ours"]):
+        run("export", f"--checkpoint={source}", f"--output={tmp_path}/{number}")
+        again = load_file(tmp_path / f"{number}/model.safetensors")
+        assert again.keys() == bare.keys()
+        assert all(again[name].tobytes() == bare[name].tobytes() for name in bare)
+
+
+def test_a_tied_head_without_a_bias_is_refused(written):
+    folder, _, _ = written("eurobert")
+    rewrite(folder, tie_word_embeddings=True)
+    with pytest.raises(ConfigError, match=r"config\.json: tie_word_embeddings is true, and the"):
+        importing.inspect(folder)
 
 
 @pytest.mark.parametrize("rows", [399, True, None, 10**9])

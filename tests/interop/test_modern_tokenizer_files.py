@@ -121,6 +121,28 @@ def test_contradictions_are_reported_and_the_tokenizer_is_right(made, tmp_path, 
     ]
 
 
+@pytest.mark.parametrize(
+    "kind, single, frame",
+    [
+        ("modernbert", slice(0, 2), "'[CLS] ...' of a sentence, and xlj '[CLS] ... [SEP]'"),
+        ("mmbert", slice(0, 0), "'...' of a sentence, and xlj '<bos> ... <eos>'"),
+    ],
+)
+def test_a_frame_that_rows_do_not_have_is_reported(kind, single, frame, made, tmp_path, capsys):
+    folder = write_folder(tmp_path / "folder", kind, made[kind])
+    file = folder / "tokenizer.json"
+    content = json.loads(file.read_bytes())
+    template = content["post_processor"]
+    template["single"] = template["single"][single]
+    if not template["single"]:
+        content["post_processor"] = None
+    file.write_text(json.dumps(content))
+    vocabulary = tokenizer_files.read(folder)
+    assert vocabulary.native_specials == Vocabulary(made[kind].to_str().encode()).native_specials
+    (warning,) = capsys.readouterr().err.splitlines()
+    assert warning.startswith(f"warning: {file}: post_processor makes {frame}: vectors differ")
+
+
 @pytest.mark.parametrize("separated", [False, True])
 def test_pairs_as_rows(made, separated, tmp_path):
     vocabulary = tokenizer_files.read(write_folder(tmp_path / "in", "eurobert", made["eurobert"]))

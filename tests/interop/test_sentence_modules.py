@@ -64,7 +64,7 @@ def test_vectors_are_the_librarys(name, prompt, folders, tmp_path):
 @pytest.mark.parametrize("name", ["labse", "pooler", "instructor"])
 def test_a_checkpoint_and_an_export_have_the_modules(name, folders, tmp_path):
     path = folders[name]
-    import_folder(path, tmp_path / "checkpoint", 0)
+    import_folder(path, tmp_path / "checkpoint")
     np.testing.assert_array_equal(load(tmp_path / "checkpoint").embed(SOME), load(path).embed(SOME))
     export(str(tmp_path / "checkpoint"), tmp_path / "again", None, "")
     np.testing.assert_allclose(theirs(tmp_path / "again"), theirs(path), atol=1e-5)

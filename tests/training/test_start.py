@@ -106,6 +106,17 @@ def test_pretraining_finds_matched_and_stored_models_once(tiny, trained, tmp_pat
     assert after == {"Vocabulary.__init__": 2}  # the two models' own
 
 
+def test_a_student_from_scratch_has_its_teachers_vocabulary(tiny, trained, tmp_path):
+    tiny.train.steps, tiny.data.vocabulary_size = 1, 900  # of a vocabulary of its own
+    tiny.objectives.distillation.batch_rows = 8
+    tiny.objectives.distillation.teacher = str(trained)
+    digest = stored_models.find(trained).vocabulary().digest
+    assert digest == start.prepare(parse(tiny), tmp_path / "next").vocabulary.digest
+    xlj.pretrain(tiny, tmp_path / "next")
+    resumed = start.prepare(parse(tiny), tmp_path / "next")
+    assert digest == resumed.vocabulary.digest
+
+
 def test_rows_that_are_named_are_opened_with_one_vocabulary(tiny, store, tmp_path):
     tiny.train.steps, tiny.data.rows = 1, str(store.path)
     with calls_before_and_after(loop.train) as (before, after):

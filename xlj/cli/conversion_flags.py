@@ -15,7 +15,6 @@ def add(parser: Parser) -> None:
     ).add_argument
     add("--source", metavar="DIR", required=True, type=Path, help="the Hugging Face folder")
     add("--output", metavar="DIR", required=True, type=Path, help="a new folder")
-    add("--seed", metavar="N", type=int, default=0, help="of a head that is not there [0]")
     exporting = actions.add_parser(
         "export",
         doc="Writes a folder that transformers' AutoModelForMaskedLM, AutoModel and AutoTokenizer "

@@ -131,6 +131,11 @@ def check_model(model: Model) -> None:
             f"model.rotary_base={model.rotary_base:g}: rotary positions take the place of learned "
             "ones; set model.absolute_positions=False"
         )
+    if not model.has_own_head:
+        raise ConfigError(
+            "model.prediction=linear with model.tied=True leaves the head for masked tokens "
+            "without parameters; set model.tied=False, or add vocabulary to model.biases"
+        )
     if model.rotary_base and model.hidden // model.heads % 2:
         raise ConfigError(
             f"model.rotary_base turns pairs of dimensions, but model.hidden={model.hidden} and "

@@ -106,6 +106,11 @@ class Config(Section):
             first |= active
         return {name: first[name] for name in self.objectives.options if name in first}
 
+    def names_a_model(self) -> bool:
+        """Whether `init_from`, or an objective (a teacher), names a stored model."""
+        objectives = self.objectives_on().values()
+        return bool(self.init_from) or any(options.models() for options in objectives)
+
     def row_kinds(self) -> tuple[str, ...]:
         """The kinds of rows that the run reads, in the order of `ROW_KINDS`."""
         read = {options.rows for options in self.objectives_on().values()}

@@ -100,7 +100,11 @@ class Data(Section, path="data"):
         "runs/rows", "folder, or gs:// or s3:// URL, of vocabularies and rows", read=_for_cache
     )
     alpha: float = key(0.7, "exponent of language sampling, p_j = m_j^a / sum m_k^a", low=0, high=1)
-    vocabulary: str = key("", "SentencePiece model or tokenizer.json; empty means train one")
+    vocabulary: str = key(
+        "",
+        "SentencePiece model or tokenizer.json; empty means that of init_from or a teacher, or "
+        "else train one",
+    )
     vocabulary_size: int = _vocabulary_key(
         250_002,
         "ids of a vocabulary that is trained, specials and <mask> included; 0 means 6,000 and "
@@ -405,6 +409,11 @@ class Model(Section, path="model"):
     def groups(self) -> int:
         """How many heads of keys and values there are."""
         return self.key_value_heads or self.heads
+
+    @property
+    def has_own_head(self) -> bool:
+        """Whether the head for masked tokens has parameters of its own."""
+        return self.prediction == "dense" or not self.tied or "vocabulary" in self.biases
 
     def dropout_of(self, part: str) -> float:
         """The dropout behind one of `DROPOUT_PARTS`."""

@@ -4,37 +4,29 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from xlj.checkpoints import stored_models, writing
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import SUPERVISED, Model, Objectives, build
 from xlj.config.finetuning import in_use
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.architectures import TASKS
-from xlj.models import heads
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.models.encoder import Params
 from xlj.sharding import meshes
 
 
-def import_folder(source: Path, output: Path, seed: int) -> None:
-    """Writes the checkpoint, and tells what became of each tensor; `seed` is of a head for masked
-    tokens, where there is none.
+def import_folder(source: Path, output: Path) -> None:
+    """Writes the checkpoint, and prints what became of each tensor.
+
+    A folder without a head makes a checkpoint without one, so that an export gives the folder's
+    tensors back. A run that starts from either initialises its heads.
 
     Raises:
       ConfigError: if the folder cannot be read, or is of another architecture.
     """
     found = stored_models.of_folder(source)
     print(found.report)
-    params = found.params(meshes.one_device())
-    vocabulary = found.vocabulary()
-    if not {"prediction_head", *TASKS} & params.keys():
-        print(f"initialised anew, with seed {seed}: prediction_head")
-        params["prediction_head"] = heads.init_prediction(
-            jax.random.key(seed), found.model, vocabulary.size
-        )
-    store(output, found, params, found.model, vocabulary)
+    store(output, found, found.params(meshes.one_device()), found.model, found.vocabulary())
 
 
 def store(

@@ -73,7 +73,7 @@ class Imported:
             lines += [f"  {self.head}, of {', '.join(self.labels) or 'outputs without names'}"]
         lines += [f"  not read: {name} ({reason})" for name, reason in self.ignored.items()]
         if self.missing:
-            lines += [f"  not there, to be initialised anew: {', '.join(self.missing)}"]
+            lines += [f"  not there: {', '.join(self.missing)}"]
         return "\n".join(lines)
 
 
@@ -88,6 +88,7 @@ def inspect(path: Path) -> Imported:
     where = str(path / CONFIG)
     architecture = architectures.of_config(folder.config, where)
     model = architectures.model_of(architecture, folder.config, where)
+    _check_head(model, where)
     vocabulary = tokenizer_files.read(path)
     surplus = _surplus(folder, vocabulary, where)
     # Old checkpoints call the parts of a norm gamma and beta.
@@ -162,6 +163,15 @@ def read(imported: Imported, name: str) -> np.ndarray:
     return _part(imported, name, (slice(None),) * len(imported.shapes[name]))
 
 
+def _check_head(model: Model, where: str) -> None:
+    if not model.has_own_head:
+        raise ConfigError(
+            f"{where}: tie_word_embeddings is true, and the head for masked tokens has no bias "
+            "either: xlj's encoder has no head without parameters. Untie it: add lm_head.weight, a "
+            "copy of the word embeddings, and set tie_word_embeddings to false"
+        )
+
+
 def _surplus(folder: Folder, vocabulary: Vocabulary, where: str) -> np.ndarray:
     """The rows of tables of words that belong to no id: tables are padded to sizes that multiply
     fast."""
@@ -186,7 +196,7 @@ def _assigned(
 ) -> tuple[dict[Tensor, tuple[str, ...]], tuple[str, ...]]:
     """Names of theirs by tensor, and what the head for masked tokens lacks."""
     names: dict[Tensor, tuple[str, ...]] = {}
-    missing: list[str] = []
+    missing: dict[str, str] = {}  # names of theirs by ours
     of_task = architecture.has_shared_head and architectures.is_of_task(folder.config)
     for tensor in architecture.tensors:
         if tensor.ours not in expected:
@@ -197,14 +207,17 @@ def _assigned(
         if not absent and not (is_masked and of_task):
             names[tensor] = group
         elif is_masked:
-            missing.append(tensor.ours)
+            missing[tensor.ours] = group[0] if of_task else absent[0]
         else:
             raise ConfigError(f"{folder.path}: the tensor {absent[0]} is missing")
-    head = [tensor.ours for tensor in names if tensor.head == "prediction_head"]
+    head = [group[0] for tensor, group in names.items() if tensor.head == "prediction_head"]
     if head and missing:
-        raise ConfigError(f"{folder.path}: has {head[0]}, but not {missing[0]}")
+        absent_one = next(iter(missing.values()))
+        raise ConfigError(
+            f"{folder.path}: the tensor {absent_one} is missing, and {head[0]} of its head is not"
+        )
     if not any(tensor.head == "prediction_head" for tensor in architecture.tensors):
-        missing = [name for name in expected if name.startswith("prediction_head/")]
+        return names, tuple(name for name in expected if name.startswith("prediction_head/"))
     return names, tuple(missing)
 
 

@@ -17,6 +17,7 @@ from xlj.data.tokenizer.tokenizer_json import (
     BERT_SPECIALS,
     PARALLEL_SEPARATOR,
     explained,
+    frame_of,
     is_tokenizer_json,
     with_specials,
 )
@@ -82,6 +83,7 @@ def read(folder: Path) -> Vocabulary:
             )
     elif whole:
         vocabulary = _naming(folder, whole, whole.read_bytes)
+        _warn_of_frame(whole, vocabulary)
     elif words:
         config = _json(folder, CONFIG)
         vocabulary = _naming(folder, words, lambda: _content(_bert(words, config)))
@@ -316,6 +318,19 @@ def _warn_of_ids(folder: Path, vocabulary: Vocabulary) -> None:
         for key in (f"{key}_token_id" for key in keys):
             if isinstance(other := config.get(key), int) and other != number:
                 _warn(f"{folder / MODEL_CONFIG}: {key} is {other}", token, number)
+
+
+def _warn_of_frame(file: Path, vocabulary: Vocabulary) -> None:
+    """Warns of a tokenizer.json that does not put one token before a sentence and one behind it, as
+    rows of xlj have them."""
+    bos, _, eos, *_ = vocabulary.native_specials
+    theirs, ours = frame_of(file.read_bytes()), f"{bos} ... {eos}"
+    if theirs != ours:
+        print(
+            f"warning: {file}: post_processor makes {quoted(theirs)} of a sentence, and xlj "
+            f"{quoted(ours)}: vectors differ from those of transformers' tokenizer",
+            file=sys.stderr,
+        )
 
 
 def _warn(claim: str, token: str | None, number: int | None = None) -> None:

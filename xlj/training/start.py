@@ -80,13 +80,14 @@ def prepare(
     latest = reading.latest(workdir)
     if latest is None:
         models = find_models(config)
-        model = source = source or find_source(config)
+        source = source or find_source(config)
+        model = source or next(iter(models.values()), None)
     else:
         models = {}
         if is_claimed:
             config = dataclasses.replace(config, init_from=latest.config()["init_from"])
         compatibility.check_resumable(latest, config)
-        model = source or (stored_models.of_checkpoint(latest) if config.init_from else None)
+        model = source or (stored_models.of_checkpoint(latest) if config.names_a_model() else None)
     config, vocabulary = adopt_vocabulary(config, model, store, resumes=latest is not None)
     check_separator(config, vocabulary)
     config = _with_pair_length(config, latest, vocabulary, store)
@@ -151,6 +152,12 @@ def find_source(config: Config) -> StoredModel | None:
     return source
 
 
+def find_vocabulary_source(config: Config) -> StoredModel | None:
+    """The model whose vocabulary the rows of a new run have: that of `init_from`, else a teacher.
+    Errors as of `find_source` and `find_models`."""
+    return find_source(config) or next(iter(find_models(config).values()), None)
+
+
 def find_models(config: Config) -> dict[tuple[str, str], StoredModel]:
     """The stored models that objectives' states start from, by (objective, part); raises a
     `ConfigError` if one is not there or does not fit the config."""
@@ -169,9 +176,9 @@ def adopt_vocabulary(
     """The vocabulary of a run, None if it is yet to be trained, and the config that names it.
 
     Args:
-      model: the one that `init_from` names, or the run's own checkpoint. The run has its
-        vocabulary, unless `transfer` matches another with it; if the config names none, it is
-        written into `data.cache`.
+      model: the one that `init_from` names, else a teacher, or the run's own checkpoint. The run
+        has its vocabulary, unless `transfer` matches another with it; if the config names none, it
+        is written into `data.cache`.
       store: the rows, if they are there.
       resumes: the model is the run's own checkpoint.
 

@@ -1,6 +1,7 @@
 """A Hugging Face `tokenizer.json`, its ids permuted into xlj's layout."""
 
 import functools
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -151,6 +152,23 @@ def with_specials(model: bytes, named: Mapping[str, Sequence[str]]) -> bytes:
         name = _CARRIED + role
         template["special_tokens"][name] = {"id": name, "ids": [ids[token]], "tokens": [token]}
     return json.dumps(description, ensure_ascii=False, indent=2).encode()
+
+
+def frame_of(model: bytes) -> str:
+    """A sentence, as "...", and the tokens that the post-processor of a tokenizer.json puts around
+    it, e.g. `[CLS] ... [SEP]`."""
+    processor = json_file.parse(model, "tokenizer.json").get("post_processor")
+    for part in _processors(processor):
+        if part["type"] in ("BertProcessing", "RobertaProcessing"):
+            return f"{part['cls'][0]} ... {part['sep'][0]}"
+    for template in _templates(processor):
+        parts = (next(iter(part.items())) for part in template["single"])
+        tokens = (
+            ["..."] if kind == "Sequence" else template["special_tokens"][entry["id"]]["tokens"]
+            for kind, entry in parts
+        )
+        return " ".join(itertools.chain.from_iterable(tokens))
+    return "..."
 
 
 @contextmanager
