@@ -5,9 +5,9 @@
 Compiles the train step of every phase for that topology, without its chips: `pip install -e
 '.[cuda]'` brings the compiler for a100, h100, h200, b200 (hosts x GPUs of a host), '.[tpu]' that
 for v5e, v6e (two sides of a torus, v5e:4x4) and v5p (three). Prints memory, operations, traffic
-with memory and between devices, and the least time that these take. `--search` tries meshes,
-recomputation and microbatches for the same batch, and ends with flags to paste.
-docs/scaling.md tells more.
+with memory and between devices, the least time that these take, and an estimate of a step's time
+from rates measured on an H100. `--search` tries meshes, recomputation and microbatches for the same
+batch, and ends with flags to paste. docs/scaling.md tells more.
 """
 
 from argparse import Namespace

@@ -9,6 +9,7 @@ from xlj import config as schema
 from xlj.config import parse
 from xlj.objectives.flops import TRAINED, of_layers, of_predictions
 from xlj.planning import figures, table, topologies
+from xlj.planning.chips import SHARES
 from xlj.planning.collectives import Collective
 from xlj.sharding import devices
 from xlj.training.memory import expected
@@ -113,15 +114,30 @@ def test_the_least_time_is_that_of_the_slowest_part(planned, here):
     assert first.days == 40 * first.step_seconds / 86_400
 
 
+def test_the_estimate_is_that_of_kernels_and_links(planned, here):
+    _, first, _ = planned
+    assert set(first.estimate) == {*SHARES, "launches", "links"}
+    assert first.estimate["links"] == first.seconds["fast links"] > 0
+    assert first.estimated_seconds == sum(first.estimate.values()) > first.step_seconds
+    # Products here take less time than their traffic, which is less an exchange's own.
+    shares = first.estimate["memory"] * SHARES["memory"]
+    assert 0.5 * first.seconds["memory"] < shares < first.seconds["memory"]
+
+
 def test_figures_are_recorded_and_printed(planned, here):
     _, first, second = planned
     record = json.loads(json.dumps(first.record()))
     assert record["mfu"] == first.mfu and record["memory"]["fits"] is True
-    assert record["traffic"] == first.traffic
+    assert record["traffic"] == first.traffic and record["estimate"] == first.estimate
+    assert record["estimated_seconds"] == first.estimated_seconds
     text = table.table([first, second], "tiny", here)
     assert "steps 0 to 40: mmlm 32 x 64" in text and "steps 40 to 100: mmlm 32 x 64, tlm" in text
     assert f"for its {first.bottleneck} (" in text and "DOES NOT FIT" not in text
     assert text.count(" GB  ") >= 20
+    estimated = f"{1e3 * first.estimated_seconds:.1f} ms, by rates measured on an H100 (products"
+    assert estimated in text and f" {32 * 64 / first.estimated_seconds:,.0f} tokens/s;" in text
+    about = 40 * first.estimated_seconds + 60 * second.estimated_seconds
+    assert text.endswith(f" days at least, {about / 86_400:,.1f} estimated")
 
 
 def test_a_step_without_gradients_has_no_mfu(here):

@@ -13,6 +13,7 @@ from xlj.io.json_file import Record
 from xlj.objectives import build
 from xlj.objectives.counting import operations
 from xlj.objectives.flops import Operations
+from xlj.planning import estimate
 from xlj.planning.collectives import Collective, collectives
 from xlj.planning.hlo import Program
 from xlj.planning.products import products
@@ -73,6 +74,9 @@ class Figures:
     collectives: list[Collective]
     seconds: dict[str, float]
     """That products, memory, and fast and slow links take, each at its full speed."""
+    estimate: dict[str, float]
+    """Seconds of kernels by kind and of their launches, at measured rates (`chips.SHARES`); and of
+    links at their full speed, since exchanges were not measured."""
     peak_flops: float
     """Of a chip, a second."""
 
@@ -85,6 +89,11 @@ class Figures:
     def step_seconds(self) -> float:
         """The least time that a step can take: of its bottleneck, all else hidden behind it."""
         return self.seconds[self.bottleneck]
+
+    @property
+    def estimated_seconds(self) -> float:
+        """The estimated time of a step: all parts, one after another."""
+        return sum(self.estimate.values())
 
     @property
     def mfu(self) -> float | None:
@@ -112,7 +121,10 @@ class Figures:
         tree["collectives"] = [
             each._asdict() | {"fast": each.fast, "slow": each.slow} for each in self.collectives
         ]
-        for name in ("bottleneck", "step_seconds", "mfu", "tokens_per_second", "days"):
+        for name in (
+            *("bottleneck", "step_seconds", "estimated_seconds"),
+            *("mfu", "tokens_per_second", "days"),
+        ):
             tree[name] = getattr(self, name)
         return tree
 
@@ -178,6 +190,8 @@ def of_phase(
         "fast links": sum(each.fast / each.links for each in sent) / chip.fast,
         "slow links": sum(each.slow for each in sent) / chip.slow,
     }
+    parts = estimate.work(text, chip).estimate()
+    parts["links"] = seconds["fast links"] + seconds["slow links"]
     return Figures(
         start=schedule[phase].start,
         steps=distinct_phases(config)[phase],
@@ -191,6 +205,7 @@ def of_phase(
         traffic=moved,
         collectives=sent,
         seconds=seconds,
+        estimate=parts,
         peak_flops=chip.flops,
     )
 

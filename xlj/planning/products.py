@@ -18,19 +18,38 @@ def products(program: Program) -> dict[str, float]:
     """
     total: dict[str, float] = {}
     for outer, instruction, times in program.executed():
-        for body, found in _inside(program, outer, instruction):
-            if count := of_instruction(body, found):
-                kind = _floats(body, found)[0].type
-                exact = kind == "f32" and "operand_precision={highest" in found.attributes
-                kind = "f32 highest" if exact else kind
-                total[kind] = total.get(kind, 0.0) + times * count
+        for kind, count in by_type(program, outer, instruction).items():
+            total[kind] = total.get(kind, 0.0) + times * count
     return total
+
+
+def by_type(program: Program, outer: Computation, instruction: Instruction) -> dict[str, float]:
+    """Operations of one run of an instruction of `Program.executed`, by type as of `products`.
+
+    Raises:
+      ValueError: as `products`.
+    """
+    total: dict[str, float] = {}
+    for body, found in _inside(program, outer, instruction):
+        if count := of_instruction(body, found):
+            kind = _floats(body, found)[0].type
+            exact = kind == "f32" and "operand_precision={highest" in found.attributes
+            kind = "f32 highest" if exact else kind
+            total[kind] = total.get(kind, 0.0) + count
+    return total
+
+
+def kernel(instruction: Instruction) -> str:
+    """The name of the Pallas kernel that an instruction calls, without a window's size; else
+    empty."""
+    path = instruction.source.split("/")
+    return path[-2].partition("_near")[0] if path[-1] == "pallas_call" and path[1:] else ""
 
 
 def of_instruction(body: Computation, instruction: Instruction) -> float:
     """Operations of one product; 0 for what is none."""
     op, attributes = instruction.op, instruction.attributes
-    if op == "custom-call" and instruction.source.endswith("/pallas_call"):
+    if op == "custom-call" and kernel(instruction):
         return _of_kernel(body, instruction)
     if op == "convolution":
         return _of_convolution(body, instruction)
@@ -50,10 +69,10 @@ def of_instruction(body: Computation, instruction: Instruction) -> float:
 def _of_kernel(body: Computation, instruction: Instruction) -> float:
     """Those of our kernels, which no compiler tells; attention's as if no block was skipped but
     those outside a window."""
-    name, arrays = instruction.source.split("/")[-2], _floats(body, instruction)
-    name, _, near = name.partition("_near")
+    name, arrays = kernel(instruction), _floats(body, instruction)
     if made := attend.PRODUCTS.get(name):  # of queries [rows, length, heads, size]
-        keys = min(int(near or arrays[0].dims[1]), arrays[0].dims[1])
+        near = re.search(r"_near(\d+)/pallas_call$", instruction.source)
+        keys = min(int(near[1]) if near else arrays[0].dims[1], arrays[0].dims[1])
         return 2.0 * made * math.prod(arrays[0].dims) * keys
     if made := fused_logits.PRODUCTS.get(name):  # of vectors [n, hidden] and weights [size, hidden]
         return 2.0 * made * math.prod(arrays[0].dims) * arrays[1].dims[0]

@@ -1,6 +1,6 @@
 """A plan as text."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xlj.planning.figures import Figures
 from xlj.planning.search import Trial
@@ -13,11 +13,13 @@ _LARGEST = 10
 def table(figures: Sequence[Figures], config_name: str, topology: Topology) -> str:
     """What people read: a part for each phase, and the days of the whole run."""
     chips = f"{topology.name}, {topology.size} chips"
-    lines = [f"{config_name} on {chips}: the compiler's figures, and the least time that they take"]
+    lines = [f"{config_name} on {chips}: the compiler's figures, the least time, and an estimate"]
     for found in figures:
         lines += ["", *_phase(found)]
     days = sum(found.days for found in figures)
-    lines += ["", f"all {sum(found.steps for found in figures):,} steps: {days:,.1f} days at least"]
+    steps = sum(found.steps for found in figures)
+    estimated = sum(found.steps * found.estimated_seconds for found in figures) / 86_400
+    lines += ["", f"all {steps:,} steps: {days:,.1f} days at least, {estimated:,.1f} estimated"]
     return "\n".join(lines)
 
 
@@ -36,6 +38,7 @@ def trials(tried: Sequence[Trial]) -> str:
 
 def _phase(found: Figures) -> list[str]:
     memory, seconds, total = found.memory, found.seconds, found.operations.total
+    slower = found.estimated_seconds / found.step_seconds
     rows = ", ".join(f"{name} {rows} x {length}" for name, (rows, length) in found.rows.items())
     parts = {name: size for name, size in vars(memory).items() if name not in ("peak", "limit")}
     by_part = {name: value for name, value in vars(found.operations).items() if value}
@@ -64,16 +67,24 @@ def _phase(found: Figures) -> list[str]:
         )
     if not found.collectives:
         lines.append("    nothing")
-    times = ", ".join(f"{name} {1e3 * value:.1f}" for name, value in seconds.items())
     lines += [
         f"  least time of a step  {1e3 * found.step_seconds:.1f} ms, for its {found.bottleneck} "
-        f"({times} ms)",
+        f"({_times(seconds)})",
         f"  so at most            {_mfu(found)} MFU, {found.tokens_per_second:,.0f} tokens/s "
         f"({found.tokens_per_second / found.devices:,.0f} a chip); {found.days:,.1f} days",
+        f"  estimate of a step    {1e3 * found.estimated_seconds:.1f} ms, by rates measured on an "
+        f"H100 ({_times(found.estimate)})",
+        f"  so about              {_mfu(found, slower)} MFU, "
+        f"{found.tokens_per_second / slower:,.0f} tokens/s; {found.days * slower:,.1f} days",
     ]
     return lines
 
 
-def _mfu(found: Figures) -> str:
-    """MFU at most; none for a step without gradients."""
-    return "no" if found.mfu is None else f"{found.mfu:.1%}"
+def _times(seconds: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {1e3 * value:.1f}" for name, value in seconds.items()) + " ms"
+
+
+def _mfu(found: Figures, slower: float = 1) -> str:
+    """MFU at most, or of a step that takes so many times the least time; none for a step without
+    gradients."""
+    return "no" if found.mfu is None else f"{found.mfu / slower:.1%}"

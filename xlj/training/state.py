@@ -6,7 +6,6 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
@@ -130,10 +129,10 @@ def set_aside(state: State) -> Callable[[], State]:
     where = jax.tree.map(lambda leaf: leaf.sharding, parts)
     if jax.tree.leaves(where)[0].mesh.devices.flat[0].platform == "cpu":
         copies = jax.jit(lambda parts: jax.tree.map(jnp.copy, parts), out_shardings=where)(parts)
-        return lambda: State(optimizer=optax.EmptyState(), **copies)
+        return lambda: State(optimizer=(), **copies)
     on_host = jax.tree.map(lambda sharding: sharding.with_memory_kind("pinned_host"), where)
     copies = jax.device_put(parts, on_host)
-    return lambda: State(optimizer=optax.EmptyState(), **jax.device_put(copies, where))
+    return lambda: State(optimizer=(), **jax.device_put(copies, where))
 
 
 def restart_sums(progress: Progress) -> Progress:

@@ -32,12 +32,9 @@ def make_train_step(
     mesh: Mesh,
     begins: Mapping[str, int] | None = None,
 ) -> Callable[[State, Batch, ArrayLike, Rates], State]:
-    """The step of a phase, to be jitted: `train_step(state, batch, seed, rates)`. `config` is the
-    phase's; `begins` names the objectives that it switches on, and at which step: what they keep
-    starts from the parameters then.
-
-    Runs that differ in `train.seed`, a uint32 here, or in what `rates` are made of (the learning
-    rate, its schedule, weight decay, `train.steps`), have the same step.
+    """The step of a phase, to be jitted. `config` is the phase's; `begins` names the objectives
+    that it switches on, and at which step: what they keep starts from the parameters then. Runs
+    that differ in `train.seed`, a uint32 here, or in what `rates` are made of, have the same step.
 
     The counts of everything that the whole step predicts are known before any gradient, so that the
     sums of microbatches are scaled by them and add up to the gradient of one large batch. A phase
