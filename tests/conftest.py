@@ -221,7 +221,7 @@ def checkpoint(corpus, tmp_path_factory):
     config.model.intermediate, config.model.positions = 64, 130
     config.objectives.mmlm.batch_rows, config.objectives.tlm.batch_rows = 8, 0
     config = parse(config)
-    fresh = jax.jit(lambda: state.init(config, Corpus(vocabulary.size, ("en",), (1,))))()
+    fresh = jax.jit(lambda: state.init(config, Corpus(vocabulary.size, ("en",), (1,)), 0))()
     manifest = Manifest(vocabulary.size, vocabulary.digest, vocabulary.dtype.str, {}, ())
     checkpointer = Checkpointer(folder, config, manifest, vocabulary, keep=1)
     checkpointer.save(0, fresh.parts())

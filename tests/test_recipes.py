@@ -231,7 +231,7 @@ def test_base_and_large_have_the_papers_sizes():
         ("meta_xlm", 278),
     ):
         config = parse(load(name))
-        shapes = jax.eval_shape(lambda c=config: state.init(c, corpus_of(c))).params
+        shapes = jax.eval_shape(lambda c=config: state.init(c, corpus_of(c), 0)).params
         count = sum(leaf.size for leaf in jax.tree.leaves(shapes)) / 1e6
         assert count == pytest.approx(millions, rel=0.01)
 

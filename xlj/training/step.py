@@ -49,11 +49,8 @@ def make_train_step(
     def train_step(state: State, batch: Batch, seed: ArrayLike, rates: Rates) -> State:
         state = _begun(objectives, begins, state)
         inputs, rngs = with_targets(objectives, seed, microbatches, state, batch)
-        counts: dict[str, jax.Array] = {}
-        for name, found in inputs.items():
-            counts |= jax.tree.map(jnp.sum, objectives[name].count(found))
+        counts = _counts(objectives, inputs)
         scales = loss_scales(config.objectives.normalisation, weights, counts)
-
         both = {name: (inputs[name], rngs[name]) for name in inputs}
         shared = state.params, (state.objectives, scales)
         lie = trees.layout(shared, (*RULES, *rules, *OTHERS))
@@ -87,6 +84,16 @@ def make_train_step(
         )
 
     return on_mesh(mesh, train_step)
+
+
+def _counts(
+    objectives: Mapping[str, Objective], inputs: Mapping[str, object]
+) -> dict[str, jax.Array]:
+    """How much each loss predicts in the whole step."""
+    counts: dict[str, jax.Array] = {}
+    for name, found in inputs.items():
+        counts |= jax.tree.map(jnp.sum, objectives[name].count(found))
+    return counts
 
 
 def _begun(
