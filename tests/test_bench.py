@@ -113,6 +113,7 @@ def test_a_trace_is_summed_by_kind_and_kernel():
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_it_needs_neither_tensorflow_nor_seqio():
     program = (
         "import sys\n"

@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.slow
 def test_each_mutant_that_is_named_or_called_equivalent_is_one_of_the_code():
     mutants = Path(__file__).parent / "mutants"
     listed = subprocess.run(

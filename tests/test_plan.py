@@ -35,6 +35,7 @@ def test_a_plan_is_printed_and_written(call, tmp_path):
     assert "passes" not in printed
 
 
+@pytest.mark.slow
 def test_a_search_ends_with_flags_to_paste(call, tmp_path):
     path = tmp_path / "plan.json"
     arguments = (RECIPE, "--topology=h100:1x1", "--config.model.layers=1")

@@ -28,6 +28,7 @@ def abstract(tiny, store, devices=1):
     return state.abstract(config, corpus, mesh)
 
 
+@pytest.mark.slow
 def test_restores_onto_another_mesh(tiny, store, trained):
     found = reading.find(trained)
     assert found.step == 4
@@ -65,7 +66,9 @@ def test_a_flipped_bit_never_changes_what_is_restored(tiny, store, trained, tmp_
     assert noticed >= 9
 
 
-@pytest.mark.parametrize("damage", ["deleted", "emptied", "halved"])
+@pytest.mark.parametrize(
+    "damage", [*(pytest.param(x, marks=pytest.mark.slow) for x in ("deleted", "emptied")), "halved"]
+)
 def test_every_damaged_file_is_one_clear_error_or_nothing(
     tiny, store, trained, tmp_path, damage, monkeypatch, capsys, caplog
 ):

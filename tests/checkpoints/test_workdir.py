@@ -115,6 +115,7 @@ def test_a_config_that_cannot_be_written(tiny, store, tmp_path, monkeypatch):
         loop.train(start.prepare(parse(tiny), tmp_path, store))
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
     tiny, store, tmp_path, capsys, caplog
 ):

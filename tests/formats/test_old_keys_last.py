@@ -91,6 +91,7 @@ def test_the_checkpoint_is_as_it_was_written(old):
     assert found.model().layers == 1 and OLD.stat().st_size < 26_000
 
 
+@pytest.mark.slow
 def test_it_is_resumed_with_old_keys_in_the_recipe_and_on_the_command_line(old, tmp_path, capsys):
     run = workdir(old, tmp_path)
     assert train.main(flags_of(old, run)) == 0

@@ -250,6 +250,7 @@ def test_every_parameter_learns_from_the_first_step(dtype):
     assert (jnp.abs(table).sum(1) > 0).tolist() == [place != 4 for place in range(8)]
 
 
+@pytest.mark.slow
 def test_every_combination_of_options_builds():
     options = {
         "position_bias": ("none", "t5", "gated"),

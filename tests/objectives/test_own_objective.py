@@ -134,6 +134,7 @@ def final(folder, step):
     return reading.find(folder / "checkpoints" / str(step)).meta["digests"]
 
 
+@pytest.mark.slow
 def test_it_trains_evaluates_and_resumes_to_the_bit(tiny, module, tmp_path):
     config = chosen(tiny)
     config.train.eval_every = 2

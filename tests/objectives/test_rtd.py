@@ -166,7 +166,11 @@ def test_no_gradient_passes_through_the_samples(model, params_of, keys_of):
 
 @pytest.mark.parametrize(
     "sharing, by_generator, by_discriminator",
-    [("shared", True, True), ("generator_only", True, False), ("separate", False, True)],
+    [
+        ("shared", True, True),
+        ("generator_only", True, False),
+        pytest.param("separate", False, True, marks=pytest.mark.slow),
+    ],
 )
 def test_who_trains_the_embeddings(
     sharing, by_generator, by_discriminator, model, params_of, keys_of

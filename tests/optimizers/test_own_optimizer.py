@@ -38,7 +38,8 @@ def own():
         del table._REGISTERED[name]
 
 
-@pytest.mark.parametrize("name", ["lion", pytest.param("momentum", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["lion", "momentum"])
 def test_it_trains_and_resumes_to_the_bit(tiny, store, tmp_path, name):
     tiny.optimizer.name, tiny.optimizer.schedule = name, "constant"
     tiny.train.steps = 4
@@ -116,6 +117,7 @@ def test_a_name_is_of_one_optimizer():
     assert registered_optimizers()["adamw"].implementation.startswith("xlj.")
 
 
+@pytest.mark.slow
 def test_a_run_does_not_go_on_with_another_optimizer(tiny, store, tmp_path):
     tiny.train.steps = 2
     loop.train(start.prepare(parse(tiny), tmp_path, store))

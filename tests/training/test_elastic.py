@@ -21,13 +21,8 @@ def params(workdir):
     return trees.named_leaves(found)
 
 
-@pytest.mark.parametrize(
-    "before, after",
-    [
-        ((4, 2), (3, 1)),
-        pytest.param((8, 8), (2, 1), marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("before, after", [((4, 2), (3, 1)), ((8, 8), (2, 1))])
 def test_another_mesh_goes_on_with_the_same_batches(tiny, store, tmp_path, devices, before, after):
     """(devices, mesh.fsdp) before and after; with both objectives where it takes minutes."""
     tiny.objectives.mmlm.batch_rows = 24

@@ -30,6 +30,7 @@ def check_resumable(config, workdir):
     compatibility.check_resumable(reading.latest(workdir), config)
 
 
+@pytest.mark.slow
 def test_another_recipe_takes_the_encoder_and_says_what_is_new(tiny, trained, tmp_path, capsys):
     tiny.objectives.mmlm.batch_rows = tiny.objectives.tlm.batch_rows = 0
     for name in ("dwa", "xlco", "camlm"):

@@ -195,14 +195,8 @@ def probe(asked_at=-1, signals=(signal.SIGTERM,)):
     return measure
 
 
-@pytest.mark.parametrize(
-    "asked_at, step",
-    [
-        pytest.param(0, 0, marks=pytest.mark.slow),
-        (1, 3),
-        pytest.param(2, 6, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("asked_at, step", [(0, 0), (1, 3), (2, 6)])
 def test_an_evaluation_that_is_interrupted_is_done_when_the_run_goes_on(
     tiny, store, tmp_path, asked_at, step
 ):

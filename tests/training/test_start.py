@@ -77,6 +77,7 @@ NEW = {
 RESUMED = {**NEW, "find": 0, "check_resumable": 1}
 
 
+@pytest.mark.slow
 def test_pretraining_finds_each_thing_once(tiny, trained, tmp_path):
     tiny.train.steps, tiny.train.damaged_checkpoint = 2, "before"
     tiny.init_from, tiny.transfer.optimizer = str(trained), True
@@ -95,6 +96,7 @@ def test_pretraining_finds_each_thing_once(tiny, trained, tmp_path):
     assert (before, after) == (collections.Counter(RESUMED), {"check_resumable": 1})
 
 
+@pytest.mark.slow
 def test_pretraining_finds_matched_and_stored_models_once(tiny, trained, tmp_path, store):
     tiny.train.steps, tiny.init_from = 1, str(trained)
     tiny.transfer.vocabulary, tiny.data.vocabulary = "matched", str(store.vocabulary_file)

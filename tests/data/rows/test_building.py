@@ -205,6 +205,7 @@ def test_workers_do_not_change_rows(built, config, tmp_path):
     assert files(prepare_rows(config(tmp_path, workers=3))) == files(built)
 
 
+@pytest.mark.slow
 def test_beam_does_not_change_rows(built, config, tmp_path, capfd):
     pytest.importorskip("apache_beam", reason="apache-beam is not installed")
     store = prepare_rows(config(tmp_path), runner="DirectRunner")
