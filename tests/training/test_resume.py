@@ -85,9 +85,7 @@ def lines(workdir):
     """Metrics without what depends on the clock."""
     text = (workdir / "metrics.jsonl").read_text(encoding="utf-8")
     parsed = [json.loads(line) for line in text.splitlines()]
-    return [
-        {k: v for k, v in line.items() if not k.startswith(("time/", "start/"))} for line in parsed
-    ]
+    return [{k: v for k, v in line.items() if not k.startswith("time/")} for line in parsed]
 
 
 def digests(workdir):

@@ -1,6 +1,6 @@
 """Metrics of a run: lines of `WORKDIR/metrics.jsonl`, and TensorBoard events beside them.
 
-Everything is a pure function of the run except keys under `time/` and `start/`.
+Everything is a pure function of the run except keys under `time/`.
 """
 
 import json

@@ -50,7 +50,7 @@ class Waits:
                 self._seconds[part] = self._seconds.get(part, 0.0) + seconds
 
     def measures(self) -> dict[str, float]:
-        """The seconds kept since the last call, as metrics `start/seconds/PART`."""
-        measures = {f"start/seconds/{part}": each for part, each in self._seconds.items()}
+        """The seconds kept since the last call, as metrics `time/start/seconds/PART`."""
+        measures = {f"time/start/seconds/{part}": each for part, each in self._seconds.items()}
         self._seconds.clear()
         return measures
