@@ -55,13 +55,12 @@ def main() -> None:
         print(f"| {language} | {' | '.join(f'{loss:.2f}' for loss in losses)} |")
     print(f"| mean | {' | '.join(f'{of_run[last][HELD_OUT]:.2f}' for of_run in evaluated)} |")
     width = 0.8 / len(runs)
-    for color, (name, of_run) in enumerate(zip(runs, evaluated, strict=True)):
+    for color, of_run in enumerate(evaluated):
         places = [index + color * width for index in range(len(languages))]
         heights = [of_run[last][f"eval/mmlm/{language}/loss"] for language in languages]
-        bars.bar(places, heights, width, color=f"C{color}", label=name)
+        bars.bar(places, heights, width, color=f"C{color}")
     bars.set(xticks=[index + 0.4 - width / 2 for index in range(len(languages))],
              xticklabels=languages, ylabel=f"held-out loss at step {last}")  # fmt: skip
-    bars.legend(loc="lower right")
     figure.savefig(arguments.output, dpi=80)
 
 

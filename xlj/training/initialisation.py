@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+from tqdm import tqdm
 
 from xlj.checkpoints import compatibility, reading
 from xlj.checkpoints.reading import CheckpointError
@@ -60,12 +61,12 @@ def _transferred(start: Start, source: StoredModel, corpus: Corpus, fresh: Param
         )
     if jax.process_index() == 0:
         if source.report:
-            print(f"init_from: {source.report}")
+            tqdm.write(f"init_from: {source.report}")
         for change in compatibility.rotary_changes(source, config):
-            print(f"init_from: {change} (positions are read with the new value)")
+            tqdm.write(f"init_from: {change} (positions are read with the new value)")
         if matches is not None:
-            print("init_from: pieces, and tokens of the text, by what they start from\n")
-            print(f"{transfer.report(matches, start.store)}\n")
+            tqdm.write("init_from: pieces, and tokens of the text, by what they start from\n")
+            tqdm.write(f"{transfer.report(matches, start.store)}\n")
     params = source.params(start.mesh)
     return transfer.taken(config, source, params, fresh, corpus.languages, matches)
 

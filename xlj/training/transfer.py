@@ -6,6 +6,7 @@ from pathlib import Path
 import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
+from tqdm import tqdm
 
 from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.stored_models import StoredModel
@@ -85,7 +86,7 @@ def taken(
         (sorted(left), f"initialised anew (transfer.parts={','.join(config.transfer.parts)})"),
     ):
         if names and jax.process_index() == 0:
-            print(f"init_from: {what}: {', '.join(names)}")
+            tqdm.write(f"init_from: {what}: {', '.join(names)}")
     leaves, structure = jax.tree.flatten(fresh)
     chosen = [
         old[name] if name in fits - left else leaf for name, leaf in zip(new, leaves, strict=True)
