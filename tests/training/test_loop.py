@@ -1,0 +1,43 @@
+"""What the loop gives to a step, and which parameters it measures."""
+
+import jax
+import numpy as np
+
+from xlj.config import parse
+from xlj.data.rows.corpus import Corpus
+from xlj.optimizers.schedules import rates
+from xlj.training import loop, phases, start
+from xlj.training import state as states
+
+
+def test_steps_get_the_rates_of_their_numbers_and_step_0_is_of_the_first_parameters(
+    tiny, store, tmp_path, monkeypatch
+):
+    """Also after a resume, which measures no step again."""
+    tiny.objectives.tlm.batch_rows, tiny.model.layers = 0, 1
+    tiny.optimizer.schedule, tiny.optimizer.warmup_steps = "constant", 6
+    tiny.optimizer.weight_decay, tiny.train.seed, tiny.train.eval_every = 0.03, 7, 1
+    given, measured = [], []
+
+    def call(step, state, batch, seed, rates):
+        given.append((int(state.progress.step), int(seed), rates))
+        return original(step, state, batch, seed, rates)
+
+    def probe(state, check):
+        word = np.asarray(state.params["embeddings"]["word"])
+        measured.append((int(state.progress.step), word))
+        return {}
+
+    original = phases.Step.__call__
+    monkeypatch.setattr(phases.Step, "__call__", call)
+    for tiny.train.steps in (2, 4):
+        config = parse(tiny)
+        loop.train(start.prepare(config, tmp_path, store), [probe])
+    assert [number for number, *_ in given] == [0, 1, 2, 3]
+    assert {seed for _, seed, _ in given} == {7}
+    assert [each for *_, each in given] == [rates(config, number) for number in range(4)]
+    np.testing.assert_allclose(given[0][2], (config.optimizer.learning_rate / 6, 0.03), rtol=1e-6)
+    assert [number for number, _ in measured] == [0, 1, 2, 3, 4]
+    fresh = jax.jit(lambda seed: states.init(config, Corpus.of(store), seed))(np.uint32(7))
+    np.testing.assert_array_equal(measured[0][1], fresh.params["embeddings"]["word"])
+    assert (measured[1][1] != measured[0][1]).any()
