@@ -60,9 +60,9 @@ def test_scores_equal_numpy(run, text, tmp_path, checkpoint, by, monkeypatch):
     monkeypatch.setattr(stretches, "BYTES", 500)  # several parts
     monkeypatch.setattr(margins, "CHUNK", 7)
     monkeypatch.setattr(pair_scores, "_CHUNK", 5)
-    found, told = run(f"--input={tmp_path}/pairs.tsv", f"--by={by}")
+    found, printed = run(f"--input={tmp_path}/pairs.tsv", f"--by={by}")
     np.testing.assert_allclose(list(map(float, found)), plain(checkpoint, text, by), atol=2e-5)
-    assert "30 scores" in told and "1 pairs have an empty side" in told
+    assert "30 scores" in printed and "because a side is empty: 1" in printed
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     sides = [(line.split("\t")[0], line.split("\t")[1]) for line in text]
     in_python = load(checkpoint).score(sides, by, layer=1)
@@ -83,9 +83,9 @@ def test_two_files_are_pairs_too(run, text, tmp_path):
 
 def test_the_best_are_kept_as_they_came(run, text, tmp_path):
     scores = np.array(list(map(float, run(f"--input={tmp_path}/pairs.tsv")[0])))
-    found, told = run(f"--input={tmp_path}/pairs.tsv", "--keep=0.5", output="kept")
+    found, printed = run(f"--input={tmp_path}/pairs.tsv", "--keep=0.5", output="kept")
     order = np.argsort(-np.nan_to_num(scores, nan=-9), kind="stable")[:15]
-    assert found == [text[k] for k in sorted(order)] and "15 of 30 pairs" in told
+    assert found == [text[k] for k in sorted(order)] and "15 of 30 pairs" in printed
     least = float(np.sort(scores[~np.isnan(scores)])[10])
     flags = [f"--input={tmp_path}/pairs.tsv", f"--threshold={least - 1e-5}", "--scores"]
     found, _ = run(*flags, output="above")

@@ -142,7 +142,7 @@ def _write(flags: Namespace, output: str, scores: "np.ndarray", units: "Sequence
         print(f"{output}: {what}", file=sys.stderr)
     empty = int(np.isnan(scores).sum())
     if empty:
-        print(f"{empty:,} pairs have an empty side: no score", file=sys.stderr)
+        print(f"pairs without a score, because a side is empty: {empty:,}", file=sys.stderr)
 
 
 def _numbers(array: "np.ndarray") -> "Iterator[Any]":

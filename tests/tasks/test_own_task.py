@@ -95,8 +95,8 @@ def test_it_predicts_what_was_scored(done, config, module, call, tmp_path):
 def test_the_encoder_goes_out_without_a_class_for_the_head(done, tmp_path, capsys):
     assert stored_models.find(done.folder).task.kind == "my_task:Counting"
     convert.main(["export", f"--checkpoint={done.folder}", f"--output={tmp_path}/out"])
-    told = capsys.readouterr().out
-    assert "counting_head/output/bias (its kind of task names no class of transformers" in told
+    printed = capsys.readouterr().out
+    assert "counting_head/output/bias (its kind of task names no class of transformers" in printed
     written = json.loads((tmp_path / "out" / "config.json").read_text())
     assert written["architectures"] == ["XLMRobertaModel"]
 

@@ -40,3 +40,12 @@ def test_a_run_without_losses_has_measures_all_the_same(tmp_path):
     assert any(line.split() == ["dev", "en", "0.100", "->", "0.500", "f1"] for line in lines)
     assert not any(line.startswith("held-out loss") for line in lines)
     assert "operations: 1e+09 in matrix products (ELECTRA's count 2e+09, 6ND 3e+09)" in lines
+
+
+def test_a_run_that_was_stopped_says_what_the_same_command_does(tmp_path):
+    (tmp_path / metrics.FILE).write_text('{"step": 0, "train/loss": 7.0}\n')
+    for step, said in ((0, "before anything was saved"), (3, "goes on from there")):
+        folder = tmp_path / f"checkpoints/{step}"
+        outcome = Outcome(step, False, tmp_path, folder, Counts(1.0, 2.0, 3.0))
+        text = summary(outcome, "train")
+        assert said in text.split("\n")[-1] and ("checkpoint:" in text) == (step > 0)

@@ -57,7 +57,8 @@ class Outcome:
 
     step: int
     finished: bool
-    """False if it was asked to stop (SIGTERM) before the last step."""
+    """False if it was asked to stop (SIGTERM) before the last step; if `step` is 0, nothing was
+    saved."""
     workdir: AnyPath
     checkpoint: AnyPath
     operations: Counts
@@ -167,7 +168,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
                 _check_finite(config, batches, workdir, *in_flight.popleft())
             bar.update()
             if first is not None:
-                # Measured after the first step, which is there sooner so.
+                # The first step need not wait until what measures step 0 is compiled.
                 step_memory.give_back()
                 if not writer.write(first(), 0)[2]:
                     done = 0  # nothing is saved, and the run begins again

@@ -16,6 +16,8 @@ def summary(outcome: Outcome, command: str, can_export: bool = True) -> str:
       command: what the run was started with, without its workdir.
       can_export: whether there is an architecture of transformers for the model.
     """
+    if not outcome.step:
+        return "\nstopped before anything was saved; the same command begins again"
     lines, workdir = outcome.metrics, shlex.quote(str(outcome.workdir))
     evaluations = [line for line in lines if any(key.startswith("eval/") for key in line)]
     text = [f"\ncheckpoint: {outcome.checkpoint}", f"metrics:    {outcome.workdir / metrics.FILE}"]
