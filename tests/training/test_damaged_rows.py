@@ -17,7 +17,7 @@ def test_a_slot_of_padding_is_of_no_account(every, tmp_path, capsys, devices):
     devices(1)
     every.objectives.distillation.batch_rows, every.objectives.distillation.teacher = 0, ""
     every.train.steps = every.train.eval_every = every.train.log_every = 1
-    every.data.damaged_rows = "pad"
+    every.train.eval_rows, every.data.damaged_rows = 0, "pad"
     built = prepare_rows(parse(every))
     shutil.copytree(built.path.parent, tmp_path / "cache")
     store = RowStore(tmp_path / "cache" / built.path.name)

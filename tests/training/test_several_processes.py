@@ -129,7 +129,10 @@ def test_of_four_processes_one_is_killed_and_two_go_on(store, config_file, tmp_p
     """Each survivor names it and ends within a minute; the next run is of another number."""
     workdir = tmp_path / "four"
     long = config_file.read_text("utf-8").replace(
-        "    return", "    config.train.steps, config.model.layers = 98765, 1\n    return"
+        "    return",
+        "    config.train.steps, config.model.layers = 98765, 1\n"
+        "    config.evaluation = schema.default().evaluation\n"  # four processes compile it all
+        "    return",
     )
     (tmp_path / "long.py").write_text(long, encoding="utf-8")
     four, begin = start_local(tmp_path / "long.py", workdir, 4), time.monotonic()
