@@ -1,14 +1,19 @@
 """Cross-entropy over a large vocabulary, block by block, without ever holding all the logits."""
 
-from types import ModuleType
-
 import jax
 import jax.numpy as jnp
 
 from xlj.models.dense import product, product_over_rows
 from xlj.models.gradients import with_gradient
-from xlj.objectives import fused_logits, kept_logits, logits
-from xlj.objectives.logits import BLOCK, block_of, block_starts, check_factors
+from xlj.objectives import kept_logits
+from xlj.objectives.logits import (
+    BLOCK,
+    block_of,
+    block_starts,
+    check_factors,
+    gradient,
+    statistics,
+)
 from xlj.sharding import devices
 from xlj.sharding.rules import REPLICATED, ROWS, TABLE
 
@@ -59,13 +64,12 @@ def _forward(
         vectors: jax.Array, table: jax.Array, bias: jax.Array, labels: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         size, starts = block_starts(table, block)
-        implementation = _implementation(size, vectors, dtype)
         vectors = vectors.astype(dtype)
 
         def body(carry: Four, start: jax.Array) -> tuple[Four, None]:
             largest, best, total, of_label = carry
             weights, biases, true_start = block_of(table, bias, start, size, dtype)
-            here, more, place, picked = implementation.statistics(
+            here, more, place, picked = statistics(
                 vectors, weights, biases, labels - true_start, start - true_start
             )
             new_largest = jnp.maximum(largest, here)
@@ -87,11 +91,6 @@ def _forward(
     return (losses, correct), (vectors, table, bias, labels, normaliser)
 
 
-def _implementation(size: int, vectors: jax.Array, dtype: jnp.dtype) -> ModuleType:
-    """The module whose `statistics` and `gradient` are for blocks of this size, here."""
-    return fused_logits if fused_logits.is_used(size, vectors.shape[1], dtype) else logits
-
-
 def _backward(
     dtype: jnp.dtype, block: int, saved: Saved, gradients: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array | None, ...]:
@@ -104,19 +103,13 @@ def _backward(
         of_loss: jax.Array,
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         size, starts = block_starts(table, block)
-        implementation, count = _implementation(size, vectors, dtype), len(vectors)
-        if implementation is fused_logits:  # what is filled up has no loss
-            vectors, labels, of_loss = map(fused_logits.filled, (vectors, labels, of_loss))
-            normaliser = fused_logits.filled(normaliser, jnp.inf)
         vectors = vectors.astype(dtype)
 
         def body(carry: Three, start: jax.Array) -> tuple[Three, None]:
             of_vectors, of_table, of_bias = carry
             weights, biases, true_start = block_of(table, bias, start, size, dtype)
             places = labels - true_start, start - true_start
-            of_logits = implementation.gradient(
-                vectors, weights, biases, *places, normaliser, of_loss
-            )
+            of_logits = gradient(vectors, weights, biases, *places, normaliser, of_loss)
             more_of_vectors = product(of_logits, weights, dtype)
             of_weights = devices.summed(product_over_rows(of_logits, vectors, dtype), 1)
             of_table = jax.lax.dynamic_update_slice_in_dim(of_table, of_weights, true_start, 0)
@@ -133,7 +126,7 @@ def _backward(
         turns = devices.unrolled(len(starts))
         ended, _ = jax.lax.scan(body, initial, starts, reverse=True, unroll=turns)
         of_vectors, of_table, of_bias = ended
-        return of_vectors[:count], of_table, devices.summed(of_bias)
+        return of_vectors, of_table, devices.summed(of_bias)
 
     inputs = (ROWS, TABLE, REPLICATED, ROWS, ROWS, ROWS)
     per_device = devices.per_device(of_rows, inputs, (ROWS, TABLE, REPLICATED))

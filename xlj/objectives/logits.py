@@ -1,7 +1,4 @@
-"""Logits of a block of the vocabulary, and what a loss needs of them, in plain JAX.
-
-`fused_logits` has kernels for the same on GPUs.
-"""
+"""Logits of a block of the vocabulary, and what a loss needs of them."""
 
 import contextlib
 from collections.abc import Iterator
@@ -96,14 +93,28 @@ def check_block(function: str, *arrays: jax.Array) -> None:
     check(function, **{name: (specified, array) for (name, specified), array in given})
 
 
+def products(vectors: jax.Array, weights: jax.Array) -> jax.Array:
+    """Logits without their bias, [n, size]: vectors [n, hidden] times weights [size, hidden],
+    multiplied in the weights' type and summed in float32.
+
+    On GPUs they are of the weights' type: a library writes bfloat16 as fast as it multiplies, and
+    what is computed from them reads half as much. Elsewhere they are float32.
+    """
+    check("products", vectors=("float [n, hidden]", vectors), weights=("float [size, hidden]", weights))
+    logits = product(vectors, weights, weights.dtype, right_axis=1)
+    if devices.platform() != "gpu":
+        return logits
+    return jax.lax.optimization_barrier(logits.astype(weights.dtype))
+
+
 def block_logits(
     vectors: jax.Array, weights: jax.Array, bias: jax.Array, first: jax.Array
 ) -> jax.Array:
-    """float32 [n, size]: vectors [n, hidden] times weights [size, hidden], plus bias [size]; -inf
-    for places before `first`. They are multiplied in the weights' type."""
+    """float32 [n, size]: `products` of vectors [n, hidden] and weights [size, hidden], plus bias
+    [size]; -inf for places before `first`."""
     check_block("block_logits", vectors, weights, bias, first)
-    found = product(vectors, weights, weights.dtype, right_axis=1) + bias
-    return jnp.where(jnp.arange(len(bias)) >= first, found, -jnp.inf)
+    logits = products(vectors, weights).astype(jnp.float32) + bias
+    return jnp.where(jnp.arange(len(bias)) >= first, logits, -jnp.inf)
 
 
 def statistics(
