@@ -263,9 +263,9 @@ LAYERS = ("generator_layers", "label_layer", "query_layer")
 
 
 def trained():
-    """All other recipes, small; and of the papers' variants those that train other objectives, or other
-    parts of the model, than any before. What else variants change is traced above, and the tests of
-    the objectives compute with it."""
+    """All other recipes, small; and of the papers' variants those that train other objectives, or
+    other parts of the model, than any before. What else variants change is traced above, and the
+    tests of the objectives compute with it."""
     found = {}
     tiny = [(name, "tiny") for name in RECIPES if name not in TRAINED_ELSEWHERE]
     for name, variant in distinct([*tiny, *recipes_of_papers()]):

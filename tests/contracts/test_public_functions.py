@@ -52,7 +52,6 @@ from xlj.objectives import (
     corruption,
     cross_entropy,
     dwa,
-    fused_logits,
     kept_logits,
     logits,
     mlm,
@@ -100,8 +99,6 @@ INPUTS = encoder.Inputs(TOKENS, TOKENS, TOKENS, TOKENS, None, TOKENS)
 TABLE = {"vectors": f32(6, H), "table": f32(V, H), "bias": f32(V)}
 BLOCK = {"vectors": f32(6, H), "weights": f32(V, H), "bias": f32(V), "first": i32()}
 OF_LABELS = {"labels": i32(6), "normaliser": f32(6), "of_loss": f32(6)}
-TILES = {"vectors": f32(64, 64), "weights": f32(128, 64), "bias": f32(128), "first": i32()}
-OF_TILES = {"labels": i32(64), "normaliser": f32(64), "of_loss": f32(64)}
 HEADS = f32(R, N, 2, 4)
 IDS = {"query_segment_ids": TOKENS, "key_segment_ids": TOKENS}
 ATTENTION = {"query": HEADS, "key": HEADS, "value": HEADS, **IDS, "seeds": i32(R)}
@@ -176,6 +173,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
     ),
     dense.product: ({"dtype": DTYPE}, {"left": f32(H), "right": f32(H, 5)}),
     dense.product_over_rows: ({"dtype": DTYPE}, {"left": f32(3, H), "right": f32(3, 5)}),
+    dense.sum_over_rows: ({"dtype": DTYPE}, {"x": f32(6, 4)}),
     dense.products: ({"contracted": (-2, -1)}, {"left": f32(R, 3, H), "right": f32(R, 5, 3)}),
     dense.swap_axes_copied: ({"axis": 0, "other": 1}, {"x": f32(3, H)}),
     dense.matmul: (
@@ -290,9 +288,6 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
         {"head": PARAMS["pointer_head"], "model": MODEL},
         {"hidden": HIDDEN, "inputs": dwa.Corrupted(MASKED, keys(R), i32(R, 4), i32(R, 4))},
     ),
-    fused_logits.statistics: ({}, TILES | {"labels": i32(64)}),
-    fused_logits.gradient: ({}, TILES | OF_TILES),
-    fused_logits.filled: ({}, {"x": f32(6)}),
     kept_logits.cross_entropy: ({"dtype": DTYPE}, TABLE | {"labels": i32(6)}),
     logits.block_starts: ({"block": 16}, {"table": f32(V, H)}),
     logits.block_of: (
@@ -300,6 +295,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
         {"table": f32(V, H), "bias": f32(V), "start": i32()},
     ),
     logits.block_logits: ({}, BLOCK),
+    logits.products: ({}, {"vectors": f32(6, H), "weights": f32(V, H)}),
     logits.statistics: ({}, BLOCK | {"labels": i32(6)}),
     logits.gradient: ({}, BLOCK | OF_LABELS),
     mlm.blind: (
@@ -377,7 +373,7 @@ ANY_SIZE = ANY_RANK | {
     # Arrays that share no axis with another one, and whose sizes no option says.
     "labels.links", "row_seeds.rngs", "kept.seeds", "look_up.table", "look_up.ids",
     "look_up_small.table", "look_up_small.ids", "stream_of.x", "count.tokens", "is_there.tokens",
-    "starts.tokens", "split.rngs", "sides.tokens", "filled.x", "block_starts.table",
+    "starts.tokens", "split.rngs", "sides.tokens", "sum_over_rows.x", "block_starts.table",
     "segments.tokens", "words_of.tokens", "same_example.source_ids",
     "same_example.target_ids",
     "diagonal.source_ids", "diagonal.target_ids", "turns.positions", "of_layers.positions",

@@ -81,15 +81,14 @@ TESTS = {
     "xlj/objectives/btmlm.py": "objectives/test_btmlm objectives/test_draws_stay "
     "objectives/test_flops objectives/test_dropout_of_losses",
     "xlj/objectives/camlm.py": "objectives/test_camlm objectives/test_dropout_of_losses",
-    "xlj/objectives/fused_logits.py": "objectives/test_fused_logits",
     "xlj/objectives/kept_logits.py": "objectives/test_cross_entropy objectives/test_sharded_parts",
-    "xlj/objectives/logits.py": "objectives/test_cross_entropy objectives/test_fused_logits",
+    "xlj/objectives/logits.py": "objectives/test_cross_entropy",
     "xlj/objectives/choosing.py": "objectives/test_cross_entropy objectives/test_rtd "
     "objectives/test_btmlm sharding/test_devices",
     "xlj/objectives/corruption.py": "objectives/test_corruption objectives/test_draws_stay "
     "objectives/test_mlm",
     "xlj/objectives/counting.py": "objectives/test_counting",
-    "xlj/objectives/cross_entropy.py": "objectives/test_cross_entropy objectives/test_fused_logits "
+    "xlj/objectives/cross_entropy.py": "objectives/test_cross_entropy "
     "objectives/test_mlm sharding/test_devices",
     "xlj/objectives/distillation.py": "objectives/test_distillation objectives/test_flops "
     "objectives/test_dropout_of_losses",

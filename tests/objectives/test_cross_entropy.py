@@ -72,28 +72,76 @@ def test_large_logits_stay_finite(platform, block):
     assert jnp.isfinite(losses).all()
 
 
-def test_bfloat16_rounds_the_same_with_blocks_and_without():
-    vectors, table, bias, labels = problem(100)
+@pytest.mark.parametrize("vocabulary", [100, 128])
+def test_bfloat16_rounds_the_same_with_blocks_and_without(vocabulary, platform):
+    vectors, table, bias, labels = problem(vocabulary)
     kind = jnp.dtype("bfloat16")
 
     def total(block, *arrays):
         return cross_entropy(*arrays, labels, kind, block)[0].sum()
 
     found = [jax.value_and_grad(partial(total, block), (0, 1, 2))(vectors, table, bias)
-             for block in (100, None)]  # fmt: skip
-    for a, b in zip(*map(jax.tree.leaves, found), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+             for block in (vocabulary, 30, None)]  # fmt: skip
+    for others in found[1:]:
+        for a, b in zip(*map(jax.tree.leaves, (found[0], others)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("vectors, backend, kept", [(10, "cpu", 1), (11, "cpu", 0), (10, "gpu", 0)])
-def test_a_cpu_keeps_the_logits_of_few_vectors(vectors, backend, kept, monkeypatch):
-    monkeypatch.setattr(kept_logits, "MOST", 64 * 10)
+def bfloat16(x):
+    return np.asarray(jnp.asarray(x, jnp.bfloat16), np.float64)
+
+
+@pytest.mark.parametrize("block", [30, None])
+def test_on_gpus_products_are_rounded_before_the_bias_is_added(block, monkeypatch):
+    """Losses, what they mark as correct, and gradients by hand in float64; small biases would be
+    lost if they were rounded with the products, and logits of padding would count in the sums."""
+    monkeypatch.setattr(devices, "platform", lambda: "gpu")
+    vectors, table, bias, labels = problem(100)
+    bias = bias / 64
+    weights = np.linspace(0.5, 2, 23)
+
+    def total(*arrays):
+        losses, correct = cross_entropy(*arrays, labels, jnp.dtype("bfloat16"), block)
+        return (losses * weights).sum(), (losses, correct)
+
+    (_, found), gradients = jax.value_and_grad(total, (0, 1, 2), has_aux=True)(vectors, table, bias)
+    x, rounded = bfloat16(vectors), bfloat16(table)
+    logits = bfloat16(x @ rounded.T) + np.asarray(bias, np.float64)
+    at = np.arange(23), np.asarray(labels)
+    sums = np.exp(logits).sum(1)
+    np.testing.assert_allclose(found[0], np.log(sums) - logits[at], rtol=1e-5)
+    np.testing.assert_array_equal(found[1], logits[at] == logits.max(1))
+    of_logits = np.exp(logits) / sums[:, None]
+    of_logits[at] -= 1
+    of_logits *= weights[:, None]
+    wanted = of_logits @ rounded, of_logits.T @ x, of_logits.sum(0)
+    for one, other in zip(gradients, wanted, strict=True):
+        error = np.linalg.norm(one - other) / np.linalg.norm(other)
+        assert error < 4e-3, error  # the gradient of logits is rounded to bfloat16
+
+
+@pytest.mark.parametrize(
+    "vectors, dtype, backend, kept",
+    [
+        (10, "float32", "cpu", True),
+        (11, "float32", "cpu", False),
+        (10, "bfloat16", "cpu", True),  # whose logits are float32
+        (11, "bfloat16", "cpu", False),
+        (10, "float32", "gpu", True),
+        (11, "float32", "gpu", False),
+        (20, "bfloat16", "gpu", True),
+        (21, "bfloat16", "gpu", False),
+        (1, "bfloat16", "tpu", False),
+    ],
+)
+def test_the_logits_of_few_vectors_are_kept(vectors, dtype, backend, kept, monkeypatch):
+    monkeypatch.setattr(kept_logits, "MOST", dict.fromkeys(("cpu", "gpu"), 4 * 64 * 10))
     monkeypatch.setattr(devices, "platform", lambda: backend)
     shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((vectors, 8), (64, 8), (64,))]
 
     def total(*arrays):
         labels = jnp.zeros(vectors, jnp.int32)
-        return cross_entropy(*arrays, labels, jnp.dtype("float32"))[0].sum()
+        return cross_entropy(*arrays, labels, jnp.dtype(dtype))[0].sum()
 
     program = str(jax.make_jaxpr(jax.grad(total, (0, 1, 2)))(*shapes))
     assert program.count("scan[") == (0 if kept else 2)  # over blocks, forward and backward
@@ -105,7 +153,7 @@ def test_logits_are_not_kept_where_devices_share_the_table(replica, fsdp, kept):
     """Each would gather all of it."""
     some = np.array(jax.devices()[:2]).reshape(replica, fsdp)
     mesh = jax.sharding.Mesh(some, rules.AXES, axis_types=(jax.sharding.AxisType.Auto,) * 2)
-    assert devices.on_mesh(mesh, kept_logits.is_used)(1, 1) == kept
+    assert devices.on_mesh(mesh, kept_logits.is_used)(1, 1, jnp.dtype("float32")) == kept
 
 
 @pytest.mark.parametrize("replica", [1, 4])

@@ -87,8 +87,9 @@ def test_a_side_of_a_torus_gathers_once_a_step(tmp_path):
     assert summed < 4 * 4 * (kernels + table), "more than one sum of all gradients, each way"
 
 
-def test_biases_have_their_gradients_from_products(tmp_path):
-    """On GPUs: column sums of layers would be kernels of their own, and slow."""
+def test_products_write_what_is_read_and_sums_of_rows_are_products(tmp_path):
+    """On GPUs: column sums of layers would be kernels of their own, and slow. Query, key and value
+    are not cut out of one product, and gradients of layers are not put together for one."""
     more = "--config.model.scan_layers=False", "--config.model.dtype=bfloat16"
     phase, text = planned(tmp_path, "xlm_r_base", "h100:1x1", {"mmlm": 32}, *more)
     executed = [instruction for _, instruction, _ in Program(text).executed()]
@@ -96,6 +97,14 @@ def test_biases_have_their_gradients_from_products(tmp_path):
         found.source for found in executed
         if re.search(r"/Block.*/(query|key|value|output|feed_forward)/\S*reduce_sum$", found.source)
     ]  # fmt: skip
+    tokens = 32 * 128
+    of_tokens = [
+        (found.name, array.dims)
+        for found in executed
+        for array in found.results
+        if array.dims[:1] == (tokens,) and len(array.dims) > 1
+    ]
+    assert of_tokens and max(dims[-1] for _, dims in of_tokens) <= 1024, of_tokens
 
 
 WHOLE = ("--config.train.accumulation=1",)

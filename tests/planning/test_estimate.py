@@ -8,6 +8,7 @@ from xlj.planning.estimate import Work, work
 from xlj.planning.hlo import Program
 
 KINDS = "products", "attention", "vocabulary", "memory", "launches"
+"""The steps that were measured had kernels for the vocabulary's logits, which are products now."""
 
 STEPS = {  # milliseconds at an H100's peaks, thousands of kernels; milliseconds measured there
     "XLM-R base": ((10.478, 1.407, 2.032, 13.741, 1.178), 48.8),
@@ -42,7 +43,7 @@ def fitted(without=""):
         rows += [(of_kind(kind, base[kind]), measured) for kind, measured in PROFILE.items()]
     relative = np.array([np.array(peaks) / measured for peaks, measured in rows])
     *slower, launch = np.linalg.lstsq(relative, np.ones(len(rows)))[0]
-    return dict(zip(SHARES, 1 / np.array(slower), strict=True)), launch
+    return dict(zip(KINDS, 1 / np.array(slower), strict=False)), launch
 
 
 def of_peaks(name):
@@ -64,7 +65,8 @@ def test_a_step_that_is_left_out_is_estimated_within_a_fifth(name):
 
 def test_the_table_is_the_fit_to_all_measurements():
     shares, launch = fitted()
-    assert {kind: round(share, 2) for kind, share in shares.items()} == SHARES
+    assert {kind: round(shares[kind], 2) for kind in SHARES} == SHARES
+    assert set(shares) - set(SHARES) == {"vocabulary"}
     assert round(launch, 1) == pytest.approx(1e6 * LAUNCH)
 
 
@@ -74,9 +76,11 @@ def test_the_table_is_the_fit_to_all_measurements():
 )
 def test_steps_on_an_h200(milliseconds, launches, measured):
     """XLM-R base at 82c0b8b, and with biases' gradients as products: no part of the fit."""
-    peaks = {kind: ms / 1e3 for kind, ms in zip(SHARES, milliseconds, strict=True)}
-    total = sum(Work(peaks, launches).estimate().values())
-    assert 1e3 * total == pytest.approx(measured, rel=0.07)
+    products, attention, vocabulary, memory = milliseconds
+    peaks = {"products": products, "attention": attention, "memory": memory}
+    seconds = {kind: ms / 1e3 for kind, ms in peaks.items()}
+    total = 1e3 * sum(Work(seconds, launches).estimate().values())
+    assert total + vocabulary / fitted()[0]["vocabulary"] == pytest.approx(measured, rel=0.07)
 
 
 TEXT = """\
@@ -120,8 +124,6 @@ backend_config={"known_trip_count":{"n":"3"}}
   %bias = f32[16,4096]{1,0} fusion(%f, %a), kind=kCustom, calls=%thin
   %near = bf16[8,512,12,64]{3,2,1,0} custom-call(%h, %h), custom_call_target="triton", \
 metadata={op_name="jit(f)/Layer/attention_of_key_near128/pallas_call"}
-  %logits = bf16[4096]{0} custom-call(%a, %a), custom_call_target="triton", \
-metadata={op_name="jit(f)/logits_gradient/pallas_call"}
   %norm = bf16[4096,4096]{1,0} custom-call(%z), custom_call_target="triton", \
 metadata={op_name="jit(f)/add_norm/pallas_call"}
   %sum = bf16[4096,4096]{1,0} all-reduce(%norm), replica_groups={}, to_apply=%add
@@ -138,12 +140,11 @@ def test_kernels_count_by_what_takes_longest_in_them(name):
         {
             "products": 3 * 2 * 4096 * square / chip.flops,
             "attention": 4 * 2 * 8 * 12 * 512 * 128 * 64 / chip.flops,
-            "vocabulary": 2 * 4096 * square / chip.flops,
             # The thin product, the norm and the sum; an exchange is no kernel.
             "memory": (2 * 16 * 4096 + 4 * 16 * 4096 + 2 * square * (1 + 2 + 3)) / chip.bandwidth,
         }
     )
-    assert found.launches == 3 + 5
+    assert found.launches == 3 + 4
     times = found.estimate()
-    assert times.pop("launches") == 8 * LAUNCH
+    assert times.pop("launches") == 7 * LAUNCH
     assert times == {kind: value / SHARES[kind] for kind, value in found.seconds.items()}

@@ -72,17 +72,6 @@ def test_kernels_of_attention_count_what_they_multiply(name, made, keys, queries
     assert found == ({"bf16": wanted} if made else {})
 
 
-@pytest.mark.parametrize("name", ["logits_statistics", "logits_gradient"])
-def test_kernels_of_logits_count_what_they_multiply(name):
-    call = (
-        'custom-call(%l, %r), custom_call_target="__gpu$xla.gpu.triton", metadata={op_name="jit(f)/'
-    )
-    found = of_line(
-        "bf16[77,768]{1,0}", "bf16[640,768]{1,0}", f'f32[5,77]{{0}} {call}x/{name}/pallas_call"}}'
-    )
-    assert found == {"bf16": 2 * 77 * 768 * 640}
-
-
 @pytest.mark.parametrize(
     "left, right, output, labels, window, wanted",
     [

@@ -1,5 +1,7 @@
 """A compiled step takes its state's place, and holds no second copy of the parameters."""
 
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 import pytest
@@ -94,6 +96,12 @@ def test_the_step_of_each_phase_has_its_objectives_and_weights(tiny, monkeypatch
     assert len(steps) == 4 and steps[0] is steps[1]
 
 
-def test_only_a_cpu_alone_has_options(tiny):
+def test_cpus_have_options_only_alone(tiny):
     several = meshes.make_mesh(parse(tiny), jax.devices()[:2])
     assert several.size == 2 and meshes.compiler_options(several) == {}
+
+
+def test_on_gpus_products_stay_apart():
+    device = SimpleNamespace(platform="gpu")
+    mesh = SimpleNamespace(size=2, devices=np.array([device, device]))
+    assert meshes.compiler_options(mesh) == {"xla_gpu_dot_merger_threshold_mb": 0}

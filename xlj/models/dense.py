@@ -44,6 +44,16 @@ def product_over_rows(left: jax.Array, right: jax.Array, dtype: jnp.dtype) -> ja
     return _product(left.astype(dtype), right.astype(dtype), (0, 0))
 
 
+def sum_over_rows(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    """The sum of the vectors of a matrix [n, m] in a type: float32 [m].
+
+    It is a product with 16 rows of ones. XLA's sum of so many vectors takes a CPU as long as a
+    product of all of them, and uses a fifth of a GPU's bandwidth.
+    """
+    check("sum_over_rows", x=("float [n, m]", x))
+    return product(jnp.ones((16, len(x))), x, dtype)[0]
+
+
 def products(left: jax.Array, right: jax.Array, contracted: tuple[int, int]) -> jax.Array:
     """The products of two batches of matrices, multiplied in their type, as `product`.
 
@@ -155,12 +165,17 @@ def _backward(
     def of_rows(
         x: jax.Array, kernel: jax.Array, gradient: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        of_x = product(gradient, devices.gathered(kernel.astype(dtype), 0), dtype, right_axis=1)
         of_kernel = product_over_rows(
             x.reshape(-1, x.shape[-1]), gradient.reshape(-1, gradient.shape[-1]), dtype
         )
+        if on_gpu and activation is None:
+            of_kernel, gradient = jax.lax.optimization_barrier((of_kernel, gradient))
+        of_x = product(gradient, devices.gathered(kernel.astype(dtype), 0), dtype, right_axis=1)
         return of_x.astype(dtype), devices.summed(of_kernel, 0)
 
+    # XLA for GPUs puts kernels' gradients off, and keeps what they are products of, unless what
+    # follows needs them.
+    on_gpu = devices.platform() == "gpu"
     x, kernel, shift = saved
     gradient = gradient.astype(dtype)
     if activation is not None:  # else XLA would find it computed already, and keep it
@@ -169,6 +184,8 @@ def _backward(
     per_device = devices.per_device(of_rows, (ROWS, KERNEL, ROWS), (ROWS, KERNEL))
     of_active, of_kernel = per_device(active, kernel, gradient)
     of_x, of_shift = through_activation(of_active)
+    if on_gpu and activation is not None:
+        of_x, of_kernel = jax.lax.optimization_barrier((of_x, of_kernel))
     return of_x, of_kernel, of_shift
 
 
@@ -199,12 +216,8 @@ def _forward_shifted(
 def _backward_shifted(
     dtype: jnp.dtype, _: tuple[()], gradient: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """The shift's is a product with 16 rows of ones, in the type of x: XLA's sums over so many
-    vectors use a fifth of a GPU's bandwidth."""
-
     def of_rows(gradient: jax.Array) -> jax.Array:
-        vectors = gradient.reshape(-1, gradient.shape[-1])
-        return devices.summed(product(jnp.ones((16, len(vectors))), vectors, dtype)[0])
+        return devices.summed(sum_over_rows(gradient.reshape(-1, gradient.shape[-1]), dtype))
 
     of_x = gradient.astype(dtype)
     return of_x, devices.per_device(of_rows, (ROWS,), REPLICATED)(of_x)

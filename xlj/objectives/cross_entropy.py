@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from xlj.models.dense import product, product_over_rows
+from xlj.models.dense import product, product_over_rows, sum_over_rows
 from xlj.models.gradients import with_gradient
 from xlj.objectives import kept_logits
 from xlj.objectives.logits import (
@@ -35,13 +35,14 @@ def cross_entropy(
       labels: int32 [n].
       dtype: what the products are computed in; sums are float32.
       block: vocabulary entries at a time; the backward pass computes each block's logits again.
-        By itself `BLOCK`, or where there are few vectors on a CPU all, whose logits are kept.
+        By itself `BLOCK`, or where there are few vectors (`kept_logits.MOST`) all, whose logits are
+        kept.
 
     Returns:
       losses float32 [n], and whether the label has the largest logit, float32 [n] (no gradient).
     """
     check_factors("cross_entropy", vectors, table, bias, labels=("int32 [n]", labels))
-    if block is None and kept_logits.is_used(len(vectors), len(table)):
+    if block is None and kept_logits.is_used(len(vectors), len(table), jnp.dtype(dtype)):
         return kept_logits.cross_entropy(vectors, table, bias, labels, dtype)
     return _cross_entropy(vectors, table, bias, labels, dtype, block or BLOCK)
 
@@ -114,7 +115,7 @@ def _backward(
             of_weights = devices.summed(product_over_rows(of_logits, vectors, dtype), 1)
             of_table = jax.lax.dynamic_update_slice_in_dim(of_table, of_weights, true_start, 0)
             of_bias = jax.lax.dynamic_update_slice_in_dim(
-                of_bias, of_logits.sum(0, dtype=jnp.float32), true_start, 0
+                of_bias, sum_over_rows(of_logits, dtype), true_start, 0
             )
             return (of_vectors + more_of_vectors, of_table, of_bias), None
 

@@ -100,7 +100,11 @@ def products(vectors: jax.Array, weights: jax.Array) -> jax.Array:
     On GPUs they are of the weights' type: a library writes bfloat16 as fast as it multiplies, and
     what is computed from them reads half as much. Elsewhere they are float32.
     """
-    check("products", vectors=("float [n, hidden]", vectors), weights=("float [size, hidden]", weights))
+    check(
+        "products",
+        vectors=("float [n, hidden]", vectors),
+        weights=("float [size, hidden]", weights),
+    )
     logits = product(vectors, weights, weights.dtype, right_axis=1)
     if devices.platform() != "gpu":
         return logits

@@ -77,11 +77,10 @@ CHIPS = {
 """Makers' figures: NVIDIA's data sheets (HGX systems, a network card of 200 or 400 Gb/s for each
 GPU), and Google's pages of each TPU (links within a slice, and the data centre's network)."""
 
-SHARES = {"products": 0.74, "attention": 0.16, "vocabulary": 0.29, "memory": 0.89}
-"""The share of a chip's peak that each kind of kernel reaches. Products (of cuBLAS and XLA), our
-kernels of attention (with dropout) and those of the vocabulary's logits reach it of the operations
-a second; all other kernels, and products whose traffic takes longer, of the bandwidth. A least
-squares fit to measurements of one H100 and a copy on an H200 (tests/planning/test_estimate.py); no
-other chip was measured."""
+SHARES = {"products": 0.74, "attention": 0.16, "memory": 0.89}
+"""The share of a chip's peak that each kind of kernel reaches. Products (of cuBLAS and XLA) and our
+kernels of attention (with dropout) reach it of the operations a second; all other kernels, and
+products whose traffic takes longer, of the bandwidth. A least squares fit to measurements of one
+H100 and a copy on an H200 (tests/planning/test_estimate.py); no other chip was measured."""
 LAUNCH = 2.5e-6
 """Seconds that each kernel takes beside its work, by the same fit."""

@@ -3,16 +3,9 @@
 from typing import NamedTuple
 
 from xlj.models.fused_attention import attend
-from xlj.objectives import fused_logits
 from xlj.planning import collectives, products, traffic
 from xlj.planning.chips import LAUNCH, SHARES, Chip
 from xlj.planning.hlo import Program
-
-_KINDS = {
-    **dict.fromkeys(attend.PRODUCTS, "attention"),
-    **dict.fromkeys(fused_logits.PRODUCTS, "vocabulary"),
-}
-"""Of Pallas kernels, by name; every other kernel that multiplies is of the kind "products"."""
 
 
 class Work(NamedTuple):
@@ -43,7 +36,8 @@ def work(program: Program, chip: Chip) -> Work:
         made = products.by_type(program, body, instruction)
         if not (moved or made) or instruction.op.removesuffix("-start") in collectives.KINDS:
             continue
-        kind = _KINDS.get(products.kernel(instruction), "products")
+        is_attention = products.kernel(instruction) in attend.PRODUCTS
+        kind = "attention" if is_attention else "products"
         multiplying = sum(count / chip.rate(dtype) for dtype, count in made.items())
         moving = moved / chip.bandwidth
         if moving / SHARES["memory"] > multiplying / SHARES[kind]:

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator
 
 from xlj.models.fused_attention import attend
-from xlj.objectives import fused_logits
 from xlj.planning.hlo import Array, Computation, Instruction, Program
 
 
@@ -74,8 +73,6 @@ def _of_kernel(body: Computation, instruction: Instruction) -> float:
         near = re.search(r"_near(\d+)/pallas_call$", instruction.source)
         keys = min(int(near[1]) if near else arrays[0].dims[1], arrays[0].dims[1])
         return 2.0 * made * math.prod(arrays[0].dims) * keys
-    if made := fused_logits.PRODUCTS.get(name):  # of vectors [n, hidden] and weights [size, hidden]
-        return 2.0 * made * math.prod(arrays[0].dims) * arrays[1].dims[0]
     return 0.0
 
 

@@ -18,6 +18,10 @@ QUICK = {"xla_gpu_enable_triton_gemm": False, "xla_gpu_autotune_level": 0}
 product, in float32 for most of a minute. Products are cuBLAS' then. They have no effect elsewhere.
 """
 
+_APART = {"xla_gpu_dot_merger_threshold_mb": 0}
+"""Products that share a factor stay apart on GPUs: of query, key and value XLA would make one, and
+cut them out of it; of biases' gradients one of all layers, whose factors it would first copy."""
+
 _LEAST_MEMORY = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 
 
@@ -60,8 +64,11 @@ def compiler_options(mesh: Mesh) -> dict[str, Any]:
     """XLA's options for the programs that make and change a state on this mesh.
 
     A CPU alone computes in the order that holds least memory, which takes no longer. Several
-    devices keep XLA's own order, since their collectives wait for each other.
+    devices keep XLA's own order, since their collectives wait for each other. On GPUs each product
+    is written where it is read.
     """
+    if mesh.devices.flat[0].platform == "gpu":
+        return dict(_APART)
     alone = mesh.size == 1 and mesh.devices.flat[0].platform == "cpu"
     return dict(_LEAST_MEMORY) if alone and has_memory_order() else {}
 
