@@ -49,6 +49,7 @@ def get_config(variant=""):
     config.model.heads = 4
     config.model.intermediate = 512
     config.model.positions = 66
+    config.model.dtype = "auto"
     config.model.scan_layers = False  # two layers: a loop would save no compilation worth its cost
     config.model.token_types = 2
     config.model.pair_token_types = True

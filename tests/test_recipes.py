@@ -73,7 +73,7 @@ def corpus_of(config):
     ],
 )
 def test_recipes_build_and_trace(name, variant):
-    config = parse(with_sources(load(name, variant)))
+    config = parse(with_sources(load(name, variant))).for_platform("cpu")
     corpus = corpus_of(config)
     mesh = meshes.make_mesh(config, jax.devices()[:1])
     state.sharding(config, corpus, mesh)

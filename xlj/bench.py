@@ -67,6 +67,8 @@ def main(flags: Namespace) -> None:
         raise ConfigError(f"--objectives={flags.objectives}: there are {', '.join(there)}")
     # What JAX does not hold of a GPU's memory its peers have.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    import jax
+
     from xlj.benchmarking import (
         attention,
         inference,
@@ -94,12 +96,13 @@ def main(flags: Namespace) -> None:
         "start": start_up.each_import,
     }
     size = Size(flags.rows, flags.length, flags.repeats)
+    config = flags.config.for_platform(jax.default_backend())
     if not {"step", "objectives", "profile"}.isdisjoint(wanted):
-        train_steps.check_length(flags.config, size)
+        train_steps.check_length(config, size)
     measured: list[Measurement] = []
     try:
         for name in wanted:
-            for measurement in measures[name](flags.config, size):
+            for measurement in measures[name](config, size):
                 print(measurement.line, flush=True)
                 measured.append(measurement)
     finally:  # what was measured before an error too

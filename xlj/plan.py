@@ -48,7 +48,7 @@ def main(flags: Namespace) -> int:
     from xlj.data.rows.preparing import open_rows
     from xlj.planning import figures, programs, search, table
 
-    config, store = open_rows(flags.config)
+    config, store = open_rows(flags.config.for_platform(topology.devices()[0].platform))
     sizes = _sizes(config, store)
     record: dict[str, object] = {"config": flags.config_file, "topology": topology.name}
     known: dict[int, figures.Figures] = {}

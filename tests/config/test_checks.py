@@ -61,7 +61,7 @@ def test_phases_are_a_section_of_sections(tiny, value):
         ("optimizer.warmup_steps", 2**31, r"optimizer\.warmup_steps is .* from 0 to 2147483647"),
         ("data.alpha", 1.5, r"data\.alpha is 1\.5; it must be from 0 to 1"),
         ("data.alpha", float("nan"), r"data\.alpha is nan"),
-        ("model.dtype", "bfloat", r"must be one of float32, bfloat16; did you mean bfloat16"),
+        ("model.dtype", "bfloat", r"must be one of auto, float32, bfloat16; did you mean bfloat16"),
         ("data.languages", "en,,de", r"data\.languages.*empty or stands twice"),
         ("data.languages", "en,en", r"data\.languages.*empty or stands twice"),
         ("model.position_buckets", 16, r"because model\.position_bias is 'none', not t5 or gated"),

@@ -108,6 +108,21 @@ def test_pretraining_finds_matched_and_stored_models_once(tiny, trained, tmp_pat
     assert after == {"Vocabulary.__init__": 2}  # the two models' own
 
 
+def test_the_type_of_products_is_decided_once(tiny, store, trained, tmp_path):
+    """By the devices when a run begins, and by its checkpoint when it resumes."""
+    tiny.model.dtype = "auto"
+    config = parse(tiny)
+    assert start.prepare(config, tmp_path, store).config.model.dtype == "float32"
+    for platform, dtype in (("cpu", "float32"), ("gpu", "bfloat16"), ("tpu", "bfloat16")):
+        assert config.for_platform(platform).model.dtype == dtype
+    tiny.model.dtype = "bfloat16"
+    loop.train(start.prepare(parse(tiny), tmp_path, store))
+    assert start.prepare(config, tmp_path, store).config.model.dtype == "bfloat16"
+    assert start.prepare(config, trained, store).config.model.dtype == "float32"
+    tiny.model.dtype = "float32"
+    assert parse(tiny).for_platform("gpu") == parse(tiny)  # exact, whatever it costs
+
+
 def test_a_student_from_scratch_has_its_teachers_vocabulary(tiny, trained, tmp_path):
     tiny.train.steps, tiny.data.vocabulary_size = 1, 900  # of a vocabulary of its own
     tiny.objectives.distillation.batch_rows = 8

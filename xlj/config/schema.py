@@ -120,6 +120,17 @@ class Config(Section):
         """The objectives, on or off, that read this key of the model."""
         return [name for name, options in self.objectives.options.items() if path in options.reads]
 
+    def for_platform(self, platform: str) -> "Config":
+        """The config with `model.dtype=auto` as the type for "cpu", "gpu" or "tpu".
+
+        float32 is kept exact everywhere, which makes it slow on GPUs: XLA tries dozens of kernels
+        for each product before the first step, and tensor cores multiply bfloat16 many times as
+        fast as the parts of a float32."""
+        if self.model.dtype != "auto":
+            return self
+        dtype = "float32" if platform == "cpu" else "bfloat16"
+        return dataclasses.replace(self, model=dataclasses.replace(self.model, dtype=dtype))
+
 
 def _schedule(config: Config) -> tuple[Phase, ...]:
     for name, changes in config.phases.items():

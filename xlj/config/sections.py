@@ -387,8 +387,9 @@ class Model(Section, path="model"):
     dtype: str = key(
         "float32",
         "type that matrix products compute in, and of what lies between them; parameters, the "
-        "residual stream, norms and reductions are float32",
-        choices=("float32", "bfloat16"),
+        "residual stream, norms and reductions are float32. auto: float32 on CPUs, bfloat16 on "
+        "GPUs and TPUs, decided when a run begins",
+        choices=("auto", "float32", "bfloat16"),
     )
     scan_layers: bool = key(True, "compile one layer and loop, or all of them unrolled")
     remat: str = key(

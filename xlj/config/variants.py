@@ -153,7 +153,7 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     model.intermediate = 192 if is_gated else 512
     model.key_value_heads, model.full_layers = 2 * bool(model.key_value_heads), ""
     model.local_attention = min(model.local_attention, 16)
-    model.positions, model.dtype, model.remat = 66, "float32", "none"
+    model.positions, model.dtype, model.remat = 66, "auto", "none"
     train.steps, train.passes, train.accumulation = _STEPS, 0.0, 1
     train.log_every, train.eval_every, train.checkpoint_every = 25, 150, 150
     train.eval_rows = 32

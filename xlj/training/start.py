@@ -27,7 +27,8 @@ class Start:
     """What the train loop starts from.
 
     Attributes:
-      config: with the languages, lengths and vocabulary of the rows, and `train.passes` as steps.
+      config: with the languages, lengths and vocabulary of the rows, `train.passes` as steps, and
+        `model.dtype` decided.
       workdir: where checkpoints and metrics are.
       mesh: of all devices.
       latest: the checkpoint that the run resumes from; None in a new run.
@@ -86,8 +87,10 @@ def prepare(
         models = {}
         if is_claimed:
             config = dataclasses.replace(config, init_from=latest.config()["init_from"])
+        config = _with_dtype(config, latest)
         compatibility.check_resumable(latest, config)
         model = source or (stored_models.of_checkpoint(latest) if config.names_a_model() else None)
+    config = config.for_platform(mesh.devices.flat[0].platform)
     config, vocabulary = adopt_vocabulary(config, model, store, resumes=latest is not None)
     check_separator(config, vocabulary)
     config = _with_pair_length(config, latest, vocabulary, store)
@@ -105,6 +108,14 @@ def prepare(
         vocabulary=vocabulary or Vocabulary.load(store.vocabulary_file),
         store=store,
     )
+
+
+def _with_dtype(config: Config, latest: Checkpoint) -> Config:
+    """The config with `model.dtype=auto` as the type of the run that it resumes."""
+    if config.model.dtype != "auto":
+        return config
+    model = dataclasses.replace(config.model, dtype=latest.config()["model"]["dtype"])
+    return dataclasses.replace(config, model=model)
 
 
 def _checked_with_rows(config: Config, latest: Checkpoint | None, store: RowStore) -> Config:
