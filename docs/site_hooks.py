@@ -1,7 +1,7 @@
 """Hooks of MkDocs: links from pages to files outside the site lead to the repository's URL.
 
-The URL is `repo_url` of mkdocs.yml; where it is not set, they lead to the files of this clone. A
-link to a file that is not there is a warning, which `mkdocs build --strict` does not let pass.
+The URL is `repo_url` of mkdocs.yml. Without it only the text of such a link stays. A link to a file
+that does not exist is a warning, and `mkdocs build --strict` fails on warnings.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 log = logging.getLogger("mkdocs.hooks.site_hooks")
-LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
+LINK = re.compile(r"(?<!!)\[([^][]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 
 
 def on_page_markdown(markdown: str, page, config, files) -> str:
@@ -27,10 +27,11 @@ def on_page_markdown(markdown: str, page, config, files) -> str:
             return link[0]  # a page or a picture: MkDocs checks it
         if not target.exists() or not target.is_relative_to(root):
             log.warning(f"{page.file.src_uri} links to {link[2]}, which is not in the repository")
-        path = os.path.relpath(target, root)
         repository = (config["repo_url"] or "").rstrip("/")
-        url = f"{repository}/blob/main/{path}" if repository else target.as_uri()
-        return f"{link[1]}{url}{link[3]}"
+        if not repository:
+            return link[1]
+        path = target.relative_to(root) if target.is_relative_to(root) else target
+        return f"[{link[1]}]({repository}/blob/main/{path}{link[3] or ''})"
 
     return LINK.sub(absolute, markdown)
 

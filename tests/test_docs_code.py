@@ -21,10 +21,10 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PIECES = {
     "README.md": 1, "align.md": 3, "api.md": 3, "configs.md": 2, "continue_pretraining.md": 1,
-    "data.md": 2, "finetune.md": 1, "objectives.md": 2, "papers.md": 1, "sweep.md": 1,
+    "data.md": 2, "finetune.md": 1, "own_objective.md": 2, "papers.md": 1, "sweep.md": 1,
     "tasks.md": 1, "train.md": 2,
 }  # fmt: skip
-"""How many a page has. Those of README.md are run by test_tutorials, those of objectives.md by
+"""How many a page has. Those of README.md are run by test_tutorials, those of own_objective.md by
 objectives/test_own_objective, that of tasks.md by tasks/test_own_task, seqio's by
 data/rows/test_building_seqio, and what transformers makes of an exported folder by
 interop/test_task_heads and test_hugging_face."""
