@@ -25,17 +25,20 @@ Any key of a recipe can be set on the command line. Items of a list are separate
     python -m xlj.train --config=configs/quickstart.py --config.optimizer.learning_rate=1e-3 \\
         --config.data.languages=en,de,sw
 
-A config is checked before any work. These are errors, each of one line that names the key: an unknown key (the nearest valid name is
-suggested), a wrong type, a value out of range, keys that contradict each other, and a key that nothing would read.
+A config is checked before any work. These are errors, each of one line that names the key: an
+unknown key (the nearest valid name is suggested), a wrong type, a value out of range, keys that
+contradict each other, and a key that nothing would read.
 
 """
 
 BY = """
-This page is written by `python docs/make_configs.py` from the schema in `xlj/config/`. Do not edit it.
+This page is written by `python docs/make_configs.py` from the schema in `xlj/config/`. Do not edit
+it.
 
 ## Recipes
 
-A recipe is a file `configs/NAME.py`. Its `get_config(variant="")` starts from `xlj.config.default()`, sets keys, and returns the config.
+A recipe is a file `configs/NAME.py`. Its `get_config(variant="")` starts from
+`xlj.config.default()`, sets keys, and returns the config.
 
 """
 
@@ -75,7 +78,7 @@ config.phases = ml_collections.ConfigDict(
 Each phase builds on the one before. Phases that differ in objectives are compiled separately.
 """
 
-TABLE = "<div class=\"keys\" markdown>\n\n| key | default | values | meaning |\n|---|---|---|---|\n"
+TABLE = '<div class="keys" markdown>\n\n| key | default | values | meaning |\n|---|---|---|---|\n'
 """The class keeps a key on one line (docs/site.css)."""
 
 

@@ -22,6 +22,7 @@ PICTURES: Mapping[str, Callable[[], str]] = {
     "way_of_a_row": system.way_of_a_row,
     "mesh": system.mesh,
     "layers": layers.layers,
+    "alignment": system.alignment,
     "logo": system.logo,
     "zero_shot_udpos": plots.zero_shot_udpos,
     "zero_shot_xquad": plots.zero_shot_xquad,

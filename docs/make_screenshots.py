@@ -1,13 +1,15 @@
 """Takes the screenshots of the documentation: python docs/make_screenshots.py runs/quickstart
 
-It aligns sentences of the phrasebook with a trained encoder, writes its alignment page and the
-report of its run, and takes a picture of the top of each. Needs Chromium (Debian: `apt-get install
-chromium`) and Pillow.
+It aligns sentences of the phrasebook with a trained encoder, writes the alignment page and the
+report of the run, and takes a picture of the top of each. The links of one pair go to
+docs/pictures/alignment.json, which `make_pictures.py` draws. Needs Chromium (Debian: `apt-get
+install chromium`) and Pillow.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import subprocess
 import sys
@@ -16,12 +18,19 @@ from pathlib import Path
 
 from PIL import Image
 
+import xlj
 from xlj import phrasebook
 
 FOLDER = Path(__file__).with_name("pictures")
-PAIRS = 20
-WIDTH, SCALE, COLOURS = 820, 1.5, 64
+PAIRS, DRAWN = 200, 131
+"""Pairs that are aligned, and the number of the one that is drawn on the home page."""
+WIDTH, SCALE, COLOURS = 1040, 1.25, 128
 """Pixels of CSS across a screenshot, pixels of the picture for each, and colours of its palette."""
+
+
+def words(sentence: phrasebook.Sentence) -> list[str]:
+    """The words of a sentence of the phrasebook."""
+    return [sentence.text[start:end] for start, end in sentence.spans]
 
 
 def write_gold(file: Path) -> None:
@@ -29,12 +38,24 @@ def write_gold(file: Path) -> None:
     with file.open("w", encoding="utf-8") as lines:
         for index in range(PAIRS):
             pair = phrasebook.pair(phrasebook.draw(2026, index), "en", "de")
-            sides = (
-                " ".join(side.text[start:end] for start, end in side.spans)
-                for side in (pair.source, pair.target)
-            )
             links = " ".join(f"{i}-{j}" for i, j in sorted(pair.alignment))
+            sides = (" ".join(words(side)) for side in (pair.source, pair.target))
             lines.write("\t".join([*sides, links]) + "\n")
+
+
+def write_links(workdir: Path, file: Path) -> None:
+    """Writes the links of a pair with their confidences: {source, target, links: [i, j, share]}."""
+    pair = phrasebook.pair(phrasebook.draw(2026, DRAWN), "en", "de")
+    source, target = words(pair.source), words(pair.target)
+    model = xlj.load(workdir)
+    (links,) = model.align([(source, target)])
+    (soft,) = model.soft_align([(source, target)])
+    content = {
+        "source": source,
+        "target": target,
+        "links": [[i, j, round(float(soft[i, j]), 3)] for i, j in links],
+    }
+    file.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def run(command: str, *arguments: str) -> None:
@@ -80,7 +101,8 @@ def main() -> None:
         run("xlj.align", f"--checkpoint={flags.workdir}", *gold)
         run("xlj.report", str(flags.workdir), f"--output={curves}")
         take(flags.browser, links, FOLDER / "alignment_page.png", 640)
-        take(flags.browser, curves, FOLDER / "report.png", 900)
+        take(flags.browser, curves, FOLDER / "report.png", 800)
+    write_links(flags.workdir, FOLDER / "alignment.json")
 
 
 if __name__ == "__main__":

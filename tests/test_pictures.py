@@ -46,11 +46,12 @@ def test_pictures_read_in_light_and_dark_and_on_a_phone(drawn):
         assert "http" not in text.replace("http://www.w3.org/2000/svg", ""), name
         if name != "logo":  # one of its own colours
             assert width <= 420 and "prefers-color-scheme: dark" in text, name
-            # Text that begins at the left ends on the picture: a letter has about 6.3 units.
+            # Text that begins at the left ends on the picture: a letter has about 5.6 units.
             for element in root.iter(TEXT):
-                if element.get("x") and not {"middle", "end"} & set(element.get("class", "").split()):
-                    small = "small" in element.get("class", "")
-                    end = float(element.get("x")) + len(element.text) * (5.4 if small else 6.3)
+                classes = element.get("class", "").split()
+                if element.get("x") and not {"middle", "end"} & set(classes):
+                    letter = 5.4 if "small" in classes else 6.1
+                    end = float(element.get("x")) + len(element.text) * letter
                     assert end <= width, (name, element.text)
 
 

@@ -190,8 +190,8 @@ def back_translation() -> str:
     first = sees(btmlm._of_generation(model, corrupted))
     second = sees(whole_examples(model, masked.tokens, masked.languages))
     drawing = Drawing(
-        "BTMLM: stage 1 fills placeholders with pseudo-tokens of another language; stage 2 predicts "
-        "masked tokens from the sentence and the pseudo-tokens"
+        "BTMLM: stage 1 fills placeholders with pseudo-tokens of another language; stage 2 "
+        "predicts masked tokens from the sentence and the pseudo-tokens"
     )
     drawing.text(12, 22, "BTMLM, stage 1: generate, without gradient", "strong")
     drawing.text(12, 40, "Placeholders have the embedding of the target language.", "soft small")

@@ -64,6 +64,7 @@ def _width(node: Node) -> float:
 
 def _spread(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
     """Middles near the wanted ones, in this order, that do not overlap and stay on the picture."""
+
     def pushed(wanted: Sequence[float], widths: Sequence[float], edge: float) -> list[float]:
         places: list[float] = []
         for place, width in zip(wanted, widths, strict=True):

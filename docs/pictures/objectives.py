@@ -9,6 +9,7 @@ from pictures.svg import WIDTH, Drawing
 from xlj.alignment_math import extraction
 from xlj.alignment_math.sinkhorn import sinkhorn
 from xlj.config.objectives.dwa import WordAlignment
+from xlj.config.objectives.retrieval import Retrieval
 from xlj.config.objectives.rtd import TranslationRTD
 from xlj.config.objectives.word_hmm import WordHMM
 from xlj.config.objectives.xlco import Contrast
@@ -46,9 +47,8 @@ def replaced_tokens() -> str:
     drawing.text(left, 196, "No gradient passes through the samples.", "soft small")
     drawing.text(EDGE, 222, "filled", "soft")
     drawing.tokens(left, 206, width, replaced, classes)
-    drawing.label(
-        left, 242, 7 * width - 3, 26, "discriminator (the encoder): sees all of the example", "second"
-    )
+    reader = "discriminator (the encoder): sees all of the example"
+    drawing.label(left, 242, 7 * width - 3, 26, reader, "second")
     drawing.text(EDGE, 304, "replaced?", "soft")
     for place, token in enumerate(replaced):
         middle = left + place * width + (width - 3) / 2
@@ -57,14 +57,13 @@ def replaced_tokens() -> str:
         drawing.path(f"M{middle},268 V287", "arrow")
         answer = "yes" if is_replaced else "no"
         drawing.label(left + place * width, 288, width - 3, 24, answer, "asked")
-    for line, text in enumerate(
-        (
-            "“die” was drawn right, so it counts as original.",
-            f"Loss: {options.generator_weight:g} × cross-entropy of the masked tokens",
-            f"+ {options.weight:g} × binary cross-entropy of all tokens but padding.",
-        )
-    ):
-        drawing.text(EDGE, 336 + 18 * line, text, "soft")
+    drawing.lines(
+        EDGE,
+        336,
+        "“die” was drawn right, so it counts as original.",
+        f"Loss: {options.generator_weight:g} × cross-entropy of the masked tokens",
+        f"+ {options.weight:g} × binary cross-entropy of all tokens but padding.",
+    )
     return drawing.render()
 
 
@@ -78,8 +77,8 @@ def word_alignment() -> str:
     links = np.array(extraction.itermax(plan, ids, ids, options.filtering_alpha))
     plan = np.array(plan)
     drawing = Drawing(
-        "DWA: the model labels word alignments of the unmasked pair by optimal transport; a pointer "
-        "network finds the labels from the masked pair"
+        "DWA: the model labels word alignments of the unmasked pair by optimal transport; a "
+        "pointer network finds the labels from the masked pair"
     )
     drawing.text(EDGE, 22, "Stage 1: label the unmasked pair, without gradient", "strong")
     left, top, width, height = 84, 66, 62, 30
@@ -90,10 +89,8 @@ def word_alignment() -> str:
         for j in range(3):
             box = left + width * j, top + height * i, width - 4, height - 4
             drawing.label(*box, f"{plan[i, j]:.2f}", "right" if links[i, j] else "")
-    for line, text in enumerate(
-        ("vectors at layer ⅔", "→ similarities", "→ Sinkhorn", "→ itermax: links")
-    ):
-        drawing.text(286, top + 12 + 22 * line, text, "soft")
+    steps = "vectors at layer ⅔", "→ similarities", "→ Sinkhorn", "→ itermax: links"
+    drawing.lines(286, top + 18, *steps)
     drawing.text(left, top + 106, "framed: links, the labels of stage 2", "soft small")
     drawing.text(EDGE, 208, "Stage 2: find the labels in the masked pair", "strong")
     masked = ["<s>", "today", "it", MASK, "</s>"]
@@ -108,15 +105,14 @@ def word_alignment() -> str:
         drawing.path(f"M{query},{upper + 24} L{middle},{lower - 2}", drawn)
     drawing.text(EDGE, upper + 50, "TLM predicts", "soft")
     drawing.text(EDGE, upper + 68, "“rains” here too", "ask")
-    for line, text in enumerate(
-        (
-            "The pointer network compares the last vector of the masked",
-            "token with those of the other sentence's words. Loss: TLM's",
-            f"cross-entropy + {options.alignment_weight:g} × that of the label among these words.",
-            "Masked words of the other sentence point back in the same way.",
-        )
-    ):
-        drawing.text(EDGE, 372 + 18 * line, text, "soft")
+    drawing.lines(
+        EDGE,
+        372,
+        "The pointer network compares the last vector of the masked",
+        "token with those of the other sentence's words. Loss: TLM's",
+        f"cross-entropy + {options.alignment_weight:g} × that of the label among these words.",
+        "Masked words of the other sentence point back in the same way.",
+    )
     return drawing.render()
 
 
@@ -153,10 +149,15 @@ def contrast() -> str:
     enters = EDGE + half + 16 + half - 14
     drawing.path(f"M{enters},204 V240", "arrow")
     drawing.text(EDGE, 290, "k⁺ enters the queue after the step; the oldest keys leave.", "soft")
-    drawing.text(EDGE, 318, "Loss: −log softmax of q · k⁺ among q · k⁺ and all q · k⁻,", "ask")
-    drawing.text(EDGE, 336, f"divided by the temperature {options.temperature:g}.", "ask")
-    drawing.text(EDGE, 362, "Mixup (default): each side is first joined with that of another", "soft")
-    drawing.text(EDGE, 380, "pair, in an order drawn for each side.", "soft")
+    loss = (
+        "Loss: −log softmax of q · k⁺ among q · k⁺ and all q · k⁻,",
+        f"divided by the temperature {options.temperature:g}.",
+    )
+    mixup = (
+        "Mixup (default): each side is first joined with that of another",
+        "pair, in an order drawn for each side.",
+    )
+    drawing.lines(EDGE, drawing.lines(EDGE, 318, *loss, classes="ask") + 8, *mixup)
     return drawing.render()
 
 
@@ -176,7 +177,8 @@ def retrieval() -> str:
         "directions"
     )
     drawing.text(EDGE, 22, "Retrieval: cosines of all pairs of a batch", "strong")
-    drawing.text(EDGE, 40, "Sentences are read apart; a vector is the mean of its tokens'.", "soft small")
+    apart = "Sentences are read apart; a vector is the mean of its tokens'."
+    drawing.text(EDGE, 40, apart, "soft small")
     left, top, width, height = 106, 152, 76, 34
     for j, sentence in enumerate(second):
         drawing.upright(left + width * (j + 0.5), top - 8, sentence, "soft")
@@ -201,10 +203,13 @@ def retrieval() -> str:
         drawing.box(EDGE, y, 16, 14, colour, 3)
         drawing.text(EDGE + 24, y + 11.5, text, "soft small")
         y += 22
-    y += 8
-    drawing.text(EDGE, y + 12, "Loss: binary cross-entropy of 20 × cosine, for each pair twice the", "soft")
-    drawing.text(EDGE, y + 30, "translation and both hardest negatives. With negatives=all: a", "soft")
-    drawing.text(EDGE, y + 48, "softmax over all other sentences of both sides instead.", "soft")
+    drawing.lines(
+        EDGE,
+        y + 20,
+        f"Loss: binary cross-entropy of {Retrieval().scale:g} × cosine, for each pair twice",
+        "the translation and both hardest negatives. With negatives=all:",
+        "a softmax over all other sentences of both sides instead.",
+    )
     return drawing.render()
 
 
@@ -227,21 +232,22 @@ def word_hmm() -> str:
     for x, word, place in zip(places, target, emitted, strict=True):
         drawing.label(x, lower, 84, 26, word, "asked")
         drawing.path(f"M{places[place] + 42},{upper + 26} L{x + 42},{lower - 2}", "ask")
-    drawing.path(
-        f"M{places[2] + 42},{upper - 2} C{places[2] + 42},{upper - 34} {places[1] + 42},{upper - 34} "
-        f"{places[1] + 42},{upper - 2}",
-        "arrow",
+    back, here, above, over = places[1] + 42, places[2] + 42, upper - 2, upper - 34
+    drawing.path(f"M{here},{above} C{here},{over} {back},{over} {back},{above}", "arrow")
+    drawing.text((back + here) / 2, upper - 30, "jump −1", "middle soft small")
+    y = drawing.lines(
+        EDGE,
+        246,
+        "Emission: the product of the vectors of the source token (layer",
+        f"{options.layer}, the embeddings) and of the generated piece, against pieces",
+        "of other sentences. Jump: a learned number for each distance.",
     )
-    drawing.text((places[1] + places[2]) / 2 + 42, upper - 30, "jump −1", "middle soft small")
-    for line, (text, classes) in enumerate(
-        (
-            ("Emission: the product of the vectors of the source token (layer", "soft"),
-            (f"{options.layer}, the embeddings) and of the generated piece, against pieces", "soft"),
-            ("of other sentences. Jump: a learned number for each distance.", "soft"),
-            ("Loss: −log likelihood of both sentences, each given the other.", "ask"),
-            (f"{options.agreement:.0%} of what a link learns is the product of both directions'", "soft"),
-            ("probabilities; the rest is each direction's own.", "soft"),
-        )
-    ):
-        drawing.text(EDGE, 246 + 18 * line, text, classes)
+    likelihood = "Loss: −log likelihood of both sentences, each given the other."
+    y = drawing.lines(EDGE, y, likelihood, classes="ask")
+    drawing.lines(
+        EDGE,
+        y,
+        f"{options.agreement:.0%} of what a link learns is the product of both directions'",
+        "probabilities; the rest is each direction's own.",
+    )
     return drawing.render()

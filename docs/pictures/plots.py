@@ -85,7 +85,8 @@ def columns(title: str, series: Mapping[str, Mapping[str, Number]]) -> str:
             drawing.box(x, y, width - 1, number.value * scale, f"bar {colour}", 1.5)
             if number.deviation:
                 reach = number.deviation * scale
-                drawing.path(f"M{x + width / 2 - 0.5:.1f},{y - reach:.1f} v{2 * reach:.1f}", "error")
+                middle = x + width / 2 - 0.5
+                drawing.path(f"M{middle:.1f},{y - reach:.1f} v{2 * reach:.1f}", "error")
             x += width
         drawing.text(left + step * (place + 0.5), top + height + 18, name, "middle small")
     return drawing.render()

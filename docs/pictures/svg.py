@@ -11,7 +11,7 @@ WIDTH = 420
 """Units across a picture. Text of 13 units is then readable on a screen of 400 pixels."""
 ON_PAGE = 1.25
 """Pixels of a unit where there is room."""
-MARGIN = 12
+MARGIN, LINE = 12, 18
 
 STYLE = """
 svg { --paper: #ffffff; --ink: #1d2330; --soft: #596273; --rule: #c8cdd8; --see: #3b7fc4;
@@ -23,7 +23,8 @@ text { font: 13px ui-sans-serif, system-ui, "Segoe UI", Roboto, Helvetica, Arial
   fill: var(--ink); }
 text.middle { text-anchor: middle; } text.end { text-anchor: end; }
 text.soft { fill: var(--soft); } text.strong { font-weight: 600; } text.small { font-size: 11.5px; }
-text.ask { fill: var(--ask); font-weight: 600; } text.ask.small { font-size: 11px; } text.right { fill: var(--right); }
+text.ask { fill: var(--ask); font-weight: 600; } text.ask.small { font-size: 11px; }
+text.right { fill: var(--right); }
 rect, circle, path { fill: none; stroke: var(--rule); }
 rect.paper { fill: var(--paper); stroke: none; }
 rect.first { fill: var(--first); } rect.second { fill: var(--second); }
@@ -63,6 +64,13 @@ class Drawing:
         named = {"class_": classes} if classes else {}
         self._add(y + 4, node("text", text, x=_short(x), y=_short(y), **named))
 
+    def lines(self, x: float, y: float, *texts: str, classes: str = "soft") -> float:
+        """Lines of text below each other; returns the height of the next one."""
+        for text in texts:
+            self.text(x, y, text, classes)
+            y += LINE
+        return y
+
     def upright(self, x: float, y: float, text: str, classes: str = "") -> None:
         """A line of text that runs upwards from a point."""
         turn = f"translate({_short(x)} {_short(y)}) rotate(-90)"
@@ -82,21 +90,13 @@ class Drawing:
         """A rectangle with a line of text in its middle."""
         self.box(x, y, width, height, classes)
         kinds = ["middle", *["ask"] * ("asked" in classes.split())]
-        kinds += ["small"] * (len(text) * 7.2 > width)
+        kinds += ["small"] * (len(text) * 7.4 > width)
         self.text(x + width / 2, y + height / 2 + 4.5, text, " ".join(kinds))
 
-    def path(self, commands: str, classes: str) -> None:
+    def path(self, commands: str, classes: str, thickness: float = 0) -> None:
         """A line by SVG's path commands, within the height of the other shapes."""
-        self._add(0, node("path", d=commands, class_=classes))
-
-    def circle(self, x: float, y: float, radius: float, classes: str = "") -> None:
-        """A circle around a point."""
-        centre = {"cx": _short(x), "cy": _short(y), "r": _short(radius)}
-        self._add(y + radius, node("circle", class_=classes, **centre))
-
-    def shape(self, bottom: float, element: Element) -> None:
-        """Any other shape, which ends at a height."""
-        self._add(bottom, element)
+        named = {"style": f"stroke-width: {thickness:.1f}"} if thickness else {}
+        self._add(0, node("path", d=commands, class_=classes, **named))
 
     def tokens(
         self, x: float, y: float, width: float, tokens: list[str], classes: list[str]

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from pictures.svg import WIDTH, Drawing
+import json
+from pathlib import Path
+from xml.etree import ElementTree as etree
 
+from pictures.svg import WIDTH, Drawing
+from xlj.reporting.markup import node
+
+ALIGNMENT = Path(__file__).with_name("alignment.json")
+"""Written by make_screenshots.py, from an encoder of configs/quickstart.py."""
 EDGE = 12
 INNER = WIDTH - 2 * EDGE
 
@@ -11,26 +18,20 @@ INNER = WIDTH - 2 * EDGE
 def way_of_a_row() -> str:
     """From lines of text to the rows of a device."""
     drawing = Drawing("The way of a row: lines of text, pieces, packed rows, batch, devices")
-    lines = (
-        ("text", ["the cat sleeps", "it rains"], 150),
-        ("pieces", ["▁the", "▁cat", "▁sleep", "s", "▁it", "▁rain", "s"], 48),
-        ("row", ["<s>", "▁the", "▁cat", "▁sleep", "s", "</s>", "<s>", "…"], 42),
-    )
+    strips = (
+        ("text", ["the cat sleeps"], ["it rains"], 150, "cleaned; held-out lines set aside"),
+        ("pieces", ["▁the", "▁cat", "▁sleep", "s"], ["▁it", "▁rain", "s"], 48,
+         "joined and cut, or packed, to data.length tokens"),
+        ("row", ["<s>", "▁the", "▁cat", "▁sleep", "s", "</s>"], ["<s>", "…"], 42,
+         "16-bit or 32-bit ids and a checksum, in shards on disk"),
+    )  # fmt: skip
     y = 16.0
-    for name, tokens, width in lines:
+    for name, first, second, width, then in strips:
         drawing.text(EDGE, y + 17, name, "strong")
-        classes = ["second" if place >= split else "first" for place, split in
-                   ((i, {150: 1, 48: 4, 42: 6}[width]) for i in range(len(tokens)))]  # fmt: skip
-        for place, (token, of_token) in enumerate(zip(tokens, classes, strict=True)):
-            x = 78 + place * width
-            drawing.label(x, y, width - 3, 24, token, of_token)
-        notes = {
-            "text": "cleaned, deduplicated, held-out lines set aside",
-            "pieces": "joined and cut, or packed, to data.length tokens",
-            "row": "16-bit or 32-bit ids and a checksum, in shards on disk",
-        }
+        classes = ["first"] * len(first) + ["second"] * len(second)
+        drawing.tokens(78, y, width, [*first, *second], classes)
         drawing.path(f"M92,{y + 26} V{y + 49}", "arrow")
-        drawing.text(104, y + 42, notes[name], "soft small")
+        drawing.text(104, y + 42, then, "soft small")
         y += 54
     drawing.text(EDGE, y + 17, "shards", "strong")
     for place, (language, colour) in enumerate(
@@ -63,10 +64,11 @@ def mesh() -> str:
     replicas, shards = 2, 4
     rows = 32 // (replicas * shards)
     drawing = Drawing(
-        "A mesh of 2 replicas and 4 fsdp shards: each device has a quarter of the parameters and an "
-        "eighth of the rows"
+        "A mesh of 2 replicas and 4 fsdp shards: each device has a quarter of the parameters and "
+        "an eighth of the rows"
     )
-    drawing.text(EDGE, 22, f"mesh.fsdp={shards} on {replicas * shards} devices, 32 rows a step", "strong")
+    title = f"mesh.fsdp={shards} on {replicas * shards} devices, 32 rows a step"
+    drawing.text(EDGE, 22, title, "strong")
     left, top, width, height = 78, 62, 84, 88
     for replica in range(replicas):
         y = top + replica * (height + 34)
@@ -87,28 +89,44 @@ def mesh() -> str:
         drawing.path(f"M{x},{top + height + 2} V{top + height + 31}", "arrow")
         drawing.path(f"M{x},{top + height + 31} V{top + height + 2}", "arrow")
     y = top + 2 * height + 34
-    for colour, text in (("see", "its part of parameters and AdamW moments"), ("second", "its rows")):
+    parts = {"see": "its part of parameters and AdamW moments", "second": "its rows"}
+    for colour, text in parts.items():
         y += 12
         drawing.box(EDGE, y, 16, 14, colour, 3)
         drawing.text(EDGE + 24, y + 11.5, text, "soft small")
         y += 10
-    for line, text in enumerate(
-        (
-            "Across (fsdp, within a host or a slice): kernels are gathered as they",
-            "are needed, and their gradients are reduced and scattered.",
-            "Down (replica): one all-reduce of the gradients a step.",
-        )
-    ):
-        drawing.text(EDGE, y + 30 + 18 * line, text, "soft")
+    drawing.lines(
+        EDGE,
+        y + 30,
+        "Across (fsdp, within a host or a slice): kernels are gathered",
+        "when needed, and their gradients are reduced and scattered.",
+        "Down (replica): one all-reduce of the gradients a step.",
+    )
+    return drawing.render()
+
+
+def alignment() -> str:
+    """Word links that a trained encoder gave, thicker where they are more certain."""
+    found = json.loads(ALIGNMENT.read_text("utf-8"))
+    drawing = Drawing("An English sentence and its German translation, their words linked")
+    middles = []
+    for y, words in ((22, found["source"]), (118, found["target"])):
+        widths = [7.4 * len(word) + 8 for word in words]
+        x = (WIDTH - sum(widths)) / 2
+        middles.append([])
+        for word, width in zip(words, widths, strict=True):
+            middles[-1].append(x + width / 2)
+            drawing.text(x + width / 2, y, word, "middle")
+            x += width
+    for i, j, share in found["links"]:
+        start, end = middles[0][i], middles[1][j]
+        curve = f"M{start:.1f},30 C{start:.1f},66 {end:.1f},66 {end:.1f},102"
+        drawing.path(curve, "link", 1 + 3 * share)
     return drawing.render()
 
 
 def logo() -> str:
     """Two lines of words, linked across."""
-    from xml.etree import ElementTree as etree
-
-    from xlj.reporting.markup import node
-
     places = (14, 32, 50)
     links = ((0, 0), (1, 2), (2, 1))
     root = node(
