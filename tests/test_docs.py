@@ -71,6 +71,28 @@ def test_every_page_is_in_the_sites_navigation():
     assert sorted(listed) == sorted(str(page.relative_to(docs)) for page in docs.rglob("*.md"))
 
 
+@pytest.mark.parametrize(
+    "query, name",
+    [
+        ("own text", "tutorials/own_text.md"),
+        ("resum", "train.md"),
+        ("objective", "objectives.md"),
+        ("write objective", "own_objective.md"),
+        ("config keys", "configs.md"),
+    ],
+)
+def test_the_sites_search_finds_a_page_by_its_headings(query, name):
+    """The search looks for words that begin as those of the query, in headings above all."""
+    headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / name).read_text("utf-8"), re.MULTILINE)
+    words = [re.findall(r"\w+", heading.lower()) for heading in headings]
+    assert any(
+        all(any(word.startswith(part) for word in heading) for part in query.split())
+        for heading in words
+    )
+    # By default stop words are not looked for, and "own" is one.
+    assert "search: {pipeline: [trimmer]}" in (ROOT / "mkdocs.yml").read_text("utf-8")
+
+
 @pytest.mark.parametrize("repository", ["", "https://example.org/xlj/"])
 def test_links_out_of_the_site_lead_to_the_repository(repository, caplog):
     spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs/site_hooks.py")

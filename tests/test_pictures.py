@@ -99,11 +99,15 @@ def test_the_drawing_of_layers_goes_down(maker):
     assert all(others <= reached[room] for room, others in graph.items())
 
 
-@pytest.mark.parametrize("corner", ["gold", "no such table"])
-def test_a_table_of_a_plot_is_named(maker, corner):
+def test_a_table_of_a_plot_is_one_with_named_columns(maker, tmp_path, monkeypatch):
     plots = importlib.import_module("pictures.plots")
-    with pytest.raises(ValueError, match=re.escape(f"begin with {corner!r}, not one")):
-        plots.table("aligner.md", corner)
+    for corner in ("gold", "no such table"):
+        with pytest.raises(ValueError, match=re.escape(f"begin with {corner!r}, not one")):
+            plots.table("aligner.md", corner)
+    (tmp_path / "a.md").write_text("| a | layer 1 | layer 1 |\n|---|---|---|\n| b | 1 | 2 |\n")
+    monkeypatch.setattr(plots, "PAGES", tmp_path)
+    with pytest.raises(ValueError, match="a.md: the table 'a' has two columns of the same name"):
+        plots.table("a.md", "a")
 
 
 def test_numbers_of_a_plot_are_those_of_the_table(maker):
@@ -112,3 +116,5 @@ def test_numbers_of_a_plot_are_those_of_the_table(maker):
     assert numbers["layer 3"] == plots.Number(50.5, 7.0) and len(numbers) == 3
     questions = plots.table("zero_shot.md", "questions, F1")["quickstart"]
     assert questions["seven others"] == plots.Number(23.9) and len(questions) == 9
+    found = plots.table("objectives.md", "retrieval")["+ MMLM, CAMLM, then BTMLM too"]
+    assert (found["layer 3"].value, found["centred, layer 3"].value) == (13.1, 16.8)

@@ -59,7 +59,7 @@ def direct(graph: Mapping[str, set[str]]) -> list[tuple[str, str]]:
 
 
 def _width(node: Node) -> float:
-    return 7.2 * len(node) + 14 if isinstance(node, str) else 10
+    return 7.6 * len(node) + 14 if isinstance(node, str) else 10
 
 
 def _spread(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:

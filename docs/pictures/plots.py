@@ -30,13 +30,17 @@ def table(page: str, corner: str) -> dict[str, dict[str, Number]]:
       corner: the text of the table's first cells, which name it.
 
     Raises:
-      ValueError: if the page has no such table.
+      ValueError: if the page has no such table, or columns of the same name.
     """
     lines = (PAGES / page).read_text("utf-8").splitlines()
     starts = [place for place, line in enumerate(lines) if line.startswith(f"| {corner} |")]
     if len(starts) != 1:
         raise ValueError(f"{page} has {len(starts)} tables that begin with {corner!r}, not one")
     _, *columns = _cells(lines[starts[0]])
+    if len(set(columns)) < len(columns):
+        raise ValueError(
+            f"{page}: the table {corner!r} has two columns of the same name: {columns}"
+        )
     rows: dict[str, dict[str, Number]] = {}
     for line in lines[starts[0] + 2 :]:
         if not line.startswith("|"):
