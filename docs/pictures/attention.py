@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,6 @@ from xlj.data.tokenizer.layout import BOS, EOS, SPECIALS
 from xlj.models import encoder
 from xlj.objectives import btmlm, camlm, mlm
 from xlj.objectives.corruption import Masked
-from xlj.objectives.segments import whole_examples
 
 MASK = "<mask>"
 LEFT, CELL = 78, 24
@@ -61,12 +61,13 @@ TEXT = Example("<s> the cat sleeps </s> <s> it rains </s>".split(), [2, 7])
 PAIR = Example("<s> the cat sleeps </s> die Katze schläft </s>".split(), [2, 7])
 
 
-def _model() -> Model:
-    return Model()
+def sees(inputs_of: Callable[[Model, Any], encoder.Inputs], row: Any) -> np.ndarray:
+    """Which query sees which key in a row, bool [length, length]: where their ids are equal.
 
-
-def sees(inputs: encoder.Inputs) -> np.ndarray:
-    """Which query sees which key in a row, bool [length, length]: where their ids are equal."""
+    Args:
+      inputs_of: makes the encoder's inputs of a row that an objective has corrupted.
+    """
+    inputs = jax.jit(inputs_of, static_argnums=0)(Model(), row)
     queries, keys = np.array(inputs.query_segment_ids[0]), np.array(inputs.key_segment_ids[0])
     return queries[:, None] == keys[None, :]
 
@@ -129,7 +130,7 @@ def _one(
 ) -> str:
     drawing = Drawing(title)
     drawing.text(12, 22, heading, "strong")
-    pattern = sees(inputs_of(_model(), example.masked()))
+    pattern = sees(inputs_of, example.masked())
     predictions = {place: example.tokens[place] for place in example.predicted}
     end = grid(drawing, 22, example.read, pattern, predictions, notes)
     legend(drawing, end)
@@ -186,9 +187,7 @@ def back_translation() -> str:
         targets=jnp.ones((1, len(source)), jnp.int32),
         sample_rngs=jax.random.split(jax.random.key(0), 1),
     )
-    model = _model()
-    first = sees(btmlm._of_generation(model, corrupted))
-    second = sees(whole_examples(model, masked.tokens, masked.languages))
+    first, second = sees(btmlm._of_generation, corrupted), sees(mlm.whole, masked)
     drawing = Drawing(
         "BTMLM: stage 1 fills placeholders with pseudo-tokens of another language; stage 2 "
         "predicts masked tokens from the sentence and the pseudo-tokens"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -73,9 +74,14 @@ def word_alignment() -> str:
     source, target = "today it rains".split(), "heute regnet es".split()
     similarity = jnp.array([[8.0, 2.0, 1.0], [2.0, 2.5, 6.0], [1.0, 7.0, 2.5]])
     ids = jnp.ones(3, jnp.int32)
-    plan = sinkhorn(similarity, ids, ids, options.sinkhorn_iterations).plan
-    links = np.array(extraction.itermax(plan, ids, ids, options.filtering_alpha))
-    plan = np.array(plan)
+
+    @jax.jit
+    def label(similarity: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        plan = sinkhorn(similarity, ids, ids, options.sinkhorn_iterations).plan
+        links = extraction.itermax(plan, ids, ids, options.filtering_alpha)
+        return plan, links, extraction.labels(links)
+
+    plan, links, labels = map(np.array, label(similarity))
     drawing = Drawing(
         "DWA: the model labels word alignments of the unmasked pair by optimal transport; a "
         "pointer network finds the labels from the masked pair"
@@ -98,10 +104,9 @@ def word_alignment() -> str:
     drawing.tokens(60, upper, step, masked, ["", "first", "first", "asked", ""])
     drawing.tokens(60 + step, lower, step, [*target, "</s>"], ["second"] * 3 + [""])
     query = 60 + 3 * step + (step - 3) / 2
-    label = int(extraction.labels(jnp.array(links))[2])
     for key in range(3):
         middle = 60 + step * (key + 1) + (step - 3) / 2
-        drawn = "ask" if key == label else "line dashed"
+        drawn = "ask" if key == labels[2] else "line dashed"
         drawing.path(f"M{query},{upper + 24} L{middle},{lower - 2}", drawn)
     drawing.text(EDGE, upper + 50, "TLM predicts", "soft")
     drawing.text(EDGE, upper + 68, "“rains” here too", "ask")
