@@ -1,7 +1,8 @@
-"""Hooks of MkDocs: links from pages to files outside the site lead to the repository's URL.
+"""Hooks of MkDocs: links out of the site, and which pages the search ranks lower.
 
-The URL is `repo_url` of mkdocs.yml. Without it only the text of such a link stays. A link to a file
-that does not exist is a warning, and `mkdocs build --strict` fails on warnings.
+Links from pages to files outside the site lead to the repository's URL, `repo_url` of mkdocs.yml.
+Without it only the text of such a link stays. A link to a file that does not exist is a warning,
+and `mkdocs build --strict` fails on warnings.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ import os
 import re
 from pathlib import Path
 
+RESULTS = ("experiments/", "results.md", "benchmarks.md", "roadmap.md")
+"""Records of results name most words: the search ranks them below other pages."""
 log = logging.getLogger("mkdocs.hooks.site_hooks")
 LINK = re.compile(r"(?<!!)\[([^][]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 
 
 def on_page_markdown(markdown: str, page, config, files) -> str:
     """MkDocs' event: the page's text with its links out of the site made absolute."""
+    if page.file.src_uri.startswith(RESULTS):
+        page.meta["search"] = {"boost": 0.3}
     docs = Path(config["docs_dir"])
     root = docs.parent
     folder = (docs / page.file.src_uri).parent

@@ -107,6 +107,9 @@ def test_links_out_of_the_site_lead_to_the_repository(repository, caplog):
     recipe, maker = f"({start}/configs/xlm.py#L1)", f"({start}/docs/make_configs.py)"
     links = f"[recipe]{recipe} [`maker`]{maker}" if repository else "recipe `maker`"
     assert changed == f"{kept} {links}"
+    result = types.SimpleNamespace(file=types.SimpleNamespace(src_uri="results.md"), meta={})
+    assert hook.on_page_markdown("", result, config, None) == ""
+    assert result.meta == {"search": {"boost": 0.3}}
     assert not caplog.records
     hook.on_page_markdown("[x](../../configs/none.py) [y](../../../there)", page, config, None)
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]

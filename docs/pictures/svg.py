@@ -24,7 +24,6 @@ text { font: 13px ui-sans-serif, system-ui, "Segoe UI", Roboto, Helvetica, Arial
 text.middle { text-anchor: middle; } text.end { text-anchor: end; }
 text.soft { fill: var(--soft); } text.strong { font-weight: 600; } text.small { font-size: 11.5px; }
 text.ask { fill: var(--ask); font-weight: 600; } text.ask.small { font-size: 11px; }
-text.right { fill: var(--right); }
 rect, circle, path { fill: none; stroke: var(--rule); }
 rect.paper { fill: var(--paper); stroke: none; }
 rect.first { fill: var(--first); } rect.second { fill: var(--second); }
@@ -51,11 +50,10 @@ class Drawing:
 
     Args:
       title: what the picture shows, for readers who do not see it.
-      width: units across.
     """
 
-    def __init__(self, title: str, width: float = WIDTH):
-        self._title, self._width, self._bottom = title, width, 0.0
+    def __init__(self, title: str):
+        self._title, self._bottom = title, 0.0
         self._shapes: list[Element] = []
 
     def text(self, x: float, y: float, text: str, classes: str = "") -> None:
@@ -107,7 +105,7 @@ class Drawing:
 
     def render(self) -> str:
         """The text of the file."""
-        width, height = self._width, self._bottom + MARGIN
+        width, height = WIDTH, self._bottom + MARGIN
         heads = [
             node(
                 "marker",
