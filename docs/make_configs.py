@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import typing
 from pathlib import Path
@@ -19,21 +20,25 @@ RECIPES = Path(__file__).parents[1] / "configs"
 HEAD = """\
 # Config keys
 
-This page is written by `python docs/make_configs.py` from the schema in
-`xlj/config/`. Do not edit it.
-
-A recipe is a file `configs/NAME.py` whose `get_config(variant="")` starts from
-`xlj.config.default()`, sets keys, and returns the config. Any key can also be set on the command
-line, lists with commas:
+Any key of a recipe can be set on the command line. Items of a list are separated by commas:
 
     python -m xlj.train --config=configs/quickstart.py --config.optimizer.learning_rate=1e-3 \\
         --config.data.languages=en,de,sw
 
-The config is checked before any work. An unknown key, a wrong type, a value out of range, keys that
-contradict each other, or a key that nothing would read stop the run with one line that names the
-key; for an unknown one, the nearest valid name is offered.
+A config is checked before any work. These are errors, each of one line that names the key: an
+unknown key (the nearest valid name is suggested), a wrong type, a value out of range, keys that
+contradict each other, and a key that nothing would read.
+
+"""
+
+BY = """
+This page is written by `python docs/make_configs.py` from the schema in `xlj/config/`. Do not edit
+it.
 
 ## Recipes
+
+A recipe is a file `configs/NAME.py`. Its `get_config(variant="")` starts from
+`xlj.config.default()`, sets keys, and returns the config.
 
 """
 
@@ -73,11 +78,12 @@ config.phases = ml_collections.ConfigDict(
 Each phase builds on the one before. Phases that differ in objectives are compiled separately.
 """
 
-TABLE = "| key | default | values | |\n|---|---|---|---|\n"
+TABLE = '<div class="keys" markdown>\n\n| key | default | values | meaning |\n|---|---|---|---|\n'
+"""The class keeps a key on one line (docs/site.css)."""
 
 
 FINETUNING = """
-# Keys of fine-tuning
+## Keys of fine-tuning
 
 `python -m xlj.finetune` takes configs of `configs/finetune/`, which start from
 `xlj.config.finetuning.default()`: [finetune.md](finetune.md).
@@ -87,21 +93,29 @@ FINETUNING = """
 
 def render() -> str:
     """The whole page."""
+    training = "".join(_sections(pretraining.keys()))
+    tuning = "".join(_sections(finetuning.keys(), "Fine-tuning: "))
     return "".join(
         [
             HEAD,
+            "| keys of | sections |\n|---|---|\n",
+            f"| pretraining | {_links(training)}, [phases](#phases) |\n",
+            f"| fine-tuning | {_links(tuning)} |\n",
+            BY,
             *_recipes("", "variants beside `tiny`"),
             VARIANTS,
-            *_sections(pretraining.keys()),
+            training,
             PHASES,
             FINETUNING,
             *_recipes("finetune/", "variants"),
-            *_sections(finetuning.keys()),
+            tuning,
         ]
     )
 
 
-def _sections(keys: typing.Iterable[tuple[str, typing.Any]]) -> typing.Iterator[str]:
+def _sections(
+    keys: typing.Iterable[tuple[str, typing.Any]], before: str = ""
+) -> typing.Iterator[str]:
     sections: dict[str, list[str]] = {}
     for path, field in keys:
         section, _, name = path.rpartition(".")
@@ -109,11 +123,19 @@ def _sections(keys: typing.Iterable[tuple[str, typing.Any]]) -> typing.Iterator[
         cells = [cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells]
         sections.setdefault(section, []).append(f"| {' | '.join(cells)} |\n")
     for section, rows in sections.items():
-        yield f"\n## {section or 'Top level'}\n\n{TABLE}{''.join(rows)}"
+        yield f"\n## {before}{section or 'top level'}\n\n{TABLE}{''.join(rows)}\n</div>\n"
+
+
+def _links(sections: str) -> str:
+    """Links to the sections of a part of the page."""
+    names = re.findall(r"^## (.+)$", sections, re.MULTILINE)
+    anchors = [re.sub(r"[.:]", "", name.lower()).replace(" ", "-") for name in names]
+    links = zip(names, anchors, strict=True)
+    return ", ".join(f"[{name.rpartition(': ')[2]}](#{anchor})" for name, anchor in links)
 
 
 def _recipes(folder: str, variants: str) -> typing.Iterator[str]:
-    yield f"| file | | {variants} |\n|---|---|---|\n"
+    yield f"| recipe | what it trains | {variants} |\n|---|---|---|\n"
     for file in sorted((RECIPES / folder).glob("*.py")):
         module = recipe(file.stem, folder)
         first = (module.__doc__ or "").split("\n")[0].rstrip(".")

@@ -1,7 +1,8 @@
-"""Hooks of MkDocs: links from pages to files outside the site lead to the repository's URL.
+"""Hooks of MkDocs: links out of the site, and which pages the search ranks lower.
 
-The URL is `repo_url` of mkdocs.yml; where it is not set, they lead to the files of this clone. A
-link to a file that is not there is a warning, which `mkdocs build --strict` does not let pass.
+Links from pages to files outside the site lead to the repository's URL, `repo_url` of mkdocs.yml.
+Without it only the text of such a link stays. A link to a file that does not exist is a warning,
+and `mkdocs build --strict` fails on warnings.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ import os
 import re
 from pathlib import Path
 
+RESULTS = ("experiments/", "results.md", "benchmarks.md", "roadmap.md")
+"""Records of results name most words: the search ranks them below other pages."""
 log = logging.getLogger("mkdocs.hooks.site_hooks")
-LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
+LINK = re.compile(r"(?<!!)\[([^][]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 
 
 def on_page_markdown(markdown: str, page, config, files) -> str:
     """MkDocs' event: the page's text with its links out of the site made absolute."""
+    if page.file.src_uri.startswith(RESULTS):
+        page.meta["search"] = {"boost": 0.3}
     docs = Path(config["docs_dir"])
     root = docs.parent
     folder = (docs / page.file.src_uri).parent
@@ -27,10 +32,11 @@ def on_page_markdown(markdown: str, page, config, files) -> str:
             return link[0]  # a page or a picture: MkDocs checks it
         if not target.exists() or not target.is_relative_to(root):
             log.warning(f"{page.file.src_uri} links to {link[2]}, which is not in the repository")
-        path = os.path.relpath(target, root)
         repository = (config["repo_url"] or "").rstrip("/")
-        url = f"{repository}/blob/main/{path}" if repository else target.as_uri()
-        return f"{link[1]}{url}{link[3]}"
+        if not repository:
+            return link[1]
+        path = target.relative_to(root) if target.is_relative_to(root) else target
+        return f"[{link[1]}]({repository}/blob/main/{path}{link[3] or ''})"
 
     return LINK.sub(absolute, markdown)
 

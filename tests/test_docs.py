@@ -71,6 +71,28 @@ def test_every_page_is_in_the_sites_navigation():
     assert sorted(listed) == sorted(str(page.relative_to(docs)) for page in docs.rglob("*.md"))
 
 
+@pytest.mark.parametrize(
+    "query, name",
+    [
+        ("own text", "tutorials/own_text.md"),
+        ("resum", "train.md"),
+        ("objective", "objectives.md"),
+        ("write objective", "own_objective.md"),
+        ("config keys", "configs.md"),
+    ],
+)
+def test_the_sites_search_finds_a_page_by_its_headings(query, name):
+    """The search looks for words that begin as those of the query, in headings above all."""
+    headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / name).read_text("utf-8"), re.MULTILINE)
+    words = [re.findall(r"\w+", heading.lower()) for heading in headings]
+    assert any(
+        all(any(word.startswith(part) for word in heading) for part in query.split())
+        for heading in words
+    )
+    # By default stop words are not looked for, and "own" is one.
+    assert "search: {pipeline: [trimmer]}" in (ROOT / "mkdocs.yml").read_text("utf-8")
+
+
 @pytest.mark.parametrize("repository", ["", "https://example.org/xlj/"])
 def test_links_out_of_the_site_lead_to_the_repository(repository, caplog):
     spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs/site_hooks.py")
@@ -79,12 +101,15 @@ def test_links_out_of_the_site_lead_to_the_repository(repository, caplog):
     config = {"docs_dir": str(ROOT / "docs"), "repo_url": repository}
     page = types.SimpleNamespace(file=types.SimpleNamespace(src_uri="tutorials/own_text.md"))
     kept = "[a](../data.md#x) [b](#c) [d](https://example.org/e.py) ![f](../meta_xlm_minilm.png)"
-    text = f"{kept} [recipe](../../configs/xlm.py#L1) [maker](../make_configs.py)"
-    found = hook.on_page_markdown(text, page, config, None)
-    start = "https://example.org/xlj/blob/main" if repository else ROOT.as_uri()
-    assert found == (
-        f"{kept} [recipe]({start}/configs/xlm.py#L1) [maker]({start}/docs/make_configs.py)"
-    )
+    text = f"{kept} [recipe](../../configs/xlm.py#L1) [`maker`](../make_configs.py)"
+    changed = hook.on_page_markdown(text, page, config, None)
+    start = "https://example.org/xlj/blob/main"
+    recipe, maker = f"({start}/configs/xlm.py#L1)", f"({start}/docs/make_configs.py)"
+    links = f"[recipe]{recipe} [`maker`]{maker}" if repository else "recipe `maker`"
+    assert changed == f"{kept} {links}"
+    result = types.SimpleNamespace(file=types.SimpleNamespace(src_uri="results.md"), meta={})
+    assert hook.on_page_markdown("", result, config, None) == ""
+    assert result.meta == {"search": {"boost": 0.3}}
     assert not caplog.records
     hook.on_page_markdown("[x](../../configs/none.py) [y](../../../there)", page, config, None)
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]

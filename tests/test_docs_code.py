@@ -21,10 +21,10 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PIECES = {
     "README.md": 1, "align.md": 3, "api.md": 3, "configs.md": 2, "continue_pretraining.md": 1,
-    "data.md": 2, "finetune.md": 1, "objectives.md": 2, "papers.md": 1, "sweep.md": 1,
-    "tasks.md": 1, "train.md": 2,
+    "data.md": 2, "finetune.md": 1, "index.md": 1, "own_objective.md": 2, "papers.md": 1,
+    "sweep.md": 1, "tasks.md": 1, "train.md": 2,
 }  # fmt: skip
-"""How many a page has. Those of README.md are run by test_tutorials, those of objectives.md by
+"""How many a page has. Those of README.md are run by test_tutorials, those of own_objective.md by
 objectives/test_own_objective, that of tasks.md by tasks/test_own_task, seqio's by
 data/rows/test_building_seqio, and what transformers makes of an exported folder by
 interop/test_task_heads and test_hugging_face."""
@@ -65,6 +65,21 @@ def test_a_trained_encoder(checkpoint, at):
     pairs = given["pairs"]
     assert len(pairs.sources) == len(pairs.targets) == len(pairs.scores)
     assert [len(pieces) for pieces in given["filled"]] == [3, 3]
+
+
+def test_the_home_page(checkpoint, at, monkeypatch):
+    """The run itself is a checkpoint that other tests use too."""
+    (code,) = code_of(ROOT / "docs/index.md")
+    started = []
+    monkeypatch.setattr(xlj, "pretrain", lambda *call: started.append(call), raising=False)
+    (at / "runs").mkdir()
+    (at / "runs/quickstart").symlink_to(checkpoint)
+    given = {}
+    exec(code, given)
+    ((config, workdir),) = started
+    assert config.train.steps == 2_000 and workdir == "runs/quickstart"
+    assert given["vectors"].shape == (2, 32) and len(given["links"]) == 1
+    assert (at / "quickstart/model.safetensors").is_file()
 
 
 @pytest.mark.slow

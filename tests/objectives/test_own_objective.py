@@ -259,7 +259,7 @@ def test_no_file_of_xlj_names_it():
 
 
 def test_the_one_in_the_docs_trains(tiny, tmp_path, monkeypatch):
-    page = (ROOT / "docs/objectives.md").read_text("utf-8")
+    page = (ROOT / "docs/own_objective.md").read_text("utf-8")
     code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
     (tmp_path / "language_id.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import sys
-import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ from xlj.data.labelled import kind
 from xlj.finetuning import running
 
 PAGE = (Path(__file__).parents[2] / "docs/tasks.md").read_text("utf-8")
-(CODE,) = re.findall(r"(?<=\n\n)(?: {4}.*\n(?:\n+(?= {4}))?)+", PAGE)
+(CODE,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 BROKEN = """
 
 def broken():
@@ -30,7 +29,7 @@ def broken():
 def module(tmp_path_factory):
     """The file of the kind, importable as `my_task` until the tests end."""
     folder = tmp_path_factory.mktemp("own")
-    (folder / "my_task.py").write_text(textwrap.dedent(CODE) + BROKEN, "utf-8")
+    (folder / "my_task.py").write_text(CODE + BROKEN, "utf-8")
     sys.path.insert(0, str(folder))
     yield "my_task:Counting"
     sys.path.remove(str(folder))

@@ -1,0 +1,1 @@
+"""The pictures of the documentation, drawn by code: `python docs/make_pictures.py`."""

@@ -1,0 +1,205 @@
+"""Who sees what: the attention patterns of the objectives that predict masked tokens.
+
+The patterns are not drawn by hand: each is what the objective's own code makes of the row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pictures.svg import Drawing
+from xlj.config import Model
+from xlj.data.tokenizer.layout import BOS, EOS, SPECIALS
+from xlj.models import encoder
+from xlj.objectives import btmlm, camlm, mlm
+from xlj.objectives.corruption import Masked
+
+MASK = "<mask>"
+LEFT, CELL = 78, 24
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """A row of tokens, and which of them are predicted."""
+
+    tokens: Sequence[str]
+    predicted: Sequence[int]
+
+    @property
+    def read(self) -> list[str]:
+        """The tokens that the encoder reads."""
+        return [MASK if i in self.predicted else token for i, token in enumerate(self.tokens)]
+
+    def ids(self, tokens: Sequence[str]) -> jax.Array:
+        """Token ids of a row, int32 [1, length]; the last id of the vocabulary is the mask's."""
+        known = {"<s>": BOS, "</s>": EOS}
+        words = sorted({*self.tokens, *tokens} - {*known, MASK})
+        known |= {word: len(SPECIALS) + place for place, word in enumerate(words)}
+        known[MASK] = len(SPECIALS) + len(words)
+        return jnp.array([[known[token] for token in tokens]], jnp.int32)
+
+    def masked(self) -> Masked:
+        """The row as `corruption.mask_tokens` would return it."""
+        places = jnp.array([self.predicted], jnp.int32)
+        original = self.ids(self.tokens)
+        return Masked(
+            tokens=self.ids(self.read),
+            positions=places,
+            labels=jnp.take_along_axis(original, places, axis=1),
+            weights=jnp.ones(places.shape, jnp.float32),
+            languages=jnp.array([[0, 1]], jnp.int32),
+        )
+
+
+TEXT = Example("<s> the cat sleeps </s> <s> it rains </s>".split(), [2, 7])
+PAIR = Example("<s> the cat sleeps </s> die Katze schläft </s>".split(), [2, 7])
+
+
+def sees(inputs_of: Callable[[Model, Any], encoder.Inputs], row: Any) -> np.ndarray:
+    """Which query sees which key in a row, bool [length, length]: where their ids are equal.
+
+    Args:
+      inputs_of: makes the encoder's inputs of a row that an objective has corrupted.
+    """
+    inputs = jax.jit(inputs_of, static_argnums=0)(Model(), row)
+    queries, keys = np.array(inputs.query_segment_ids[0]), np.array(inputs.key_segment_ids[0])
+    return queries[:, None] == keys[None, :]
+
+
+def grid(
+    drawing: Drawing,
+    top: float,
+    tokens: Sequence[str],
+    pattern: np.ndarray,
+    predictions: Mapping[int, str],
+    notes: Mapping[int, str],
+) -> float:
+    """Draws a pattern: a row for each query, a column for each key.
+
+    Args:
+      tokens: of the row, as the encoder reads them.
+      pattern: bool [length, length].
+      predictions: what is predicted at a place of the row.
+      notes: other words behind a place.
+
+    Returns:
+      The height at which the grid ends.
+    """
+    top += 62
+    drawing.text(LEFT - 8, top - 24, "key →", "end soft small")
+    drawing.text(LEFT - 8, top - 8, "query ↓", "end soft small")
+    for place, token in enumerate(tokens):
+        asks = place in predictions
+        drawing.upright(LEFT + place * CELL + CELL / 2 + 4, top - 6, token, "soft")
+        y = top + place * CELL
+        if asks:
+            drawing.box(6, y, 408, CELL, "asked", 3)
+        drawing.text(LEFT - 8, y + 16.5, token, "end ask" if asks else "end")
+        for key in range(len(tokens)):
+            box = LEFT + key * CELL + 1.5, y + 1.5, CELL - 3, CELL - 3
+            drawing.box(*box, "see" if pattern[place, key] else "blank", 3)
+        right = LEFT + len(tokens) * CELL + 8
+        if asks:
+            drawing.text(right, y + 16.5, f"→ {predictions[place]}", "ask")
+        elif place in notes:
+            drawing.text(right, y + 16.5, notes[place], "soft small")
+    return top + len(tokens) * CELL
+
+
+def legend(drawing: Drawing, top: float, asked: str = "predicts") -> float:
+    """Draws what the colours mean; returns where that ends."""
+    drawing.box(LEFT, top + 8, 14, 14, "see", 3)
+    drawing.text(LEFT + 20, top + 20, "the query sees the key", "soft small")
+    drawing.box(LEFT + 166, top + 8, 14, 14, "asked", 3)
+    drawing.text(LEFT + 186, top + 20, asked, "soft small")
+    return top + 26
+
+
+def _one(
+    title: str,
+    heading: str,
+    example: Example,
+    inputs_of: Callable[[Model, Masked], encoder.Inputs],
+    notes: Mapping[int, str],
+) -> str:
+    drawing = Drawing(title)
+    drawing.text(12, 22, heading, "strong")
+    pattern = sees(inputs_of, example.masked())
+    predictions = {place: example.tokens[place] for place in example.predicted}
+    end = grid(drawing, 22, example.read, pattern, predictions, notes)
+    legend(drawing, end)
+    return drawing.render()
+
+
+def masked_text() -> str:
+    """MMLM on a packed row of two examples."""
+    return _one(
+        "MMLM: a masked token is predicted from its own example of the row",
+        "MMLM: a row of text with two examples",
+        TEXT,
+        mlm.whole,
+        {0: "first example", 5: "second example"},
+    )
+
+
+def translation() -> str:
+    """TLM on a pair."""
+    return _one(
+        "TLM: a masked token is predicted from both sentences of the pair",
+        "TLM: a sentence pair, read together",
+        PAIR,
+        mlm.whole,
+        {0: "English", 5: "German"},
+    )
+
+
+def cross_attention() -> str:
+    """CAMLM on a pair."""
+    return _one(
+        "CAMLM: a masked token sees only the other sentence, and no token sees it",
+        "CAMLM: each sentence predicted from the other",
+        PAIR,
+        camlm.inputs_of,
+        {0: "English", 5: "German"},
+    )
+
+
+def back_translation() -> str:
+    """BTMLM's two stages, of a sentence with two pseudo-tokens."""
+    sentence = Example("<s> the cat sleeps on my bed </s>".split(), [2, 4])
+    pseudo, length = ["die", "Katze"], len(sentence.tokens)
+    places = [length, length + 1]
+    source = [*sentence.tokens, MASK, MASK]
+    filled = Example([*sentence.tokens, *pseudo], sentence.predicted)
+    masked = filled.masked()
+    position = jnp.array([places], jnp.int32)
+    corrupted = btmlm.Corrupted(
+        masked=masked,
+        source=filled.ids(source),
+        positions=position,
+        used=jnp.ones(position.shape, bool),
+        targets=jnp.ones((1, len(source)), jnp.int32),
+        sample_rngs=jax.random.split(jax.random.key(0), 1),
+    )
+    first, second = sees(btmlm._of_generation, corrupted), sees(mlm.whole, masked)
+    drawing = Drawing(
+        "BTMLM: stage 1 fills placeholders with pseudo-tokens of another language; stage 2 "
+        "predicts masked tokens from the sentence and the pseudo-tokens"
+    )
+    drawing.text(12, 22, "BTMLM, stage 1: generate, without gradient", "strong")
+    drawing.text(12, 40, "Placeholders have the embedding of the target language.", "soft small")
+    generated = dict(zip(places, pseudo, strict=True))
+    end = grid(drawing, 36, source, first, generated, {0: "not masked"})
+    end = legend(drawing, end, "generates") + 22
+    drawing.text(12, end + 12, "Stage 2: predict, with gradient", "strong")
+    predictions = {place: filled.tokens[place] for place in filled.predicted}
+    notes = {places[0]: "pseudo-tokens"}
+    end = grid(drawing, end + 8, filled.read, second, predictions, notes)
+    legend(drawing, end)
+    return drawing.render()

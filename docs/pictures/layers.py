@@ -1,0 +1,151 @@
+"""The layers of xlj: its subpackages, drawn from the imports in the code.
+
+A subpackage stands above all that it imports. Imports that follow from others (commands import
+cli, which imports api) are not drawn.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from pictures.svg import WIDTH, Drawing
+
+RULES = Path(__file__).parents[2] / "tests" / "test_architecture.py"
+"""The layers, and which imports they allow."""
+HEIGHT, BOX, GAP = 40, 24, 8
+SWEEPS = 24
+
+Node = str | tuple[str, str, int]
+"""A subpackage, or the point where the line between two of them crosses a level."""
+
+
+def imports() -> dict[str, set[str]]:
+    """The subpackages that each subpackage imports, in the order of the layers."""
+    spec = importlib.util.spec_from_file_location("architecture_rules", RULES)
+    assert spec and spec.loader
+    rules = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(rules)
+    found: dict[str, set[str]] = {room: set() for room in rules.FLOORS}
+    for module, file in rules.MODULES.items():
+        room = rules.room_of(module)
+        for name, _ in rules.imports_of(file):
+            if module != "xlj" and name.split(".")[0] == "xlj":
+                found[room] |= {rules.room_of(name)} - {room}
+    return found
+
+
+def levels_of(graph: Mapping[str, set[str]]) -> dict[str, int]:
+    """The level of each subpackage: one above the highest that it imports."""
+    levels: dict[str, int] = {}
+    for room in graph:  # from the bottom up
+        levels[room] = 1 + max((levels[other] for other in graph[room]), default=-1)
+    return levels
+
+
+def direct(graph: Mapping[str, set[str]]) -> list[tuple[str, str]]:
+    """The imports that do not follow from others."""
+    below: dict[str, set[str]] = {}
+    for room, others in graph.items():
+        below[room] = others.union(*(below[other] for other in others))
+    return [
+        (room, other)
+        for room, others in graph.items()
+        for other in sorted(others)
+        if not any(other in below[third] for third in others)
+    ]
+
+
+def _width(node: Node) -> float:
+    return 7.6 * len(node) + 14 if isinstance(node, str) else 10
+
+
+def _spread(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
+    """Middles near the wanted ones, in this order, that do not overlap and stay on the picture."""
+
+    def pushed(wanted: Sequence[float], widths: Sequence[float], edge: float) -> list[float]:
+        places: list[float] = []
+        for place, width in zip(wanted, widths, strict=True):
+            places.append(max(place, edge + width / 2))
+            edge = places[-1] + width / 2 + GAP
+        return places
+
+    def mirrored(places: Sequence[float]) -> list[float]:
+        return [WIDTH - place for place in reversed(places)]
+
+    def both(wanted: Sequence[float], edge: float) -> tuple[list[float], list[float]]:
+        to_right = pushed(wanted, widths, edge)
+        return to_right, mirrored(pushed(mirrored(wanted), widths[::-1], edge))
+
+    middle = [(one + other) / 2 for one, other in zip(*both(wanted, -float(WIDTH)), strict=True)]
+    onto, _ = both(middle, GAP)
+    return mirrored(pushed(mirrored(onto), widths[::-1], GAP))
+
+
+def _placed(rows: list[list[Node]], lines: Iterable[tuple[Node, Node]]) -> dict[Node, float]:
+    """The middle of each node: near its neighbours', level by level, down and up again."""
+    neighbours: dict[Node, list[Node]] = {}
+    for one, other in lines:
+        neighbours.setdefault(one, []).append(other)
+        neighbours.setdefault(other, []).append(one)
+    places: dict[Node, float] = {}
+    for row in rows:
+        step = WIDTH / (len(row) + 1)
+        places |= {node: step * (i + 1) for i, node in enumerate(row)}
+
+    def mean(near: Callable[[int], bool]) -> Callable[[Node], float]:
+        def of(node: Node) -> float:
+            own = [places[other] for other in neighbours.get(node, []) if near(level[other])]
+            return sum(own) / len(own) if own else places[node]
+
+        return of
+
+    level = {node: number for number, row in enumerate(rows) for node in row}
+    for sweep in range(SWEEPS):
+        order = range(len(rows)) if sweep % 2 else reversed(range(len(rows)))
+        for number in order:
+            above = sweep % 2 == 0
+            side = mean(lambda n, at=number, up=above: n > at if up else n < at)
+            every = mean(lambda n: True)
+            row = sorted(rows[number], key=lambda node: (side(node), str(node)))
+            rows[number] = row
+            middles = _spread([every(node) for node in row], [_width(node) for node in row])
+            places |= dict(zip(row, middles, strict=True))
+    return places
+
+
+def layers() -> str:
+    """The drawing."""
+    graph = imports()
+    graph.pop("remote_code")  # nothing imports it, and it imports nothing of xlj
+    levels, drawn = levels_of(graph), direct(graph)
+    top = max(levels.values())
+    rows: list[list[Node]] = [
+        [room for room in graph if levels[room] == level] for level in range(top + 1)
+    ]
+    chains: list[list[Node]] = []
+    for room, other in drawn:
+        between: list[Node] = [(room, other, n) for n in range(levels[room] - 1, levels[other], -1)]
+        for node in between:
+            rows[node[2]].append(node)
+        chains.append([room, *between, other])
+    lines = [pair for chain in chains for pair in itertools.pairwise(chain)]
+    places = _placed(rows, lines)
+    heights = {node: 14 + HEIGHT * (top - n) for n, row in enumerate(rows) for node in row}
+    drawing = Drawing("The layers of xlj: each subpackage and what it imports, from top to bottom")
+    for chain in chains:
+        commands = f"M{places[chain[0]]:.0f},{heights[chain[0]] + BOX}"
+        for one, other in itertools.pairwise(chain):
+            start, end = heights[one] + BOX, heights[other]
+            middle = (start + end) / 2
+            a, b = places[one], places[other]
+            commands += f" C{a:.0f},{middle} {b:.0f},{middle} {b:.0f},{end}"
+            if not isinstance(other, str):
+                commands += f" V{end + BOX}"
+        drawing.path(commands, "line")
+    for room in graph:
+        width = _width(room)
+        drawing.label(places[room] - width / 2, heights[room], width, BOX, room, "first")
+    return drawing.render()
