@@ -63,7 +63,7 @@ class Config(Section):
     )
     objective_modules: tuple[str, ...] = key(
         (),
-        "modules to import that register objectives (docs/objectives.md) or optimizers "
+        "modules to import that register objectives (docs/own_objective.md) or optimizers "
         "(docs/train.md)",
     )
     transfer: Transfer = Transfer()

@@ -31,7 +31,7 @@ class Options(Section, path="objectives"):
     """The keys `objectives.NAME.*` that all objectives have, and the defaults of the rest.
 
     A subclass adds keys with `option`, says what stands below in capitals of its own, and is named
-    with `@register("NAME")`. docs/objectives.md writes one.
+    with `@register("NAME")`. docs/own_objective.md writes one.
     """
 
     rows: ClassVar[str]
