@@ -8,6 +8,7 @@ from xlj.config import ConfigError, parse
 from xlj.io.growing import GrowingFiles
 
 
+@pytest.mark.slow
 def test_pretraining_returns_what_was_measured(tiny, tmp_path, monkeypatch):
     (tmp_path / "my_hook.py").write_text(
         "said = []\n\n\ndef log(step, values):\n    said.append((step, values))\n"

@@ -66,7 +66,13 @@ def read(folder: Path, path: Path) -> tuple[int, str]:
     return int(took), found
 
 
-@pytest.mark.parametrize("ending", compressed.ENDINGS)
+@pytest.mark.parametrize(
+    "ending",
+    [
+        pytest.param(ending, marks=[pytest.mark.slow] if ending == ".bz2" else [])
+        for ending in compressed.ENDINGS
+    ],
+)
 def test_many_lines_of_a_small_file_take_little_memory(tmp_path, ending):
     path = tmp_path / f"a{ending}"
     write(path, b"An ordinary line of an ordinary text, which is a sentence.\n" * 17_772, 96)

@@ -172,7 +172,9 @@ def test_loss_equals_numpy(model, params_of, keys_of):
     np.testing.assert_array_equal(found.correct, own >= others.max(1))
 
 
-@pytest.mark.parametrize("length, count, most", [(48, 24, 1), (128, 60, 4)])
+@pytest.mark.parametrize(
+    "length, count, most", [pytest.param(48, 24, 1, marks=pytest.mark.slow), (128, 60, 4)]
+)
 def test_all_of_it_equals_numpy(length, count, most, full_model, params_of, keys_of, step_of):
     """Of rows of one pair, and of several, the last one of padding."""
     options = Contrast(

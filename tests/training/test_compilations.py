@@ -30,6 +30,7 @@ def built(monkeypatch):
     return made
 
 
+@pytest.mark.slow
 def test_a_phase_is_compiled_once_over_evaluation_checkpoints_and_resume(
     tiny, store, tmp_path, built, monkeypatch
 ):
