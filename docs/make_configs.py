@@ -59,7 +59,7 @@ def get_config(variant=""):
 PHASES = """
 ## Phases
 
-A phase changes `data.alpha` or keys of `objectives.*` from a step on. In a recipe:
+A phase changes rates, shares of languages or keys of `objectives.*` from a step on. In a recipe:
 
 ```python
 config.phases = ml_collections.ConfigDict(
@@ -70,7 +70,7 @@ config.phases = ml_collections.ConfigDict(
 )
 ```
 
-Each phase builds on the one before. Phases that differ in objectives are compiled separately.
+Each phase builds on the one before. [Phases](phases.md) has the keys that one may change.
 """
 
 TABLE = "| key | default | values | |\n|---|---|---|---|\n"

@@ -77,7 +77,7 @@ def test_recipes_build_and_trace(name, variant):
     corpus = corpus_of(config)
     mesh = meshes.make_mesh(config, jax.devices()[:1])
     state.sharding(config, corpus, mesh)
-    for _, phase in config.schedule:
+    for phase in (each.config for each in config.schedule):
         active = phase.objectives.active()
         built = objectives.build(active, config.model, corpus)
         batch = {}

@@ -9,7 +9,16 @@ import ml_collections
 
 from xlj.config import renamed
 from xlj.config.families import options_of
-from xlj.config.fields import ConfigError, Value, keys_of, lookup, nearest, not_read, refuse_idle
+from xlj.config.fields import (
+    ConfigError,
+    Value,
+    flat,
+    keys_of,
+    lookup,
+    nearest,
+    not_read,
+    refuse_idle,
+)
 from xlj.config.objectives.options import check_common, import_modules
 from xlj.config.optimizers import factors_of
 from xlj.config.paths import check_storable
@@ -54,12 +63,26 @@ def check_phases(config: Config) -> None:
     """Raises a `ConfigError` if values of a phase contradict each other."""
     for phase in config.schedule:
         _check_together(phase.config)
+        decay, steps = phase.config.optimizer.decay_steps, phase.rates_end - phase.rates_start
+        if phase.config.optimizer.schedule == "wsd" and decay > steps:
+            where = f"phases.{phase.name}." if phase.name else ""
+            raise ConfigError(
+                f"{where}optimizer.decay_steps={decay} is more than the {steps} steps of its "
+                f"schedule, which ends at step {phase.rates_end}"
+            )
 
 
 def _check_phases_read(config: Config) -> None:
-    """Refuses a phase that sets options of an objective which is off from then on."""
-    for name, changes in config.phases.items():
-        later = [p.config for p in config.schedule if p.start >= changes["start_step"]]
+    """Refuses a phase that sets options of an objective which is off from then on, or a key that
+    nothing reads in it."""
+    fields = dict(keys_of(type(config)))
+    for number, phase in enumerate(config.schedule[1:], 1):
+        name, changes = phase.name, config.phases[phase.name]
+        later = [each.config for each in config.schedule[number:]]
+        for path, value in flat({k: v for k, v in changes.items() if k != "objectives"}).items():
+            read = fields[path].metadata["read"] if path in fields else None
+            if read and (idle := read(phase.config, path)):
+                raise not_read(f"phases.{name}.{path}", value, idle.reason)
         for objective, options in changes.get("objectives", {}).items():
             on = objective == "normalisation" or any(
                 objective in phase.objectives.active() for phase in later
@@ -78,10 +101,6 @@ def _check_together(config: Config) -> None:
     for name, options in config.objectives.active().items():
         check_common(options.path(name), options, config)
         options.check(options.path(name), config)
-    if optimizer.decay_steps > train.steps:
-        raise ConfigError(
-            f"optimizer.decay_steps={optimizer.decay_steps} is more than train.steps={train.steps}"
-        )
     check_optimizer(optimizer)
     if not config.transfer.parts or not set(config.transfer.parts) <= {"body", "embeddings"}:
         raise ConfigError(

@@ -47,16 +47,34 @@ class Objectives(Section, path="objectives"):
 class Phase(NamedTuple):
     """A phase of a run."""
 
+    name: str
+    """Its name in `Config.phases`; empty for the first."""
     start: int
     """Its first step."""
+    end: int
+    """The first step after it."""
     config: "Config"
-    """The whole config from then on."""
+    """The whole config in it."""
+    rates_start: int
+    """The step at which the learning rate's schedule began that holds in it."""
+    rates_end: int
+    """The step at which that schedule ends."""
+
+
+RATES_KEYS = ("schedule", "warmup_steps", "decay_steps", "decay", "floor")
+"""Keys of `optimizer`: a phase that sets any of them begins the learning rate's schedule again."""
+
+_CHANGEABLE = {
+    "data": ("alpha",),
+    "optimizer": ("learning_rate", "weight_decay", *RATES_KEYS),
+}
+"""Keys that a phase may change, by section; and all of `objectives`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Config(Section):
-    """All that a run reads. `phases` maps a name to {start_step, and the keys of `data.alpha` and
-    `objectives.*` that change from that step on}; each phase builds on the one before."""
+    """All that a run reads. `phases` maps a name to {start_step, and the keys that change from that
+    step on}; each phase builds on the one before."""
 
     init_from: str = key(
         "", "workdir, checkpoint or Hugging Face folder whose parameters the run starts from"
@@ -88,6 +106,15 @@ class Config(Section):
             where another does.
         """
         return _schedule(self)
+
+    def phase_at(self, step: int) -> Phase:
+        """The phase that a step is in; beyond the last step it is the last."""
+        return next(phase for phase in reversed(self.schedule) if phase.start <= step)
+
+    def has_the_step_of(self, other: "Config") -> bool:
+        """Whether the train step of a phase with this config is that of a phase with another: they
+        differ in what is an argument of the step, or in what rows are drawn."""
+        return self.objectives == other.objectives
 
     @functools.cached_property
     def objectives_by_phase(self) -> tuple[Mapping[str, Options], ...]:
@@ -122,31 +149,63 @@ class Config(Section):
 
 
 def _schedule(config: Config) -> tuple[Phase, ...]:
+    order = _ordered(config)
+    configs, starts, restarts = [config], [0], [0]
+    for name, changes in order:
+        path, before = f"phases.{name}", configs[-1]
+        changes = dict(changes)
+        start = changes.pop("start_step")
+        if not starts[-1] < start < config.train.steps:
+            raise ConfigError(
+                f"{path}.start_step is {start!r}; it must be a step after {starts[-1]}, where "
+                f"the phase before starts, and before train.steps={config.train.steps}"
+            )
+        _check_changeable(path, changes)
+        configs.append(build(fields.merge(fields.as_tree(before), changes, path)))
+        if configs[-1] == before and not _restarts(changes):
+            raise ConfigError(f"{path} changes nothing of the phase before it")
+        starts.append(start)
+        restarts.append(start if _restarts(changes) else restarts[-1])
+    ends = [*starts[1:], config.train.steps]
+    bounds = [*dict.fromkeys(restarts), config.train.steps]
+    return tuple(
+        Phase(name, start, end, phase, begin, bounds[bounds.index(begin) + 1])
+        for name, start, end, phase, begin in zip(
+            ["", *(name for name, _ in order)], starts, ends, configs, restarts, strict=True
+        )
+    )
+
+
+def _ordered(config: Config) -> list[tuple[str, ConfigTree]]:
+    """(name, changes) of the phases, in order of steps."""
     for name, changes in config.phases.items():
         if type(changes.get("start_step")) is not int:
             raise ConfigError(
                 f"phases.{name}.start_step is {changes.get('start_step')!r}; it must be a step"
             )
-        if not all(isinstance(changes.get(part, {}), Mapping) for part in ("data", "objectives")):
-            raise ConfigError(f"phases.{name}: data and objectives must be sections of keys")
-    phases = [Phase(0, config)]
-    order = sorted(config.phases.items(), key=lambda item: item[1]["start_step"])
-    for name, changes in order:
-        path, before = f"phases.{name}", phases[-1]
-        changes = dict(changes)
-        start = changes.pop("start_step")
-        if not before.start < start < config.train.steps:
-            raise ConfigError(
-                f"{path}.start_step is {start!r}; it must be a step after {before.start}, where "
-                f"the phase before starts, and before train.steps={config.train.steps}"
-            )
-        if set(changes) - {"data", "objectives"} or set(changes.get("data", {})) - {"alpha"}:
-            raise ConfigError(f"{path} may change data.alpha and objectives.* only, not {changes}")
-        tree = fields.merge(fields.as_tree(before.config), changes, path)
-        phases.append(Phase(start, build(tree)))
-        if phases[-1].config == before.config:
-            raise ConfigError(f"{path} changes nothing of the phase before it")
-    return tuple(phases)
+    return sorted(config.phases.items(), key=lambda item: item[1]["start_step"])
+
+
+def _restarts(changes: Mapping) -> bool:
+    """Whether a phase with these changes begins the learning rate's schedule again."""
+    return any(name in changes.get("optimizer", {}) for name in RATES_KEYS)
+
+
+def _check_changeable(path: str, changes: Mapping) -> None:
+    """Refuses what a phase may not change."""
+    for section, values in changes.items():
+        if section != "objectives" and section not in _CHANGEABLE:
+            raise ConfigError(f"{path}.{section}: a phase may change {_may_change()}")
+        if not isinstance(values, Mapping):
+            raise ConfigError(f"{path}.{section} must be a section of keys, not {values!r}")
+        for name in values if section in _CHANGEABLE else ():
+            if name not in _CHANGEABLE[section]:
+                raise ConfigError(f"{path}.{section}.{name}: a phase may change {_may_change()}")
+
+
+def _may_change() -> str:
+    keys = [f"{section}.{name}" for section, names in _CHANGEABLE.items() for name in names]
+    return f"{', '.join(keys)} and objectives.* only"
 
 
 def default(objective_modules: str = "") -> ml_collections.ConfigDict:

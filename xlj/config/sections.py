@@ -440,13 +440,27 @@ class Optimizer(Section, path="optimizer"):
     learning_rate: float = key(1e-4, "peak learning rate", low=0)
     schedule: str = key(
         "linear",
-        "after the warm-up: linear decay to 0, constant, or wsd (constant, then linear decay to 0 "
-        "over decay_steps; the checkpoint before the decay is kept)",
-        choices=("linear", "constant", "wsd"),
+        "after the warm-up: a fall to floor by the end of the run, linear, cosine or sqrt (1 - the "
+        "root of the share that is over); constant; or wsd (constant, then a fall over "
+        "decay_steps; the checkpoint before it is kept)",
+        choices=("linear", "cosine", "sqrt", "constant", "wsd"),
     )
     warmup_steps: int = key(0, "steps of linear warm-up", low=0, high=MOST_STEPS)
     decay_steps: int = key(
         0, "steps of the final decay", low=0, read=only_with("optimizer.schedule", "wsd")
+    )
+    decay: str = key(
+        "linear",
+        "the form of that final decay",
+        choices=("linear", "cosine", "sqrt"),
+        read=only_with("optimizer.schedule", "wsd"),
+    )
+    floor: float = key(
+        0.0,
+        "what the learning rate falls to, as a share of its peak",
+        low=0,
+        high=1,
+        read=only_with("optimizer.schedule", "linear", "cosine", "sqrt", "wsd"),
     )
     b1: float = key(0.9, "AdamW's beta 1", low=0, high=0.999999, read=read_by_optimizer)
     b2: float = key(0.999, "AdamW's beta 2", low=0, high=0.999999, read=read_by_optimizer)

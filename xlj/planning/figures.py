@@ -130,15 +130,13 @@ class Figures:
 
 
 def distinct_phases(config: Config) -> dict[int, int]:
-    """Number and steps of the phases whose steps differ: alpha changes none."""
-    ends = [*(each.start for each in config.schedule[1:]), config.train.steps]
+    """Number and steps of the phases whose steps differ: rates and alpha change none."""
     found: dict[int, int] = {}
-    last = 0
-    for number, (phase, end) in enumerate(zip(config.schedule, ends, strict=True)):
-        if number and phase.config.objectives == config.schedule[number - 1].config.objectives:
-            found[last] += end - phase.start
+    for number, phase in enumerate(config.schedule):
+        if number and phase.config.has_the_step_of(config.schedule[number - 1].config):
+            found[max(found)] += phase.end - phase.start
         else:
-            found[number], last = end - phase.start, number
+            found[number] = phase.end - phase.start
     return found
 
 

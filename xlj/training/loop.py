@@ -154,7 +154,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
                 save(state, line, is_measured)
         in_flight: collections.deque[tuple[int, jax.Array]] = collections.deque()
         for batch, tokens in prefetch if is_measured or first else ():
-            step, arguments = steps[batches.phase(done)[0]], (seed, rates(config, done))
+            step, arguments = steps[config.phase_at(done).start], (seed, rates(config, done))
             if step.program is None:
                 with clock.paused(), waits.on("compiling the train step", "train_step"):
                     step.compile(state, batch, *arguments)

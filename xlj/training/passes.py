@@ -24,16 +24,12 @@ def warnings(config: Config, store: RowStore) -> list[str]:
     """A line for each phase and kind of rows that the phase reads more than 20 times, with the key
     and the value at which it would be 20 times."""
     found = []
-    schedule, total = config.schedule, config.train.steps
-    names = sorted(config.phases, key=lambda name: config.phases[name]["start_step"])
-    for number, phase in enumerate(schedule):
-        is_last = number == len(schedule) - 1
-        end = total if is_last else schedule[number + 1].start
-        key = "train.steps" if is_last else f"phases.{names[number]}.start_step"
-        of = f" in phase {names[number - 1]}" if number else ""
+    keys = [*(f"phases.{phase.name}.start_step" for phase in config.schedule[1:]), "train.steps"]
+    for phase, key in zip(config.schedule, keys, strict=True):
+        of = f" in phase {phase.name}" if phase.name else ""
         for kind, rows in _batch_rows(phase.config).items():
             there = _rows(store, kind)
-            times = (end - phase.start) * rows / max(1, there)
+            times = (phase.end - phase.start) * rows / max(1, there)
             if times > _MANY:
                 enough = phase.start + max(1, _MANY * there // rows)
                 found.append(
@@ -71,10 +67,9 @@ def with_steps(config: Config, store: RowStore) -> Config:
 def _drawn(config: Config, steps: int) -> Counter[str]:
     """Rows of each kind that the first steps draw."""
     drawn: Counter[str] = Counter()
-    ends = [*(phase.start for phase in config.schedule[1:]), steps]
-    for phase, end in zip(config.schedule, ends, strict=True):
+    for phase in config.schedule:
         for kind, rows in _batch_rows(phase.config).items():
-            drawn[kind] += max(0, min(end, steps) - phase.start) * rows
+            drawn[kind] += max(0, min(phase.end, steps) - phase.start) * rows
     return drawn
 
 

@@ -50,17 +50,18 @@ class Step:
         return self.program(state, batch, seed, rates)
 
 
-def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) -> list[Step]:
-    """The step of each phase; a phase that changes alpha alone shares that before it.
+def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) -> dict[int, Step]:
+    """The step of each phase, by the phase's first step; one whose rates or shares alone change
+    shares that of the phase before.
 
     Args:
       sharding: of the state.
     """
-    steps: list[Step] = []
+    steps: dict[int, Step] = {}
     before: Config | None = None
-    for start, phase in config.schedule:
-        if before is not None and phase.objectives == before.objectives:
-            steps.append(steps[-1])
+    for start, phase in ((phase.start, phase.config) for phase in config.schedule):
+        if before is not None and phase.has_the_step_of(before):
+            steps[start] = steps[max(steps)]
             continue
         already = before.objectives.active() if before is not None else {}
         active = phase.objectives.active()
@@ -73,7 +74,7 @@ def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) ->
             out_shardings=(sharding, None),
             compiler_options=meshes.compiler_options(mesh),
         )
-        steps.append(Step(jitted))
+        steps[start] = Step(jitted)
         before = phase
     return steps
 

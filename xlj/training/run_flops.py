@@ -44,7 +44,8 @@ class RunFlops:
         shapes: Callable[[int], Mapping[str, tuple[int, int]]],
     ):
         self._phases = [
-            (start, of_step(phase, corpus, shapes(start))) for start, phase in config.schedule
+            (phase.start, of_step(phase.config, corpus, shapes(phase.start)))
+            for phase in config.schedule
         ]
 
     def of_step(self, step: int) -> Counts:

@@ -20,7 +20,7 @@ class Batches:
     def __init__(self, store: RowStore, config: Config):
         self.store = store
         self.corpus = Corpus.of(store)
-        self._phases = config.schedule
+        self._config = config
         self._fetcher = Fetcher(store, at_once=store.at_once)
         self._pads = config.data.damaged_rows == "pad"
         self._streams: dict[str, Stream] = {}
@@ -33,11 +33,10 @@ class Batches:
                 raise ConfigError(f"objectives.{name} is on, but {store.path} has no rows for it")
             sizes = {task.name: getattr(task.train, options.sampled_by) for task in tasks}
             phases = []
-            for start, phase in self._phases:
-                counts = draws_per_block(rates(sizes, phase.data.alpha))
-                active = phase.objectives.active()
+            for phase, active in zip(config.schedule, config.objectives_by_phase, strict=True):
+                counts = draws_per_block(rates(sizes, phase.config.data.alpha))
                 rows = active[name].batch_rows if name in active else 0
-                phases.append(Phase(start, rows, tuple(counts[task.name] for task in tasks)))
+                phases.append(Phase(phase.start, rows, tuple(counts[task.name] for task in tasks)))
             self._streams[name] = Stream(
                 name,
                 config.train.seed,
@@ -50,14 +49,9 @@ class Batches:
             sides = [self.corpus.sides(task.languages) for task in tasks]
             self._languages[name] = np.array(sides, np.int32)
 
-    def phase(self, step: int) -> tuple[int, Config]:
-        """Index and config of the phase that `step` is in."""
-        index = max(i for i, (start, _) in enumerate(self._phases) if start <= step)
-        return index, self._phases[index][1]
-
     def shapes(self, step: int) -> dict[str, tuple[int, int]]:
         """(rows, length) of the batch of each objective that is on at `step`."""
-        active = self.phase(step)[1].objectives.active()
+        active = self._config.phase_at(step).config.objectives.active()
         return {name: (options.batch_rows, self._lengths[name]) for name, options in active.items()}
 
     def tokens(self, objective: str, rows: np.ndarray) -> int:
