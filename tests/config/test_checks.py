@@ -245,7 +245,7 @@ def test_phases_build_on_each_other(tiny):
     "phase, message",
     [
         ({"data": {"alpha": 0.1}}, r"phases\.x\.start_step is None"),
-        ({"start_step": "5", "data": {"alpha": 0.1}}, r"phases\.x\.start_step is '5'"),
+        ({"start_step": "5th", "data": {"alpha": 0.1}}, r"phases\.x\.start_step is '5th'; it must"),
         ({"start_step": True, "data": {"alpha": 0.1}}, r"phases\.x\.start_step is True"),
         ({"start_step": 2, "data": 3}, r"phases\.x\.data must be a section of keys, not 3"),
         ({"start_step": 6, "data": {"alpha": 0.1}}, r"before train\.steps=6"),

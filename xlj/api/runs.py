@@ -22,7 +22,7 @@ from xlj.io import compiled
 from xlj.io.storage import AnyPath
 from xlj.reporting import runs as found_runs
 from xlj.reporting.page import page
-from xlj.training import loop, passes, step_memory
+from xlj.training import amounts, loop, step_memory
 from xlj.training.start import prepare
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
         hosts.check_shared(workdir, "workdir")
         start = prepare(config, workdir, store)
         if jax.process_index() == 0:
-            alarms = passes.warnings(start.config, start.store)
+            alarms = amounts.warnings(start.config, start.store)
             print(report(start.store, config.data.alpha), *alarms, "", sep="\n", flush=True)
         made = probes.make(start.config, files, start.store, start.vocabulary)
         outcome = loop.train(start, made)

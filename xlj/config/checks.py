@@ -23,7 +23,7 @@ from xlj.config.objectives.options import check_common, import_modules
 from xlj.config.optimizers import factors_of
 from xlj.config.paths import check_storable
 from xlj.config.row_kinds import ROW_KINDS
-from xlj.config.schema import Config, build
+from xlj.config.schema import Config, build, unresolved
 from xlj.config.sections import BIASES, DROPOUT_PARTS, FREEZABLE, HELD_OUT, Model, Optimizer
 from xlj.config.user_code import function_of
 
@@ -60,16 +60,36 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
 
 
 def check_phases(config: Config) -> None:
-    """Raises a `ConfigError` if values of a phase contradict each other."""
+    """Raises a `ConfigError` if values of a phase contradict each other. Durations that rows have
+    yet to turn into steps are not compared."""
+    is_open = bool(unresolved(config))
+    if not is_open:
+        _check_batch_warmup(config)
     for phase in config.schedule:
         _check_together(phase.config)
+        if phase.config.optimizer.schedule != "wsd" or is_open:
+            continue
         decay, steps = phase.config.optimizer.decay_steps, phase.rates_end - phase.rates_start
-        if phase.config.optimizer.schedule == "wsd" and decay > steps:
+        if decay > steps:
             where = f"phases.{phase.name}." if phase.name else ""
             raise ConfigError(
                 f"{where}optimizer.decay_steps={decay} is more than the {steps} steps of its "
                 f"schedule, which ends at step {phase.rates_end}"
             )
+
+
+def _check_batch_warmup(config: Config) -> None:
+    warmup, end = config.batch_warmup, config.schedule[0].end
+    if warmup and warmup.steps > end:
+        raise ConfigError(
+            f"train.batch_warmup={warmup.steps} steps must end before the first phase, or the run: "
+            f"at step {end}"
+        )
+    if warmup and warmup.first >= warmup.parts:
+        raise ConfigError(
+            f"train.batch_warmup: batches grow from train.first_microbatches={warmup.first} to "
+            f"train.accumulation={warmup.parts}, which must be more"
+        )
 
 
 def _check_phases_read(config: Config) -> None:

@@ -7,13 +7,15 @@ be set in the file or on the command line. `xlj.config.checks` turns it once int
 
 import dataclasses
 import functools
+import itertools
 import json
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ml_collections
 
-from xlj.config import fields, renamed
+from xlj.config import durations, fields, renamed
+from xlj.config.batch_warmup import BatchWarmup
 from xlj.config.fields import ConfigError, ConfigTree, Section, key
 from xlj.config.objectives.options import Options, import_modules, module_digests, registered
 from xlj.config.row_kinds import ROW_KINDS
@@ -54,11 +56,23 @@ class Phase(NamedTuple):
     end: int
     """The first step after it."""
     config: "Config"
-    """The whole config in it."""
+    """The whole config in it; of a later one without phases."""
     rates_start: int
     """The step at which the learning rate's schedule began that holds in it."""
     rates_end: int
     """The step at which that schedule ends."""
+
+    @property
+    def parts(self) -> int:
+        """Microbatches of a whole batch."""
+        return self.config.train.accumulation
+
+    def done(self, step: int) -> float:
+        """How many of its steps are before `step`; one of a smaller batch counts as its share."""
+        steps = max(0, min(step, self.end) - self.start)
+        if self.start or not (warmup := self.config.batch_warmup):
+            return steps
+        return warmup.before(steps) / warmup.parts
 
 
 RATES_KEYS = ("schedule", "warmup_steps", "decay_steps", "decay", "floor")
@@ -67,6 +81,7 @@ RATES_KEYS = ("schedule", "warmup_steps", "decay_steps", "decay", "floor")
 _CHANGEABLE = {
     "data": ("alpha",),
     "optimizer": ("learning_rate", "weight_decay", *RATES_KEYS),
+    "train": ("accumulation",),
 }
 """Keys that a phase may change, by section; and all of `objectives`."""
 
@@ -114,7 +129,23 @@ class Config(Section):
     def has_the_step_of(self, other: "Config") -> bool:
         """Whether the train step of a phase with this config is that of a phase with another: they
         differ in what is an argument of the step, or in what rows are drawn."""
-        return self.objectives == other.objectives
+        same_parts = self.train.accumulation == other.train.accumulation
+        return self.objectives == other.objectives and same_parts
+
+    @property
+    def batch_warmup(self) -> BatchWarmup | None:
+        """How batches grow at the beginning of the run, if they do."""
+        train = self.train
+        if not train.batch_warmup:
+            return None
+        return BatchWarmup(train.batch_warmup, train.first_microbatches, train.accumulation)
+
+    def microbatches(self, step: int) -> int:
+        """How many microbatches a step has rows in: all, but in the batch warm-up."""
+        phase = self.phase_at(step)
+        if phase.start or not self.batch_warmup:
+            return phase.parts
+        return self.batch_warmup.size(step)
 
     @functools.cached_property
     def objectives_by_phase(self) -> tuple[Mapping[str, Options], ...]:
@@ -154,15 +185,17 @@ def _schedule(config: Config) -> tuple[Phase, ...]:
     for name, changes in order:
         path, before = f"phases.{name}", configs[-1]
         changes = dict(changes)
-        start = changes.pop("start_step")
-        if not starts[-1] < start < config.train.steps:
+        start: Any = durations.value(changes.pop("start_step"))  # a text until it is resolved
+        numbers = [n for n in (starts[-1], start, config.train.steps) if isinstance(n, int)]
+        if any(after <= before for before, after in itertools.pairwise(numbers)):
             raise ConfigError(
                 f"{path}.start_step is {start!r}; it must be a step after {starts[-1]}, where "
                 f"the phase before starts, and before train.steps={config.train.steps}"
             )
         _check_changeable(path, changes)
-        configs.append(build(fields.merge(fields.as_tree(before), changes, path)))
-        if configs[-1] == before and not _restarts(changes):
+        alone = dataclasses.replace(before, phases={})
+        configs.append(build(fields.merge(fields.as_tree(alone), changes, path)))
+        if configs[-1] == alone and not _restarts(changes):
             raise ConfigError(f"{path} changes nothing of the phase before it")
         starts.append(start)
         restarts.append(start if _restarts(changes) else restarts[-1])
@@ -177,13 +210,16 @@ def _schedule(config: Config) -> tuple[Phase, ...]:
 
 
 def _ordered(config: Config) -> list[tuple[str, ConfigTree]]:
-    """(name, changes) of the phases, in order of steps."""
+    """(name, changes) of the phases, in order of their starts, which are all in steps or all in the
+    same unit until they are resolved (`xlj.training.durations`)."""
+    starts = {}
     for name, changes in config.phases.items():
-        if type(changes.get("start_step")) is not int:
-            raise ConfigError(
-                f"phases.{name}.start_step is {changes.get('start_step')!r}; it must be a step"
-            )
-    return sorted(config.phases.items(), key=lambda item: item[1]["start_step"])
+        start = fields.duration(changes.get("start_step"), f"phases.{name}.start_step")
+        starts[name] = durations.read(start)
+    units = sorted({durations.UNITS[start.unit] for start in starts.values()})
+    if len(units) > 1:
+        raise ConfigError(f"phases.*.start_step are in {' and '.join(units)}; take one unit")
+    return sorted(config.phases.items(), key=lambda item: starts[item[0]].amount)
 
 
 def _restarts(changes: Mapping) -> bool:
@@ -206,6 +242,18 @@ def _check_changeable(path: str, changes: Mapping) -> None:
 def _may_change() -> str:
     keys = [f"{section}.{name}" for section, names in _CHANGEABLE.items() for name in names]
     return f"{', '.join(keys)} and objectives.* only"
+
+
+def unresolved(config: Config) -> dict[str, str]:
+    """The durations of a config that rows are yet to turn into steps, by full path."""
+    names = {path for path, field in keys() if field.metadata.get("duration")}
+    found = {}
+    for path, value in fields.flat(fields.as_tree(config)).items():
+        _, is_of_phase, rest = path.partition("phases.")
+        key = rest.partition(".")[2] if is_of_phase else path
+        if isinstance(value, str) and key in (*names, "start_step" * bool(is_of_phase)):
+            found[path] = value
+    return found
 
 
 def default(objective_modules: str = "") -> ml_collections.ConfigDict:

@@ -423,6 +423,8 @@ class Model(Section, path="model"):
 MOST_STEPS = 2**31 - 1
 """Steps are counted in int32 on the devices."""
 
+_duration_key = partial(key, low=0, high=MOST_STEPS, duration=True)
+
 FREEZABLE = {
     "embeddings": ("embeddings",),
     "layers": ("layers", "position_bias", "final_norm"),
@@ -445,9 +447,9 @@ class Optimizer(Section, path="optimizer"):
         "decay_steps; the checkpoint before it is kept)",
         choices=("linear", "cosine", "sqrt", "constant", "wsd"),
     )
-    warmup_steps: int = key(0, "steps of linear warm-up", low=0, high=MOST_STEPS)
-    decay_steps: int = key(
-        0, "steps of the final decay", low=0, read=only_with("optimizer.schedule", "wsd")
+    warmup_steps: int = _duration_key(0, "duration of the linear warm-up")
+    decay_steps: int = _duration_key(
+        0, "duration of the final decay", read=only_with("optimizer.schedule", "wsd")
     )
     decay: str = key(
         "linear",
@@ -491,19 +493,37 @@ class Optimizer(Section, path="optimizer"):
     )
 
 
+def _for_duration(config: "Sections", path: str) -> Idle | None:
+    if isinstance(config.train.steps, str):
+        return None
+    return Idle("train.steps is a number of steps", recipes_may=True)
+
+
 @dataclasses.dataclass(frozen=True)
 class Train(Section, path="train"):
-    steps: int = key(
+    steps: int = _duration_key(
         100_000,
-        "optimizer steps of the run; with train.passes the fewest",
+        "duration of the run: steps of the optimizer, or real tokens (3e9tok), or passes over the "
+        "rows (2ep)",
+        low=1,
+    )
+    fewest_steps: int = key(
+        1,
+        "the fewest steps that tokens or passes are turned into",
         low=1,
         high=MOST_STEPS,
+        read=_for_duration,
     )
-    passes: float = key(
-        0.0,
-        "passes over the rows that the run makes at least: it takes as many steps as they need, if "
-        "that is more than train.steps; 0: train.steps",
-        low=0,
+    batch_warmup: int = _duration_key(
+        0,
+        "duration over which batches grow from first_microbatches to all, a microbatch at a time; "
+        "it ends before the first phase begins; 0: all batches are whole",
+    )
+    first_microbatches: int = key(
+        1,
+        "microbatches of the first step, of train.accumulation",
+        low=1,
+        read=only_if_set("train.batch_warmup"),
     )
     seed: int = key(0, "seed of initial weights, batches, masks and dropout", low=0, high=2**32 - 1)
     log_every: int = key(100, "steps between lines of training metrics", low=1)

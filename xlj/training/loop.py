@@ -25,13 +25,13 @@ from xlj.io import atomic, json_file
 from xlj.io.growing import GrowingFiles
 from xlj.io.storage import AnyPath
 from xlj.objectives import build_all
-from xlj.optimizers.schedules import rates
+from xlj.optimizers.schedules import Rates, rates
 from xlj.sharding import meshes
 from xlj.training import initialisation, memory, metrics
 from xlj.training import state as states
+from xlj.training.amounts import Amounts, Reading
 from xlj.training.evaluation import Evaluation
 from xlj.training.lines import MetricsWriter, Probe
-from xlj.training.passes import passes
 from xlj.training.phases import jitted_steps
 from xlj.training.prefetch import Prefetch
 from xlj.training.run_flops import Counts, RunFlops
@@ -91,7 +91,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
     store = start.store
     batches = Batches(store, config)
     done, total = latest.step if latest is not None else 0, config.train.steps
-    seed, flops = np.uint32(config.train.seed), RunFlops(config, batches.corpus, batches.shapes)
+    flops = RunFlops(config, batches.corpus, batches.shapes)
 
     def outcome(finished: bool) -> Outcome:
         folder = workdir / "checkpoints" / str(done)
@@ -104,7 +104,8 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
         _print_changes(latest, config, finished)
         if finished:
             return outcome(finished=True)
-    _print_costs(config, mesh, flops, passes(config, store))
+    amounts = Amounts(config, Reading(store))
+    _print_costs(config, mesh, flops, amounts)
     earlier = reading.every(workdir)
     pre_decay = preservation.pre_decay_steps(config, earlier)
     # Steps whose checkpoints were saved before the metrics that were due there.
@@ -154,7 +155,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
                 save(state, line, is_measured)
         in_flight: collections.deque[tuple[int, jax.Array]] = collections.deque()
         for batch, tokens in prefetch if is_measured or first else ():
-            step, arguments = steps[config.phase_at(done).start], (seed, rates(config, done))
+            step, arguments = steps[config.phase_at(done).start], _arguments(config, done)
             if step.program is None:
                 with clock.paused(), waits.on("compiling the train step", "train_step"):
                     step.compile(state, batch, *arguments)
@@ -189,6 +190,12 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
         saved = f"step {done:,} is saved, and the run goes on from there"
         raise KeyboardInterrupt(saved if done else "nothing is saved yet; the run begins again")
     return outcome(finished)
+
+
+def _arguments(config: Config, step: int) -> tuple[np.uint32, Rates, np.int32 | None]:
+    """What a step takes beside state and batch."""
+    filled = np.int32(config.microbatches(step)) if config.batch_warmup else None
+    return np.uint32(config.train.seed), rates(config, step), filled
 
 
 def _is_in_metrics(workdir: AnyPath, step: int) -> bool:
@@ -248,7 +255,7 @@ def _machine() -> dict[str, str]:
     }
 
 
-def _print_costs(config: Config, mesh: Mesh, flops: RunFlops, read: dict[str, float]) -> None:
+def _print_costs(config: Config, mesh: Mesh, flops: RunFlops, amounts: Amounts) -> None:
     """Prints what the run will read and cost, and what slows it."""
     if jax.process_index():
         return
@@ -257,9 +264,11 @@ def _print_costs(config: Config, mesh: Mesh, flops: RunFlops, read: dict[str, fl
             f"slow: mesh.fsdp={config.mesh.fsdp} gathers the parameters of every layer from "
             "several hosts or TPU slices; one that divides the devices of each would not"
         )
-    times = ", ".join(f"{kind} {number:,.2f}" for kind, number in read.items())
-    print(f"passes over the rows: {times}")
-    print(f"operations of the run: {flops.until(config.train.steps)}\n", flush=True)
+    steps = config.train.steps
+    passes = [f"{kind} {number:,.2f}" for kind, number in amounts.passes(0, steps).items()]
+    print(f"steps of the run: {steps:,}, about {amounts.tokens(0, steps):,.0f} tokens")
+    print(f"passes over the rows: {', '.join(passes)}")
+    print(f"operations of the run: {flops.until(steps)}\n", flush=True)
 
 
 def _print_changes(latest: reading.Checkpoint, config: Config, finished: bool) -> None:
