@@ -52,7 +52,7 @@ def main(flags: Namespace) -> int:
 
     config, store = open_rows(flags.config)
     sizes = _sizes(config, store)
-    config, notes = durations.resolve(config, Reading(store, sizes))
+    config, notes = durations.resolve(config, Reading(store))
     record: dict[str, object] = {"config": flags.config_file, "topology": topology.name}
     known: dict[int, figures.Figures] = {}
     advice = ""
@@ -62,7 +62,7 @@ def main(flags: Namespace) -> int:
         record["trials"] = [trial.record() for trial in trials]
         best = trials[0]
         if best.fits and best.figures:
-            config, known = best.choice.of(config), {search.heaviest(config): best.figures}
+            config, known = best.choice.of(config), {search.heaviest(config, sizes): best.figures}
             advice = f"\nflags: {best.choice.flags()}"
         else:
             advice = "nothing fits: take more or larger chips, or a smaller model"

@@ -113,8 +113,8 @@ _ON = "objectives of all phases"
 
 
 _MUST_STAY = (
-    *("init_from", "transfer", "train.seed", "train.batch_warmup", "data.alpha", "objectives"),
-    "optimizer",
+    *("init_from", "transfer", "train.seed", "train.batch_warmup", "data.alpha", "data.sampled"),
+    *("objectives", "optimizer"),
 )
 """Keys and sections of which batches, masks and updates follow; `model` and `phases` are compared
 by themselves."""
@@ -131,7 +131,8 @@ def config_differences(checkpoint: Checkpoint, config: Config) -> list[Differenc
     masks and updates. A key that the checkpoint is older than had what is now its default; options
     of an objective that is on in neither are of no account.
     """
-    found = model_differences(checkpoint.model(), config.model, _FREE_ON_RESUME)
+    first = Model(**checkpoint.config()["model"])  # `checkpoint.model()` may be a later phase's
+    found = model_differences(first, config.model, _FREE_ON_RESUME)
     # A run of fine-tuning has its own objective only: the others are as by default on either side.
     old, new = (merge(record(Config()), tree, "") for tree in (checkpoint.config(), record(config)))
     on = objectives_in(old) | objectives_in(new)

@@ -101,7 +101,8 @@ def _check_phases_read(config: Config) -> None:
         later = [each.config for each in config.schedule[number:]]
         for path, value in flat({k: v for k, v in changes.items() if k != "objectives"}).items():
             read = fields[path].metadata["read"] if path in fields else None
-            if read and (idle := read(phase.config, path)):
+            idle = read(phase.config, path) if read else None
+            if idle and not idle.recipes_may:
                 raise not_read(f"phases.{name}.{path}", value, idle.reason)
         for objective, options in changes.get("objectives", {}).items():
             on = objective == "normalisation" or any(
@@ -279,6 +280,13 @@ def check_languages(config: Config) -> None:
     pairs = f"data.rows={data.rows}" if data.rows else "data.pairs"
     for name, options in config.options_by_phase():
         options.check_languages(options.path(name), data.languages, languages)
+    for phase in config.schedule:
+        prefix = f"phases.{phase.name}." if phase.name else ""
+        for name in phase.config.data.sampled:
+            if name not in (*data.languages, *data.pairs):
+                raise ConfigError(
+                    f"{prefix}data.sampled: {name} is none of {languages} and {pairs}"
+                )
     for section in _EVALUATIONS:
         options = lookup(config, section)
         if not options.source:

@@ -62,6 +62,10 @@ class Phase(NamedTuple):
     rates_end: int
     """The step at which that schedule ends."""
 
+    def active(self) -> Mapping[str, Options]:
+        """The options of the objectives that are on, by name."""
+        return self.config.objectives.active()
+
     @property
     def parts(self) -> int:
         """Microbatches of a whole batch."""
@@ -79,7 +83,8 @@ RATES_KEYS = ("schedule", "warmup_steps", "decay_steps", "decay", "floor")
 """Keys of `optimizer`: a phase that sets any of them begins the learning rate's schedule again."""
 
 _CHANGEABLE = {
-    "data": ("alpha",),
+    "data": ("alpha", "sampled", "length"),
+    "model": ("rotary_base", "rotary_local_base"),
     "optimizer": ("learning_rate", "weight_decay", *RATES_KEYS),
     "train": ("accumulation",),
 }
@@ -129,8 +134,11 @@ class Config(Section):
     def has_the_step_of(self, other: "Config") -> bool:
         """Whether the train step of a phase with this config is that of a phase with another: they
         differ in what is an argument of the step, or in what rows are drawn."""
-        same_parts = self.train.accumulation == other.train.accumulation
-        return self.objectives == other.objectives and same_parts
+        parts = [
+            (config.objectives, config.model, config.train.accumulation, config.data.length)
+            for config in (self, other)
+        ]
+        return parts[0] == parts[1]
 
     @property
     def batch_warmup(self) -> BatchWarmup | None:
@@ -173,6 +181,16 @@ class Config(Section):
         """The kinds of rows that the run reads, in the order of `ROW_KINDS`."""
         read = {options.rows for options in self.objectives_on().values()}
         return tuple(kind for kind in ROW_KINDS if kind in read)
+
+    def row_lengths(self) -> dict[str, tuple[int, ...]]:
+        """The lengths of rows of each of these kinds, in the order of the phases that read them; 0
+        is one that the text decides."""
+        found: dict[str, dict[int, None]] = {kind: {} for kind in self.row_kinds()}
+        for phase in self.schedule:
+            for options in phase.config.objectives.active().values():
+                length = fields.lookup(phase.config, ROW_KINDS[options.rows].length)
+                found[options.rows][length] = None
+        return {kind: tuple(lengths) for kind, lengths in found.items()}
 
     def readers(self, path: str) -> list[str]:
         """The objectives, on or off, that read this key of the model."""

@@ -100,6 +100,11 @@ class Data(Section, path="data"):
         "runs/rows", "folder, or gs:// or s3:// URL, of vocabularies and rows", read=_for_cache
     )
     alpha: float = key(0.7, "exponent of language sampling, p_j = m_j^a / sum m_k^a", low=0, high=1)
+    sampled: tuple[str, ...] = key(
+        (),
+        "languages and pairs that rows are drawn of, such as en,de,en-de; of text all, if no "
+        "language is named, and of pairs all, if none is. A phase may name others",
+    )
     vocabulary: str = key(
         "",
         "SentencePiece model or tokenizer.json; empty means that of init_from or a teacher, or "

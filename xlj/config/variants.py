@@ -1,7 +1,6 @@
 """Variants of a recipe: `--config=FILE:tiny`, or several, `--config=FILE:exp3,tiny`."""
 
-from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import ml_collections
 
@@ -178,17 +177,28 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     for objectives in _objectives(config):
         for name in on & set(objectives):
             type(registered()[name]).shrink(objectives[name], rows, scaled)
+    if data.sampled:
+        data.sampled = "en,de"  # and then all
     starts = {name: durations.share(phase.start_step, steps) for name, phase in phases}
     for number, (name, phase) in enumerate(phases, 1):
         share = starts[name]
         share = number / (1 + len(phases)) if share is None else share  # in another unit
         with phase.ignore_type():
             phase.start_step = max(1 + train.batch_warmup, int(share * _STEPS + 1e-6))
-            _shorten(phase.get("optimizer", {}))
+            _shrink(phase)
+    if any("length" in phase.get("data", {}) for _, phase in phases):
+        model.positions = 2 * data.length + 2
 
 
-def _shorten(rates: MutableMapping[str, Any]) -> None:
-    """Gives the schedule of a phase durations for a short run, in place."""
+def _shrink(phase: ml_collections.ConfigDict) -> None:
+    """Makes what a phase changes suit a short run on the embedded corpus, in place."""
+    rates, data = phase.get("optimizer", {}), phase.get("data", {})
     for name in ("warmup_steps", "decay_steps"):
         if rates.get(name):
             rates[name] = 10
+    if "length" in data:
+        data.length = 128
+    if "sampled" in data:
+        data.sampled = "en,de,sw,zh"
+    if "accumulation" in phase.get("train", {}):
+        phase.train.accumulation = 1

@@ -176,8 +176,9 @@ def of_phase(
     schedule, chip = config.schedule, topology.chip
     rows = rows_of(config, sizes, phase)
     active = schedule[phase].config.objectives.active()
-    built = build(active, config.model, sizes.corpus)
-    counted = operations(active, config.model, sizes.corpus, rows)
+    model = schedule[phase].config.model
+    built = build(active, model, sizes.corpus)
+    counted = operations(active, model, sizes.corpus, rows)
     text = Program(program.text)
     mesh = meshes.make_mesh(config, devices)
     sent = collectives(text, list(mesh.devices.flat), chip.ring)

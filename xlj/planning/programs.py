@@ -79,4 +79,4 @@ def compile_phase(
 def rows_of(config: Config, sizes: Sizes, phase: int) -> dict[str, tuple[int, int]]:
     """(rows, their length) of the batch of each objective in a phase."""
     active = config.objectives_by_phase[phase]
-    return {name: (o.batch_rows, sizes.lengths[o.rows]) for name, o in active.items()}
+    return {name: (o.batch_rows, sizes.lengths[phase][o.rows]) for name, o in active.items()}

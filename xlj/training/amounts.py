@@ -3,14 +3,10 @@
 import copy
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from xlj.config import Config
+from xlj.config import ROW_KINDS, Config, lookup
 from xlj.data.rows import mixture
 from xlj.data.rows.store import RowStore
-
-if TYPE_CHECKING:  # whose module uses JAX
-    from xlj.training.memory import Sizes
 
 _MANY = 20
 
@@ -21,11 +17,10 @@ class Reading:
     Args:
       store: the rows; None if they are yet to be built. Then rows count as full, and each step as a
         pass.
-      sizes: of the rows; needed without a store.
     """
 
-    def __init__(self, store: RowStore | None, sizes: "Sizes | None" = None):
-        self._store, self._sizes = store, sizes
+    def __init__(self, store: RowStore | None):
+        self._store = store
 
     def tokens(self, config: Config) -> float:
         """Tokens, without padding, of a step with all its rows, under the config of a phase: the
@@ -35,8 +30,8 @@ class Reading:
             if self._store is not None:
                 row = mixture.tokens_of_row(self._store, options, config)
             else:
-                assert self._sizes is not None
-                row = options.text_length(self._sizes.lengths[options.rows])
+                # At most, of a length that the text is yet to decide.
+                row = lookup(config, ROW_KINDS[options.rows].length) or config.model.positions - 2
             total += options.batch_rows * row
         return total
 

@@ -7,6 +7,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Protocol, TypeVar
 
 import jax
@@ -16,22 +17,24 @@ from tqdm import tqdm
 
 from xlj import __version__
 from xlj.checkpoints import compatibility, preservation, reading, writing
-from xlj.config import Config, ConfigError, record
+from xlj.config import Config, ConfigError, Model, record
 from xlj.data.rows.batches import Batches
+from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import RowStore
 from xlj.distributed import hosts
 from xlj.distributed.host_speeds import HostSpeeds
 from xlj.distributed.preemption import Preemption
 from xlj.io import atomic, json_file
 from xlj.io.growing import GrowingFiles
 from xlj.io.storage import AnyPath
-from xlj.objectives import build_all
+from xlj.objectives import build
 from xlj.optimizers.schedules import Rates, rates
 from xlj.sharding import meshes
-from xlj.training import initialisation, memory, metrics
+from xlj.training import initialisation, memory, metrics, schedule
 from xlj.training import state as states
 from xlj.training.amounts import Amounts, Reading
 from xlj.training.evaluation import Evaluation
-from xlj.training.lines import MetricsWriter, Probe
+from xlj.training.lines import MetricsWriter, Probe, by_phase
 from xlj.training.phases import jitted_steps
 from xlj.training.prefetch import Prefetch
 from xlj.training.run_flops import Counts, RunFlops
@@ -117,16 +120,18 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
             return stack.enter_context(_closing(resource))
 
         preemption = enter(Preemption(done))
-        bar = enter(_progress_bar(done, total))
+        bar = enter(_progress_bar(amounts, done, total))
         waits = Waits(bar)
         with waits.on("making the first state", "first_state"):
             abstract = states.abstract(config, batches.corpus, mesh)
             state = initialisation.first_state(start, abstract)
         sharding = jax.tree.map(lambda leaf: leaf.sharding, abstract)
         steps = jitted_steps(config, batches.corpus, mesh, sharding)
-        objectives = build_all(config, batches.corpus)
-        evaluations: list[Probe] = [Evaluation(store, config, objectives, mesh), *probes]
-        _write_config(config, workdir)
+        evaluations = [
+            by_phase(config, partial(_evaluation, config, store, batches.corpus, mesh)),
+            *probes,
+        ]
+        _write_config(config, workdir, schedule.lines(config, store))
         files = enter(GrowingFiles(workdir))
         last_line, hook = done if is_measured else done - 1, config.train.metrics_hook
         log = enter(metrics.Metrics(files, last_line, jax.process_index() == 0, hook))
@@ -134,19 +139,25 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
             writing.Checkpointer(workdir, config, store.manifest, start.vocabulary, *keep)
         )
         prefetch = enter(Prefetch(batches, mesh, done, total))
-        clock = Throughput(flops, prefetch)
+        seen = latest.meta.get("tokens") if latest is not None else 0
+        if seen is None:  # the checkpoint is older than this count
+            seen = round(amounts.tokens(0, done))
+        clock = Throughput(flops, prefetch, seen)
         step_memory = enter(StepMemory(mesh))
         speeds = HostSpeeds(files)
         restart_sums = jax.jit(states.restart_sums, out_shardings=sharding.progress)
         writer = MetricsWriter(
-            config, evaluations, flops, log, clock, speeds, preemption, waits, bar, restart_sums
+            *(config, evaluations, flops, amounts, log, clock, speeds, preemption, waits, bar),
+            *(restart_sums, done),
         )
 
         def save(state: State, line: Mapping[str, float], is_measured: bool) -> None:
             with clock.paused():
                 step_memory.give_back()
                 files.send(now=True)  # a checkpoint is never ahead of the metrics before it
-                checkpointer.save(done, state.parts(), line.get(best), is_measured)
+                checkpointer.save(
+                    done, state.parts(), line.get(best), is_measured, tokens=clock.seen()
+                )
 
         first = states.set_aside(state) if latest is None else None
         if latest is not None and not is_measured:
@@ -167,7 +178,8 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
             in_flight.append((done - 1, skipped_in_a_row))
             if len(in_flight) > _IN_FLIGHT:
                 _check_finite(config, batches, workdir, *in_flight.popleft())
-            bar.update()
+            bar.set_description_str(f"{done:,}/{total:,}", refresh=False)
+            bar.update(amounts.tokens(done - 1, done))
             if first is not None:
                 # The first step need not wait until what measures step 0 is compiled.
                 step_memory.give_back()
@@ -198,16 +210,31 @@ def _arguments(config: Config, step: int) -> tuple[np.uint32, Rates, np.int32 | 
     return np.uint32(config.train.seed), rates(config, step), filled
 
 
+def _evaluation(
+    config: Config, store: RowStore, corpus: Corpus, mesh: Mesh, model: Model
+) -> Evaluation:
+    """The losses on held-out rows, with the model of a phase."""
+    objectives = build(config.objectives_on(), model, corpus)
+    return Evaluation(store, config, objectives, mesh)
+
+
 def _is_in_metrics(workdir: AnyPath, step: int) -> bool:
     """Whether the metrics have a line of a step; process 0 reads them."""
     return hosts.told(lambda: any(line["step"] == step for line in metrics.read(workdir)))
 
 
-def _progress_bar(done: int, total: int) -> tqdm:
-    """The progress bar of steps, which process 0 shows."""
-    is_hidden = jax.process_index() > 0
-    shown = "{percentage:3.0f}% {bar:14} {n_fmt}/{total_fmt} [{remaining} left{postfix}]"
-    return tqdm(total=total, initial=done, bar_format=shown, dynamic_ncols=True, disable=is_hidden)
+def _progress_bar(amounts: Amounts, done: int, total: int) -> tqdm:
+    """The progress bar, which process 0 shows. It counts tokens, by which it says what is left:
+    steps take longer as batches and rows grow."""
+    shown = "{percentage:3.0f}% {bar:8} {desc} [{n_fmt}/{total_fmt} tok, {remaining} left{postfix}]"
+    return tqdm(
+        total=amounts.tokens(0, total),
+        initial=amounts.tokens(0, done),
+        bar_format=shown,
+        unit_scale=True,
+        dynamic_ncols=True,
+        disable=jax.process_index() > 0,
+    )
 
 
 @contextlib.contextmanager
@@ -234,13 +261,14 @@ def _closing(resource: Resource) -> Iterator[Resource]:
     resource.close()
 
 
-def _write_config(config: Config, workdir: AnyPath) -> None:
-    """Writes the config, and where it runs, into the workdir, which it makes."""
+def _write_config(config: Config, workdir: AnyPath, lines: list[metrics.Line]) -> None:
+    """Writes the config, what it does when, and where it runs into the workdir, which it makes."""
     with atomic.mendable(workdir / "config.json"):
         workdir.mkdir(parents=True, exist_ok=True)
         if jax.process_index() == 0:
             json_file.write(workdir / "config.json", record(config))
             json_file.write(workdir / "machine.json", _machine())
+            json_file.write(workdir / metrics.SCHEDULE, {"lines": lines}, indent=None)
 
 
 def _machine() -> dict[str, str]:

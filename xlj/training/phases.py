@@ -59,7 +59,7 @@ def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) ->
         already = before.objectives.active() if before is not None else {}
         active = phase.objectives.active()
         begins = {name: start for name in active if name not in already}
-        step = make_train_step(phase, build(active, config.model, corpus), mesh, begins)
+        step = make_train_step(phase, build(active, phase.model, corpus), mesh, begins)
 
         jitted = jax.jit(
             _with_flag(step),

@@ -26,18 +26,23 @@ class Batches:
         self._fetcher = Fetcher(store, at_once=store.at_once)
         self._pads = config.data.damaged_rows == "pad"
         self._streams: dict[str, Stream] = {}
-        self._lengths: dict[str, int] = {}
-        self._text: dict[str, int] = {}  # tokens of a row, without labels
+        self._options = config.objectives_on()
+        self._lengths: dict[tuple[str, int], int] = {}  # by objective and the phase's first step
         self._languages: dict[str, np.ndarray] = {}  # of each task's sides, [tasks, 2]
-        for name, options in config.objectives_on().items():
+        for name, options in self._options.items():
             tasks = [task for task in store.tasks(options.rows) if task.train.rows]
-            if not tasks:
-                raise ConfigError(f"objectives.{name} is on, but {store.path} has no rows for it")
             phases = []
             for phase, active in zip(config.schedule, config.objectives_by_phase, strict=True):
-                counts = mixture.counts(store, options, phase.config)
+                drawn = mixture.tasks(store, options, phase.config)
                 rows = active[name].batch_rows if name in active else 0
-                of_tasks = tuple(counts[task.name] for task in tasks)
+                if rows and not drawn:
+                    where = f" in phase {phase.name}" * bool(phase.name)
+                    raise ConfigError(
+                        f"objectives.{name} is on{where}, but {store.path} has no rows for it"
+                    )
+                counts = mixture.counts(store, options, phase.config) if rows else {}
+                of_tasks = tuple(counts.get(task.name, 0) for task in tasks)
+                self._lengths[name, phase.start] = drawn[0].length if rows else 0
                 phases.append(Phase(phase.start, rows, of_tasks, _smaller(phase, rows)))
             self._streams[name] = Stream(
                 name,
@@ -46,19 +51,21 @@ class Batches:
                 [task.train.rows for task in tasks],
                 phases,
             )
-            self._lengths[name] = tasks[0].length
-            self._text[name] = options.text_length(tasks[0].length)
             sides = [self.corpus.sides(task.languages) for task in tasks]
             self._languages[name] = np.array(sides, np.int32)
 
     def shapes(self, step: int) -> dict[str, tuple[int, int]]:
         """(rows, length) of the batch of each objective that is on at `step`."""
-        active = self._config.phase_at(step).config.objectives.active()
-        return {name: (options.batch_rows, self._lengths[name]) for name, options in active.items()}
+        phase = self._config.phase_at(step)
+        return {
+            name: (options.batch_rows, self._lengths[name, phase.start])
+            for name, options in phase.config.objectives.active().items()
+        }
 
     def tokens(self, objective: str, rows: np.ndarray) -> int:
         """How many tokens of some rows are text, not padding."""
-        return int(np.count_nonzero(rows[:, : self._text[objective]] != PAD))
+        text = self._options[objective].text_length(rows.shape[1])  # without labels
+        return int(np.count_nonzero(rows[:, :text] != PAD))
 
     def draw(self, objective: str, step: int, slots: np.ndarray) -> list[tuple[str, int]]:
         """(task, row) of some slots of the batch of `step`, but for those that are empty."""
@@ -87,7 +94,8 @@ class Batches:
         places, filled = self._places(step, slots)
         found = stream.draw(step, places)
         dtype = np.dtype(self.store.manifest.dtype)
-        batch = np.full((len(slots), self._lengths[objective]), PAD, dtype)
+        length = self._lengths[objective, self._config.phase_at(step).start]
+        batch = np.full((len(slots), length), PAD, dtype)
         self._fetcher.bring([stream.tasks[t] for t in found.tasks], found.rows, found.ahead)
         for task in np.unique(found.tasks):
             chosen, name = np.flatnonzero(found.tasks == task), stream.tasks[task]

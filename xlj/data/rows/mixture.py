@@ -2,14 +2,27 @@
 
 from collections.abc import Mapping
 
-from xlj.config import Config, Options
+from xlj.config import ROW_KINDS, Config, Options, lookup
 from xlj.data.rows.draws import BLOCK, draws_per_block, rates
 from xlj.data.rows.store import RowStore, TaskRows
 
 
+def of_length(store: RowStore, options: Options, config: Config) -> list[TaskRows]:
+    """The tasks of an objective's kind of rows, of the length that the config of a phase says where
+    there are several."""
+    there = store.tasks(options.rows)
+    if len({task.length for task in there}) < 2:
+        return list(there)
+    length = lookup(config, ROW_KINDS[options.rows].length)
+    return [task for task in there if task.length == length]
+
+
 def tasks(store: RowStore, options: Options, config: Config) -> list[TaskRows]:
-    """The tasks that an objective draws rows of, under the config of a phase."""
-    return [task for task in store.tasks(options.rows) if task.train.rows]
+    """The tasks that an objective draws rows of, under the config of a phase: those that
+    `data.sampled` names, or all."""
+    there = of_length(store, options, config)
+    named = [task for task in there if task.name.partition(".")[2] in config.data.sampled]
+    return [task for task in named or there if task.train.rows]
 
 
 def counts(store: RowStore, options: Options, config: Config) -> Mapping[str, int]:

@@ -1,0 +1,125 @@
+"""A whole run in phases: rates, rows, masks and shares of each step against tables by hand; and the
+same bits wherever it is interrupted."""
+
+import shutil
+
+import ml_collections
+import numpy as np
+import pytest
+
+from xlj.checkpoints import reading, stored_models
+from xlj.config import parse
+from xlj.data.rows import mixture
+from xlj.data.rows.batches import Batches
+from xlj.data.rows.draws import BLOCK
+from xlj.data.rows.preparing import prepare_rows
+from xlj.data.tokenizer.layout import PAD
+from xlj.distributed.preemption import Preemption
+from xlj.training import loop, metrics, start
+
+PHASES = {
+    "longer": {
+        "start_step": 7,
+        "data": {"length": 48, "alpha": 0.5},
+        "model": {"rotary_base": 160_000.0},
+        "optimizer": {"learning_rate": 2e-3, "weight_decay": 0.5},
+        "objectives": {"mmlm": {"mask_rate": 0.15, "batch_rows": 8}},
+        "train": {"accumulation": 1},
+    },
+    "more": {
+        "start_step": 9,
+        "data": {"alpha": 0.3, "sampled": "en,de,sw"},
+        "optimizer": {"schedule": "sqrt", "floor": 0.5, "warmup_steps": 0},
+        "objectives": {"mmlm": {"mask_rate": 0.05}},
+    },
+}
+"""As mmBERT's: longer rows and larger bases; then one more language while the rate falls."""
+
+RATES = [5e-4, *[1e-3] * 6, 2e-3, 2e-3, 2e-3, 2e-3 - 1e-3 * 0.5**0.5]
+"""A warm-up of two steps; twice the peak; 1 - the root of the share of two steps, to half."""
+ROWS = [4, 4, 8, 8, 12, 12, 16, 8, 8, 8, 8]
+"""A batch warm-up from one of four microbatches, over six steps."""
+LENGTHS = [32] * 7 + [48] * 4
+MASKS = [0.3] * 7 + [0.15] * 2 + [0.05] * 2
+ALPHAS = [0.7] * 7 + [0.5] * 2 + [0.3] * 2
+
+
+@pytest.fixture(scope="module")
+def config(make_tiny):
+    tiny = make_tiny()
+    tiny.data.sampled = "en,de"
+    tiny.model.layers, tiny.model.hidden, tiny.model.intermediate = 1, 16, 32
+    tiny.model.absolute_positions, tiny.model.rotary_base = False, 10_000.0
+    tiny.objectives.tlm.batch_rows, tiny.objectives.mmlm.mask_rate = 0, 0.3
+    tiny.train.accumulation, tiny.train.batch_warmup, tiny.train.steps = 4, 6, 11
+    tiny.train.log_every, tiny.train.eval_every = 1, 99
+    tiny.train.checkpoint_every, tiny.train.keep_checkpoints = 1, 99
+    tiny.optimizer.schedule, tiny.optimizer.warmup_steps = "constant", 2
+    tiny.phases = ml_collections.ConfigDict(PHASES)
+    return parse(tiny)
+
+
+@pytest.fixture(scope="module")
+def store(config):
+    return prepare_rows(config)
+
+
+def test_every_step_has_the_rows_of_its_phase(config, store):
+    assert [task.name for task in store.tasks("text")] == [
+        *("text.en", "text@48.en", "text.de", "text@48.de", "text.sw", "text@48.sw")
+    ]
+    batches = Batches(store, config)
+    for step in range(11):
+        rows, length = batches.shapes(step)["mmlm"]
+        drawn = batches.draw("mmlm", step, np.arange(rows))
+        read = batches.read("mmlm", step, np.arange(rows))[0]
+        assert (len(drawn), length) == (ROWS[step], LENGTHS[step])
+        assert read.shape == (max(16 * (step < 7), ROWS[step]), length)
+        assert ((read != PAD).any(1)).sum() == ROWS[step]
+        options = config.phase_at(step).active()["mmlm"]
+        assert options.mask_rate == MASKS[step]
+        # Its shares are m^alpha of the languages that it names, of their rows of its length.
+        kind = "text" if length == 32 else "text@48"
+        languages = ("en", "de") if step < 9 else ("en", "de", "sw")
+        tokens = {f"{kind}.{name}": store.task(f"{kind}.{name}").train.tokens for name in languages}
+        total = sum(count ** ALPHAS[step] for count in tokens.values())
+        found = mixture.counts(store, options, config.phase_at(step).config)
+        assert found.keys() == tokens.keys() >= {task for task, _ in drawn}
+        for name, count in tokens.items():
+            assert found[name] / BLOCK == pytest.approx(count ** ALPHAS[step] / total, abs=2e-5)
+
+
+def computed(line):
+    """What of a line of metrics does not depend on the clock."""
+    return {name: value for name, value in line.items() if not name.startswith("time/")}
+
+
+@pytest.mark.slow
+def test_a_run_is_the_same_wherever_it_is_interrupted(
+    config, store, tmp_path, monkeypatch, devices
+):
+    """Before, at and behind each change of the batch and each phase: every step anew, from the
+    checkpoint before it."""
+    devices(1)
+    whole = tmp_path / "whole"
+    assert loop.train(start.prepare(config, whole, store)).finished
+    lines = metrics.read(whole)
+    found = [line["learning_rate"] for line in lines[1:]]
+    np.testing.assert_allclose(found, RATES, rtol=1e-6)
+    batches, tokens = Batches(store, config), 0
+    for step, line in enumerate(lines[1:]):
+        tokens += int(
+            (batches.read("mmlm", step, np.arange(16 if step < 7 else 8))[0] != PAD).sum()
+        )
+        assert line["tokens"] == tokens
+    monkeypatch.setattr(Preemption, "requested", lambda self: step < 10)
+    for step in range(1, 11):
+        again = tmp_path / f"from-{step}"
+        shutil.copytree(whole / "checkpoints" / str(step), again / "checkpoints" / str(step))
+        outcome = loop.train(start.prepare(config, again, store))
+        assert outcome.step == step + 1
+        wanted = reading.read_meta(whole / "checkpoints" / str(step + 1)).meta
+        assert reading.find(again).meta == wanted, step
+        assert computed(metrics.read(again)[-1]) == computed(lines[step + 1])
+        model = stored_models.find(again).model
+        assert model.rotary_base == (10_000 if step < 7 else 160_000)
