@@ -133,6 +133,19 @@ def test_a_decay_longer_than_the_run_is_refused(tiny):
     refused(tiny, r"decay_steps=7 is more than the 6 steps of its schedule")
 
 
+@pytest.mark.parametrize(
+    "steps, microbatches, message",
+    [
+        (7, 1, r"train\.batch_warmup=7 steps must end before the first phase, .*: at step 6"),
+        (4, 4, r"first_microbatches=4 to train\.accumulation=4, which must be more"),
+    ],
+)
+def test_a_batch_warmup_that_does_not_fit_is_refused(tiny, steps, microbatches, message):
+    tiny.train.accumulation, tiny.train.batch_warmup = 4, steps
+    tiny.train.first_microbatches = microbatches
+    refused(tiny, message)
+
+
 def test_keys_of_an_objective_that_is_off_are_dead(tiny):
     tiny.objectives.tlm.batch_rows = 0
     tiny.objectives.tlm.weight = 2.0
@@ -257,7 +270,14 @@ def test_phases_build_on_each_other(tiny):
             {"start_step": 3, "optimizer": {"schedule": "wsd", "decay_steps": 4}},
             r"phases\.x\.optimizer\.decay_steps=4 is more than the 3 steps of its schedule",
         ),
-        ({"start_step": 2, "data": {"length": 16}}, r"may change data\.alpha"),
+        ({"start_step": 2, "data": {"pair_length": 16}}, r"data\.pair_length: a phase may change"),
+        ({"start_step": 2, "data": {"length": 60}}, r"data\.length=60 is beyond the model's"),
+        ({"start_step": 2, "data": {"sampled": "en,fr"}}, r"phases\.x\.data\.sampled: fr is none"),
+        ({"start_step": 2, "model": {"rotary_base": 5.0}}, r"rotary positions take the place"),
+        (
+            {"start_step": 2, "train": {"accumulation": 3}},
+            r"not divisible by train\.accumulation=3",
+        ),
         ({"start_step": 2, "objectives": {"tlm": {"mask_rat": 1.0}}}, r"mask_rat.*did you mean"),
         ({"start_step": 2}, r"phases\.x changes nothing of the phase before it"),
         ({"start_step": 2, "data": {"alpha": 0.7}}, r"phases\.x changes nothing"),

@@ -1,21 +1,25 @@
 """A whole run in phases: rates, rows, masks and shares of each step against tables by hand; and the
 same bits wherever it is interrupted."""
 
+import dataclasses
 import shutil
+from types import SimpleNamespace
 
 import ml_collections
 import numpy as np
 import pytest
 
+from xlj.api import runs
 from xlj.checkpoints import reading, stored_models
-from xlj.config import parse
+from xlj.config import ConfigError, parse
 from xlj.data.rows import mixture
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.draws import BLOCK
-from xlj.data.rows.preparing import prepare_rows
+from xlj.data.rows.preparing import open_rows, prepare_rows
 from xlj.data.tokenizer.layout import PAD
 from xlj.distributed.preemption import Preemption
-from xlj.training import loop, metrics, start
+from xlj.training import loop, metrics, schedule, start
+from xlj.training.lines import by_phase
 
 PHASES = {
     "longer": {
@@ -89,6 +93,53 @@ def test_every_step_has_the_rows_of_its_phase(config, store):
             assert found[name] / BLOCK == pytest.approx(count ** ALPHAS[step] / total, abs=2e-5)
 
 
+def test_rows_of_a_phases_length_are_those_of_a_run_with_that_length(config, store):
+    data = dataclasses.replace(config.data, length=48)
+    alone = prepare_rows(dataclasses.replace(config, data=data, phases={}))
+    for name in ("en", "de", "sw"):
+        longer = store.task(f"text@48.{name}")
+        assert longer.length == 48
+        assert dataclasses.replace(longer, name=f"text.{name}") == alone.task(f"text.{name}")
+    # Finished rows serve the phases if they have their lengths.
+    named = dataclasses.replace(config.data, rows=str(store.path))
+    opened, rows = open_rows(dataclasses.replace(config, data=named))
+    assert opened.data.length == 32 and rows.tasks("text") == store.tasks("text")
+    named = dataclasses.replace(config.data, rows=str(alone.path))
+    with pytest.raises(ConfigError, match=r"has no rows of phases\.longer\.data\.length=40; prep"):
+        phases = {**PHASES, "longer": {**PHASES["longer"], "data": {"length": 40}}}
+        open_rows(dataclasses.replace(config, data=named, phases=phases))
+
+
+def test_a_state_is_measured_with_the_model_of_the_phase_that_it_is_from(config):
+    measure = by_phase(config, lambda model: lambda state, check: {"base": model.rotary_base})
+
+    def base(step):
+        return measure(SimpleNamespace(progress=SimpleNamespace(step=step)), bool)["base"]
+
+    assert [base(step) for step in (0, 7, 8, 11)] == [1e4, 1e4, 16e4, 16e4]
+
+
+def test_what_a_run_will_do_is_printed_and_drawn_before_it(
+    config, store, tmp_path, capsys, devices
+):
+    devices(1)
+    runs.dry_run(config, tmp_path / "run")
+    printed = capsys.readouterr().out
+    assert "first    0 to 6" in printed and "0.002 to 0.00129" in printed
+    assert "text@48.en" in printed and not (tmp_path / "run" / "checkpoints").exists()
+    drawn = (tmp_path / "run" / "schedule.html").read_text()
+    for title in ("tokens", "learning rate", "rows mmlm", "mask rate mmlm", "share text@48.sw"):
+        assert f"<h3>{title}</h3>" in drawn
+    found = schedule.lines(config, store)
+    assert [line["step"] for line in found] == list(range(11))
+    assert [line["rows/mmlm"] for line in found] == ROWS
+    assert [line["length/mmlm"] for line in found] == LENGTHS
+    assert [line["mask_rate/mmlm"] for line in found] == MASKS
+    np.testing.assert_allclose([line["learning_rate"] for line in found], RATES, rtol=1e-6)
+    shares = [line["share/text@48.sw"] for line in found if "share/text@48.sw" in line]
+    assert shares[:4] == [0.0] * 4 and shares[4] == shares[5] > 0  # of first and last steps
+
+
 def computed(line):
     """What of a line of metrics does not depend on the clock."""
     return {name: value for name, value in line.items() if not name.startswith("time/")}
@@ -96,13 +147,14 @@ def computed(line):
 
 @pytest.mark.slow
 def test_a_run_is_the_same_wherever_it_is_interrupted(
-    config, store, tmp_path, monkeypatch, devices
+    config, store, tmp_path, monkeypatch, devices, capfd
 ):
     """Before, at and behind each change of the batch and each phase: every step anew, from the
     checkpoint before it."""
     devices(1)
     whole = tmp_path / "whole"
     assert loop.train(start.prepare(config, whole, store)).finished
+    assert capfd.readouterr().out.count(" left: ") == 1
     lines = metrics.read(whole)
     found = [line["learning_rate"] for line in lines[1:]]
     np.testing.assert_allclose(found, RATES, rtol=1e-6)
