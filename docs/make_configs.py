@@ -151,6 +151,7 @@ def _values(path: str, field: typing.Any) -> str:
         elif low is not None:
             values += f", at least {low}"
         values += ", or `auto`" * metadata.get("auto", False)
+        values += ", or with `tok` or `ep`" * metadata.get("duration", False)
     read = metadata.get("read")
     if read is read_by_objectives:
         readers = [name for name, options in registered().items() if path in options.reads]

@@ -40,7 +40,7 @@ PHASES = {
 """As mmBERT's: longer rows and larger bases; then one more language while the rate falls."""
 
 RATES = [5e-4, *[1e-3] * 6, 2e-3, 2e-3, 2e-3, 2e-3 - 1e-3 * 0.5**0.5]
-"""A warm-up of two steps; twice the peak; 1 - the root of the share of two steps, to half."""
+"""A warm-up of two steps; twice the peak; 1 - sqrt over two steps, to half."""
 ROWS = [4, 4, 8, 8, 12, 12, 16, 8, 8, 8, 8]
 """A batch warm-up from one of four microbatches, over six steps."""
 LENGTHS = [32] * 7 + [48] * 4

@@ -447,9 +447,9 @@ class Optimizer(Section, path="optimizer"):
     learning_rate: float = key(1e-4, "peak learning rate", low=0)
     schedule: str = key(
         "linear",
-        "after the warm-up: a fall to floor by the end of the run, linear, cosine or sqrt (1 - the "
-        "root of the share that is over); constant; or wsd (constant, then a fall over "
-        "decay_steps; the checkpoint before it is kept)",
+        "after the warm-up: a decay to floor by the end of the run, linear, cosine or sqrt (1 - "
+        "sqrt of its elapsed share); constant; or wsd (constant, then a decay over decay_steps). "
+        "The checkpoint before a decay is kept",
         choices=("linear", "cosine", "sqrt", "constant", "wsd"),
     )
     warmup_steps: int = _duration_key(0, "duration of the linear warm-up")
@@ -458,13 +458,13 @@ class Optimizer(Section, path="optimizer"):
     )
     decay: str = key(
         "linear",
-        "the form of that final decay",
+        "the form of the final decay",
         choices=("linear", "cosine", "sqrt"),
         read=only_with("optimizer.schedule", "wsd"),
     )
     floor: float = key(
         0.0,
-        "what the learning rate falls to, as a share of its peak",
+        "the learning rate at the end of a decay, as a share of the peak",
         low=0,
         high=1,
         read=only_with("optimizer.schedule", "linear", "cosine", "sqrt", "wsd"),
@@ -514,7 +514,7 @@ class Train(Section, path="train"):
     )
     fewest_steps: int = key(
         1,
-        "the fewest steps that tokens or passes are turned into",
+        "the fewest steps of a run whose train.steps are tokens or passes",
         low=1,
         high=MOST_STEPS,
         read=_for_duration,

@@ -61,8 +61,8 @@ _FALLS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "sqrt": lambda left: 1 - np.sqrt(1 - left),
     "constant": lambda left: left,
 }
-"""From the share of a fall that is left, from 1 to 0, to the share of its height that is left. sqrt
-is that of Haegele et al. (2024), ModernBERT and mmBERT: steep at first."""
+"""From the share of a decay's steps that is left, from 1 to 0, to that of its height. sqrt is 1 -
+sqrt of the elapsed share (Haegele et al., 2024; ModernBERT, mmBERT)."""
 
 
 def _divided(numbers: np.ndarray, count: int) -> np.ndarray:
