@@ -83,7 +83,7 @@ def without(*objectives: str) -> Variant:
             for name, phase in list(config.phases.items()):
                 for objective in set(objectives) & set(phase.get("objectives", {})):
                     del phase.objectives[objective]
-                if not phase.get("objectives") and "data" not in phase:
+                if not phase.get("objectives") and set(phase) <= {"start_step", "objectives"}:
                     del config.phases[name]
         if not _read_pairs(_on(config)):
             config.data.parallel = config.data.pairs = ""
