@@ -55,15 +55,14 @@ def make_train_step(
 ) -> TrainStep:
     """The step of a phase, to be jitted. `config` is the phase's; `begins` names the objectives
     that it switches on, and at which step: what they keep starts from the parameters then. Runs
-    that differ in `train.seed`, a uint32 here, or in what `rates` are made of, have the same step;
-    so have steps of a batch warm-up, whose last argument is how many microbatches have rows.
+    that differ in `train.seed`, a uint32 here, or in what `rates` are made of, have the same step.
 
     The counts of everything that the whole step predicts are known before any gradient, so that the
     sums of microbatches are scaled by them and add up to the gradient of one large batch. A phase
     whose weights are all 0 changes no parameter: it only fills what objectives keep.
     """
     weights = {name: loss.weight for o in objectives.values() for name, loss in o.losses.items()}
-    every = Microbatches(config.train.accumulation, whole=config.mesh.gather == "step")
+    whole = Microbatches(config.train.accumulation, whole=config.mesh.gather == "step")
     rules = tuple(rule for o in objectives.values() for rule in o.rules)
     loss_of = partial(_loss_of, objectives, config.optimizer)
     optimizer = optimizers.make(config)
@@ -71,8 +70,7 @@ def make_train_step(
     def train_step(
         state: State, batch: Batch, seed: ArrayLike, rates: Rates, filled: ArrayLike | None = None
     ) -> State:
-        microbatches = every.first(filled)
-        state = _begun(objectives, begins, state)
+        microbatches, state = whole.first(filled), _begun(objectives, begins, state)
         inputs, rngs = with_targets(objectives, seed, microbatches, state, batch)
         counts = _counts(objectives, inputs)
         scales = loss_scales(config.objectives.normalisation, weights, counts)
