@@ -9,8 +9,8 @@ Text should be tokenised; a BPE vocabulary is trained on it. More pairs of langu
 have in common. The metric to look at without gold is `word_hmm/accuracy` on held-out pairs: the
 share of tokens on whose link both directions agree.
 
-A run makes two passes over its pairs (`train.passes`), and at least 800 steps, which are two passes
-over 50,000 pairs.
+A run makes two passes over its pairs (`train.steps=2ep`), and at least 800 steps, which are two
+passes over 50,000 pairs.
 Takes about 5 minutes on 2 CPU cores, for up to 50,000 pairs.
 
 `:tiny` trains on the embedded corpus.
@@ -49,8 +49,8 @@ def get_config(variant=""):
     config.evaluation.alignment.encode = "apart"
     config.evaluation.alignment.layer = 0
 
-    config.train.steps = 800  # few pairs need them; more would learn them by heart
-    config.train.passes = 2.0
+    config.train.steps = "2ep"
+    config.train.fewest_steps = 800  # few pairs need them; more would learn them by heart
     config.train.log_every = 50
     config.train.eval_every = 400
     config.train.checkpoint_every = 400

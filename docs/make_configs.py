@@ -64,7 +64,7 @@ def get_config(variant=""):
 PHASES = """
 ## Phases
 
-A phase changes `data.alpha` or keys of `objectives.*` from a step on. In a recipe:
+A phase changes rates, shares of languages or keys of `objectives.*` from a step on. In a recipe:
 
 ```python
 config.phases = ml_collections.ConfigDict(
@@ -75,7 +75,7 @@ config.phases = ml_collections.ConfigDict(
 )
 ```
 
-Each phase builds on the one before. Phases that differ in objectives are compiled separately.
+Each phase builds on the one before. [Phases](phases.md) has the keys that one may change.
 """
 
 TABLE = '<div class="keys" markdown>\n\n| key | default | values | meaning |\n|---|---|---|---|\n'
@@ -173,6 +173,7 @@ def _values(path: str, field: typing.Any) -> str:
         elif low is not None:
             values += f", at least {low}"
         values += ", or `auto`" * metadata.get("auto", False)
+        values += ", or with `tok` or `ep`" * metadata.get("duration", False)
     read = metadata.get("read")
     if read is read_by_objectives:
         readers = [name for name, options in registered().items() if path in options.reads]

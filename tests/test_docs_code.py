@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import xlj
-from xlj.config import optimizers, parse, recipes, record, variants
+from xlj.config import families, optimizers, parse, recipes, record, variants
+from xlj.config.schema import unresolved
 from xlj.optimizers import make, schedules
 from xlj.sweeping import definition
 from xlj.word_alignment import methods, sentence_pairs
@@ -22,6 +23,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PIECES = {
     "README.md": 1, "align.md": 3, "api.md": 3, "configs.md": 2, "continue_pretraining.md": 1,
     "data.md": 2, "finetune.md": 1, "index.md": 1, "own_objective.md": 2, "papers.md": 1,
+    "phases.md": 1,
     "sweep.md": 1, "tasks.md": 1, "train.md": 2,
 }  # fmt: skip
 """How many a page has. Those of README.md are run by test_tutorials, those of own_objective.md by
@@ -190,6 +192,23 @@ def test_variants_and_phases(at):
     assert set(config.objectives.active()) == {"mmlm", "camlm"}
     assert [phase.start for phase in config.schedule] == [0, 1000, 2000]
     assert config.schedule[2].config.objectives.mmlm.mask_rate == 0.2
+
+
+def test_phases_of_a_modern_recipe(tiny):
+    (phases,) = code_of(ROOT / "docs/phases.md")
+    tiny.objectives.tlm.batch_rows, tiny.data.languages = 0, "en,de,sw,zh"
+    tiny.model.positions = 8194
+    families.set_family(tiny, "modernbert")
+    tiny.train.steps = "3e12tok"
+    exec(phases, {"config": tiny, "ml_collections": ml_collections})
+    context, decay = parse(tiny).schedule[1:]
+    assert context.config.data.length == 8192 and decay.config.data.sampled == ()
+    assert context.config.model.rotary_base == decay.config.model.rotary_base == 160_000
+    assert decay.config.optimizer.learning_rate == 4e-4
+    assert unresolved(parse(tiny)).keys() == {
+        *(f"phases.{name}.start_step" for name in ("context", "decay")),
+        "train.steps",
+    }
 
 
 def test_rows_of_a_store(store):

@@ -110,7 +110,7 @@ def _operations(config, size):
     languages = tuple(sorted(names | set(config.data.languages)))
 
     def shapes(step):
-        active = [phase for start, phase in config.schedule if start <= step][-1].objectives
+        active = config.phase_at(step).config.objectives
         return {
             name: (options.batch_rows, lookup(config, ROW_KINDS[options.rows].length))
             for name, options in active.active().items()

@@ -32,7 +32,7 @@ def test_a_plan_is_printed_and_written(call, tmp_path):
     assert f"so at most            {phase['mfu']:.1%} MFU" in printed
     assert f"all {phase['steps']:,} steps: {phase['days']:,.1f} days at least" in printed
     assert [p.name for p in programs.iterdir()] == ["phase-0.txt"]
-    assert "passes" not in printed
+    assert "rows count" not in printed
 
 
 @pytest.mark.slow
@@ -50,9 +50,10 @@ def test_a_search_ends_with_flags_to_paste(call, tmp_path):
     )
 
 
-def test_a_plan_says_that_passes_may_take_more_steps(call):
-    printed = call(plan.main, RECIPE, "--topology=h100:1x1", "--config.train.passes=2").out
-    assert printed.endswith("\ntrain.passes=2 takes more steps where rows are many\n")
+def test_a_plan_without_rows_says_what_durations_are_of_full_ones(call):
+    flags = "--config.train.steps=2ep", "--config.train.fewest_steps=7"
+    printed = call(plan.main, RECIPE, "--topology=h100:1x1", *flags).out
+    assert "train.steps=2ep: 7 steps, about 14,336 tokens\nrows count as full" in printed
 
 
 def test_what_does_not_fit_is_said_with_an_exit_code(capsys, monkeypatch):

@@ -18,7 +18,7 @@ from xlj.data.text.templates import paired_languages
 from xlj.data.text.text_tasks import text_tasks
 from xlj.data.tokenizer import vocabulary_training
 from xlj.objectives.objective import Rows
-from xlj.optimizers.schedules import rates
+from xlj.optimizers.schedules import Rates
 from xlj.sharding import meshes
 from xlj.training import loop, start, state
 from xlj.training.step import make_train_step
@@ -77,7 +77,7 @@ def test_recipes_build_and_trace(name, variant):
     corpus = corpus_of(config)
     mesh = meshes.make_mesh(config, jax.devices()[:1])
     state.sharding(config, corpus, mesh)
-    for _, phase in config.schedule:
+    for phase in (each.config for each in config.schedule):
         active = phase.objectives.active()
         built = objectives.build(active, config.model, corpus)
         batch = {}
@@ -89,7 +89,7 @@ def test_recipes_build_and_trace(name, variant):
             )
         before = jax.eval_shape(lambda: state.init(config, corpus, 0))
         after = jax.eval_shape(
-            make_train_step(phase, built, mesh), before, batch, 0, rates(phase, 0)
+            make_train_step(phase, built, mesh), before, batch, 0, Rates(1e-3, 0.0)
         )
         chex.assert_trees_all_equal_shapes_and_dtypes(after, before)
 
@@ -153,14 +153,16 @@ def test_meta_xlm_matches_as_section_3_2_says():
 
 
 def test_back_translation_follows_cross_attention():
-    (_, first), (begin, second) = parse(load("ernie_m_base")).schedule
-    assert begin == 100_000
+    before, after = parse(load("ernie_m_base")).schedule
+    first, second = before.config, after.config
+    assert after.start == 100_000
     assert "btmlm" not in first.objectives.active() and "btmlm" in second.objectives.active()
     assert load("ernie_m_base", "tiny").phases.back_translation.start_step == 150
 
 
 def test_infoxlm_fills_its_queue_before_it_trains():
-    (_, filling), (begin, training) = parse(load("infoxlm")).schedule
+    before, after = parse(load("infoxlm")).schedule
+    filling, training, begin = before.config, after.config, after.start
     xlco = training.objectives.xlco
     assert begin * 8 * xlco.batch_rows == xlco.queue  # of eight pairs a row, about
     assert not any(options.weight for options in filling.objectives.active().values())

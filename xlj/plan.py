@@ -47,9 +47,12 @@ def main(flags: Namespace) -> int:
 
     from xlj.data.rows.preparing import open_rows
     from xlj.planning import figures, programs, search, table
+    from xlj.training import durations
+    from xlj.training.amounts import Reading
 
     config, store = open_rows(flags.config.for_platform(topology.devices()[0].platform))
     sizes = _sizes(config, store)
+    config, notes = durations.resolve(config, Reading(store))
     record: dict[str, object] = {"config": flags.config_file, "topology": topology.name}
     known: dict[int, figures.Figures] = {}
     advice = ""
@@ -59,7 +62,7 @@ def main(flags: Namespace) -> int:
         record["trials"] = [trial.record() for trial in trials]
         best = trials[0]
         if best.fits and best.figures:
-            config, known = best.choice.of(config), {search.heaviest(config): best.figures}
+            config, known = best.choice.of(config), {search.heaviest(config, sizes): best.figures}
             advice = f"\nflags: {best.choice.flags()}"
         else:
             advice = "nothing fits: take more or larger chips, or a smaller model"
@@ -73,8 +76,8 @@ def main(flags: Namespace) -> int:
         else:
             fits = all(each.memory.fits for each in found)
             print(table.table(found, configs.name_of(flags.config_file), topology))
-            if config.train.passes:
-                print(f"train.passes={config.train.passes:g} takes more steps where rows are many")
+            if notes and store is None:
+                print(*notes, "rows count as full, and as read once a step", sep="\n")
         record["phases"] = [each.record() for each in found]
     if advice and known and not fits:  # another phase needs more than the one that was tried
         advice = "nothing fits in every phase: take more or larger chips, or a smaller model"

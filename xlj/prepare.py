@@ -43,12 +43,14 @@ def main(flags: Namespace) -> None:
 
         config, _ = start.adopt_vocabulary(config, start.find_vocabulary_source(config), store)
     store = store or prepare_rows(config, flags.runner, flags.pipeline)
-    from xlj.training import passes
+    from xlj.training import amounts, durations
 
-    alarms = passes.warnings(passes.with_steps(config, store), store)
-    print(report(store, config.data.alpha), *alarms, sep="\n")
+    config, notes = durations.resolve(config, amounts.Reading(store))
+    alarms = amounts.warnings(config, store)
+    print(report(store, config.data.alpha), *notes, *alarms, sep="\n")
     of_text = [f"config.{key}" for key, _ in schema.keys() if key.startswith("data.")]
-    of_text.remove("config.data.alpha")
+    for of_run in ("config.data.alpha", "config.data.sampled"):
+        of_text.remove(of_run)
     train = command.line("train", flags.arguments, ("runner", "pipeline", *of_text))
     rows = shlex.quote(f"--config.data.rows={store.path}")
     print(f"\nto train from these rows, without the text:\n  {train} {rows}")

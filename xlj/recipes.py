@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from ml_collections import ConfigDict
 
 from xlj.cli import command
-from xlj.config import ROW_KINDS, recipes, registered
+from xlj.config import ROW_KINDS, durations, recipes, registered
 
 _OPERATIONS = 0.25 * 989e12  # of an H100 a second, in bfloat16
 
@@ -81,8 +81,11 @@ def _rows(config: ConfigDict) -> list[tuple[str, int]]:
 
 def _estimate(config: ConfigDict) -> str:
     """How long one H100 takes: six operations a parameter of the layers and a token."""
-    tokens = sum(of_step for _, of_step in _rows(config)) * config.train.steps
-    model = config.model
+    model, duration = config.model, durations.read(config.train.steps)
+    if duration.unit == "ep":
+        return f"{duration.amount:g} passes over the text"
+    of_step = sum(of_step for _, of_step in _rows(config)) if not duration.unit else 1
+    tokens = duration.amount * of_step
     parameters = model.layers * model.hidden * (4 * model.hidden + 2 * model.intermediate)
     hours = 6 * parameters * tokens / _OPERATIONS / 3600
     if hours < 1:

@@ -24,6 +24,11 @@ def _add_flags(parser: Parser) -> None:
         help="checkpoints and metrics, a folder or gs://BUCKET/FOLDER; runs/ and the config's name "
         "by itself",
     )
+    parser.add_argument(
+        "--dry_run",
+        action="store_true",
+        help="build the rows if need be, print and draw what the run will do when; do not train",
+    )
     distributed_flags.add_flags(parser)
 
 
@@ -45,6 +50,9 @@ def main(flags: Namespace) -> int:
     from xlj.distributed.preemption import Preemption
     from xlj.training import summary
 
+    if flags.dry_run:
+        runs.dry_run(flags.config, workdir)
+        return 0
     Preemption.owns_process = flags.is_process
     outcome = runs.pretrain(flags.config, workdir)
     # In all processes: to open a checkpoint, Orbax waits for each of them.

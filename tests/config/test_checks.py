@@ -130,7 +130,20 @@ def test_a_phase_may_not_change_what_an_objective_keeps(tiny):
 
 def test_a_decay_longer_than_the_run_is_refused(tiny):
     tiny.optimizer.schedule, tiny.optimizer.decay_steps = "wsd", 7
-    refused(tiny, r"decay_steps=7 is more than train\.steps=6")
+    refused(tiny, r"decay_steps=7 is more than the 6 steps of its schedule")
+
+
+@pytest.mark.parametrize(
+    "steps, microbatches, message",
+    [
+        (7, 1, r"train\.batch_warmup=7 steps must end before the first phase, .*: at step 6"),
+        (4, 4, r"first_microbatches=4 to train\.accumulation=4, which must be more"),
+    ],
+)
+def test_a_batch_warmup_that_does_not_fit_is_refused(tiny, steps, microbatches, message):
+    tiny.train.accumulation, tiny.train.batch_warmup = 4, steps
+    tiny.train.first_microbatches = microbatches
+    refused(tiny, message)
 
 
 def test_keys_of_an_objective_that_is_off_are_dead(tiny):
@@ -230,8 +243,13 @@ def test_phases_build_on_each_other(tiny):
         late={"start_step": 4, "objectives": {"tlm": {"mask_rate": 0.3}}},
         early={"start_step": 2, "data": {"alpha": 0.1}},
     )
-    starts, configs = zip(*parse(tiny).schedule, strict=True)
-    assert starts == (0, 2, 4)
+    schedule = parse(tiny).schedule
+    assert [(phase.name, phase.start, phase.end) for phase in schedule] == [
+        ("", 0, 2),
+        ("early", 2, 4),
+        ("late", 4, 6),
+    ]
+    configs = [phase.config for phase in schedule]
     assert [c.data.alpha for c in configs] == [0.7, 0.1, 0.1]
     assert [c.objectives.tlm.mask_rate for c in configs] == [0.15, 0.15, 0.3]
 
@@ -240,13 +258,26 @@ def test_phases_build_on_each_other(tiny):
     "phase, message",
     [
         ({"data": {"alpha": 0.1}}, r"phases\.x\.start_step is None"),
-        ({"start_step": "5", "data": {"alpha": 0.1}}, r"phases\.x\.start_step is '5'"),
+        ({"start_step": "5th", "data": {"alpha": 0.1}}, r"phases\.x\.start_step is '5th'; it must"),
         ({"start_step": True, "data": {"alpha": 0.1}}, r"phases\.x\.start_step is True"),
-        ({"start_step": 2, "data": 3}, r"phases\.x: data and objectives must be sections"),
+        ({"start_step": 2, "data": 3}, r"phases\.x\.data must be a section of keys, not 3"),
         ({"start_step": 6, "data": {"alpha": 0.1}}, r"before train\.steps=6"),
         ({"start_step": 0, "data": {"alpha": 0.1}}, r"must be a step after 0"),
-        ({"start_step": 2, "train": {"seed": 1}}, r"may change data\.alpha and objectives"),
-        ({"start_step": 2, "data": {"length": 16}}, r"may change data\.alpha"),
+        ({"start_step": 2, "train": {"seed": 1}}, r"x\.train.*may change data\.alpha.*objectives"),
+        ({"start_step": 2, "optimizer": {"b1": 0.5}}, r"phases\.x\.optimizer\.b1: a phase may"),
+        ({"start_step": 2, "optimizer": {"decay_steps": 2}}, r"set to 2 but nothing reads it"),
+        (
+            {"start_step": 3, "optimizer": {"schedule": "wsd", "decay_steps": 4}},
+            r"phases\.x\.optimizer\.decay_steps=4 is more than the 3 steps of its schedule",
+        ),
+        ({"start_step": 2, "data": {"pair_length": 16}}, r"data\.pair_length: a phase may change"),
+        ({"start_step": 2, "data": {"length": 60}}, r"data\.length=60 is beyond the model's"),
+        ({"start_step": 2, "data": {"sampled": "en,fr"}}, r"phases\.x\.data\.sampled: fr is none"),
+        ({"start_step": 2, "model": {"rotary_base": 5.0}}, r"rotary positions take the place"),
+        (
+            {"start_step": 2, "train": {"accumulation": 3}},
+            r"not divisible by train\.accumulation=3",
+        ),
         ({"start_step": 2, "objectives": {"tlm": {"mask_rat": 1.0}}}, r"mask_rat.*did you mean"),
         ({"start_step": 2}, r"phases\.x changes nothing of the phase before it"),
         ({"start_step": 2, "data": {"alpha": 0.7}}, r"phases\.x changes nothing"),

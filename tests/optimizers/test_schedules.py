@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from xlj.config import Config, Optimizer, Train
-from xlj.optimizers.schedules import learning_rate
+from xlj.checkpoints.preservation import decay_start, pre_decay_steps
+from xlj.config import Config, Optimizer, Train, as_tree
+from xlj.optimizers.schedules import learning_rate, rates
 
 
 @pytest.mark.parametrize(
-    "options, rates",
+    "options, expected",
     [
         # 3 steps up, then from the peak in step 3 down by a fifth a step: 0 where the run ends.
         ({"schedule": "linear"}, [10, 20, 30, 30, 24, 18, 12, 6, 0]),
@@ -18,12 +19,68 @@ from xlj.optimizers.schedules import learning_rate
         # The last 3 of 8 steps fall: step 5 still has the peak.
         ({"schedule": "wsd", "decay_steps": 3}, [10, 20, 30, 30, 30, 30, 20, 10, 0]),
         ({"schedule": "wsd", "decay_steps": 6}, [10, 20, 30, 25, 20, 15, 10, 5, 0]),
+        # To a tenth of the peak: 30 - 27 x, where x of the fall is over.
+        ({"schedule": "linear", "floor": 0.1}, [10, 20, 30, 30, 24.6, 19.2, 13.8, 8.4, 3]),
+        # Half a cosine over four steps, from 30 to 6.
+        (
+            {"schedule": "cosine", "warmup_steps": 4, "floor": 0.2},
+            [7.5, 15, 22.5, 30, 30, 18 + 12 * 0.5**0.5, 18, 18 - 12 * 0.5**0.5, 6],
+        ),
+        # 1 - sqrt(x) at x = 0, 1/4, 1/2, 3/4, 1 of the last four steps: half is lost in the first.
+        (
+            {"schedule": "wsd", "decay_steps": 4, "decay": "sqrt", "warmup_steps": 0},
+            [30, 30, 30, 30, 30, 15, 30 - 30 * 0.5**0.5, 30 - 15 * 3**0.5, 0],
+        ),
+        (
+            {"schedule": "sqrt", "warmup_steps": 4, "floor": 0.5},
+            [7.5, 15, 22.5, 30, 30, 22.5, 30 - 15 * 0.5**0.5, 30 - 7.5 * 3**0.5, 15],
+        ),
     ],
 )
-def test_every_step_of_a_run(options, rates):
+def test_every_step_of_a_run(options, expected):
     optimizer = Optimizer(**{"learning_rate": 30.0, "warmup_steps": 3} | options)
     config = Config(optimizer=optimizer, train=Train(steps=8))
     found = [learning_rate(config, step) for step in range(9)]
     assert {each.dtype for each in found} == {np.dtype(np.float32)}
-    np.testing.assert_allclose(found, rates, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
     np.testing.assert_array_equal(learning_rate(config, np.arange(9)), found)
+
+
+def test_every_step_of_a_run_in_phases():
+    """Warm-up and constant rate; a lower peak, by which no schedule begins again; a phase that
+    begins one, with its own warm-up, constant rate and decay; at last a fall to a tenth."""
+    phases = {
+        "lower": {"start_step": 4, "optimizer": {"learning_rate": 20.0, "weight_decay": 0.5}},
+        "again": {
+            "start_step": 6,
+            "optimizer": {"schedule": "wsd", "warmup_steps": 2, "decay_steps": 2},
+        },
+        "alpha": {"start_step": 9, "data": {"alpha": 0.3}},
+        "last": {
+            "start_step": 12,
+            "optimizer": {
+                "schedule": "sqrt", "warmup_steps": 0, "floor": 0.1, "learning_rate": 100.0,
+            },
+        },
+    }  # fmt: skip
+    optimizer = Optimizer(
+        learning_rate=30.0, schedule="constant", warmup_steps=3, weight_decay=0.25
+    )
+    config = Config(optimizer=optimizer, train=Train(steps=16), phases=phases)
+    expected = [10, 20, 30, 30, 20, 20, 10, 20, 20, 20, 20, 10]
+    expected += [100, 55, 100 - 90 * 0.5**0.5, 100 - 45 * 3**0.5]
+    found = [rates(config, step) for step in range(16)]
+    np.testing.assert_allclose([each.learning_rate for each in found], expected, rtol=1e-6)
+    assert [each.weight_decay for each in found] == [0.25] * 4 + [0.5] * 12
+    np.testing.assert_array_equal(
+        learning_rate(config, np.arange(16)), [each.learning_rate for each in found]
+    )
+    # Of each decay the checkpoint before it is kept; the run ends with the one of step 12.
+    assert pre_decay_steps(config, ()) == (10, 12) and decay_start(as_tree(config)) == 12
+
+
+def test_a_schedule_that_a_phase_sets_as_it_was_begins_again():
+    phases = {"again": {"start_step": 4, "optimizer": {"schedule": "linear"}}}
+    optimizer = Optimizer(learning_rate=8.0, schedule="linear")
+    config = Config(optimizer=optimizer, train=Train(steps=8), phases=phases)
+    np.testing.assert_allclose(learning_rate(config, np.arange(8)), [8, 6, 4, 2] * 2)

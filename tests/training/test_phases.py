@@ -1,5 +1,6 @@
 """A compiled step takes its state's place, and holds no second copy of the parameters."""
 
+import itertools
 from types import SimpleNamespace
 
 import jax
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from xlj import config as schema
+from xlj import objectives
 from xlj.config import parse
 from xlj.optimizers.schedules import rates
 from xlj.planning import programs
@@ -30,7 +32,7 @@ def compiled(layers=6, rows=2, hidden=512):
     sizes, mesh = expected(config), meshes.one_device()
     state = states.abstract(config, sizes.corpus, mesh)
     where = jax.tree.map(lambda leaf: leaf.sharding, state)
-    (step,) = phases.jitted_steps(config, sizes.corpus, mesh, where)
+    (step,) = phases.jitted_steps(config, sizes.corpus, mesh, where).values()
     batch = phases.abstract_batch(programs.rows_of(config, sizes, 0), np.uint32, mesh)
     program = step.lower(state, batch, np.uint32(0), rates(config, 0)).compile()
 
@@ -77,23 +79,38 @@ def test_a_state_is_made_with_nothing_beside_it(tiny):
     assert memory.temp_size_in_bytes < 0.01 * memory.output_size_in_bytes
 
 
-def test_the_step_of_each_phase_has_its_objectives_and_weights(tiny, monkeypatch):
+def test_the_step_of_each_phase_has_its_objectives_weights_and_model(tiny, monkeypatch):
+    """A phase that changes rates or shares alone has the step of the one before."""
+    tiny.train.steps, tiny.model.absolute_positions, tiny.model.rotary_base = 9, False, 10.0
     tiny.phases = {
-        "alpha": {"start_step": 2, "data": {"alpha": 0.1}},
+        "alpha": {"start_step": 2, "data": {"alpha": 0.1, "sampled": "en"}},
         "weights": {"start_step": 3, "objectives": {"tlm": {"weight": 4.0}}},
-        "alone": {"start_step": 5, "objectives": {"mmlm": {"batch_rows": 0}}},
+        "rates": {"start_step": 4, "optimizer": {"learning_rate": 1.0, "schedule": "constant"}},
+        "longer": {"start_step": 5, "data": {"length": 40}},
+        "bases": {"start_step": 6, "model": {"rotary_base": 20.0}},
+        "parts": {"start_step": 7, "train": {"accumulation": 2}},
+        "alone": {"start_step": 8, "objectives": {"mmlm": {"batch_rows": 0}}},
     }
-    made = []
+    made, bases = [], []
+
+    def build(options, model, corpus):
+        bases.append(model.rotary_base)
+        return objectives.build(options, model, corpus)
 
     def make(config, objectives, mesh, begins):
         made.append({name: each.losses[name].weight for name, each in objectives.items()})
         return lambda state, *_: state
 
+    monkeypatch.setattr(phases, "build", build)
     monkeypatch.setattr(phases, "make_train_step", make)
     config = parse(tiny)
     steps = phases.jitted_steps(config, expected(config).corpus, meshes.one_device(), None)
-    assert made == [{"mmlm": 1, "tlm": 1}, {"mmlm": 1, "tlm": 4}, {"tlm": 4}]
-    assert len(steps) == 4 and steps[0] is steps[1]
+    heavy = {"mmlm": 1, "tlm": 4}
+    assert made == [{"mmlm": 1, "tlm": 1}, heavy, heavy, heavy, heavy, {"tlm": 4}]
+    assert bases == [10, 10, 10, 20, 20, 20]
+    assert list(steps) == [0, 2, 3, 4, 5, 6, 7, 8]
+    shared = [step for step, before in itertools.pairwise(steps) if steps[step] is steps[before]]
+    assert shared == [0, 3]
 
 
 def test_cpus_have_options_only_alone(tiny):

@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xlj.checkpoints import compatibility, reading
+from xlj.checkpoints import reading
 from xlj.config import parse
 from xlj.data.rows.preparing import prepare_rows
 from xlj.io.exit_codes import CONTINUE
+from xlj.training.amounts import Amounts, Reading
 
 ROOT = Path(__file__).parents[2]
 STEPS = 45
@@ -152,6 +153,7 @@ def test_a_resumed_run_tells_what_of_its_config_has_changed(
     monkeypatch.setattr(meshes, "_group", lambda device: device.id // 4)  # two hosts
     outcome = loop.train(start.prepare(parse(tiny), trained, store))
     assert outcome.operations == operations(parse(tiny), store)
+    tokens = Amounts(parse(tiny), Reading(store)).tokens(0, 5)
     assert capsys.readouterr().out.splitlines() == [
         "resuming: optimizer.schedule was 'linear', is now 'constant'",
         "resuming: optimizer.warmup_steps was 0, is now 2",
@@ -161,6 +163,7 @@ def test_a_resumed_run_tells_what_of_its_config_has_changed(
         "resuming: mesh.fsdp was 1, is now 8",
         "slow: mesh.fsdp=8 gathers the parameters of every layer from several hosts or TPU slices; "
         "one that divides the devices of each would not",
+        f"steps of the run: 5, about {tokens:,.0f} tokens",
         "passes over the rows: text 0.02, pairs 0.11",
         f"operations of the run: {outcome.operations}",
         "",
@@ -246,20 +249,17 @@ def test_ctrl_c_saves_and_twice_says_where_the_run_goes_on(tiny, store, tmp_path
     assert train().finished
 
 
-def test_steps_are_chosen_by_passes_before_a_resume_is_compared(tiny, store, trained):
-    """A checkpoint is not beyond steps that are yet to be chosen; the run ends where its passes
-    are made, and is then finished."""
+def test_a_run_of_some_passes_ends_where_they_are_made(tiny, store, trained):
+    """It is then finished, and its checkpoint has steps."""
     from xlj.training import loop, start
-    from xlj.training.passes import with_steps
 
-    tiny.train.steps, tiny.train.passes = 2, 0.02
+    tiny.train.steps = "0.02ep"
     config = parse(tiny)
-    compatibility.check_resumable(reading.latest(trained), config)
-    last = with_steps(config, store).train.steps
     outcome = loop.train(start.prepare(config, trained, store))
+    rows = sum(task.train.rows for task in store.tasks("text"))
+    last = -(-rows // 50 // 16)
     assert outcome.finished and outcome.step == last > 4
-    kept = json.loads((trained / "config.json").read_text())["train"]
-    assert (kept["steps"], kept["passes"]) == (last, 0.0)
+    assert json.loads((trained / "config.json").read_text())["train"]["steps"] == last
     assert loop.train(start.prepare(config, trained, store)) == outcome
 
 

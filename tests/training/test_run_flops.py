@@ -24,7 +24,7 @@ def flops(size, length, steps=10, phases=None, model=(), generator=4, **rows):
     config = parse(config)
 
     def shapes(step):
-        active = [phase for start, phase in config.schedule if start <= step][-1].objectives
+        active = config.phase_at(step).config.objectives
         return {name: (found.batch_rows, length) for name, found in active.active().items()}
 
     return RunFlops(config, Corpus(size, ("en", "de"), (1, 1)), shapes)

@@ -90,7 +90,7 @@ def test_pretraining_finds_each_thing_once(tiny, trained, tmp_path):
         assert xlj.pretrain(tiny, tmp_path / "next").step == 3
     assert (before, after) == (collections.Counter(RESUMED), {})
 
-    tiny.train.passes = 0.01
+    tiny.train.steps = "0.03ep"
     with calls_before_and_after(prepare_rows) as (before, after):
         assert xlj.pretrain(tiny, tmp_path / "next").finished
     assert (before, after) == (collections.Counter(RESUMED), {"check_resumable": 1})

@@ -17,6 +17,7 @@ from xlj.config import FREEZABLE, parse, registered
 from xlj.data.rows.batches import Batches
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.preparing import prepare_rows
+from xlj.data.tokenizer.layout import PAD
 from xlj.models import encoder
 from xlj.objectives.objective import Loss, Rows
 from xlj.optimizers.schedules import rates
@@ -130,6 +131,59 @@ def test_accumulation_changes_nothing(tiny, store, normalisation):
                  for s in (whole, parts)]  # fmt: skip
     error = jnp.linalg.norm(gradients[0] - gradients[1]) / jnp.linalg.norm(gradients[0])
     assert error < 1e-6
+
+
+def test_loops_end_with_the_last_microbatch_that_has_rows():
+    """Of twelve rows in four microbatches, row r in microbatch r mod 4: one program for all sizes,
+    which computes none of the others but one, whose results all empty ones have."""
+    compiled = []
+
+    @jax.jit
+    def of(rows, filled):
+        compiled.append(filled)
+        parts = Microbatches(4).first(filled)
+        total, count = parts.sum(lambda part: (part.sum(), jnp.int32(1)), (), rows)
+        return total, count, parts.map(lambda part: 3 * part + 1, rows)
+
+    every = jnp.arange(1, 13)
+    for filled in (1, 2, 3, 4):
+        rows = jnp.where(jnp.arange(12) % 4 < filled, every, 0)
+        total, count, mapped = of(rows, filled)
+        assert (int(total), int(count)) == (int(rows.sum()), filled)
+        np.testing.assert_array_equal(mapped, 3 * rows + 1)
+    assert len(compiled) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_step_of_a_smaller_batch_is_one_with_empty_rows(tiny, devices):
+    """Of objectives that sample, make text and keep a queue, on devices that share parameters too:
+    what a program with a bound computes is what one does that computes empty rows with others."""
+    tiny.train.accumulation, tiny.train.batch_warmup = 4, 4
+    tiny.mesh.fsdp, tiny.model.layers, tiny.objectives.tlm.batch_rows = devices, 1, 0
+    if devices == 1:
+        tiny.objectives.xlco.batch_rows, tiny.objectives.xlco.queue = 16, 32
+        tiny.objectives.btmlm.batch_rows = 16
+        tiny.model.language_embeddings = "predicted"
+    config = parse(tiny)
+    store = prepare_rows(config)
+    mesh, objectives, batch = prepared(config, store, devices)
+    sharding = state.sharding(config, Corpus.of(store), mesh)
+    begin = jax.jit(lambda: state.init(config, Corpus.of(store), 0), out_shardings=sharding)()
+    step = jax.jit(make_train_step(config, objectives, mesh), out_shardings=sharding)
+    rows = batch(2)
+    assert config.microbatches(2) == 2
+    bounded = step(begin, rows, *values(config, 2), np.int32(2))
+    plain = step(begin, rows, *values(config, 2))
+    assert_close(bounded, plain, rtol=1e-5)
+    np.testing.assert_allclose(
+        bounded.progress.gradient_norm, plain.progress.gradient_norm, rtol=1e-5
+    )
+    filled = int((np.asarray(rows["mmlm"].tokens) != PAD).any(1).sum())
+    assert filled == 8 and 0 < int(bounded.progress.losses["mmlm"].count) < filled * 32 * 0.3
+    # After it comes a whole one, by the same program.
+    whole = step(bounded, batch(5), *values(config, 5), np.int32(4))
+    assert_close(whole, step(plain, batch(5), *values(config, 5)), rtol=1e-4)
 
 
 def assert_close(a, b, rtol):

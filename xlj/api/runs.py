@@ -14,15 +14,16 @@ from xlj.config import Config, ConfigError, finetuning, parse
 from xlj.config.finetuning import FinetuningConfig
 from xlj.config.paths import local_path
 from xlj.data.rows.preparing import open_rows
-from xlj.data.rows.report import report
+from xlj.data.rows.report import align, report
 from xlj.distributed import hosts
 from xlj.evaluation import probe_files, probes
 from xlj.finetuning import running
-from xlj.io import compiled
+from xlj.io import atomic, compiled
 from xlj.io.storage import AnyPath
 from xlj.reporting import runs as found_runs
 from xlj.reporting.page import page
-from xlj.training import loop, passes, step_memory
+from xlj.reporting.page import schedule as drawn_schedule
+from xlj.training import amounts, loop, schedule, step_memory
 from xlj.training.start import prepare
 
 if TYPE_CHECKING:
@@ -96,11 +97,35 @@ def pretrain(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath)
         hosts.check_shared(workdir, "workdir")
         start = prepare(config, workdir, store)
         if jax.process_index() == 0:
-            alarms = passes.warnings(start.config, start.store)
+            alarms = amounts.warnings(start.config, start.store)
             print(report(start.store, config.data.alpha), *alarms, "", sep="\n", flush=True)
         made = probes.make(start.config, files, start.store, start.vocabulary)
         outcome = loop.train(start, made)
     return PretrainingRun(**vars(outcome))
+
+
+def dry_run(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) -> None:
+    """Checks what `pretrain` checks, builds the rows if need be, prints what the run will do in
+    each phase, and draws it into `workdir/schedule.html`. What `xlj train --dry_run` does.
+
+    Args, errors: as of `pretrain`.
+    """
+    config = parse(config) if isinstance(config, ml_collections.ConfigDict) else config
+    workdir = resolve("workdir", workdir)
+    with _alone(workdir):
+        start = prepare(config, workdir)
+        if jax.process_index():
+            return
+        alarms = amounts.warnings(start.config, start.store)
+        print(report(start.store, start.config.data.alpha), *alarms, "", sep="\n")
+        table = align(schedule.table(start.config, start.store), left=(0, 3, 6))
+        print(*(line.rstrip() for line in table), sep="\n")
+        path = workdir / "schedule.html"
+        lines = schedule.lines(start.config, start.store)
+        with atomic.mendable(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            atomic.write(path, drawn_schedule(lines, str(workdir)).encode())
+        print(f"\nschedule: {path}", flush=True)
 
 
 def fine_tune(

@@ -22,7 +22,7 @@ from xlj.data.tokenizer.layout import PAD
 from xlj.models.embeddings import FIRST_POSITION
 from xlj.objectives.counting import operations
 from xlj.objectives.objective import Rows
-from xlj.optimizers.schedules import rates
+from xlj.optimizers.schedules import Rates
 from xlj.sharding import meshes
 from xlj.training import state, step_memory
 from xlj.training.step import make_train_step
@@ -113,7 +113,9 @@ class TrainStep:
             phases={},
         )
         self._mesh = mesh = meshes.make_mesh(config)
-        self._seed, self._rates = np.uint32(config.train.seed), rates(config, 0)
+        self._seed = np.uint32(config.train.seed)
+        rates = config.optimizer.learning_rate, config.optimizer.weight_decay
+        self._rates = Rates(*map(np.float32, rates))
         corpus = Corpus(pieces, ("en", "de"), (1, 1))
         tokens = _random_rows(options.rows, rows, length, pieces)
         sides = jnp.tile(jnp.array([[0, 1]], jnp.int32), (rows, 1))

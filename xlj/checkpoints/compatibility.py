@@ -14,8 +14,7 @@ from xlj.data.rows.store import Manifest
 
 
 def check_resumable(latest: Checkpoint, config: Config) -> None:
-    """Refuses to resume from a checkpoint that another config wrote. While `train.passes` is set,
-    steps are not compared: rows decide how many there are.
+    """Refuses to resume from a checkpoint that another config wrote.
 
     Raises:
       CheckpointError: it names what differs, and what to do.
@@ -27,8 +26,6 @@ def check_resumable(latest: Checkpoint, config: Config) -> None:
             f"{latest.folder} was written by another run: {'; '.join(map(str, found))}. "
             f"{allow if all(keys) else ''}{_start_from(latest)}"
         )
-    if config.train.passes:
-        return
     if latest.step > config.train.steps:
         raise CheckpointError(f"{latest.folder} is beyond train.steps={config.train.steps}")
     before = decay_start(latest.config())
@@ -115,9 +112,15 @@ class Difference(NamedTuple):
 _ON = "objectives of all phases"
 
 
-_MUST_STAY = ("init_from", "transfer", "train.seed", "data.alpha", "objectives", "optimizer")
+_MUST_STAY = (
+    *("init_from", "transfer", "train.seed", "train.batch_warmup", "data.alpha", "data.sampled"),
+    *("objectives", "optimizer"),
+)
 """Keys and sections of which batches, masks and updates follow; `model` and `phases` are compared
 by themselves."""
+
+_OF_WARMUP = ("train.first_microbatches", "train.accumulation")
+"""Keys of which batches follow where they grow."""
 
 
 def config_differences(checkpoint: Checkpoint, config: Config) -> list[Difference]:
@@ -128,11 +131,13 @@ def config_differences(checkpoint: Checkpoint, config: Config) -> list[Differenc
     masks and updates. A key that the checkpoint is older than had what is now its default; options
     of an objective that is on in neither are of no account.
     """
-    found = model_differences(checkpoint.model(), config.model, _FREE_ON_RESUME)
+    first = Model(**checkpoint.config()["model"])  # `checkpoint.model()` may be a later phase's
+    found = model_differences(first, config.model, _FREE_ON_RESUME)
     # A run of fine-tuning has its own objective only: the others are as by default on either side.
     old, new = (merge(record(Config()), tree, "") for tree in (checkpoint.config(), record(config)))
     on = objectives_in(old) | objectives_in(new)
-    for path in (*_MUST_STAY, "phases"):
+    grow = config.train.batch_warmup > 0
+    for path in (*_MUST_STAY, *_OF_WARMUP * grow, "phases"):
         before, now = old, new
         for name in path.split("."):
             before, now = before[name], now[name]

@@ -1,20 +1,38 @@
 """Steps whose checkpoints stay in a workdir, however many come after them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from xlj.checkpoints.reading import Checkpoint
 from xlj.config import Config, as_tree
 from xlj.config.fields import ConfigTree
+from xlj.config.schema import RATES_KEYS
 
 
 def decay_start(config: ConfigTree) -> int | None:
-    """The step at which wsd's decay begins under a config, as nested dicts; None without one."""
-    if config["optimizer"]["schedule"] != "wsd":
-        return None
-    return config["train"]["steps"] - config["optimizer"]["decay_steps"]
+    """The step at which the decay begins that a run ends with, under a config as nested dicts: that
+    of wsd, or of a phase whose learning rate falls from its start. None without one."""
+    return dict((end, start) for start, end in _decays(config)).get(config["train"]["steps"])
 
 
 def pre_decay_steps(config: Config, earlier: Iterable[Checkpoint]) -> tuple[int, ...]:
-    """Steps at which wsd's decay begins, in a run and in those that wrote earlier checkpoints."""
+    """Steps at which a decay begins, in a run and in those that wrote earlier checkpoints."""
     configs = [*(checkpoint.config() for checkpoint in earlier), as_tree(config)]
-    return tuple(sorted({start for start in map(decay_start, configs) if start is not None}))
+    return tuple(sorted({start for each in configs for start, _ in _decays(each)}))
+
+
+def _decays(config: ConfigTree) -> Iterator[tuple[int, int]]:
+    """(first step, step after the last) of each decay under a config, as nested dicts."""
+    options, begin, spans = config["optimizer"], 0, []
+    phases = sorted(config["phases"].values(), key=lambda phase: phase["start_step"])
+    for phase in phases:
+        changes = phase.get("optimizer", {})
+        if any(name in changes for name in RATES_KEYS):
+            spans.append((begin, phase["start_step"], options))
+            begin = phase["start_step"]
+        options = {**options, **changes}
+    spans.append((begin, config["train"]["steps"], options))
+    for start, end, of_span in spans:
+        if of_span["schedule"] == "wsd":
+            yield end - of_span["decay_steps"], end
+        elif start and of_span["schedule"] != "constant":
+            yield start, end

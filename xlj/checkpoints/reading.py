@@ -60,8 +60,14 @@ class Checkpoint:
         return seal(self.meta)
 
     def model(self) -> Model:
-        """The model in it. A checkpoint older than a key was made by what is now its default."""
-        return Model(**self.config()["model"])
+        """The model in it, as its last step had it: a phase may change rotary positions. A
+        checkpoint older than a key was made by what is now its default."""
+        config = self.config()
+        values = dict(config["model"])
+        phases = config.get("phases", {}).values()
+        for phase in sorted(phases, key=lambda phase: phase["start_step"]):
+            values |= phase.get("model", {}) if phase["start_step"] < self.step else {}
+        return Model(**values)
 
 
 class CheckpointError(ConfigError):

@@ -77,6 +77,7 @@ class Checkpointer:
         parts: Mapping[str, PyTree],
         score: float | None = None,
         measured: bool = True,
+        tokens: int = 0,
     ) -> None:
         """Starts to write the checkpoint of a step; it appears whole, or not at all.
 
@@ -84,6 +85,7 @@ class Checkpointer:
           parts: of the run's state, by name; one without arrays is left out.
           score: what the best checkpoint is chosen by; None if it was not evaluated.
           measured: whether what is to be said of this step is in the run's metrics.
+          tokens: of text, without padding, that the run has read.
 
         Raises:
           ConfigError: if this one or the one before could not be written: the disk is full, say.
@@ -103,6 +105,7 @@ class Checkpointer:
             manifest.languages,
             step=step,
             measured=measured,
+            tokens=tokens,
             rows=row_digests(manifest),
             tasks=tasks,
         )

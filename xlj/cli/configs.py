@@ -49,18 +49,19 @@ def load(file: str | None, overrides: Sequence[str], schema: Schema) -> Section:
     ):  # so that a config can build on its neighbours
         import_modules(_objective_modules(overrides))
         try:
-            config = _read(file, overrides)
+            config = _read(file, overrides, schema)
         except ConfigError:
             _overridden(overrides, schema)  # says which key was meant, if one is unknown
             raise
         return schema.parse(config, _overridden(overrides, schema))
 
 
-def _read(file: str, overrides: Sequence[str]) -> ConfigDict:
+def _read(file: str, overrides: Sequence[str], schema: Schema) -> ConfigDict:
     """The ConfigDict of a file. A flag's value is read as the type that the key has: by
     ml_collections, with flags of its own."""
     old = [argument for argument in overrides if _key(argument) in RENAMED]
-    new = [argument for argument in overrides if argument not in old]
+    lasting = [argument for argument in overrides if _is_duration(argument, schema)]
+    new = [argument for argument in overrides if argument not in old + lasting]
     new = [*_of_family(new), *new]
     argv, own = ["", f"--config={file}", *new], flags.FlagValues()
     config_flags.DEFINE_config_file("config", lock_config=True, flag_values=own, sys_argv=argv)
@@ -68,6 +69,11 @@ def _read(file: str, overrides: Sequence[str]) -> ConfigDict:
         own(argv)
         for argument in old:
             _set_old(own.config, argument)
+        for argument in lasting:
+            *sections, name = _key(argument).split(".")
+            with own.config.ignore_type():
+                section = functools.reduce(getattr, sections, own.config)
+                section[name] = argument.partition("=")[2]
         return own.config
     except ConfigError:
         raise
@@ -106,6 +112,14 @@ def _set_old(config: ConfigDict, argument: str) -> None:
     functools.reduce(getattr, sections, config)[name] = functools.reduce(
         getattr, new.split("."), changed
     )
+
+
+def _is_duration(argument: str, schema: Schema) -> bool:
+    """Whether an argument sets a duration to no number of steps, which is all that flags know."""
+    names = [path for path, field in schema.keys() if field.metadata.get("duration")]
+    name = _key(argument).rpartition(".")[2]
+    is_duration = name in ("start_step", *(path.rpartition(".")[2] for path in names))
+    return is_duration and not argument.partition("=")[2].isdecimal()
 
 
 def _key(argument: str) -> str:

@@ -9,12 +9,21 @@ import ml_collections
 
 from xlj.config import renamed
 from xlj.config.families import options_of
-from xlj.config.fields import ConfigError, Value, keys_of, lookup, nearest, not_read, refuse_idle
+from xlj.config.fields import (
+    ConfigError,
+    Value,
+    flat,
+    keys_of,
+    lookup,
+    nearest,
+    not_read,
+    refuse_idle,
+)
 from xlj.config.objectives.options import check_common, import_modules
 from xlj.config.optimizers import factors_of
 from xlj.config.paths import check_storable
 from xlj.config.row_kinds import ROW_KINDS
-from xlj.config.schema import Config, build
+from xlj.config.schema import Config, build, unresolved
 from xlj.config.sections import BIASES, DROPOUT_PARTS, FREEZABLE, HELD_OUT, Model, Optimizer
 from xlj.config.user_code import function_of
 
@@ -51,15 +60,50 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
 
 
 def check_phases(config: Config) -> None:
-    """Raises a `ConfigError` if values of a phase contradict each other."""
+    """Raises a `ConfigError` if values of a phase contradict each other. Durations that rows have
+    yet to turn into steps are not compared."""
+    is_open = bool(unresolved(config))
+    if not is_open:
+        _check_batch_warmup(config)
     for phase in config.schedule:
         _check_together(phase.config)
+        if phase.config.optimizer.schedule != "wsd" or is_open:
+            continue
+        decay, steps = phase.config.optimizer.decay_steps, phase.rates_end - phase.rates_start
+        if decay > steps:
+            where = f"phases.{phase.name}." if phase.name else ""
+            raise ConfigError(
+                f"{where}optimizer.decay_steps={decay} is more than the {steps} steps of its "
+                f"schedule, which ends at step {phase.rates_end}"
+            )
+
+
+def _check_batch_warmup(config: Config) -> None:
+    warmup, end = config.batch_warmup, config.schedule[0].end
+    if warmup and warmup.steps > end:
+        raise ConfigError(
+            f"train.batch_warmup={warmup.steps} steps must end before the first phase, or the run: "
+            f"at step {end}"
+        )
+    if warmup and warmup.first >= warmup.parts:
+        raise ConfigError(
+            f"train.batch_warmup: batches grow from train.first_microbatches={warmup.first} to "
+            f"train.accumulation={warmup.parts}, which must be more"
+        )
 
 
 def _check_phases_read(config: Config) -> None:
-    """Refuses a phase that sets options of an objective which is off from then on."""
-    for name, changes in config.phases.items():
-        later = [p.config for p in config.schedule if p.start >= changes["start_step"]]
+    """Refuses a phase that sets options of an objective which is off from then on, or a key that
+    nothing reads in it."""
+    fields = dict(keys_of(type(config)))
+    for number, phase in enumerate(config.schedule[1:], 1):
+        name, changes = phase.name, config.phases[phase.name]
+        later = [each.config for each in config.schedule[number:]]
+        for path, value in flat({k: v for k, v in changes.items() if k != "objectives"}).items():
+            read = fields[path].metadata["read"] if path in fields else None
+            idle = read(phase.config, path) if read else None
+            if idle and not idle.recipes_may:
+                raise not_read(f"phases.{name}.{path}", value, idle.reason)
         for objective, options in changes.get("objectives", {}).items():
             on = objective == "normalisation" or any(
                 objective in phase.objectives.active() for phase in later
@@ -78,10 +122,6 @@ def _check_together(config: Config) -> None:
     for name, options in config.objectives.active().items():
         check_common(options.path(name), options, config)
         options.check(options.path(name), config)
-    if optimizer.decay_steps > train.steps:
-        raise ConfigError(
-            f"optimizer.decay_steps={optimizer.decay_steps} is more than train.steps={train.steps}"
-        )
     check_optimizer(optimizer)
     if not config.transfer.parts or not set(config.transfer.parts) <= {"body", "embeddings"}:
         raise ConfigError(
@@ -240,6 +280,13 @@ def check_languages(config: Config) -> None:
     pairs = f"data.rows={data.rows}" if data.rows else "data.pairs"
     for name, options in config.options_by_phase():
         options.check_languages(options.path(name), data.languages, languages)
+    for phase in config.schedule:
+        prefix = f"phases.{phase.name}." if phase.name else ""
+        for name in phase.config.data.sampled:
+            if name not in (*data.languages, *data.pairs):
+                raise ConfigError(
+                    f"{prefix}data.sampled: {name} is none of {languages} and {pairs}"
+                )
     for section in _EVALUATIONS:
         options = lookup(config, section)
         if not options.source:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import ml_collections
 
+from xlj.config import durations
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
@@ -83,6 +85,7 @@ def key(
     low: float | None = None,
     high: float | None = None,
     auto: bool = False,
+    duration: bool = False,
     read: Reading | None = None,
 ) -> Any:
     """A config key: its default, one line of documentation, and what values are possible.
@@ -91,9 +94,11 @@ def key(
       choices: the values allowed, for strings.
       low, high: inclusive bounds, for numbers.
       auto: whether the value may be `auto`; it is kept as 0.
+      duration: whether the value, a number of steps, may be a text with a unit (`durations`) until
+        the rows are there. Annotate such a key as int: what computes with it comes later.
       read: says when the key is read; None for always. Its docstring says so in docs/configs.md.
     """
-    bounds = {"low": low, "high": high, "auto": auto}
+    bounds = {"low": low, "high": high, "auto": auto, "duration": duration}
     metadata = {"doc": doc, "choices": choices, **bounds, "read": read}
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -160,12 +165,18 @@ def keys_of(schema: type, prefix: str = "") -> Iterator[tuple[str, dataclasses.F
 
 
 _auto_keys: set[str] = set()
+_duration_keys: set[str] = set()
 
 
 class _Section(ml_collections.ConfigDict):
-    """Takes `auto` for keys of numbers that allow it, and keeps it as 0."""
+    """Takes `auto` for keys of numbers that allow it, and keeps it as 0; and for durations both
+    numbers and texts."""
 
     def __setitem__(self, key: str, value: Any) -> None:
+        if key in _duration_keys and isinstance(value, int | str):
+            with self.ignore_type():
+                super().__setitem__(key, value)
+            return
         if isinstance(value, str) and value == "auto" and key in _auto_keys:
             value = 0
         elif isinstance(value, ml_collections.ConfigDict) and not isinstance(value, _Section):
@@ -176,7 +187,9 @@ class _Section(ml_collections.ConfigDict):
 def default_of(schema: type) -> ml_collections.ConfigDict:
     """A ConfigDict with every key of a schema at its default, locked against other keys."""
     config = _Section()
-    _auto_keys.update(name for name, _, field in _parts(schema) if field.metadata.get("auto"))
+    for name, _, field in _parts(schema):
+        _auto_keys.update([name] * bool(field.metadata.get("auto")))
+        _duration_keys.update([name] * bool(field.metadata.get("duration")))
     for name, value, _ in _parts(schema):
         if dataclasses.is_dataclass(value):
             value = default_of(type(value))
@@ -256,6 +269,10 @@ def _value(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
         ):
             raise ConfigError(f"{path} must map names to sections of keys, not {value!r}")
         return dict(value)
+    if metadata["duration"] and isinstance(value, str):
+        value = duration(value, path)
+        if isinstance(value, str):
+            return value
     if metadata["auto"] and (value == "auto" or value == 0 and type(value) is int):
         return 0
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
@@ -281,6 +298,14 @@ def _value(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
             bounds += ", or auto" * metadata["auto"]
             raise ConfigError(f"{path} is {value}; it must be {bounds}")
     return value
+
+
+def duration(value: Any, path: str) -> durations.Value:
+    """A duration as a config has it, a `ConfigError` if it is none."""
+    try:
+        return durations.value(value)
+    except ValueError as error:
+        raise ConfigError(f"{path} is {value!r}; it {error}") from None
 
 
 def flat(tree: Mapping, prefix: str = "") -> dict[str, Value]:
@@ -336,9 +361,9 @@ def meant(name: str, known: Iterable[str]) -> str:
 
 _OTHER_NAMES = {
     "lr": "optimizer.learning_rate",
-    "epochs": "train.epochs train.passes",
-    "num_epochs": "train.epochs train.passes",
-    "num_train_epochs": "train.epochs train.passes",
+    "epochs": "train.epochs train.steps",
+    "num_epochs": "train.epochs train.steps",
+    "num_train_epochs": "train.epochs train.steps",
     "max_steps": "train.steps",
     "batch_rows": "train.batch_rows objectives.mmlm.batch_rows",
     "batch_size": "train.batch_rows objectives.mmlm.batch_rows",

@@ -9,9 +9,9 @@ import ml_collections
 
 from xlj.config import fields, renamed
 from xlj.config.checks import check_optimizer
-from xlj.config.fields import ConfigError, Idle, Section, key, like, refuse_idle
+from xlj.config.fields import ConfigError, Idle, Section, key, like, only_with, refuse_idle
 from xlj.config.paths import local_path
-from xlj.config.sections import Mesh, Model, Optimizer, Train
+from xlj.config.sections import MOST_STEPS, Mesh, Model, Optimizer, Train
 from xlj.config.tasks import KINDS, is_own, load, read_by_kind
 from xlj.config.user_code import function_of
 
@@ -150,6 +150,10 @@ class TaskOptimizer(Optimizer):
     learning_rate: float = like(Optimizer, "learning_rate", 2e-5)
     warmup_share: float = key(
         0.1, "share of the steps that warm up; unless warmup_steps says how many", low=0, high=1
+    )
+    warmup_steps: int = key(0, "steps of linear warm-up", low=0, high=MOST_STEPS)
+    decay_steps: int = key(
+        0, "steps of the final decay", low=0, read=only_with("optimizer.schedule", "wsd")
     )
     weight_decay: float = like(Optimizer, "weight_decay", 0.0)
     clip_norm: float = like(Optimizer, "clip_norm", 1.0)

@@ -7,13 +7,15 @@ be set in the file or on the command line. `xlj.config.checks` turns it once int
 
 import dataclasses
 import functools
+import itertools
 import json
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ml_collections
 
-from xlj.config import fields, renamed
+from xlj.config import durations, fields, renamed
+from xlj.config.batch_warmup import BatchWarmup
 from xlj.config.fields import ConfigError, ConfigTree, Section, key
 from xlj.config.objectives.options import Options, import_modules, module_digests, registered
 from xlj.config.row_kinds import ROW_KINDS
@@ -47,16 +49,52 @@ class Objectives(Section, path="objectives"):
 class Phase(NamedTuple):
     """A phase of a run."""
 
+    name: str
+    """Its name in `Config.phases`; empty for the first."""
     start: int
     """Its first step."""
+    end: int
+    """The first step after it."""
     config: "Config"
-    """The whole config from then on."""
+    """The whole config in it; of a later one without phases."""
+    rates_start: int
+    """The step at which the learning rate's schedule began that holds in it."""
+    rates_end: int
+    """The step at which that schedule ends."""
+
+    def active(self) -> Mapping[str, Options]:
+        """The options of the objectives that are on, by name."""
+        return self.config.objectives.active()
+
+    @property
+    def parts(self) -> int:
+        """Microbatches of a whole batch."""
+        return self.config.train.accumulation
+
+    def done(self, step: int) -> float:
+        """How many of its steps are before `step`; one of a smaller batch counts as its share."""
+        steps = max(0, min(step, self.end) - self.start)
+        if self.start or not (warmup := self.config.batch_warmup):
+            return steps
+        return warmup.before(steps) / warmup.parts
+
+
+RATES_KEYS = ("schedule", "warmup_steps", "decay_steps", "decay", "floor")
+"""Keys of `optimizer`: a phase that sets any of them begins the learning rate's schedule again."""
+
+_CHANGEABLE = {
+    "data": ("alpha", "sampled", "length"),
+    "model": ("rotary_base", "rotary_local_base"),
+    "optimizer": ("learning_rate", "weight_decay", *RATES_KEYS),
+    "train": ("accumulation",),
+}
+"""Keys that a phase may change, by section; and all of `objectives`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Config(Section):
-    """All that a run reads. `phases` maps a name to {start_step, and the keys of `data.alpha` and
-    `objectives.*` that change from that step on}; each phase builds on the one before."""
+    """All that a run reads. `phases` maps a name to {start_step, and the keys that change from that
+    step on}; each phase builds on the one before."""
 
     init_from: str = key(
         "", "workdir, checkpoint or Hugging Face folder whose parameters the run starts from"
@@ -89,6 +127,34 @@ class Config(Section):
         """
         return _schedule(self)
 
+    def phase_at(self, step: int) -> Phase:
+        """The phase that a step is in; beyond the last step it is the last."""
+        return next(phase for phase in reversed(self.schedule) if phase.start <= step)
+
+    def has_the_step_of(self, other: "Config") -> bool:
+        """Whether the train step of a phase with this config is that of a phase with another: they
+        differ in what is an argument of the step, or in what rows are drawn."""
+        parts = [
+            (config.objectives, config.model, config.train.accumulation, config.data.length)
+            for config in (self, other)
+        ]
+        return parts[0] == parts[1]
+
+    @property
+    def batch_warmup(self) -> BatchWarmup | None:
+        """How batches grow at the beginning of the run, if they do."""
+        train = self.train
+        if not train.batch_warmup:
+            return None
+        return BatchWarmup(train.batch_warmup, train.first_microbatches, train.accumulation)
+
+    def microbatches(self, step: int) -> int:
+        """How many microbatches a step has rows in: all, but in the batch warm-up."""
+        phase = self.phase_at(step)
+        if phase.start or not self.batch_warmup:
+            return phase.parts
+        return self.batch_warmup.size(step)
+
     @functools.cached_property
     def objectives_by_phase(self) -> tuple[Mapping[str, Options], ...]:
         """The options of the objectives that are on in each phase, by name."""
@@ -116,6 +182,16 @@ class Config(Section):
         read = {options.rows for options in self.objectives_on().values()}
         return tuple(kind for kind in ROW_KINDS if kind in read)
 
+    def row_lengths(self) -> dict[str, tuple[int, ...]]:
+        """The lengths of rows of each of these kinds, in the order of the phases that read them; 0
+        is one that the text decides."""
+        found: dict[str, dict[int, None]] = {kind: {} for kind in self.row_kinds()}
+        for phase in self.schedule:
+            for options in phase.config.objectives.active().values():
+                length = fields.lookup(phase.config, ROW_KINDS[options.rows].length)
+                found[options.rows][length] = None
+        return {kind: tuple(lengths) for kind, lengths in found.items()}
+
     def readers(self, path: str) -> list[str]:
         """The objectives, on or off, that read this key of the model."""
         return [name for name, options in self.objectives.options.items() if path in options.reads]
@@ -133,31 +209,80 @@ class Config(Section):
 
 
 def _schedule(config: Config) -> tuple[Phase, ...]:
-    for name, changes in config.phases.items():
-        if type(changes.get("start_step")) is not int:
-            raise ConfigError(
-                f"phases.{name}.start_step is {changes.get('start_step')!r}; it must be a step"
-            )
-        if not all(isinstance(changes.get(part, {}), Mapping) for part in ("data", "objectives")):
-            raise ConfigError(f"phases.{name}: data and objectives must be sections of keys")
-    phases = [Phase(0, config)]
-    order = sorted(config.phases.items(), key=lambda item: item[1]["start_step"])
+    order = _ordered(config)
+    configs, starts, restarts = [config], [0], [0]
     for name, changes in order:
-        path, before = f"phases.{name}", phases[-1]
+        path, before = f"phases.{name}", configs[-1]
         changes = dict(changes)
-        start = changes.pop("start_step")
-        if not before.start < start < config.train.steps:
+        start: Any = durations.value(changes.pop("start_step"))  # a text until it is resolved
+        numbers = [n for n in (starts[-1], start, config.train.steps) if isinstance(n, int)]
+        if any(after <= before for before, after in itertools.pairwise(numbers)):
             raise ConfigError(
-                f"{path}.start_step is {start!r}; it must be a step after {before.start}, where "
+                f"{path}.start_step is {start!r}; it must be a step after {starts[-1]}, where "
                 f"the phase before starts, and before train.steps={config.train.steps}"
             )
-        if set(changes) - {"data", "objectives"} or set(changes.get("data", {})) - {"alpha"}:
-            raise ConfigError(f"{path} may change data.alpha and objectives.* only, not {changes}")
-        tree = fields.merge(fields.as_tree(before.config), changes, path)
-        phases.append(Phase(start, build(tree)))
-        if phases[-1].config == before.config:
+        _check_changeable(path, changes)
+        alone = dataclasses.replace(before, phases={})
+        configs.append(build(fields.merge(fields.as_tree(alone), changes, path)))
+        if configs[-1] == alone and not _restarts(changes):
             raise ConfigError(f"{path} changes nothing of the phase before it")
-    return tuple(phases)
+        starts.append(start)
+        restarts.append(start if _restarts(changes) else restarts[-1])
+    ends = [*starts[1:], config.train.steps]
+    bounds = [*dict.fromkeys(restarts), config.train.steps]
+    return tuple(
+        Phase(name, start, end, phase, begin, bounds[bounds.index(begin) + 1])
+        for name, start, end, phase, begin in zip(
+            ["", *(name for name, _ in order)], starts, ends, configs, restarts, strict=True
+        )
+    )
+
+
+def _ordered(config: Config) -> list[tuple[str, ConfigTree]]:
+    """(name, changes) of the phases, in order of their starts, which are all in steps or all in the
+    same unit until they are resolved (`xlj.training.durations`)."""
+    starts = {}
+    for name, changes in config.phases.items():
+        start = fields.duration(changes.get("start_step"), f"phases.{name}.start_step")
+        starts[name] = durations.read(start)
+    units = sorted({durations.UNITS[start.unit] for start in starts.values()})
+    if len(units) > 1:
+        raise ConfigError(f"phases.*.start_step are in {' and '.join(units)}; take one unit")
+    return sorted(config.phases.items(), key=lambda item: starts[item[0]].amount)
+
+
+def _restarts(changes: Mapping) -> bool:
+    """Whether a phase with these changes begins the learning rate's schedule again."""
+    return any(name in changes.get("optimizer", {}) for name in RATES_KEYS)
+
+
+def _check_changeable(path: str, changes: Mapping) -> None:
+    """Refuses what a phase may not change."""
+    for section, values in changes.items():
+        if section != "objectives" and section not in _CHANGEABLE:
+            raise ConfigError(f"{path}.{section}: a phase may change {_may_change()}")
+        if not isinstance(values, Mapping):
+            raise ConfigError(f"{path}.{section} must be a section of keys, not {values!r}")
+        for name in values if section in _CHANGEABLE else ():
+            if name not in _CHANGEABLE[section]:
+                raise ConfigError(f"{path}.{section}.{name}: a phase may change {_may_change()}")
+
+
+def _may_change() -> str:
+    keys = [f"{section}.{name}" for section, names in _CHANGEABLE.items() for name in names]
+    return f"{', '.join(keys)} and objectives.* only"
+
+
+def unresolved(config: Config) -> dict[str, str]:
+    """The durations of a config that rows are yet to turn into steps, by full path."""
+    names = {path for path, field in keys() if field.metadata.get("duration")}
+    found = {}
+    for path, value in fields.flat(fields.as_tree(config)).items():
+        _, is_of_phase, rest = path.partition("phases.")
+        key = rest.partition(".")[2] if is_of_phase else path
+        if isinstance(value, str) and key in (*names, "start_step" * bool(is_of_phase)):
+            found[path] = value
+    return found
 
 
 def default(objective_modules: str = "") -> ml_collections.ConfigDict:

@@ -100,6 +100,11 @@ class Data(Section, path="data"):
         "runs/rows", "folder, or gs:// or s3:// URL, of vocabularies and rows", read=_for_cache
     )
     alpha: float = key(0.7, "exponent of language sampling, p_j = m_j^a / sum m_k^a", low=0, high=1)
+    sampled: tuple[str, ...] = key(
+        (),
+        "languages and pairs that rows are drawn of, such as en,de,en-de; of text all, if no "
+        "language is named, and of pairs all, if none is. A phase may name others",
+    )
     vocabulary: str = key(
         "",
         "SentencePiece model or tokenizer.json; empty means that of init_from or a teacher, or "
@@ -424,6 +429,8 @@ class Model(Section, path="model"):
 MOST_STEPS = 2**31 - 1
 """Steps are counted in int32 on the devices."""
 
+_duration_key = partial(key, low=0, high=MOST_STEPS, duration=True)
+
 FREEZABLE = {
     "embeddings": ("embeddings",),
     "layers": ("layers", "position_bias", "final_norm"),
@@ -441,13 +448,27 @@ class Optimizer(Section, path="optimizer"):
     learning_rate: float = key(1e-4, "peak learning rate", low=0)
     schedule: str = key(
         "linear",
-        "after the warm-up: linear decay to 0, constant, or wsd (constant, then linear decay to 0 "
-        "over decay_steps; the checkpoint before the decay is kept)",
-        choices=("linear", "constant", "wsd"),
+        "after the warm-up: a decay to floor by the end of the run, linear, cosine or sqrt (1 - "
+        "sqrt of its elapsed share); constant; or wsd (constant, then a decay over decay_steps). "
+        "The checkpoint before a decay is kept",
+        choices=("linear", "cosine", "sqrt", "constant", "wsd"),
     )
-    warmup_steps: int = key(0, "steps of linear warm-up", low=0, high=MOST_STEPS)
-    decay_steps: int = key(
-        0, "steps of the final decay", low=0, read=only_with("optimizer.schedule", "wsd")
+    warmup_steps: int = _duration_key(0, "duration of the linear warm-up")
+    decay_steps: int = _duration_key(
+        0, "duration of the final decay", read=only_with("optimizer.schedule", "wsd")
+    )
+    decay: str = key(
+        "linear",
+        "the form of the final decay",
+        choices=("linear", "cosine", "sqrt"),
+        read=only_with("optimizer.schedule", "wsd"),
+    )
+    floor: float = key(
+        0.0,
+        "the learning rate at the end of a decay, as a share of the peak",
+        low=0,
+        high=1,
+        read=only_with("optimizer.schedule", "linear", "cosine", "sqrt", "wsd"),
     )
     b1: float = key(0.9, "AdamW's beta 1", low=0, high=0.999999, read=read_by_optimizer)
     b2: float = key(0.999, "AdamW's beta 2", low=0, high=0.999999, read=read_by_optimizer)
@@ -478,19 +499,37 @@ class Optimizer(Section, path="optimizer"):
     )
 
 
+def _for_duration(config: "Sections", path: str) -> Idle | None:
+    if isinstance(config.train.steps, str):
+        return None
+    return Idle("train.steps is a number of steps", recipes_may=True)
+
+
 @dataclasses.dataclass(frozen=True)
 class Train(Section, path="train"):
-    steps: int = key(
+    steps: int = _duration_key(
         100_000,
-        "optimizer steps of the run; with train.passes the fewest",
+        "duration of the run: steps of the optimizer, or real tokens (3e9tok), or passes over the "
+        "rows (2ep)",
+        low=1,
+    )
+    fewest_steps: int = key(
+        1,
+        "the fewest steps of a run whose train.steps are tokens or passes",
         low=1,
         high=MOST_STEPS,
+        read=_for_duration,
     )
-    passes: float = key(
-        0.0,
-        "passes over the rows that the run makes at least: it takes as many steps as they need, if "
-        "that is more than train.steps; 0: train.steps",
-        low=0,
+    batch_warmup: int = _duration_key(
+        0,
+        "duration over which batches grow from first_microbatches to all, a microbatch at a time; "
+        "it ends before the first phase begins; 0: all batches are whole",
+    )
+    first_microbatches: int = key(
+        1,
+        "microbatches of the first step, of train.accumulation",
+        low=1,
+        read=only_if_set("train.batch_warmup"),
     )
     seed: int = key(0, "seed of initial weights, batches, masks and dropout", low=0, high=2**32 - 1)
     log_every: int = key(100, "steps between lines of training metrics", low=1)

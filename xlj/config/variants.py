@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import ml_collections
 
-from xlj.config import families, renamed
+from xlj.config import durations, families, renamed
 from xlj.config.fields import ConfigError
 from xlj.config.objectives.options import objectives_in, registered
 from xlj.config.row_kinds import ROW_KINDS
@@ -83,7 +83,7 @@ def without(*objectives: str) -> Variant:
             for name, phase in list(config.phases.items()):
                 for objective in set(objectives) & set(phase.get("objectives", {})):
                     del phase.objectives[objective]
-                if not phase.get("objectives") and "data" not in phase:
+                if not phase.get("objectives") and set(phase) <= {"start_step", "objectives"}:
                     del config.phases[name]
         if not _read_pairs(_on(config)):
             config.data.parallel = config.data.pairs = ""
@@ -154,7 +154,9 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     model.key_value_heads, model.full_layers = 2 * bool(model.key_value_heads), ""
     model.local_attention = min(model.local_attention, 16)
     model.positions, model.dtype, model.remat = 66, "auto", "none"
-    train.steps, train.passes, train.accumulation = _STEPS, 0.0, 1
+    train.accumulation = 4 if train.batch_warmup else 1
+    train.batch_warmup = 40 if train.batch_warmup else 0
+    train.steps, train.first_microbatches = _STEPS, 1
     train.log_every, train.eval_every, train.checkpoint_every = 25, 150, 150
     train.eval_rows = 32
     optimizer.learning_rate = max(optimizer.learning_rate, 1e-3)
@@ -167,6 +169,7 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     alignment = config.evaluation.alignment
     alignment.source, alignment.layer = "", min(alignment.layer, _LAYERS)
     config.mesh.fsdp = 1
+    phases = list(config.phases.items())
 
     def scaled(layer: int) -> int:
         return max(1, round(layer * _LAYERS / layers))
@@ -174,5 +177,28 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     for objectives in _objectives(config):
         for name in on & set(objectives):
             type(registered()[name]).shrink(objectives[name], rows, scaled)
-    for phase in config.phases.values():
-        phase.start_step = max(1, phase.start_step * _STEPS // steps)
+    if data.sampled:
+        data.sampled = "en,de"  # and then all
+    starts = {name: durations.share(phase.start_step, steps) for name, phase in phases}
+    for number, (name, phase) in enumerate(phases, 1):
+        share = starts[name]
+        share = number / (1 + len(phases)) if share is None else share  # in another unit
+        with phase.ignore_type():
+            phase.start_step = max(1 + train.batch_warmup, int(share * _STEPS + 1e-6))
+            _shrink(phase)
+    if any("length" in phase.get("data", {}) for _, phase in phases):
+        model.positions = 2 * data.length + 2
+
+
+def _shrink(phase: ml_collections.ConfigDict) -> None:
+    """Makes what a phase changes suit a short run on the embedded corpus, in place."""
+    rates, data = phase.get("optimizer", {}), phase.get("data", {})
+    for name in ("warmup_steps", "decay_steps"):
+        if rates.get(name):
+            rates[name] = 10
+    if "length" in data:
+        data.length = 128
+    if "sampled" in data:
+        data.sampled = "en,de,sw,zh"
+    if "accumulation" in phase.get("train", {}):
+        phase.train.accumulation = 1

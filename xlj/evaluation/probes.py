@@ -19,7 +19,7 @@ from xlj.inference.pretrained import Pretrained
 from xlj.models.encoder import Params, layer_or_middle
 from xlj.retrieval.embedder import Embedder
 from xlj.retrieval.nearest import accuracy, nearest
-from xlj.training.lines import Check, Probe
+from xlj.training.lines import Check, Probe, by_phase
 from xlj.training.state import State
 from xlj.word_alignment import gold_alignments
 from xlj.word_alignment.aligner import Aligner
@@ -40,10 +40,11 @@ def make(config: Config, files: Files, store: RowStore, vocabulary: Vocabulary) 
     } or _held_out(config, store)
     probes: list[Probe] = []
     if sides:
-        probes.append(retrieval(config.model, vocabulary, config.evaluation.retrieval.layer, sides))
+        layer = config.evaluation.retrieval.layer
+        probes.append(by_phase(config, lambda model: retrieval(model, vocabulary, layer, sides)))
     if files.gold:
-        options = config.evaluation.alignment
-        probes.append(alignment(config.model, vocabulary, options, files.gold))
+        options, gold = config.evaluation.alignment, files.gold
+        probes.append(by_phase(config, lambda model: alignment(model, vocabulary, options, gold)))
     return probes
 
 

@@ -1,12 +1,13 @@
 """What an update takes from the config as numbers: they change from step to step, or from run to
 run, and are arguments of the compiled step."""
 
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike
 
-from xlj.config import Config
+from xlj.config import Config, Phase
 
 
 class Rates(NamedTuple):
@@ -18,27 +19,50 @@ class Rates(NamedTuple):
 
 def rates(config: Config, step: int) -> Rates:
     """The rates of a step (0-based)."""
-    decay = np.float32(config.optimizer.weight_decay)
+    decay = np.float32(config.phase_at(step).config.optimizer.weight_decay)
     return Rates(learning_rate(config, step), decay)
 
 
 def learning_rate(config: Config, step: np.ndarray | int) -> np.ndarray:
-    """The learning rate of a step (0-based), float32: linear warm-up, then the configured schedule.
+    """The learning rate of a step (0-based), float32: of a whole run, in each phase by the schedule
+    that holds there. A schedule begins with the run, or with a phase that sets one, and ends with
+    the run or where the next begins. At its end:
 
-    linear: from the peak after the warm-up to 0 at `train.steps`. constant: the peak. wsd: the
-    peak, then linear to 0 over the last `decay_steps` (Hu et al., 2024, warm-up-stable-decay).
+    linear, cosine, sqrt: after a linear warm-up the rate has fallen from the peak to `floor` times
+    it. constant: it is the peak. wsd: the same fall over the last `decay_steps` (Hu et al., 2024,
+    warm-up-stable-decay).
     """
-    options, steps, step = config.optimizer, config.train.steps, np.asarray(step)
-    warmup = options.warmup_steps
-    begin = {"linear": warmup, "constant": steps, "wsd": steps - options.decay_steps}[
-        options.schedule
-    ]
-    rise = fall = np.ones_like(step, np.float32)
+    step = np.asarray(step)
+    rate = np.zeros_like(step, np.float32)
+    for phase in config.schedule:
+        rate = np.where(step >= phase.start, _of_phase(phase, step), rate)
+    return rate
+
+
+def _of_phase(phase: Phase, step: np.ndarray) -> np.ndarray:
+    """The learning rate of steps by the schedule that holds in a phase."""
+    options, end = phase.config.optimizer, phase.rates_end
+    is_wsd, warmup = options.schedule == "wsd", options.warmup_steps
+    begin = end - options.decay_steps if is_wsd else phase.rates_start + warmup
+    form = options.decay if is_wsd else options.schedule
+    rise = left = np.ones_like(step, np.float32)
     if warmup:
-        rise = _divided(step + 1, warmup)
-    if begin < steps:
-        fall = _divided(steps - step, steps - begin)
+        rise = _divided(step - phase.rates_start + 1, warmup)
+    if begin < end and form != "constant":
+        left = np.clip(_divided(end - step, end - begin), 0, 1)
+    floor = np.float32(options.floor)
+    fall = floor + (1 - floor) * _FALLS[form](left)
     return np.float32(options.learning_rate) * np.clip(np.minimum(rise, fall), 0, 1)
+
+
+_FALLS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+    "linear": lambda left: left,
+    "cosine": lambda left: (1 - np.cos(np.float32(np.pi) * left)) / 2,
+    "sqrt": lambda left: 1 - np.sqrt(1 - left),
+    "constant": lambda left: left,
+}
+"""From the share of a decay's steps that is left, from 1 to 0, to that of its height. sqrt is 1 -
+sqrt of the elapsed share (Haegele et al., 2024; ModernBERT, mmBERT)."""
 
 
 def _divided(numbers: np.ndarray, count: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from pathlib import Path
 import jax
 from tqdm import tqdm
 
-from xlj.config import Config
+from xlj.config import Config, Phase
 from xlj.io import atomic
 from xlj.io.json_file import Record
 from xlj.objectives import build
@@ -57,6 +57,8 @@ class Figures:
     """The phase's first step."""
     steps: int
     """How many it has."""
+    whole_steps: float
+    """The same; in the batch warm-up each as the share of the batch that it has."""
     rows: dict[str, tuple[int, int]]
     """(rows of all devices, their length) of each objective."""
     devices: int
@@ -111,7 +113,7 @@ class Figures:
     @property
     def days(self) -> float:
         """That all steps of the phase take at least."""
-        return self.steps * self.step_seconds / 86_400
+        return self.whole_steps * self.step_seconds / 86_400
 
     def record(self) -> Record:
         """All of it as JSON values."""
@@ -129,16 +131,15 @@ class Figures:
         return tree
 
 
-def distinct_phases(config: Config) -> dict[int, int]:
-    """Number and steps of the phases whose steps differ: alpha changes none."""
-    ends = [*(each.start for each in config.schedule[1:]), config.train.steps]
-    found: dict[int, int] = {}
-    last = 0
-    for number, (phase, end) in enumerate(zip(config.schedule, ends, strict=True)):
-        if number and phase.config.objectives == config.schedule[number - 1].config.objectives:
-            found[last] += end - phase.start
+def distinct_phases(config: Config) -> dict[int, list[Phase]]:
+    """The phases whose steps differ, by number, each with those that have the same step: rates and
+    shares change none."""
+    found: dict[int, list[Phase]] = {}
+    for number, phase in enumerate(config.schedule):
+        if number and phase.config.has_the_step_of(config.schedule[number - 1].config):
+            found[max(found)].append(phase)
         else:
-            found[number], last = end - phase.start, number
+            found[number] = [phase]
     return found
 
 
@@ -176,10 +177,12 @@ def of_phase(
     if programs:
         atomic.write(programs / f"phase-{phase}.txt", program.text.encode())
     schedule, chip = config.schedule, topology.chip
+    alike = distinct_phases(config)[phase]
     rows = rows_of(config, sizes, phase)
     active = schedule[phase].config.objectives.active()
-    built = build(active, config.model, sizes.corpus)
-    counted = operations(active, config.model, sizes.corpus, rows)
+    model = schedule[phase].config.model
+    built = build(active, model, sizes.corpus)
+    counted = operations(active, model, sizes.corpus, rows)
     text = Program(program.text)
     mesh = meshes.make_mesh(config, devices)
     sent = collectives(text, list(mesh.devices.flat), chip.ring)
@@ -194,7 +197,8 @@ def of_phase(
     parts["links"] = seconds["fast links"] + seconds["slow links"]
     return Figures(
         start=schedule[phase].start,
-        steps=distinct_phases(config)[phase],
+        steps=sum(each.end - each.start for each in alike),
+        whole_steps=sum(each.done(each.end) for each in alike),
         rows=rows,
         devices=topology.size,
         memory=_memory(program, chip.memory),

@@ -56,7 +56,8 @@ def compile_phase(
     meshes.check_batches(config, mesh)
     state = states.abstract(config, sizes.corpus, mesh)
     where = jax.tree.map(lambda leaf: leaf.sharding, state)
-    step = phases.jitted_steps(config, sizes.corpus, mesh, where)[phase]
+    steps = phases.jitted_steps(config, sizes.corpus, mesh, where)
+    step = steps[config.schedule[phase].start]
     dtype = np.uint16 if sizes.corpus.vocabulary_size <= 2**16 else np.uint32
     batch = phases.abstract_batch(rows_of(config, sizes, phase), dtype, mesh)
     lowered = step.lower(state, batch, np.uint32(0), rates(config, 0))
@@ -78,4 +79,4 @@ def compile_phase(
 def rows_of(config: Config, sizes: Sizes, phase: int) -> dict[str, tuple[int, int]]:
     """(rows, their length) of the batch of each objective in a phase."""
     active = config.objectives_by_phase[phase]
-    return {name: (o.batch_rows, sizes.lengths[o.rows]) for name, o in active.items()}
+    return {name: (o.batch_rows, sizes.lengths[phase][o.rows]) for name, o in active.items()}

@@ -80,8 +80,10 @@ def search(
     Raises:
       ConfigError: if no number of microbatches divides the batches over the devices.
     """
-    parts = divisors(config, topology.size)
-    phase = heaviest(config)
+    # The batches of a warm-up follow from the number of microbatches.
+    is_fixed = config.train.batch_warmup > 0
+    parts = [config.train.accumulation] if is_fixed else divisors(config, topology.size)
+    phase = heaviest(config, sizes)
     trials: list[Trial] = []
     with tqdm(ways(topology), unit=" meshes", dynamic_ncols=True) as bar:
         for way in bar:
@@ -128,13 +130,14 @@ def divisors(config: Config, devices: int) -> list[int]:
     ]
 
 
-def heaviest(config: Config) -> int:
-    """The phase with the most rows."""
+def heaviest(config: Config, sizes: Sizes) -> int:
+    """The phase with the largest batch."""
 
-    def rows(phase: int) -> int:
-        return sum(options.batch_rows for options in config.objectives_by_phase[phase].values())
+    def tokens(phase: int) -> int:
+        lengths, active = sizes.lengths[phase], config.objectives_by_phase[phase].values()
+        return sum(options.batch_rows * lengths[options.rows] for options in active)
 
-    return max(distinct_phases(config), key=rows)
+    return max(distinct_phases(config), key=tokens)
 
 
 def _most_rows(
@@ -155,7 +158,7 @@ def _most_rows(
         yield Trial(way._replace(accumulation=parts[-1]), None, kept)
         return
     active = config.objectives_by_phase[phase].values()
-    tokens = sum(o.batch_rows * sizes.lengths[o.rows] for o in active) / topology.size
+    tokens = sum(o.batch_rows * sizes.lengths[phase][o.rows] for o in active) / topology.size
     width = config.model.layers * config.model.hidden
     first = chip.memory / (_BYTES * width * (1 if way.remat == "none" else _RECOMPUTED))
     place = next((n for n, p in enumerate(parts) if tokens / p <= first), len(parts) - 1)

@@ -18,7 +18,7 @@ def table(figures: Sequence[Figures], config_name: str, topology: Topology) -> s
         lines += ["", *_phase(found)]
     days = sum(found.days for found in figures)
     steps = sum(found.steps for found in figures)
-    estimated = sum(found.steps * found.estimated_seconds for found in figures) / 86_400
+    estimated = sum(found.whole_steps * found.estimated_seconds for found in figures) / 86_400
     lines += ["", f"all {steps:,} steps: {days:,.1f} days at least, {estimated:,.1f} estimated"]
     return "\n".join(lines)
 

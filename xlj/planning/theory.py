@@ -27,7 +27,7 @@ def sent(config: Config, sizes: Sizes, devices: int) -> dict[str, float]:
     dense = h * h if model.prediction == "dense" else 0
     of_head = dense + math.ceil(size / block) * block * h  # the last block is moved, not shorter
     kernels = config.train.accumulation * len(active) * (linear + of_head)
-    tokens = sum(o.batch_rows * sizes.lengths[o.rows] for o in active.values()) / devices
+    tokens = sum(o.batch_rows * sizes.lengths[0][o.rows] for o in active.values()) / devices
     width = {"float32": 4, "bfloat16": 2}[model.dtype]
     within, between = (share - 1) / share, (copies - 1) / copies
     tables = size * (1 if model.tied else 2) + model.positions * model.absolute_positions

@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TypeGuard
 from xml.etree.ElementTree import Element
 
@@ -12,6 +13,7 @@ from xlj.reporting.charts import Series, bars, curves
 from xlj.reporting.markup import Content, document, node, table
 from xlj.reporting.runs import Run
 from xlj.reporting.style import style
+from xlj.training.metrics import Line
 
 _LOWER_IS_BETTER = ("loss", "perplexity", "aer")
 _SUMMARIES = ("average", "transfer_gap")
@@ -26,6 +28,7 @@ def page(runs: Sequence[Run], title: str) -> str:
         ("Notes", "", _notes(runs)),
         ("Losses", "Thin: training. With points: held out.", [_charts(_losses(runs))]),
         ("Other measures on held-out data", "", [_charts(_measures(runs))]),
+        ("Schedule", "What the config does at which step.", _schedule(runs)),
         ("By language", "At each run's last evaluation.", _by_language(runs)),
         ("By layer", "Layer 0 is the embeddings.", [_charts(_by_layer(runs))]),
         ("Tasks", "In percent; with several seeds mean and deviation.", _tasks(runs)),
@@ -67,7 +70,7 @@ def _steps(run: Run) -> str:
 
 
 def _time(run: Run) -> str:
-    seconds = [value for _, value in _points(run, "time/seconds") if math.isfinite(value)]
+    seconds = [value for _, value in _points(run.lines, "time/seconds") if math.isfinite(value)]
     if not seconds:
         return _NONE
     minutes, rest = divmod(round(seconds[-1]), 60)
@@ -75,7 +78,7 @@ def _time(run: Run) -> str:
 
 
 def _speed(run: Run) -> str:
-    speeds = [value for _, value in _points(run, "time/tokens_per_second")]
+    speeds = [value for _, value in _points(run.lines, "time/tokens_per_second")]
     return f"{statistics.median(speeds):,.0f}" if speeds else _NONE
 
 
@@ -116,10 +119,29 @@ def _measures(runs: Sequence[Run]) -> Iterator[tuple[str, Element | None]]:
             yield _title(key), curves(_series(runs, key), "step")
 
 
+def schedule(lines: Sequence[Line], title: str) -> str:
+    """The HTML of what a run will do at which step, of `xlj.training.schedule.lines`."""
+    run = Run(title, Path(), {}, (), {}, {}, (), schedule=lines)
+    return document(title, style(1), [node("h1", title), *_schedule([run])])
+
+
+def _schedule(runs: Sequence[Run]) -> list[Element]:
+    charts = _charts(
+        (_plain(key), curves(_series(runs, key, faint=True, of="schedule"), "step"))
+        for key in _ordered(key for run in runs for line in run.schedule for key in line)
+        if key != "step"
+    )
+    return [charts] if len(charts) else []
+
+
+def _plain(key: str) -> str:
+    return key.replace("/", " ").replace("_", " ")
+
+
 def _training(runs: Sequence[Run]) -> list[Element]:
     """Curves of all else by step, folded."""
     charts = _charts(
-        (key.replace("/", " ").replace("_", " "), curves(_series(runs, key), "step"))
+        (_plain(key), curves(_series(runs, key), "step"))
         for key in _all_keys(runs)
         if not key.startswith("eval/") and not _is_loss(key) and key not in ("step", "time/seconds")
     )
@@ -256,13 +278,14 @@ def _charts(titled: Iterable[tuple[str, Element | None]]) -> Element:
     return node("div", *figures, class_="charts")
 
 
-def _series(runs: Sequence[Run], key: str, faint: bool = False) -> list[Series]:
-    found = [(place, run.name, _points(run, key)) for place, run in enumerate(runs)]
+def _series(runs: Sequence[Run], key: str, faint: bool = False, of: str = "lines") -> list[Series]:
+    """The values of a key by step, in the lines of metrics of each run, or its schedule."""
+    found = [(n, run.name, _points(getattr(run, of), key)) for n, run in enumerate(runs)]
     return [Series(place, name, points, faint) for place, name, points in found if points]
 
 
-def _points(run: Run, key: str) -> list[tuple[float, float]]:
-    return [(line["step"], line[key]) for line in run.lines if _is_number(line.get(key))]
+def _points(lines: Sequence[Line], key: str) -> list[tuple[float, float]]:
+    return [(line["step"], line[key]) for line in lines if _is_number(line.get(key))]
 
 
 def _last_evaluation(run: Run) -> dict[str, float]:

@@ -35,6 +35,8 @@ class Run:
     notes: Sequence[str]
     machine: Record = dataclasses.field(default_factory=dict)
     """When and where it was last started."""
+    schedule: Sequence[Line] = ()
+    """What it does at which step (`xlj.training.schedule.lines`)."""
 
 
 def find(arguments: Sequence[str]) -> list[Run]:
@@ -103,12 +105,19 @@ def read(workdir: Path, name: str) -> Run:
         if file.suffix == ".jsonl" and file.name != metrics.FILE:
             layers |= _by_layer(file, notes)
     machine = _object(workdir / _MACHINE, notes)
-    return Run(name, workdir, flat(recorded(config)), lines, results, layers, notes, machine)
+    schedule = _object(workdir / metrics.SCHEDULE, notes).get("lines", [])
+    if not isinstance(schedule, list) or not all(isinstance(x, dict) for x in schedule):
+        notes.append(f"{metrics.SCHEDULE} is damaged: it holds no lines")
+        schedule = []
+    schedule = [line for line in schedule if isinstance(line.get("step"), int)]
+    return Run(
+        name, workdir, flat(recorded(config)), lines, results, layers, notes, machine, schedule
+    )
 
 
 def files(workdir: Path) -> list[Path]:
     """The files of a workdir that are read, if they are there."""
-    fixed = [workdir / name for name in (_CONFIG, _RESULTS, _SWEEP, _MACHINE)]
+    fixed = [workdir / name for name in (_CONFIG, _RESULTS, _SWEEP, _MACHINE, metrics.SCHEDULE)]
     return fixed + sorted(workdir.glob("*.jsonl"))
 
 

@@ -48,8 +48,8 @@ def check_batches(config: Config, mesh: Mesh) -> None:
     Raises:
       ConfigError: it names the key.
     """
-    parts = config.train.accumulation
-    for name, options in config.options_by_phase():
+    batches = [(p.parts, *item) for p in config.schedule for item in p.active().items()]
+    for parts, name, options in batches:
         rows = options.batch_rows // parts
         if rows % mesh.size:
             fits = max(n for n in range(1, mesh.size) if rows % n == 0)

@@ -11,6 +11,7 @@ from jax.sharding import Mesh
 
 from xlj.config import Config
 from xlj.contracts.arrays import PyTree
+from xlj.data.rows import mixture
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.layout import PAD
@@ -59,7 +60,8 @@ class Evaluation:
         for name, options in config.objectives_on().items():
             self._batch[name] = options.batch_rows
             tokens, languages, owners = [], [], []
-            for task in store.tasks(options.rows):
+            first = next(p for p in config.schedule if name in p.config.objectives.active())
+            for task in mixture.of_length(store, options, first.config):
                 count = min(task.held_out.rows, config.train.eval_rows)
                 # Rows on disk are in order of the examples' lengths.
                 chosen = sample(count, task.held_out.rows)

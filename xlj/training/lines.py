@@ -7,10 +7,11 @@ from typing import Protocol
 import jax
 from tqdm import tqdm
 
-from xlj.config import Config
+from xlj.config import Config, Model
 from xlj.distributed.host_speeds import HostSpeeds
 from xlj.distributed.preemption import Interrupted, Preemption
 from xlj.optimizers.schedules import learning_rate
+from xlj.training.amounts import Amounts
 from xlj.training.metrics import Metrics
 from xlj.training.run_flops import RunFlops
 from xlj.training.state import Progress, State
@@ -29,6 +30,22 @@ Probe = Callable[[State, Check], Mapping[str, float]]
 second argument between batches, which raises `Interrupted` if the run is to stop."""
 
 
+def by_phase(config: Config, make: Callable[[Model], Probe]) -> Probe:
+    """A probe that measures a state with the model of the phase that its last step was in.
+
+    Args:
+      make: makes a probe of a model.
+    """
+    models = dict.fromkeys(phase.config.model for phase in config.schedule)
+    probes = {model: make(model) for model in models}
+
+    def measure(state: State, check: Check) -> Mapping[str, float]:
+        last = max(0, int(state.progress.step) - 1) if len(probes) > 1 else 0
+        return probes[config.phase_at(last).config.model](state, check)
+
+    return measure
+
+
 @dataclasses.dataclass(frozen=True)
 class MetricsWriter:
     """Measures states, and writes a line of metrics after each step where one is due."""
@@ -36,6 +53,7 @@ class MetricsWriter:
     config: Config
     evaluations: Sequence[Probe]
     flops: RunFlops
+    amounts: Amounts
     metrics: Metrics
     clock: Throughput
     speeds: HostSpeeds
@@ -43,6 +61,8 @@ class MetricsWriter:
     waits: Waits
     bar: tqdm
     restart_sums: Callable[[Progress], Progress]
+    begun: int
+    """The step that the run was started from."""
 
     def due(self, done: int) -> tuple[bool, bool]:
         """Whether metrics of training, and of evaluations, are due after `done` steps."""
@@ -75,6 +95,13 @@ class MetricsWriter:
             self.metrics.log(done, line | of_run)
         return state, line, True
 
+    def _print_time_left(self, done: int, speed: float) -> None:
+        """Prints how long the rest of the run takes at a speed, in tokens a second."""
+        left = self.amounts.tokens(done, self.config.train.steps)
+        if left and speed and jax.process_index() == 0:
+            time = _in_words(left / speed)
+            self.bar.write(f"{time} left: {left:,.0f} tokens, at {speed:,.0f} a second")
+
     def _of_training(self, progress: Progress, done: int) -> dict[str, float]:
         progress = jax.device_get(progress)
         count = max(int(progress.steps_since_log), 1)
@@ -89,10 +116,20 @@ class MetricsWriter:
         line |= self.clock.measures()
         of_hosts, slow = self.speeds.measures(done, line["time/waiting_share"])
         line |= of_hosts
+        if (done - 1) // self.config.train.log_every * self.config.train.log_every <= self.begun:
+            self._print_time_left(done, line["time/tokens_per_second"])
         shown = [
             f"loss {line['train/loss']:.3f}",
-            f"{line['time/tokens_per_second']:,.0f} tokens/s",
+            f"{line['time/tokens_per_second']:,.0f} tok/s",
         ]
         shown += [slow] if slow else []
         self.bar.set_postfix_str(", ".join(shown))
         return line
+
+
+def _in_words(seconds: float) -> str:
+    """A time, in the unit that people would take."""
+    for name, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"about {seconds / size:,.1f} {name}"
+    return f"about {seconds:,.0f} seconds"

@@ -7,6 +7,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Protocol, TypeVar
 
 import jax
@@ -16,22 +17,24 @@ from tqdm import tqdm
 
 from xlj import __version__
 from xlj.checkpoints import compatibility, preservation, reading, writing
-from xlj.config import Config, ConfigError, record
+from xlj.config import Config, ConfigError, Model, record
 from xlj.data.rows.batches import Batches
+from xlj.data.rows.corpus import Corpus
+from xlj.data.rows.store import RowStore
 from xlj.distributed import hosts
 from xlj.distributed.host_speeds import HostSpeeds
 from xlj.distributed.preemption import Preemption
 from xlj.io import atomic, json_file
 from xlj.io.growing import GrowingFiles
 from xlj.io.storage import AnyPath
-from xlj.objectives import build_all
-from xlj.optimizers.schedules import rates
+from xlj.objectives import build
+from xlj.optimizers.schedules import Rates, rates
 from xlj.sharding import meshes
-from xlj.training import initialisation, memory, metrics
+from xlj.training import initialisation, memory, metrics, schedule
 from xlj.training import state as states
+from xlj.training.amounts import Amounts, Reading
 from xlj.training.evaluation import Evaluation
-from xlj.training.lines import MetricsWriter, Probe
-from xlj.training.passes import passes
+from xlj.training.lines import MetricsWriter, Probe, by_phase
 from xlj.training.phases import jitted_steps
 from xlj.training.prefetch import Prefetch
 from xlj.training.run_flops import Counts, RunFlops
@@ -91,7 +94,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
     store = start.store
     batches = Batches(store, config)
     done, total = latest.step if latest is not None else 0, config.train.steps
-    seed, flops = np.uint32(config.train.seed), RunFlops(config, batches.corpus, batches.shapes)
+    flops = RunFlops(config, batches.corpus, batches.shapes)
 
     def outcome(finished: bool) -> Outcome:
         folder = workdir / "checkpoints" / str(done)
@@ -104,7 +107,8 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
         _print_changes(latest, config, finished)
         if finished:
             return outcome(finished=True)
-    _print_costs(config, mesh, flops, passes(config, store))
+    amounts = Amounts(config, Reading(store))
+    _print_costs(config, mesh, flops, amounts)
     earlier = reading.every(workdir)
     pre_decay = preservation.pre_decay_steps(config, earlier)
     # Steps whose checkpoints were saved before the metrics that were due there.
@@ -116,16 +120,18 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
             return stack.enter_context(_closing(resource))
 
         preemption = enter(Preemption(done))
-        bar = enter(_progress_bar(done, total))
+        bar = enter(_progress_bar(amounts, done, total))
         waits = Waits(bar)
         with waits.on("making the first state", "first_state"):
             abstract = states.abstract(config, batches.corpus, mesh)
             state = initialisation.first_state(start, abstract)
         sharding = jax.tree.map(lambda leaf: leaf.sharding, abstract)
         steps = jitted_steps(config, batches.corpus, mesh, sharding)
-        objectives = build_all(config, batches.corpus)
-        evaluations: list[Probe] = [Evaluation(store, config, objectives, mesh), *probes]
-        _write_config(config, workdir)
+        evaluations = [
+            by_phase(config, partial(_evaluation, config, store, batches.corpus, mesh)),
+            *probes,
+        ]
+        _write_config(config, workdir, schedule.lines(config, store))
         files = enter(GrowingFiles(workdir))
         last_line, hook = done if is_measured else done - 1, config.train.metrics_hook
         log = enter(metrics.Metrics(files, last_line, jax.process_index() == 0, hook))
@@ -133,19 +139,25 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
             writing.Checkpointer(workdir, config, store.manifest, start.vocabulary, *keep)
         )
         prefetch = enter(Prefetch(batches, mesh, done, total))
-        clock = Throughput(flops, prefetch)
+        seen = latest.meta.get("tokens") if latest is not None else 0
+        if seen is None:  # the checkpoint is older than this count
+            seen = round(amounts.tokens(0, done))
+        clock = Throughput(flops, prefetch, seen)
         step_memory = enter(StepMemory(mesh))
         speeds = HostSpeeds(files)
         restart_sums = jax.jit(states.restart_sums, out_shardings=sharding.progress)
         writer = MetricsWriter(
-            config, evaluations, flops, log, clock, speeds, preemption, waits, bar, restart_sums
+            *(config, evaluations, flops, amounts, log, clock, speeds, preemption, waits, bar),
+            *(restart_sums, done),
         )
 
         def save(state: State, line: Mapping[str, float], is_measured: bool) -> None:
             with clock.paused():
                 step_memory.give_back()
                 files.send(now=True)  # a checkpoint is never ahead of the metrics before it
-                checkpointer.save(done, state.parts(), line.get(best), is_measured)
+                checkpointer.save(
+                    done, state.parts(), line.get(best), is_measured, tokens=clock.seen()
+                )
 
         first = states.set_aside(state) if latest is None else None
         if latest is not None and not is_measured:
@@ -154,7 +166,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
                 save(state, line, is_measured)
         in_flight: collections.deque[tuple[int, jax.Array]] = collections.deque()
         for batch, tokens in prefetch if is_measured or first else ():
-            step, arguments = steps[batches.phase(done)[0]], (seed, rates(config, done))
+            step, arguments = steps[config.phase_at(done).start], _arguments(config, done)
             if step.program is None:
                 with clock.paused(), waits.on("compiling the train step", "train_step"):
                     step.compile(state, batch, *arguments)
@@ -166,7 +178,8 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
             in_flight.append((done - 1, skipped_in_a_row))
             if len(in_flight) > _IN_FLIGHT:
                 _check_finite(config, batches, workdir, *in_flight.popleft())
-            bar.update()
+            bar.set_description_str(f"{done:,}/{total:,}", refresh=False)
+            bar.update(amounts.tokens(done - 1, done))
             if first is not None:
                 # The first step need not wait until what measures step 0 is compiled.
                 step_memory.give_back()
@@ -191,16 +204,37 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
     return outcome(finished)
 
 
+def _arguments(config: Config, step: int) -> tuple[np.uint32, Rates, np.int32 | None]:
+    """What a step takes beside state and batch."""
+    filled = np.int32(config.microbatches(step)) if config.batch_warmup else None
+    return np.uint32(config.train.seed), rates(config, step), filled
+
+
+def _evaluation(
+    config: Config, store: RowStore, corpus: Corpus, mesh: Mesh, model: Model
+) -> Evaluation:
+    """The losses on held-out rows, with the model of a phase."""
+    objectives = build(config.objectives_on(), model, corpus)
+    return Evaluation(store, config, objectives, mesh)
+
+
 def _is_in_metrics(workdir: AnyPath, step: int) -> bool:
     """Whether the metrics have a line of a step; process 0 reads them."""
     return hosts.told(lambda: any(line["step"] == step for line in metrics.read(workdir)))
 
 
-def _progress_bar(done: int, total: int) -> tqdm:
-    """The progress bar of steps, which process 0 shows."""
-    is_hidden = jax.process_index() > 0
-    shown = "{percentage:3.0f}% {bar:14} {n_fmt}/{total_fmt} [{remaining} left{postfix}]"
-    return tqdm(total=total, initial=done, bar_format=shown, dynamic_ncols=True, disable=is_hidden)
+def _progress_bar(amounts: Amounts, done: int, total: int) -> tqdm:
+    """The progress bar, which process 0 shows. It counts tokens, by which it says what is left:
+    steps take longer as batches and rows grow."""
+    shown = "{percentage:3.0f}% {bar:8} {desc} [{n_fmt}/{total_fmt} tok, {remaining} left{postfix}]"
+    return tqdm(
+        total=amounts.tokens(0, total),
+        initial=amounts.tokens(0, done),
+        bar_format=shown,
+        unit_scale=True,
+        dynamic_ncols=True,
+        disable=jax.process_index() > 0,
+    )
 
 
 @contextlib.contextmanager
@@ -227,13 +261,14 @@ def _closing(resource: Resource) -> Iterator[Resource]:
     resource.close()
 
 
-def _write_config(config: Config, workdir: AnyPath) -> None:
-    """Writes the config, and where it runs, into the workdir, which it makes."""
+def _write_config(config: Config, workdir: AnyPath, lines: list[metrics.Line]) -> None:
+    """Writes the config, what it does when, and where it runs into the workdir, which it makes."""
     with atomic.mendable(workdir / "config.json"):
         workdir.mkdir(parents=True, exist_ok=True)
         if jax.process_index() == 0:
             json_file.write(workdir / "config.json", record(config))
             json_file.write(workdir / "machine.json", _machine())
+            json_file.write(workdir / metrics.SCHEDULE, {"lines": lines}, indent=None)
 
 
 def _machine() -> dict[str, str]:
@@ -248,7 +283,7 @@ def _machine() -> dict[str, str]:
     }
 
 
-def _print_costs(config: Config, mesh: Mesh, flops: RunFlops, read: dict[str, float]) -> None:
+def _print_costs(config: Config, mesh: Mesh, flops: RunFlops, amounts: Amounts) -> None:
     """Prints what the run will read and cost, and what slows it."""
     if jax.process_index():
         return
@@ -257,9 +292,11 @@ def _print_costs(config: Config, mesh: Mesh, flops: RunFlops, read: dict[str, fl
             f"slow: mesh.fsdp={config.mesh.fsdp} gathers the parameters of every layer from "
             "several hosts or TPU slices; one that divides the devices of each would not"
         )
-    times = ", ".join(f"{kind} {number:,.2f}" for kind, number in read.items())
-    print(f"passes over the rows: {times}")
-    print(f"operations of the run: {flops.until(config.train.steps)}\n", flush=True)
+    steps = config.train.steps
+    passes = [f"{kind} {number:,.2f}" for kind, number in amounts.passes(0, steps).items()]
+    print(f"steps of the run: {steps:,}, about {amounts.tokens(0, steps):,.0f} tokens")
+    print(f"passes over the rows: {', '.join(passes)}")
+    print(f"operations of the run: {flops.until(steps)}\n", flush=True)
 
 
 def _print_changes(latest: reading.Checkpoint, config: Config, finished: bool) -> None:

@@ -9,6 +9,7 @@ import jax
 from jax.sharding import Mesh
 
 from xlj.config import ROW_KINDS, Config, ConfigError, lookup
+from xlj.data.rows import mixture
 from xlj.data.rows.corpus import Corpus
 from xlj.data.rows.store import RowStore
 from xlj.data.text.templates import paired_languages
@@ -25,15 +26,17 @@ class Sizes(NamedTuple):
     """The part of a run's memory that its config does not tell."""
 
     corpus: Corpus
-    lengths: dict[str, int]
-    """Ids in a row of each kind that the run reads."""
+    lengths: list[dict[str, int]]
+    """Ids in a row of each kind that a phase reads, by phase."""
 
 
 def of(store: RowStore, config: Config) -> Sizes:
     """The sizes of finished rows."""
-    kinds = {options.rows for options in config.objectives_on().values()}
-    found = {kind: store.tasks(kind) for kind in kinds}
-    lengths = {kind: tasks[0].length for kind, tasks in found.items() if tasks}
+    lengths = []
+    for phase in config.schedule:
+        every = phase.config.objectives.active().values()
+        found = {options.rows: mixture.of_length(store, options, phase.config) for options in every}
+        lengths.append({kind: tasks[0].length for kind, tasks in found.items() if tasks})
     return Sizes(Corpus.of(store), lengths)
 
 
@@ -53,7 +56,13 @@ def expected(
     size = vocabulary.size if vocabulary is not None else vocabulary_training.ids(config.data)
     corpus = Corpus(size, languages, (1,) * len(languages), tuple(paired))
     most = config.model.positions - 2  # of a length that the text is yet to decide
-    lengths = {kind: lookup(config, ROW_KINDS[kind].length) or most for kind in config.row_kinds()}
+    lengths = [
+        {
+            options.rows: lookup(phase.config, ROW_KINDS[options.rows].length) or most
+            for options in phase.config.objectives.active().values()
+        }
+        for phase in config.schedule
+    ]
     return Sizes(corpus, lengths)
 
 
@@ -113,11 +122,11 @@ def _batch_bytes(config: Config, sizes: Sizes) -> list[dict[str, int]]:
     return [
         {
             f"{options.path(name)}.batch_rows={options.batch_rows}": options.batch_rows
-            * sizes.lengths.get(options.rows, 0)
+            * lengths.get(options.rows, 0)
             * width
             for name, options in active.items()
         }
-        for active in config.objectives_by_phase
+        for active, lengths in zip(config.objectives_by_phase, sizes.lengths, strict=True)
     ]
 
 

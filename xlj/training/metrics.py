@@ -19,6 +19,8 @@ from xlj.io.growing import GrowingFiles
 from xlj.io.storage import AnyPath
 
 FILE = "metrics.jsonl"
+SCHEDULE = "schedule.json"
+"""What a run does at which step (`training/schedule.py`): lines as of metrics, under `lines`."""
 
 
 class Metrics:

@@ -6,20 +6,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import DTypeLike
 
 from xlj.config import Config
 from xlj.contracts.arrays import PyTree
 from xlj.data.rows.corpus import Corpus
 from xlj.objectives import build
 from xlj.objectives.objective import Rows
-from xlj.optimizers.schedules import Rates
 from xlj.sharding import meshes
 from xlj.sharding.rules import ROWS
 from xlj.training.state import State
-from xlj.training.step import Batch, make_train_step
-
-Plain = Callable[[State, Batch, ArrayLike, Rates], State]
+from xlj.training.step import Batch, TrainStep, make_train_step
 
 
 class Step:
@@ -33,39 +30,36 @@ class Step:
         self.program: Any = None
         self._jitted = jitted
 
-    def lower(
-        self, state: State, batch: Batch, seed: ArrayLike, rates: Rates
-    ) -> jax.stages.Lowered:
-        """It, traced for arrays of these shapes, types and shardings."""
-        return self._jitted.lower(state, batch, seed, rates)
+    def lower(self, *arguments: Any) -> jax.stages.Lowered:
+        """It, traced for arguments of `TrainStep` of these shapes, types and shardings."""
+        return self._jitted.lower(*arguments)
 
-    def compile(self, state: State, batch: Batch, seed: ArrayLike, rates: Rates) -> None:
-        """Compiles it for arrays of these shapes, types and shardings."""
-        self.program = self.lower(state, batch, seed, rates).compile()
+    def compile(self, *arguments: Any) -> None:
+        """Compiles it for such arguments."""
+        self.program = self.lower(*arguments).compile()
 
-    def __call__(
-        self, state: State, batch: Batch, seed: ArrayLike, rates: Rates
-    ) -> tuple[State, jax.Array]:
+    def __call__(self, *arguments: Any) -> tuple[State, jax.Array]:
         """The next state, which takes the place of the last, and `skipped_in_a_row`."""
-        return self.program(state, batch, seed, rates)
+        return self.program(*arguments)
 
 
-def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) -> list[Step]:
-    """The step of each phase; a phase that changes alpha alone shares that before it.
+def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) -> dict[int, Step]:
+    """The step of each phase, by the phase's first step; one whose rates or shares alone change
+    shares that of the phase before.
 
     Args:
       sharding: of the state.
     """
-    steps: list[Step] = []
+    steps: dict[int, Step] = {}
     before: Config | None = None
-    for start, phase in config.schedule:
-        if before is not None and phase.objectives == before.objectives:
-            steps.append(steps[-1])
+    for start, phase in ((phase.start, phase.config) for phase in config.schedule):
+        if before is not None and phase.has_the_step_of(before):
+            steps[start] = steps[max(steps)]
             continue
         already = before.objectives.active() if before is not None else {}
         active = phase.objectives.active()
         begins = {name: start for name in active if name not in already}
-        step = make_train_step(phase, build(active, config.model, corpus), mesh, begins)
+        step = make_train_step(phase, build(active, phase.model, corpus), mesh, begins)
 
         jitted = jax.jit(
             _with_flag(step),
@@ -73,12 +67,12 @@ def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) ->
             out_shardings=(sharding, None),
             compiler_options=meshes.compiler_options(mesh),
         )
-        steps.append(Step(jitted))
+        steps[start] = Step(jitted)
         before = phase
     return steps
 
 
-def _with_flag(step: Plain) -> Callable[..., tuple[State, jax.Array]]:
+def _with_flag(step: TrainStep) -> Callable[..., tuple[State, jax.Array]]:
     def train_step(*arguments: Any) -> tuple[State, jax.Array]:
         state = step(*arguments)
         return state, state.progress.skipped_in_a_row

@@ -43,21 +43,20 @@ class RunFlops:
         corpus: Corpus,
         shapes: Callable[[int], Mapping[str, tuple[int, int]]],
     ):
+        self._config = config
         self._phases = [
-            (start, of_step(phase, corpus, shapes(start))) for start, phase in config.schedule
+            (phase, of_step(phase.config, corpus, shapes(phase.start))) for phase in config.schedule
         ]
 
     def of_step(self, step: int) -> Counts:
-        """Of one step."""
-        return [counts for start, counts in self._phases if start <= step][-1]
+        """Of one step; of a smaller batch its share."""
+        share = self._config.microbatches(step) / self._config.phase_at(step).parts
+        counts = next(counts for phase, counts in reversed(self._phases) if phase.start <= step)
+        return Counts(*(share * count for count in counts))
 
     def until(self, step: int) -> Counts:
         """Of all steps before `step`."""
-        ends = [*(start for start, _ in self._phases[1:]), step]
-        done = [
-            (max(min(end, step) - start, 0), counts)
-            for (start, counts), end in zip(self._phases, ends, strict=True)
-        ]
+        done = [(phase.done(step), counts) for phase, counts in self._phases]
         return Counts(*(sum(n * counts[i] for n, counts in done) for i in range(3)))
 
 

@@ -18,8 +18,8 @@ from xlj.distributed import hosts
 from xlj.io import atomic, storage
 from xlj.io.storage import AnyPath
 from xlj.sharding import meshes
-from xlj.training import memory, transfer
-from xlj.training.passes import with_steps
+from xlj.training import durations, memory, transfer
+from xlj.training.amounts import Reading
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Start:
     """What the train loop starts from.
 
     Attributes:
-      config: with the languages, lengths and vocabulary of the rows, `train.passes` as steps, and
+      config: with the languages, lengths and vocabulary of the rows, all durations as steps, and
         `model.dtype` decided.
       workdir: where checkpoints and metrics are.
       mesh: of all devices.
@@ -74,6 +74,8 @@ def prepare(
     """
     if store is None:
         config, store = open_rows(config)
+    if store is not None:
+        config = _resolved(config, store)
     mesh = meshes.make_mesh(config)
     meshes.check_batches(config, mesh)
     if config.train.damaged_checkpoint == "before":
@@ -88,7 +90,8 @@ def prepare(
         if is_claimed:
             config = dataclasses.replace(config, init_from=latest.config()["init_from"])
         config = _with_dtype(config, latest)
-        compatibility.check_resumable(latest, config)
+        if (early := durations.as_in(config, latest.config())) is not None:
+            compatibility.check_resumable(latest, early)
         model = source or (stored_models.of_checkpoint(latest) if config.names_a_model() else None)
     config = config.for_platform(mesh.devices.flat[0].platform)
     config, vocabulary = adopt_vocabulary(config, model, store, resumes=latest is not None)
@@ -119,14 +122,21 @@ def _with_dtype(config: Config, latest: Checkpoint) -> Config:
 
 
 def _checked_with_rows(config: Config, latest: Checkpoint | None, store: RowStore) -> Config:
-    """The config with `train.passes` as steps; what resumes is checked against it and the rows."""
-    if config.train.passes:
-        config = with_steps(config, store)
-        if latest is not None:
-            compatibility.check_resumable(latest, config)
+    """The config with durations as steps; what resumes is checked against it and the rows."""
+    resolved = _resolved(config, store)
+    if latest is not None and resolved is not config:
+        compatibility.check_resumable(latest, resolved)
     if latest is not None:
         compatibility.check_rows(latest, store.manifest)
-    return config
+    return resolved
+
+
+def _resolved(config: Config, store: RowStore) -> Config:
+    """The config with steps in the place of durations; process 0 prints a line for each."""
+    resolved, lines = durations.resolve(config, Reading(store))
+    if jax.process_index() == 0:
+        print(*lines, sep="\n", end="\n" * bool(lines), flush=True)
+    return resolved
 
 
 def _with_pair_length(

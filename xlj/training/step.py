@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -26,12 +27,32 @@ Batch = Mapping[str, Rows]
 """The rows of each objective."""
 
 
+class TrainStep(Protocol):
+    """A step of training, not jitted."""
+
+    def __call__(
+        self,
+        state: State,
+        batch: Batch,
+        seed: ArrayLike,
+        rates: Rates,
+        filled: ArrayLike | None = None,
+        /,
+    ) -> State:
+        """The next state.
+
+        Args:
+          filled: how many microbatches have rows, int32 []; None for all. The rows of all others
+            must be padding.
+        """
+
+
 def make_train_step(
     config: Config,
     objectives: Mapping[str, Objective],
     mesh: Mesh,
     begins: Mapping[str, int] | None = None,
-) -> Callable[[State, Batch, ArrayLike, Rates], State]:
+) -> TrainStep:
     """The step of a phase, to be jitted. `config` is the phase's; `begins` names the objectives
     that it switches on, and at which step: what they keep starts from the parameters then. Runs
     that differ in `train.seed`, a uint32 here, or in what `rates` are made of, have the same step.
@@ -41,13 +62,15 @@ def make_train_step(
     whose weights are all 0 changes no parameter: it only fills what objectives keep.
     """
     weights = {name: loss.weight for o in objectives.values() for name, loss in o.losses.items()}
-    microbatches = Microbatches(config.train.accumulation, whole=config.mesh.gather == "step")
+    whole = Microbatches(config.train.accumulation, whole=config.mesh.gather == "step")
     rules = tuple(rule for o in objectives.values() for rule in o.rules)
     loss_of = partial(_loss_of, objectives, config.optimizer)
     optimizer = optimizers.make(config)
 
-    def train_step(state: State, batch: Batch, seed: ArrayLike, rates: Rates) -> State:
-        state = _begun(objectives, begins, state)
+    def train_step(
+        state: State, batch: Batch, seed: ArrayLike, rates: Rates, filled: ArrayLike | None = None
+    ) -> State:
+        microbatches, state = whole.first(filled), _begun(objectives, begins, state)
         inputs, rngs = with_targets(objectives, seed, microbatches, state, batch)
         counts = _counts(objectives, inputs)
         scales = loss_scales(config.objectives.normalisation, weights, counts)
@@ -136,10 +159,15 @@ class Microbatches:
 
     Args:
       whole: whether each device takes its sums with a whole copy of what they share.
+      filled: how many parts have rows, int32 []: the first. None, for all, is another program.
     """
 
-    def __init__(self, parts: int, whole: bool = False):
-        self._parts, self._whole = parts, whole
+    def __init__(self, parts: int, whole: bool = False, filled: ArrayLike | None = None):
+        self._parts, self._whole, self._filled = parts, whole, filled
+
+    def first(self, filled: ArrayLike | None) -> "Microbatches":
+        """The same microbatches, of which the first `filled` have rows."""
+        return Microbatches(self._parts, self._whole, filled)
 
     def slots(self, rows: int) -> jax.Array:
         """The place of each row in the global batch, int32 [rows]."""
@@ -157,11 +185,17 @@ class Microbatches:
         parameters takes of its own rows; the copies' are added up once, whatever the number of
         microbatches and objectives. `lie` and `sums_lie`: how what is shared and sums lie."""
         sums = partial(self._sums, function)
-        return devices.by_copy(sums, self._whole, lie, sums_lie)(shared, inputs)
+        return devices.by_copy(sums, self._whole, (lie, REPLICATED), sums_lie)(
+            (shared, self._filled), inputs
+        )
 
     def _sums(
-        self, function: Callable[..., Found], shared: tuple[object, ...], inputs: object
+        self,
+        function: Callable[..., Found],
+        given: tuple[tuple[object, ...], jax.Array | None],
+        inputs: object,
     ) -> Found:
+        shared, filled = given
         if self._parts == 1:
             return function(*shared, inputs)
 
@@ -171,10 +205,15 @@ class Microbatches:
         split = jax.tree.map(self._split, inputs)
         shapes = jax.eval_shape(function, *shared, jax.tree.map(lambda x: x[0], split))
         nothing = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
-        return jax.lax.scan(add, nothing, split, unroll=devices.unrolled(self._parts))[0]
+        if filled is None or self._are_unrolled:
+            return jax.lax.scan(add, nothing, split, unroll=devices.unrolled(self._parts))[0]
+        return jax.lax.fori_loop(
+            0, filled, lambda number, sums: add(sums, _part(split, number))[0], nothing
+        )
 
     def map(self, function: Callable[[Given], Found], inputs: Given, /) -> Found:
-        """The result of a function of rows for all rows."""
+        """The result of a function of rows for all rows. Of the microbatches without rows one is
+        computed, and all have its results: these predict nothing."""
         if self._parts == 1:
             return function(inputs)
 
@@ -183,13 +222,44 @@ class Microbatches:
             return None, function(part)
 
         split = jax.tree.map(self._split, inputs)
-        results = jax.lax.scan(one, None, split, unroll=devices.unrolled(self._parts))[1]
+        if self._filled is None or self._are_unrolled:
+            results = jax.lax.scan(one, None, split, unroll=devices.unrolled(self._parts))[1]
+        else:
+            results = self._mapped_to_filled(function, split, self._filled)
         return jax.tree.map(lambda x: x.swapaxes(0, 1).reshape(-1, *x.shape[2:]), results)
+
+    def _mapped_to_filled(
+        self, function: Callable[[Given], Found], split: Given, filled: ArrayLike
+    ) -> Found:
+        """The results of all microbatches, [parts, ...]."""
+        shapes = jax.eval_shape(function, jax.tree.map(lambda x: x[0], split))
+        nothing = jax.tree.map(
+            lambda shape: jnp.zeros((self._parts, *shape.shape), shape.dtype), shapes
+        )
+
+        def one(number: jax.Array, results: Found) -> Found:
+            found = function(_part(split, number))
+            return jax.tree.map(lambda x, new: x.at[number].set(new), results, found)
+
+        last = jnp.minimum(filled, self._parts - 1)  # without rows, unless all have some
+        results = jax.lax.fori_loop(0, last + 1, one, nothing)
+        places = jnp.minimum(jnp.arange(self._parts), last)
+        return jax.tree.map(lambda x: x[places], results)
+
+    @property
+    def _are_unrolled(self) -> bool:
+        """Whether all are computed, of rows or not: collectives in a loop would wait for ever."""
+        return devices.unrolled(self._parts) > 1
 
     def _split(self, x: jax.Array) -> jax.Array:
         """[rows, ...] -> [parts, rows / parts, ...]."""
         x = x.reshape(x.shape[0] // self._parts, self._parts, *x.shape[1:]).swapaxes(0, 1)
         return devices.constrained(x, "microbatches")
+
+
+def _part(split: Given, number: jax.Array) -> Given:
+    """A microbatch of arrays [parts, ...]."""
+    return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, number, keepdims=False), split)
 
 
 def with_targets(

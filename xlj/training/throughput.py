@@ -1,33 +1,52 @@
-"""Tokens and model operations a second between two lines of metrics."""
+"""How many tokens a run has read, and tokens and model operations a second between two lines of
+metrics."""
 
 import contextlib
 import time
 from collections.abc import Iterator
 
 import jax
+import numpy as np
 
+from xlj.distributed import hosts
 from xlj.training.prefetch import Prefetch
 from xlj.training.run_flops import RunFlops
 
 
 class Throughput:
-    """Counts steps and time, without the time of evaluations and saves."""
+    """Counts steps, tokens and time, without the time of evaluations and saves.
 
-    def __init__(self, flops: RunFlops, prefetch: Prefetch):
+    Args:
+      seen: tokens of text, without padding, of the steps before.
+    """
+
+    def __init__(self, flops: RunFlops, prefetch: Prefetch, seen: int):
         self._of_run, self._prefetch = flops, prefetch
+        self._seen = seen  # by all processes, until they last told each other
+        self._own = 0  # by this one since then
         self._begin = time.perf_counter()
         self._restart()
 
     def count(self, step: int, tokens: int) -> None:
         """Adds a step, and the tokens of this process's rows."""
+        self._own += tokens
         self._tokens += tokens
         self._flops += self._of_run.of_step(step).xlj
 
+    def seen(self) -> int:
+        """The tokens of all rows of all steps so far. All processes must call this."""
+        high, low = hosts.gathered(np.array(divmod(self._own, _PART), np.int32)).T
+        self._seen += int(high.astype(np.int64).sum()) * _PART + int(low.astype(np.int64).sum())
+        self._own = 0
+        return self._seen
+
     def measures(self) -> dict[str, float]:
-        """Rates since the last call, as metrics; `time/seconds` is since the run was started."""
+        """Tokens seen, and rates since the last call, as metrics; `time/seconds` is since the run
+        was started."""
         seconds = max(time.perf_counter() - self._since, 1e-9)
         waited = self._prefetch.seconds_waited - self._waited
         measures = {
+            "tokens": self.seen(),
             "time/tokens_per_second": self._tokens * jax.process_count() / seconds,
             "time/model_flops_per_second": self._flops / seconds,
             "time/waiting_share": min(waited / seconds, 1.0),
@@ -47,3 +66,7 @@ class Throughput:
         self._since = time.perf_counter()
         self._waited = self._prefetch.seconds_waited
         self._tokens, self._flops = 0, 0.0
+
+
+_PART = 1 << 30
+"""Processes tell each other int32."""

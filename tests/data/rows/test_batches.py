@@ -47,6 +47,35 @@ def test_a_batch_has_the_rows_that_are_drawn(tiny, store):
             assert np.array_equal(some, rows[[9, 2]]) and np.array_equal(sides, languages[[9, 2]])
 
 
+def test_batches_grow_by_microbatches_and_draw_no_row_for_empty_slots(tiny, store):
+    """Of four microbatches, from one on, over nine steps, three of each size: slot s is in
+    microbatch s mod 4. All draws, one after another, are those of a run of one row a step."""
+    tiny.train.steps, tiny.train.batch_warmup, tiny.train.accumulation = 12, 9, 4
+    tiny.objectives.tlm.batch_rows = 8
+    batches = Batches(store, parse(tiny))
+    tiny.train.batch_warmup, tiny.train.accumulation, tiny.train.steps = 0, 1, 500
+    tiny.objectives.mmlm.batch_rows = tiny.objectives.tlm.batch_rows = 1
+    alone = Batches(store, parse(tiny))
+    for name, rows in (("mmlm", 16), ("tlm", 8)):
+        slots, drawn = np.arange(rows), []
+        for step, size in enumerate([1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4]):
+            assert batches.shapes(step)[name][0] == rows
+            read, languages = batches.read(name, step, slots)
+            filled = slots % 4 < size
+            assert ((read != PAD).any(1) == filled).all() and not languages[~filled].any()
+            here = batches.draw(name, step, slots)
+            assert len(here) == rows * size // 4
+            for row, (task, number) in zip(read[filled], here, strict=True):
+                assert np.array_equal(row, store.read(task, "train", np.array([number]))[0])
+            part, empty = batches.read(name, step, slots[5:7]), batches.read(name, step, slots[3:4])
+            assert np.array_equal(part[0], read[5:7]) and np.array_equal(part[1], languages[5:7])
+            assert np.array_equal(empty[0], read[3:4])
+            drawn += here
+        first = [alone.draw(name, step, slots[:1])[0][0] for step in range(len(drawn))]
+        assert [task for task, _ in drawn] == first
+        assert (batches.read(name, 11, slots)[0] != PAD).any(1).all()
+
+
 def test_alpha_is_of_tokens_and_each_phase_has_its_own(tiny, store, monkeypatch):
     """A language has p_j ~ tokens^alpha, however many rows its tokens are in."""
     factors = {"text.en": 1, "text.de": 10, "text.sw": 300}

@@ -72,12 +72,13 @@ def test_blocks_are_within_one_of_the_rates_and_at_least_one(alpha):
         assert abs(count - BLOCK * p[task]) <= (1 if feasible else 2) or count == 1
 
 
-def stream(rows=(1000, 37, 1), alphas=((0, 0.7),), batch_rows=(24,), seed=3):
+def stream(rows=(1000, 37, 1), alphas=((0, 0.7),), batch_rows=(24,), seed=3, smaller=()):
     tasks = [f"t{i}" for i in range(len(rows))]
     phases = []
     for (start, alpha), size in zip(alphas, batch_rows, strict=True):
         counts = draws_per_block(rates(dict(zip(tasks, rows, strict=True)), alpha))
-        phases.append(Phase(start, size, tuple(counts[t] for t in tasks)))
+        of_phase = () if start or not smaller else (*smaller[0], (smaller[1], size))
+        phases.append(Phase(start, size, tuple(counts[t] for t in tasks), of_phase))
     return Stream("mmlm", seed, tasks, rows, phases), phases
 
 
@@ -88,29 +89,33 @@ def everything(a_stream, steps, sizes):
 
 @st.composite
 def short_runs(draw):
-    """(rows of each task, alphas by step, batch sizes, steps, the constants of `draws`)."""
+    """(rows of each task, alphas by step, batch sizes, sizes of smaller batches at the beginning by
+    step, steps, the constants of `draws`)."""
     rows = draw(st.lists(st.integers(1, 400), min_size=1, max_size=4))
     starts = sorted(draw(st.sets(st.integers(1, 40), max_size=2)))
     alphas = [(start, draw(st.sampled_from([0.0, 0.5, 1.0]))) for start in (0, *starts)]
     sizes = [draw(st.integers(1, 100)) for _ in alphas]
     constants = {"BLOCK": 64, "_LEAST_RUNS": draw(st.sampled_from([4, 64])), "_PIECE": 4}
-    return rows, alphas, sizes, draw(st.integers(1, 60)), constants
+    grow = draw(st.lists(st.integers(1, 100), max_size=starts[0] if starts else 30))
+    return rows, alphas, sizes, grow, draw(st.integers(1, 60)), constants
 
 
-SEVERAL = ([500, 37, 1], [(0, 1.0), (21, 0.0)], [24, 40], 60)
-"""A run in which every task is in its second epoch at least, and the rates change."""
+SEVERAL = ([500, 37, 1], [(0, 1.0), (21, 0.0)], [24, 40], [3, 3, 6, 9, 9, 21], 60)
+"""A run in which every task is in its second epoch at least, batches grow and the rates change."""
 
 
 @given(short_runs(), st.integers(0, 2**31 - 1))
 @example((*SEVERAL, {"BLOCK": 64, "_LEAST_RUNS": 4, "_PIECE": 4}), 0)
-@example(([5000, 370, 1], [(0, 1.0), (701, 0.1)], [24, 40], 1500, {}), 3)  # blocks as they are
+@example(([5000, 370, 1], [(0, 1.0), (701, 0.1)], [24, 40], [], 1500, {}), 3)  # blocks as they are
 def test_each_row_once_an_epoch_and_exact_counts_a_block(run, seed):
-    rows, alphas, sizes, steps, constants = run
+    rows, alphas, sizes, grow, steps, constants = run
+    smaller = ([(step, size) for step, size in enumerate(grow)], len(grow)) if grow else ()
     with pytest.MonkeyPatch.context() as patch:
         for name, value in constants.items():
             patch.setattr(draws, name, value)
-        a_stream, phases = stream(rows, alphas, sizes, seed)
+        a_stream, phases = stream(rows, alphas, sizes, seed, smaller)
         batches = [sizes[sum(start <= step for start, _ in alphas) - 1] for step in range(steps)]
+        batches = [*grow, *batches[len(grow) :]][:steps]
         tasks, drawn = everything(a_stream, range(steps), batches)
         block = draws.BLOCK
         begins = [sum(batches[: phase.start_step]) for phase in phases]
@@ -125,7 +130,7 @@ def test_each_row_once_an_epoch_and_exact_counts_a_block(run, seed):
             assert len(np.unique(epochs * size + mine)) == len(mine)
         step = steps // 2
         some = np.arange(batches[step])[::-3]
-        again = stream(rows, alphas, sizes, seed)[0].draw(step, some)
+        again = stream(rows, alphas, sizes, seed, smaller)[0].draw(step, some)
         before = sum(batches[:step])
         assert np.array_equal(again.rows, drawn[before + some])
         assert np.array_equal(again.tasks, tasks[before + some])

@@ -43,7 +43,7 @@ def build_rows(request: Request, runner: str = "", arguments: Sequence[str] = ()
     with _only_builder(request), _running(request, runner, arguments) as run:
         texts, rules, vocabulary = _looked_ahead(request, run)
         shards = _build(request, texts, rules, vocabulary, run)
-        tasks = tuple(_finished(text, kind, of) for text, kind, of in shards)
+        tasks = tuple(_finished(request, text, kind, of) for text, kind, of in shards)
         _check_malformed(tasks, data.malformed_share)
         content = request.listing(request.tasks)
         manifest = Manifest(
@@ -93,8 +93,9 @@ def _build(
         companions = [rules[name].companions for name in text.task.languages]
         hangs_on = [vocabulary.digest, [file.stem if file else "" for file in companions]]
         targets = [
-            request.shards(text.task, kind, len(text.units), hangs_on, vocabulary.dtype.str)
+            request.shards(text.task, kind, length, len(text.units), hangs_on, vocabulary.dtype.str)
             for kind in request.row_kinds(text.task)
+            for length in request.lengths[kind]
         ]
         found += [(text, target.kind, target) for target in targets]
         plan = Plan(
@@ -113,16 +114,19 @@ def _build(
     return found
 
 
-def _finished(text: Text, kind: str, shards: Shards) -> TaskRows:
-    """The rows of a task, which are noted in their folder."""
+def _finished(request: Request, text: Text, kind: str, shards: Shards) -> TaskRows:
+    """The rows of a task, which are noted in their folder. Those of the first length of their kind
+    have its name, others have theirs in it: `text.en`, `text@8192.en`."""
     task = text.task.of_kind(kind)
+    others = request.lengths[kind][1:]
+    name = task.name.replace(kind, f"{kind}@{shards.length}", 1) if shards.length in others else ""
 
     def place(unit: int, part: int, before: int) -> str:
         of = text.units[unit][part]
         return of.source.place(of.start, before)
 
     folder = f"../{task.name}/{shards.folder.name}"
-    rows = shards.task_rows(task.name, folder, task.languages, place)
+    rows = shards.task_rows(name or task.name, folder, task.languages, place)
     note, content = shards.folder / _TASK, json.dumps(rows.as_json()).encode()
     if not note.is_file() or note.read_bytes() != content:
         atomic.write(note, content)

@@ -77,6 +77,31 @@ class Phase:
     start_step: int
     batch_rows: int
     counts: tuple[int, ...]
+    smaller: tuple[tuple[int, int], ...] = ()
+    """(first step, counted from `start_step`, rows) of each stretch of smaller batches that it
+    begins with, in order, and where the whole ones begin."""
+
+
+class _BatchSizes:
+    """Which draws of a phase each of its steps takes."""
+
+    def __init__(self, phase: Phase):
+        starts, rows = zip(*(phase.smaller or [(0, phase.batch_rows)]), strict=True)
+        self._starts, self._rows = np.asarray(starts, np.int64), np.asarray(rows, np.int64)
+        # Draws before each stretch.
+        self._draws = np.cumsum([0, *(np.diff(self._starts) * self._rows[:-1])])
+
+    def before(self, steps: int) -> int:
+        """The draws of the first steps."""
+        stretch = int(np.searchsorted(self._starts, steps, "right")) - 1
+        done = steps - self._starts[stretch]
+        return int(self._draws[stretch] + done * self._rows[stretch])
+
+    def batch(self, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of some draws, int64 [n], the place of each in its batch, and the rows of that batch."""
+        stretch = np.searchsorted(self._draws, draws, "right") - 1
+        rows = self._rows[stretch]
+        return (draws - self._draws[stretch]) % rows, rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +135,7 @@ class Stream:
         self._rows = np.asarray(rows, np.int64)
         self._runs = np.clip(self._rows // _LEAST_RUNS, 1, RUN)
         self._phases = tuple(phases)
+        self._batches = [_BatchSizes(phase) for phase in phases]
         # Blocks of a window: as many as the rows are worth, so that small runs start at once.
         blocks = int(self._rows.sum()) // (4 * BLOCK)
         self._blocks = min(_MOST_BLOCKS, 1 << max(0, blocks.bit_length() - 1))
@@ -127,8 +153,8 @@ class Stream:
         """What some slots of the batch of `step` draw; slots beyond it are those of the next
         steps."""
         index = max(i for i, phase in enumerate(self._phases) if phase.start_step <= step)
-        phase = self._phases[index]
-        draws = (step - phase.start_step) * phase.batch_rows + slots.astype(np.int64)
+        before = self._batches[index].before(step - self._phases[index].start_step)
+        draws = before + slots.astype(np.int64)
         windows, within = np.divmod(draws, self._blocks * BLOCK)
         tasks, ordinals, ahead = (np.empty_like(draws) for _ in range(3))
         for window in np.unique(windows):
@@ -158,7 +184,7 @@ class Stream:
     def _draws(self, phase: int) -> int:
         """All draws of a phase that another one follows."""
         steps = self._phases[phase + 1].start_step - self._phases[phase].start_step
-        return steps * self._phases[phase].batch_rows
+        return self._batches[phase].before(steps)
 
     def _drawn(self, phase: int, draws: int) -> np.ndarray:
         """Draws of each task among the first `draws` of a phase, int64 [tasks]."""
@@ -187,8 +213,8 @@ class Stream:
         rank = numbers - np.repeat(np.cumsum(here) - here, here)
         ordinals = before[tasks[by_task]] + rank  # of the draws in order of tasks
         # Inside an epoch, the draws of a lane stand together.
-        rows = self._phases[phase].batch_rows
-        lanes = (first * BLOCK + by_task) % rows * LANES // rows
+        places, rows = self._batches[phase].batch(first * BLOCK + by_task)
+        lanes = places * LANES // rows
         owners = tasks[by_task]
         epochs = ordinals // self._rows[owners]
         groups = 2 * owners

@@ -34,7 +34,8 @@ def open_rows(config: Config) -> tuple[Config, RowStore | None]:
     store = _open(config)
     tasks = store.manifest.tasks
     known: dict[str, Any] = {
-        ROW_KINDS[task.kind].length.removeprefix("data."): task.length for task in tasks
+        ROW_KINDS[task.kind].length.removeprefix("data."): task.length
+        for task in reversed(tasks)  # the first has the length of the first phase
     }
     known["languages"], known["pairs"] = _names(tasks, sides=1), _names(tasks, sides=2)
     known["vocabulary"] = str(store.vocabulary_file)
@@ -122,7 +123,9 @@ def register_seqio(config: Config) -> list[str]:
         return names
     seqio = import_quietly("seqio")
     for kind in ROW_KINDS:
-        if tokens := {task.name: task.train.tokens for task in store.tasks(kind)}:
+        tokens = {rows.name: rows.train.tokens for rows in store.tasks(kind)}
+        # Rows of other lengths are no Tasks.
+        if tokens := {name: of for name, of in tokens.items() if name.startswith(f"{kind}.")}:
             name = f"xlj.{kind}"
             if name in seqio.MixtureRegistry.names():
                 seqio.MixtureRegistry.remove(name)
@@ -167,10 +170,17 @@ def _open(config: Config) -> RowStore:
                 f"data.rows={data.rows} has rows of {there}, but none of {kind}, which "
                 f"objectives.{name} reads; prepare them with this config"
             )
-        if tasks[0].length > allowed:
+        if (longest := max(task.length for task in tasks)) > allowed:
             raise ConfigError(
-                f"data.rows={data.rows} has {kind} rows of {tasks[0].length} tokens, beyond the "
+                f"data.rows={data.rows} has {kind} rows of {longest} tokens, beyond the "
                 f"model's positions: model.positions={config.model.positions} allows {allowed}"
+            )
+    lengths = {task.length for task in store.manifest.tasks}
+    for name, changes in config.phases.items():
+        if changes.get("data", {}).get("length", 0) not in (0, *lengths):
+            raise ConfigError(
+                f"data.rows={data.rows} has no rows of phases.{name}.data.length="
+                f"{changes['data']['length']}; prepare them with this config"
             )
     if data.vocabulary:
         if Vocabulary.load(data.vocabulary).digest != store.manifest.vocabulary_digest:

@@ -30,8 +30,8 @@ def report(store: RowStore, alpha: float) -> str:
     """
     manifest = store.manifest
     table, notes, warnings = [[*_HEADER, "reasons"]], [], []
-    for kind in ROW_KINDS:
-        tasks = store.tasks(kind)
+    for kind, length in ((k, n) for k in ROW_KINDS for n in _lengths(store, k)):
+        tasks = [task for task in store.tasks(kind) if task.length == length]
         draws = draws_per_block(rates({task.name: task.train.tokens for task in tasks}, alpha))
         for task in tasks:
             table.append(_row(task, draws[task.name] / BLOCK))
@@ -43,7 +43,7 @@ def report(store: RowStore, alpha: float) -> str:
         notes += [
             f"{name} has no held-out rows: too little text" for name in every if name not in held
         ]
-    lengths = {task.kind: task.length for task in manifest.tasks}
+    lengths = {task.name.partition(".")[0]: task.length for task in manifest.tasks}
     shown = ", ".join(f"{kind} {length}" for kind, length in lengths.items())
     tokens = sum(task.train.tokens for task in manifest.tasks)
     lines = [
@@ -54,6 +54,11 @@ def report(store: RowStore, alpha: float) -> str:
         *(line.rstrip() for line in align(table, left=(0, len(_HEADER)))),
     ]
     return "\n".join([*lines, *([""] if notes or warnings else []), *notes, *warnings])
+
+
+def _lengths(store: RowStore, kind: str) -> list[int]:
+    """The lengths of rows of a kind, each once, in order."""
+    return list(dict.fromkeys(task.length for task in store.tasks(kind)))
 
 
 def _row(task: TaskRows, drawn: float) -> list[str]:

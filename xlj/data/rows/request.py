@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlj.config import ROW_KINDS, Config, ConfigError, Data
@@ -35,13 +35,13 @@ class Request:
     Text is known by the paths, sizes and times of its files, since reading it is the work.
 
     Attributes:
-      kinds: of rows that are built.
+      lengths: of the rows of each kind that is built, one or several.
       tasks: of each language, then of each pair.
       vocabulary: None if one is trained.
     """
 
     data: Data
-    kinds: tuple[str, ...]
+    lengths: Mapping[str, tuple[int, ...]]
     tasks: tuple[TextTask, ...]
     vocabulary: Vocabulary | None
 
@@ -57,7 +57,10 @@ class Request:
             "format": FORMAT,
             "text": self.listing(self.tasks),
             "vocabulary": self.vocabulary.digest if self.vocabulary else self._training,
-            "lengths": {kind: self.length(kind) for kind in self.kinds},
+            "lengths": {
+                kind: lengths[0] if len(lengths) == 1 else lengths
+                for kind, lengths in self.lengths.items()
+            },
         }
         return self.cache / hash_of(content)
 
@@ -88,7 +91,7 @@ class Request:
         content = {
             "text": self.listing(self.tasks),
             "vocabulary": self.vocabulary.digest if self.vocabulary else self._training,
-            "kinds": self.kinds,
+            "kinds": tuple(self.lengths),
         }
         return self.cache / "lengths" / f"{hash_of(content)}.json"
 
@@ -107,11 +110,14 @@ class Request:
             },
         }
 
-    def shards(self, task: TextTask, kind: str, units: int, hangs_on: Any, dtype: str) -> Shards:
+    def shards(
+        self, task: TextTask, kind: str, length: int, units: int, hangs_on: Any, dtype: str
+    ) -> Shards:
         """The rows of a task's text as rows of a kind, in a folder of their own, which is named by
         a hash of all that they depend on: no rates, worker counts, or other tasks.
 
         Args:
+          length: of a row.
           units: of the text.
           hangs_on: what else they do, as JSON values: the vocabulary's digest, the companions of
             the task's languages.
@@ -122,19 +128,15 @@ class Request:
             "shard_units": SHARD_UNITS,
             "text": self.listing([task]),
             "kind": kind,
-            "length": self.length(kind),
+            "length": length,
             "hangs_on": hangs_on,
         }
         folder = self.cache / task.of_kind(kind).name / hash_of(content)
-        return Shards(folder, kind, units, self.length(kind), dtype)
+        return Shards(folder, kind, units, length, dtype)
 
     def row_kinds(self, task: TextTask) -> list[str]:
         """The kinds of rows that are made of a task's text."""
-        return [k for k in self.kinds if ROW_KINDS[k].source == ROW_KINDS[task.kind].source]
-
-    def length(self, kind: str) -> int:
-        """Tokens in a row of this kind."""
-        return getattr(self.data, ROW_KINDS[kind].length.removeprefix("data."))
+        return [k for k in self.lengths if ROW_KINDS[k].source == ROW_KINDS[task.kind].source]
 
     @property
     def _training(self) -> dict[str, object]:
@@ -170,7 +172,7 @@ def request_of(config: Config, vocabulary: Vocabulary | None = None) -> Request:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"data.cache={data.cache} cannot be made: {error}") from error
-    return Request(data, config.row_kinds(), tasks, vocabulary)
+    return Request(data, config.row_lengths(), tasks, vocabulary)
 
 
 def hash_of(content: Any) -> str:

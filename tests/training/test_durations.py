@@ -1,0 +1,168 @@
+"""Durations in tokens and passes, against plain loops over steps."""
+
+import ml_collections
+import pytest
+
+from xlj.checkpoints import compatibility, reading
+from xlj.config import ConfigError, as_tree, parse
+from xlj.config.schema import unresolved
+from xlj.training.amounts import Amounts, Reading
+from xlj.training.durations import as_in, resolve
+
+PHASES = {
+    "late": {
+        "start_step": "100_000tok",
+        "data": {"alpha": 0.0},
+        "objectives": {"mmlm": {"batch_rows": 8}},
+        "optimizer": {"schedule": "wsd", "warmup_steps": "2e4tok", "decay_steps": "30_000tok"},
+    },
+    "last": {
+        "start_step": "2e5tok",
+        "objectives": {"tlm": {"batch_rows": 0}},
+        "optimizer": {"learning_rate": 1.0},
+    },
+}
+
+
+def tokens_of_steps(store, phases, sizes):
+    """Real tokens that each step reads on average: the mean row of each language, weighted by its
+    share m^alpha.
+
+    Args:
+      phases: (steps, alpha, rows of text, rows of pairs) of each.
+      sizes: the share of its rows that each of the first steps has.
+    """
+    means = {}
+    for kind in ("text", "pairs"):
+        for alpha in {alpha for _, alpha, *_ in phases}:
+            weights = [task.train.tokens**alpha for task in store.tasks(kind)]
+            rows = [task.train.tokens / task.train.rows for task in store.tasks(kind)]
+            mean = sum(w * row for w, row in zip(weights, rows, strict=True)) / sum(weights)
+            means[kind, alpha] = mean
+    tokens = [
+        text * means["text", alpha] + pairs * means["pairs", alpha]
+        for steps, alpha, text, pairs in phases
+        for _ in range(steps)
+    ]
+    return [n * size for n, size in zip(tokens, [*sizes, *[1] * len(tokens)], strict=False)]
+
+
+def fewest(tokens, wanted):
+    """How many of the first numbers add up to so much."""
+    total = 0.0
+    for count, number in enumerate(tokens):
+        if total >= wanted:
+            return count
+        total += number
+    raise AssertionError
+
+
+def test_tokens_become_steps(tiny, store):
+    """A batch warm-up from two of eight microbatches, so of 2, 3, ... 7 for as many steps each; a
+    rate's warm-up; two phases of other shares and rows, the first with a schedule of its own, which
+    holds to the end of the run."""
+    tiny.objectives.mmlm.batch_rows, tiny.objectives.tlm.batch_rows = 16, 8
+    tiny.train.accumulation, tiny.train.first_microbatches = 8, 2
+    tiny.train.batch_warmup, tiny.train.steps = "27_000tok", "300000tok"
+    tiny.optimizer.warmup_steps = "40_000tok"
+    tiny.phases = ml_collections.ConfigDict(PHASES)
+    config, lines = resolve(parse(tiny), Reading(store))
+    assert unresolved(config) == {}
+
+    warmup, late, last = config.train.batch_warmup, *(p.start for p in config.schedule[1:])
+    sizes = [(2 + step * 6 // warmup) / 8 for step in range(warmup)]
+    phases = (late, 0.7, 16, 8), (last - late, 0.0, 8, 8), (5_000, 0.0, 8, 0)
+    tokens = tokens_of_steps(store, phases, sizes)
+    # A warm-up of one step less, which has each size shorter, reads too little.
+    shorter = [(2 + step * 6 // (warmup - 1)) / 8 for step in range(warmup - 1)]
+    assert sum(tokens[:warmup]) >= 27_000 > tokens[warmup] * sum(shorter)
+    assert late == fewest(tokens, 100_000)
+    assert last == fewest(tokens, 200_000)
+    steps = config.train.steps
+    assert steps == fewest(tokens, 300_000)
+    assert config.optimizer.warmup_steps == fewest(tokens, 40_000)
+    of_late = config.schedule[1].config.optimizer
+    assert of_late.warmup_steps == fewest(tokens[late:], 20_000)
+    assert of_late.decay_steps == fewest(tokens[:steps][::-1], 30_000)
+    assert 0 < of_late.decay_steps < steps - last < steps - late
+    assert lines[-1] == (
+        f"phases.late.optimizer.decay_steps=30_000tok: {of_late.decay_steps} steps, about "
+        f"{sum(tokens[steps - of_late.decay_steps : steps]):,.0f} tokens"
+    )
+    assert len(lines) == 7
+    # A resume compares with what was resolved before the rows are there, and after.
+    early = as_in(parse(tiny), as_tree(config))
+    assert as_tree(early) == as_tree(config)
+    assert as_in(parse(tiny), as_tree(parse(tiny).schedule[0].config) | {"phases": {}}) is None
+
+
+def test_passes_become_steps_and_no_fewer_than_asked_for(tiny, store):
+    """The fewest steps with which every kind of rows that the last phase draws is read so often;
+    what was drawn before that phase counts."""
+    tiny.train.steps = "2.5ep"
+    late = {"mmlm": {"batch_rows": 0}, "tlm": {"batch_rows": 8}, "camlm": {"batch_rows": 24}}
+    tiny.objectives.tlm.batch_rows = 4
+    tiny.phases = ml_collections.ConfigDict({"late": {"start_step": 3, "objectives": late}})
+    rows = sum(task.train.rows for task in store.tasks("pairs"))
+    found = resolve(parse(tiny), Reading(store))[0]
+    assert found.train.steps == 3 + -(-(5 * rows / 2 - 3 * 4) // 32)
+    assert Amounts(found, Reading(store)).passes(0, found.train.steps)["pairs"] >= 2.5
+    tiny.train.fewest_steps = 5_000
+    assert resolve(parse(tiny), Reading(store))[0].train.steps == 5_000
+
+
+def test_a_config_of_steps_stays_as_it_is(tiny):
+    tiny.train.steps = "6"
+    config = parse(tiny)
+    assert config.train.steps == 6
+    assert resolve(config, Reading(None)) == (config, [])
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"train.steps": "1e30tok"}, r"train\.steps=1e30tok takes more than the 2,147,483,647 "),
+        ({"train.steps": "9000ep", "phases": {"x": {"start_step": 10**9, "data": {"alpha": 0}}}},
+         r"phases\.x\.start_step is 1000000000; it must be a step after 0"),
+        ({"optimizer.warmup_steps": "9ep"}, r"warmup_steps=9ep takes more than the 6 steps that "),
+        ({"optimizer.schedule": "wsd", "optimizer.decay_steps": "1e6tok"},
+         r"decay_steps=1e6tok takes more than the 6 steps that there are; these read [\d,.]+ tok"),
+        ({"train.batch_warmup": "1e6tok", "train.accumulation": 4},
+         r"batch_warmup=\d+ steps must end before the first phase, or the run: at step 6"),
+    ],
+)  # fmt: skip
+def test_durations_that_do_not_fit_are_refused(tiny, store, changes, message):
+    for path, value in changes.items():
+        section, _, name = path.rpartition(".")
+        (tiny[section] if section else tiny)[name] = value
+    with pytest.raises(ConfigError, match=message):
+        resolve(parse(tiny), Reading(store))
+
+
+@pytest.mark.parametrize(
+    "start, message",
+    [
+        ("5k", r"phases\.x\.start_step is '5k'; it must be a number of steps, or of tokens or"),
+        ("2ep", r"phases\.\*\.start_step are in passes and tokens; take one unit"),
+    ],
+)
+def test_starts_of_phases_have_one_unit(tiny, start, message):
+    tiny.phases = {
+        "x": {"start_step": start, "data": {"alpha": 0.1}},
+        "y": {"start_step": "3tok", "data": {"alpha": 0.2}},
+    }
+    with pytest.raises(ConfigError, match=message):
+        parse(tiny)
+
+
+def test_a_resume_compares_steps(tiny, store, trained):
+    """The checkpoint of four steps is not beyond steps that are yet to be resolved; a warm-up that
+    it did not have is refused by name."""
+    tiny.train.steps = "0.02ep"
+    latest = reading.latest(trained)
+    compatibility.check_resumable(latest, as_in(parse(tiny), latest.config()))
+    tiny.optimizer.warmup_steps = "5000tok"
+    resolved = resolve(parse(tiny), Reading(store))[0]
+    assert resolved.optimizer.warmup_steps > 0
+    with pytest.raises(reading.CheckpointError, match=r"optimizer\.warmup_steps: 0 -> \d"):
+        compatibility.check_resumable(latest, resolved)

@@ -1,0 +1,39 @@
+"""What a phase of a run draws: how often each language or pair, and so tokens a row."""
+
+from collections.abc import Mapping
+
+from xlj.config import ROW_KINDS, Config, Options, lookup
+from xlj.data.rows.draws import BLOCK, draws_per_block, rates
+from xlj.data.rows.store import RowStore, TaskRows
+
+
+def of_length(store: RowStore, options: Options, config: Config) -> list[TaskRows]:
+    """The tasks of an objective's kind of rows, of the length that the config of a phase says where
+    there are several."""
+    there = store.tasks(options.rows)
+    if len({task.length for task in there}) < 2:
+        return list(there)
+    length = lookup(config, ROW_KINDS[options.rows].length)
+    return [task for task in there if task.length == length]
+
+
+def tasks(store: RowStore, options: Options, config: Config) -> list[TaskRows]:
+    """The tasks that an objective draws rows of, under the config of a phase: those that
+    `data.sampled` names, or all."""
+    there = of_length(store, options, config)
+    named = [task for task in there if task.name.partition(".")[2] in config.data.sampled]
+    return [task for task in named or there if task.train.rows]
+
+
+def counts(store: RowStore, options: Options, config: Config) -> Mapping[str, int]:
+    """How often a block of draws (`draws.BLOCK`) has each of these tasks, by name."""
+    of_phase = tasks(store, options, config)
+    sizes = {task.name: getattr(task.train, options.sampled_by) for task in of_phase}
+    return draws_per_block(rates(sizes, config.data.alpha))
+
+
+def tokens_of_row(store: RowStore, options: Options, config: Config) -> float:
+    """The mean of the tokens, without padding, of the rows that an objective draws."""
+    drawn = counts(store, options, config)
+    of_task = {task.name: task.train.tokens / task.train.rows for task in store.tasks(options.rows)}
+    return sum(count * of_task[name] for name, count in drawn.items()) / BLOCK

@@ -1,0 +1,92 @@
+"""What a run does at which step, known before it: rates, rows, masks, shares and tokens."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xlj.config import Config, Phase
+from xlj.data.rows import mixture
+from xlj.data.rows.batches import Batches
+from xlj.data.rows.draws import BLOCK
+from xlj.data.rows.store import RowStore
+from xlj.optimizers.schedules import learning_rate
+from xlj.training.amounts import Amounts, Reading
+from xlj.training.metrics import Line
+
+_POINTS = 200  # of the run, beside those where something changes
+_MOST_SHARES = 12
+
+
+def lines(config: Config, store: RowStore) -> list[Line]:
+    """What holds at some steps, as lines of metrics: `tokens` before the step, `learning_rate`,
+    `weight_decay`; `rows/OBJECTIVE`, `length/OBJECTIVE` and `mask_rate/OBJECTIVE`; and at the first
+    and last step of a phase `share/TASK`, of the languages and pairs that ever have the largest.
+
+    The durations of the config are steps.
+    """
+    batches, amounts = Batches(store, config), Amounts(config, Reading(store))
+    of_phases = [_shares(phase, store) for phase in config.schedule]
+    largest: dict[str, float] = {}
+    for shares in of_phases:
+        largest |= {task: max(p, largest.get(task, 0.0)) for task, p in shares.items()}
+    named = sorted(largest, key=lambda task: (-largest[task], task))[:_MOST_SHARES]
+    edges = {edge for phase in config.schedule for edge in (phase.start, phase.end - 1)}
+    found = []
+    for step in sorted(_steps(config) | edges):
+        phase = config.phase_at(step)
+        line: Line = {"step": step, "tokens": round(amounts.tokens(0, step))}
+        line["learning_rate"] = float(learning_rate(config, step))
+        line["weight_decay"] = phase.config.optimizer.weight_decay
+        share = config.microbatches(step) / phase.parts
+        for name, (rows, length) in batches.shapes(step).items():
+            line |= {f"rows/{name}": round(rows * share), f"length/{name}": length}
+            if (rate := getattr(phase.active()[name], "mask_rate", None)) is not None:
+                line[f"mask_rate/{name}"] = rate
+        if step in edges:
+            shares = of_phases[config.schedule.index(phase)]
+            line |= {f"share/{task}": shares.get(task, 0.0) for task in named}
+        found.append(line)
+    return found
+
+
+def table(config: Config, store: RowStore) -> list[list[str]]:
+    """A header, and a row for each phase."""
+    amounts, batches = Amounts(config, Reading(store)), Batches(store, config)
+    rows = [["phase", "steps", "tokens", "rows", "learning rate", "masks", "largest shares"]]
+    for phase in config.schedule:
+        last = phase.end - 1
+        shares = sorted(_shares(phase, store).items(), key=lambda item: (-item[1], item[0]))
+        rates = learning_rate(config, np.array([phase.start, last]))
+        shapes = batches.shapes(last).items()
+        masks = [getattr(options, "mask_rate", None) for options in phase.active().values()]
+        rows.append(
+            [
+                phase.name or "first",
+                f"{phase.start:,} to {last:,}",
+                f"{amounts.tokens(phase.start, phase.end):,.0f}",
+                ", ".join(f"{name} {count} x {length}" for name, (count, length) in shapes),
+                " to ".join(f"{rate:.3g}" for rate in dict.fromkeys(rates.tolist())),
+                ", ".join(f"{rate:g}" for rate in masks if rate is not None),
+                ", ".join(f"{task} {share:.1%}" for task, share in shares[:3]),
+            ]
+        )
+    return rows
+
+
+def _steps(config: Config) -> set[int]:
+    """Steps at which there is a point, but for those where phases begin and end."""
+    found = set(np.linspace(0, config.train.steps - 1, _POINTS, dtype=np.int64).tolist())
+    stretches: Sequence[Any] = config.batch_warmup.stretches() if config.batch_warmup else ()
+    if len(stretches) <= _POINTS:
+        found |= {step for start, _ in stretches for step in (start, start - 1) if step >= 0}
+    return {step for step in found if step < config.train.steps}
+
+
+def _shares(phase: Phase, store: RowStore) -> dict[str, float]:
+    """How often each task is drawn, among the draws of objectives that read its kind of rows."""
+    found: dict[str, float] = {}
+    for options in phase.active().values():
+        counts = mixture.counts(store, options, phase.config)
+        found |= {task: count / BLOCK for task, count in counts.items()}
+    return found
