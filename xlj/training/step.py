@@ -13,6 +13,7 @@ from xlj import optimizers
 from xlj.config import Config, Optimizer
 from xlj.objectives.objective import Found, Given, LossSums, Objective, Params, Rows
 from xlj.optimizers import multipliers
+from xlj.optimizers.averaging import averaged
 from xlj.optimizers.clipping import clip
 from xlj.optimizers.guards import either
 from xlj.optimizers.schedules import Rates
@@ -65,10 +66,14 @@ def make_train_step(
                 gradients, state.optimizer, state.params, finite=finite, rates=rates
             )
             new_params = either(finite, jax.tree.map(jnp.add, state.params, updates), state.params)
+            steps = state.progress.step - state.progress.skipped
+            beta = config.optimizer.average
+            average = averaged(state.average, new_params, beta, steps, finite)
         else:
             loss, losses = microbatches.sum(loss_of, shared, both, lie, REPLICATED)
             norm, finite = jnp.zeros(()), jnp.isfinite(loss)
             new_params, new_optimizer = state.params, state.optimizer
+            average = state.average
 
         new_objectives = {
             name: objectives[name].update(kept, new_params, inputs[name])
@@ -81,6 +86,7 @@ def make_train_step(
             optimizer=new_optimizer,
             objectives=either(finite, new_objectives, state.objectives),
             progress=_advance(state.progress, finite, loss, norm, losses),
+            average=average,
         )
 
     return on_mesh(mesh, train_step)
