@@ -22,7 +22,7 @@ from xlj.training.step import make_train_step
 ROWS, BROKEN, STEEP = 4, 99, 98
 WEIGHTS = {"a_one": 3.0, "a_two": 0.5, "b": 2.0}
 SEED, RATE, WARMUP, CLIP, DECAY, LAYER_DECAY = 5, 0.1, 2, 0.05, 0.3, 0.5
-B1, B2, EPSILON = 0.8, 0.9, 0.01
+B1, B2, EPSILON, AVERAGE = 0.8, 0.9, 0.01, 0.6
 
 
 def plain():
@@ -85,7 +85,7 @@ def made(normalisation, accumulation, optimizer):
     config.objectives.mmlm.batch_rows = 8
     config.train.seed, config.train.steps = SEED, 100
     options = config.optimizer
-    options.name = optimizer
+    options.name, options.average = optimizer, AVERAGE
     options.schedule, options.learning_rate, options.warmup_steps = "constant", RATE, WARMUP
     options.clip_norm, options.weight_decay, options.layer_decay = CLIP, DECAY, LAYER_DECAY
     options.b1, options.b2, options.epsilon = B1, B2, EPSILON
@@ -118,7 +118,7 @@ class Reference:
 
     def __init__(self, normalisation, optimizer):
         self.normalisation, self.optimizer, self.stable = normalisation, optimizer, {}
-        self.params = first_params()
+        self.params, self.seen = first_params(), []
         self.w = 2 * self.params["x_head/bias"]
         self.moments = {name: (0 * x, 0 * x) for name, x in self.params.items()}
         self.updates = self.step = self.skipped = self.in_a_row = self.since = 0
@@ -174,6 +174,12 @@ class Reference:
             update = mean / (np.sqrt(square) + EPSILON) + decay * x
             new[name] = x - rate * of_layer[name] * update
         self.params = new
+        self.seen.append(new)
+
+    def average(self):
+        """Of the parameters after each finite step."""
+        weights = AVERAGE ** np.arange(len(self.seen))[::-1]
+        return {n: np.average([x[n] for x in self.seen], 0, weights) for n in self.params}
 
     def stably(self, name, x, gradient, rates, decay):
         parts = list(zip(x, gradient, rates[:, 0], strict=True)) if x.ndim > 1 else None
@@ -191,6 +197,7 @@ def begin(config):
     return State(
         params=params,
         optimizer=optimizers.make(config).init(params),
+        average=params,
         objectives={"b": evolving().init_state(params)},
         progress=Progress(
             zero, zero, zero, zero, jnp.zeros(()), jnp.zeros(()),
@@ -217,6 +224,9 @@ def test_steps_equal_numpy(normalisation, accumulation, optimizer):
         plain_step.do(a.astype(float), b.astype(float))
         chex.assert_trees_all_close(
             trees.named_leaves(state.params), plain_step.params, rtol=1e-4, atol=1e-5
+        )
+        chex.assert_trees_all_close(
+            trees.named_leaves(state.average), plain_step.average(), rtol=1e-4, atol=1e-5
         )
         np.testing.assert_allclose(state.objectives["b"]["w"], plain_step.w, rtol=1e-4)
         found, wanted = state.progress, plain_step

@@ -124,7 +124,8 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
         sharding = jax.tree.map(lambda leaf: leaf.sharding, abstract)
         steps = jitted_steps(config, batches.corpus, mesh, sharding)
         objectives = build_all(config, batches.corpus)
-        evaluations: list[Probe] = [Evaluation(store, config, objectives, mesh), *probes]
+        evaluation = Evaluation(store, config, objectives, mesh)
+        evaluations: list[Probe] = [evaluation, evaluation.of_average, *probes]
         _write_config(config, workdir)
         files = enter(GrowingFiles(workdir))
         last_line, hook = done if is_measured else done - 1, config.train.metrics_hook
