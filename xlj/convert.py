@@ -46,7 +46,7 @@ def main(flags: Namespace) -> None:
 
             given = {name: getattr(flags, name) for name in conversion_flags.SIZES}
             sizes = {name: size for name, size in given.items() if size is not None}
-            widen(flags.checkpoint, sizes, output)
+            widen(flags.checkpoint, sizes, output, flags.copied)
         else:
             if flags.pieces < 1 or not (flags.share is None or 0 < flags.share <= 1):
                 raise ConfigError("--pieces must be 1 or more, and --share above 0 and at most 1")

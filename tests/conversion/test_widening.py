@@ -27,8 +27,8 @@ MODERN = Model(
     **options_of("modernbert") | {"biases": (), "tied": False, "key_value_heads": 2},
 )
 SIZES = [
-    (XLM_R, {"layers": 5, "hidden": 30, "heads": 3, "intermediate": 17}),
-    (MODERN, {"layers": 7, "hidden": 36, "heads": 6, "key_value_heads": 3, "intermediate": 13}),
+    (XLM_R, {"layers": 5, "hidden": 20, "heads": 5, "intermediate": 17}),
+    (MODERN, {"layers": 7, "hidden": 24, "heads": 6, "key_value_heads": 3, "intermediate": 13}),
 ]
 
 
@@ -55,17 +55,16 @@ def wrapped(array, sizes):
 
 def by_hand(name, array, old, new):
     """A parameter of the larger model; `layers/` by one layer."""
-    size, wide = old.hidden // old.heads, new.hidden // new.heads
+    size, rows = old.hidden // old.heads, array.shape[0]
     *_, part, last = name.split("/")
-    rows = array.shape[0]
     if part in ("query", "key", "value"):
         count, more = (m.heads if part == "query" else m.groups for m in (old, new))
         if last == "bias":
-            return wrapped(array.reshape(count, size), (more, wide)).ravel()
-        whole = wrapped(array.reshape(rows, count, size), (new.hidden, more, wide))
+            return wrapped(array.reshape(count, size), (more, size)).ravel()
+        whole = wrapped(array.reshape(rows, count, size), (new.hidden, more, size))
         return whole.reshape(new.hidden, -1)
     if name.endswith("attention/output/kernel"):
-        whole = wrapped(array.reshape(old.heads, size, -1), (new.heads, wide, new.hidden))
+        whole = wrapped(array.reshape(old.heads, size, -1), (new.heads, size, new.hidden))
         return whole.reshape(-1, new.hidden)
     if part == "inner":
         halves = np.split(array, 1 if old.feed_forward == "gelu" else 2, axis=-1)
@@ -74,7 +73,7 @@ def by_hand(name, array, old, new):
     if name.endswith("outer/kernel"):
         return wrapped(array, (new.intermediate, new.hidden))
     if part == "gates":
-        return wrapped(array, (wide, 2) if last == "kernel" else (new.heads,))
+        return array if last == "kernel" else wrapped(array, (new.heads,))
     if last == "table":
         return wrapped(array, (rows, new.heads))
     if name == "prediction_head/bias":
@@ -87,7 +86,7 @@ def by_hand(name, array, old, new):
 @pytest.mark.parametrize("old, sizes", SIZES)
 def test_each_parameter_is_tiled_from_the_middle(old, sizes):
     leaves, new = drawn(old), dataclasses.replace(old, **sizes)
-    found = widening.widened(leaves, old, new)
+    found = widening.widened(leaves, old, new, copied=True)
     assert {name: leaf.shape for name, leaf in found.items()} == shapes_of(new, 300)
     copied = [
         min(round(layer * old.layers / new.layers), old.layers - 1) for layer in range(new.layers)
@@ -101,6 +100,47 @@ def test_each_parameter_is_tiled_from_the_middle(old, sizes):
             places = [max(layer, 1) - 1 for layer in copied[1:]]
             wanted = np.stack([by_hand(name, leaves[name][place], old, new) for place in places])
         np.testing.assert_array_equal(leaf, wanted, err_msg=name)
+
+
+@pytest.mark.parametrize("old", [XLM_R, MODERN])
+def test_weights_that_are_divided_compute_what_they_did(old, monkeypatch):
+    """Where each place has as many copies, so that norms are the same too."""
+    monkeypatch.setattr(widening, "_NOISE", 0.0)
+    more = {"hidden": 3 * old.hidden, "heads": 3 * old.heads, "intermediate": 3 * old.intermediate}
+    if old.key_value_heads:
+        more["key_value_heads"] = 3 * old.key_value_heads
+    new = dataclasses.replace(old, **more)
+    small = {name: 0.3 * leaf for name, leaf in drawn(old).items()}
+    large = widening.widened(small, old, new, copied=False)
+    rng = np.random.default_rng(1)
+    tokens, ids = rng.integers(0, 300, (2, 6)), np.zeros((2, 6), int)
+    inputs = encoder.Inputs(tokens, ids + np.arange(6), ids, ids)
+    logits = []
+    for model, leaves in ((old, small), (new, large)):
+
+        def computed(params, model=model):
+            hidden, table = encoder.apply(params, model, inputs), params["embeddings"]["word"]
+            vectors, table, bias = heads.predict(params["prediction_head"], table, model, hidden)
+            return vectors @ table.T + bias
+
+        logits.append(jax.jit(computed)(trees.nested(leaves)))
+    assert np.std(logits[0]) > 0.1
+    np.testing.assert_allclose(logits[1], logits[0], rtol=1e-4, atol=1e-4)
+
+
+def test_divided_weights_have_noise_that_separates_copies():
+    model, new = XLM_R, dataclasses.replace(XLM_R, hidden=16, heads=4)
+    large = widening.widened(drawn(model), model, new, copied=False)
+    name = "layers/feed_forward/inner/kernel"
+    plain = widening.widened(drawn(model), model, new, copied=True)[name] / 2
+    noise = large[name] - plain
+    np.testing.assert_allclose(noise.std() / plain.std(), widening._NOISE, rtol=0.2)
+    assert len(np.unique(noise)) == noise.size
+    again = widening.widened(drawn(model), model, new, copied=False)
+    np.testing.assert_array_equal(again[name], large[name])
+    np.testing.assert_array_equal(  # embeddings have none
+        large["embeddings/word"], drawn(model)["embeddings/word"][:, widening.tiled(8, 16)]
+    )
 
 
 def test_layers_are_copied_at_the_same_share_of_the_depth():
@@ -127,10 +167,10 @@ def test_a_checkpoint_is_made_from_which_runs_start(small, call, tmp_path):
         convert.main, "widen", f"--checkpoint={small}", *flags, f"--output={tmp_path}/new"
     ).out
     assert "left out, for runs to initialise: detection_head/dense/kernel\n" in printed
-    assert "tiled: layers 2 -> 5, hidden 8 -> 30, heads 2 -> 3, intermediate 12 -> 17" in printed
+    assert "tiled: layers 2 -> 5, hidden 8 -> 20, heads 2 -> 5, intermediate 12 -> 17" in printed
     made, new = stored_models.find(tmp_path / "new"), dataclasses.replace(XLM_R, **SIZES[0][1])
     assert made.model == new and made.languages == ("en",)
-    wanted = widening.widened(drawn(XLM_R), XLM_R, new)
+    wanted = widening.widened(drawn(XLM_R), XLM_R, new, copied=False)
     assert set(made.leaves) == set(wanted)
     for name in ("layers/attention/query/kernel", "embeddings/word"):
         np.testing.assert_array_equal(made.leaves[name], wanted[name])
@@ -142,7 +182,8 @@ def test_a_checkpoint_is_made_from_which_runs_start(small, call, tmp_path):
         (["--hidden=4"], "--hidden=4 is less than the 8 of"),
         ([], "name a size that is larger"),
         (["--layers=2"], "name a size that is larger"),
-        (["--hidden=9"], "model.hidden=9 is not divisible by model.heads=2"),
+        (["--hidden=12"], "have 4 dimensions; --hidden must be 4 times --heads"),
+        (["--intermediate=13", "--key_value_heads=3"], "not divisible by model.key_value_heads=3"),
     ],
 )
 def test_sizes_that_cannot_be_are_refused(small, call, tmp_path, flags, message):

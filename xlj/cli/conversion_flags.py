@@ -105,4 +105,10 @@ def add(parser: Parser) -> None:
     add = widening.add_argument
     for name, what in SIZES.items():
         add(f"--{name}", metavar="N", type=int, help=f"{what} [the model's]")
+    add(
+        "--copied",
+        action="store_true",
+        help="copy weights as they are, as ModernBERT-large was made; without it they are divided "
+        "by the copies of their input and get noise, which separates the copies",
+    )
     add("--output", metavar="DIR", required=True, type=Path, help="a new folder")

@@ -2,10 +2,11 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -13,6 +14,7 @@ from xlj.checkpoints import stored_models
 from xlj.config import ConfigError, Model
 from xlj.config.checks import check_model
 from xlj.conversion.importing import store
+from xlj.io.hashing import name_hash
 from xlj.models import pattern
 from xlj.sharding import meshes
 from xlj.sharding.trees import named_leaves, nested
@@ -20,6 +22,9 @@ from xlj.sharding.trees import named_leaves, nested
 Places = Callable[[Model, Model], np.ndarray | None]
 """Of the smaller and the larger model: for each place of an axis of the larger one, the place of
 the smaller one that it is a copy of, int [places]; None for an axis that stays as it is."""
+
+
+_NOISE = 0.1
 
 
 def tiled(old: int, new: int) -> np.ndarray:
@@ -46,22 +51,18 @@ def _heads(old: Model, new: Model) -> np.ndarray:
     return tiled(old.heads, new.heads)
 
 
-def _size(old: Model, new: Model) -> np.ndarray:
-    """Dimensions within a head."""
-    return tiled(old.hidden // old.heads, new.hidden // new.heads)
-
-
 def _queries(old: Model, new: Model) -> np.ndarray:
-    """Heads side by side: each is copied whole."""
-    return _by_head(_heads(old, new), old, new)
+    return _by_head(_heads(old, new), old)
 
 
 def _keys(old: Model, new: Model) -> np.ndarray:
-    return _by_head(tiled(old.groups, new.groups), old, new)
+    return _by_head(tiled(old.groups, new.groups), old)
 
 
-def _by_head(heads: np.ndarray, old: Model, new: Model) -> np.ndarray:
-    return (heads[:, None] * (old.hidden // old.heads) + _size(old, new)).reshape(-1)
+def _by_head(heads: np.ndarray, old: Model) -> np.ndarray:
+    """Dimensions of heads side by side, each head copied whole."""
+    size = old.hidden // old.heads
+    return (heads[:, None] * size + np.arange(size)).reshape(-1)
 
 
 def _intermediate(old: Model, new: Model) -> np.ndarray:
@@ -79,7 +80,7 @@ RULES: tuple[tuple[str, tuple[Places, ...]], ...] = (
     (r"layers/attention/query/(kernel|bias)", (_hidden, _queries)),
     (r"layers/attention/(key|value)/(kernel|bias)", (_hidden, _keys)),
     (r"layers/attention/output/(kernel|bias)", (_queries, _hidden)),
-    (r"layers/attention/gates/kernel", (_size, _same)),
+    (r"layers/attention/gates/kernel", (_same, _same)),
     (r"layers/attention/gates/scale", (_heads,)),
     (r"layers/feed_forward/inner/(kernel|bias)", (_hidden, _inner)),
     (r"layers/feed_forward/outer/(kernel|bias)", (_intermediate, _hidden)),
@@ -93,11 +94,12 @@ RULES: tuple[tuple[str, tuple[Places, ...]], ...] = (
 layers): the first that matches holds. A bias has the last of two axes."""
 
 
-def widen(checkpoint: str, sizes: Mapping[str, Any], output: Path) -> None:
+def widen(checkpoint: str, sizes: Mapping[str, Any], output: Path, copied: bool = False) -> None:
     """Writes the checkpoint of the larger model, and tells what is not in it.
 
     Args:
-      sizes: keys of `model` with their new values; others stay. Values are copied, not scaled.
+      sizes: keys of `model` with their new values; others stay.
+      copied: weights are copied as they are; else as `widened` says.
 
     Raises:
       ConfigError: if there is no such model, or a size is smaller than the model's, or sizes
@@ -113,9 +115,15 @@ def widen(checkpoint: str, sizes: Mapping[str, Any], output: Path) -> None:
             )
     if new == old:
         raise ConfigError("name a size that is larger than the model's, such as --hidden=1024")
+    size = old.hidden // old.heads
+    if new.hidden != size * new.heads:
+        raise ConfigError(
+            f"--hidden={new.hidden} --heads={new.heads}: heads are copied whole, and those of "
+            f"{checkpoint} have {size} dimensions; --hidden must be {size} times --heads"
+        )
     check_model(new)
     leaves = named_leaves(source.params(meshes.one_device()))
-    larger = widened({name: np.asarray(leaf) for name, leaf in leaves.items()}, old, new)
+    larger = widened({n: np.asarray(leaf) for n, leaf in leaves.items()}, old, new, copied)
     if left_out := sorted(leaves.keys() - larger.keys()):
         print(f"left out, for runs to initialise: {', '.join(left_out)}")
     changed = ", ".join(f"{name} {getattr(old, name)} -> {size}" for name, size in sizes.items())
@@ -126,14 +134,33 @@ def widen(checkpoint: str, sizes: Mapping[str, Any], output: Path) -> None:
     store(output, plain, params, new, source.vocabulary())
 
 
-def widened(leaves: Mapping[str, np.ndarray], old: Model, new: Model) -> dict[str, np.ndarray]:
-    """The parameters of the larger model by name; those that no rule names are left out."""
-    rules = {name: _axes(name) for name in leaves}
-    return {
-        name: _widened(leaves[name], name, axes, old, new)
-        for name, axes in rules.items()
-        if axes is not None
-    }
+def widened(
+    leaves: Mapping[str, np.ndarray], old: Model, new: Model, copied: bool
+) -> dict[str, np.ndarray]:
+    """The parameters of the larger model by name; those that no rule names are left out.
+
+    Unless they are only `copied`, weights are divided by the number of copies of their input, so
+    that products stay what they were (Chen et al., 2016, Net2Net), and kernels get noise of
+    `_NOISE` times their standard deviation: without it copies have equal gradients, and stay equal.
+    """
+    larger = {}
+    for name, array in leaves.items():
+        axes = _axes(name)
+        if axes is None:
+            continue
+        places = [of_axis(old, new) for of_axis in axes]
+        stacked = pattern.is_stacked(name)
+        if stacked:
+            missing = old.layers - len(array)  # the first layer may have no norm before attention
+            of_layers = layers(old.layers, new.layers)[missing:] - missing
+            array = array[np.maximum(of_layers, 0)]
+        for axis, found in enumerate(places, start=stacked):
+            array = array if found is None else np.take(array, found, axis)
+        if not copied:
+            array = _divided(array, places, _input_of(name, old), stacked)
+            array = _with_noise(array, name) if name.endswith("/kernel") else array
+        larger[name] = array
+    return larger
 
 
 def _axes(name: str) -> tuple[Places, ...] | None:
@@ -142,17 +169,30 @@ def _axes(name: str) -> tuple[Places, ...] | None:
     return found[-1:] if found and name.endswith("/bias") else found
 
 
-def _widened(
-    array: np.ndarray, name: str, axes: tuple[Places, ...], old: Model, new: Model
+def _input_of(name: str, model: Model) -> int | None:
+    """The axis of a parameter, behind that of the layers, that a product sums over; None if there
+    is none. Where the head's table is the word embeddings, the norm before it stands for it."""
+    if name.endswith("/kernel"):
+        return 0
+    if not model.tied:
+        return 1 if name == "prediction_head/word" else None
+    last = "prediction_head/norm/" if model.prediction == "dense" else "final_norm/"
+    return 0 if name.startswith(last) else None
+
+
+def _divided(
+    array: np.ndarray, places: Sequence[np.ndarray | None], axis: int | None, stacked: bool
 ) -> np.ndarray:
-    """A parameter of the larger model."""
-    stacked = pattern.is_stacked(name)
-    if stacked:
-        missing = old.layers - len(array)  # the first layer may have no norm before attention
-        places = np.maximum(layers(old.layers, new.layers)[missing:] - missing, 0)
-        array = array[places]
-    for axis, places_of in enumerate(axes, start=stacked):
-        places = places_of(old, new)
-        if places is not None:
-            array = np.take(array, places, axis)
-    return array
+    """The array, divided along an axis by the number of copies of each place."""
+    found = None if axis is None else places[axis]
+    if axis is None or found is None:
+        return array
+    copies = np.bincount(found)[found].astype(np.float32)
+    return array / copies.reshape(-1, *[1] * (array.ndim - stacked - axis - 1))
+
+
+def _with_noise(array: np.ndarray, name: str) -> np.ndarray:
+    """The array with noise, which follows from its name."""
+    rng = jax.random.fold_in(jax.random.key(0), jnp.uint32(name_hash(name) & 0xFFFFFFFF))
+    noise = np.asarray(jax.random.normal(rng, array.shape))
+    return array + np.float32(_NOISE * array.std()) * noise
