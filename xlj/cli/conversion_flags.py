@@ -32,8 +32,30 @@ def add(parser: Parser) -> None:
         "load;\nof a fine-tuned model AutoModelForSequenceClassification, TokenClassification or\n"
         "QuestionAnswering.",
     )
-    exporting.add_checkpoint()
-    add = exporting.add_argument
+    _export_flags(exporting)
+    extending = actions.add_parser(
+        "extend",
+        doc="Makes a checkpoint whose vocabulary has more pieces, for languages that it cuts to\n"
+        "bits. A new piece starts from the mean of those that it was cut into.",
+    )
+    _extend_flags(extending)
+    merging = actions.add_parser(
+        "merge",
+        doc="Makes one checkpoint of several models of the same shapes and vocabulary: their mean\n"
+        "or, with --base, what they have learned since it (TIES).",
+    )
+    _merge_flags(merging)
+    widening = actions.add_parser(
+        "widen",
+        doc="Makes a larger model of a smaller one, to start from: its weights in the middle of\n"
+        "larger ones and the same again around them; layers are repeated.",
+    )
+    _widen_flags(widening)
+
+
+def _export_flags(parser: Parser) -> None:
+    parser.add_checkpoint()
+    add = parser.add_argument
     add("--output", metavar="DIR", required=True, type=Path, help="a new folder")
     add(
         "--pooling",
@@ -47,13 +69,11 @@ def add(parser: Parser) -> None:
         type=int,
         help="end after this layer, for sentence vectors, without the head if it is not the last",
     )
-    extending = actions.add_parser(
-        "extend",
-        doc="Makes a checkpoint whose vocabulary has more pieces, for languages that it cuts to\n"
-        "bits. A new piece starts from the mean of those that it was cut into.",
-    )
-    extending.add_checkpoint()
-    add = extending.add_argument
+
+
+def _extend_flags(parser: Parser) -> None:
+    parser.add_checkpoint()
+    add = parser.add_argument
     add(
         "--text",
         metavar="FILE",
@@ -71,12 +91,10 @@ def add(parser: Parser) -> None:
         "into fewer pieces, and old languages at other places [0.01]",
     )
     add("--output", metavar="DIR", required=True, type=Path, help="a new folder")
-    merging = actions.add_parser(
-        "merge",
-        doc="Makes one checkpoint of several models of the same shapes and vocabulary: their mean\n"
-        "or, with --base, what they have learned since it (TIES).",
-    )
-    add = merging.add_argument
+
+
+def _merge_flags(parser: Parser) -> None:
+    add = parser.add_argument
     add(
         "--models",
         metavar="DIR",
@@ -96,13 +114,10 @@ def add(parser: Parser) -> None:
     add("--scale", metavar="X", type=float, help="TIES: lambda, times the merged differences [1]")
     add("--output", metavar="DIR", required=True, type=Path, help="a new folder")
 
-    widening = actions.add_parser(
-        "widen",
-        doc="Makes a larger model of a smaller one, to start from: its weights in the middle of\n"
-        "larger ones and the same again around them; layers are repeated.",
-    )
-    widening.add_checkpoint()
-    add = widening.add_argument
+
+def _widen_flags(parser: Parser) -> None:
+    parser.add_checkpoint()
+    add = parser.add_argument
     for name, what in SIZES.items():
         add(f"--{name}", metavar="N", type=int, help=f"{what} [the model's]")
     add(

@@ -66,14 +66,10 @@ def make_train_step(
                 gradients, state.optimizer, state.params, finite=finite, rates=rates
             )
             new_params = either(finite, jax.tree.map(jnp.add, state.params, updates), state.params)
-            steps = state.progress.step - state.progress.skipped
-            beta = config.optimizer.average
-            average = averaged(state.average, new_params, beta, steps, finite)
         else:
             loss, losses = microbatches.sum(loss_of, shared, both, lie, REPLICATED)
             norm, finite = jnp.zeros(()), jnp.isfinite(loss)
             new_params, new_optimizer = state.params, state.optimizer
-            average = state.average
 
         new_objectives = {
             name: objectives[name].update(kept, new_params, inputs[name])
@@ -86,7 +82,7 @@ def make_train_step(
             optimizer=new_optimizer,
             objectives=either(finite, new_objectives, state.objectives),
             progress=_advance(state.progress, finite, loss, norm, losses),
-            average=average,
+            average=_averaged(config, state, new_params, finite & any(weights.values())),
         )
 
     return on_mesh(mesh, train_step)
@@ -100,6 +96,13 @@ def _counts(
     for name, found in inputs.items():
         counts |= jax.tree.map(jnp.sum, objectives[name].count(found))
     return counts
+
+
+def _averaged(config: Config, state: State, params: Params, changes: jax.Array) -> Params:
+    """The average with the parameters after the step; it stays if the step `changes` none, a bool
+    []."""
+    steps = state.progress.step - state.progress.skipped
+    return averaged(state.average, params, config.optimizer.average, steps, changes)
 
 
 def _begun(
