@@ -39,9 +39,10 @@ def own():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["lion", "momentum"])
+@pytest.mark.parametrize("name", ["lion", "momentum", "stable_adamw", "muon"])
 def test_it_trains_and_resumes_to_the_bit(tiny, store, tmp_path, name):
     tiny.optimizer.name, tiny.optimizer.schedule = name, "constant"
+    tiny.optimizer.average = 0.9
     tiny.train.steps = 4
     loop.train(start.prepare(parse(tiny), tmp_path / "whole", store))
     tiny.train.steps = 2
@@ -50,14 +51,15 @@ def test_it_trains_and_resumes_to_the_bit(tiny, store, tmp_path, name):
     loop.train(start.prepare(parse(tiny), tmp_path / "parts", store))
     whole, parts = (reading.find(tmp_path / run).meta for run in ("whole", "parts"))
     assert whole["digests"] == parts["digests"] and whole["step"] == 4
+    assert whole["tensors"]["average"] == whole["tensors"]["params"]
     moments = [n for n in whole["tensors"]["optimizer"] if n.endswith("embeddings/word")]
-    assert len(moments) == 1
+    assert len(moments) == (1 if name in ("lion", "momentum") else 2)
     first = reading.find(tmp_path / "parts/checkpoints/2").meta["digests"]
     changed = [n for n in moments if first["optimizer"][n] != whole["digests"]["optimizer"][n]]
     assert changed == moments
 
 
-@pytest.mark.parametrize("name", ["lion", "momentum", "adamw"])
+@pytest.mark.parametrize("name", ["lion", "momentum", "adamw", "stable_adamw"])
 def test_what_is_not_finite_changes_no_state(drawn, name):
     optimizer = optimizers.make(Config(optimizer=Optimizer(name=name)))
     params = drawn(0)
@@ -96,7 +98,7 @@ def test_keys_that_it_does_not_read_are_dead(tiny):
     with pytest.raises(
         ConfigError,
         match="optimizer.b2 is set to 0.99 but nothing reads it, because optimizer.name is "
-        "'momentum', not adamw or lion",
+        "'momentum', not adamw or stable_adamw or muon or lion",
     ):
         parse(tiny, {"optimizer.b2"})
 
@@ -105,7 +107,8 @@ def test_unknown_names_are_refused_with_the_choices(tiny):
     tiny.optimizer.name = "lyon"
     with pytest.raises(
         ConfigError,
-        match="optimizer.name is 'lyon'; it must be one of adamw, lion, momentum; did you mean",
+        match="optimizer.name is 'lyon'; it must be one of adamw, stable_adamw, muon, lion, "
+        "momentum; did you mean",
     ):
         parse(tiny)
 

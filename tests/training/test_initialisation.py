@@ -148,7 +148,10 @@ def test_moments_are_taken_to_other_rows_by_choice(tiny, trained, tmp_path):
 
 def test_moments_of_other_parameters_are_refused(tiny, trained, store, tmp_path):
     tiny.init_from, tiny.transfer.optimizer = str(trained), True
-    tiny.objectives.dwa.batch_rows = 8
+    tiny.optimizer.name = "stable_adamw"
+    with pytest.raises(CheckpointError, match="holds the moments of adamw, not of .*stable_adamw"):
+        start.find_source(parse(tiny))
+    tiny.optimizer.name, tiny.objectives.dwa.batch_rows = "adamw", 8
     config = parse(tiny)
     with pytest.raises(CheckpointError, match="tensors of optimizer differ"):
         first_state(config, tmp_path / "next", store)

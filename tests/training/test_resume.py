@@ -32,6 +32,7 @@ def config_file(make_tiny, tmp_path_factory):
     tiny.train.eval_every = 20
     tiny.train.checkpoint_every = 5
     tiny.train.keep_checkpoints = 3
+    tiny.optimizer.average = 0.9
     tiny.evaluation.perplexity = True
     tiny.evaluation.retrieval.source = "held_out"
     path = tmp_path_factory.mktemp("recipe") / "recipe.py"

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from references import losses as reference
+from references.optimizers import StableAdamW
 
 from xlj import config as schema
 from xlj import optimizers
@@ -21,7 +22,7 @@ from xlj.training.step import make_train_step
 ROWS, BROKEN, STEEP = 4, 99, 98
 WEIGHTS = {"a_one": 3.0, "a_two": 0.5, "b": 2.0}
 SEED, RATE, WARMUP, CLIP, DECAY, LAYER_DECAY = 5, 0.1, 2, 0.05, 0.3, 0.5
-B1, B2, EPSILON = 0.8, 0.9, 0.01
+B1, B2, EPSILON, AVERAGE = 0.8, 0.9, 0.01, 0.6
 
 
 def plain():
@@ -77,13 +78,14 @@ def evolving():
     )
 
 
-def made(normalisation, accumulation):
+def made(normalisation, accumulation, optimizer):
     config = schema.default()
     config.data.languages, config.data.mono = "en", "phrasebook:{language}"
     config.objectives.normalisation, config.train.accumulation = normalisation, accumulation
     config.objectives.mmlm.batch_rows = 8
     config.train.seed, config.train.steps = SEED, 100
     options = config.optimizer
+    options.name, options.average = optimizer, AVERAGE
     options.schedule, options.learning_rate, options.warmup_steps = "constant", RATE, WARMUP
     options.clip_norm, options.weight_decay, options.layer_decay = CLIP, DECAY, LAYER_DECAY
     options.b1, options.b2, options.epsilon = B1, B2, EPSILON
@@ -114,9 +116,9 @@ def uniform(purpose, step):
 class Reference:
     """The same in NumPy, float64."""
 
-    def __init__(self, normalisation):
-        self.normalisation = normalisation
-        self.params = first_params()
+    def __init__(self, normalisation, optimizer):
+        self.normalisation, self.optimizer, self.stable = normalisation, optimizer, {}
+        self.params, self.seen = first_params(), []
         self.w = 2 * self.params["x_head/bias"]
         self.moments = {name: (0 * x, 0 * x) for name, x in self.params.items()}
         self.updates = self.step = self.skipped = self.in_a_row = self.since = 0
@@ -166,9 +168,28 @@ class Reference:
             self.moments[name] = m, v
             mean, square = m / (1 - B1**self.updates), v / (1 - B2**self.updates)
             decay = 0 if name.endswith("bias") else DECAY
+            if self.optimizer == "stable_adamw":
+                new[name] = self.stably(name, x, gradients[name], rate * of_layer[name], decay)
+                continue
             update = mean / (np.sqrt(square) + EPSILON) + decay * x
             new[name] = x - rate * of_layer[name] * update
         self.params = new
+        self.seen.append(new)
+
+    def average(self):
+        """Of the parameters after each finite step."""
+        weights = AVERAGE ** np.arange(len(self.seen))[::-1]
+        return {n: np.average([x[n] for x in self.seen], 0, weights) for n in self.params}
+
+    def stably(self, name, x, gradient, rates, decay):
+        parts = list(zip(x, gradient, rates[:, 0], strict=True)) if x.ndim > 1 else None
+        updated = [
+            self.stable.setdefault((name, number), StableAdamW(B1, B2, EPSILON)).update(
+                param, of_param, rate, decay
+            )
+            for number, (param, of_param, rate) in enumerate(parts or [(x, gradient, rates)])
+        ]
+        return np.stack(updated) if parts else updated[0]
 
 
 def begin(config):
@@ -176,6 +197,7 @@ def begin(config):
     return State(
         params=params,
         optimizer=optimizers.make(config).init(params),
+        average=params,
         objectives={"b": evolving().init_state(params)},
         progress=Progress(
             zero, zero, zero, zero, jnp.zeros(()), jnp.zeros(()),
@@ -184,10 +206,13 @@ def begin(config):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("normalisation, accumulation", [("per_objective", 2), ("global", 1)])
-def test_steps_equal_numpy(normalisation, accumulation):
-    step, config = made(normalisation, accumulation)
-    step, state, plain_step = jax.jit(step), begin(config), Reference(normalisation)
+@pytest.mark.parametrize(
+    "normalisation, accumulation, optimizer",
+    [("per_objective", 2, "adamw"), ("global", 1, "adamw"), ("global", 1, "stable_adamw")],
+)
+def test_steps_equal_numpy(normalisation, accumulation, optimizer):
+    step, config = made(normalisation, accumulation, optimizer)
+    step, state, plain_step = jax.jit(step), begin(config), Reference(normalisation, optimizer)
     rng = np.random.default_rng(1)
     for number in range(5):
         a, b = rng.integers(1, 9, (2, ROWS, 3))
@@ -199,6 +224,9 @@ def test_steps_equal_numpy(normalisation, accumulation):
         plain_step.do(a.astype(float), b.astype(float))
         chex.assert_trees_all_close(
             trees.named_leaves(state.params), plain_step.params, rtol=1e-4, atol=1e-5
+        )
+        chex.assert_trees_all_close(
+            trees.named_leaves(state.average), plain_step.average(), rtol=1e-4, atol=1e-5
         )
         np.testing.assert_allclose(state.objectives["b"]["w"], plain_step.w, rtol=1e-4)
         found, wanted = state.progress, plain_step

@@ -105,7 +105,7 @@ class Difference(NamedTuple):
         elif section == "objectives" and objective in registered():
             fits = option not in registered()[objective].shared
         else:
-            fits = self.key not in (_ON, "optimizer.name")
+            fits = self.key not in (_ON, "optimizer.name", "optimizer.average")
         return self.key if fits else ""
 
 

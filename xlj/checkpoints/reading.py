@@ -37,6 +37,8 @@ FORMAT = 1
 """Of what is written; tests/formats keeps a checkpoint of each."""
 COMMITTED = "commit_success.txt"
 """What Orbax writes last into a checkpoint in a bucket, where no folder can appear at once."""
+PARAMS, AVERAGE = "params", "average"
+"""The items of a checkpoint that are parameters: those of its step, and their moving average."""
 _AWAY = (
     "move this folder away to go on from the checkpoint before it, or set "
     "--config.train.damaged_checkpoint=before"
@@ -122,6 +124,11 @@ def _mark(folder: AnyPath) -> AnyPath:
 def _is_finished(folder: AnyPath) -> bool:
     mark = _mark(folder)
     return mark.is_file() if isinstance(folder, Url) else mark.is_dir()
+
+
+def holds_models(path: AnyPath) -> bool:
+    """Whether `path` is a finished checkpoint, or a workdir that has some."""
+    return _is_finished(path) or bool(steps(path))
 
 
 def orbax_path(folder: AnyPath) -> epath.Path:
@@ -255,35 +262,33 @@ def verify(checkpoint: Checkpoint) -> None:
         raise DamagedError(f"{checkpoint.folder} is damaged: its vocabulary changed")
 
 
-def restore_params(checkpoint: Checkpoint, mesh: Mesh) -> Params:
-    """All parameters in a checkpoint, a nested dict, sharded over a mesh; raises a
-    `CheckpointError` if one is damaged."""
-    tree = nested(abstract_params(checkpoint))
-    return _restore_verified(
-        checkpoint, "params", abstract_like(tree, shardings(tree, mesh, STORED))
-    )
+def restore_params(checkpoint: Checkpoint, mesh: Mesh, item: str = PARAMS) -> Params:
+    """All parameters in a checkpoint, or their average, a nested dict, sharded over a mesh; raises
+    a `CheckpointError` if one is damaged."""
+    tree = nested(abstract_params(checkpoint, item))
+    return _restore_verified(checkpoint, item, abstract_like(tree, shardings(tree, mesh, STORED)))
 
 
-def abstract_params(checkpoint: Checkpoint) -> dict[str, jax.ShapeDtypeStruct]:
-    """Shape and type of all parameters in a checkpoint, by name."""
+def abstract_params(checkpoint: Checkpoint, item: str = PARAMS) -> dict[str, jax.ShapeDtypeStruct]:
+    """Shape and type of all parameters in a checkpoint, or of their average, by name."""
     found = {}
-    for name, text in checkpoint.meta["tensors"]["params"].items():
+    for name, text in checkpoint.meta["tensors"][item].items():
         dtype, _, shape = text.partition("[")
         found[name] = jax.ShapeDtypeStruct(json.loads("[" + shape), jnp.dtype(dtype))
     return found
 
 
-def restore_leaf(checkpoint: Checkpoint, name: str) -> np.ndarray:
-    """One of the parameters in a checkpoint, on the host, by its name; raises a `CheckpointError`
-    if it is damaged."""
+def restore_leaf(checkpoint: Checkpoint, name: str, item: str = PARAMS) -> np.ndarray:
+    """One of the parameters in a checkpoint, or of their average, on the host, by its name; raises
+    a `CheckpointError` if it is damaged."""
     wanted = ocp.args.PyTreeRestore(
-        nested({name: abstract_params(checkpoint)[name]}),
+        nested({name: abstract_params(checkpoint, item)[name]}),
         restore_args=nested({name: ocp.RestoreArgs(restore_type=np.ndarray)}),
         partial_restore=True,
     )
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
-        restored = _restored(checkpoint, "params", lambda item: reader.restore(item, args=wanted))
-    return named_leaves(_verified(checkpoint, "params", restored))[name]
+        restored = _restored(checkpoint, item, lambda path: reader.restore(path, args=wanted))
+    return named_leaves(_verified(checkpoint, item, restored))[name]
 
 
 def _restore_verified(checkpoint: Checkpoint, item: str, abstract: Tree) -> Tree:

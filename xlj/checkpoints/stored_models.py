@@ -89,7 +89,9 @@ class StoredModel:
 
 def find(path: str | AnyPath, key: str = "") -> StoredModel:
     """The model at `path`: a workdir (its latest checkpoint; of a finished fine-tuning run that
-    which was chosen on dev), the folder of one checkpoint, or a Hugging Face folder.
+    which was chosen on dev), the folder of one checkpoint, or a Hugging Face folder. `average`
+    behind a workdir or a checkpoint, as in runs/mine/average, names the moving average of its
+    parameters.
 
     Args:
       key: what named the path, for the error.
@@ -101,6 +103,8 @@ def find(path: str | AnyPath, key: str = "") -> StoredModel:
     if isinstance(path, Path) and hugging_face.is_folder(path):
         return of_folder(path)
     try:
+        if path.name == reading.AVERAGE and not reading.holds_models(path):
+            return _average_of(find(path.parent, key))
         if run := finished_run(path):
             path = path / "checkpoints" / str(run["step"])
         checkpoint = reading.find(path, key)
@@ -133,19 +137,31 @@ def _hub_hint(path: AnyPath) -> str:
     )
 
 
-def of_checkpoint(checkpoint: Checkpoint) -> StoredModel:
-    """The model in a checkpoint."""
+def _average_of(model: StoredModel) -> StoredModel:
+    """The model with the moving average of its parameters in their place."""
+    checkpoint = model.checkpoint
+    if checkpoint is None or reading.AVERAGE not in checkpoint.meta["tensors"]:
+        raise CheckpointError(
+            f"{model.folder} holds no average of its parameters; leave {reading.AVERAGE} out, or "
+            "train with optimizer.average"
+        )
+    return of_checkpoint(checkpoint, reading.AVERAGE)
+
+
+def of_checkpoint(checkpoint: Checkpoint, item: str = reading.PARAMS) -> StoredModel:
+    """The model in a checkpoint, or that of the average of its parameters."""
+    is_average = item == reading.AVERAGE
     return StoredModel(
-        checkpoint.folder,
+        checkpoint.folder / item if is_average else checkpoint.folder,
         checkpoint.model(),
         tuple(checkpoint.meta["languages"]),
         cache(lambda: reading.read_vocabulary(checkpoint)),
-        lambda mesh: reading.restore_params(checkpoint, mesh),
+        lambda mesh: reading.restore_params(checkpoint, mesh, item),
         {
-            name: Leaf(leaf.shape, partial(reading.restore_leaf, checkpoint, name))
-            for name, leaf in reading.abstract_params(checkpoint).items()
+            name: Leaf(leaf.shape, partial(reading.restore_leaf, checkpoint, name, item))
+            for name, leaf in reading.abstract_params(checkpoint, item).items()
         },
-        checkpoint.digest,
+        lambda: checkpoint.digest() + (f":{item}" if is_average else ""),
         checkpoint,
         alignment=_alignment(checkpoint.config()),
         labels=tuple(supervised_in(checkpoint.config()).get("labels", ())),

@@ -210,6 +210,11 @@ def check_optimizer(optimizer: Optimizer) -> None:
     """Raises a `ConfigError` on options of the optimizer that contradict each other."""
     if optimizer.schedule == "wsd" and not optimizer.decay_steps:
         raise ConfigError("optimizer.schedule is wsd; set optimizer.decay_steps")
+    if optimizer.decoupling == "fully" and not optimizer.learning_rate:
+        raise ConfigError(
+            "optimizer.decoupling=fully divides by optimizer.learning_rate, which is 0; set "
+            "optimizer.weight_decay=0 and leave decoupling out, or a learning rate above 0"
+        )
     if not set(optimizer.frozen) <= set(FREEZABLE):
         raise ConfigError(
             f"optimizer.frozen={','.join(optimizer.frozen)}; there are {' and '.join(FREEZABLE)}"

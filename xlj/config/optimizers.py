@@ -20,7 +20,11 @@ class OptimizerEntry(NamedTuple):
 
 _ADAM = ("optimizer.b1", "optimizer.b2", "optimizer.epsilon")
 
-_REGISTERED = {"adamw": OptimizerEntry("xlj.optimizers.adamw:direction", _ADAM)}
+_REGISTERED = {
+    "adamw": OptimizerEntry("xlj.optimizers.adamw:direction", _ADAM),
+    "stable_adamw": OptimizerEntry("xlj.optimizers.stable_adamw:direction", _ADAM),
+    "muon": OptimizerEntry("xlj.optimizers.muon:direction", (*_ADAM, "optimizer.momentum")),
+}
 
 
 def register_optimizer(name: str, implementation: str, reads: tuple[str, ...] = ()) -> None:

@@ -473,10 +473,31 @@ class Optimizer(Section, path="optimizer"):
     b1: float = key(0.9, "AdamW's beta 1", low=0, high=0.999999, read=read_by_optimizer)
     b2: float = key(0.999, "AdamW's beta 2", low=0, high=0.999999, read=read_by_optimizer)
     epsilon: float = key(1e-6, "AdamW's epsilon", low=1e-30, read=read_by_optimizer)
+    momentum: float = key(
+        0.95,
+        "of Muon: the decay of a kernel's average gradient; other parameters have AdamW's betas",
+        low=0,
+        high=0.999999,
+        read=read_by_optimizer,
+    )
     weight_decay: float = key(
         0.01, "decoupled decay; of biases and norms only where decay_multipliers says so", low=0
     )
+    decoupling: str = key(
+        "partly",
+        "what weight_decay is multiplied by in a step: partly: the learning rate (AdamW in PyTorch "
+        "and optax); fully: the learning rate divided by its peak (ModernBERT, mmBERT)",
+        choices=("partly", "fully"),
+        read=only_if_set("optimizer.weight_decay"),
+    )
     clip_norm: float = key(0.0, "largest global norm of the gradient; 0 means no clipping", low=0)
+    average: float = key(
+        0.0,
+        "decay of a moving average of the parameters, such as 0.999, which checkpoints hold beside "
+        "them (DIR/average names it); 0: none",
+        low=0,
+        high=0.999999,
+    )
     layer_decay: float = key(
         1.0,
         "factor of the learning rate from each layer to the one below it: heads have the peak, the "

@@ -1,1 +1,1 @@
-"""Checkpoints of Hugging Face folders, folders of checkpoints, and longer vocabularies."""
+"""Checkpoints of Hugging Face folders and back; longer vocabularies, merged and larger models."""

@@ -30,17 +30,22 @@ def import_folder(source: Path, output: Path) -> None:
 
 
 def store(
-    output: Path, source: StoredModel, params: Params, model: Model, vocabulary: Vocabulary
+    output: Path,
+    source: StoredModel,
+    params: Params,
+    model: Model,
+    vocabulary: Vocabulary,
+    **entries: Any,
 ) -> None:
     """Writes a checkpoint of converted parameters, and tells where it is. Its config has that of
-    their task, if the source has its head."""
+    their task, if the source has its head. `entries` are further ones of its description."""
     config = build({"init_from": str(source.folder), "model": dataclasses.asdict(model)})
     for head in TASKS.keys() & params.keys():
         length = model.positions - FIRST_POSITION
         task = SUPERVISED[TASKS[head]](length=length, labels=source.labels)
         objectives = Objectives(options={TASKS[head]: task})
         config = dataclasses.replace(config, objectives=objectives)
-    more: dict[str, Any] = {"names": source.names} if source.names else {}
+    more: dict[str, Any] = entries | ({"names": source.names} if source.names else {})
     if source.task:
         more["task"] = in_use(source.task)
     if source.separators != 1:

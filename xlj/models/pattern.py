@@ -64,6 +64,12 @@ def loop_of(kinds: tuple[Kind, ...]) -> Loop:
     return best
 
 
+def is_stacked(name: str) -> bool:
+    """Whether a parameter is stacked by layer, by its name: those of an objective's own layers
+    (`generator/layers/...`) are, too."""
+    return "layers" in name.split("/")[:-1]
+
+
 def layer_count(layers: Params) -> int:
     """How many layers stacked parameters have, float [layers, ...] each."""
     stacked = jax.tree.leaves({name: layers[name] for name in layers if name != _OF_NORM})

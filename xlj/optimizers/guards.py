@@ -1,5 +1,7 @@
 """Transformations that keep their state in a step whose loss or gradients are not finite."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -19,6 +21,15 @@ class Guarded(optax.GradientTransformationExtraArgs):
     The state that it returns is the old one where `finite`, a bool [], is False. A guard before
     updates are made of the state lets XLA write each of its arrays in place.
     """
+
+
+class Damped(NamedTuple):
+    """What a transformation may return in the place of a direction, to change the learning rate of
+    each tensor: weight decay is scaled too."""
+
+    direction: Params
+    factors: Params
+    """Of the learning rates: for each tensor an array that its direction is multiplied by."""
 
 
 def guarded(plain: optax.GradientTransformation) -> Guarded:

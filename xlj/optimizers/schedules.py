@@ -15,11 +15,14 @@ class Rates(NamedTuple):
 
     learning_rate: ArrayLike
     weight_decay: ArrayLike
+    """A step takes this times the learning rate of a parameter."""
 
 
 def rates(config: Config, step: int) -> Rates:
     """The rates of a step (0-based)."""
-    decay = np.float32(config.phase_at(step).config.optimizer.weight_decay)
+    options = config.phase_at(step).config.optimizer
+    peak = options.learning_rate if options.decoupling == "fully" else 1.0
+    decay = np.float32(options.weight_decay / peak)
     return Rates(learning_rate(config, step), decay)
 
 

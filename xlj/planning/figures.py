@@ -218,7 +218,7 @@ def _memory(program: StepProgram, limit: float) -> Memory:
     state = program.state
     parameters, optimizer, objectives = (
         float(sum(map(trees.bytes_on_device, jax.tree.leaves(part))))
-        for part in (state.params, state.optimizer, state.objectives)
+        for part in (state.params, (state.optimizer, state.average), state.objectives)
     )
     rows = program.arguments - parameters - optimizer - objectives
     working, peak = program.working, program.peak

@@ -67,6 +67,16 @@ def constrained(x: jax.Array, name: str) -> jax.Array:
     return jax.lax.with_sharding_constraint(x, spec) if _is_sharded((x,), (spec,)) else x
 
 
+def whole_matrices(x: jax.Array) -> jax.Array:
+    """Matrices [layers, m, n] of which no device has a part: the devices that share parameters
+    share the layers out, or have all of them, if their number does not divide the layers'."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty or mesh.shape["fsdp"] == 1:
+        return x
+    is_shared = x.shape[0] % mesh.shape["fsdp"] == 0
+    return jax.lax.with_sharding_constraint(x, PartitionSpec("fsdp") if is_shared else REPLICATED)
+
+
 def per_device(
     function: Callable[..., Found], inputs: tuple[PartitionSpec, ...], outputs: object
 ) -> Callable[..., Found]:

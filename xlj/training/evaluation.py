@@ -1,5 +1,6 @@
 """Losses on held-out rows, per objective and language, always with the same masks."""
 
+import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -90,6 +91,16 @@ class Evaluation:
             for loss, sums in self._loss_sums(name, state, check).items():
                 metrics |= _by_language(loss, sums, owners)
         return metrics | _perplexities(metrics, self._perplexities)
+
+    def of_average(self, state: State, check: Callable[[], object] = bool) -> dict[str, float]:
+        """Metrics average/LOSS/loss and /accuracy: eval/LOSS/... with the average of the parameters
+        in their place; none if the state has none."""
+        if not state.average:
+            return {}
+        metrics = self(dataclasses.replace(state, params=state.average), check)
+        named = (key.split("/") for key in metrics)
+        kept = [parts for parts in named if len(parts) == 3]
+        return {"/".join(["average", *parts[1:]]): metrics["/".join(parts)] for parts in kept}
 
     def _compile(self, state: State) -> None:
         """Compiles the losses, all at once: XLA leaves most cores idle with one."""

@@ -42,7 +42,8 @@ def first_state(start: Start, abstract: State) -> State:
         of_objectives = {name: objectives[name].init_state(params) for name in state.objectives}
         # Copies: a step donates its state, and no buffer can be donated twice.
         copies = jax.device_put(jax.tree.map(jnp.copy, of_objectives), sharding.objectives)
-        state = dataclasses.replace(state, params=params, objectives=copies)
+        average = jax.tree.map(jnp.copy, params) if state.average else {}
+        state = dataclasses.replace(state, params=params, objectives=copies, average=average)
         if config.transfer.optimizer:
             moments = _moments(start, start.source, corpus, abstract.optimizer)
             state = dataclasses.replace(state, optimizer=moments)
@@ -73,7 +74,7 @@ def _transferred(start: Start, source: StoredModel, corpus: Corpus, fresh: Param
 
 def _moments(start: Start, source: StoredModel, corpus: Corpus, abstract: Tree) -> Tree:
     """The optimizer's state of `init_from`, refused unless each moment is of the same parameter."""
-    checkpoint = transfer.check_optimizer(source)
+    checkpoint = transfer.check_optimizer(source, start.config)
     languages = corpus.languages
     if start.config.model.language_embeddings != "none" and source.languages != languages:
         raise CheckpointError(

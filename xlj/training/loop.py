@@ -212,10 +212,11 @@ def _arguments(config: Config, step: int) -> tuple[np.uint32, Rates, np.int32 | 
 
 def _evaluation(
     config: Config, store: RowStore, corpus: Corpus, mesh: Mesh, model: Model
-) -> Evaluation:
-    """The losses on held-out rows, with the model of a phase."""
+) -> Probe:
+    """The losses on held-out rows, with the model of a phase; and of the average, if there is one."""
     objectives = build(config.objectives_on(), model, corpus)
-    return Evaluation(store, config, objectives, mesh)
+    evaluation = Evaluation(store, config, objectives, mesh)
+    return lambda state, check: evaluation(state, check) | evaluation.of_average(state, check)
 
 
 def _is_in_metrics(workdir: AnyPath, step: int) -> bool:

@@ -167,7 +167,7 @@ def find_source(config: Config) -> StoredModel | None:
     source = stored_models.find(config.init_from, "init_from")
     compatibility.check_model(source, config)
     if config.transfer.optimizer:
-        transfer.check_optimizer(source)
+        transfer.check_optimizer(source, config)
     if config.transfer.vocabulary == "matched":
         transfer.dictionaries_of(config.transfer, config.data.languages)
     return source

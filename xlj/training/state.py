@@ -47,13 +47,15 @@ class Progress:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class State:
-    """Parameters, the optimizer's state, what objectives keep, and progress."""
+    """Parameters, the optimizer's state, what objectives keep, progress, and the average."""
 
     params: encoder.Params
     optimizer: optimizers.OptState
     objectives: dict[str, PyTree]
     """The state of each objective that has one, e.g. XLCO's queue."""
     progress: Progress
+    average: encoder.Params = dataclasses.field(default_factory=dict)
+    """The moving average of the parameters; empty without `optimizer.average`."""
 
     def parts(self) -> dict[str, PyTree]:
         """The parts by name, as a checkpoint has them."""
@@ -89,6 +91,7 @@ def init(config: Config, corpus: Corpus, seed: ArrayLike) -> State:
             gradient_norm=nothing,
             losses={loss: sums for o in objectives.values() for loss in o.losses},
         ),
+        average=params if config.optimizer.average else {},
     )
 
 
@@ -108,10 +111,14 @@ def abstract(config: Config, corpus: Corpus, mesh: Mesh) -> State:
     multipliers.check(config.optimizer, shapes.params)
     rules = RULES + tuple(r for o in build_all(config, corpus).values() for r in o.rules)
     of_params = shardings(shapes.params, mesh, rules)
-    of_optimizer = optimizers.state_shardings(config, shapes.optimizer, of_params, replicated(mesh))
+    of_optimizer = optimizers.state_shardings(
+        shapes.optimizer, shapes.params, of_params, replicated(mesh)
+    )
     of_objectives = shardings(shapes.objectives, mesh, rules)
     of_progress = jax.tree.map(lambda _: replicated(mesh), shapes.progress)
-    return abstract_like(shapes, State(of_params, of_optimizer, of_objectives, of_progress))
+    of_average = of_params if shapes.average else {}
+    where = State(of_params, of_optimizer, of_objectives, of_progress, of_average)
+    return abstract_like(shapes, where)
 
 
 def sharding(config: Config, corpus: Corpus, mesh: Mesh) -> State:

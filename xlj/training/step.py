@@ -14,6 +14,7 @@ from xlj import optimizers
 from xlj.config import Config, Optimizer
 from xlj.objectives.objective import Found, Given, LossSums, Objective, Params, Rows
 from xlj.optimizers import multipliers
+from xlj.optimizers.averaging import averaged
 from xlj.optimizers.clipping import clip
 from xlj.optimizers.guards import either
 from xlj.optimizers.schedules import Rates
@@ -104,6 +105,7 @@ def make_train_step(
             optimizer=new_optimizer,
             objectives=either(finite, new_objectives, state.objectives),
             progress=_advance(state.progress, finite, loss, norm, losses),
+            average=_averaged(config, state, new_params, finite & any(weights.values())),
         )
 
     return on_mesh(mesh, train_step)
@@ -117,6 +119,13 @@ def _counts(
     for name, found in inputs.items():
         counts |= jax.tree.map(jnp.sum, objectives[name].count(found))
     return counts
+
+
+def _averaged(config: Config, state: State, params: Params, changes: jax.Array) -> Params:
+    """The average with the parameters after the step; it stays if the step `changes` none, a bool
+    []."""
+    steps = state.progress.step - state.progress.skipped
+    return averaged(state.average, params, config.optimizer.average, steps, changes)
 
 
 def _begun(

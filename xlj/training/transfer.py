@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.stored_models import StoredModel
-from xlj.config import SUPERVISED, Config, ConfigError, Transfer, as_tree
+from xlj.config import SUPERVISED, Config, ConfigError, Optimizer, Transfer, as_tree
 from xlj.config.objectives.supervised import recorded_kind, supervised_in
 from xlj.data.rows.store import RowStore
 from xlj.data.tokenizer.vocabulary import Vocabulary
@@ -94,12 +94,19 @@ def taken(
     return jax.tree.unflatten(structure, chosen)
 
 
-def check_optimizer(source: StoredModel) -> Checkpoint:
-    """The checkpoint of a model, refused if there are no moments in it."""
+def check_optimizer(source: StoredModel, config: Config) -> Checkpoint:
+    """The checkpoint of a model, refused if there are no moments of the config's optimizer in it:
+    those of AdamW and StableAdamW have the same names, and differ."""
     if source.checkpoint is None or "optimizer" not in source.checkpoint.meta["tensors"]:
         raise CheckpointError(
             f"transfer.optimizer: init_from={source.folder} holds parameters only, as converted "
             "models do; leave that key out, or name a checkpoint of training"
+        )
+    name = source.checkpoint.config()["optimizer"].get("name", Optimizer().name)
+    if name != config.optimizer.name:
+        raise CheckpointError(
+            f"transfer.optimizer: init_from={source.folder} holds the moments of {name}, not of "
+            f"optimizer.name={config.optimizer.name}; leave that key out"
         )
     return source.checkpoint
 

@@ -1,0 +1,205 @@
+"""Merged models against NumPy: every tensor of means and of TIES, exact counts where sizes tie."""
+
+import dataclasses
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+from xlj import convert, phrasebook
+from xlj.checkpoints import stored_models, writing
+from xlj.config import ConfigError, Model, build
+from xlj.data.tokenizer import vocabulary_training
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.models import encoder, heads
+from xlj.sharding import trees
+
+MODEL = Model(layers=2, hidden=8, heads=2, intermediate=8, positions=42)
+SOME = ("embeddings/word", "embeddings/norm/bias", "embeddings/norm/scale", "prediction_head/bias")
+SOME += ("layers/attention/query/kernel",)
+"""Parameters enough for most tests: each takes Orbax a while."""
+
+
+@pytest.fixture(scope="module")
+def vocabularies():
+    """Of 300 pieces each, in English and Turkish."""
+    return [
+        Vocabulary(
+            vocabulary_training.train(
+                {language: list(itertools.islice(phrasebook.text_lines(language), 300))},
+                {language: 1},
+                300,
+                1.0,
+            )
+        )
+        for language in ("en", "tr")
+    ]
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """Draws parameters in quarters, so that many differences are of one size."""
+
+    def init():
+        params = encoder.init(jax.random.key(0), MODEL, 300, 0)
+        head = heads.init_prediction(jax.random.key(1), MODEL, 300)
+        return params | {"prediction_head": head}
+
+    shapes = trees.named_leaves(jax.eval_shape(init))
+
+    def of_seed(seed, names=SOME):
+        rng = np.random.default_rng(seed)
+        return {
+            name: (np.round(4 * rng.normal(size=leaf.shape)) / 4).astype(np.float32)
+            for name, leaf in shapes.items()
+            if not names or name in names
+        }
+
+    return of_seed
+
+
+@pytest.fixture(scope="module")
+def write(vocabularies, tmp_path_factory):
+    """Writes a checkpoint of some parameters, and returns its folder."""
+    folder, numbers = tmp_path_factory.mktemp("models"), itertools.count()
+
+    def write(leaves, model=MODEL, vocabulary=vocabularies[0], languages=()):
+        path = folder / str(next(numbers))
+        params = jax.tree.map(jax.numpy.asarray, trees.nested(leaves))
+        config = build({"model": dataclasses.asdict(model)})
+        writing.write_params(path, params, config, vocabulary, list(languages))
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def models(drawn, write):
+    """Three models and their base, and where they are."""
+    leaves = [drawn(seed) for seed in range(4)]
+    return leaves, [write(each) for each in leaves]
+
+
+def merged(call, output, *arguments):
+    call(convert.main, "merge", *arguments, f"--output={output}")
+    found = stored_models.find(output)
+    return {name: np.asarray(leaf) for name, leaf in found.leaves.items()}
+
+
+@pytest.mark.parametrize("weights", [(), (3, 1, 0.5)])
+def test_means_are_those_of_numpy(models, call, tmp_path, weights):
+    leaves, paths = models
+    flags = ["--weights", *weights] if weights else []
+    found = merged(call, tmp_path / "new", "--models", *paths[:3], *flags)
+    shares = np.array(weights or (1, 1, 1)) / sum(weights or (1, 1, 1))
+    assert found.keys() == leaves[0].keys()
+    for name in found:
+        wanted = np.tensordot(shares, np.stack([each[name] for each in leaves[:3]], dtype=float), 1)
+        np.testing.assert_allclose(found[name], wanted, rtol=1e-6, atol=1e-7)
+    assert [each.name for each in tmp_path.iterdir()] == ["new"]  # no scratch is left
+
+
+def ties(leaves, base, share, scale):
+    """In NumPy, all tensors as one vector."""
+    names = sorted(base)
+    vectors = [
+        np.concatenate([each[n].ravel() - base[n].ravel() for n in names]) for each in leaves
+    ]
+    keep = round(share * len(vectors[0]))
+    trimmed = np.zeros((len(vectors), len(vectors[0])))
+    for row, vector in zip(trimmed, vectors, strict=True):
+        kept = np.argsort(-np.abs(vector), kind="stable")[:keep]
+        row[kept] = vector[kept]
+    sign = np.sign(trimmed.sum(0))
+    agrees = (np.sign(trimmed) == sign) & (trimmed != 0)
+    mean = (trimmed * agrees).sum(0) / np.maximum(agrees.sum(0), 1)
+    whole = np.concatenate([base[n].ravel() for n in names]) + scale * mean
+    sizes = np.cumsum([base[n].size for n in names])[:-1]
+    parts = np.split(whole, sizes)
+    return {n: part.reshape(base[n].shape) for n, part in zip(names, parts, strict=True)}, trimmed
+
+
+@pytest.mark.parametrize("share, scale", [(None, None), (0.35, 0.5)])
+def test_ties_is_that_of_numpy(models, call, tmp_path, share, scale):
+    leaves, paths = models
+    flags = [f"--base={paths[3]}"]
+    flags += [f"--share={share}", f"--scale={scale}"] if share else []
+    found = merged(call, tmp_path / "new", "--models", *paths[:3], *flags)
+    wanted, trimmed = ties(leaves[:3], leaves[3], share or 0.2, scale or 1.0)
+    sizes = np.sort(np.abs(trimmed[0][trimmed[0] != 0]))
+    assert (sizes == sizes[0]).sum() > 10  # some of the smallest were left out
+    for name in found:
+        np.testing.assert_allclose(found[name], wanted[name], rtol=1e-6, atol=1e-6, err_msg=name)
+
+
+def test_ties_counts_sizes_that_differ_in_their_last_bits(drawn, write, call, tmp_path):
+    base, rng = drawn(0), np.random.default_rng(1)
+    base = {name: 0 * leaf for name, leaf in base.items()}
+    leaves = [
+        {
+            n: (1 + rng.uniform(-1e-4, 1e-4, leaf.shape)).astype(np.float32)
+            for n, leaf in base.items()
+        }
+        for _ in range(2)
+    ]
+    paths = [write(each) for each in (*leaves, base)]
+    found = merged(call, tmp_path / "new", "--models", *paths[:2], f"--base={paths[2]}")
+    wanted, _ = ties(leaves, base, 0.2, 1.0)
+    for name in found:
+        np.testing.assert_allclose(found[name], wanted[name], rtol=1e-6, err_msg=name)
+    kept = sum((leaf != 0).sum() for leaf in found.values())
+    numbers = sum(leaf.size for leaf in base.values())
+    assert 0.2 * numbers <= kept <= 0.4 * numbers
+
+
+def test_a_folder_of_hugging_face_is_a_model_too(drawn, write, call, tmp_path):
+    leaves = [drawn(seed, names=()) for seed in (0, 1)]
+    paths = [write(each) for each in leaves]
+    call(convert.main, "export", f"--checkpoint={paths[0]}", f"--output={tmp_path}/folder")
+    found = merged(call, tmp_path / "new", "--models", tmp_path / "folder", paths[1])
+    for name in found:
+        np.testing.assert_allclose(found[name], (leaves[0][name] + leaves[1][name]) / 2, rtol=1e-6)
+    record = stored_models.find(tmp_path / "new").checkpoint.meta["merged"]
+    assert record["models"][1].startswith(f"{paths[1]} ") and len(record["models"]) == 2
+
+
+def test_what_differs_is_refused_by_name(models, drawn, write, vocabularies, call, tmp_path):
+    leaves, paths = models
+    wide = {
+        name: leaf[..., :4] if name.endswith("norm/scale") else leaf
+        for name, leaf in drawn(5).items()
+    }
+    headless = {n: leaf for n, leaf in drawn(5).items() if not n.startswith("prediction_head/")}
+    broken = drawn(5) | {"embeddings/norm/bias": np.full(8, np.nan, np.float32)}
+    others = {
+        r"model.heads: 2 -> 4": write(drawn(5), dataclasses.replace(MODEL, heads=4)),
+        r"another vocabulary \(300 ids, not 300": write(drawn(5), vocabulary=vocabularies[1]),
+        r"embeddings/norm/scale is \[4\], not \[8\]": write(wide),
+        r"prediction_head/bias is not there, not \[300\]": write(headless),
+        r"embeddings/norm/bias is not finite everywhere": write(broken),
+    }
+    for message, path in others.items():
+        with pytest.raises(ConfigError, match=message):
+            merged(call, tmp_path / "new", "--models", paths[0], path)
+    with pytest.raises(ConfigError, match="cannot be merged with .*: model.heads"):
+        merged(
+            call, tmp_path / "new", "--models", *paths[:2], f"--base={next(iter(others.values()))}"
+        )
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        ([], "name at least two models"),
+        (["b", "--weights", "1"], "1 weights for 2 models"),
+        (["b", "--weights", "1", "0"], "name one above 0 for each"),
+        (["b", "--weights", "1", "1", "--base=c"], "leave them out with --base"),
+        (["b", "--base=c", "--share=0"], "--share=0 must be above 0"),
+        (["b", "--share=0.5"], "--share belongs to TIES"),
+    ],
+)
+def test_flags_that_contradict_are_refused_before_any_model(call, tmp_path, flags, message):
+    with pytest.raises(ConfigError, match=message):
+        merged(call, tmp_path / "new", "--models", "a", *flags)

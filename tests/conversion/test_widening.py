@@ -1,0 +1,192 @@
+"""Larger models against NumPy's `pad`: each axis of each parameter, by hand."""
+
+import dataclasses
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+from xlj import convert, phrasebook
+from xlj.checkpoints import stored_models, writing
+from xlj.config import ConfigError, Model, build
+from xlj.config.families import options_of
+from xlj.conversion import widening
+from xlj.data.tokenizer import vocabulary_training
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.models import encoder, heads
+from xlj.sharding import trees
+
+XLM_R = Model(layers=2, hidden=8, heads=2, intermediate=12, positions=12, position_bias="gated")
+MODERN = Model(
+    layers=3,
+    hidden=16,
+    heads=4,
+    intermediate=10,
+    positions=12,
+    **options_of("modernbert") | {"biases": (), "tied": False, "key_value_heads": 2},
+)
+SIZES = [
+    (XLM_R, {"layers": 5, "hidden": 20, "heads": 5, "intermediate": 17}),
+    (MODERN, {"layers": 7, "hidden": 24, "heads": 6, "key_value_heads": 3, "intermediate": 13}),
+]
+
+
+def shapes_of(model, vocabulary_size):
+    def init():
+        params = encoder.init(jax.random.key(0), model, vocabulary_size, 0)
+        return params | {"prediction_head": heads.init_prediction(jax.random.key(0), model, 300)}
+
+    return {name: leaf.shape for name, leaf in trees.named_leaves(jax.eval_shape(init)).items()}
+
+
+def drawn(model):
+    rng = np.random.default_rng(0)
+    shapes = shapes_of(model, 300)
+    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def wrapped(array, sizes):
+    """The array in the middle of one of these sizes, and around it the same again."""
+    before = [(size - old) // 2 for size, old in zip(sizes, array.shape, strict=True)]
+    after = [s - old - b for s, old, b in zip(sizes, array.shape, before, strict=True)]
+    return np.pad(array, list(zip(before, after, strict=True)), mode="wrap")
+
+
+def by_hand(name, array, old, new):
+    """A parameter of the larger model; `layers/` by one layer."""
+    size, rows = old.hidden // old.heads, array.shape[0]
+    *_, part, last = name.split("/")
+    if part in ("query", "key", "value"):
+        count, more = (m.heads if part == "query" else m.groups for m in (old, new))
+        if last == "bias":
+            return wrapped(array.reshape(count, size), (more, size)).ravel()
+        whole = wrapped(array.reshape(rows, count, size), (new.hidden, more, size))
+        return whole.reshape(new.hidden, -1)
+    if name.endswith("attention/output/kernel"):
+        whole = wrapped(array.reshape(old.heads, size, -1), (new.heads, size, new.hidden))
+        return whole.reshape(-1, new.hidden)
+    if part == "inner":
+        halves = np.split(array, 1 if old.feed_forward == "gelu" else 2, axis=-1)
+        sizes = (new.intermediate,) if last == "bias" else (new.hidden, new.intermediate)
+        return np.concatenate([wrapped(half, sizes) for half in halves], axis=-1)
+    if name.endswith("outer/kernel"):
+        return wrapped(array, (new.intermediate, new.hidden))
+    if part == "gates":
+        return array if last == "kernel" else wrapped(array, (new.heads,))
+    if last == "table":
+        return wrapped(array, (rows, new.heads))
+    if name == "prediction_head/bias":
+        return array
+    if name.endswith("dense/kernel"):
+        return wrapped(array, (new.hidden, new.hidden))
+    return wrapped(array, (*array.shape[:-1], new.hidden))
+
+
+@pytest.mark.parametrize("old, sizes", SIZES)
+def test_each_parameter_is_tiled_from_the_middle(old, sizes):
+    leaves, new = drawn(old), dataclasses.replace(old, **sizes)
+    found = widening.widened(leaves, old, new, copied=True)
+    assert {name: leaf.shape for name, leaf in found.items()} == shapes_of(new, 300)
+    copied = [
+        min(round(layer * old.layers / new.layers), old.layers - 1) for layer in range(new.layers)
+    ]
+    for name, leaf in found.items():
+        if not name.startswith("layers/"):
+            wanted = by_hand(name, leaves[name], old, new)
+        elif len(leaves[name]) == old.layers:
+            wanted = np.stack([by_hand(name, leaves[name][layer], old, new) for layer in copied])
+        else:  # the first layer has no norm: a copy of it has that of the second
+            places = [max(layer, 1) - 1 for layer in copied[1:]]
+            wanted = np.stack([by_hand(name, leaves[name][place], old, new) for place in places])
+        np.testing.assert_array_equal(leaf, wanted, err_msg=name)
+
+
+@pytest.mark.parametrize("old", [XLM_R, MODERN])
+def test_weights_that_are_divided_compute_what_they_did(old, monkeypatch):
+    """Where each place has as many copies, so that norms are the same too."""
+    monkeypatch.setattr(widening, "_NOISE", 0.0)
+    more = {"hidden": 3 * old.hidden, "heads": 3 * old.heads, "intermediate": 3 * old.intermediate}
+    if old.key_value_heads:
+        more["key_value_heads"] = 3 * old.key_value_heads
+    new = dataclasses.replace(old, **more)
+    small = {name: 0.3 * leaf for name, leaf in drawn(old).items()}
+    large = widening.widened(small, old, new, copied=False)
+    rng = np.random.default_rng(1)
+    tokens, ids = rng.integers(0, 300, (2, 6)), np.zeros((2, 6), int)
+    inputs = encoder.Inputs(tokens, ids + np.arange(6), ids, ids)
+    logits = []
+    for model, leaves in ((old, small), (new, large)):
+
+        def computed(params, model=model):
+            hidden, table = encoder.apply(params, model, inputs), params["embeddings"]["word"]
+            vectors, table, bias = heads.predict(params["prediction_head"], table, model, hidden)
+            return vectors @ table.T + bias
+
+        logits.append(jax.jit(computed)(trees.nested(leaves)))
+    assert np.std(logits[0]) > 0.1
+    np.testing.assert_allclose(logits[1], logits[0], rtol=1e-4, atol=1e-4)
+
+
+def test_divided_weights_have_noise_that_separates_copies():
+    model, new = XLM_R, dataclasses.replace(XLM_R, hidden=16, heads=4)
+    large = widening.widened(drawn(model), model, new, copied=False)
+    name = "layers/feed_forward/inner/kernel"
+    plain = widening.widened(drawn(model), model, new, copied=True)[name] / 2
+    noise = large[name] - plain
+    np.testing.assert_allclose(noise.std() / plain.std(), widening._NOISE, rtol=0.2)
+    assert len(np.unique(noise)) == noise.size
+    again = widening.widened(drawn(model), model, new, copied=False)
+    np.testing.assert_array_equal(again[name], large[name])
+    np.testing.assert_array_equal(  # embeddings have none
+        large["embeddings/word"], drawn(model)["embeddings/word"][:, widening.tiled(8, 16)]
+    )
+
+
+def test_layers_are_copied_at_the_same_share_of_the_depth():
+    assert widening.layers(22, 28)[:9].tolist() == [0, 1, 2, 2, 3, 4, 5, 6, 6]
+    assert widening.layers(2, 8).tolist() == [0, 0, 0, 1, 1, 1, 1, 1]  # round(7 * 2 / 8) is 2
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A checkpoint of a small model, with a head that is not tiled."""
+    path = tmp_path_factory.mktemp("small") / "checkpoint"
+    lines = {"en": list(itertools.islice(phrasebook.text_lines("en"), 300))}
+    vocabulary = Vocabulary(vocabulary_training.train(lines, {"en": 1}, 300, 1.0))
+    leaves = drawn(XLM_R) | {"detection_head/dense/kernel": np.zeros((8, 8), np.float32)}
+    config = build({"model": dataclasses.asdict(XLM_R)})
+    params = jax.tree.map(jax.numpy.asarray, trees.nested(leaves))
+    writing.write_params(path, params, config, vocabulary, ["en"])
+    return path
+
+
+def test_a_checkpoint_is_made_from_which_runs_start(small, call, tmp_path):
+    flags = [f"--{name}={size}" for name, size in SIZES[0][1].items()]
+    printed = call(
+        convert.main, "widen", f"--checkpoint={small}", *flags, f"--output={tmp_path}/new"
+    ).out
+    assert "left out, for runs to initialise: detection_head/dense/kernel\n" in printed
+    assert "tiled: layers 2 -> 5, hidden 8 -> 20, heads 2 -> 5, intermediate 12 -> 17" in printed
+    made, new = stored_models.find(tmp_path / "new"), dataclasses.replace(XLM_R, **SIZES[0][1])
+    assert made.model == new and made.languages == ("en",)
+    wanted = widening.widened(drawn(XLM_R), XLM_R, new, copied=False)
+    assert set(made.leaves) == set(wanted)
+    for name in ("layers/attention/query/kernel", "embeddings/word"):
+        np.testing.assert_array_equal(made.leaves[name], wanted[name])
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--hidden=4"], "--hidden=4 is less than the 8 of"),
+        ([], "name a size that is larger"),
+        (["--layers=2"], "name a size that is larger"),
+        (["--hidden=12"], "have 4 dimensions; --hidden must be 4 times --heads"),
+        (["--intermediate=13", "--key_value_heads=3"], "not divisible by model.key_value_heads=3"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused(small, call, tmp_path, flags, message):
+    with pytest.raises(ConfigError, match=message):
+        call(convert.main, "widen", f"--checkpoint={small}", *flags, f"--output={tmp_path}/new")
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,165 @@
+"""Muon: kernels of layers, a layer at a time, against NumPy and optax; AdamW for all others."""
+
+import importlib
+import re
+from pathlib import Path
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from optax.contrib import MuonDimensionNumbers, muon
+from references.optimizers import orthogonalised
+
+from xlj import optimizers
+from xlj.config import Config, ConfigError, Mesh, Optimizer, parse
+from xlj.interop.architectures import TASKS
+from xlj.optimizers.muon import MuonState, rule_of
+from xlj.optimizers.schedules import Rates
+from xlj.sharding import devices, meshes, trees
+from xlj.sharding.rules import STORED
+from xlj.training import memory
+from xlj.training import state as states
+
+RECIPES = Path(__file__).parents[2] / "configs"
+
+SHAPES = {
+    "embeddings/word": (8, 4),
+    "layers/attention/query/bias": (2, 4),
+    "layers/attention/query/kernel": (2, 4, 4),
+    "layers/feed_forward/inner/kernel": (2, 4, 12),
+    "layers/feed_forward/outer/kernel": (2, 8, 4),
+    "prediction_head/dense/kernel": (4, 4),
+}
+KERNELS = [name for name in SHAPES if name.startswith("layers/") and name.endswith("kernel")]
+OPTIONS = Optimizer(name="muon", momentum=0.8, b1=0.7, b2=0.9, epsilon=0.01)
+RATE, DECAY = 0.25, 0.5
+
+
+def drawn(seed):
+    rng = np.random.default_rng(seed)
+    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in SHAPES.items()}
+
+
+@pytest.fixture(scope="module")
+def updated():
+    """(gradients, state, params, finite) -> updates and the next state, jitted."""
+    optimizer, now = optimizers.make(Config(optimizer=OPTIONS)), Rates(RATE, DECAY)
+
+    @jax.jit
+    def updated(gradients, state, params, finite):
+        return optimizer.update(gradients, state, params, finite=finite, rates=now)
+
+    return updated
+
+
+def first_state(params):
+    return optimizers.make(Config(optimizer=OPTIONS)).init(params)
+
+
+def test_updates_are_those_of_numpy_and_of_optax(updated):
+    params = trees.nested(drawn(0))
+    axes = {name: MuonDimensionNumbers(1, 2) if name in KERNELS else None for name in SHAPES}
+    plain = muon(
+        RATE, beta=0.8, muon_weight_dimension_numbers=trees.nested(axes), consistent_rms=0.2
+    )
+    adam = optax.adam(RATE, 0.7, 0.9, 0.01)
+    of_others = [name for name in SHAPES if name not in KERNELS]
+    states = [plain.init(params), adam.init({name: drawn(0)[name] for name in of_others})]
+    state, averages = first_state(params), dict.fromkeys(KERNELS, 0.0)
+    for step in (1, 2, 3):
+        gradients = drawn(step)
+        found, state = updated(trees.nested(gradients), state, params, True)
+        found = trees.named_leaves(found)
+        of_optax, states[0] = plain.update(trees.nested(gradients), states[0], params)
+        of_optax = trees.named_leaves(of_optax)
+        of_adam, states[1] = adam.update({name: gradients[name] for name in of_others}, states[1])
+        for name in KERNELS:
+            averages[name] = 0.8 * averages[name] + 0.2 * gradients[name].astype(float)
+            ahead = 0.8 * averages[name] / (1 - 0.8 ** (step + 1))
+            ahead = ahead + 0.2 * gradients[name] / (1 - 0.8**step)
+            size = 0.2 * max(SHAPES[name][1:]) ** 0.5
+            wanted = np.stack([size * orthogonalised(layer) for layer in ahead])
+            decayed = -RATE * (wanted + DECAY * drawn(0)[name])
+            np.testing.assert_allclose(found[name], decayed, rtol=1e-3, atol=1e-5)
+            of_optax[name] = of_optax[name] - RATE * DECAY * drawn(0)[name]
+            np.testing.assert_allclose(found[name], of_optax[name], rtol=1e-3, atol=1e-5)
+        for name in of_others:
+            decay = 0 if name.endswith("bias") else RATE * DECAY * drawn(0)[name]
+            np.testing.assert_allclose(found[name], of_adam[name] - decay, rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_not_finite_changes_no_state(updated):
+    params = trees.nested(drawn(0))
+    _, before = updated(trees.nested(drawn(1)), first_state(params), params, True)
+    broken = jax.tree.map(lambda x: x.at[0].set(jnp.nan), jax.tree.map(jnp.asarray, params))
+    _, after = updated(broken, before, params, False)
+    assert all(
+        (a == b).all() for a, b in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
+    )
+    assert isinstance(before[0], MuonState) and int(before[0].steps) == 1
+
+
+@pytest.mark.parametrize("fsdp", [2, 4])
+def test_sharded_updates_are_those_of_one_device(updated, fsdp):
+    """Two layers: each device makes one orthogonal, or each of four devices both."""
+    mesh = meshes.make_mesh(Config(mesh=Mesh(fsdp=fsdp)), jax.devices()[:4])
+    params, gradients = (trees.nested(drawn(seed)) for seed in (0, 1))
+    wanted, next_state = updated(gradients, first_state(params), params, True)
+    params, gradients = (
+        jax.device_put(tree, trees.shardings(tree, mesh, STORED)) for tree in (params, gradients)
+    )
+    optimizer, now = optimizers.make(Config(optimizer=OPTIONS)), Rates(RATE, DECAY)
+
+    def update(gradients, state, params):
+        return optimizer.update(gradients, state, params, finite=jnp.array(True), rates=now)
+
+    program = jax.jit(devices.on_mesh(mesh, update))
+    found, state = program(gradients, first_state(params), params)
+    chex.assert_trees_all_close((found, state), (wanted, next_state), rtol=1e-4, atol=1e-6)
+
+
+def test_moments_lie_where_their_parameters_do(every):
+    every.optimizer.name, every.mesh.fsdp = "muon", 4
+    config = parse(every)
+    mesh = meshes.make_mesh(config)
+    abstract = states.abstract(config, memory.expected(config).corpus, mesh)
+    of_muon, params = abstract.optimizer[0], trees.named_leaves(abstract.params)
+    found = [trees.named_leaves(tree) for tree in (of_muon.mu, of_muon.others.mu)]
+    assert set(found[0]) | set(found[1]) == set(params) and not set(found[0]) & set(found[1])
+    assert {name for name in params if name.endswith("/kernel") and "layers/" in name} == {
+        name for name in {*found[0], *found[1]} if re.fullmatch(".*layers/.*/kernel", name)
+    }
+    for moments in (*found, trees.named_leaves(of_muon.others.nu)):
+        for name, moment in moments.items():
+            assert moment.sharding == params[name].sharding, name
+    kernels = {name.removeprefix("generator/") for name in found[0]}
+    parts = [f"attention/{name}" for name in ("query", "key", "value", "output")]
+    parts += ["feed_forward/inner", "feed_forward/outer"]
+    assert kernels == {f"layers/{part}/kernel" for part in parts}
+
+
+def named(recipe):
+    """The names of the parameters of a recipe."""
+    config = parse(importlib.import_module(recipe).get_config("tiny"))
+    sizes = memory.expected(config)
+    return trees.named_leaves(jax.eval_shape(lambda: states.init(config, sizes.corpus, 0).params))
+
+
+@pytest.mark.parametrize("recipe", sorted(file.stem for file in RECIPES.glob("*.py")))
+def test_a_rule_names_each_parameter_of_each_recipe(recipe, monkeypatch):
+    monkeypatch.syspath_prepend(str(RECIPES))
+    for name in named(recipe):
+        rule_of(name)  # raises where none does
+
+
+def test_heads_of_tasks_are_adamws():
+    assert all(rule_of(f"{head}/dense/kernel") is None for head in TASKS)
+
+
+def test_a_parameter_without_a_rule_is_named():
+    params = trees.nested(drawn(0) | {"layers/mixer/kernel": np.zeros((2, 4, 4))})
+    with pytest.raises(ConfigError, match="no rule .* the parameter layers/mixer/kernel is"):
+        first_state(params)

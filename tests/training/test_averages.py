@@ -1,0 +1,96 @@
+"""Averages of parameters in runs: measured beside them, saved, and named where a model is."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlj.checkpoints import compatibility, reading, stored_models
+from xlj.checkpoints.reading import CheckpointError
+from xlj.checkpoints.writing import Checkpointer
+from xlj.config import parse
+from xlj.data.rows.corpus import Corpus
+from xlj.data.tokenizer.vocabulary import Vocabulary
+from xlj.sharding import meshes
+from xlj.sharding.trees import named_leaves
+from xlj.training import initialisation, loop, start
+from xlj.training import state as states
+
+
+@pytest.fixture
+def saved(tiny, store, tmp_path):
+    """A workdir with a checkpoint whose average is twice its parameters."""
+    tiny.optimizer.average = 0.9
+    config = parse(tiny)
+    state = jax.jit(lambda: states.init(config, Corpus.of(store), 0))()
+    for one, two in zip(*map(jax.tree.leaves, (state.params, state.average)), strict=True):
+        assert (one == two).all()  # until a step is done
+    state = dataclasses.replace(state, average=jax.tree.map(lambda x: 2 * x, state.params))
+    vocabulary = Vocabulary.load(store.vocabulary_file)
+    checkpointer = Checkpointer(tmp_path / "run", config, store.manifest, vocabulary, keep=1)
+    checkpointer.save(3, state.parts())
+    checkpointer.close()
+    return tmp_path / "run"
+
+
+def test_an_average_is_a_model_by_its_path(saved, tiny, tmp_path):
+    tiny.optimizer.average = 0.0
+    model = stored_models.find(saved)
+    params = named_leaves(model.params(meshes.one_device()))
+    wanted = {name: 2 * np.asarray(leaf) for name, leaf in params.items()}
+    for path in (saved / "average", saved / "checkpoints/3/average"):
+        average = stored_models.find(path)
+        assert average.folder == saved / "checkpoints/3/average"
+        assert average.digest() != model.digest()
+        found = named_leaves(average.params(meshes.one_device()))
+        for name in wanted:
+            np.testing.assert_array_equal(found[name], wanted[name])
+    np.testing.assert_array_equal(average.leaves["embeddings/word"], wanted["embeddings/word"])
+    tiny.init_from, tiny.optimizer.average = str(saved / "average"), 0.5
+    begun = start.prepare(parse(tiny), tmp_path / "next")
+    abstract = states.abstract(begun.config, Corpus.of(begun.store), begun.mesh)
+    first = initialisation.first_state(begun, abstract)
+    for tree in (first.params, first.average):
+        for name, leaf in named_leaves(tree).items():
+            np.testing.assert_array_equal(leaf, wanted[name])
+    jax.block_until_ready(jax.jit(lambda s: s, donate_argnums=0)(first))  # no buffer stands twice
+
+
+def test_a_checkpoint_without_an_average_has_none(checkpoint):
+    with pytest.raises(CheckpointError, match="holds no average of its parameters; leave average"):
+        stored_models.find(checkpoint / "average")
+
+
+def test_a_workdir_may_be_called_average(saved):
+    saved.rename(saved.with_name("average"))
+    found = stored_models.find(saved.with_name("average"))
+    assert found.folder == saved.with_name("average") / "checkpoints/3"
+
+
+def test_a_run_does_not_begin_an_average_on_resume(saved, tiny):
+    tiny.optimizer.average = 0.99
+    with pytest.raises(CheckpointError, match="optimizer.average: 0.9 -> 0.99") as error:
+        compatibility.check_resumable(reading.latest(saved), parse(tiny))
+    assert "allow_change" not in str(error.value)
+
+
+@pytest.mark.slow
+def test_a_run_measures_its_average(tiny, store, tmp_path):
+    tiny.optimizer.average, tiny.train.steps = 0.8, 6
+    tiny.evaluation.perplexity = True
+    outcome = loop.train(start.prepare(parse(tiny), tmp_path, store))
+    lines = {line["step"]: line for line in outcome.metrics}
+    keys = {key for key in lines[6] if key.startswith("average/")}
+    measures = ("loss", "accuracy", "perplexity")
+    assert keys == {f"average/{name}/{key}" for name in ("mmlm", "tlm") for key in measures}
+    for name in ("mmlm", "tlm"):
+        now, average = (lines[6][f"{kind}/{name}/loss"] for kind in ("eval", "average"))
+        before = lines[0][f"eval/{name}/loss"]
+        assert lines[0][f"average/{name}/loss"] == before
+        assert now < average < before  # it lags behind
+    model = stored_models.find(tmp_path / "average")
+    last = named_leaves(reading.restore_params(reading.find(tmp_path), meshes.one_device()))
+    found = named_leaves(model.params(meshes.one_device()))
+    assert not any(jnp.array_equal(found[name], last[name]) for name in last)

@@ -1,0 +1,111 @@
+"""Muon (Jordan et al., 2024) for the kernels of layers; AdamW for all other parameters."""
+
+import re
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from optax.contrib import MuonDimensionNumbers, scale_by_muon
+
+from xlj.config import ConfigError, Optimizer
+from xlj.contracts.arrays import PyTree
+from xlj.models.encoder import Params
+from xlj.optimizers import adamw
+from xlj.optimizers.guards import Guarded, either
+from xlj.sharding import devices
+from xlj.sharding.trees import named_leaves, nested
+
+_STACKED = MuonDimensionNumbers(reduction_axis=1, output_axis=2)
+"""Of a kernel [layers, inputs, outputs]: each layer's matrix is made orthogonal by itself."""
+
+RULES: tuple[tuple[str, MuonDimensionNumbers | None], ...] = (
+    (r"layers/attention/(query|key|value|output)/kernel", _STACKED),
+    (r"layers/feed_forward/(inner|outer)/kernel", _STACKED),
+    (r"layers/.*/(bias|scale)|layers/attention/gates/kernel", None),
+    (r"embeddings/.*|position_bias/table|final_norm/.*", None),
+    (r"(\w+_)?head/.*", None),
+)
+"""(regular expression over a parameter's name, its axes for Muon, or None for AdamW): the first
+that matches holds. A name may have `generator/` before. Heads, embeddings, biases and norms are
+AdamW's, as in Jordan's runs."""
+
+_RMS = 0.2
+"""The root mean square of an update that is made orthogonal, about that of AdamW's updates, so that
+both can have one learning rate and weight decay (Liu et al., 2025)."""
+
+
+class MuonState(NamedTuple):
+    """The state of both."""
+
+    steps: jax.Array
+    """int32 [], updates so far."""
+    mu: Params
+    """Averages of the gradients of kernels; a nested dict of these alone."""
+    others: optax.OptState
+    """AdamW's, of all other parameters."""
+
+
+def direction(options: Optimizer) -> Guarded:
+    """The updates of `optax.contrib.muon` with Nesterov's momentum and five steps of
+    Newton-Schulz, by the axes of `RULES`; of other parameters AdamW's.
+
+    Raises:
+      ConfigError: from `init`, if no rule names a parameter.
+    """
+    adam, beta = adamw.direction(options), options.momentum
+    # Without momentum of its own: then a state could not be guarded before it is used.
+    orthogonal = scale_by_muon(beta=0.0, nesterov=False, weight_dimension_numbers=_axes)
+
+    def init(params: Params) -> MuonState:
+        kernels, others = _split(params)
+        zeros = jax.tree.map(jnp.zeros_like, kernels)
+        return MuonState(jnp.zeros((), jnp.int32), zeros, adam.init(others))
+
+    def update(
+        gradients: Params, state: MuonState, params: Params, *, finite: jax.Array, **_: object
+    ) -> tuple[Params, MuonState]:
+        kernels, of_others = _split(gradients)
+        mu = either(finite, optax.tree.update_moment(kernels, state.mu, beta, 1), state.mu)
+        steps = state.steps + finite.astype(state.steps.dtype)
+        now = jnp.maximum(steps, 1)
+
+        def ahead(mean: jax.Array, gradient: jax.Array) -> jax.Array:
+            mean, gradient = mean / (1 - beta ** (now + 1)), gradient / (1 - beta**now)
+            return devices.whole_matrices(beta * mean + (1 - beta) * gradient)
+
+        momentum = jax.tree.map(ahead, mu, kernels)
+        updates, _ = orthogonal.update(momentum, orthogonal.init(momentum))
+        updates = jax.tree.map(lambda x: _RMS * max(x.shape[1:]) ** 0.5 * x, updates)
+        directions, others = adam.update(of_others, state.others, params, finite=finite)
+        both = named_leaves(updates) | named_leaves(directions)
+        merged = jax.tree.unflatten(
+            jax.tree.structure(gradients), [both[name] for name in named_leaves(gradients)]
+        )
+        return merged, MuonState(steps, mu, others)
+
+    return Guarded(init, update)
+
+
+def _split(tree: PyTree) -> tuple[PyTree, PyTree]:
+    """The leaves of parameters that are Muon's, and those that are AdamW's, as nested dicts."""
+    parts: tuple[PyTree, PyTree] = ({}, {})
+    for name, leaf in named_leaves(tree).items():
+        parts[rule_of(name) is None][name] = leaf
+    return nested(parts[0]), nested(parts[1])
+
+
+def _axes(kernels: PyTree) -> PyTree:
+    return nested({name: rule_of(name) for name in named_leaves(kernels)})
+
+
+def rule_of(name: str) -> MuonDimensionNumbers | None:
+    """The axes of a parameter for Muon, None for AdamW; raises a `ConfigError` if no rule says."""
+    for rule, axes in RULES:
+        if re.fullmatch(rf"(generator/)?({rule})", name):
+            return axes
+    raise ConfigError(
+        f"optimizer.name=muon: no rule of xlj/optimizers/muon.py says whether the parameter {name} "
+        "is a kernel of layers or AdamW's; name a head of your own NAME_head/..., or take another "
+        "optimizer"
+    )

@@ -1,0 +1,54 @@
+"""StableAdamW (Wortsman et al., 2023): AdamW whose learning rate falls where gradients surprise it,
+as ModernBERT and mmBERT use it."""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from xlj.config import Optimizer
+from xlj.models import pattern
+from xlj.models.encoder import Params
+from xlj.optimizers.averaging import unbiased
+from xlj.optimizers.guards import Damped, Guarded, either
+from xlj.sharding.trees import name_of
+
+
+def direction(options: Optimizer) -> Guarded:
+    """The direction of StableAdamW, damped.
+
+    At the t-th update, t from 1, of gradients g: beta' = beta (1 - beta^(t-1)) / (1 - beta^t), so
+    that the averages m of g and v of g^2 have no bias; the direction is m / (sqrt(v) + epsilon),
+    and its factor is 1 / max(1, rms) with rms = sqrt(mean(g^2 / max(v, epsilon^2))). The mean is
+    over a tensor. Of stacked parameters each layer is a tensor, as in other libraries; queries,
+    keys and values are three tensors here.
+    """
+
+    def update(
+        gradients: Params, state: optax.OptState, params: Params, *, finite: jax.Array, **_: object
+    ) -> tuple[Damped, optax.OptState]:
+        count = state.count + finite.astype(state.count.dtype)
+        time = jnp.maximum(count, 1).astype(jnp.float32)
+
+        def moment(old: Params, beta: float, order: int) -> Params:
+            new = optax.tree.update_moment(gradients, old, unbiased(beta, time), order)
+            return either(finite, new, old)
+
+        mu, nu = moment(state.mu, options.b1, 1), moment(state.nu, options.b2, 2)
+        updates = jax.tree.map(
+            lambda mean, square: mean / (jnp.sqrt(square) + options.epsilon), mu, nu
+        )
+        factors = jax.tree_util.tree_map_with_path(
+            lambda path, gradient, square: _factor(name_of(path), gradient, square, options),
+            gradients,
+            nu,
+        )
+        return Damped(updates, factors), state._replace(count=count, mu=mu, nu=nu)
+
+    return Guarded(optax.scale_by_adam().init, update)
+
+
+def _factor(name: str, gradient: jax.Array, square: jax.Array, options: Optimizer) -> jax.Array:
+    """1 / max(1, rms) of a tensor, float32 []; of a stacked one for each layer, [layers, 1...]."""
+    ratio = jnp.square(gradient) / jnp.maximum(square, options.epsilon**2)
+    axes = tuple(range(pattern.is_stacked(name), ratio.ndim))
+    return 1 / jnp.maximum(1.0, jnp.sqrt(jnp.mean(ratio, axes, keepdims=True)))
