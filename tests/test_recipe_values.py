@@ -7,7 +7,9 @@ import importlib
 import re
 from pathlib import Path
 
+import mmbert_base
 import pytest
+import xlm_r_base
 
 from xlj import config as schema
 from xlj.config import parse
@@ -145,6 +147,116 @@ INFOXLM = (
     }
 )
 
+MODERN = {
+    "family": "modernbert",
+    "layers": 22,
+    "hidden": 768,
+    "heads": 12,
+    "intermediate": 1152,
+} | {
+    "absolute_positions": False,
+    "norm": "embeddings",
+    "norm_type": "unbiased",
+    "biases": ("vocabulary",),
+    "feed_forward": "geglu",
+    "local_attention": 128,
+    "full_attention_every": 3,
+    "dropout_parts": ("attention",),
+    "attention_dropout": 0.0,
+}
+MODERNBERT = flat(  # its paper and yamls/modernbert: modern.md, section 11
+    data={"mono": ("data/english/*.jsonl.zst#text",), "vocabulary_type": "bpe", "length": 1024}
+    | {"vocabulary_size": 50_368},
+    model=MODERN
+    | {"positions": 8194, "rotary_base": 10_000.0, "rotary_local_base": 10_000.0, "dropout": 0.1},
+    objectives__mmlm={"batch_rows": 4608, "mask_rate": 0.3, "mask_share": 0.8},
+    optimizer={"name": "stable_adamw", "b1": 0.9, "b2": 0.98, "epsilon": 1e-6}
+    | {"learning_rate": 8e-4, "weight_decay": 1e-5, "decoupling": "fully", "clip_norm": 0.0}
+    | {"schedule": "constant", "warmup_steps": "3_000_000_000tok"},
+    train={"steps": "2_019_000_000_000tok", "batch_warmup": "50_000_000_000tok"}
+    | {"first_microbatches": 2, "accumulation": 96},  # 96 rows of 4,608, more by 48 at a time
+) | {
+    "phases": {
+        "context": {
+            "start_step": "1_719_000_000_000tok",
+            "data": {"length": 8192},
+            "model": {"rotary_base": 160_000.0, "rotary_local_base": 10_000.0},
+            "objectives": {"mmlm": {"batch_rows": 576}},
+            "optimizer": {"learning_rate": 3e-4, "schedule": "constant", "warmup_steps": 0},
+        },
+        "decay": {
+            "start_step": "1_969_000_000_000tok",
+            "optimizer": {"schedule": "sqrt", "floor": 0.001},
+        },
+    }
+}
+
+
+def mmbert_phases(schedule, floor, **rates):
+    """Phases of mmBERT: 600B tokens, then 100B."""
+    constant = {"schedule": "constant", "warmup_steps": 0} | rates
+    return {
+        "context": {
+            "start_step": "2_300_000_000_000tok",
+            "data": {"length": 8192, "alpha": 0.5, "sampled": xlm_r_base.OWN_SCRIPT},
+            "model": {"rotary_base": 160_000.0, "rotary_local_base": 160_000.0},
+            "objectives": {"mmlm": {"mask_rate": 0.15}},
+            "optimizer": constant,
+        },
+        "decay": {
+            "start_step": "2_900_000_000_000tok",
+            "data": {"alpha": 0.3, "sampled": ""},
+            "objectives": {"mmlm": {"mask_rate": 0.05}},
+            "optimizer": {"schedule": schedule, "floor": floor},
+        },
+    }
+
+
+MMBERT_ADAM = {"b2": 0.95, "epsilon": 1e-8, "weight_decay": 8e-5}
+MMBERT = (
+    MODERNBERT
+    | flat(  # its paper and configs/*.yaml: modern.md, section 11
+        data={"mono": ("data/fineweb2/{language}/*.parquet#text",), "vocabulary_size": 256_000}
+        | {"alpha": 0.7, "sampled": tuple(mmbert_base.LARGEST.split(","))},
+        optimizer=MMBERT_ADAM,
+        train={"steps": "3_000_000_000_000tok", "batch_warmup": "60_000_000_000tok"}
+        | {"first_microbatches": 1},
+    )
+    | {"phases": mmbert_phases("sqrt", 0.02)}
+)
+EUROBERT = flat(  # its paper and code: modern.md, sections 2 and 11
+    data={"mono": ("data/text/{language}/*.parquet#text",), "alpha": 0.5, "length": 2048}
+    | {"vocabulary_type": "bpe", "vocabulary_size": 128_256, "pair_length": 2048}
+    | PAIRS,
+    model=BASE
+    | {"family": "eurobert", "absolute_positions": False, "norm": "pre", "norm_type": "rms"}
+    | {"biases": (), "feed_forward": "swiglu", "prediction": "linear", "tied": False}
+    | {"dropout": 0.0, "attention_dropout": 0.0, "positions": 8194, "rotary_base": 10_000.0}
+    | {"pair_separator": "parallel", "key_value_heads": 0},
+    objectives__mmlm={"batch_rows": 2016, "mask_rate": 0.5, "mask_share": 1.0, "random_share": 0.0},
+    objectives__tlm={"batch_rows": 288, "mask_rate": 0.5, "mask_share": 1.0, "random_share": 0.0},
+    optimizer={"name": "adamw", "learning_rate": 1e-4, "b1": 0.9, "b2": 0.95, "epsilon": 1e-5}
+    | {"weight_decay": 0.1, "clip_norm": 1.0, "schedule": "constant", "warmup_steps": 2_000},
+    train={"steps": "5_000_000_000_000tok"},
+) | {
+    "phases": {
+        "annealing": {
+            "start_step": "4_700_000_000_000tok",
+            "data": {"length": 8192},
+            "model": {"rotary_base": 250_000.0},
+            "objectives": {
+                "mmlm": {"mask_rate": 0.1, "batch_rows": 512},
+                "tlm": {"mask_rate": 0.1},
+            },
+            "optimizer": {"schedule": "linear", "warmup_steps": 0},
+        }
+    }
+}
+OF_MMBERT = {  # the optimizer of recipes of ours
+    "optimizer.name": "stable_adamw", "optimizer.decoupling": "fully", "optimizer.decay": "sqrt",
+    "optimizer.schedule": "wsd",
+} | flat(optimizer=MMBERT_ADAM)  # fmt: skip
+
 SMALL = flat(model={"layers": 6, "hidden": 384, "heads": 12, "intermediate": 1536})
 
 
@@ -215,6 +327,27 @@ VALUES = {
     | flat(objectives__mrtd={"batch_rows": 0}, objectives__trtd={"batch_rows": 0})
     | {"optimizer.learning_rate": 5e-4, "optimizer.warmup_steps": 10_000}
     | {"optimizer.clip_norm": 2.0, "train.steps": 125_000},
+    "modernbert_base": MODERNBERT,
+    "mmbert_base": MMBERT,
+    "mmbert_small": MMBERT
+    | flat(model={"hidden": 384, "heads": 6}, optimizer={"warmup_steps": "4_000_000_000tok"})
+    | {"train.batch_warmup": "100_000_000_000tok"}
+    | {"phases": mmbert_phases("linear", 0.04, learning_rate=4e-4, weight_decay=4e-5)},
+    "eurobert_210m": EUROBERT,
+    "modern_xlm_e": XLM_E
+    | flat(model=MODERN | {"dropout": 0.1, "position_bias": "none", "positions": 1026})
+    | flat(model={"rotary_base": 10_000.0, "rotary_local_base": 10_000.0})
+    | flat(objectives__mrtd={"generator_layers": 7}, objectives__trtd={"generator_layers": 7})
+    | flat(data={"vocabulary_type": "bpe", "vocabulary_size": 256_000})
+    | OF_MMBERT
+    | flat(optimizer={"warmup_steps": "3_000_000_000tok", "decay_steps": "26_200_000_000tok"})
+    | {"train.steps": "262_000_000_000tok"},
+    "modern_xlm_align": XLM_ALIGN
+    | flat(model=MODERN | {"dropout": 0.1, "positions": 8194, "middle_norm": True})
+    | flat(model={"rotary_base": 160_000.0, "rotary_local_base": 160_000.0})
+    | flat(objectives__dwa={"label_layer": 18, "query_layer": 22})
+    | OF_MMBERT
+    | {"optimizer.decay_steps": 15_000, "init_from": "checkpoints/mmbert_base"},
     "meta_pretraining": XLM_R  # RoBERTa base's, on English
     | flat(data={"vocabulary_size": 50_265, "languages": ("en",)}, train={"steps": 500_000})
     | {"data.mono": ("data/english/{language}.txt.gz",)},
@@ -235,7 +368,9 @@ LANGUAGES = {  # how many of text, and pairs; a code may stand for several langu
     "infoxlm": (87, 14), "ernie_m_base": (94, 14), "ernie_m_15": (15, 14),
     "ernie_m_large": (94, 14), "ernie_m_small": (94, 14), "ernie_m_ablations": (94, 14),
     "ernie_m_retrieval": (0, 14), "xlm_align": (87, 14), "xlm_e": (100, 93), "meta_xlm": (87, 0),
-    "meta_pretraining": (1, 0),
+    "meta_pretraining": (1, 0), "modernbert_base": (1, 0), "mmbert_base": (100, 0),
+    "mmbert_small": (100, 0), "eurobert_210m": (15, 14), "modern_xlm_e": (100, 93),
+    "modern_xlm_align": (87, 14),
 }  # fmt: skip
 OF_MACHINES = {"model.dtype", "model.remat", "train.accumulation"}
 
@@ -283,13 +418,14 @@ def test_the_tables_have_every_recipe_of_the_papers():
 
 @pytest.mark.parametrize("name", ["ernie_m_base", "ernie_m_15", "ernie_m_ablations"])
 def test_back_translation_has_its_values(name):
-    (_, first), (start, second) = parse(importlib.import_module(name).get_config()).schedule
-    btmlm = second.objectives.btmlm
-    assert (first.objectives.btmlm.batch_rows, btmlm.batch_rows, start) == (0, 256, 100_000)
+    first, second = parse(importlib.import_module(name).get_config()).schedule
+    assert first.config.objectives.btmlm.batch_rows == 0 and second.start == 100_000
+    btmlm = second.config.objectives.btmlm
+    assert btmlm.batch_rows == 256
     assert (btmlm.mask_rate, btmlm.pseudo_ratio, btmlm.weight) == (0.15, 0.2, 1.0)
 
 
 def test_infoxlm_trains_with_its_weights():
-    _, (start, phase) = parse(importlib.import_module("infoxlm").get_config()).schedule
-    weights = {name: options.weight for name, options in phase.objectives.active().items()}
-    assert (start, weights) == (64, {"mmlm": 1, "tlm": 1, "xlco": 1})
+    _, phase = parse(importlib.import_module("infoxlm").get_config()).schedule
+    weights = {name: options.weight for name, options in phase.active().items()}
+    assert (phase.start, weights) == (64, {"mmlm": 1, "tlm": 1, "xlco": 1})

@@ -115,7 +115,10 @@ def _read_pairs(objectives: set[str]) -> bool:
 
 def _modern(config: ml_collections.ConfigDict) -> None:
     """Deeper and less wide inside, as ModernBERT base is beside BERT base: 22 layers for 12, whose
-    feed-forward layers have one and a half times the width of the vectors, in each half."""
+    feed-forward layers have one and a half times the width of the vectors, in each half. A recipe
+    of the family stays as it is."""
+    if config.model.family == "modernbert":
+        return
     with config.unlocked():
         renamed.translate(config)
     model, layers = config.model, config.model.layers

@@ -210,10 +210,8 @@ def _arguments(config: Config, step: int) -> tuple[np.uint32, Rates, np.int32 | 
     return np.uint32(config.train.seed), rates(config, step), filled
 
 
-def _evaluation(
-    config: Config, store: RowStore, corpus: Corpus, mesh: Mesh, model: Model
-) -> Probe:
-    """The losses on held-out rows, with the model of a phase; and of the average, if there is one."""
+def _evaluation(config: Config, store: RowStore, corpus: Corpus, mesh: Mesh, model: Model) -> Probe:
+    """The losses on held-out rows with the model of a phase, those of the average too."""
     objectives = build(config.objectives_on(), model, corpus)
     evaluation = Evaluation(store, config, objectives, mesh)
     return lambda state, check: evaluation(state, check) | evaluation.of_average(state, check)

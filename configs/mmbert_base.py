@@ -1,0 +1,71 @@
+r"""mmBERT base (Marone et al., 2025): masked language modelling with annealed languages.
+
+    python -m xlj.train --config=configs/mmbert_base.py --config.data.vocabulary=tokenizer.json \
+        --config.data.mono='/data/fineweb2/{language}/*.parquet#text'
+
+Three phases, with more languages, a flatter mixture and fewer masks in each; StableAdamW with betas
+(0.9, 0.95), epsilon 1e-8 and a fully decoupled decay of 8e-5; dropout 0.1 behind attention:
+
+| | tokens | languages | alpha | mask rate | rows | rotary bases |
+|---|---|---|---|---|---|---|
+| pretraining | 2.3T | 60 | 0.7 | 0.3 | 4,608 of 1,024 | 10,000 |
+| `context` | 600B | 110 | 0.5 | 0.15 | 4,608 of 8,192 | 160,000 |
+| `decay` | 100B | all | 0.3 | 0.05 | 4,608 of 8,192 | 160,000 |
+
+The learning rate is 8e-4 after a warm-up of 3B tokens, and falls by 1 - sqrt to 0.02 of it in the
+decay. Batches grow from 48 rows over 60B tokens.
+
+The paper and the published configs differ: the yaml of pretraining masks 25 % and is one segment of
+400B tokens; the paper says 30 % and 2.3T, which are taken here.
+
+Ours: the languages. mmBERT's are 60, 110 and 1,833 of FineWeb2, and code; here they are the 60
+of CC-100 with most text (Conneau et al., 2020, Table 6), its 94 in their own script, and all 100.
+Its vocabulary is Gemma 2's (`data.vocabulary`); without it one of the same size is trained. The
+released model merges three decays (`xlj convert merge --method=ties`). `:tiny` trains on the
+embedded corpus.
+"""
+
+import modernbert_base
+import xlm_r_base
+
+from xlj.config import variants
+
+LARGEST = (
+    "en,ru,id,vi,fa,uk,sv,th,ja,de,ro,hu,bg,fr,ko,fi,es,pt,no,el,zh-Hans,da,pl,he,it,nl,ar,sk,hi,hr,"
+    "tr,cs,lt,ta,sl,ca,ka,sr,lv,ms,bn,ml,az,kk,et,ur,hy,sq,mk,te,be,ne,si,is,kn,tl,gl,mn,mr,eu"
+)
+
+
+def get_config(variant=""):
+    config = modernbert_base.get_config()
+
+    config.data.mono = "data/fineweb2/{language}/*.parquet#text"
+    config.data.languages = xlm_r_base.LANGUAGES
+    config.data.sampled = LARGEST
+    config.data.alpha = 0.7
+    config.data.vocabulary_size = 256_000
+
+    config.optimizer.b2 = 0.95
+    config.optimizer.epsilon = 1e-8
+    config.optimizer.weight_decay = 8e-5
+
+    config.train.steps = "3_000_000_000_000tok"
+    config.train.batch_warmup = "60_000_000_000tok"
+    config.train.first_microbatches = 1
+
+    config.phases = {
+        "context": {
+            "start_step": "2_300_000_000_000tok",
+            "data": {"length": 8192, "alpha": 0.5, "sampled": xlm_r_base.OWN_SCRIPT},
+            "model": {"rotary_base": 160_000.0, "rotary_local_base": 160_000.0},
+            "objectives": {"mmlm": {"mask_rate": 0.15}},
+            "optimizer": {"schedule": "constant", "warmup_steps": 0},
+        },
+        "decay": {
+            "start_step": "2_900_000_000_000tok",
+            "data": {"alpha": 0.3, "sampled": ""},
+            "objectives": {"mmlm": {"mask_rate": 0.05}},
+            "optimizer": {"schedule": "sqrt", "floor": 0.02},
+        },
+    }
+    return variants.apply(config, variant)

@@ -1,0 +1,73 @@
+r"""ModernBERT base (Warner et al., 2024): masked language modelling of English in three phases.
+
+    python -m xlj.train --config=configs/modernbert_base.py \
+        --config.data.vocabulary=tokenizer.json --config.data.mono='/data/english/*.jsonl.zst#text'
+
+From the paper and the published yaml files (yamls/modernbert). StableAdamW with betas (0.9, 0.98),
+epsilon 1e-6 and a fully decoupled decay of 1e-5, no decay of norms and biases; 30 % of the tokens
+are masked; dropout 0.1 behind attention; rates by tokens of text:
+
+- pretraining: 1.719T tokens in rows of 1,024, rotary base 10,000; a warm-up of 3B tokens to 8e-4,
+  then constant; 4,608 rows a step, from 96 over 50B tokens
+- `context`: 250B tokens in rows of 8,192, 576 a step; base 160,000 in full layers; 3e-4
+- `decay`: 50B tokens, 1 - sqrt to 0.001 of the peak
+
+Ours: the text (the authors' 2T tokens are not published), the number of microbatches (48 rows of
+1,024 and 6 of 8,192, as many tokens), and initial weights: N(0, 0.02) everywhere, where theirs are
+smaller by sqrt(2 L) in projections out of a layer. `:tiny` trains on the embedded corpus.
+"""
+
+from xlj import config as schema
+from xlj.config import families, variants
+
+
+def get_config(variant=""):
+    config = schema.default()
+
+    config.data.mono = "data/english/*.jsonl.zst#text"
+    config.data.languages = "en"
+    config.data.vocabulary_type = "bpe"
+    config.data.vocabulary_size = 50_368
+    config.data.length = 1024
+
+    families.set_family(config, "modernbert")
+    config.model.layers = 22
+    config.model.hidden = 768
+    config.model.heads = 12
+    config.model.intermediate = 1152
+    config.model.positions = 8194
+    config.model.rotary_base = config.model.rotary_local_base = 10_000.0
+    config.model.dropout = 0.1
+    config.model.dtype = "bfloat16"
+
+    config.objectives.mmlm.batch_rows = 4608
+    config.objectives.mmlm.mask_rate = 0.3
+
+    config.optimizer.name = "stable_adamw"
+    config.optimizer.b1, config.optimizer.b2 = 0.9, 0.98
+    config.optimizer.epsilon = 1e-6
+    config.optimizer.learning_rate = 8e-4
+    config.optimizer.weight_decay = 1e-5
+    config.optimizer.decoupling = "fully"
+    config.optimizer.schedule = "constant"
+    config.optimizer.warmup_steps = "3_000_000_000tok"
+
+    config.train.steps = "2_019_000_000_000tok"
+    config.train.accumulation = 96
+    config.train.batch_warmup = "50_000_000_000tok"
+    config.train.first_microbatches = 2
+
+    config.phases = {
+        "context": {
+            "start_step": "1_719_000_000_000tok",
+            "data": {"length": 8192},
+            "model": {"rotary_base": 160_000.0, "rotary_local_base": 10_000.0},
+            "objectives": {"mmlm": {"batch_rows": 576}},
+            "optimizer": {"learning_rate": 3e-4, "schedule": "constant", "warmup_steps": 0},
+        },
+        "decay": {
+            "start_step": "1_969_000_000_000tok",
+            "optimizer": {"schedule": "sqrt", "floor": 0.001},
+        },
+    }
+    return variants.apply(config, variant)
