@@ -1,5 +1,7 @@
 """Durations in tokens and passes, against plain loops over steps."""
 
+import dataclasses
+
 import ml_collections
 import pytest
 
@@ -57,7 +59,24 @@ def fewest(tokens, wanted):
     raise AssertionError
 
 
-def test_tokens_become_steps(tiny, store):
+@pytest.fixture
+def uneven(store, monkeypatch):
+    """The rows of `store`, of which those of two tasks are nearly empty."""
+    emptier = {"text.de": 10, "pairs.en-sw": 5}
+
+    def tasks(kind, of_kind=store.tasks):
+        found = []
+        for task in of_kind(kind):
+            tokens = task.train.tokens // emptier.get(task.name, 1)
+            train = dataclasses.replace(task.train, tokens=tokens)
+            found.append(dataclasses.replace(task, train=train))
+        return tuple(found)
+
+    monkeypatch.setattr(store, "tasks", tasks)
+    return store
+
+
+def test_tokens_become_steps(tiny, uneven):
     """A batch warm-up from two of eight microbatches, so of 2, 3, ... 7 for as many steps each; a
     rate's warm-up; two phases of other shares and rows, the first with a schedule of its own, which
     holds to the end of the run."""
@@ -66,13 +85,13 @@ def test_tokens_become_steps(tiny, store):
     tiny.train.batch_warmup, tiny.train.steps = "27_000tok", "300000tok"
     tiny.optimizer.warmup_steps = "40_000tok"
     tiny.phases = ml_collections.ConfigDict(PHASES)
-    config, lines = resolve(parse(tiny), Reading(store))
+    config, lines = resolve(parse(tiny), Reading(uneven))
     assert unresolved(config) == {}
 
     warmup, late, last = config.train.batch_warmup, *(p.start for p in config.schedule[1:])
     sizes = [(2 + step * 6 // warmup) / 8 for step in range(warmup)]
     phases = (late, 0.7, 16, 8), (last - late, 0.0, 8, 8), (5_000, 0.0, 8, 0)
-    tokens = tokens_of_steps(store, phases, sizes)
+    tokens = tokens_of_steps(uneven, phases, sizes)
     # A warm-up of one step less, which has each size shorter, reads too little.
     shorter = [(2 + step * 6 // (warmup - 1)) / 8 for step in range(warmup - 1)]
     assert sum(tokens[:warmup]) >= 27_000 > tokens[warmup] * sum(shorter)

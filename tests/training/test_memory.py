@@ -19,7 +19,7 @@ def test_what_fits_passes_and_rows_are_expected_as_they_are_made(tiny, store):
         memory.of(store, parse(tiny)),
         memory.expected(parse(tiny)),
     )
-    assert lengths == expected_lengths == {"text": 32, "pairs": 48}
+    assert lengths == expected_lengths == [{"text": 32, "pairs": 48}]
     assert made.vocabulary_size == expected.vocabulary_size
     assert set(made.languages) == set(expected.languages)
     assert set(made.paired) == set(expected.paired)

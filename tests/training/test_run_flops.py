@@ -37,9 +37,9 @@ SMALL = {"layers": 2, "hidden": 2, "heads": 1, "intermediate": 4}
 
 def test_electras_counts_are_those_that_it_prints():
     """Of bert_base and roberta; ELECTRA's Table 8 has 6.4e19 and 3.2e21."""
-    bert = flops(30_522, 512, mmlm=256, model=BASE).until(1_000_000)
+    bert = flops(30_522, 512, 1_000_000, mmlm=256, model=BASE).until(1_000_000)
     assert bert.electra == pytest.approx(6.428335104e19, rel=1e-12)
-    roberta = flops(50_265, 512, mmlm=8000, model=LARGE).until(500_000)
+    roberta = flops(50_265, 512, 500_000, mmlm=8000, model=LARGE).until(500_000)
     assert roberta.electra == pytest.approx(3.187221435776e21, rel=1e-12)
 
 

@@ -93,6 +93,7 @@ def test_every_step_has_the_rows_of_its_phase(config, store):
             assert found[name] / BLOCK == pytest.approx(count ** ALPHAS[step] / total, abs=2e-5)
 
 
+@pytest.mark.slow
 def test_rows_of_a_phases_length_are_those_of_a_run_with_that_length(config, store):
     data = dataclasses.replace(config.data, length=48)
     alone = prepare_rows(dataclasses.replace(config, data=data, phases={}))
@@ -100,13 +101,14 @@ def test_rows_of_a_phases_length_are_those_of_a_run_with_that_length(config, sto
         longer = store.task(f"text@48.{name}")
         assert longer.length == 48
         assert dataclasses.replace(longer, name=f"text.{name}") == alone.task(f"text.{name}")
-    # Finished rows serve the phases if they have their lengths.
+
+
+def test_finished_rows_serve_phases_whose_lengths_they_have(config, store):
     named = dataclasses.replace(config.data, rows=str(store.path))
     opened, rows = open_rows(dataclasses.replace(config, data=named))
     assert opened.data.length == 32 and rows.tasks("text") == store.tasks("text")
-    named = dataclasses.replace(config.data, rows=str(alone.path))
+    phases = {**PHASES, "longer": {**PHASES["longer"], "data": {"length": 40}}}
     with pytest.raises(ConfigError, match=r"has no rows of phases\.longer\.data\.length=40; prep"):
-        phases = {**PHASES, "longer": {**PHASES["longer"], "data": {"length": 40}}}
         open_rows(dataclasses.replace(config, data=named, phases=phases))
 
 

@@ -39,7 +39,7 @@ def by_phase(config: Config, make: Callable[[Model], Probe]) -> Probe:
     models = dict.fromkeys(phase.config.model for phase in config.schedule)
     probes = {model: make(model) for model in models}
 
-    def measure(state: State, check: Check) -> Mapping[str, float]:
+    def measure(state: State, check: Check = bool) -> Mapping[str, float]:
         last = max(0, int(state.progress.step) - 1) if len(probes) > 1 else 0
         return probes[config.phase_at(last).config.model](state, check)
 
