@@ -24,12 +24,16 @@ from xlj.planning import topologies  # noqa: E402
 RECIPES = (
     *("xlm", "xlm_r_base", "xlm_r_large", "xlm_r_tlm", "infoxlm", "xlm_align", "meta_xlm"),
     *("meta_xlm_minilm", "xlm_e", "ernie_m_small", "ernie_m_base", "ernie_m_15", "ernie_m_large"),
-    *("ernie_m_retrieval", "continue_pretraining"),
+    *("ernie_m_retrieval", "continue_pretraining", "modernbert_base", "mmbert_small"),
+    *("mmbert_base", "eurobert_210m", "modern_xlm_e", "modern_xlm_align"),
 )
 """All but those that need no paper (quickstart, xlm_tiny, comparison, aligner), and
 ernie_m_ablations, which is ernie_m_base with some of its objectives."""
-NEEDS_NO_FILE = {"data.vocabulary": "", "data.vocabulary_size": 250_002}
-"""Of a recipe that names XLM-R's vocabulary: its size."""
+NEEDS_NO_FILE = {
+    "meta_xlm": {"data.vocabulary": "", "data.vocabulary_size": 250_002},
+    "modern_xlm_align": {"init_from": "", "data.vocabulary_size": 256_000},
+}
+"""Of recipes that take the vocabulary of a file or model: its size."""
 TOPOLOGIES = ("h100:1x8", "h100:8x8", "v5e:16x16", "v6e:16x16")
 WEAK = {"h100:1x8": 8, "h100:8x8": 8, "h100:64x8": 8, "v5p:2x2x4": 4, "v5p:4x8x16": 4}
 """The devices that share a copy of the parameters: of a host, or of one side of a torus."""
@@ -95,7 +99,7 @@ def planned(name: str, topology: str, before: dict[str, object] | None) -> dict[
     from xlj.planning import figures, search
     from xlj.planning.programs import DoesNotFit
 
-    config, sizes = parsed(name, NEEDS_NO_FILE if name == "meta_xlm" else {})
+    config, sizes = parsed(name, NEEDS_NO_FILE.get(name, {}))
     there = topologies.parse(topology)
     try:
         if before:
