@@ -77,13 +77,16 @@ def made(path: Path, work) -> None:
 
 
 def parsed(name: str, changes: dict[str, object]):
-    """The config of a recipe, and the sizes of its rows."""
+    """The config of a recipe, with steps in the place of durations, and the sizes of its rows."""
     from xlj import config as schema
     from xlj.cli import configs
+    from xlj.training import durations
+    from xlj.training.amounts import Reading
     from xlj.training.memory import expected
 
     overrides = [f"--config.{key}={value}" for key, value in changes.items()]
     config = configs.load(str(ROOT / "configs" / f"{name}.py"), overrides, schema)
+    config, _ = durations.resolve(config, Reading(None))
     return config, expected(config)
 
 

@@ -33,26 +33,27 @@ def learning_rate(config: Config, step: np.ndarray | int) -> np.ndarray:
 
     linear, cosine, sqrt: after a linear warm-up the rate has fallen from the peak to `floor` times
     it. constant: it is the peak. wsd: the same fall over the last `decay_steps` (Hu et al., 2024,
-    warm-up-stable-decay).
+    warm-up-stable-decay). A step of the batch warm-up counts as its share of a batch: then rates
+    are linear in tokens, as ModernBERT's are.
     """
     step = np.asarray(step)
     rate = np.zeros_like(step, np.float32)
     for phase in config.schedule:
-        rate = np.where(step >= phase.start, _of_phase(phase, step), rate)
+        rate = np.where(step >= phase.start, _of_phase(config, phase, step), rate)
     return rate
 
 
-def _of_phase(phase: Phase, step: np.ndarray) -> np.ndarray:
+def _of_phase(config: Config, phase: Phase, step: np.ndarray) -> np.ndarray:
     """The learning rate of steps by the schedule that holds in a phase."""
-    options, end = phase.config.optimizer, phase.rates_end
+    options, start, end = phase.config.optimizer, phase.rates_start, phase.rates_end
     is_wsd, warmup = options.schedule == "wsd", options.warmup_steps
-    begin = end - options.decay_steps if is_wsd else phase.rates_start + warmup
+    begin = end - options.decay_steps if is_wsd else start + warmup
     form = options.decay if is_wsd else options.schedule
     rise = left = np.ones_like(step, np.float32)
     if warmup:
-        rise = _divided(step - phase.rates_start + 1, warmup)
+        rise = _share(config, start, step + 1, start, start + warmup)
     if begin < end and form != "constant":
-        left = np.clip(_divided(end - step, end - begin), 0, 1)
+        left = np.clip(_share(config, step, end, begin, end), 0, 1)
     floor = np.float32(options.floor)
     fall = floor + (1 - floor) * _FALLS[form](left)
     return np.float32(options.learning_rate) * np.clip(np.minimum(rise, fall), 0, 1)
@@ -68,6 +69,18 @@ _FALLS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 sqrt of the elapsed share (Haegele et al., 2024; ModernBERT, mmBERT)."""
 
 
-def _divided(numbers: np.ndarray, count: int) -> np.ndarray:
-    """Quotients as XLA divides by a constant: by its rounded reciprocal."""
-    return numbers.astype(np.float32) * (np.float32(1) / np.float32(count))
+def _share(
+    config: Config, begin: np.ndarray | int, end: np.ndarray | int, first: int, last: int
+) -> np.ndarray:
+    """What the steps from `begin` to `end` read, as a share of what those from `first` to `last`
+    do, which are divided as XLA divides by a constant: by their rounded reciprocal."""
+    warmup = config.batch_warmup
+
+    def before(step: np.ndarray | int) -> np.ndarray:
+        """The whole batches before a step."""
+        if warmup is None:
+            return np.asarray(step)
+        return np.vectorize(warmup.before, otypes=[np.int64])(np.maximum(step, 0)) / warmup.parts
+
+    count = np.float32(before(last) - before(first))
+    return (before(end) - before(begin)).astype(np.float32) * (np.float32(1) / count)

@@ -1,0 +1,159 @@
+"""What recipes in phases do after so many tokens, against their papers' tables worked out by hand.
+
+Rows count as full here; tests/training/test_whole_run.py follows real rows step by step.
+"""
+
+import importlib
+from math import sqrt
+
+import numpy as np
+import pytest
+
+from xlj.config import parse
+from xlj.optimizers.schedules import rates
+from xlj.training import durations, schedule
+from xlj.training.amounts import Amounts, Reading
+
+B, T = 1e9, 1e12
+FALL = 1 - sqrt(0.5)  # of 1 - sqrt, halfway
+
+# After so many tokens: the learning rate, rows, their length, mask rate, alpha, rotary bases.
+MODERNBERT = [
+    (1.5 * B, 4e-4, None, 1024, 0.3, 0.7, (1e4, 1e4)),  # half of the warm-up of 3B
+    (60 * B, 8e-4, 4608, 1024, 0.3, 0.7, (1e4, 1e4)),
+    (1.71 * T, 8e-4, 4608, 1024, 0.3, 0.7, (1e4, 1e4)),
+    (1.72 * T, 3e-4, 576, 8192, 0.3, 0.7, (16e4, 1e4)),
+    (1.96 * T, 3e-4, 576, 8192, 0.3, 0.7, (16e4, 1e4)),
+    (1.994 * T, 3e-4 * (0.001 + 0.999 * FALL), 576, 8192, 0.3, 0.7, (16e4, 1e4)),
+]
+MMBERT = [
+    (1.5 * B, 4e-4, None, 1024, 0.3, 0.7, (1e4, 1e4)),
+    (2.29 * T, 8e-4, 4608, 1024, 0.3, 0.7, (1e4, 1e4)),
+    (2.31 * T, 8e-4, 4608, 8192, 0.15, 0.5, (16e4, 16e4)),
+    (2.89 * T, 8e-4, 4608, 8192, 0.15, 0.5, (16e4, 16e4)),
+    (2.95 * T, 8e-4 * (0.02 + 0.98 * FALL), 4608, 8192, 0.05, 0.3, (16e4, 16e4)),
+]
+MMBERT_SMALL = [
+    (2 * B, 4e-4, None, 1024, 0.3, 0.7, (1e4, 1e4)),  # half of the warm-up of 4B
+    (2.29 * T, 8e-4, 4608, 1024, 0.3, 0.7, (1e4, 1e4)),
+    (2.31 * T, 4e-4, 4608, 8192, 0.15, 0.5, (16e4, 16e4)),
+    (2.95 * T, 4e-4 * (0.04 + 0.96 * 0.5), 4608, 8192, 0.05, 0.3, (16e4, 16e4)),
+]
+EUROBERT = [
+    (4.69 * T, 1e-4, 2016, 2048, 0.5, 0.5, (1e4, 0)),
+    (4.85 * T, 5e-5, 512, 8192, 0.1, 0.5, (25e4, 0)),  # halfway through the annealing
+]
+TABLES = {
+    "modernbert_base": MODERNBERT,
+    "mmbert_base": MMBERT,
+    "mmbert_small": MMBERT_SMALL,
+    "eurobert_210m": EUROBERT,
+}
+WARMUPS = {  # tokens, and the units of 48 rows that it begins with
+    "modernbert_base": (50 * B, 2),
+    "mmbert_base": (60 * B, 1),
+    "mmbert_small": (100 * B, 1),
+}
+
+
+def resolved(name, variant=""):
+    config = parse(importlib.import_module(name).get_config(variant))
+    return durations.resolve(config, Reading(None))[0]
+
+
+def step_after(amounts, tokens):
+    """The first step before which so many tokens were read."""
+    low, high = 0, amounts.config.train.steps
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if amounts.tokens(0, middle) < tokens else (low, middle)
+    return low
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_after_so_many_tokens_a_run_does_what_the_paper_says(name):
+    config = resolved(name)
+    amounts = Amounts(config, Reading(None))
+    for tokens, rate, rows, length, masks, alpha, bases in TABLES[name]:
+        step = step_after(amounts, tokens)
+        phase = config.phase_at(step)
+        options, model = phase.active()["mmlm"], phase.config.model
+        assert rates(config, step).learning_rate == pytest.approx(rate, rel=2e-3), tokens
+        if rows is not None:
+            assert options.batch_rows * config.microbatches(step) // phase.parts == rows
+        assert (phase.config.data.length, phase.config.data.alpha) == (length, alpha)
+        assert options.mask_rate == masks
+        assert (model.rotary_base, model.rotary_local_base) == bases
+
+
+@pytest.mark.parametrize("name", WARMUPS)
+def test_batches_grow_by_48_rows_in_proportion_to_tokens(name):
+    """Each size takes a share of the warm-up's tokens in proportion to it: as many steps as any."""
+    config, (tokens, first) = resolved(name), WARMUPS[name]
+    amounts = Amounts(config, Reading(None))
+    units, reached = range(first, 96), 0.0
+    for unit in units:
+        middle = reached + tokens * unit / sum(units) / 2
+        step = step_after(amounts, middle)
+        assert 4608 * config.microbatches(step) // 96 == 48 * unit
+        reached += tokens * unit / sum(units)
+    assert reached == pytest.approx(tokens)
+    assert config.microbatches(step_after(amounts, 1.001 * tokens)) == 96
+
+
+@pytest.mark.parametrize("name, factor", [("mmbert_base", 1.0), ("mmbert_small", 0.5)])
+def test_weight_decay_of_mmbert_is_that_of_a_step_at_the_peak(name, factor):
+    """Fully decoupled: 8e-5 of a parameter at the peak, of small 4e-5 after pretraining."""
+    config = resolved(name)
+    amounts = Amounts(config, Reading(None))
+    for tokens, wanted in ((1 * T, 8e-5), (2.5 * T, 8e-5 * factor)):
+        learning_rate, decay = rates(config, step_after(amounts, tokens))
+        assert learning_rate * decay == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_tiny_run_goes_through_the_same_phases(name, rows_folder):
+    """Every step of it: rates that rise, hold and fall where its phases say, masks, lengths."""
+    from xlj.data.rows.preparing import prepare_rows
+
+    tiny = importlib.import_module(name).get_config("tiny")
+    tiny.data.cache = str(rows_folder)
+    config = parse(tiny)
+    store = prepare_rows(config)
+    lines = {line["step"]: line for line in schedule.lines(config, store)}
+    full = resolved(name).schedule
+    starts = [phase.start for phase in config.schedule]
+    assert len(starts) == len(full)
+    peak = config.optimizer.learning_rate
+
+    def quarters(step):
+        """Of a batch, that a step of the first phase reads."""
+        return min(4, 1 + 3 * step // 40) if config.train.batch_warmup else 4
+
+    whole = sum(map(quarters, range(30)))
+    for step, line in lines.items():
+        number = sum(start <= step for start in starts) - 1
+        options = full[number].active()["mmlm"]
+        assert line["mask_rate/mmlm"] == options.mask_rate
+        assert line["length/mmlm"] == (64 if number == 0 else 128)
+        begin = config.schedule[number].rates_start
+        end = config.schedule[number].rates_end
+        here = config.schedule[number].config.optimizer
+        wanted = here.learning_rate
+        if number == 0:  # 30 steps, of which smaller ones count less
+            wanted = peak * min(1, sum(map(quarters, range(step + 1))) / whole)
+        if here.schedule == "sqrt":
+            share = 1 - sqrt((step - begin) / (end - begin))
+            wanted *= here.floor + (1 - here.floor) * share
+        if here.schedule == "linear":
+            wanted *= here.floor + (1 - here.floor) * (end - step) / (end - begin)
+        assert line["learning_rate"] == pytest.approx(wanted, rel=1e-5), step
+        if not number:
+            rows = config.objectives.mmlm.batch_rows
+            assert line["rows/mmlm"] == rows * quarters(step) // 4
+    shares = [lines[start] for start in starts]
+    for line in shares:
+        assert sum(v for k, v in line.items() if k.startswith("share/text")) == pytest.approx(
+            1, abs=1e-4
+        )
+    assert np.isfinite([line["tokens"] for line in lines.values()]).all()
