@@ -10,7 +10,7 @@ from xlj.reporting.markup import node
 Point = tuple[float, float]
 
 WIDTH, HEIGHT = 460, 270
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 20, 10, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 20, 10, 40
 _BAR, _GAP = 11, 14  # widths of a bar, and between groups of them
 
 
