@@ -11,7 +11,7 @@ rows of 2,048 with rotary base 10,000, then of 8,192 with 250,000; parallel text
 source `<|parallel_sep|>` target, masked as all text (`tlm`).
 
 Ours: the split of the tokens (4.7T and 300B of annealing, whose rate falls in a line), the warm-up
-of 2,000 steps, 2,304 rows a step of which an eighth are pairs, alpha 0.5, and pairs of English with
+of 2,000 steps, 2,304 rows a step of which a ninth are pairs, alpha 0.5, and pairs of English with
 each other language (the paper's 15; code and mathematics are left out). The released vocabulary has
 128,256 ids and the separator; `data.vocabulary` must name one that has it. `:tiny` trains on the
 embedded corpus, with `</s>` between sentences.
@@ -45,7 +45,7 @@ def get_config(variant=""):
     config.model.pair_separator = "parallel"
     config.model.dtype = "bfloat16"
 
-    for objective, rows in ((config.objectives.mmlm, 2016), (config.objectives.tlm, 288)):
+    for objective, rows in ((config.objectives.mmlm, 2048), (config.objectives.tlm, 256)):
         objective.batch_rows = rows
         objective.mask_rate = 0.5
         objective.mask_share, objective.random_share = 1.0, 0.0

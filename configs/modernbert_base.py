@@ -12,8 +12,8 @@ are masked; dropout 0.1 behind attention; rates by tokens of text:
 - `context`: 250B tokens in rows of 8,192, 576 a step; base 160,000 in full layers; 3e-4
 - `decay`: 50B tokens, 1 - sqrt to 0.001 of the peak
 
-Ours: the text (the authors' 2T tokens are not published), the number of microbatches (48 rows of
-1,024 and 6 of 8,192, as many tokens), and initial weights: N(0, 0.02) everywhere, where theirs are
+Ours: the text (the authors' 2T tokens are not published), microbatches (48 rows of 1,024, by which
+batches grow, and 16 of 8,192), and initial weights: N(0, 0.02) everywhere, where theirs are
 smaller by sqrt(2 L) in projections out of a layer. `:tiny` trains on the embedded corpus.
 """
 
@@ -63,6 +63,7 @@ def get_config(variant=""):
             "data": {"length": 8192},
             "model": {"rotary_base": 160_000.0, "rotary_local_base": 10_000.0},
             "objectives": {"mmlm": {"batch_rows": 576}},
+            "train": {"accumulation": 36},
             "optimizer": {"learning_rate": 3e-4, "schedule": "constant", "warmup_steps": 0},
         },
         "decay": {

@@ -182,6 +182,7 @@ MODERNBERT = flat(  # its paper and yamls/modernbert: modern.md, section 11
             "data": {"length": 8192},
             "model": {"rotary_base": 160_000.0, "rotary_local_base": 10_000.0},
             "objectives": {"mmlm": {"batch_rows": 576}},
+            "train": {"accumulation": 36},
             "optimizer": {"learning_rate": 3e-4, "schedule": "constant", "warmup_steps": 0},
         },
         "decay": {
@@ -233,8 +234,8 @@ EUROBERT = flat(  # its paper and code: modern.md, sections 2 and 11
     | {"biases": (), "feed_forward": "swiglu", "prediction": "linear", "tied": False}
     | {"dropout": 0.0, "attention_dropout": 0.0, "positions": 8194, "rotary_base": 10_000.0}
     | {"pair_separator": "parallel", "key_value_heads": 0},
-    objectives__mmlm={"batch_rows": 2016, "mask_rate": 0.5, "mask_share": 1.0, "random_share": 0.0},
-    objectives__tlm={"batch_rows": 288, "mask_rate": 0.5, "mask_share": 1.0, "random_share": 0.0},
+    objectives__mmlm={"batch_rows": 2048, "mask_rate": 0.5, "mask_share": 1.0, "random_share": 0.0},
+    objectives__tlm={"batch_rows": 256, "mask_rate": 0.5, "mask_share": 1.0, "random_share": 0.0},
     optimizer={"name": "adamw", "learning_rate": 1e-4, "b1": 0.9, "b2": 0.95, "epsilon": 1e-5}
     | {"weight_decay": 0.1, "clip_norm": 1.0, "schedule": "constant", "warmup_steps": 2_000},
     train={"steps": "5_000_000_000_000tok"},
