@@ -18,6 +18,6 @@ vm=(gcloud compute tpus tpu-vm)
 if [[ -n ${ACCELERATOR:-} ]] && ! "${vm[@]}" describe "$TPU" --zone="$ZONE" > /dev/null 2>&1; then
     "${vm[@]}" create "$TPU" --zone="$ZONE" --accelerator-type="$ACCELERATOR" --version="${VERSION:?of its software}"
 fi
-# A run that was cut starts again on every host by itself.
+# An interrupted run restarts on every host automatically.
 "${vm[@]}" ssh "$TPU" --zone="$ZONE" --worker=all --command="cd $(printf %q "$DIR") && source .venv/bin/activate \
 && source launch/environment.sh && launch/again.sh python -m xlj.train --distributed $(printf '%q ' "$@")"

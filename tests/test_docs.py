@@ -19,6 +19,11 @@ PAGES = [
     *sorted((ROOT / "launch").iterdir()),
 ]
 KEYS = {name for module in (schema, finetuning) for name, _ in module.keys()}
+UNWANTED = (
+    "anew|as it lies|at hand|by heart|by itself|hangs? on|hence|lest|of chance|of itself|stands?"
+    "|take it away|told|unless said|whereof|whoever"
+)
+"""Words of a private dialect. Text that is generated from xlj/ is not checked here."""
 
 page = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 
@@ -63,6 +68,15 @@ def test_relative_links_resolve(page):
     links = found(r"\]\(([^)#\s]+)[^)]*\)", page)
     broken = [x for x in links if "://" not in x and not (page.parent / x).exists()]
     assert not broken
+
+
+@pytest.mark.parametrize(
+    "path", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_pages_are_in_plain_words(path):
+    text = path.read_text("utf-8").partition("\n## The listing\n")[0]
+    found = re.findall(rf"(?i)\b(?:{UNWANTED})\b", text) if path.name != "configs.md" else []
+    assert not found, f"{path.name}: write it in plain words"
 
 
 def test_every_page_is_in_the_sites_navigation():
