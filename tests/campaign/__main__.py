@@ -7,7 +7,7 @@
 fuzz: malformed inputs to every reader. kills: SIGKILL to commands at random moments. disk: files
 that cannot grow, changed bytes in every file of a row store and a checkpoint, two runs at once. The
 same seed is the same campaign, as far as it gets. The exit code is 1 if there was a fault.
-docs/reliability.md has the figures.
+docs/experiments/faults.md has the figures.
 """
 
 from __future__ import annotations
