@@ -283,13 +283,15 @@ def test_the_tables_have_every_recipe_of_the_papers():
 
 @pytest.mark.parametrize("name", ["ernie_m_base", "ernie_m_15", "ernie_m_ablations"])
 def test_back_translation_has_its_values(name):
-    (_, first), (start, second) = parse(importlib.import_module(name).get_config()).schedule
+    before, after = parse(importlib.import_module(name).get_config()).schedule
+    first, start, second = before.config, after.start, after.config
     btmlm = second.objectives.btmlm
     assert (first.objectives.btmlm.batch_rows, btmlm.batch_rows, start) == (0, 256, 100_000)
     assert (btmlm.mask_rate, btmlm.pseudo_ratio, btmlm.weight) == (0.15, 0.2, 1.0)
 
 
 def test_infoxlm_trains_with_its_weights():
-    _, (start, phase) = parse(importlib.import_module("infoxlm").get_config()).schedule
+    _, after = parse(importlib.import_module("infoxlm").get_config()).schedule
+    start, phase = after.start, after.config
     weights = {name: options.weight for name, options in phase.objectives.active().items()}
     assert (start, weights) == (64, {"mmlm": 1, "tlm": 1, "xlco": 1})
