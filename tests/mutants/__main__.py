@@ -118,6 +118,8 @@ TESTS = {
     "xlj/optimizers/schedules.py": "optimizers/test_schedules",
     "xlj/data/rows/batches.py": "data/rows/test_batches",
     "xlj/data/rows/draws.py": "data/rows/test_draws data/rows/test_batches",
+    "xlj/data/rows/mixture.py": "training/test_durations training/test_whole_run",
+    "xlj/config/batch_warmup.py": "config/test_batch_warmup",
     "xlj/training/evaluation.py": "training/test_evaluation",
     "xlj/training/phases.py": "training/test_phases",
     "xlj/sharding/devices.py": "sharding/test_devices",

@@ -52,6 +52,7 @@ def test_a_phase_is_compiled_once_over_evaluation_checkpoints_and_resume(
     )
     tiny.train.steps = 9
     tiny.train.eval_every = 2
+    tiny.train.accumulation, tiny.train.batch_warmup = 2, 3  # batches of one size, then of another
     config = parse(tiny)
 
     def stop_at_4(state, check):
@@ -63,7 +64,7 @@ def test_a_phase_is_compiled_once_over_evaluation_checkpoints_and_resume(
     assert (begun.step, begun.finished) == (4, False)
     ended = loop.train(start.prepare(config, tmp_path, store))
     assert (ended.step, ended.finished) == (9, True)
-    assert [[step.program is not None for step in steps] for steps in built] == [
+    assert [[step.program is not None for step in steps.values()] for steps in built] == [
         [True, False],
         [True, True],
     ]
@@ -80,7 +81,7 @@ def test_runs_of_a_sweep_share_their_programs(tiny, store, tmp_path):
     def texts(config):
         where = states.sharding(config, corpus, mesh)
         state = states.abstract(config, corpus, mesh)
-        (step,) = phases.jitted_steps(config, corpus, mesh, where)
+        (step,) = phases.jitted_steps(config, corpus, mesh, where).values()
         batch = phases.abstract_batch({"mmlm": (16, 32)}, np.uint16, mesh)
         seed = np.uint32(config.train.seed)
         init = states.jitted_init(config, corpus, mesh, where).lower(seed)

@@ -10,18 +10,20 @@ from xlj.training import loop, phases, start
 from xlj.training import state as states
 
 
-def test_steps_get_the_rates_of_their_numbers_and_step_0_is_of_the_first_parameters(
+def test_steps_get_the_rates_and_sizes_of_their_numbers_and_step_0_is_of_the_first_parameters(
     tiny, store, tmp_path, monkeypatch
 ):
     """Also after a resume, which measures no step again."""
     tiny.objectives.tlm.batch_rows, tiny.model.layers = 0, 1
     tiny.optimizer.schedule, tiny.optimizer.warmup_steps = "constant", 6
     tiny.optimizer.weight_decay, tiny.train.seed, tiny.train.eval_every = 0.03, 7, 1
-    given, measured = [], []
+    tiny.train.accumulation, tiny.train.batch_warmup = 2, 2
+    given, sizes, measured = [], [], []
 
-    def call(step, state, batch, seed, rates):
+    def call(step, state, batch, seed, rates, filled):
         given.append((int(state.progress.step), int(seed), rates))
-        return original(step, state, batch, seed, rates)
+        sizes.append(int(filled))
+        return original(step, state, batch, seed, rates, filled)
 
     def probe(state, check):
         word = np.asarray(state.params["embeddings"]["word"])
@@ -34,7 +36,7 @@ def test_steps_get_the_rates_of_their_numbers_and_step_0_is_of_the_first_paramet
         config = parse(tiny)
         loop.train(start.prepare(config, tmp_path, store), [probe])
     assert [number for number, *_ in given] == [0, 1, 2, 3]
-    assert {seed for _, seed, _ in given} == {7}
+    assert {seed for _, seed, _ in given} == {7} and sizes == [1, 1, 2, 2]
     assert [each for *_, each in given] == [rates(config, number) for number in range(4)]
     np.testing.assert_allclose(given[0][2], (config.optimizer.learning_rate / 6, 0.03), rtol=1e-6)
     assert [number for number, _ in measured] == [0, 1, 2, 3, 4]

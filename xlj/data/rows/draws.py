@@ -189,8 +189,10 @@ class Stream:
     def _drawn(self, phase: int, draws: int) -> np.ndarray:
         """Draws of each task among the first `draws` of a phase, int64 [tasks]."""
         blocks, rest = divmod(draws, BLOCK)
-        order = self._order(phase, blocks)
         counts = np.asarray(self._phases[phase].counts, np.int64)
+        if not draws:  # the objective is off, and may have no task in the phase
+            return np.zeros_like(counts)
+        order = self._order(phase, blocks)
         return blocks * counts + np.bincount(order[:rest], minlength=len(counts))
 
     def _order(self, phase: int, block: int) -> np.ndarray:
