@@ -1,6 +1,5 @@
 """Muon: kernels of layers, a layer at a time, against NumPy and optax; AdamW for all others."""
 
-import collections
 import importlib
 import re
 from pathlib import Path
@@ -103,10 +102,10 @@ def test_what_is_not_finite_changes_no_state(updated):
     assert isinstance(before[0], MuonState) and int(before[0].steps) == 1
 
 
-@pytest.mark.parametrize("fsdp, exchanges", [(2, {"all-to-all": 6}), (4, {"all-gather": 3})])
-def test_sharded_updates_are_those_of_one_device(updated, fsdp, exchanges):
-    """Two layers of three kernels: each of two devices makes one layer orthogonal, to and fro; each
-    of four makes both, and has its slice then."""
+@pytest.mark.parametrize("fsdp", [2, 4])
+def test_sharded_updates_are_those_of_one_device(updated, fsdp):
+    """Two layers of three kernels: two devices make one layer orthogonal each. Each kernel is
+    exchanged once, and once back."""
     mesh = meshes.make_mesh(Config(mesh=Mesh(fsdp=fsdp)), jax.devices()[:4])
     params, gradients = (trees.nested(drawn(seed)) for seed in (0, 1))
     before = first_state(params)
@@ -128,7 +127,7 @@ def test_sharded_updates_are_those_of_one_device(updated, fsdp, exchanges):
     kinds = re.findall(
         r" (all-\w+(?:-\w+)?|reduce-scatter|collective-permute)\(", program.as_text()
     )
-    assert collections.Counter(kinds) == exchanges
+    assert kinds == ["all-to-all"] * 6
 
 
 def test_moments_lie_where_their_parameters_do(every):

@@ -69,12 +69,12 @@ def constrained(x: jax.Array, name: str) -> jax.Array:
 
 def on_whole_matrices(function: Callable[[jax.Array], jax.Array], kernel: jax.Array) -> jax.Array:
     """A function of stacked kernels [layers, m, n] that takes each matrix by itself. Devices that
-    have slices of the matrices exchange them: each gets whole matrices of its share of the layers,
-    or of all layers if the devices do not divide them."""
+    have slices of the matrices exchange them: each gets whole matrices of its share of the layers.
+    Some get fewer layers where the devices do not divide them."""
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty or mesh.shape["fsdp"] == 1:
         return function(kernel)
-    whole = PartitionSpec("fsdp") if len(kernel) % mesh.shape["fsdp"] == 0 else REPLICATED
+    whole = PartitionSpec("fsdp")
     place = jax.lax.with_sharding_constraint
     # Both layouts at both ends: XLA would exchange what the kernel is computed from, or cut the
     # matrices in the middle of the function.
