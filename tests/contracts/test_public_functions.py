@@ -347,7 +347,7 @@ ENTRIES: dict[Callable, tuple[dict, dict]] = {
 
 OF_ANY_ARRAYS = (
     devices.constrained, devices.gathered, devices.summed, devices.summed_over_replicas,
-    devices.exchanged, modules.run, array_trees.bytes_on_device,
+    devices.exchanged, devices.on_whole_matrices, modules.run, array_trees.bytes_on_device,
 )  # fmt: skip
 """They move arrays of any rank, size and dtype between devices, or hand them to a module."""
 CHECKS = (

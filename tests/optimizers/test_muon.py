@@ -104,21 +104,30 @@ def test_what_is_not_finite_changes_no_state(updated):
 
 @pytest.mark.parametrize("fsdp", [2, 4])
 def test_sharded_updates_are_those_of_one_device(updated, fsdp):
-    """Two layers: each device makes one orthogonal, or each of four devices both."""
+    """Two layers of three kernels: two devices make one layer orthogonal each. Each kernel is
+    exchanged once, and once back."""
     mesh = meshes.make_mesh(Config(mesh=Mesh(fsdp=fsdp)), jax.devices()[:4])
     params, gradients = (trees.nested(drawn(seed)) for seed in (0, 1))
-    wanted, next_state = updated(gradients, first_state(params), params, True)
-    params, gradients = (
-        jax.device_put(tree, trees.shardings(tree, mesh, STORED)) for tree in (params, gradients)
-    )
+    before = first_state(params)
+    wanted, next_state = updated(gradients, before, params, True)
+    wanted = jax.tree.map(jnp.add, params, wanted)
+    where = trees.shardings(params, mesh, STORED)
+    of_state = optimizers.state_shardings(before, params, where, trees.replicated(mesh))
     optimizer, now = optimizers.make(Config(optimizer=OPTIONS)), Rates(RATE, DECAY)
 
     def update(gradients, state, params):
-        return optimizer.update(gradients, state, params, finite=jnp.array(True), rates=now)
+        finite = jnp.array(True)
+        updates, state = optimizer.update(gradients, state, params, finite=finite, rates=now)
+        return jax.tree.map(jnp.add, params, updates), state
 
-    program = jax.jit(devices.on_mesh(mesh, update))
-    found, state = program(gradients, first_state(params), params)
-    chex.assert_trees_all_close((found, state), (wanted, next_state), rtol=1e-4, atol=1e-6)
+    step = jax.jit(devices.on_mesh(mesh, update), out_shardings=(where, of_state))
+    given = jax.device_put((gradients, before, params), (where, of_state, where))
+    program = step.lower(*given).compile()
+    chex.assert_trees_all_close(program(*given), (wanted, next_state), rtol=1e-4, atol=1e-6)
+    kinds = re.findall(
+        r" (all-\w+(?:-\w+)?|reduce-scatter|collective-permute)\(", program.as_text()
+    )
+    assert kinds == ["all-to-all"] * 6
 
 
 def test_moments_lie_where_their_parameters_do(every):

@@ -152,7 +152,7 @@ def _by_ties(scale: float, limits: Sequence["_Limit"]) -> Merge:
             [limit.trimmed(piece - base) for limit, piece in zip(limits, others, strict=True)]
         )
         sign = np.sign(trimmed.sum(0, dtype=np.float64))
-        agrees = (trimmed != 0) & (np.sign(trimmed) == sign)
+        agrees = np.sign(trimmed) == sign  # of zeros too where the sum is 0, which adds nothing
         total = np.where(agrees, trimmed, 0).sum(0, dtype=np.float64)
         return base + scale * total / np.maximum(agrees.sum(0), 1)
 

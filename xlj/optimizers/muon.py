@@ -1,11 +1,13 @@
 """Muon (Jordan et al., 2024) for the kernels of layers; AdamW for all other parameters."""
 
 import re
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from jax.tree_util import KeyPath
 from optax.contrib import MuonDimensionNumbers, scale_by_muon
 
 from xlj.config import ConfigError, Optimizer
@@ -14,7 +16,7 @@ from xlj.models.encoder import Params
 from xlj.optimizers import adamw
 from xlj.optimizers.guards import Guarded, either
 from xlj.sharding import devices
-from xlj.sharding.trees import named_leaves, nested
+from xlj.sharding.trees import name_of, named_leaves, nested
 
 _STACKED = MuonDimensionNumbers(reduction_axis=1, output_axis=2)
 """Of a kernel [layers, inputs, outputs]: each layer's matrix is made orthogonal by itself."""
@@ -54,8 +56,6 @@ def direction(options: Optimizer) -> Guarded:
       ConfigError: from `init`, if no rule names a parameter.
     """
     adam, beta = adamw.direction(options), options.momentum
-    # Without momentum of its own: then a state could not be guarded before it is used.
-    orthogonal = scale_by_muon(beta=0.0, nesterov=False, weight_dimension_numbers=_axes)
 
     def init(params: Params) -> MuonState:
         kernels, others = _split(params)
@@ -70,13 +70,13 @@ def direction(options: Optimizer) -> Guarded:
         steps = state.steps + finite.astype(state.steps.dtype)
         now = jnp.maximum(steps, 1)
 
-        def ahead(mean: jax.Array, gradient: jax.Array) -> jax.Array:
+        def updated(path: KeyPath, mean: jax.Array, gradient: jax.Array) -> jax.Array:
             mean, gradient = mean / (1 - beta ** (now + 1)), gradient / (1 - beta**now)
-            return devices.whole_matrices(beta * mean + (1 - beta) * gradient)
+            ahead = beta * mean + (1 - beta) * gradient
+            make = partial(_orthogonal, rule_of(name_of(path)))
+            return _RMS * max(mean.shape[1:]) ** 0.5 * devices.on_whole_matrices(make, ahead)
 
-        momentum = jax.tree.map(ahead, mu, kernels)
-        updates, _ = orthogonal.update(momentum, orthogonal.init(momentum))
-        updates = jax.tree.map(lambda x: _RMS * max(x.shape[1:]) ** 0.5 * x, updates)
+        updates = jax.tree_util.tree_map_with_path(updated, mu, kernels)
         directions, others = adam.update(of_others, state.others, params, finite=finite)
         both = named_leaves(updates) | named_leaves(directions)
         merged = jax.tree.unflatten(
@@ -95,8 +95,10 @@ def _split(tree: PyTree) -> tuple[PyTree, PyTree]:
     return nested(parts[0]), nested(parts[1])
 
 
-def _axes(kernels: PyTree) -> PyTree:
-    return nested({name: rule_of(name) for name in named_leaves(kernels)})
+def _orthogonal(axes: MuonDimensionNumbers, momentum: jax.Array) -> jax.Array:
+    # Without momentum of optax's own: a state could not be guarded before it is used.
+    transformation = scale_by_muon(beta=0.0, nesterov=False, weight_dimension_numbers=axes)
+    return transformation.update(momentum, transformation.init(momentum))[0]
 
 
 def rule_of(name: str) -> MuonDimensionNumbers | None:

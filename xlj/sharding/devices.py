@@ -15,7 +15,7 @@ from typing import ParamSpec, TypeVar
 import jax
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
-from xlj.sharding.rules import AXES, REPLICATED, ROWS, rule_of
+from xlj.sharding.rules import AXES, REPLICATED, ROWS, STACKED_KERNEL, rule_of
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found")
@@ -67,14 +67,19 @@ def constrained(x: jax.Array, name: str) -> jax.Array:
     return jax.lax.with_sharding_constraint(x, spec) if _is_sharded((x,), (spec,)) else x
 
 
-def whole_matrices(x: jax.Array) -> jax.Array:
-    """Matrices [layers, m, n] of which no device has a part: the devices that share parameters
-    share the layers out, or have all of them, if their number does not divide the layers'."""
+def on_whole_matrices(function: Callable[[jax.Array], jax.Array], kernel: jax.Array) -> jax.Array:
+    """A function of stacked kernels [layers, m, n] that takes each matrix by itself. Devices that
+    have slices of the matrices exchange them: each gets whole matrices of its share of the layers.
+    Some get fewer layers where the devices do not divide them."""
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty or mesh.shape["fsdp"] == 1:
-        return x
-    is_shared = x.shape[0] % mesh.shape["fsdp"] == 0
-    return jax.lax.with_sharding_constraint(x, PartitionSpec("fsdp") if is_shared else REPLICATED)
+        return function(kernel)
+    whole = PartitionSpec("fsdp")
+    place = jax.lax.with_sharding_constraint
+    # Both layouts at both ends: XLA would exchange what the kernel is computed from, or cut the
+    # matrices in the middle of the function.
+    result = function(place(place(kernel, STACKED_KERNEL), whole))
+    return place(place(result, whole), STACKED_KERNEL)
 
 
 def per_device(

@@ -12,6 +12,9 @@ ROWS = PartitionSpec(AXES)
 KERNEL = PartitionSpec("fsdp", None)
 """A kernel [inputs, outputs], split along the inputs."""
 
+STACKED_KERNEL = PartitionSpec(None, *KERNEL)
+"""Kernels of all layers [layers, inputs, outputs]."""
+
 TABLE = PartitionSpec(None, "fsdp")
 """A table of embeddings [ids, hidden], split along the hidden size."""
 
@@ -23,7 +26,7 @@ Rules = tuple[tuple[str, PartitionSpec], ...]
 RULES: Rules = (
     (r".*(bias|scale)|position_bias/table|.*gates/kernel", REPLICATED),
     (r"embeddings/(word|position|token_type|language)|\w*head/word", TABLE),
-    (r"layers/.*/kernel", PartitionSpec(None, *KERNEL)),
+    (r"layers/.*/kernel", STACKED_KERNEL),
     (r"\w+_head/.*kernel", KERNEL),
     (r"activations/(hidden|slots)", ROWS),
     (r"activations/microbatches", PartitionSpec(None, *ROWS)),
