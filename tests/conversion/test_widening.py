@@ -128,6 +128,18 @@ def test_weights_that_are_divided_compute_what_they_did(old, monkeypatch):
     np.testing.assert_allclose(logits[1], logits[0], rtol=1e-4, atol=1e-4)
 
 
+def test_division_is_by_the_copies_of_each_input(monkeypatch):
+    monkeypatch.setattr(widening, "_NOISE", 0.0)
+    new, name = dataclasses.replace(XLM_R, hidden=12, heads=3), "layers/feed_forward/inner/kernel"
+    copied, divided = (
+        widening.widened(drawn(XLM_R), XLM_R, new, copied=way)[name] for way in (True, False)
+    )
+    places = widening.tiled(8, 12).tolist()
+    copies = np.array([places.count(place) for place in places])
+    assert set(copies) == {1, 2}
+    np.testing.assert_allclose(divided * copies[:, None], copied, rtol=1e-6)
+
+
 def test_divided_weights_have_noise_that_separates_copies():
     model, new = XLM_R, dataclasses.replace(XLM_R, hidden=16, heads=4)
     large = widening.widened(drawn(model), model, new, copied=False)
