@@ -273,6 +273,8 @@ def test_phases_build_on_each_other(tiny):
         ({"start_step": 2, "data": {"pair_length": 16}}, r"data\.pair_length: a phase may change"),
         ({"start_step": 2, "data": {"length": 60}}, r"data\.length=60 is beyond the model's"),
         ({"start_step": 2, "data": {"sampled": "en,fr"}}, r"phases\.x\.data\.sampled: fr is none"),
+        ({"start_step": 2, "data": {"sampled": "en=0"}}, r"data\.sampled: 'en=0' must be NAME"),
+        ({"start_step": 2, "data": {"sampled": "en=a,de"}}, r"data\.sampled: 'en=a' must be NAME"),
         ({"start_step": 2, "model": {"rotary_base": 5.0}}, r"rotary positions take the place"),
         (
             {"start_step": 2, "train": {"accumulation": 3}},

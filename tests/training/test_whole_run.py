@@ -93,6 +93,22 @@ def test_every_step_has_the_rows_of_its_phase(config, store):
             assert found[name] / BLOCK == pytest.approx(count ** ALPHAS[step] / total, abs=2e-5)
 
 
+def test_a_phase_may_draw_a_language_more_often(config, store):
+    options = config.schedule[2].active()["mmlm"]
+    for sampled, factors in (("en=3,de,sw=0.5", (3, 1, 0.5)), ("en,sw=2", (1, 0, 2))):
+        data = dataclasses.replace(config.data, sampled=tuple(sampled.split(",")), length=48)
+        found = mixture.counts(store, options, dataclasses.replace(config, data=data))
+        wanted = {
+            name: factor * store.task(f"text@48.{name}").train.tokens ** config.data.alpha
+            for name, factor in zip(("en", "de", "sw"), factors, strict=True)
+            if factor
+        }
+        assert len(found) == len(wanted)
+        for name, share in wanted.items():
+            count = found[f"text@48.{name}"]
+            assert count / BLOCK == pytest.approx(share / sum(wanted.values()), abs=2e-5)
+
+
 @pytest.mark.slow
 def test_rows_of_a_phases_length_are_those_of_a_run_with_that_length(config, store):
     data = dataclasses.replace(config.data, length=48)

@@ -287,7 +287,7 @@ def check_languages(config: Config) -> None:
         options.check_languages(options.path(name), data.languages, languages)
     for phase in config.schedule:
         prefix = f"phases.{phase.name}." if phase.name else ""
-        for name in phase.config.data.sampled:
+        for name in phase.config.data.shares:
             if name not in (*data.languages, *data.pairs):
                 raise ConfigError(
                     f"{prefix}data.sampled: {name} is none of {languages} and {pairs}"

@@ -1,13 +1,23 @@
 """The sections of a pretraining config, and when each of their keys is read."""
 
 import dataclasses
+import math
 import re
 from collections.abc import Collection
 from functools import partial
 from typing import Protocol
 
 from xlj.config.choices import AlignmentOptions
-from xlj.config.fields import Idle, Reading, Section, key, lookup, only_if_set, only_with
+from xlj.config.fields import (
+    ConfigError,
+    Idle,
+    Reading,
+    Section,
+    key,
+    lookup,
+    only_if_set,
+    only_with,
+)
 from xlj.config.optimizers import read_by_optimizer, registered_optimizers
 from xlj.config.row_kinds import ROW_KINDS
 
@@ -103,7 +113,8 @@ class Data(Section, path="data"):
     sampled: tuple[str, ...] = key(
         (),
         "languages and pairs that rows are drawn of, such as en,de,en-de; of text all, if no "
-        "language is named, and of pairs all, if none is. A phase may name others",
+        "language is named, and of pairs all, if none is. en=3 draws en three times as often as "
+        "alpha says, relative to the others. A phase may name others",
     )
     vocabulary: str = key(
         "",
@@ -181,6 +192,24 @@ class Data(Section, path="data"):
         choices=("stop", "pad"),
     )
     workers: int = _text_key(0, "processes that build rows; 0 means one a core", low=0)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The factor of each name in `sampled`, 1 if it has none.
+
+        Raises:
+          ConfigError: if a factor is not a number above 0.
+        """
+        shares = {}
+        for entry in self.sampled:
+            name, _, factor = entry.partition("=")
+            try:
+                shares[name] = float(factor) if "=" in entry else 1.0
+            except ValueError:
+                shares[name] = math.nan
+            if not 0 < shares[name] < math.inf:
+                raise ConfigError(f"data.sampled: {entry!r} must be NAME or NAME=FACTOR, above 0")
+        return shares
 
     @property
     def rows_are_hashed(self) -> bool:

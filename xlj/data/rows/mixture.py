@@ -21,7 +21,7 @@ def tasks(store: RowStore, options: Options, config: Config) -> list[TaskRows]:
     """The tasks that an objective draws rows of, under the config of a phase: those that
     `data.sampled` names, or all."""
     there = of_length(store, options, config)
-    named = [task for task in there if task.name.partition(".")[2] in config.data.sampled]
+    named = [task for task in there if _corpus(task.name) in config.data.shares]
     return [task for task in named or there if task.train.rows]
 
 
@@ -29,7 +29,17 @@ def counts(store: RowStore, options: Options, config: Config) -> Mapping[str, in
     """How often a block of draws (`draws.BLOCK`) has each of these tasks, by name."""
     of_phase = tasks(store, options, config)
     sizes = {task.name: getattr(task.train, options.sampled_by) for task in of_phase}
-    return draws_per_block(rates(sizes, config.data.alpha))
+    shares, factors = rates(sizes, config.data.alpha), config.data.shares
+    if any(factor != 1 for factor in factors.values()):
+        shares = {name: p * factors.get(_corpus(name), 1.0) for name, p in shares.items()}
+        total = sum(shares.values())
+        shares = {name: p / total for name, p in shares.items()}
+    return draws_per_block(shares)
+
+
+def _corpus(task: str) -> str:
+    """The language or pair of a task's name."""
+    return task.partition(".")[2]
 
 
 def tokens_of_row(store: RowStore, options: Options, config: Config) -> float:
