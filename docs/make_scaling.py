@@ -169,8 +169,7 @@ def recipe_rows(folder: Path, old: list[str]) -> list[str]:
         for topology in TOPOLOGIES:
             path = folder / f"{name}-{topology.replace(':', '-')}.json"
             if not path.exists():
-                not_made = f"| {name} | {topology} | not made |" + " |" * 8
-                lines += beginning(old, name, topology) or [not_made]
+                lines += beginning(old, name, topology)
                 continue
             record = json.loads(path.read_text("utf-8"))
             if "why" in record:
