@@ -152,7 +152,7 @@ def test_moments_lie_where_their_parameters_do(every):
 
 def named(recipe):
     """The names of the parameters of a recipe."""
-    config = parse(importlib.import_module(recipe).get_config("tiny"))
+    config = parse(importlib.import_module(recipe).get_config("tiny")).for_platform("cpu")
     sizes = memory.expected(config)
     return trees.named_leaves(jax.eval_shape(lambda: states.init(config, sizes.corpus, 0).params))
 

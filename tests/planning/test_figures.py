@@ -82,8 +82,9 @@ def test_operations_are_those_of_the_model(planned):
     config, first, _ = planned
     slots, mmlm = operations(config)
     assert first.operations == mmlm and first.counts.xlj == mmlm.total
-    # The program does the model's products, and the logits once more in the backward pass.
-    again = 2 * 32 * slots * 64 * 32_768
+    # The program does the model's products, and the logits once more in the backward pass, whose
+    # sum over vectors is a product with 8 rows of ones.
+    again = 2 * 32 * slots * (64 + 8) * 32_768
     assert sum(first.products.values()) * 8 == pytest.approx(mmlm.total + again, rel=1e-6)
 
 

@@ -55,7 +55,7 @@ def test_each_row_has_its_own_masks_and_each_language_counts_alike(tiny, store):
         loss=loss, flops=None, parts={}, targets=lambda params, kept, inputs, _: inputs,
     )  # fmt: skip
     evaluation = Evaluation(store, config, {"mmlm": drawn}, meshes.make_mesh(config))
-    found = evaluation(SimpleNamespace(params={}, objectives={}))
+    found = evaluation(SimpleNamespace(params={}, objectives={}, average={}))
     wanted, start = {}, 0
     for task in store.tasks("text"):
         count = min(task.held_out.rows, 19)

@@ -80,7 +80,7 @@ def test_a_run_keeps_memory_from_step_to_step_and_gives_it_back_before_what_is_b
         said.append("evaluated")
         return {}
 
-    def saved(*arguments):
+    def saved(*arguments, tokens):
         said.append("saved")
 
     monkeypatch.setattr(loop, "StepMemory", Memory)

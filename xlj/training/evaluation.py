@@ -79,11 +79,21 @@ class Evaluation:
         Losses are nats a prediction, of a token or of a sentence; a language's mean is over its
         predictions, a loss's over languages, so that small languages count. With
         `evaluation.perplexity`, the exp of each loss over the vocabulary is there too, as
-        /perplexity; that of the mean is a geometric mean.
+        /perplexity; that of the mean is a geometric mean. If the state has an average of the
+        parameters, average/LOSS/loss and /accuracy are measured with it in their place.
 
         Args:
           check: called before each batch; it may raise, to stop.
         """
+        metrics = self._measured(state, check)
+        if state.average:
+            averaged = dataclasses.replace(state, params=state.average)
+            for key, value in self._measured(averaged, check).items():
+                _, *names = key.split("/")
+                metrics |= {"/".join(["average", *names]): value} if len(names) == 2 else {}
+        return metrics
+
+    def _measured(self, state: State, check: Callable[[], object]) -> dict[str, float]:
         if not self._programs:
             self._compile(state)
         metrics: dict[str, float] = {}
@@ -91,16 +101,6 @@ class Evaluation:
             for loss, sums in self._loss_sums(name, state, check).items():
                 metrics |= _by_language(loss, sums, owners)
         return metrics | _perplexities(metrics, self._perplexities)
-
-    def of_average(self, state: State, check: Callable[[], object] = bool) -> dict[str, float]:
-        """Metrics average/LOSS/loss and /accuracy: eval/LOSS/... with the average of the parameters
-        in their place; none if the state has none."""
-        if not state.average:
-            return {}
-        metrics = self(dataclasses.replace(state, params=state.average), check)
-        named = (key.split("/") for key in metrics)
-        kept = [parts for parts in named if len(parts) == 3]
-        return {"/".join(["average", *parts[1:]]): metrics["/".join(parts)] for parts in kept}
 
     def _compile(self, state: State) -> None:
         """Compiles the losses, all at once: XLA leaves most cores idle with one."""

@@ -210,11 +210,11 @@ def _arguments(config: Config, step: int) -> tuple[np.uint32, Rates, np.int32 | 
     return np.uint32(config.train.seed), rates(config, step), filled
 
 
-def _evaluation(config: Config, store: RowStore, corpus: Corpus, mesh: Mesh, model: Model) -> Probe:
-    """The losses on held-out rows with the model of a phase, those of the average too."""
-    objectives = build(config.objectives_on(), model, corpus)
-    evaluation = Evaluation(store, config, objectives, mesh)
-    return lambda state, check: evaluation(state, check) | evaluation.of_average(state, check)
+def _evaluation(
+    config: Config, store: RowStore, corpus: Corpus, mesh: Mesh, model: Model
+) -> Evaluation:
+    """The losses on held-out rows, with the model of a phase."""
+    return Evaluation(store, config, build(config.objectives_on(), model, corpus), mesh)
 
 
 def _is_in_metrics(workdir: AnyPath, step: int) -> bool:

@@ -81,19 +81,17 @@ def prepare(
     if config.train.damaged_checkpoint == "before":
         damage.put_aside(workdir)
     latest = reading.latest(workdir)
+    config = _with_dtype(config, latest, mesh)
+    models = find_models(config) if latest is None else {}
     if latest is None:
-        models = find_models(config)
         source = source or find_source(config)
         model = source or next(iter(models.values()), None)
     else:
-        models = {}
         if is_claimed:
             config = dataclasses.replace(config, init_from=latest.config()["init_from"])
-        config = _with_dtype(config, latest)
         if (early := durations.as_in(config, latest.config())) is not None:
             compatibility.check_resumable(latest, early)
         model = source or (stored_models.of_checkpoint(latest) if config.names_a_model() else None)
-    config = config.for_platform(mesh.devices.flat[0].platform)
     config, vocabulary = adopt_vocabulary(config, model, store, resumes=latest is not None)
     check_separator(config, vocabulary)
     config = _with_pair_length(config, latest, vocabulary, store)
@@ -113,12 +111,13 @@ def prepare(
     )
 
 
-def _with_dtype(config: Config, latest: Checkpoint) -> Config:
-    """The config with `model.dtype=auto` as the type of the run that it resumes."""
-    if config.model.dtype != "auto":
-        return config
-    model = dataclasses.replace(config.model, dtype=latest.config()["model"]["dtype"])
-    return dataclasses.replace(config, model=model)
+def _with_dtype(config: Config, latest: Checkpoint | None, mesh: Mesh) -> Config:
+    """The config with `model.dtype=auto` as the type of the run that it resumes, or else of the
+    mesh's devices."""
+    if config.model.dtype == "auto" and latest is not None:
+        model = dataclasses.replace(config.model, dtype=latest.config()["model"]["dtype"])
+        config = dataclasses.replace(config, model=model)
+    return config.for_platform(mesh.devices.flat[0].platform)
 
 
 def _checked_with_rows(config: Config, latest: Checkpoint | None, store: RowStore) -> Config:

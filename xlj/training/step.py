@@ -58,9 +58,8 @@ def make_train_step(
     that it switches on, and at which step: what they keep starts from the parameters then. Runs
     that differ in `train.seed`, a uint32 here, or in what `rates` are made of, have the same step.
 
-    The counts of everything that the whole step predicts are known before any gradient, so that the
-    sums of microbatches are scaled by them and add up to the gradient of one large batch. A phase
-    whose weights are all 0 changes no parameter: it only fills what objectives keep.
+    All that a step predicts is counted before any gradient, so that the sums of microbatches add up
+    to the gradient of one large batch. With weights of 0 it only fills what objectives keep.
     """
     weights = {name: loss.weight for o in objectives.values() for name, loss in o.losses.items()}
     whole = Microbatches(config.train.accumulation, whole=config.mesh.gather == "step")
