@@ -111,6 +111,7 @@ def test_weight_decay_of_mmbert_is_that_of_a_step_at_the_peak(name, factor):
         assert learning_rate * decay == pytest.approx(wanted, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_a_tiny_run_goes_through_the_same_phases(name, rows_folder):
     """Every step of it: rates that rise, hold and fall where its phases say, masks, lengths."""

@@ -7,6 +7,7 @@ from test_resume import lines
 from xlj.api import runs
 from xlj.checkpoints import reading
 from xlj.config import ConfigError, parse
+from xlj.data.rows.preparing import prepare_rows
 from xlj.sharding import meshes, trees
 from xlj.training import loop, start
 
@@ -24,9 +25,12 @@ def params(workdir):
 @pytest.mark.slow
 @pytest.mark.parametrize("before, after", [((4, 2), (3, 1)), ((8, 8), (2, 1))])
 def test_another_mesh_goes_on_with_the_same_batches(tiny, store, tmp_path, devices, before, after):
-    """(devices, mesh.fsdp) before and after; with both objectives where it takes minutes."""
-    tiny.objectives.mmlm.batch_rows = 24
-    tiny.objectives.tlm.batch_rows = 24 * (before == (8, 8))
+    """(devices, mesh.fsdp) before and after; in one case with an objective that keeps a queue and
+    a momentum encoder."""
+    tiny.objectives.mmlm.batch_rows, tiny.objectives.tlm.batch_rows = 24, 0
+    if before == (8, 8):
+        tiny.objectives.xlco.batch_rows, tiny.objectives.xlco.queue = 24, 32
+        store = prepare_rows(parse(tiny))
     for count, fsdp, workdir, steps in (
         (*before, "whole", 4),
         (*before, "moved", 2),
