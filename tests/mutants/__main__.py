@@ -111,6 +111,9 @@ TESTS = {
     "xlj/objectives/xlco.py": "objectives/test_xlco objectives/test_draws_stay "
     "objectives/test_flops objectives/test_dropout_of_losses objectives/test_sharded_parts",
     "xlj/optimizers/__init__.py": "optimizers",
+    "xlj/optimizers/averaging.py": "optimizers/test_averaging training/test_averages",
+    "xlj/optimizers/muon.py": "optimizers/test_muon",
+    "xlj/optimizers/stable_adamw.py": "optimizers/test_stable_adamw training/test_step_numpy",
     "xlj/optimizers/adamw.py": "optimizers/test_adamw optimizers/test_own_optimizer",
     "xlj/optimizers/clipping.py": "training/test_step_numpy",
     "xlj/optimizers/guards.py": "optimizers",
