@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -98,7 +99,8 @@ def _placed(rows: list[list[Node]], lines: Iterable[tuple[Node, Node]]) -> dict[
     def mean(near: Callable[[int], bool]) -> Callable[[Node], float]:
         def of(node: Node) -> float:
             own = [places[other] for other in neighbours.get(node, []) if near(level[other])]
-            return sum(own) / len(own) if own else places[node]
+            # Exact: `sum` rounds in another way from Python 3.12 on.
+            return math.fsum(own) / len(own) if own else places[node]
 
         return of
 
