@@ -248,10 +248,12 @@ def few_steps(config, rows_folder):
     """A config of a step in each phase, and one more. Nothing is evaluated, which would be most of
     what is compiled: the quickstart and the tutorials evaluate."""
     config.data.cache = str(rows_folder)
-    for step, phase in enumerate(config.phases.values(), start=1):
+    train, optimizer = config.train, config.optimizer
+    train.batch_warmup = min(1, train.batch_warmup)
+    for step, phase in enumerate(config.phases.values(), start=1 + train.batch_warmup):
         phase.start_step = step
-    config.train.steps = len(config.phases) + 2
-    config.optimizer.warmup_steps = 0
+    train.steps = len(config.phases) + 2 + train.batch_warmup
+    optimizer.warmup_steps, optimizer.decay_steps = 0, min(1, optimizer.decay_steps)
     config.train.eval_rows = 0
     config.evaluation = schema.default().evaluation
     return config

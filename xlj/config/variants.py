@@ -157,6 +157,7 @@ def _tiny(config: ml_collections.ConfigDict) -> None:
     model.key_value_heads, model.full_layers = 2 * bool(model.key_value_heads), ""
     model.local_attention = min(model.local_attention, 16)
     model.positions, model.dtype, model.remat = 66, "auto", "none"
+    model.pair_separator = "end"  # the only one that a vocabulary trained here has
     train.accumulation = 4 if train.batch_warmup else 1
     train.batch_warmup = 40 if train.batch_warmup else 0
     train.steps, train.first_microbatches = _STEPS, 1

@@ -179,7 +179,7 @@ def train(start: Start, probes: Sequence[Probe] = (), best: str = "") -> Outcome
             if len(in_flight) > _IN_FLIGHT:
                 _check_finite(config, batches, workdir, *in_flight.popleft())
             bar.set_description_str(f"{done:,}/{total:,}", refresh=False)
-            bar.update(amounts.tokens(done - 1, done))
+            bar.update(round(amounts.tokens(0, done)) - bar.n)
             if first is not None:
                 # The first step need not wait until what measures step 0 is compiled.
                 step_memory.give_back()
@@ -227,8 +227,8 @@ def _progress_bar(amounts: Amounts, done: int, total: int) -> tqdm:
     steps take longer as batches and rows grow."""
     shown = "{percentage:3.0f}% {bar:8} {desc} [{n_fmt}/{total_fmt} tok, {remaining} left{postfix}]"
     return tqdm(
-        total=amounts.tokens(0, total),
-        initial=amounts.tokens(0, done),
+        total=round(amounts.tokens(0, total)),
+        initial=round(amounts.tokens(0, done)),
         bar_format=shown,
         unit_scale=True,
         dynamic_ncols=True,
