@@ -1,5 +1,6 @@
 """What the documentation names exists: files, commands, recipes, config keys, flags."""
 
+import ast
 import importlib
 import importlib.util
 import re
@@ -68,6 +69,12 @@ def test_relative_links_resolve(page):
     links = found(r"\]\(([^)#\s]+)[^)]*\)", page)
     broken = [x for x in links if "://" not in x and not (page.parent / x).exists()]
     assert not broken
+
+
+@page
+def test_code_of_python_parses(page):
+    for code in re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.M):
+        ast.parse(code)
 
 
 @pytest.mark.parametrize(
