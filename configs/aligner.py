@@ -50,7 +50,7 @@ def get_config(variant=""):
     config.evaluation.alignment.layer = 0
 
     config.train.steps = "2ep"
-    config.train.fewest_steps = 800  # few pairs need them; more would learn them by heart
+    config.train.fewest_steps = 800  # few pairs need them; more steps would overfit
     config.train.log_every = 50
     config.train.eval_every = 400
     config.train.checkpoint_every = 400

@@ -183,6 +183,10 @@ def test_every_recipe_has_a_modern_variant(name):
     assert modern.model.family == tiny.model.family == "modernbert"
 
 
+def test_a_recipe_of_modernberts_family_is_its_own_modern_variant():
+    assert parse(load("mmbert_base", "modern")) == parse(load("mmbert_base"))
+
+
 def test_modern_variants_are_deeper_and_narrower_inside():
     """As ModernBERT base is beside BERT base; layers that options name are those of the depth."""
     for name, layer in (("xlm_e", 4), ("xlm_align", 10)):

@@ -1,6 +1,6 @@
 """The layers of xlj: its subpackages, drawn from the imports in the code.
 
-A subpackage stands above all that it imports. Imports that follow from others (commands import
+A subpackage is drawn above all that it imports. Imports that follow from others (commands import
 cli, which imports api) are not drawn.
 """
 

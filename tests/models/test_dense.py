@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xlj.config import Model
-from xlj.models.dense import Dense, gelu, linear
+from xlj.models.dense import Dense, geglu, gelu, linear, matmul, swiglu
 from xlj.models.feed_forward import FeedForward
 from xlj.sharding import devices
 
@@ -43,6 +43,16 @@ def test_a_gelu_is_computed_again_but_on_cpus(platform, dtype, tolerance, monkey
         for tree in (made, wanted)
     )
     chex.assert_trees_all_close(*scaled, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("activation, width", [(gelu, 24), (geglu, 12), (swiglu, 12)])
+def test_cpus_keep_what_a_gelu_alone_makes(activation, width):
+    """A gated activation is computed again there too: x of [2, 5, 24] is kept, and nothing that is
+    made of it."""
+    x, kernel = jnp.ones((2, 5, 24)), jnp.ones((width, 8))
+    _, backward = jax.vjp(lambda x, k: matmul(x, k, jnp.dtype("float32"), activation), x, kernel)
+    kept = sorted(leaf.shape for leaf in jax.tree.leaves(backward) if leaf.ndim == 3)
+    assert kept == [(2, 5, 24)] * (3 if activation is gelu else 1)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

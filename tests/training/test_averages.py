@@ -55,7 +55,7 @@ def test_an_average_is_a_model_by_its_path(saved, tiny, tmp_path):
     for tree in (first.params, first.average):
         for name, leaf in named_leaves(tree).items():
             np.testing.assert_array_equal(leaf, wanted[name])
-    jax.block_until_ready(jax.jit(lambda s: s, donate_argnums=0)(first))  # no buffer stands twice
+    jax.block_until_ready(jax.jit(lambda s: s, donate_argnums=0)(first))
 
 
 def test_a_checkpoint_without_an_average_has_none(checkpoint):

@@ -51,7 +51,7 @@ def test_another_recipe_takes_the_encoder_and_says_what_is_new(tiny, trained, tm
     for kept in (made.objectives["xlco"]["momentum"], made.objectives["distillation"]["teacher"]):
         taken = {name: leaf for name, leaf in named_leaves(kept).items() if name in old}
         chex.assert_trees_all_equal(taken, {n: old[n][: len(leaf)] for n, leaf in taken.items()})
-    jax.block_until_ready(jax.jit(lambda s: s, donate_argnums=0)(made))  # no buffer stands twice
+    jax.block_until_ready(jax.jit(lambda s: s, donate_argnums=0)(made))  # no buffer is passed twice
 
 
 def test_a_head_that_the_new_recipe_lacks_is_named(tiny, trained, tmp_path, capsys):

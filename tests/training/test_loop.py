@@ -30,11 +30,18 @@ def test_steps_get_the_rates_and_sizes_of_their_numbers_and_step_0_is_of_the_fir
         measured.append((int(state.progress.step), word))
         return {}
 
-    original = phases.Step.__call__
+    class Bar(loop.tqdm):
+        def close(self):
+            bars.append((self.n, self.total))
+            super().close()
+
+    bars, original = [], phases.Step.__call__
+    monkeypatch.setattr(loop, "tqdm", Bar)
     monkeypatch.setattr(phases.Step, "__call__", call)
     for tiny.train.steps in (2, 4):
         config = parse(tiny)
         loop.train(start.prepare(config, tmp_path, store), [probe])
+    assert all(count == total > 0 for count, total in bars) and len(bars) >= 2
     assert [number for number, *_ in given] == [0, 1, 2, 3]
     assert {seed for _, seed, _ in given} == {7} and sizes == [1, 1, 2, 2]
     assert [each for *_, each in given] == [rates(config, number) for number in range(4)]

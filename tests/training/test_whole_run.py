@@ -167,8 +167,8 @@ def computed(line):
 def test_a_run_is_the_same_wherever_it_is_interrupted(
     config, store, tmp_path, monkeypatch, devices, capfd
 ):
-    """Before, at and behind each change of the batch and each phase: every step anew, from the
-    checkpoint before it."""
+    """Each step is repeated from the checkpoint before it: so before, at and after each change of
+    the batch and of the phase."""
     devices(1)
     whole = tmp_path / "whole"
     assert loop.train(start.prepare(config, whole, store)).finished

@@ -171,7 +171,7 @@ def _axes(name: str) -> tuple[Places, ...] | None:
 
 def _input_of(name: str, model: Model) -> int | None:
     """The axis of a parameter, behind that of the layers, that a product sums over; None if there
-    is none. Where the head's table is the word embeddings, the norm before it stands for it."""
+    is none. If the head's table is the word embeddings, the norm before it is divided instead."""
     if name.endswith("/kernel"):
         return 0
     if not model.tied:

@@ -1,4 +1,4 @@
-"""Cross-entropy over a large vocabulary, block by block, without ever holding all the logits."""
+"""Cross-entropy over a large vocabulary: of many vectors block by block, without all the logits."""
 
 import jax
 import jax.numpy as jnp

@@ -22,8 +22,8 @@ class Throughput:
 
     def __init__(self, flops: RunFlops, prefetch: Prefetch, seen: int):
         self._of_run, self._prefetch = flops, prefetch
-        self._seen = seen  # by all processes, until they last told each other
-        self._own = 0  # by this one since then
+        self._seen = seen  # tokens of all processes, up to their last exchange
+        self._own = 0  # tokens of this process since then
         self._begin = time.perf_counter()
         self._restart()
 
@@ -69,4 +69,4 @@ class Throughput:
 
 
 _PART = 1 << 30
-"""Processes tell each other int32."""
+"""Processes exchange int32 numbers."""
