@@ -122,7 +122,7 @@ def dry_run(config: ml_collections.ConfigDict | Config, workdir: str | AnyPath) 
         print(*(line.rstrip() for line in table), sep="\n")
         path = workdir / "schedule.html"
         lines = schedule.lines(start.config, start.store)
-        with atomic.mendable(path):
+        with atomic.as_config_error(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic.write(path, drawn_schedule(lines, str(workdir)).encode())
         print(f"\nschedule: {path}", flush=True)

@@ -7,7 +7,7 @@ from xlj.checkpoints.reading import DamagedError
 from xlj.config import ConfigError
 from xlj.distributed import hosts
 from xlj.io import storage
-from xlj.io.atomic import mendable
+from xlj.io.atomic import as_config_error
 from xlj.io.storage import AnyPath
 
 FOLDER = "damaged"
@@ -47,7 +47,7 @@ def _move(folder: AnyPath, into: AnyPath) -> AnyPath:
     """Moves a folder to a name that is free."""
     names = itertools.chain([folder.name], (f"{folder.name}.{n}" for n in itertools.count(1)))
     try:
-        with mendable(into):
+        with as_config_error(into):
             target = next(into / name for name in names if not storage.is_there(into / name))
             into.mkdir(exist_ok=True)
             storage.move_folder(folder, target, reading.COMMITTED)

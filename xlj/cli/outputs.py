@@ -91,7 +91,7 @@ def draw(path: Path, plot: Callable[[], None]) -> None:
     from xlj.io import atomic
 
     try:
-        with atomic.mendable(path):
+        with atomic.as_config_error(path):
             plot()
     except ImportError:
         print("no plot: matplotlib is missing (pip install -e '.[plots]')", file=sys.stderr)

@@ -51,7 +51,7 @@ class HostSpeeds:
                 "probe_seconds": [round(x, 6) for x in probe.tolist()],
                 "waiting_share": [round(x, 4) for x in waits.tolist()],
             }
-            with atomic.mendable(self._files.folder / FILE):
+            with atomic.as_config_error(self._files.folder / FILE):
                 with self._files.path(FILE).open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")
         said = f"process {slowest} ({self._names[slowest]}) is {factor[slowest]:.1f} x slower"

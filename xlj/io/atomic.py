@@ -32,21 +32,21 @@ def writing(path: AnyPath) -> Iterator[BinaryIO]:
             part = Path(scratch, "file")
             with io.BufferedWriter(_Raw(part, path)) as file, _compressing(file, path) as shown:
                 yield shown
-            with mendable(path):
+            with as_config_error(path):
                 storage.send(part, path)
         return
     target = path.resolve()
     part = _part_of(target)
     try:
-        with mendable(path):
+        with as_config_error(path):
             raw = _Raw(part, path)
         with io.BufferedWriter(raw) as file:
             with _compressing(file, path) as shown:
                 yield shown
             file.flush()
-            with mendable(path):
+            with as_config_error(path):
                 os.fsync(file.fileno())
-        with mendable(path):
+        with as_config_error(path):
             part.replace(target)
             folder = os.open(target.parent, os.O_RDONLY)
             try:
@@ -79,17 +79,17 @@ def new_folder(path: Path) -> Iterator[Path]:
         raise ConfigError(f"{path} is there already; name a new folder")
     part = _part_of(path)
     try:
-        with mendable(path):
+        with as_config_error(path):
             part.mkdir(parents=True)
         yield part
-        with mendable(path):
+        with as_config_error(path):
             part.rename(path)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
 @contextmanager
-def mendable(path: AnyPath) -> Iterator[None]:
+def as_config_error(path: AnyPath) -> Iterator[None]:
     """Turns each `OSError` in the block into a `ConfigError`: `path` cannot be written, and why."""
     try:
         yield
@@ -111,5 +111,5 @@ class _Raw(io.FileIO):
         self._path = path
 
     def write(self, content: Any, /) -> int:
-        with mendable(self._path):
+        with as_config_error(self._path):
             return super().write(content)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from xlj.config import ConfigError
 from xlj.io import storage
-from xlj.io.atomic import mendable
+from xlj.io.atomic import as_config_error
 from xlj.io.storage import AnyPath, Url
 
 _BETWEEN = 60.0  # seconds between sendings: objects do not grow, so each sends all of a file again
@@ -54,7 +54,7 @@ class GrowingFiles:
         for path in sorted(self.here.rglob("*")):
             if path.is_file() and self._sent.get(path) != (size := path.stat().st_size):
                 url = self.folder / path.relative_to(self.here).as_posix()
-                with mendable(url):
+                with as_config_error(url):
                     storage.send(path, url)
                 self._sent[path] = size
         self._last = time.monotonic()

@@ -34,7 +34,7 @@ class Parts:
     def __init__(self, folder: Path, job: Record, count: int, ending: str, shard: tuple[int, int]):
         self._folder, self._ending, self._count, self._shard = folder, ending, count, shard
         self._job = {**job, "parts": count}
-        with atomic.mendable(folder):
+        with atomic.as_config_error(folder):
             folder.mkdir(parents=True, exist_ok=True)
         file = folder / JOB
         if not file.is_file():

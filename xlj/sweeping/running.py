@@ -66,10 +66,10 @@ def _call(run: Run, asked: list[int]) -> int:
     quiet = {"TQDM_MININTERVAL": "60", "PYTHONUNBUFFERED": "1"}  # bars: a line a minute
     before = signal.signal(signal.SIGTERM, stop)
     try:
-        with atomic.mendable(run.workdir / state.LOG):
+        with atomic.as_config_error(run.workdir / state.LOG):
             file = (run.workdir / state.LOG).open("ab", buffering=0)
         with file as log:
-            with atomic.mendable(run.workdir / state.LOG):
+            with atomic.as_config_error(run.workdir / state.LOG):
                 log.write(f"\n$ {shlex.join(run.command())}\n".encode())
             command = run.command(sys.executable)
             child = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **quiet})

@@ -90,7 +90,7 @@ def is_finished(run: Run, config: Record) -> bool:
 
 def begin(run: Run, config: Record) -> None:
     """Makes the workdir of a run, and notes what it is begun with; ConfigError if it cannot."""
-    with atomic.mendable(run.workdir):
+    with atomic.as_config_error(run.workdir):
         run.workdir.mkdir(parents=True, exist_ok=True)
     json_file.write(run.workdir / BEGUN, {"command": run.command(), "config": config})
 

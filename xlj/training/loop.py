@@ -262,7 +262,7 @@ def _closing(resource: Resource) -> Iterator[Resource]:
 
 def _write_config(config: Config, workdir: AnyPath, lines: list[metrics.Line]) -> None:
     """Writes the config, what it does when, and where it runs into the workdir, which it makes."""
-    with atomic.mendable(workdir / "config.json"):
+    with atomic.as_config_error(workdir / "config.json"):
         workdir.mkdir(parents=True, exist_ok=True)
         if jax.process_index() == 0:
             json_file.write(workdir / "config.json", record(config))

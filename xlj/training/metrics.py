@@ -14,7 +14,7 @@ from typing import Any
 from xlj.config import ConfigError
 from xlj.config.user_code import function_of
 from xlj.io import atomic, json_file
-from xlj.io.atomic import mendable
+from xlj.io.atomic import as_config_error
 from xlj.io.growing import GrowingFiles
 from xlj.io.storage import AnyPath
 
@@ -42,7 +42,7 @@ class Metrics:
         if not write:
             return
         self._path = files.folder / FILE  # as people know it
-        with mendable(self._path):
+        with as_config_error(self._path):
             here = files.path(FILE)
             if here.exists():
                 kept = [
@@ -56,7 +56,7 @@ class Metrics:
         """Writes one line, safely on disk when this returns."""
         if not self._write:
             return
-        with mendable(self._path):
+        with as_config_error(self._path):
             self._file.write(json.dumps({"step": step, **values}) + "\n")
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -72,7 +72,7 @@ class Metrics:
     def close(self) -> None:
         """Closes the files."""
         if self._write:
-            with mendable(self._path):
+            with as_config_error(self._path):
                 self._file.close()
             self._events.close()
 
@@ -91,19 +91,19 @@ class _Events:
 
         self._event, self._scalar, self._folder = event_pb2.Event, summary.scalar, folder
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-        with mendable(folder):
+        with as_config_error(folder):
             folder.mkdir(exist_ok=True)
             self._writer = event_file_writer.EventsWriter(str(folder / "events"))
             self._write(step=purge_step, session_log=start)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        with mendable(self._folder):
+        with as_config_error(self._folder):
             for name, value in values.items():
                 self._write(step=step, summary=self._scalar(name, value))
             self._writer.flush()
 
     def close(self) -> None:
-        with mendable(self._folder):
+        with as_config_error(self._folder):
             self._writer.close()
 
     def _write(self, **fields: Any) -> None:

@@ -235,7 +235,7 @@ def check_separator(config: Config, vocabulary: Vocabulary | None) -> None:
 
 
 def _write_once(path: AnyPath, content: bytes) -> None:
-    with atomic.mendable(path):
+    with atomic.as_config_error(path):
         if not (path.is_file() and path.read_bytes() == content):
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic.write(path, content)

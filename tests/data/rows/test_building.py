@@ -13,7 +13,7 @@ from made_rows import LINES, READ, examples, files, folders, here
 
 from xlj import phrasebook
 from xlj.config import Config, Data
-from xlj.data.rows import building, lookahead
+from xlj.data.rows import building, prepasses
 from xlj.data.rows.preparing import prepare_rows
 from xlj.data.rows.report import report
 from xlj.data.rows.request import request_of
@@ -231,7 +231,7 @@ def test_what_cannot_be_cut_is_named_before_any_work(config, text, tmp_path, mon
         raise KeyboardInterrupt
 
     monkeypatch.setattr(building.workers, "in_processes", here)
-    monkeypatch.setattr(lookahead.UnitReader, "chunks", stop)
+    monkeypatch.setattr(prepasses.UnitReader, "chunks", stop)
     for size, named in ((40_000, ("xx.txt.gz", "yy.txt.gz", "yy.txt.")), (1 << 30, ())):
         with pytest.raises(KeyboardInterrupt):
             data = dataclasses.replace(asked.data, unit_bytes=size)

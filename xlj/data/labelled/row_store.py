@@ -36,7 +36,7 @@ def write(
         try:
             with atomic.new_folder(folder) as part:
                 for task, found in zip(tasks, rows.values(), strict=True):
-                    with atomic.mendable(folder):
+                    with atomic.as_config_error(folder):
                         (part / task.name).mkdir()
                     shard = store.shard_file(part / task.folder, 0)
                     atomic.write(shard, store.records(found).tobytes())

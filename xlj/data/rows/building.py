@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from xlj.config import ConfigError
-from xlj.data.rows import lengths, lookahead, workers
-from xlj.data.rows.lookahead import Text
+from xlj.data.rows import lengths, prepasses, workers
+from xlj.data.rows.prepasses import Text
 from xlj.data.rows.report import malformed_records
 from xlj.data.rows.request import Request
 from xlj.data.rows.shards import SHARD_UNITS, Shards
@@ -41,7 +41,7 @@ def build_rows(request: Request, runner: str = "", arguments: Sequence[str] = ()
     """
     data = request.data
     with _only_builder(request), _running(request, runner, arguments) as run:
-        texts, rules, vocabulary = _looked_ahead(request, run)
+        texts, rules, vocabulary = _run_prepasses(request, run)
         shards = _build(request, texts, rules, vocabulary, run)
         tasks = tuple(_finished(request, text, kind, of) for text, kind, of in shards)
         _check_malformed(tasks, data.malformed_share)
@@ -57,7 +57,7 @@ def measure_pairs(request: Request, runner: str = "", arguments: Sequence[str] =
     """Counts the lengths of the pairs of a request, into `request.lengths_file`; arguments and
     errors are those of `build_rows`."""
     with _only_builder(request), _running(request, runner, arguments) as run:
-        texts, _, vocabulary = _looked_ahead(request, run)
+        texts, _, vocabulary = _run_prepasses(request, run)
         lengths.measure(request, texts, vocabulary, run)
 
 
@@ -69,13 +69,17 @@ def _running(
     return workers.in_processes(request.data.workers)
 
 
-def _looked_ahead(request: Request, run: Run) -> tuple[list[Text], dict[str, Rule], Vocabulary]:
+def _run_prepasses(request: Request, run: Run) -> tuple[list[Text], dict[str, Rule], Vocabulary]:
     """The text, what is held out of each language, and the vocabulary."""
-    texts = lookahead.texts_of(request)
-    _tell_uncut(texts, request.data.unit_bytes)
-    texts = lookahead.without_duplicates(request, texts, run)
-    rules = lookahead.hold_out(request, texts, run)
-    return texts, rules, request.vocabulary or lookahead.trained(request, texts, rules, run)
+    texts = prepasses.texts_of(request)
+    _print_uncut(texts, request.data.unit_bytes)
+    texts = prepasses.find_duplicates(request, texts, run)
+    rules = prepasses.hold_out(request, texts, run)
+    return (
+        texts,
+        rules,
+        request.vocabulary or prepasses.train_vocabulary(request, texts, rules, run),
+    )
 
 
 def _build(
@@ -146,7 +150,7 @@ def _check_malformed(tasks: Sequence[TaskRows], most: float) -> None:
             )
 
 
-def _tell_uncut(texts: Sequence[Text], size: int) -> None:
+def _print_uncut(texts: Sequence[Text], size: int) -> None:
     """Names the files that one process must read from end to end, and the time that they set."""
     sources = [s for text in texts for s in text.task.sources if isinstance(s, FileSource)]
     uncut = sorted(((s.uncut(size), s.paths) for s in sources), reverse=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlj.data.rows import packing
-from xlj.data.rows.lookahead import Text
+from xlj.data.rows.prepasses import Text
 from xlj.data.rows.request import SAMPLED_UNITS, Request
 from xlj.data.rows.units import OfUnit
 from xlj.data.rows.workers import Run

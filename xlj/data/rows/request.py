@@ -24,7 +24,7 @@ from xlj.io.storage import AnyPath
 SAMPLED_UNITS = 16
 """Units of each language, at most, that a vocabulary is trained on."""
 
-LOOKAHEAD = ("companions", "duplicates", "excluded", "lengths", "vocabularies")
+PREPASS_FOLDERS = ("companions", "duplicates", "excluded", "lengths", "vocabularies")
 """Folders of the cache with what must be known before units are made into rows."""
 
 
@@ -68,7 +68,7 @@ class Request:
     def folders(self) -> list[AnyPath]:
         """Folders of the cache that building writes to."""
         tasks = [task.of_kind(k).name for task in self.tasks for k in self.row_kinds(task)]
-        return [self.folder, *(self.cache / name for name in (*LOOKAHEAD, *tasks))]
+        return [self.folder, *(self.cache / name for name in (*PREPASS_FOLDERS, *tasks))]
 
     @property
     def finished(self) -> bool:

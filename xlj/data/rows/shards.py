@@ -104,7 +104,7 @@ class Shards:
         some that are held out. The unit is there when the block ends well, with `counts` as they
         are then."""
         file, sizes, digest = self.unit_file(unit), [], hashlib.sha256()
-        with atomic.mendable(file):
+        with atomic.as_config_error(file):
             file.parent.mkdir(parents=True, exist_ok=True)
         with atomic.writing(file) as out:
 

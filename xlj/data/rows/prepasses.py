@@ -55,7 +55,7 @@ def texts_of(request: Request) -> list[Text]:
     return [Text(task, of, read) for task, of in zip(request.tasks, units, strict=True)]
 
 
-def without_duplicates(request: Request, texts: Sequence[Text], run: Run) -> list[Text]:
+def find_duplicates(request: Request, texts: Sequence[Text], run: Run) -> list[Text]:
     """The same text, but that a line or pair of a task is read only where it stands first, if
     `data.duplicates` says so."""
     if request.data.duplicates == "keep":
@@ -121,7 +121,7 @@ def hold_out(request: Request, texts: Sequence[Text], run: Run) -> dict[str, Rul
     return rules
 
 
-def trained(
+def train_vocabulary(
     request: Request, texts: Sequence[Text], rules: Mapping[str, Rule], run: Run
 ) -> Vocabulary:
     """The vocabulary that is trained for a request: on lines that a hash chooses, of units that a

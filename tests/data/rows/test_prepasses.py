@@ -8,7 +8,7 @@ import pytest
 
 from xlj.config import Config, ConfigError, Data, Objectives
 from xlj.config.objectives.mlm import MultilingualMLM, TranslationLM
-from xlj.data.rows import lookahead
+from xlj.data.rows import prepasses
 from xlj.data.rows.request import SAMPLED_UNITS, request_of
 from xlj.data.text.cleaning import line_hashes
 from xlj.data.text.held_out import Rule
@@ -72,9 +72,9 @@ def test_a_vocabulary_is_trained_on_a_uniform_sample_of_what_is_not_held_out(req
     )
     for run, name in ((forwards, "a"), (backwards, "b")):
         request = request_(name)
-        found = lookahead.texts_of(request)
-        rules = lookahead.hold_out(request, found, run)
-        lookahead.trained(request, found, rules, run)
+        found = prepasses.texts_of(request)
+        rules = prepasses.hold_out(request, found, run)
+        prepasses.train_vocabulary(request, found, rules, run)
     assert seen[0] == seen[1]
     sampled, weights = seen[0]
     for language, lines in sampled.items():
@@ -105,14 +105,14 @@ def test_a_missing_library_is_an_error_before_text_is_read(source, tmp_path, mon
     request = request_of(Config(data=data, objectives=READ))
     monkeypatch.setitem(sys.modules, "seqio", None)
     with pytest.raises(ConfigError, match=f"^reading {source} needs seqio, which "):
-        lookahead.texts_of(request)
+        prepasses.texts_of(request)
     assert not list((tmp_path / "cache").iterdir())
 
 
 def test_companions_are_those_of_all_units(request_):
     request = request_()
-    found = lookahead.texts_of(request)
-    rules = lookahead.hold_out(request, found, backwards)
+    found = prepasses.texts_of(request)
+    rules = prepasses.hold_out(request, found, backwards)
     assert rules["en"].companions is None
     pairs = list(zip(request_.lines["en"][:400], request_.lines["de"], strict=False))
     first, second = (line_hashes(column) for column in zip(*pairs, strict=True))
@@ -123,7 +123,7 @@ def test_companions_are_those_of_all_units(request_):
 
 @pytest.mark.parametrize("bucket_bytes", [1 << 30, 30_000])
 def test_a_line_is_kept_where_it_stands_first(request_, tmp_path, monkeypatch, bucket_bytes):
-    monkeypatch.setattr(lookahead, "_BUCKET_BYTES", bucket_bytes)
+    monkeypatch.setattr(prepasses, "_BUCKET_BYTES", bucket_bytes)
     rng = random.Random(1)
     en = [f"line {rng.randrange(6000)}" if rng.random() < 0.9 else "" for _ in range(20_000)]
     (tmp_path / "en.txt").write_text("\n".join(en))
@@ -131,9 +131,7 @@ def test_a_line_is_kept_where_it_stands_first(request_, tmp_path, monkeypatch, b
     (tmp_path / "en-de.tsv").write_text("\n".join(map("\t".join, pairs)))
     for run, name in ((forwards, "a"), (backwards, "b")):
         request = request_(name, duplicates="drop")
-        english, german, both = lookahead.without_duplicates(
-            request, lookahead.texts_of(request), run
-        )
+        english, german, both = prepasses.find_duplicates(request, prepasses.texts_of(request), run)
         for text, lines in ((english, [(line,) for line in en]), (both, pairs)):
             kept, dropped = [], 0
             for index, unit in enumerate(text.units):
