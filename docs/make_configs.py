@@ -174,7 +174,7 @@ def _values(path: str, field: typing.Any) -> str:
             values += f", at least {low}"
         values += ", or `auto`" * metadata.get("auto", False)
         values += ", or with `tok` or `ep`" * metadata.get("duration", False)
-    read = metadata.get("read")
+    read = metadata.get("used_when")
     if read is read_by_objectives:
         readers = [name for name, options in registered().items() if path in options.reads]
         values += f"; only with {' or '.join(readers)}"

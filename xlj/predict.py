@@ -146,7 +146,7 @@ def _share(flags: Namespace) -> None:
 
     source = stored_models.find(flags.checkpoint)
     task = task_of(source.task, source.leaves, flags.checkpoint)
-    new_text.check_formats(kind.find(task.kind_in_use), flags.input_format, flags.output_format)
+    new_text.check_formats(kind.find(task.effective_kind), flags.input_format, flags.output_format)
     paths = stretches.named("input", flags.input)
     for path in paths:
         new_text.refuse(path, flags.input_format)
@@ -154,7 +154,7 @@ def _share(flags: Namespace) -> None:
     size = sys.maxsize if flags.input_format == "conll" else stretches.BYTES
     units = stretches.of(paths, size)
     job = shards.job(flags, paths, ("input_format", "output_format"))
-    job["task"] = finetuning.in_use(task)
+    job["task"] = finetuning.labelling_options(task)
     parts = Parts(Path(flags.output), job, len(units), f".{flags.output_format}", flags.shard)
     skipping = Skipping(flags.malformed, "--malformed")
     left = parts.left()

@@ -70,7 +70,7 @@ def test_phases_are_a_section_of_sections(tiny, value):
         ("data.length", 60, r"data\.length=60 is beyond the model's positions"),
         ("data.pair_length", 49, r"data\.pair_length=49 is beyond .* allows 48"),
         ("train.accumulation", 3, r"mmlm\.batch_rows=16 is not divisible by train\.accumulation=3"),
-        ("optimizer.decay_steps", 2, r"nothing reads it, because optimizer\.schedule is 'linear'"),
+        ("optimizer.decay_steps", 2, r"has no effect, because optimizer\.schedule is 'linear'"),
         ("optimizer.schedule", "wsd", r"set optimizer\.decay_steps"),
         ("objectives.mmlm.mask_share", 0.95, r"add up to more than 1"),
         ("data.parallel", "", r"objectives\.tlm is on, but data\.parallel names no pairs"),
@@ -149,7 +149,7 @@ def test_a_batch_warmup_that_does_not_fit_is_refused(tiny, steps, microbatches, 
 def test_keys_of_an_objective_that_is_off_are_dead(tiny):
     tiny.objectives.tlm.batch_rows = 0
     tiny.objectives.tlm.weight = 2.0
-    refused(tiny, r"objectives\.tlm\.weight is set to 2\.0 but nothing reads it")
+    refused(tiny, r"objectives\.tlm\.weight is set to 2\.0 but has no effect")
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_keys_that_nothing_reads_are_refused(tiny, path, value, reason):
     for name in sections:
         holder = holder[name]
     holder[key] = value
-    refused(tiny, rf"{path} is set to .* but nothing reads it, because .*{reason}")
+    refused(tiny, rf"{path} is set to .* but has no effect, because .*{reason}")
 
 
 def test_languages_and_pairs_without_text_are_refused(tiny):
@@ -265,7 +265,7 @@ def test_phases_build_on_each_other(tiny):
         ({"start_step": 0, "data": {"alpha": 0.1}}, r"must be a step after 0"),
         ({"start_step": 2, "train": {"seed": 1}}, r"x\.train.*may change data\.alpha.*objectives"),
         ({"start_step": 2, "optimizer": {"b1": 0.5}}, r"phases\.x\.optimizer\.b1: a phase may"),
-        ({"start_step": 2, "optimizer": {"decay_steps": 2}}, r"set to 2 but nothing reads it"),
+        ({"start_step": 2, "optimizer": {"decay_steps": 2}}, r"set to 2 but has no effect"),
         (
             {"start_step": 3, "optimizer": {"schedule": "wsd", "decay_steps": 4}},
             r"phases\.x\.optimizer\.decay_steps=4 is more than the 3 steps of its schedule",

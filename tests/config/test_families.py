@@ -66,9 +66,9 @@ def test_an_unknown_family_is_refused_with_those_there_are():
         ({"local_attention": 8, "rotary_local_base": 9.0}, "because model.rotary_base is 0"),
         ({"biases": "outputs"}, "model.biases=outputs; there are attention, output, inner"),
         ({"dropout_parts": "head"}, "model.dropout_parts=head; there are embeddings, attention"),
-        ({"full_attention_every": 2}, "nothing reads it, because model.local_attention is 0"),
-        ({"rotary_factor": 2.0}, "nothing reads it, because model.rotary_base is 0"),
-        ({"middle_norm": True}, "nothing reads it, because model.norm=post has no norm at the end"),
+        ({"full_attention_every": 2}, "has no effect, because model.local_attention is 0"),
+        ({"rotary_factor": 2.0}, "has no effect, because model.rotary_base is 0"),
+        ({"middle_norm": True}, "has no effect, because model.norm=post has no norm at the end"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(options, message):

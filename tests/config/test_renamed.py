@@ -59,7 +59,7 @@ def test_a_config_without_old_keys_prints_nothing(detecting, capsys):
 
 def test_an_old_key_that_nothing_reads_is_refused_by_its_new_name(tiny):
     tiny.model.generator_layers = 2
-    with pytest.raises(ConfigError, match=rf"{MRTD} is set to 2 but nothing reads it, because obj"):
+    with pytest.raises(ConfigError, match=rf"{MRTD} is set to 2 but has no effect, because obj"):
         parse(tiny)
 
 
@@ -101,7 +101,7 @@ def test_an_old_key_on_the_command_line_is_explicit(tiny, monkeypatch):
     config.objectives.tlm.batch_rows, config.data.pairs, config.data.parallel = 0, "", ""
     config.data.old_length = 64
     assert parse(config).data.pair_length == 64
-    with pytest.raises(ConfigError, match=r"^data\.pair_length is set to 64 but nothing reads it"):
+    with pytest.raises(ConfigError, match=r"^data\.pair_length is set to 64 but has no effect"):
         parse(config, ["data.old_length"])
 
 
@@ -156,7 +156,7 @@ def old_record(config):
 def test_a_recorded_config_has_the_keys_of_objectives_that_were_on(detecting, capsys):
     tree = old_record(detecting)
     before = copy.deepcopy(tree)
-    found = renamed.recorded(tree)
+    found = renamed.translate_recorded(tree)
     assert tree == before and "generator_layers" not in found["model"]
     assert found["objectives"]["mrtd"]["generator_layers"] == 3
     assert "generator_layers" not in found["objectives"]["trtd"]
@@ -164,10 +164,13 @@ def test_a_recorded_config_has_the_keys_of_objectives_that_were_on(detecting, ca
     assert capsys.readouterr().err.count(line) == 1
     detecting.objectives.mrtd.batch_rows = 0
     detecting.objectives.mrtd.generator_layers = 4
-    found = renamed.recorded(old_record(detecting))
-    assert found == renamed.recorded(found) and "generator_layers" not in found["model"]
+    found = renamed.translate_recorded(old_record(detecting))
+    assert found == renamed.translate_recorded(found) and "generator_layers" not in found["model"]
     assert capsys.readouterr().err == ""
-    assert renamed.recorded({"model": [], "phases": 3}) == {"model": [], "phases": 3}  # damaged
+    assert renamed.translate_recorded({"model": [], "phases": 3}) == {
+        "model": [],
+        "phases": 3,
+    }  # damaged
 
 
 def test_reports_and_sweeps_read_recorded_configs(detecting, tmp_path):
@@ -202,7 +205,7 @@ def test_invalid_utf8_is_malformed(tiny, capsys):
     tiny.data.invalid_utf8 = "skip"
     assert parse(tiny).data.malformed == "skip"
     assert capsys.readouterr().err == "data.invalid_utf8=skip is read as data.malformed\n"
-    found = renamed.recorded({"data": {"invalid_utf8": "error"}})
+    found = renamed.translate_recorded({"data": {"invalid_utf8": "error"}})
     assert found == {"data": {"malformed": "error"}} and not capsys.readouterr().err
 
 

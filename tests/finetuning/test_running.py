@@ -332,7 +332,7 @@ def test_what_does_not_fit_is_refused_before_training(settings, tmp_path, key, v
         ({"init_from": ""}, "init_from is empty"),
         ({"task.dev": ""}, "task.select=all chooses a checkpoint on dev"),
         ({"task.metric": "squad"}, "task.metric=squad is none of classification"),
-        ({"task.answer_length": 3}, "task.answer_length is set to 3 but nothing reads it"),
+        ({"task.answer_length": 3}, "task.answer_length is set to 3 but has no effect"),
         ({"train.accumulation": 3}, "not divisible"),
         (
             {"task.kind": "tagging", "task.pairs": "apart"},

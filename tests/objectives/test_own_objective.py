@@ -43,7 +43,7 @@ from xlj.objectives.segments import whole_examples
 class Mine(Options):
     rows = "text"
     implementation = f"{__name__}:objective"
-    kept = ("momentum",)
+    state_keys = ("momentum",)
     momentum: float = option(0.5, "momentum of the centre", low=0, high=1)
     layer: int = option(0, "layer that is read", low=0)
 
@@ -213,7 +213,7 @@ def test_its_keys_are_checked_like_all_others(tiny, module):
     with pytest.raises(ConfigError, match=r"objectives\.mine\.layer=9 is beyond"):
         parse(config)
     config.objectives.mine.batch_rows = 0
-    with pytest.raises(ConfigError, match=r"objectives\.mine\.layer is set to 9 but nothing reads"):
+    with pytest.raises(ConfigError, match=r"objectives\.mine\.layer is set to 9 but has no"):
         parse(config)
 
 

@@ -155,5 +155,5 @@ def test_a_rule_that_names_no_parameter_is_refused_before_any_work(tiny, key):
 
 def test_factors_of_no_decay_are_dead_keys(tiny):
     tiny.optimizer.weight_decay, tiny.optimizer.decay_multipliers = 0.0, ".*=1"
-    with pytest.raises(ConfigError, match="nothing reads it, because optimizer.weight_decay is 0$"):
+    with pytest.raises(ConfigError, match="has no effect, because optimizer.weight_decay is 0$"):
         parse(tiny)

@@ -97,7 +97,7 @@ def test_keys_that_it_does_not_read_are_dead(tiny):
     assert parse(tiny).optimizer.name == "momentum"  # a recipe may set what another reads
     with pytest.raises(
         ConfigError,
-        match="optimizer.b2 is set to 0.99 but nothing reads it, because optimizer.name is "
+        match="optimizer.b2 is set to 0.99 but has no effect, because optimizer.name is "
         "'momentum', not adamw or stable_adamw or muon or lion",
     ):
         parse(tiny, {"optimizer.b2"})

@@ -55,7 +55,7 @@ class Checkpoint:
 
     def config(self) -> ConfigTree:
         """The config that wrote it, as nested dicts, with the names that keys have today."""
-        return renamed.recorded(self.meta["config"])
+        return renamed.translate_recorded(self.meta["config"])
 
     def digest(self) -> str:
         """SHA-256 of the description, and so of all tensors, whose digests are in it."""

@@ -17,7 +17,7 @@ from xlj.checkpoints.reading import Checkpoint, CheckpointError
 from xlj.checkpoints.workdir import finished_run, resolve
 from xlj.config import ConfigError, Model
 from xlj.config.choices import AlignmentOptions
-from xlj.config.finetuning import TASK, Task, task_in_use
+from xlj.config.finetuning import TASK, Task, task_of_model
 from xlj.config.objectives.supervised import recorded_kind, supervised_in
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop import folder as hugging_face
@@ -184,7 +184,7 @@ def _task(checkpoint: Checkpoint) -> Task | None:
     saved = checkpoint.meta.get("task")
     if folder.name == "checkpoints" and file.is_file():
         saved = json_file.read_object(file)
-    return task_in_use(kind, options["length"], options["labels"], saved)
+    return task_of_model(kind, options["length"], options["labels"], saved)
 
 
 def _alignment(config: Mapping[str, Any]) -> AlignmentOptions:
@@ -203,7 +203,7 @@ def of_folder(path: Path) -> StoredModel:
         separators = tokenizer_files.separators(imported.folder.path, imported.vocabulary)
         saved = json_file.read_object(file) if file.is_file() else None
         most = imported.model.positions - FIRST_POSITION
-        task = task_in_use(TASKS[imported.head], min(most, _LENGTH), imported.labels, saved)
+        task = task_of_model(TASKS[imported.head], min(most, _LENGTH), imported.labels, saved)
     report, digest = imported.report(), imported.folder.digest
     if sentence:
         report += f"\n  sentence vectors: {sentence.report()}; training leaves these modules out"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from xlj.cli.configs import Schema, help_of
-from xlj.config.fields import ConfigError, meant, nearest, other_name
+from xlj.config.fields import ConfigError, nearest, other_name, suggestion
 from xlj.io.quoting import quoted
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Parser(argparse.ArgumentParser):
             return f"; did you mean {_OTHER_FLAGS[name]}?"
         keys = [path for path, _ in self.schema.keys()] if self.schema else []
         is_key = other_name(name, keys) or any(name in (key, key.split(".")[-1]) for key in keys)
-        hint = "" if is_key else meant(flag, self._option_string_actions)
+        hint = "" if is_key else suggestion(flag, self._option_string_actions)
         if hint or not keys:
             return hint
         value = value or next((text for text in rest[1:2] if not text.startswith("-")), "VALUE")

@@ -12,12 +12,12 @@ from xlj.config.families import options_of
 from xlj.config.fields import (
     ConfigError,
     Value,
+    check_unused,
     flat,
     keys_of,
     lookup,
     nearest,
-    not_read,
-    refuse_idle,
+    unused_key_error,
 )
 from xlj.config.objectives.options import check_common, import_modules
 from xlj.config.optimizers import factors_of
@@ -33,7 +33,7 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
 
     Args:
       explicit: paths of the keys that the user set by hand, on top of the recipe. Each must be
-        read; a recipe's own may be idle where another key makes them so.
+        read; a recipe's own may be unused where another key makes them so.
 
     Raises:
       ConfigError: on an unknown key (the nearest valid one is offered), a wrong type, an impossible
@@ -54,7 +54,7 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
     check_phases(parsed)
     _check_kept_and_shared(parsed)
     _check_evaluation(parsed)
-    refuse_idle(parsed, explicit)
+    check_unused(parsed, explicit)
     _check_phases_read(parsed)
     return parsed
 
@@ -100,17 +100,17 @@ def _check_phases_read(config: Config) -> None:
         name, changes = phase.name, config.phases[phase.name]
         later = [each.config for each in config.schedule[number:]]
         for path, value in flat({k: v for k, v in changes.items() if k != "objectives"}).items():
-            read = fields[path].metadata["read"] if path in fields else None
-            idle = read(phase.config, path) if read else None
-            if idle and not idle.recipes_may:
-                raise not_read(f"phases.{name}.{path}", value, idle.reason)
+            used_when = fields[path].metadata["used_when"] if path in fields else None
+            unused = used_when(phase.config, path) if used_when else None
+            if unused and not unused.allowed_in_recipes:
+                raise unused_key_error(f"phases.{name}.{path}", value, unused.reason)
         for objective, options in changes.get("objectives", {}).items():
             on = objective == "normalisation" or any(
                 objective in phase.objectives.active() for phase in later
             )
             if not on and set(options) - {"batch_rows"}:
                 path = f"phases.{name}.objectives.{objective}"
-                raise not_read(path, dict(options), "that objective is off from then on")
+                raise unused_key_error(path, dict(options), "that objective is off from then on")
 
 
 def _check_together(config: Config) -> None:
@@ -311,7 +311,7 @@ def _check_kept_and_shared(config: Config) -> None:
     values of what objectives share."""
     for name, options in config.objectives_on().items():
         on = [active[name] for active in config.objectives_by_phase if name in active]
-        for key in options.kept:
+        for key in options.state_keys:
             if len({getattr(options, key) for options in on}) > 1:
                 raise ConfigError(f"phases: objectives.{name}.{key} must be the same in all")
     shared: dict[tuple[str, str], tuple[str, Value]] = {}

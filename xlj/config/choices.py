@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Collection
 
-from xlj.config.fields import ConfigError, key, meant
+from xlj.config.fields import ConfigError, key, suggestion
 
 METHODS = ("optimal_transport", "released", "argmax", "itermax", "match")
 """Of alignment by any encoder: XLM-Align's paper; XLM-Align's released aligner; the three of
@@ -74,5 +74,5 @@ def check_choice(name: str, value: str, known: Collection[str]) -> None:
     """Raises a `ConfigError` if an argument of this name has none of the known values."""
     if value not in known:
         raise ConfigError(
-            f"{name}={value!r}: there are {', '.join(known)}{meant(str(value), known)}"
+            f"{name}={value!r}: there are {', '.join(known)}{suggestion(str(value), known)}"
         )

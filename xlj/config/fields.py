@@ -23,11 +23,11 @@ class ConfigError(ValueError):
     """A config, or what it names, cannot be used. The message says which key and what to do."""
 
 
-class Idle(NamedTuple):
+class Unused(NamedTuple):
     """Nothing reads a key under a config."""
 
     reason: str
-    recipes_may: bool = False
+    allowed_in_recipes: bool = False
     """A recipe may set the key all the same; set by hand on the command line, it is refused."""
 
 
@@ -73,7 +73,7 @@ def _checked(schema: type) -> list[tuple[str, Any, Mapping]]:
     return [(field.name, hints[field.name], field.metadata) for field in own]
 
 
-Reading = Callable[[Any, str], Idle | None]
+UsedWhen = Callable[[Any, str], Unused | None]
 """(config, path of the key) -> why nothing reads the key, or None if something does."""
 
 
@@ -86,7 +86,7 @@ def key(
     high: float | None = None,
     auto: bool = False,
     duration: bool = False,
-    read: Reading | None = None,
+    used_when: UsedWhen | None = None,
 ) -> Any:
     """A config key: its default, one line of documentation, and what values are possible.
 
@@ -99,29 +99,29 @@ def key(
       read: says when the key is read; None for always. Its docstring says so in docs/configs.md.
     """
     bounds = {"low": low, "high": high, "auto": auto, "duration": duration}
-    metadata = {"doc": doc, "choices": choices, **bounds, "read": read}
+    metadata = {"doc": doc, "choices": choices, **bounds, "used_when": used_when}
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def only_with(path: str, *values: str) -> Reading:
+def only_with(path: str, *values: str) -> UsedWhen:
     """Says that a key is read where the key at `path` has one of these values."""
 
-    def read(config: "DataclassInstance", _: str) -> Idle | None:
+    def read(config: "DataclassInstance", _: str) -> Unused | None:
         value = lookup(config, path)
         reason = f"{path} is {value!r}, not {' or '.join(values)}"
-        return None if value in values else Idle(reason)
+        return None if value in values else Unused(reason)
 
     read.__doc__ = f"only with `{path}` {' or '.join(values)}"
     return read
 
 
-def only_if_set(path: str) -> Reading:
+def only_if_set(path: str) -> UsedWhen:
     """Says that a key is read where the key at `path` is on, or not empty."""
 
-    def read(config: "DataclassInstance", _: str) -> Idle | None:
+    def read(config: "DataclassInstance", _: str) -> Unused | None:
         value = lookup(config, path)
         shown = {bool: "off", float: "0"}.get(type(value), "empty")
-        return None if value else Idle(f"{path} is {shown}")
+        return None if value else Unused(f"{path} is {shown}")
 
     return read
 
@@ -285,7 +285,7 @@ def _value(hint: Any, metadata: Mapping, value: Any, path: str) -> Any:
     if metadata["choices"] and value not in metadata["choices"]:
         known = metadata["choices"]
         raise ConfigError(
-            f"{path} is {value!r}; it must be one of {', '.join(known)}{meant(value, known)}"
+            f"{path} is {value!r}; it must be one of {', '.join(known)}{suggestion(value, known)}"
         )
     low, high = metadata["low"], metadata["high"]
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -321,7 +321,7 @@ def flat(tree: Mapping, prefix: str = "") -> dict[str, Value]:
     return values
 
 
-def refuse_idle(config: "DataclassInstance", explicit: Collection[str]) -> None:
+def check_unused(config: "DataclassInstance", explicit: Collection[str]) -> None:
     """Refuses keys that were set although nothing would read them.
 
     Args:
@@ -331,18 +331,18 @@ def refuse_idle(config: "DataclassInstance", explicit: Collection[str]) -> None:
       ConfigError: it names the key, and why nothing reads it.
     """
     for path, field in keys_of(type(config)):
-        idle = field.metadata.get("read") and field.metadata["read"](config, path)
-        if not idle:
+        unused = field.metadata.get("used_when") and field.metadata["used_when"](config, path)
+        if not unused:
             continue
         value = lookup(config, path)
-        if path in explicit if idle.recipes_may else value != field.default:
-            raise not_read(path, value, idle.reason)
+        if path in explicit if unused.allowed_in_recipes else value != field.default:
+            raise unused_key_error(path, value, unused.reason)
 
 
-def not_read(path: str, value: Value | Mapping, reason: str) -> ConfigError:
+def unused_key_error(path: str, value: Value | Mapping, reason: str) -> ConfigError:
     """The error of a key that is set although nothing reads it."""
     shown = ",".join(value) if isinstance(value, tuple) else value
-    return ConfigError(f"{path} is set to {shown!r} but nothing reads it, because {reason}")
+    return ConfigError(f"{path} is set to {shown!r} but has no effect, because {reason}")
 
 
 def lookup(config: object, path: str) -> Any:
@@ -353,7 +353,7 @@ def lookup(config: object, path: str) -> Any:
     return value
 
 
-def meant(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, known: Iterable[str]) -> str:
     """The rest of an error about an unknown name: which of the known ones is near it, if any is."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""

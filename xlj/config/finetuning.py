@@ -9,25 +9,25 @@ import ml_collections
 
 from xlj.config import fields, renamed
 from xlj.config.checks import check_optimizer
-from xlj.config.fields import ConfigError, Idle, Section, key, like, only_with, refuse_idle
+from xlj.config.fields import ConfigError, Section, Unused, check_unused, key, like, only_with
 from xlj.config.paths import local_path
 from xlj.config.sections import MOST_STEPS, Mesh, Model, Optimizer, Train
 from xlj.config.tasks import KINDS, is_own, load, read_by_kind
 from xlj.config.user_code import function_of
 
 
-def _for_dev(config: "FinetuningConfig", path: str) -> Idle | None:
-    return None if config.task.dev else Idle("task.dev is empty", recipes_may=True)
+def _for_dev(config: "FinetuningConfig", path: str) -> Unused | None:
+    return None if config.task.dev else Unused("task.dev is empty", allowed_in_recipes=True)
 
 
-def _for_test(config: "FinetuningConfig", path: str) -> Idle | None:
+def _for_test(config: "FinetuningConfig", path: str) -> Unused | None:
     """Says that languages of the test sets are read for them, or for the dev sets."""
     if config.task.test or not config.task.dev_languages:
         return None
-    return Idle("task.test is empty", recipes_may=True)
+    return Unused("task.test is empty", allowed_in_recipes=True)
 
 
-_kind_key = partial(key, read=read_by_kind)
+_kind_key = partial(key, used_when=read_by_kind)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,10 +54,10 @@ class Task(Section, path="task"):
         ("en",), "languages trained on: en for transfer, all for translate-train-all"
     )
     test_languages: tuple[str, ...] = key(
-        (), "languages of the test sets; empty means those trained on", read=_for_test
+        (), "languages of the test sets; empty means those trained on", used_when=_for_test
     )
     dev_languages: tuple[str, ...] = key(
-        (), "languages of the dev sets; empty means those of the test sets", read=_for_dev
+        (), "languages of the dev sets; empty means those of the test sets", used_when=_for_dev
     )
     per_language: bool = key(
         False, "train a model for each language, on its own training data, not one for all"
@@ -113,14 +113,14 @@ class Task(Section, path="task"):
     )
 
     @property
-    def kind_in_use(self) -> str:
+    def effective_kind(self) -> str:
         """The kind, as `tasks.load` takes it: pairs read apart have one of their own."""
         return "pair_classification" if self.pairs == "apart" else self.kind
 
     @property
     def objective(self) -> str:
         """The name of the objective, of its rows, and of its head before `_head`."""
-        return str(load(self.kind_in_use).name)
+        return str(load(self.effective_kind).name)
 
     @property
     def scored_by(self) -> str:
@@ -153,7 +153,7 @@ class TaskOptimizer(Optimizer):
     )
     warmup_steps: int = key(0, "steps of linear warm-up", low=0, high=MOST_STEPS)
     decay_steps: int = key(
-        0, "steps of the final decay", low=0, read=only_with("optimizer.schedule", "wsd")
+        0, "steps of the final decay", low=0, used_when=only_with("optimizer.schedule", "wsd")
     )
     weight_decay: float = like(Optimizer, "weight_decay", 0.0)
     clip_norm: float = like(Optimizer, "clip_norm", 1.0)
@@ -202,15 +202,23 @@ def languages_of(task: Task) -> dict[str, tuple[str, ...]]:
 TASK = "task.json"
 """A file beside a fine-tuned model, of a run or in a Hugging Face folder: how its head is used."""
 
-_IN_USE = ("kind", "pairs", "length", "stride", "question_length", "answer_length", "no_answer")
+_LABELLING_KEYS = (
+    "kind",
+    "pairs",
+    "length",
+    "stride",
+    "question_length",
+    "answer_length",
+    "no_answer",
+)
 
 
-def in_use(task: Task) -> dict[str, Any]:
+def labelling_options(task: Task) -> dict[str, Any]:
     """What of a task decides how its model labels new text: the content of `TASK`."""
-    return {name: getattr(task, name) for name in _IN_USE}
+    return {name: getattr(task, name) for name in _LABELLING_KEYS}
 
 
-def task_in_use(
+def task_of_model(
     kind: str, length: int, labels: Sequence[str], saved: Mapping[str, Any] | None = None
 ) -> Task:
     """The task that a fine-tuned model was trained for.
@@ -225,14 +233,14 @@ def task_in_use(
       ConfigError: if a value of `saved` cannot be.
     """
     options: dict[str, Any] = {"length": max(length, 16)}
-    options |= {name: value for name, value in (saved or {}).items() if name in _IN_USE}
+    options |= {name: value for name, value in (saved or {}).items() if name in _LABELLING_KEYS}
     options |= {"kind": kind} if is_own(kind) else load(kind).chosen_by
     return Task(**options, labels=tuple(labels))
 
 
 def default() -> ml_collections.ConfigDict:
     """A ConfigDict with every key of the schema at its default, locked against other keys."""
-    return renamed.accept(fields.default_of(FinetuningConfig))
+    return renamed.accept_old_keys(fields.default_of(FinetuningConfig))
 
 
 def keys() -> Iterator[tuple[str, dataclasses.Field]]:
@@ -256,7 +264,7 @@ def parse(config: ml_collections.ConfigDict, explicit: Collection[str] = ()) -> 
     local_path("cache", parsed.cache)
     if parsed.train.metrics_hook:
         function_of(parsed.train.metrics_hook, "train.metrics_hook")
-    refuse_idle(parsed, explicit)
+    check_unused(parsed, explicit)
     _check_together(parsed)
     check_optimizer(parsed.optimizer)
     return parsed
@@ -298,7 +306,7 @@ def _check_together(parsed: FinetuningConfig) -> None:
             )
     if not task.dev and not task.test:
         raise ConfigError("task.dev and task.test are empty: there is nothing to score")
-    kind = load(task.kind_in_use)
+    kind = load(task.effective_kind)
     if task.metric and task.metric not in kind.metrics:
         raise ConfigError(
             f"task.metric={task.metric} is none of {task.kind}; there are {', '.join(kind.metrics)}"

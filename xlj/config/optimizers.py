@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from xlj.config.fields import ConfigError, Idle
+from xlj.config.fields import ConfigError, Unused
 
 
 class OptimizerEntry(NamedTuple):
@@ -43,13 +43,15 @@ def registered_optimizers() -> Mapping[str, OptimizerEntry]:
     return _REGISTERED
 
 
-def read_by_optimizer(config: Any, path: str) -> Idle | None:
+def read_by_optimizer(config: Any, path: str) -> Unused | None:
     """Says that a key is read by the optimizers whose `reads` name it."""
     name = config.optimizer.name
     if path in _REGISTERED[name].reads:
         return None
     readers = [other for other, entry in _REGISTERED.items() if path in entry.reads]
-    return Idle(f"optimizer.name is {name!r}, not {' or '.join(readers)}", recipes_may=True)
+    return Unused(
+        f"optimizer.name is {name!r}, not {' or '.join(readers)}", allowed_in_recipes=True
+    )
 
 
 def factors_of(path: str, entries: Iterable[str]) -> tuple[tuple[str, float], ...]:

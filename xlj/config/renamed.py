@@ -20,7 +20,7 @@ RENAMED: dict[str, tuple[str, ...]] = {
 Tree = MutableMapping[str, Any]
 
 
-def accept(config: ConfigDict) -> ConfigDict:
+def accept_old_keys(config: ConfigDict) -> ConfigDict:
     """A ConfigDict of defaults in which a recipe can set the old keys as well; they are None until
     then."""
     with config.unlocked():
@@ -51,7 +51,7 @@ def translate(config: Tree, explicit: Collection[str] = ()) -> list[str]:
     return list(_new_names(explicit))
 
 
-def recorded(config: ConfigTree) -> ConfigTree:
+def translate_recorded(config: ConfigTree) -> ConfigTree:
     """A config that a run recorded, with the new keys; prints a line for each old key that an
     objective of the run read. The argument stays as it is."""
     renamed = copy.deepcopy(config)

@@ -21,6 +21,6 @@ ROW_KINDS = {
 sentence pairs read together; sentence pairs read apart."""
 
 
-def most_pairs(length: int) -> int:
+def max_pairs(length: int) -> int:
     """How many pairs a row of bitext may have: one for 32 of its tokens, but at least one."""
     return max(1, length // 32)

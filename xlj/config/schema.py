@@ -131,7 +131,7 @@ class Config(Section):
         """The phase that a step is in; beyond the last step it is the last."""
         return next(phase for phase in reversed(self.schedule) if phase.start <= step)
 
-    def has_the_step_of(self, other: "Config") -> bool:
+    def has_same_step_as(self, other: "Config") -> bool:
         """Whether the train step of a phase with this config is that of a phase with another: they
         differ in what is an argument of the step, or in what rows are drawn."""
         parts = [
@@ -297,7 +297,7 @@ def default(objective_modules: str = "") -> ml_collections.ConfigDict:
       ConfigError: if one cannot be imported.
     """
     import_modules(objective_modules)
-    config = renamed.accept(fields.default_of(Config))
+    config = renamed.accept_old_keys(fields.default_of(Config))
     config.objective_modules = objective_modules
     return config
 

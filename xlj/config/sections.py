@@ -10,9 +10,9 @@ from typing import Protocol
 from xlj.config.choices import AlignmentOptions
 from xlj.config.fields import (
     ConfigError,
-    Idle,
-    Reading,
     Section,
+    Unused,
+    UsedWhen,
     key,
     lookup,
     only_if_set,
@@ -22,13 +22,15 @@ from xlj.config.optimizers import read_by_optimizer, registered_optimizers
 from xlj.config.row_kinds import ROW_KINDS
 
 
-def _of_text(read: Reading | None = None) -> Reading:
+def _of_text(used_when: UsedWhen | None = None) -> UsedWhen:
     """Says that a key is read where text is, and by itself as `read` says."""
 
-    def of_text(config: "Sections", path: str) -> Idle | None:
+    def of_text(config: "Sections", path: str) -> Unused | None:
         if config.data.rows:
-            return Idle("data.rows names finished rows, so no text is read", recipes_may=True)
-        return read(config, path) if read else None
+            return Unused(
+                "data.rows names finished rows, so no text is read", allowed_in_recipes=True
+            )
+        return used_when(config, path) if used_when else None
 
     return of_text
 
@@ -36,39 +38,43 @@ def _of_text(read: Reading | None = None) -> Reading:
 _NO_VOCABULARY_IS_TRAINED = "data.vocabulary names a vocabulary, so none is trained"
 
 
-def _for_cache(config: "Sections", path: str) -> Idle | None:
+def _for_cache(config: "Sections", path: str) -> Unused | None:
     """Says that the cache is read for text, or where `data.rows` is a hash."""
     if not config.data.rows or config.data.rows_are_hashed:
         return None
-    return Idle("data.rows names finished rows by their folder", recipes_may=True)
+    return Unused("data.rows names finished rows by their folder", allowed_in_recipes=True)
 
 
-def _for_training_a_vocabulary(config: "Sections", path: str) -> Idle | None:
-    return Idle(_NO_VOCABULARY_IS_TRAINED, recipes_may=True) if config.data.vocabulary else None
+def _for_training_a_vocabulary(config: "Sections", path: str) -> Unused | None:
+    return (
+        Unused(_NO_VOCABULARY_IS_TRAINED, allowed_in_recipes=True)
+        if config.data.vocabulary
+        else None
+    )
 
 
-def _for_text(config: "Sections", path: str) -> Idle | None:
+def _for_text(config: "Sections", path: str) -> Unused | None:
     """Says that a source of text is read for rows, or for a vocabulary."""
     if not config.data.vocabulary or path in {ROW_KINDS[k].source for k in config.row_kinds()}:
         return None
     reason = f"no objective that is on reads {path}, and {_NO_VOCABULARY_IS_TRAINED}"
-    return Idle(reason, recipes_may=True)
+    return Unused(reason, allowed_in_recipes=True)
 
 
-def _for_rows(config: "Sections", path: str) -> Idle | None:
+def _for_rows(config: "Sections", path: str) -> Unused | None:
     if path in {ROW_KINDS[kind].length for kind in config.row_kinds()}:
         return None
-    return Idle(f"no objective that is on reads rows of {path}", recipes_may=True)
+    return Unused(f"no objective that is on reads rows of {path}", allowed_in_recipes=True)
 
 
-def _for_seqio(config: "Sections", path: str) -> Idle | None:
+def _for_seqio(config: "Sections", path: str) -> Unused | None:
     if any(text.startswith("seqio:") for text in config.data.mono + config.data.parallel):
         return None
-    return Idle("data.mono and data.parallel name no seqio: source")
+    return Unused("data.mono and data.parallel name no seqio: source")
 
 
-_text_key = partial(key, read=_of_text())
-_vocabulary_key = partial(key, read=_of_text(_for_training_a_vocabulary))
+_text_key = partial(key, used_when=_of_text())
+_vocabulary_key = partial(key, used_when=_of_text(_for_training_a_vocabulary))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +87,7 @@ class Data(Section, path="data"):
     languages: tuple[str, ...] = key(
         (),
         "languages of the monolingual text, e.g. en,de,sw",
-        read=_of_text(only_if_set("data.mono")),
+        used_when=_of_text(only_if_set("data.mono")),
     )
     mono: tuple[str, ...] = key(
         (),
@@ -89,25 +95,25 @@ class Data(Section, path="data"):
         "here or at a URL, "
         "FILE.jsonl#FIELD, FILE.parquet#FIELD (.gz .xz .zst too), phrasebook:{language}, "
         "tfds:NAME#FIELD or seqio:TASK#FIELD",
-        read=_of_text(_for_text),
+        used_when=_of_text(_for_text),
     )
     pairs: tuple[str, ...] = key(
         (),
         "language pairs of the parallel text, e.g. en-de,en-sw",
-        read=_of_text(only_if_set("data.parallel")),
+        used_when=_of_text(only_if_set("data.parallel")),
     )
     parallel: tuple[str, ...] = key(
         (),
         "templates of parallel sources with {pair}, or {source} and {target}: TSV files, two "
         "line-aligned files joined by '|', FILE.jsonl#FIELD|FIELD, FILE.parquet#FIELD|FIELD, "
         "phrasebook:{pair}, tfds:NAME#FIELD|FIELD, seqio:TASK#FIELD|FIELD",
-        read=_of_text(_for_text),
+        used_when=_of_text(_for_text),
     )
     seqio_modules: tuple[str, ...] = key(
-        (), "modules to import that register seqio Tasks", read=_of_text(_for_seqio)
+        (), "modules to import that register seqio Tasks", used_when=_of_text(_for_seqio)
     )
     cache: str = key(
-        "runs/rows", "folder, or gs:// or s3:// URL, of vocabularies and rows", read=_for_cache
+        "runs/rows", "folder, or gs:// or s3:// URL, of vocabularies and rows", used_when=_for_cache
     )
     alpha: float = key(0.7, "exponent of language sampling, p_j = m_j^a / sum m_k^a", low=0, high=1)
     sampled: tuple[str, ...] = key(
@@ -142,14 +148,16 @@ class Data(Section, path="data"):
     vocabulary_coverage: float = _vocabulary_key(
         0.9995, "share of characters that the vocabulary covers", low=0.9, high=1
     )
-    length: int = key(512, "tokens in a row of monolingual text", low=8, read=_of_text(_for_rows))
+    length: int = key(
+        512, "tokens in a row of monolingual text", low=8, used_when=_of_text(_for_rows)
+    )
     pair_length: int = key(
         512,
         "tokens in a row of sentence pairs; auto: as many as keep 99 % of the pairs of each "
         "source, within model.positions. Longer pairs are dropped, and counted",
         low=8,
         auto=True,
-        read=_of_text(_for_rows),
+        used_when=_of_text(_for_rows),
     )
     held_out_share: float = _text_key(
         0.02,
@@ -184,7 +192,7 @@ class Data(Section, path="data"):
         "from 10,000 records on",
         low=0,
         high=1,
-        read=_of_text(only_with("data.malformed", "skip")),
+        used_when=_of_text(only_with("data.malformed", "skip")),
     )
     damaged_rows: str = key(
         "stop",
@@ -222,49 +230,49 @@ class Data(Section, path="data"):
         return f"{self.cache.rstrip('/')}/{self.rows}" if self.rows_are_hashed else self.rows
 
 
-def read_by_objectives(config: "Sections", path: str) -> Idle | None:
+def read_by_objectives(config: "Sections", path: str) -> Unused | None:
     """Says that a key of the model is read by objectives whose `reads` name it."""
     readers = config.readers(path)
     if set(readers) & set(config.objectives_on()):
         return None
-    return Idle(f"{' and '.join(readers)} are off")
+    return Unused(f"{' and '.join(readers)} are off")
 
 
-def _for_predicted_languages(config: "Sections", path: str) -> Idle | None:
+def _for_predicted_languages(config: "Sections", path: str) -> Unused | None:
     """Says that "predicted" is read by the objectives that predict tokens of a language."""
     if config.model.language_embeddings != "predicted":
         return None
     return read_by_objectives(config, path)
 
 
-def _for_positions(config: "Sections", path: str) -> Idle | None:
+def _for_positions(config: "Sections", path: str) -> Unused | None:
     """Says that a key is read where a model has absolute or rotary positions."""
     if config.model.absolute_positions or config.model.rotary_base:
         return None
-    return Idle("model.absolute_positions is off, and model.rotary_base is 0")
+    return Unused("model.absolute_positions is off, and model.rotary_base is 0")
 
 
-def _where(path: str, why: str) -> Reading:
+def _where(path: str, why: str) -> UsedWhen:
     """Says that a key of a family is read where the key at `path` is not 0."""
 
-    def read(config: "Sections", _: str) -> Idle | None:
-        return None if lookup(config, path) else Idle(why, recipes_may=True)
+    def read(config: "Sections", _: str) -> Unused | None:
+        return None if lookup(config, path) else Unused(why, allowed_in_recipes=True)
 
     read.__doc__ = f"only if `{path}` is not 0"
     return read
 
 
-def _for_pre_norm(config: "Sections", path: str) -> Idle | None:
+def _for_pre_norm(config: "Sections", path: str) -> Unused | None:
     """Says that a key is read where norms stand before sub-layers."""
     if config.model.norm != "post":
         return None
-    return Idle("model.norm=post has no norm at the end")
+    return Unused("model.norm=post has no norm at the end")
 
 
 _for_local_layers = _where("model.local_attention", "model.local_attention is 0")
 
 
-def _for_rotary_local_layers(config: "Sections", path: str) -> Idle | None:
+def _for_rotary_local_layers(config: "Sections", path: str) -> Unused | None:
     """Says that a key of a family is read where local layers have rotary positions."""
     return _for_local_layers(config, path) or _for_rotary(config, path)
 
@@ -281,7 +289,7 @@ BIASES = ("attention", "output", "inner", "outer", "prediction", "vocabulary")
 DROPOUT_PARTS = ("embeddings", "attention", "feed_forward")
 """The names that `model.dropout_parts` may have."""
 
-_distance_key = partial(key, read=only_with("model.position_bias", "t5", "gated"))
+_distance_key = partial(key, used_when=only_with("model.position_bias", "t5", "gated"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -309,12 +317,12 @@ class Model(Section, path="model"):
         3,
         "layers 0, n, 2 n ... see the whole example, the others are local",
         low=1,
-        read=_for_local_layers,
+        used_when=_for_local_layers,
     )
     full_layers: tuple[str, ...] = key(
         (),
         "numbers of the layers, from 0, that see the whole example, in the place of every n-th",
-        read=_for_local_layers,
+        used_when=_for_local_layers,
     )
     intermediate: int = key(3072, "width inside the feed-forward layers", low=1)
     feed_forward: str = key(
@@ -339,13 +347,13 @@ class Model(Section, path="model"):
         0.0,
         "that of local layers; 0: as in full layers",
         low=0,
-        read=_for_rotary_local_layers,
+        used_when=_for_rotary_local_layers,
     )
     rotary_factor: float = key(
         1.0,
         "what rotary positions are divided by",
         low=1e-6,
-        read=_for_rotary,
+        used_when=_for_rotary,
     )
     token_types: int = key(
         0, "rows of a table whose first is added to every token (BERT, RoBERTa); 0: none", low=0
@@ -358,7 +366,7 @@ class Model(Section, path="model"):
         "how positions count in a pair: on into its second sentence (XLM-R, and all since), or "
         "from 0 again there (XLM)",
         choices=("running", "restart"),
-        read=_for_positions,
+        used_when=_for_positions,
     )
     pair_separator: str = key(
         "end",
@@ -383,7 +391,7 @@ class Model(Section, path="model"):
         DROPOUT_PARTS,
         "what dropout is applied to: the embeddings, and the outputs of attention and of the "
         "feed-forward layers",
-        read=_for_dropout,
+        used_when=_for_dropout,
     )
     attention_dropout: float = key(0.1, "dropout of attention probabilities", low=0, high=0.9)
     attention: str = key(
@@ -407,7 +415,7 @@ class Model(Section, path="model"):
         False,
         "vectors of layers before the last, for alignment or retrieval, pass through the last "
         "norm too",
-        read=_for_pre_norm,
+        used_when=_for_pre_norm,
     )
     layer_norm_epsilon: float = key(1e-5, "epsilon of every norm", low=0)
     prediction: str = key(
@@ -437,7 +445,7 @@ class Model(Section, path="model"):
         "a vector of each token's language: none, where a token is to be predicted from another "
         "language (CAMLM's selected tokens, BTMLM's placeholders), or everywhere",
         choices=("none", "predicted", "all"),
-        read=_for_predicted_languages,
+        used_when=_for_predicted_languages,
     )
 
     @property
@@ -484,30 +492,30 @@ class Optimizer(Section, path="optimizer"):
     )
     warmup_steps: int = _duration_key(0, "duration of the linear warm-up")
     decay_steps: int = _duration_key(
-        0, "duration of the final decay", read=only_with("optimizer.schedule", "wsd")
+        0, "duration of the final decay", used_when=only_with("optimizer.schedule", "wsd")
     )
     decay: str = key(
         "linear",
         "the form of the final decay",
         choices=("linear", "cosine", "sqrt"),
-        read=only_with("optimizer.schedule", "wsd"),
+        used_when=only_with("optimizer.schedule", "wsd"),
     )
     floor: float = key(
         0.0,
         "the learning rate at the end of a decay, as a share of the peak",
         low=0,
         high=1,
-        read=only_with("optimizer.schedule", "linear", "cosine", "sqrt", "wsd"),
+        used_when=only_with("optimizer.schedule", "linear", "cosine", "sqrt", "wsd"),
     )
-    b1: float = key(0.9, "AdamW's beta 1", low=0, high=0.999999, read=read_by_optimizer)
-    b2: float = key(0.999, "AdamW's beta 2", low=0, high=0.999999, read=read_by_optimizer)
-    epsilon: float = key(1e-6, "AdamW's epsilon", low=1e-30, read=read_by_optimizer)
+    b1: float = key(0.9, "AdamW's beta 1", low=0, high=0.999999, used_when=read_by_optimizer)
+    b2: float = key(0.999, "AdamW's beta 2", low=0, high=0.999999, used_when=read_by_optimizer)
+    epsilon: float = key(1e-6, "AdamW's epsilon", low=1e-30, used_when=read_by_optimizer)
     momentum: float = key(
         0.95,
         "of Muon: the decay of a kernel's average gradient; other parameters have AdamW's betas",
         low=0,
         high=0.999999,
-        read=read_by_optimizer,
+        used_when=read_by_optimizer,
     )
     weight_decay: float = key(
         0.01, "decoupled decay; of biases and norms only where decay_multipliers says so", low=0
@@ -517,7 +525,7 @@ class Optimizer(Section, path="optimizer"):
         "what weight_decay is multiplied by in a step: partly: the learning rate (AdamW in PyTorch "
         "and optax); fully: the learning rate divided by its peak (ModernBERT, mmBERT)",
         choices=("partly", "fully"),
-        read=only_if_set("optimizer.weight_decay"),
+        used_when=only_if_set("optimizer.weight_decay"),
     )
     clip_norm: float = key(0.0, "largest global norm of the gradient; 0 means no clipping", low=0)
     average: float = key(
@@ -545,14 +553,14 @@ class Optimizer(Section, path="optimizer"):
     decay_multipliers: tuple[str, ...] = key(
         (),
         "likewise of the weight decay; .*=1 decays biases and norms too",
-        read=only_if_set("optimizer.weight_decay"),
+        used_when=only_if_set("optimizer.weight_decay"),
     )
 
 
-def _for_duration(config: "Sections", path: str) -> Idle | None:
+def _for_duration(config: "Sections", path: str) -> Unused | None:
     if isinstance(config.train.steps, str):
         return None
-    return Idle("train.steps is a number of steps", recipes_may=True)
+    return Unused("train.steps is a number of steps", allowed_in_recipes=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -568,7 +576,7 @@ class Train(Section, path="train"):
         "the fewest steps of a run whose train.steps are tokens or passes",
         low=1,
         high=MOST_STEPS,
-        read=_for_duration,
+        used_when=_for_duration,
     )
     batch_warmup: int = _duration_key(
         0,
@@ -579,7 +587,7 @@ class Train(Section, path="train"):
         1,
         "microbatches of the first step, of train.accumulation",
         low=1,
-        read=only_if_set("train.batch_warmup"),
+        used_when=only_if_set("train.batch_warmup"),
     )
     seed: int = key(0, "seed of initial weights, batches, masks and dropout", low=0, high=2**32 - 1)
     log_every: int = key(100, "steps between lines of training metrics", low=1)
@@ -613,20 +621,20 @@ HELD_OUT = "held_out"
 """As a source of retrieval: the run's own held-out sentence pairs."""
 
 
-def _for_retrieval(config: "Sections", path: str) -> Idle | None:
+def _for_retrieval(config: "Sections", path: str) -> Unused | None:
     """Says that a key is read where a source is named, and there are pairs to hold out."""
     source = config.evaluation.retrieval.source
     if not source:
-        return None if path.endswith(".source") else Idle("evaluation.retrieval.source is empty")
+        return None if path.endswith(".source") else Unused("evaluation.retrieval.source is empty")
     if HELD_OUT not in source or "data.parallel" in {
         ROW_KINDS[kind].source for kind in config.row_kinds()
     }:
         return None
     reason = "no objective that is on reads sentence pairs, so none are held out"
-    return Idle(reason, recipes_may=True)
+    return Unused(reason, allowed_in_recipes=True)
 
 
-_retrieval_key = partial(key, read=_for_retrieval)
+_retrieval_key = partial(key, used_when=_for_retrieval)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -650,7 +658,7 @@ class RetrievalEvaluation(Section, path="evaluation.retrieval"):
     )
 
 
-_alignment_key = partial(key, read=only_if_set("evaluation.alignment.source"))
+_alignment_key = partial(key, used_when=only_if_set("evaluation.alignment.source"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -693,7 +701,7 @@ class Mesh(Section, path="mesh"):
     )
 
 
-_matched_key = partial(key, read=only_with("transfer.vocabulary", "matched"))
+_matched_key = partial(key, used_when=only_with("transfer.vocabulary", "matched"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -703,20 +711,20 @@ class Transfer(Section, path="transfer"):
     parts: tuple[str, ...] = key(
         ("body", "embeddings"),
         "what is taken: body (the layers), embeddings; the rest is drawn",
-        read=only_if_set("init_from"),
+        used_when=only_if_set("init_from"),
     )
     vocabulary: str = key(
         "same",
         "same: the run has the vocabulary of init_from. matched: it has its own, whose pieces "
         "start from those of the same word",
         choices=("same", "matched"),
-        read=only_if_set("init_from"),
+        used_when=only_if_set("init_from"),
     )
     optimizer: bool = key(
         False,
         "also take the optimizer's moments from init_from, a checkpoint of training with the same "
         "parameters; the schedule begins anew",
-        read=only_if_set("init_from"),
+        used_when=only_if_set("init_from"),
     )
     dictionaries: tuple[str, ...] = _matched_key(
         (),
@@ -727,7 +735,7 @@ class Transfer(Section, path="transfer"):
         False,
         "look for a word's translation before the word itself, as MetaXLM+Dict does; else only for "
         "words that no piece of init_from equals, but for case",
-        read=only_if_set("transfer.dictionaries"),
+        used_when=only_if_set("transfer.dictionaries"),
     )
     accents: bool = _matched_key(
         True, "pieces that match nothing also start from the same word without accents"

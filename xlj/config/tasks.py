@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Any
 
-from xlj.config.fields import ConfigError, Idle, meant
+from xlj.config.fields import ConfigError, Unused, suggestion
 from xlj.config.user_code import function_of
 
 KINDS = {
@@ -31,7 +31,7 @@ def load(kind: str) -> Any:
     if ":" not in implementation:
         raise ConfigError(
             f"task.kind is {kind!r}; it must be one of {', '.join(KINDS)}, or module:function"
-            f"{meant(kind, KINDS)}"
+            f"{suggestion(kind, KINDS)}"
         )
     function = function_of(implementation, "task.kind")
     try:
@@ -54,10 +54,10 @@ def is_own(kind: str) -> bool:
     return ":" in kind
 
 
-def read_by_kind(config: Any, path: str) -> Idle | None:
+def read_by_kind(config: Any, path: str) -> Unused | None:
     """Says that a key is read by the kinds of tasks whose `reads` name it."""
     kind = config.task.kind
     if path.removeprefix("task.") in load(kind).reads:
         return None
     readers = [name for name in KINDS if path.removeprefix("task.") in load(name).reads]
-    return Idle(f"task.kind is {kind!r}, not {' or '.join(readers)}")
+    return Unused(f"task.kind is {kind!r}, not {' or '.join(readers)}")

@@ -7,7 +7,7 @@ from xlj.checkpoints import stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.workdir import finished_run
 from xlj.config import ConfigError
-from xlj.config.finetuning import TASK, in_use
+from xlj.config.finetuning import TASK, labelling_options
 from xlj.config.tasks import is_own
 from xlj.interop import exporting, model_card, sentence_modules
 from xlj.interop.architectures import auto_class
@@ -49,7 +49,7 @@ def export(checkpoint: str, output: Path, layer: int | None, pooling: str) -> No
     with atomic.new_folder(output) as folder:
         exporting.write(folder, exported, source.leaves, model, vocabulary, as_rows)
         if exported.theirs and source.task and not own:
-            json_file.write(folder / TASK, in_use(source.task))
+            json_file.write(folder / TASK, labelling_options(source.task))
         if sentence:
             sentence_modules.write(folder, sentence, source.leaves, model.hidden)
         text = model_card.card(

@@ -7,7 +7,7 @@ from typing import Any
 from xlj.checkpoints import stored_models, writing
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.config import SUPERVISED, Model, Objectives, build
-from xlj.config.finetuning import in_use
+from xlj.config.finetuning import labelling_options
 from xlj.data.tokenizer.vocabulary import Vocabulary
 from xlj.interop.architectures import TASKS
 from xlj.models.embeddings import FIRST_POSITION
@@ -47,7 +47,7 @@ def store(
         config = dataclasses.replace(config, objectives=objectives)
     more: dict[str, Any] = entries | ({"names": source.names} if source.names else {})
     if source.task:
-        more["task"] = in_use(source.task)
+        more["task"] = labelling_options(source.task)
     if source.separators != 1:
         more["separators"] = source.separators
     if source.sentence:

@@ -18,7 +18,7 @@ from xlj.checkpoints import stored_models
 from xlj.checkpoints.stored_models import StoredModel
 from xlj.checkpoints.workdir import RUN, finished_run
 from xlj.config import Config, ConfigError
-from xlj.config.finetuning import TASK, FinetuningConfig, Task, in_use
+from xlj.config.finetuning import TASK, FinetuningConfig, Task, labelling_options
 from xlj.config.objectives.supervised import supervised
 from xlj.config.sections import MOST_STEPS
 from xlj.config.tasks import is_own
@@ -102,7 +102,7 @@ def run(config: FinetuningConfig, workdir: Path) -> Outcome:
 def _with_labels(config: FinetuningConfig, source: StoredModel) -> FinetuningConfig:
     """The config with the labels of the head that `init_from` has; a `ConfigError` if it has none
     for the task, or the config names other labels."""
-    task, head = config.task, head_of(config.task.kind_in_use)
+    task, head = config.task, head_of(config.task.effective_kind)
     if not any(name.startswith(f"{head}/") for name in source.leaves):
         raise ConfigError(
             f"train.epochs=0 scores the head that init_from has, but {source.folder} has no "
@@ -179,7 +179,7 @@ def _train(plan: _Plan, task: Task) -> Run | None:
     seed = start.config.train.seed
     if jax.process_index() == 0:  # also beside a run that an older xlj finished
         folder.mkdir(parents=True, exist_ok=True)
-        json_file.write(folder / TASK, in_use(task))
+        json_file.write(folder / TASK, labelling_options(task))
     if content := hosts.told(lambda: finished_run(folder)):
         return Run(**{**content, "languages": tuple(content["languages"])}, folder=folder)
     if jax.process_index() == 0:
@@ -248,7 +248,7 @@ def _training_config(
         source.model, language_embeddings="none", **dataclasses.asdict(config.model)
     )
     own: dict[str, Any] = {"kind": task.kind} if is_own(task.kind) else {}
-    options_of_task = supervised(task.kind_in_use)(
+    options_of_task = supervised(task.effective_kind)(
         batch_rows=given.batch_rows, length=task.length, labels=labels, **own
     )
     return Config(

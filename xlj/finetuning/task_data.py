@@ -70,7 +70,7 @@ def load(task: Task, vocabulary: Vocabulary) -> TaskData:
     Raises ConfigError, with file and line, if a source is missing or damaged, or labels do not fit.
     """
     examples = _read(task)
-    of_task = kind.find(task.kind_in_use)
+    of_task = kind.find(task.effective_kind)
     labels = _labels(task, of_task, examples)
     sets = {
         split: {
@@ -94,7 +94,7 @@ def sources(task: Task) -> list[tuple[str, str, str]]:
 
 
 def _read(task: Task) -> dict[str, Examples]:
-    of_task = kind.find(task.kind_in_use)
+    of_task = kind.find(task.effective_kind)
     found: dict[str, Examples] = {split: {} for split in SPLITS}
     with tqdm(sources(task), desc="reading", unit="source", disable=None, leave=False) as bar:
         for split, language, source in bar:

@@ -137,7 +137,7 @@ def panels(outcome: Outcome) -> dict[str, dict[str, float]]:
 
 def submitted(folder: Path, task: Task) -> list[Path]:
     """The files that `submit` may write into the folder of a task."""
-    ending, languages = kind.find(task.kind_in_use).ending, languages_of(task)["test"]
+    ending, languages = kind.find(task.effective_kind).ending, languages_of(task)["test"]
     return [folder / f"test-{language}.{ending}" for language in languages]
 
 
@@ -151,7 +151,7 @@ def submit(
     for run in outcome.runs:  # of equals the first
         both = best.get(run.languages, run), run
         best[run.languages] = max(both, key=lambda run: _on_dev(run, config.task))
-    ending = kind.find(config.task.kind_in_use).ending
+    ending = kind.find(config.task.effective_kind).ending
     files = [file for run in best.values()
              for file in sorted((run.folder / "predictions").glob(f"test-*.{ending}"))]  # fmt: skip
     (folder / name).mkdir(parents=True, exist_ok=True)

@@ -37,8 +37,8 @@ class Evaluator:
     def __init__(
         self, task: Task, model: Model, labels: tuple[str, ...], mesh: Mesh, separators: int = 1
     ):
-        self._task, self._kind, self._labels = task, kind.find(task.kind_in_use), labels
-        self._predict = Predictor(task.kind_in_use, model, mesh, separators)
+        self._task, self._kind, self._labels = task, kind.find(task.effective_kind), labels
+        self._predict = Predictor(task.effective_kind, model, mesh, separators)
 
     def scores(
         self,
@@ -104,7 +104,7 @@ def save(task: Task, predictions: Mapping[str, Predictions], folder: Path, split
     if jax.process_index() or not predictions:
         return
     folder.mkdir(exist_ok=True)
-    of_task = kind.find(task.kind_in_use)
+    of_task = kind.find(task.effective_kind)
     for language, predicted in predictions.items():
         file = folder / f"{split}-{language}.{of_task.ending}"
         atomic.write(file, of_task.to_text(predicted).encode())
@@ -113,6 +113,6 @@ def save(task: Task, predictions: Mapping[str, Predictions], folder: Path, split
 def _add(
     found: Scores, task: Task, predicted: Predictions, examples: Sequence[Example], language: str
 ) -> None:
-    shares = kind.find(task.kind_in_use).scores(predicted, examples, task.scored_by, language)
+    shares = kind.find(task.effective_kind).scores(predicted, examples, task.scored_by, language)
     for name, share in shares.items():
         found.setdefault(name, {})[language] = 100 * share

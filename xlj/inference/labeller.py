@@ -26,7 +26,7 @@ def task_of(task: Task | None, parts: Iterable[str], source: str) -> Task:
       parts: names of the model's parameters, or what these begin with.
       source: where the model is, for the error; empty if that is not known.
     """
-    if task is None or head_of(task.kind_in_use) not in {name.split("/")[0] for name in parts}:
+    if task is None or head_of(task.effective_kind) not in {name.split("/")[0] for name in parts}:
         where = f"{source}: " if source else ""
         raise ConfigError(
             f"{where}the model has no head of a task; name a run of xlj finetune, such as "
@@ -55,10 +55,12 @@ class Labeller:
         task = task_of(pretrained.task, pretrained.params, source)
         separators = pretrained.separators
         self.task = dataclasses.replace(task, length=task.length + 1 - separators)
-        self.kind = kind.find(task.kind_in_use)
+        self.kind = kind.find(task.effective_kind)
         self._pretrained = pretrained
         mesh = mesh_of(pretrained.params)
-        self._predict = Predictor(task.kind_in_use, pretrained.model, mesh, separators, whole=True)
+        self._predict = Predictor(
+            task.effective_kind, pretrained.model, mesh, separators, whole=True
+        )
         self.cut: dict[str, int] = {}
 
     def stream(

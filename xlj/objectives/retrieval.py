@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xlj.config import Model, most_pairs
+from xlj.config import Model, max_pairs
 from xlj.config.objectives.retrieval import Retrieval
 from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
@@ -101,7 +101,7 @@ def _vectors(model: Model, layer: int, params: Params, rows: Rows, rngs: Rngs) -
     """Unit vectors of the sentences of rows, float32 [rows, pairs, hidden]."""
     inputs = whole_examples(model, rows.tokens, rows.languages)
     hidden = encoder.apply(params, model, inputs, rngs, layers=layer)
-    mean = averages(hidden, rows.tokens, most_pairs(2 * rows.tokens.shape[1]))
+    mean = averages(hidden, rows.tokens, max_pairs(2 * rows.tokens.shape[1]))
     square = (mean * mean).sum(-1, keepdims=True)
     return mean / jnp.sqrt(jnp.maximum(square, 1e-12))  # padding has a gradient too, of 0
 
@@ -109,7 +109,7 @@ def _vectors(model: Model, layer: int, params: Params, rows: Rows, rngs: Rngs) -
 def _corrupt(model: Model, rows: Rows, rngs: jax.Array) -> Compared:
     """Both sides of the pairs, as they are."""
     first, second = halves(rows)
-    number = jnp.zeros((len(first.tokens), most_pairs(rows.tokens.shape[1])))
+    number = jnp.zeros((len(first.tokens), max_pairs(rows.tokens.shape[1])))
     pull = jnp.zeros((*number.shape, model.hidden))
     return Compared(first, second, pull, pull, number, number, number)
 

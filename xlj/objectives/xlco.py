@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
-from xlj.config import Model, most_pairs
+from xlj.config import Model, max_pairs
 from xlj.config.objectives.xlco import Contrast
 from xlj.contracts.arrays import check
 from xlj.data.rows.corpus import Corpus
@@ -83,7 +83,7 @@ def objective(
 
     def flops(rows: int, length: int) -> Operations:
         side = of_layers(model, layer, rows, length if options.mixup else length // 2)
-        queries = rows * most_pairs(length)
+        queries = rows * max_pairs(length)
         queue = Operations(other=2.0 * queries * options.queue * model.hidden)
         return (TRAINED + 1) * side + TRAINED * queue
 
@@ -137,7 +137,7 @@ def corrupt(
 ) -> Contrasted:
     """Joins pairs, masks both sides, and draws which side is the query, anew in every step."""
     rows.check("xlco.corrupt", rngs=("key [rows]", rngs))
-    most = most_pairs(rows.tokens.shape[1])
+    most = max_pairs(rows.tokens.shape[1])
     first_rngs, second_rngs, order_rngs, swap_rngs = split(rngs, 4)
     first, second = halves(rows)
     if options.mixup:

@@ -136,7 +136,7 @@ def distinct_phases(config: Config) -> dict[int, list[Phase]]:
     shares change none."""
     found: dict[int, list[Phase]] = {}
     for number, phase in enumerate(config.schedule):
-        if number and phase.config.has_the_step_of(config.schedule[number - 1].config):
+        if number and phase.config.has_same_step_as(config.schedule[number - 1].config):
             found[max(found)].append(phase)
         else:
             found[number] = [phase]

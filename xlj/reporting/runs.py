@@ -7,7 +7,7 @@ from pathlib import Path
 
 from xlj.config import ConfigError
 from xlj.config.fields import flat
-from xlj.config.renamed import recorded
+from xlj.config.renamed import translate_recorded
 from xlj.io import json_file
 from xlj.io.json_file import Record
 from xlj.training import metrics
@@ -111,7 +111,15 @@ def read(workdir: Path, name: str) -> Run:
         schedule = []
     schedule = [line for line in schedule if isinstance(line.get("step"), int)]
     return Run(
-        name, workdir, flat(recorded(config)), lines, results, layers, notes, machine, schedule
+        name,
+        workdir,
+        flat(translate_recorded(config)),
+        lines,
+        results,
+        layers,
+        notes,
+        machine,
+        schedule,
     )
 
 

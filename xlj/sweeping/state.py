@@ -11,7 +11,7 @@ from pathlib import Path
 
 from xlj.config import ConfigError
 from xlj.config.fields import flat
-from xlj.config.renamed import recorded
+from xlj.config.renamed import translate_recorded
 from xlj.io import atomic, json_file
 from xlj.io.json_file import Record
 from xlj.sweeping.definition import Run
@@ -60,7 +60,7 @@ def _begun(run: Run) -> Record:
             config = found if file == _CONFIG else found.get("config", {})
             if not isinstance(config, dict):
                 raise ConfigError(f"{run.workdir / file} is damaged: config is no JSON object")
-            return recorded(config)
+            return translate_recorded(config)
     return {}
 
 

@@ -53,7 +53,7 @@ def jitted_steps(config: Config, corpus: Corpus, mesh: Mesh, sharding: State) ->
     steps: dict[int, Step] = {}
     before: Config | None = None
     for start, phase in ((phase.start, phase.config) for phase in config.schedule):
-        if before is not None and phase.has_the_step_of(before):
+        if before is not None and phase.has_same_step_as(before):
             steps[start] = steps[max(steps)]
             continue
         already = before.objectives.active() if before is not None else {}

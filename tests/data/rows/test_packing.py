@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from xlj.config import most_pairs
+from xlj.config import max_pairs
 from xlj.data.ragged import Ragged
 from xlj.data.rows import packing
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
@@ -120,7 +120,7 @@ def test_sentences_with_slots_always_fit(sizes, length):
 @example([(3, 2)] * 9, 128)
 def test_a_row_of_bitext_has_pairs_in_one_order(sizes, length):
     first, second = two_sides(sizes)
-    half, most = length // 2, most_pairs(length)
+    half, most = length // 2, max_pairs(length)
     packed = packing.bitext(first, second, length, DTYPE)
     found = []
     for row in packed.rows:
@@ -149,7 +149,7 @@ def test_rows_of_bitext_hold_as_many_pairs_as_they_may(length):
     kept = packing.bitext(*two_sides(rng.integers(1, 30, (400, 2))), length, DTYPE)
     assert len(kept.rows) < 0.9 * kept.sentences
     short = packing.bitext(*two_sides([(3, 3)] * 100), length, DTYPE)
-    assert len(short.rows) == -(-100 // most_pairs(length))
+    assert len(short.rows) == -(-100 // max_pairs(length))
 
 
 @pytest.mark.parametrize("kind", ["pairs", "bitext"])

@@ -15,7 +15,7 @@ class Distillation(Options):
 
     rows = "text"
     implementation = "xlj.objectives.distillation:objective"
-    kept = ("teacher",)
+    state_keys = ("teacher",)
 
     teacher: str = option("", "checkpoint, or workdir, of the teacher: same sizes, same vocabulary")
     language: str = option("en", "the teacher's language; rows of others are left out")

@@ -2,24 +2,24 @@
 
 import dataclasses
 
-from xlj.config.fields import Idle, lookup
+from xlj.config.fields import Unused, lookup
 from xlj.config.objectives.mlm import Masking
 from xlj.config.objectives.options import option, register, while_on
 from xlj.config.sections import Sections
 
 
-def _while_pointing(config: Sections, path: str) -> Idle | None:
+def _while_pointing(config: Sections, path: str) -> Unused | None:
     """Says that a key is read while the objective is on and has queries."""
     queries = f"{path.rpartition('.')[0]}.queries"
     if lookup(config, queries) == "none":
-        return while_on(config, path) or Idle(f"{queries} is none", recipes_may=True)
+        return while_on(config, path) or Unused(f"{queries} is none", allowed_in_recipes=True)
     return while_on(config, path)
 
 
-def _while_filtering(config: Sections, path: str) -> Idle | None:
+def _while_filtering(config: Sections, path: str) -> Unused | None:
     """Says that a key is read while the labels are filtered."""
     if not lookup(config, f"{path.rpartition('.')[0]}.filtering"):
-        return while_on(config, path) or Idle("filtering is False", recipes_may=True)
+        return while_on(config, path) or Unused("filtering is False", allowed_in_recipes=True)
     return _while_pointing(config, path)
 
 

@@ -8,22 +8,22 @@ from collections.abc import Callable, Collection, Mapping, MutableMapping, Seque
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from xlj.config.fields import ConfigError, Idle, Reading, Section, Value, key
+from xlj.config.fields import ConfigError, Section, Unused, UsedWhen, Value, key
 from xlj.config.row_kinds import ROW_KINDS
 from xlj.config.sections import Sections
 
 
-def while_on(config: Sections, path: str) -> Idle | None:
+def while_on(config: Sections, path: str) -> Unused | None:
     """Says that an objective's key is read while the objective is on, in any phase."""
     section, _, name = path.rpartition(".")
     if name == "batch_rows" or section.rpartition(".")[2] in config.objectives_on():
         return None
-    return Idle(f"{section}.batch_rows is 0")
+    return Unused(f"{section}.batch_rows is 0")
 
 
-def option(default: Value, doc: str, read: Reading = while_on, **values: Any) -> Any:
+def option(default: Value, doc: str, used_when: UsedWhen = while_on, **values: Any) -> Any:
     """A key of an objective: as `key`, but that nothing reads it while the objective is off."""
-    return key(default, doc, read=read, **values)
+    return key(default, doc, used_when=used_when, **values)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Options(Section, path="objectives"):
     implementation: ClassVar[str]
     """`module:function`, where the function makes its `Objective` of (name, options, model,
     corpus). Imported when a run starts, so that a config needs no JAX."""
-    kept: ClassVar[tuple[str, ...]] = ()
+    state_keys: ClassVar[tuple[str, ...]] = ()
     """Its keys that decide what it keeps from step to step: the same in all phases."""
     reads: ClassVar[tuple[str, ...]] = ()
     """Keys of the model that it reads, and that nothing reads where no such objective is on."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, MutableMapping
 from xlj.config.fields import ConfigError, Value
 from xlj.config.objectives.mlm import Masking
 from xlj.config.objectives.options import option, register
-from xlj.config.row_kinds import most_pairs
+from xlj.config.row_kinds import max_pairs
 from xlj.config.sections import Sections
 
 
@@ -17,7 +17,7 @@ class Contrast(Masking):
 
     rows = "bitext"
     implementation = "xlj.objectives.xlco:objective"
-    kept = ("queue", "layer")
+    state_keys = ("queue", "layer")
 
     layer: int = option(
         -1, "layer of the contrasted vectors; -1 means two thirds of the layers", low=-1
@@ -35,7 +35,7 @@ class Contrast(Masking):
                 f"{path}.layer=0: before the first layer the first tokens of all sentences are "
                 "alike; name a layer from 1 on, or -1"
             )
-        keys = self.batch_rows * most_pairs(config.data.pair_length)
+        keys = self.batch_rows * max_pairs(config.data.pair_length)
         if self.queue < keys:
             raise ConfigError(
                 f"{path}.queue={self.queue} may not hold the keys of a step: {keys}, of {path}."

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from xlj.config.fields import ConfigError, meant
+from xlj.config.fields import ConfigError, suggestion
 from xlj.data.labelled.examples import Example
 from xlj.io.quoting import quoted
 
@@ -65,5 +65,5 @@ def check(examples: Iterable[Example], labels: Sequence[str]) -> None:
         raise ConfigError(
             f"{example.place_of(index)}: {quoted(label)}{of} is no label of the task, which has "
             f"{', '.join(labels)} (task.labels, or those of the training data)"
-            f"{meant(label, labels)}"
+            f"{suggestion(label, labels)}"
         )

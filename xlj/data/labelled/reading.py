@@ -75,7 +75,7 @@ def _read(source: str, language: str, task: Task) -> Sequence[Example]:
     if source.startswith("phrasebook:"):
         name, split = _phrasebook(source, task)
         return list(_phrasebook_examples(name, language, split))
-    return kind.find(task.kind_in_use).read(place(source), language, task)
+    return kind.find(task.effective_kind).read(place(source), language, task)
 
 
 def _is_there(source: str, language: str, task: Task) -> bool:

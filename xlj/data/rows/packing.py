@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from xlj.config import most_pairs
+from xlj.config import max_pairs
 from xlj.data.ragged import Ragged
 from xlj.data.tokenizer.layout import BOS, EOS, PAD
 
@@ -106,13 +106,13 @@ def bitext(first: Ragged, second: Ragged, length: int, dtype: np.dtype) -> Packe
     """Sentence pairs to be read apart: a row has the first sentences of its pairs, `<s> A </s>`
     each, in its first half, and the second ones in the same order in its second.
 
-    At most `most_pairs(length)` are in a row, packed best-fit decreasing by the longer side. Pairs
+    At most `max_pairs(length)` are in a row, packed best-fit decreasing by the longer side. Pairs
     with a side that a half does not hold are dropped and counted.
     """
     half = length // 2
     sizes = row_tokens("bitext", first, second)
     keep, dropped, too_long = _kept(first, second, sizes, length)
-    bins, offsets, count = best_fit(sizes[keep] // 2, half, most_pairs(length))
+    bins, offsets, count = best_fit(sizes[keep] // 2, half, max_pairs(length))
     # Rows stand in the order of their first pairs, which is the text's where each has one.
     _, begins = np.unique(bins, return_index=True)
     bins = np.argsort(np.argsort(begins))[bins]
