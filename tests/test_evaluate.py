@@ -68,7 +68,7 @@ def test_the_mock_data_of_xtreme():
     assert tasks["xquad"]["score"] == pytest.approx((77.27 + 79.96) / 2, abs=0.01)
     assert set(found["groups"]) == {"classification", "tagging", "qa", "retrieval"}
     assert found["score"] == pytest.approx(sum(task["score"] for task in tasks.values()) / 9)
-    assert "mewslix is left out" in errors
+    assert "skipped mewslix: not a task of XTREME" in errors
 
 
 def test_scores_go_into_files(folders, tmp_path):
@@ -97,7 +97,7 @@ def test_scoring_needs_no_jax(folders):
 @pytest.mark.parametrize(
     "flag, message",
     [
-        ("--xtreme_predictions=nowhere", "nowhere: there is no such folder"),
+        ("--xtreme_predictions=nowhere", "nowhere: no such folder"),
         ("--output=scores.txt", "--output=scores.txt: a file ends in .json or .md"),
         ("--output=nowhere/scores.md", "--output=nowhere/scores.md: there is no such folder"),
         ("--plot=scores.nothing", "--plot=scores.nothing: "),

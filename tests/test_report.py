@@ -1,4 +1,4 @@
-"""The page about runs, from made-up workdirs, as a parser of HTML reads it."""
+"""The report page of synthetic workdirs, read by an HTML parser."""
 
 import html.parser
 import json
@@ -58,13 +58,13 @@ def write(folder, config=None, lines=(), **files):
     return folder
 
 
-def made(*arguments):
+def rendered(*arguments):
     return Page(page(runs.find([str(argument) for argument in arguments]), "report"))
 
 
 @pytest.fixture
 def two(tmp_path):
-    """Two pretraining runs, the second with another objective and the better loss."""
+    """Two pretraining runs; the second has one more objective and the better loss."""
     for name, loss, more in (("a", 3.0, {}), ("b", 2.0, {"eval/tlm/loss": 1.5})):
         evaluated = {"eval/mmlm/en/loss": loss - 1, "eval/mmlm/sw/loss": loss + 1}
         config = {"train": {"steps": 200, "seed": ord(name)}, "data": {"languages": ["en", "sw"]}}
@@ -80,36 +80,38 @@ def two(tmp_path):
 
 
 def test_the_table_of_runs(two):
-    found = made(two)
+    parsed = rendered(two)
     head = ["run", "steps", "time", "tokens/s", "mmlm loss", "retrieval accuracy", "tlm loss"]
-    assert found.rows[0] == head
-    assert found.row("a") == ["a", "200", "1:02:05", "1,234", "3.000", "0.125", "–"]
-    assert found.row("b")[4:] == ["2.000", "0.125", "1.500"]
-    assert found.tags.count("b") == 1  # the better of the two losses
+    assert parsed.rows[0] == head
+    assert parsed.row("a") == ["a", "200", "1:02:05", "1,234", "3.000", "0.125", "–"]
+    assert parsed.row("b")[4:] == ["2.000", "0.125", "1.500"]
+    assert parsed.tags.count("b") == 1  # the better of the two losses
 
 
 def test_configs_are_compared_by_key(two):
-    found = made(two)
-    assert found.row("train.seed") == ["train.seed", "97", "98"]
-    compared = found.text.partition("Keys that are not at their defaults.")[0]
+    parsed = rendered(two)
+    assert parsed.row("train.seed") == ["train.seed", "97", "98"]
+    compared = parsed.text.partition("Keys that differ from the defaults.")[0]
     assert "data.languages" not in compared and "train.steps" not in compared
-    assert "What the configs differ in" not in made(two / "a").text
+    assert "Config differences" not in rendered(two / "a").text
 
 
 def test_pretraining_and_fine_tuning_are_not_compared(two, tmp_path):
     for name, length in (("x", 32), ("y", 64)):
         config = {"task": {"kind": "tagging", "length": length}, "train": {"seed": 3}}
         write(tmp_path / name, results={"task": "panx", "config": config})
-    found = made(two / "a", two / "b", tmp_path / "x", tmp_path / "y")
-    assert found.row("train.seed") == ["train.seed", "97", "98"]
-    assert found.row("task.length") == ["task.length", "32", "64"]
-    assert "task.kind" not in found.text.partition("Keys that are not at their defaults.")[0]
+    parsed = rendered(two / "a", two / "b", tmp_path / "x", tmp_path / "y")
+    assert parsed.row("train.seed") == ["train.seed", "97", "98"]
+    assert parsed.row("task.length") == ["task.length", "32", "64"]
+    assert "task.kind" not in parsed.text.partition("Keys that differ from the defaults.")[0]
 
 
 def test_languages_have_bars_and_tables(two):
-    found = made(two)
-    assert "a, sw: 4" in found.text and "b, en: 1" in found.text and "a, sw-en: 0.25" in found.text
-    assert ["a", "2.000", "4.000"] in found.rows
+    parsed = rendered(two)
+    assert (
+        "a, sw: 4" in parsed.text and "b, en: 1" in parsed.text and "a, sw-en: 0.25" in parsed.text
+    )
+    assert ["a", "2.000", "4.000"] in parsed.rows
 
 
 def test_scores_by_layer_are_means_over_languages(tmp_path):
@@ -123,7 +125,7 @@ def test_scores_by_layer_are_means_over_languages(tmp_path):
     (tmp_path / "a/tatoeba.jsonl").write_text(text)
     (run,) = runs.find([str(tmp_path / "a")])
     assert run.layers == {"tatoeba source_to_target": {0: 0.375, 1: 0.875}}
-    assert "a: 0.875 at 1" in made(tmp_path / "a").text
+    assert "a: 0.875 at 1" in rendered(tmp_path / "a").text
 
 
 def test_results_of_tasks(tmp_path):
@@ -133,61 +135,61 @@ def test_results_of_tasks(tmp_path):
         results |= {"languages": {"en": 50.5, "de": 25.04, "zh": None}, **more}
         baseline = {"accuracy": {"en": 33.3, "de": 33.4}, "other": {"en": 1.0}}
         write(tmp_path / name, results=results | {"baseline": baseline})
-    found = made(tmp_path)
-    assert ["", "en", "de", "average", "transfer gap"] in found.rows
-    assert ["x", "50.5", "25.0", "40.0", "25.5"] in found.rows
-    assert ["y", "50.5 ± 0.4", "25.0", "40.0 ± 1.0", "25.5 ± 2.0"] in found.rows
-    assert ["most frequent label", "33.3", "33.4", "33.3", "–"] in found.rows
-    assert "x, en: 50.5" in found.text
-    assert found.row("x") == ["x", "–", "–", "–", "40.00"]
+    parsed = rendered(tmp_path)
+    assert ["", "en", "de", "average", "transfer gap"] in parsed.rows
+    assert ["x", "50.5", "25.0", "40.0", "25.5"] in parsed.rows
+    assert ["y", "50.5 ± 0.4", "25.0", "40.0 ± 1.0", "25.5 ± 2.0"] in parsed.rows
+    assert ["most frequent label", "33.3", "33.4", "33.3", "–"] in parsed.rows
+    assert "x, en: 50.5" in parsed.text
+    assert parsed.row("x") == ["x", "–", "–", "–", "40.00"]
 
 
-def test_results_of_dev_have_a_table_of_their_own_and_baselines_their_run(tmp_path):
+def test_dev_results_have_a_separate_table_and_different_baselines_name_their_run(tmp_path):
     for name, split, frequent in (("x", "dev", 30), ("y", "test", 30), ("z", "test", 20)):
         results = {"task": "xnli", "metric": "accuracy", "split": split, "languages": {"en": 50}}
         write(tmp_path / name, results=results | {"baseline": {"accuracy": {"en": frequent}}})
-    found = made(tmp_path)
-    assert "xnli accuracy (dev)" in found.text
-    assert [row[:2] for row in found.rows if row[0].startswith("most")] == [
+    parsed = rendered(tmp_path)
+    assert "xnli accuracy (dev)" in parsed.text
+    assert [row[:2] for row in parsed.rows if row[0].startswith("most")] == [
         ["most frequent label", "30.0"],
         ["most frequent label: y", "30.0"],
         ["most frequent label: z", "20.0"],
     ]
 
 
-def test_fine_tuning_has_a_run_a_seed(tmp_path):
-    given = {"task": "xnli", "languages": {"en": 50}, "config": {"fresh": False}}
-    folder = write(tmp_path / "xnli", results=given)
+def test_fine_tuning_has_a_run_per_seed(tmp_path):
+    results = {"task": "xnli", "languages": {"en": 50}, "config": {"fresh": False}}
+    folder = write(tmp_path / "xnli", results=results)
     for seed in (0, 1):
         config = {"train": {"seed": seed}}
         write(folder / f"seed-{seed}", config, [{"step": 5, "eval/dev/accuracy": 50 + seed}])
-    assert "What the configs differ in" not in made(folder).text  # one config of the task
+    assert "Config differences" not in rendered(folder).text  # one config of the task
     assert [run.name for run in runs.find([str(folder)])] == ["xnli", "seed-0", "seed-1"]
     assert [run.name for run in runs.find([str(tmp_path)])] == ["xnli", "seed-0", "seed-1"]
-    assert "seed-1: 51 at 5" in made(folder).text
+    assert "seed-1: 51 at 5" in rendered(folder).text
 
 
-def test_text_is_inert_wherever_it_comes_from(tmp_path):
+def test_text_of_all_files_is_escaped(tmp_path):
     config = {"init_from": EVIL, EVIL: 1}
     lines = [{"step": 1, f"eval/{EVIL[:8]}/{EVIL[8:12]}/loss": 1.0, f"eval/{EVIL[:8]}/loss": 1.0}]
     results = {"task": EVIL, "metric": EVIL, "languages": {EVIL: 0.5}}
     first = write(tmp_path / "a", config, lines, results=results)
     other = write(tmp_path / "b", {"init_from": "\x00\x1b"}, lines)
-    found = made(f"{EVIL}={first}", other)
-    assert "script" not in found.tags and EVIL in found.text
-    assert not [name for name, _ in found.attributes if name.startswith("on")]
-    assert {"init_from", EVIL} <= {row[0] for row in found.rows if row}
+    parsed = rendered(f"{EVIL}={first}", other)
+    assert "script" not in parsed.tags and EVIL in parsed.text
+    assert not [name for name, _ in parsed.attributes if name.startswith("on")]
+    assert {"init_from", EVIL} <= {row[0] for row in parsed.rows if row}
 
 
 def test_the_page_fetches_nothing(two):
-    found = made(two)
-    assert not {"script", "link", "img", "iframe"} & set(found.tags)
-    assert not {"src", "href"} & {name for name, _ in found.attributes}
+    parsed = rendered(two)
+    assert not {"script", "link", "img", "iframe"} & set(parsed.tags)
+    assert not {"src", "href"} & {name for name, _ in parsed.attributes}
     text = page(runs.find([str(two)]), "report")
     assert "url(" not in text and "@import" not in text and "http" not in text
 
 
-def test_damage_is_a_note_and_the_rest_is_shown(two):
+def test_damage_is_reported_as_a_note_and_the_rest_is_shown(two):
     good = (two / "a/metrics.jsonl").read_text()
     (two / "a/metrics.jsonl").write_text('broken\n{"step": "x"}\n' + good)
     with (two / "a/metrics.jsonl").open("ab") as file:
@@ -198,41 +200,45 @@ def test_damage_is_a_note_and_the_rest_is_shown(two):
     (two / "b/scores.jsonl").write_text('{"en": 1.5}\n')
     write(two / "c", {"train": {"steps": 9}})
     write(two / "d", lines=[{"step": 1}], sweep={"config": None})
-    text = made(two).text
+    text = rendered(two).text
     assert "a: metrics.jsonl:6 is not a line" in text and "a: 0.5 at 1" in text
-    assert "a: layers.jsonl:3 has no scores of a layer, nor have 1 lines more" in text
-    for line in "metrics.jsonl:1 is not a line", "metrics.jsonl:2 is", "empty.jsonl has no scores":
+    assert "a: layers.jsonl:3: the line has no scores of a layer (and 1 more lines)" in text
+    for line in (
+        "metrics.jsonl:1 is not a line",
+        "metrics.jsonl:2 is",
+        "empty.jsonl: the file has no",
+    ):
         assert f"a: {line}" in text
-    assert "b: results.json is damaged" in text and "b: scores.jsonl:1 has no scores" in text
-    assert "c: there is no metrics.jsonl yet" in text
-    assert made(two).row("b")[4] == "2.000"
+    assert "b: results.json is damaged" in text and "b: scores.jsonl:1: the line has no" in text
+    assert "c: has no metrics.jsonl and no results.json yet" in text
+    assert rendered(two).row("b")[4] == "2.000"
 
 
 @pytest.mark.parametrize("kind, reason", [("folder", "a directory"), ("loop", "symbolic links")])
-def test_what_is_no_file_is_a_note(two, kind, reason):
+def test_unreadable_files_are_reported_as_notes(two, kind, reason):
     names = ("metrics.jsonl", "config.json", "results.json", "sweep.json", "words.jsonl")
     for name in names:
         path = two / "a" / name
         path.unlink(missing_ok=True)
         path.mkdir() if kind == "folder" else path.symlink_to(name)
-    write(two / "a/seed-0", {}, [{"step": 1}])  # still a workdir, by what it holds
+    write(two / "a/seed-0", {}, [{"step": 1}])  # a folder of workdirs, so that it is read
     run = runs.read(two / "a", "a")
     assert [note.partition(" ")[0] for note in run.notes] == [
         "results.json", "sweep.json", "config.json", "metrics.jsonl", "words.jsonl",
     ]  # fmt: skip
     assert all("cannot be read: " in note and reason in note for note in run.notes)
     (two / "b/words.jsonl").symlink_to("words.jsonl")
-    assert "b: words.jsonl cannot be read: Too many levels of symbolic links" in made(two).text
+    assert "b: words.jsonl cannot be read: Too many levels of symbolic links" in rendered(two).text
 
 
-def test_values_that_are_no_numbers_are_not_drawn(tmp_path):
+def test_values_that_are_not_numbers_are_not_drawn(tmp_path):
     values = {"eval/x/loss": "high", "eval/y/loss": None, "eval/z/loss": float("nan")}
     write(tmp_path / "a", {}, [{"step": 1, **values}])
-    assert "polyline" in made(tmp_path / "a").tags  # the mark in the table
-    assert "circle" not in made(tmp_path / "a").tags
+    assert "polyline" in rendered(tmp_path / "a").tags  # the sample of the line in the table
+    assert "circle" not in rendered(tmp_path / "a").tags
 
 
-def test_names_tell_runs_apart(tmp_path):
+def test_names_are_unique(tmp_path):
     for path in ("x/run", "y/run", "z=1/other"):
         write(tmp_path / path, {}, [{"step": 1}])
     paths = [str(tmp_path / path) for path in ("x/run", "y/run", "z=1/other")]
@@ -241,15 +247,15 @@ def test_names_tell_runs_apart(tmp_path):
     assert [run.name for run in runs.find([f"mine={paths[0]}", paths[1]])] == ["mine", "run"]
 
 
-def test_a_name_is_of_one_run(two):
-    with pytest.raises(ConfigError, match="one name a workdir"):
+def test_a_name_belongs_to_one_run(two):
+    with pytest.raises(ConfigError, match="give each workdir one name"):
         runs.find([f"x={two / 'a'}", f"y={two / 'a'}"])
-    with pytest.raises(ConfigError, match="one name a workdir"):
+    with pytest.raises(ConfigError, match="give each workdir one name"):
         runs.find([f"x={two / 'a'}", f"x={two / 'b'}"])
     assert [run.name for run in runs.find([str(two), f"x={two / 'b'}"])] == ["a", "x"]
 
 
-@pytest.mark.parametrize("path, message", [("none", "no such folder"), (".", "is no workdir")])
+@pytest.mark.parametrize("path, message", [("none", "no such folder"), (".", "neither a workdir")])
 def test_folders_without_runs_are_errors(tmp_path, path, message):
     with pytest.raises(ConfigError, match=message):
         runs.find([str(tmp_path / path)])
@@ -267,7 +273,7 @@ def test_the_command_writes_one_file(two, tmp_path):
     assert done.returncode == 2 and done.stderr.startswith("error: --output=no/such/x.html")
 
 
-def test_the_headline_says_what_was_trained_on_what_for_how_long_with_what_result(tmp_path):
+def test_the_headline_has_objectives_model_data_duration_and_result(tmp_path):
     config = {
         "data": {"languages": ["en", "yo"], "pairs": ["en-yo"], "length": 64},
         "model": {"layers": 1, "hidden": 96},
@@ -282,8 +288,8 @@ def test_the_headline_says_what_was_trained_on_what_for_how_long_with_what_resul
     write(tmp_path / "a", config, lines, machine=machine)
     shown = Page(page(runs.find([str(tmp_path / "a")]), "t"))
     text = " ".join(shown.text.split())
-    said = "mmlm with 1 layer of 96; on en, yo and en-yo; 20 steps in 30 minutes"
-    assert f"a: {said}; mmlm loss 7.250 → 2.500.2026-11-27 04:10 · {EVIL} · 1 x NVIDIA H100" in text
+    start = "a: mmlm with 1 layer of size 96; on en, yo and en-yo; 20 steps in 30 minutes"
+    assert f"{start}; mmlm loss 7.250 → 2.500.2026-11-27 04:10 · {EVIL} · 1 x NVIDIA H100" in text
     assert "script" not in shown.tags
     assert shown.row("data.length") == ["data.length", "64"]
     for name in "bcde":

@@ -1,4 +1,4 @@
-"""Merged models against NumPy: every tensor of means and of TIES, exact counts where sizes tie."""
+"""Merged models against NumPy: every tensor of means and of TIES, and exact counts under ties."""
 
 import dataclasses
 import itertools
@@ -18,12 +18,12 @@ from xlj.sharding import trees
 MODEL = Model(layers=2, hidden=8, heads=2, intermediate=8, positions=42)
 SOME = ("embeddings/word", "embeddings/norm/bias", "embeddings/norm/scale", "prediction_head/bias")
 SOME += ("layers/attention/query/kernel",)
-"""Parameters enough for most tests: each takes Orbax a while."""
+"""Enough parameters for most tests; Orbax needs time for each."""
 
 
 @pytest.fixture(scope="module")
 def vocabularies():
-    """Of 300 pieces each, in English and Turkish."""
+    """An English and a Turkish vocabulary of 300 pieces each."""
     return [
         Vocabulary(
             vocabulary_training.train(
@@ -39,7 +39,7 @@ def vocabularies():
 
 @pytest.fixture(scope="module")
 def drawn():
-    """Draws parameters in quarters, so that many differences are of one size."""
+    """Draws parameters in multiples of 1/4, so that many differences have the same size."""
 
     def init():
         params = encoder.init(jax.random.key(0), MODEL, 300, 0)
@@ -76,41 +76,43 @@ def write(vocabularies, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def models(drawn, write):
-    """Three models and their base, and where they are."""
+    """Parameters of three models and their base, and their folders."""
     leaves = [drawn(seed) for seed in range(4)]
     return leaves, [write(each) for each in leaves]
 
 
 def merged(call, output, *arguments):
     call(convert.main, "merge", *arguments, f"--output={output}")
-    found = stored_models.find(output)
-    return {name: np.asarray(leaf) for name, leaf in found.leaves.items()}
+    model = stored_models.find(output)
+    return {name: np.asarray(leaf) for name, leaf in model.leaves.items()}
 
 
 @pytest.mark.parametrize("weights", [(), (3, 1, 0.5)])
 def test_means_are_those_of_numpy(models, call, tmp_path, weights):
     leaves, paths = models
     flags = ["--weights", *weights] if weights else []
-    found = merged(call, tmp_path / "new", "--models", *paths[:3], *flags)
+    result = merged(call, tmp_path / "new", "--models", *paths[:3], *flags)
     shares = np.array(weights or (1, 1, 1)) / sum(weights or (1, 1, 1))
-    assert found.keys() == leaves[0].keys()
-    for name in found:
-        wanted = np.tensordot(shares, np.stack([each[name] for each in leaves[:3]], dtype=float), 1)
-        np.testing.assert_allclose(found[name], wanted, rtol=1e-6, atol=1e-7)
+    assert result.keys() == leaves[0].keys()
+    for name in result:
+        expected = np.tensordot(
+            shares, np.stack([each[name] for each in leaves[:3]], dtype=float), 1
+        )
+        np.testing.assert_allclose(result[name], expected, rtol=1e-6, atol=1e-7)
     assert [each.name for each in tmp_path.iterdir()] == ["new"]  # no scratch is left
 
 
 def ties(leaves, base, share, scale):
-    """In NumPy, all tensors as one vector."""
+    """Computes TIES in NumPy with all tensors as one vector."""
     names = sorted(base)
     vectors = [
         np.concatenate([each[n].ravel() - base[n].ravel() for n in names]) for each in leaves
     ]
-    keep = round(share * len(vectors[0]))
+    count = round(share * len(vectors[0]))
     trimmed = np.zeros((len(vectors), len(vectors[0])))
     for row, vector in zip(trimmed, vectors, strict=True):
-        kept = np.argsort(-np.abs(vector), kind="stable")[:keep]
-        row[kept] = vector[kept]
+        largest = np.argsort(-np.abs(vector), kind="stable")[:count]
+        row[largest] = vector[largest]
     sign = np.sign(trimmed.sum(0))
     agrees = (np.sign(trimmed) == sign) & (trimmed != 0)
     mean = (trimmed * agrees).sum(0) / np.maximum(agrees.sum(0), 1)
@@ -125,12 +127,12 @@ def test_ties_is_that_of_numpy(models, call, tmp_path, share, scale):
     leaves, paths = models
     flags = [f"--base={paths[3]}"]
     flags += [f"--share={share}", f"--scale={scale}"] if share else []
-    found = merged(call, tmp_path / "new", "--models", *paths[:3], *flags)
-    wanted, trimmed = ties(leaves[:3], leaves[3], share or 0.2, scale or 1.0)
+    result = merged(call, tmp_path / "new", "--models", *paths[:3], *flags)
+    expected, trimmed = ties(leaves[:3], leaves[3], share or 0.2, scale or 1.0)
     sizes = np.sort(np.abs(trimmed[0][trimmed[0] != 0]))
     assert (sizes == sizes[0]).sum() > 10  # some of the smallest were left out
-    for name in found:
-        np.testing.assert_allclose(found[name], wanted[name], rtol=1e-6, atol=1e-6, err_msg=name)
+    for name in result:
+        np.testing.assert_allclose(result[name], expected[name], rtol=1e-6, atol=1e-6, err_msg=name)
 
 
 def test_ties_counts_sizes_that_differ_in_their_last_bits(drawn, write, call, tmp_path):
@@ -144,27 +146,29 @@ def test_ties_counts_sizes_that_differ_in_their_last_bits(drawn, write, call, tm
         for _ in range(2)
     ]
     paths = [write(each) for each in (*leaves, base)]
-    found = merged(call, tmp_path / "new", "--models", *paths[:2], f"--base={paths[2]}")
-    wanted, _ = ties(leaves, base, 0.2, 1.0)
-    for name in found:
-        np.testing.assert_allclose(found[name], wanted[name], rtol=1e-6, err_msg=name)
-    kept = sum((leaf != 0).sum() for leaf in found.values())
+    result = merged(call, tmp_path / "new", "--models", *paths[:2], f"--base={paths[2]}")
+    expected, _ = ties(leaves, base, 0.2, 1.0)
+    for name in result:
+        np.testing.assert_allclose(result[name], expected[name], rtol=1e-6, err_msg=name)
+    not_zero = sum((leaf != 0).sum() for leaf in result.values())
     numbers = sum(leaf.size for leaf in base.values())
-    assert 0.2 * numbers <= kept <= 0.4 * numbers
+    assert 0.2 * numbers <= not_zero <= 0.4 * numbers
 
 
 def test_a_folder_of_hugging_face_is_a_model_too(drawn, write, call, tmp_path):
     leaves = [drawn(seed, names=()) for seed in (0, 1)]
     paths = [write(each) for each in leaves]
     call(convert.main, "export", f"--checkpoint={paths[0]}", f"--output={tmp_path}/folder")
-    found = merged(call, tmp_path / "new", "--models", tmp_path / "folder", paths[1])
-    for name in found:
-        np.testing.assert_allclose(found[name], (leaves[0][name] + leaves[1][name]) / 2, rtol=1e-6)
+    result = merged(call, tmp_path / "new", "--models", tmp_path / "folder", paths[1])
+    for name in result:
+        np.testing.assert_allclose(result[name], (leaves[0][name] + leaves[1][name]) / 2, rtol=1e-6)
     record = stored_models.find(tmp_path / "new").checkpoint.meta["merged"]
     assert record["models"][1].startswith(f"{paths[1]} ") and len(record["models"]) == 2
 
 
-def test_what_differs_is_refused_by_name(models, drawn, write, vocabularies, call, tmp_path):
+def test_models_that_differ_are_refused_with_the_difference(
+    models, drawn, write, vocabularies, call, tmp_path
+):
     leaves, paths = models
     wide = {
         name: leaf[..., :4] if name.endswith("norm/scale") else leaf
@@ -174,10 +178,12 @@ def test_what_differs_is_refused_by_name(models, drawn, write, vocabularies, cal
     broken = drawn(5) | {"embeddings/norm/bias": np.full(8, np.nan, np.float32)}
     others = {
         r"model.heads: 2 -> 4": write(drawn(5), dataclasses.replace(MODEL, heads=4)),
-        r"another vocabulary \(300 ids, not 300": write(drawn(5), vocabulary=vocabularies[1]),
-        r"embeddings/norm/scale is \[4\], not \[8\]": write(wide),
-        r"prediction_head/bias is not there, not \[300\]": write(headless),
-        r"embeddings/norm/bias is not finite everywhere": write(broken),
+        r"their vocabularies differ \(300 ids and 300, or other pieces": write(
+            drawn(5), vocabulary=vocabularies[1]
+        ),
+        r"embeddings/norm/scale has shape \[4\], expected \[8\]": write(wide),
+        r"it has no prediction_head/bias": write(headless),
+        r"embeddings/norm/bias has values that are not finite": write(broken),
     }
     for message, path in others.items():
         with pytest.raises(ConfigError, match=message):
@@ -194,8 +200,8 @@ def test_what_differs_is_refused_by_name(models, drawn, write, vocabularies, cal
     [
         ([], "name at least two models"),
         (["b", "--weights", "1"], "1 weights for 2 models"),
-        (["b", "--weights", "1", "0"], "name one above 0 for each"),
-        (["b", "--weights", "1", "1", "--base=c"], "leave them out with --base"),
+        (["b", "--weights", "1", "0"], "give each model one weight above 0"),
+        (["b", "--weights", "1", "1", "--base=c"], "--weights belongs to a mean; remove it"),
         (["b", "--base=c", "--share=0"], "--share=0 must be above 0"),
         (["b", "--share=0.5"], "--share belongs to TIES"),
     ],

@@ -47,14 +47,14 @@ def drawn(model):
 
 
 def wrapped(array, sizes):
-    """The array in the middle of one of these sizes, and around it the same again."""
+    """Returns an array of these sizes, with the array in the middle and repeated around it."""
     before = [(size - old) // 2 for size, old in zip(sizes, array.shape, strict=True)]
     after = [s - old - b for s, old, b in zip(sizes, array.shape, before, strict=True)]
     return np.pad(array, list(zip(before, after, strict=True)), mode="wrap")
 
 
 def by_hand(name, array, old, new):
-    """A parameter of the larger model; `layers/` by one layer."""
+    """Returns a parameter of the larger model; for `layers/`, of one layer."""
     size, rows = old.hidden // old.heads, array.shape[0]
     *_, part, last = name.split("/")
     if part in ("query", "key", "value"):
@@ -86,32 +86,32 @@ def by_hand(name, array, old, new):
 @pytest.mark.parametrize("old, sizes", SIZES)
 def test_each_parameter_is_tiled_from_the_middle(old, sizes):
     leaves, new = drawn(old), dataclasses.replace(old, **sizes)
-    found = widening.widened(leaves, old, new, copied=True)
-    assert {name: leaf.shape for name, leaf in found.items()} == shapes_of(new, 300)
+    result = widening.widen_parameters(leaves, old, new, copied=True)
+    assert {name: leaf.shape for name, leaf in result.items()} == shapes_of(new, 300)
     copied = [
         min(round(layer * old.layers / new.layers), old.layers - 1) for layer in range(new.layers)
     ]
-    for name, leaf in found.items():
+    for name, leaf in result.items():
         if not name.startswith("layers/"):
-            wanted = by_hand(name, leaves[name], old, new)
+            expected = by_hand(name, leaves[name], old, new)
         elif len(leaves[name]) == old.layers:
-            wanted = np.stack([by_hand(name, leaves[name][layer], old, new) for layer in copied])
+            expected = np.stack([by_hand(name, leaves[name][layer], old, new) for layer in copied])
         else:  # the first layer has no norm: a copy of it has that of the second
             places = [max(layer, 1) - 1 for layer in copied[1:]]
-            wanted = np.stack([by_hand(name, leaves[name][place], old, new) for place in places])
-        np.testing.assert_array_equal(leaf, wanted, err_msg=name)
+            expected = np.stack([by_hand(name, leaves[name][place], old, new) for place in places])
+        np.testing.assert_array_equal(leaf, expected, err_msg=name)
 
 
 @pytest.mark.parametrize("old", [XLM_R, MODERN])
-def test_weights_that_are_divided_compute_what_they_did(old, monkeypatch):
-    """Where each place has as many copies, so that norms are the same too."""
+def test_divided_weights_compute_the_same_logits(old, monkeypatch):
+    """All places have equally many copies, so that norms are the same too."""
     monkeypatch.setattr(widening, "_NOISE", 0.0)
     more = {"hidden": 3 * old.hidden, "heads": 3 * old.heads, "intermediate": 3 * old.intermediate}
     if old.key_value_heads:
         more["key_value_heads"] = 3 * old.key_value_heads
     new = dataclasses.replace(old, **more)
     small = {name: 0.3 * leaf for name, leaf in drawn(old).items()}
-    large = widening.widened(small, old, new, copied=False)
+    large = widening.widen_parameters(small, old, new, copied=False)
     rng = np.random.default_rng(1)
     tokens, ids = rng.integers(0, 300, (2, 6)), np.zeros((2, 6), int)
     inputs = encoder.Inputs(tokens, ids + np.arange(6), ids, ids)
@@ -132,9 +132,10 @@ def test_division_is_by_the_copies_of_each_input(monkeypatch):
     monkeypatch.setattr(widening, "_NOISE", 0.0)
     new, name = dataclasses.replace(XLM_R, hidden=12, heads=3), "layers/feed_forward/inner/kernel"
     copied, divided = (
-        widening.widened(drawn(XLM_R), XLM_R, new, copied=way)[name] for way in (True, False)
+        widening.widen_parameters(drawn(XLM_R), XLM_R, new, copied=way)[name]
+        for way in (True, False)
     )
-    places = widening.tiled(8, 12).tolist()
+    places = widening.tile_indices(8, 12).tolist()
     copies = np.array([places.count(place) for place in places])
     assert set(copies) == {1, 2}
     np.testing.assert_allclose(divided * copies[:, None], copied, rtol=1e-6)
@@ -142,16 +143,16 @@ def test_division_is_by_the_copies_of_each_input(monkeypatch):
 
 def test_divided_weights_have_noise_that_separates_copies():
     model, new = XLM_R, dataclasses.replace(XLM_R, hidden=16, heads=4)
-    large = widening.widened(drawn(model), model, new, copied=False)
+    large = widening.widen_parameters(drawn(model), model, new, copied=False)
     name = "layers/feed_forward/inner/kernel"
-    plain = widening.widened(drawn(model), model, new, copied=True)[name] / 2
+    plain = widening.widen_parameters(drawn(model), model, new, copied=True)[name] / 2
     noise = large[name] - plain
     np.testing.assert_allclose(noise.std() / plain.std(), widening._NOISE, rtol=0.2)
     assert len(np.unique(noise)) == noise.size
-    again = widening.widened(drawn(model), model, new, copied=False)
+    again = widening.widen_parameters(drawn(model), model, new, copied=False)
     np.testing.assert_array_equal(again[name], large[name])
     np.testing.assert_array_equal(  # embeddings have none
-        large["embeddings/word"], drawn(model)["embeddings/word"][:, widening.tiled(8, 16)]
+        large["embeddings/word"], drawn(model)["embeddings/word"][:, widening.tile_indices(8, 16)]
     )
 
 
@@ -178,27 +179,27 @@ def test_a_checkpoint_is_made_from_which_runs_start(small, call, tmp_path):
     printed = call(
         convert.main, "widen", f"--checkpoint={small}", *flags, f"--output={tmp_path}/new"
     ).out
-    assert "left out, for runs to initialise: detection_head/dense/kernel\n" in printed
+    assert "left out (runs will initialise them): detection_head/dense/kernel\n" in printed
     assert "tiled: layers 2 -> 5, hidden 8 -> 20, heads 2 -> 5, intermediate 12 -> 17" in printed
-    made, new = stored_models.find(tmp_path / "new"), dataclasses.replace(XLM_R, **SIZES[0][1])
-    assert made.model == new and made.languages == ("en",)
-    wanted = widening.widened(drawn(XLM_R), XLM_R, new, copied=False)
-    assert set(made.leaves) == set(wanted)
+    model, new = stored_models.find(tmp_path / "new"), dataclasses.replace(XLM_R, **SIZES[0][1])
+    assert model.model == new and model.languages == ("en",)
+    expected = widening.widen_parameters(drawn(XLM_R), XLM_R, new, copied=False)
+    assert set(model.leaves) == set(expected)
     for name in ("layers/attention/query/kernel", "embeddings/word"):
-        np.testing.assert_array_equal(made.leaves[name], wanted[name])
+        np.testing.assert_array_equal(model.leaves[name], expected[name])
 
 
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (["--hidden=4"], "--hidden=4 is less than the 8 of"),
-        ([], "name a size that is larger"),
-        (["--layers=2"], "name a size that is larger"),
-        (["--hidden=12"], "have 4 dimensions; --hidden must be 4 times --heads"),
+        (["--hidden=4"], "--hidden=4 is smaller than the 8 of"),
+        ([], "give at least one size above the model's"),
+        (["--layers=2"], "give at least one size above the model's"),
+        (["--hidden=12"], "--hidden must be 4 times --heads, because .* have 4 dimensions"),
         (["--intermediate=13", "--key_value_heads=3"], "not divisible by model.key_value_heads=3"),
     ],
 )
-def test_sizes_that_cannot_be_are_refused(small, call, tmp_path, flags, message):
+def test_impossible_sizes_are_refused(small, call, tmp_path, flags, message):
     with pytest.raises(ConfigError, match=message):
         call(convert.main, "widen", f"--checkpoint={small}", *flags, f"--output={tmp_path}/new")
     assert not (tmp_path / "new").exists()

@@ -1,4 +1,4 @@
-"""Files of labels and predictions: what is read, and what is refused with file and line."""
+"""Files of labels and predictions are read, or refused with file and line."""
 
 import json
 
@@ -58,8 +58,8 @@ def test_tags(write):
 @pytest.mark.parametrize(
     "predicted, message",
     [
-        ("a\nb\nc\nd\n", r"predicted:3: a sentence ends here in .*gold, but not in .*predicted"),
-        ("a\n\nc\nd\n", r"predicted:2: a sentence ends here in .*predicted, but not in .*gold"),
+        ("a\nb\nc\nd\n", "predicted:3: a sentence ends on this line in .*gold, but .* .*predicted"),
+        ("a\n\nc\nd\n", "predicted:2: a sentence ends on this line in .*predicted, but .* .*gold"),
         ("a\nb\n\n", "predicted has 2 lines, but .*gold has 4"),
         ("a\nb\n\nD\n", "predicted:4: 'D' is not"),
     ],
@@ -97,7 +97,7 @@ def test_questions_and_answers(write):
     [
         ('{\n"data": [\n}', "gold:3: it is no JSON"),
         ({}, "there is no list data"),
-        ({"data": []}, "gold holds no questions"),
+        ({"data": []}, "gold: the file has no questions"),
         ({"data": [{}]}, r"there is no list data\[0\]\.paragraphs"),
         ({"data": [{"paragraphs": [{"qas": 3}]}]}, r"no list data\[0\]\.paragraphs\[0\]\.qas"),
         (squad(question("1")), r"qas\[0\]: the question has no gold answer"),
@@ -114,8 +114,8 @@ def test_questions_that_cannot_be_read(write, content, message):
     "content, message",
     [
         ("{'a': 1}", "predicted:1: it is no JSON"),
-        (["x"], "predicted is no JSON object"),
-        ({"1": "x", "2": ["y"]}, "the answer to '2' is .*, which is no text"),
+        (["x"], "predicted: expected a JSON object"),
+        ({"1": "x", "2": ["y"]}, "the answer to '2' is .*; expected a string"),
     ],
 )
 def test_answers_that_cannot_be_read(write, content, message):

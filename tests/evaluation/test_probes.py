@@ -1,4 +1,4 @@
-"""Probes say what the commands say of the checkpoint, and leave the run as it was."""
+"""Probes return what the commands print for the checkpoint, and do not change the run."""
 
 import dataclasses
 import functools
@@ -34,8 +34,8 @@ SENTENCES, LAYER = 40, 2
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Of en-de and en-sw: line-aligned files, and a TSV of words with their gold links; sentences
-    of few lengths, so that little is compiled."""
+    """Line-aligned files of en-de and en-sw, and a TSV of words with gold links. Sentences have few
+    different lengths, so that few programs are compiled."""
     folder = tmp_path_factory.mktemp("probed")
     for pair in ("en-de", "en-sw"):
         first, second = pair.split("-")
@@ -55,7 +55,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture
 def probed(tiny, files):
-    """`tiny` with one objective, and everything measured."""
+    """`tiny` with one objective and all evaluations."""
     return with_everything_measured(tiny, files)
 
 
@@ -70,7 +70,7 @@ def with_everything_measured(tiny, files):
 
 @dataclasses.dataclass
 class Trained:
-    """A run: its folder, the digests of what it ended with, and its metrics without the clock."""
+    """A run: its folder, the digests of its last parameters, and its metrics without times."""
 
     workdir: Path
     digests: dict
@@ -95,7 +95,7 @@ def train(config, workdir, store, with_probes):
 
 @pytest.fixture(scope="module", params=[(1, 1), (4, 2)], ids=["1 device", "4 devices"])
 def both(request, make_tiny, files, tmp_path_factory):
-    """Two runs that differ in nothing else: with probes, and without."""
+    """Two runs, with probes and without, that are otherwise equal."""
     devices, fsdp = request.param
     config, folder = with_everything_measured(make_tiny(), files), tmp_path_factory.mktemp("runs")
     store = prepare_rows(parse(config))
@@ -141,7 +141,7 @@ def test_perplexity_is_that_of_each_loss(both):
 
 
 @pytest.mark.slow
-def test_probes_say_what_the_commands_say_of_the_checkpoint(both, files, call):
+def test_probes_return_what_the_commands_print_for_the_checkpoint(both, files, call):
     probed, _ = both
     last = probed.lines[-1]
     arguments = [f"--checkpoint={probed.workdir}", f"--layer={LAYER}"]
@@ -157,7 +157,7 @@ def test_probes_say_what_the_commands_say_of_the_checkpoint(both, files, call):
 
 
 def test_held_out_pairs_are_found_by_their_copies(tiny, store):
-    """Of text as both of its sides everything is right; of unrelated sides almost nothing is."""
+    """Identical sides give accuracy 1; unrelated sides give almost 0."""
     tiny.evaluation.retrieval.source = "held_out"
     config = parse(tiny)
     vocabulary = Vocabulary.load(store.vocabulary_file)
@@ -317,13 +317,13 @@ def test_bad_files_are_named(probed, files, tmp_path):
     alignment.source = f"{files}/{{pair}}.tsv|{links}"
     refused(rf"links of 1 sentence pairs, but .* has {SENTENCES} pairs")
     links.write_text("0p0\n" * SENTENCES)
-    refused("has no sure link")
+    refused("has no sure gold link")
     (tmp_path / "one").write_text("a\n")
     retrieval.pairs, retrieval.source = "en-de", f"{files}/en-de.de|{tmp_path}/one"
     refused(rf"en-de\.de has {SENTENCES} lines but .*one has 1")
     retrieval.source = f"{tmp_path}/one"
     refused(r"one:1: 1 columns; expected two sentences")
     retrieval.source = f"{tmp_path}/one|{tmp_path}/one"
-    refused("a sentence alone")
+    refused("needs at least two sentence pairs")
     retrieval.source = "a|b|c"
     refused("has no file for en-de; tried a|b|c")

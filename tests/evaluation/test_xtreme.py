@@ -1,4 +1,4 @@
-"""XTREME's tasks from folders: what is scored, left out, and refused."""
+"""XTREME's tasks from folders: scored, skipped and refused files."""
 
 import json
 
@@ -86,20 +86,20 @@ def test_retrieval_by_hand(scored):
     assert scored["tatoeba"].score == 50
 
 
-def test_what_is_left_out_is_said(folders):
+def test_skipped_tasks_and_files_are_reported(folders):
     (folders[1] / "mewslix").mkdir()
     (folders[1] / "xquad/test-ro.json").write_text("{}")
     results, notes = xtreme.score(*folders)
-    said = "\n".join(notes)
-    assert "pawsx is left out: there is no folder" in said
-    assert "mewslix is left out: it is none of XTREME's tasks xnli, pawsx" in said
-    assert "xnli: there are no files of ar, bg, el" in said
-    assert "test-ro.json is left out: XTREME has no such language" in said
+    text = "\n".join(notes)
+    assert f"skipped pawsx: {folders[0]}/pawsx does not exist" in text
+    assert "skipped mewslix: not a task of XTREME (xnli, pawsx" in text
+    assert "xnli: no files for ar, bg, el" in text
+    assert "test-ro.json: not a language of this task in XTREME" in text
     assert not any(result.complete for result in results)
     assert xtreme.overall(results) == ({}, None)
-    found = xtreme.as_json(results)
-    assert found["score"] is None and found["groups"] == {}
-    assert found["tasks"]["bucc2018"]["f1"]["transfer_gap"] is None
+    result = xtreme.as_json(results)
+    assert result["score"] is None and result["groups"] == {}
+    assert result["tasks"]["bucc2018"]["f1"]["transfer_gap"] is None
 
 
 def test_overall_scores_need_every_task_and_language():
@@ -119,26 +119,34 @@ def test_overall_scores_need_every_task_and_language():
 
 def test_tables(folders):
     results, _ = xtreme.score(*folders)
-    found = xtreme.as_markdown(results)
-    assert "\n| score | 25.0 | 75.0 | 33.3 | 83.3 | 0.0 | 50.0 |  |\n" in found
-    assert "\n| transfer gap | 50.0 |  |  | 50.0 |  |  |  |\n" in found
-    assert "## xnli\n\n|  | en | de | average | gap |\n" in found
-    assert "\n| accuracy | 50.0 | 0.0 | 25.0 | 50.0 |\n" in found
-    assert "\n| EM | 100.0 | 50.0 | 75.0 | 50.0 |\n" in found
+    result = xtreme.as_markdown(results)
+    assert "\n| score | 25.0 | 75.0 | 33.3 | 83.3 | 0.0 | 50.0 |  |\n" in result
+    assert "\n| transfer gap | 50.0 |  |  | 50.0 |  |  |  |\n" in result
+    assert "## xnli\n\n|  | en | de | average | gap |\n" in result
+    assert "\n| accuracy | 50.0 | 0.0 | 25.0 | 50.0 |\n" in result
+    assert "\n| EM | 100.0 | 50.0 | 75.0 | 50.0 |\n" in result
     assert xtreme.panels(results)["mlqa: F1"]["en"] == 100
 
 
 @pytest.mark.parametrize(
     "name, content, message",
     [
-        ("xnli/test-de.tsv", None, r"predictions/xnli/test-de\.tsv is missing; its counterpart"),
-        ("xnli/test-ar.tsv", "neutral\n", r"labels/xnli/test-ar\.tsv is missing; its counterpart"),
+        (
+            "xnli/test-de.tsv",
+            None,
+            r"predictions/xnli/test-de\.tsv is missing, but its counterpart",
+        ),
+        (
+            "xnli/test-ar.tsv",
+            "neutral\n",
+            r"labels/xnli/test-ar\.tsv is missing, but its counterpart",
+        ),
         ("xnli/test-de.tsv", "neutral\n0\n", r"predictions/xnli/test-de\.tsv:2: '0' is not entail"),
         ("udpos/test-en.tsv", "a\n", r"test-en\.tsv:1: 'a' is not a universal part-of-speech tag"),
         ("tatoeba/test-de.tsv", "1\n0.5\n", r"test-de\.tsv:2: '0\.5' is not an index"),
         ("bucc2018/test-de.tsv", "de-1 en-1\n", r"test-de\.tsv:1: .* is not a pair of ids"),
-        ("mlqa/test-de.json", '{"a": ""}', r"answers 1 of the 2 questions .*, not 'b'; write"),
-        ("mlqa/test-en.json", '{"a": "", "z": ""}', r"'z' is no question of .*labels/mlqa"),
+        ("mlqa/test-de.json", '{"a": ""}', r"answers 1 of the 2 questions .*, but not 'b'; write"),
+        ("mlqa/test-en.json", '{"a": "", "z": ""}', r"'z' is not a question of .*labels/mlqa"),
     ],
 )
 def test_errors_name_the_file(folders, name, content, message):
@@ -149,7 +157,7 @@ def test_errors_name_the_file(folders, name, content, message):
 
 
 def test_folders_without_anything_to_score(folders, tmp_path):
-    with pytest.raises(ConfigError, match="nowhere: there is no such folder"):
+    with pytest.raises(ConfigError, match="nowhere: no such folder"):
         xtreme.score(folders[0], tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match="have no task in common"):

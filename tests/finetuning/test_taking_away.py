@@ -66,7 +66,7 @@ def test_the_folder_says_what_the_model_is(fine_tuned, tmp_path, capsys):
     run = json.loads((workdir / "seed-0" / "run.json").read_text())
     card = (tmp_path / "out" / "README.md").read_text()
     assert "pipeline_tag: text-classification" in card and "- 'en'" in card
-    assert "Labels: `dog`, `cat`." in card and "en (96 rows) of at most 96 tokens" in card
+    assert "Labels: `dog`, `cat`." in card and "en (96 rows), with at most 96 tokens" in card
     accuracies = [run[split]["accuracy"]["en"] for split in ("dev", "test")]
     assert f"| en | {accuracies[0]:.1f} | {accuracies[1]:.1f} |" in card
 

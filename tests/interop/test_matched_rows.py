@@ -1,4 +1,4 @@
-"""Rows of a new table are copies, means, or drawn by seed and id alone."""
+"""Rows of a new table are copies, means, or drawn from the seed and the id alone."""
 
 import numpy as np
 import pytest
@@ -77,25 +77,25 @@ def test_drawn_rows_are_normal():
 
 
 def test_drawn_rows_stay_what_they_are():
-    found = embeddings(np.zeros((1, 3)), matches_of([[], [0], []]), "random", 1.0, 7)
-    wanted = [[0.6000129, 0.6189254, 0.7030998], [0, 0, 0], [0.8598661, -0.5559390, 1.3236812]]
-    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    result = embeddings(np.zeros((1, 3)), matches_of([[], [0], []]), "random", 1.0, 7)
+    expected = [[0.6000129, 0.6189254, 0.7030998], [0, 0, 0], [0.8598661, -0.5559390, 1.3236812]]
+    np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
 def test_draws_are_box_and_mullers_to_the_bit(monkeypatch):
-    """Of the halves of each hash, whatever a whole turn more would be rounded to."""
+    """From the two halves of each hash, without rounding differences of a further full turn."""
     hashes = np.random.default_rng(0).integers(0, 2**64, (50, 7), np.uint64)
     monkeypatch.setattr(matched_rows, "hash64", lambda ids, keys: hashes)
     first, second = hashes // 2**32, (hashes % 2**32).astype(np.float64)
     radius = np.sqrt(-2 * np.log((first + 0.5) / 2**32))
-    wanted = radius * np.cos(2 * np.pi * second / 2**32)
-    np.testing.assert_array_equal(matched_rows._normal(np.arange(50), 7, 3), wanted)
+    expected = radius * np.cos(2 * np.pi * second / 2**32)
+    np.testing.assert_array_equal(matched_rows._normal(np.arange(50), 7, 3), expected)
 
 
 def test_the_smallest_draw_is_finite(monkeypatch):
     monkeypatch.setattr(matched_rows, "hash64", lambda ids, keys: np.zeros_like(keys + ids))
-    found = embeddings(np.zeros((1, 3)), matches_of([[]]), "random", 1.0, 7)
-    np.testing.assert_allclose(found, np.sqrt(66 * np.log(2)), rtol=1e-6)
+    result = embeddings(np.zeros((1, 3)), matches_of([[]]), "random", 1.0, 7)
+    np.testing.assert_allclose(result, np.sqrt(66 * np.log(2)), rtol=1e-6)
 
 
 def test_sums_are_in_the_order_of_the_sources():
@@ -110,9 +110,9 @@ def test_other_rules_are_refused(table):
 
 def test_bias():
     bias = np.array([1, 2, 3, 4], np.float32)
-    found = match_bias(bias, matches_of(SOURCES))
-    assert found.dtype == np.float32
-    assert found.tolist() == [4, 0, 2, 2, 0, 3, 0]
+    result = match_bias(bias, matches_of(SOURCES))
+    assert result.dtype == np.float32
+    assert result.tolist() == [4, 0, 2, 2, 0, 3, 0]
 
 
 def test_counts_and_table():
@@ -127,9 +127,9 @@ def test_counts_and_table():
     used = [RULES.index(rule) for rule in ("special", "exact", "normalised", "dictionary", "none")]
     assert sorted(matches.rules) == sorted([0] * 4 + used)
     assert share_table(matches, tokens).split("\n") == [
-        "            in all  special %  exact %  normalised %  dictionary %  none %",
-        "vocabulary       9      55.56    11.11         11.11         11.11   11.11",
-        "en              10      10.00    60.00         20.00          0.00   10.00",
-        "de               4       0.00    25.00          0.00         75.00    0.00",
-        "sw               0       0.00     0.00          0.00          0.00    0.00",
+        "            total  special %  exact %  normalised %  dictionary %  none %",
+        "vocabulary      9      55.56    11.11         11.11         11.11   11.11",
+        "en             10      10.00    60.00         20.00          0.00   10.00",
+        "de              4       0.00    25.00          0.00         75.00    0.00",
+        "sw              0       0.00     0.00          0.00          0.00    0.00",
     ]

@@ -1,11 +1,11 @@
-"""The card says what is known of a model's training, and no more."""
+"""The model card describes a model's training only if xlj trained the model."""
 
 import dataclasses
 
 from xlj import config
 from xlj.interop import exporting, model_card
 
-PAIRS = "In pretraining a pair of sentences"
+PAIRS = "In pretraining, a pair of sentences"
 TYPES = "The second sentence had token type 1"
 
 
@@ -16,16 +16,17 @@ def card(model, vocabulary, step):
     return model_card.card("name", exported, model, vocabulary, trained=trained)
 
 
-def test_what_was_not_trained_by_xlj_is_not_described(model, vocabulary):
+def test_training_is_described_only_if_xlj_trained_the_model(model, vocabulary):
     text = card(model, vocabulary, step=0)
-    assert "Untrained by xlj, its weights come from `some/folder`" in text
+    assert "xlj did not train it: its weights come from `some/folder`." in text
     assert PAIRS not in text and "## Objectives" not in text
     text = card(model, vocabulary, step=7)
-    assert "Training started from `some/folder`" in text
+    assert "It was trained with xlj for 7 of 100,000 steps." in text
+    assert "Training started from `some/folder`." in text
     assert PAIRS in text and "## Objectives" in text
 
 
-def test_token_types_that_the_tokenizer_does_not_set_are_told(model, vocabulary):
+def test_token_types_that_the_tokenizer_does_not_set_are_mentioned(model, vocabulary):
     typed = dataclasses.replace(model, token_types=2, pair_token_types=True)
     assert TYPES in card(typed, vocabulary, step=7)
     assert TYPES not in card(model, vocabulary, step=7)

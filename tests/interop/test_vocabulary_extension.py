@@ -1,4 +1,4 @@
-"""Extended vocabularies hold new languages, leave old text alone, and tell where rows come from."""
+"""Extended vocabularies cover new languages, split old text as before, and match old rows."""
 
 import io
 import itertools
@@ -41,7 +41,7 @@ def swahili(old):
 
 
 def unchanged(old, new, lines):
-    """The share of old tokens in lines whose ids are as before."""
+    """Returns the share of old tokens that are in lines whose ids did not change."""
     pairs = zip(old.encode_batch(lines), new.encode_batch(lines), strict=True)
     same = [len(before) * np.array_equal(before, after) for before, after in pairs]
     return sum(same) / len(old.encode(lines).ids)
@@ -134,9 +134,9 @@ def test_rows_of_an_unchanged_vocabulary(old):
 
 
 def test_too_many_pieces_and_too_few(old):
-    with pytest.raises(ConfigError, match="100,000 new pieces cannot be had.*at most"):
+    with pytest.raises(ConfigError, match="does not yield 100,000 new pieces.*at most"):
         extend(old, text("sw", 0, 300), 100_000)
-    with pytest.raises(ConfigError, match="10 new pieces cannot be had.*at least"):
+    with pytest.raises(ConfigError, match="does not yield 10 new pieces.*at least"):
         extend(old, text("zh", 0, 300), 10)
 
 
@@ -150,15 +150,15 @@ def of_characters():
 
 
 def of_wordpiece():
-    made = BertWordPieceTokenizer()
-    made.train_from_iterator(text("en", 0, 100), vocab_size=90)
-    return Vocabulary(made.to_str().encode())
+    tokenizer = BertWordPieceTokenizer()
+    tokenizer.train_from_iterator(text("en", 0, 100), vocab_size=90)
+    return Vocabulary(tokenizer.to_str().encode())
 
 
 @pytest.mark.parametrize(
     "make, message",
     [
-        (of_characters, "only a SentencePiece model or a tokenizer.json of unigram or BPE"),
+        (of_characters, "expected a SentencePiece model or a tokenizer.json with a unigram or"),
         (
             of_wordpiece,
             "tokenizer.json has a WordPiece model; only BPE can be extended, or unigram",
@@ -172,10 +172,10 @@ def test_other_vocabularies_are_refused(make, message):
 
 @pytest.fixture(scope="module", params=["mask in the model", "mask added"])
 def of_json(old, request):
-    """The vocabulary as a tokenizer.json alone, as most unigram folders have it."""
+    """The vocabulary as a tokenizer.json, the form of most unigram folders."""
     content = from_sentencepiece(old.model, old.pieces, ("<s>", "<pad>", "</s>", "<unk>", "<mask>"))
     description = json.loads(content)
-    if request.param == "mask added":  # behind the model's pieces, with an id of its own
+    if request.param == "mask added":  # after the model's pieces, with its own id
         assert description["model"]["vocab"].pop()[0] == "<mask>"
         description["added_tokens"].append(
             {**description["added_tokens"][-1], "content": "[SEP2]", "id": old.size}
@@ -186,16 +186,16 @@ def of_json(old, request):
 @pytest.mark.parametrize("language, share", [("hi", None), ("sw", 0.2)])
 def test_a_tokenizer_json_alone_is_extended_as_its_sentencepiece_is(of_json, old, language, share):
     lines = text(language, 0, 600)
-    new, wanted = extend(of_json, lines, 60, share), extend(old, lines, 60, share)
+    new, expected = extend(of_json, lines, 60, share), extend(old, lines, 60, share)
     assert new.size == of_json.size + 60
-    assert set(new.pieces) - set(of_json.pieces) == set(wanted.pieces) - set(old.pieces)
-    kept = of_json.native_ids >= 0
+    assert set(new.pieces) - set(of_json.pieces) == set(expected.pieces) - set(old.pieces)
+    has_id = of_json.native_ids >= 0
     places = {piece: i for piece, i in zip(new.pieces, new.native_ids, strict=True)}
     before = dict(zip(of_json.pieces, of_json.native_ids, strict=True))
-    assert kept.all() and all(places[piece] == i for piece, i in before.items())
+    assert has_id.all() and all(places[piece] == i for piece, i in before.items())
     for line in (*text(language, 600, 650), *text("fr", 2000, 2050)):
-        found = [new.pieces[i] for i in new.encode_batch([line])[0]]
-        assert found == [wanted.pieces[i] for i in wanted.encode_batch([line])[0]]
+        result = [new.pieces[i] for i in new.encode_batch([line])[0]]
+        assert result == [expected.pieces[i] for i in expected.encode_batch([line])[0]]
 
     def of(vocabulary, base):
         matches = initial_rows(base, vocabulary)
@@ -205,6 +205,6 @@ def test_a_tokenizer_json_alone_is_extended_as_its_sentencepiece_is(of_json, old
             for piece, row, rule in zip(vocabulary.pieces, ids, matches.rules, strict=True)
         }
 
-    found = of(new, of_json)
-    found.pop("[SEP2]", None)
-    assert found == of(wanted, old)
+    result = of(new, of_json)
+    result.pop("[SEP2]", None)
+    assert result == of(expected, old)

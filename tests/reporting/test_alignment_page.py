@@ -1,4 +1,4 @@
-"""The page of alignments: what stands in it, and that no text of the data becomes markup."""
+"""The alignment page: its content, and that no text of the data becomes markup."""
 
 import base64
 import hashlib
@@ -38,8 +38,8 @@ def page_of(pairs, with_gold, title="pairs.tsv, aligned"):
 
 
 def data_of(text):
-    (found,) = re.findall('<script type="application/json" id="data">(.*?)</script>', text, re.S)
-    return json.loads(found)
+    (data,) = re.findall('<script type="application/json" id="data">(.*?)</script>', text, re.S)
+    return json.loads(data)
 
 
 def test_pairs_links_and_gold():
@@ -57,7 +57,7 @@ def test_pairs_links_and_gold():
 
 
 @pytest.mark.parametrize("title", ["pairs", *BAD])
-def test_nothing_of_the_data_becomes_markup(title):
+def test_text_of_the_data_never_becomes_markup(title):
     plain = page_of([(Pair("", ["a"], ["b"]), [[0, 0]], [0.5])], False)
     text = page_of([(Pair("", BAD, BAD), [[0, 0]], [0.5])], False, title)
     assert data_of(text)[0][:2] == [BAD, BAD]
@@ -73,14 +73,14 @@ def test_only_its_own_script_may_run_and_nothing_is_fetched():
     assert not re.search(r"(src|href)=|url\(|@import|innerHTML|eval", text.replace("-src", ""))
 
 
-def test_a_page_that_was_not_finished_is_seen_to_be_so():
+def test_an_unfinished_page_lacks_its_end():
     file = io.BytesIO()
     with pytest.raises(KeyError), Page(file, "t", {}, False):
         raise KeyError
     assert not file.getvalue().endswith(b"</html>\n")
 
 
-@pytest.mark.skipif(not shutil.which("node"), reason="there is no node to run the page's script")
+@pytest.mark.skipif(not shutil.which("node"), reason="needs node to run the page's script")
 def test_long_pairs_are_wrapped_into_as_few_bands_as_fit():
     script = asset("alignment.js")
     gap = int(re.findall(r"GAP = (\d+)", script)[0])

@@ -1,4 +1,4 @@
-"""Geometry of the charts."""
+"""The geometry of charts."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 from xlj.reporting.charts import HEIGHT, WIDTH, Series, bars, curves, number, ticks
 
 
-def found(chart, tag):
+def elements(chart, tag):
     return [element for element in chart.iter() if element.tag == tag]
 
 
@@ -41,30 +41,30 @@ def test_numbers_are_short(value, text):
 
 def test_a_curve_runs_through_its_points_and_stays_inside():
     chart = curves([Series(0, "a", [(0, 9.0), (50, 4.0), (100, 5.0)])], "step")
-    (line,) = found(chart, "polyline")
+    (line,) = elements(chart, "polyline")
     points = [tuple(map(float, point.split(","))) for point in line.get("points").split()]
     assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in points)
     (x0, y0), (x1, y1), (x2, y2) = points
     assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2)
     assert (y1 - y0) / (y1 - y2) == pytest.approx(5, rel=0.02)  # down by 5, up by 1
-    marks = [(float(c.get("cx")), float(c.get("cy"))) for c in found(chart, "circle")]
+    marks = [(float(c.get("cx")), float(c.get("cy"))) for c in elements(chart, "circle")]
     assert marks == points
-    assert found(chart, "circle")[1][0].text == "a: 4 at 50"
+    assert elements(chart, "circle")[1][0].text == "a: 4 at 50"
 
 
 def test_what_is_not_finite_is_left_out():
     chart = curves([Series(0, "a", [(0, 1.0), (1, math.nan), (2, math.inf), (3, 2.0)])], "step")
-    assert len(found(chart, "circle")) == 2
+    assert len(elements(chart, "circle")) == 2
     assert curves([Series(0, "a", [(0, math.nan)])], "step") is None and curves([], "step") is None
     assert bars({"en": {0: math.nan}}, ["a"]) is None and bars({}, []) is None
-    assert len(found(bars({"en": {0: math.nan, 1: 2.0}}, ["a", "b"]), "rect")) == 1
+    assert len(elements(bars({"en": {0: math.nan, 1: 2.0}}, ["a", "b"]), "rect")) == 1
 
 
 def test_bars_are_as_high_as_their_values_and_do_not_overlap():
     groups = {"en": {0: 4.0, 2: 1.0}, "de": {0: 2.0}, "sw": {2: -1.0}}
     chart = bars(groups, ["a", "b", "c"])
     boxes = {box[0].text: {k: float(box.get(k)) for k in ("x", "y", "width", "height")}
-             for box in found(chart, "rect")}  # fmt: skip
+             for box in elements(chart, "rect")}  # fmt: skip
     unit = boxes["c, en: 1"]["height"]
     heights = {name: round(box["height"] / unit, 1) for name, box in boxes.items()}
     assert heights == {"a, en: 4": 4, "c, en: 1": 1, "a, de: 2": 2, "c, sw: -1": 1}
@@ -77,5 +77,5 @@ def test_bars_are_as_high_as_their_values_and_do_not_overlap():
 
 def test_many_languages_make_a_broad_chart():
     chart = bars({f"l{i}": {run: 1.0 for run in range(5)} for i in range(100)}, list("abcde"))
-    (svg,) = found(chart, "svg")
+    (svg,) = elements(chart, "svg")
     assert float(svg.get("viewBox").split()[2]) > 100 * 5 * 10 and "style" in svg.attrib

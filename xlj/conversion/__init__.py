@@ -1,1 +1,1 @@
-"""Checkpoints of Hugging Face folders and back; longer vocabularies, merged and larger models."""
+"""Converts models: to and from Hugging Face folders, with more pieces, merged, or widened."""

@@ -1,4 +1,4 @@
-"""A Hugging Face folder of a checkpoint, with a model card."""
+"""Exports a checkpoint as a Hugging Face folder with a model card."""
 
 import dataclasses
 from pathlib import Path
@@ -18,37 +18,37 @@ from xlj.training.metrics import Line
 
 
 def export(checkpoint: str, output: Path, layer: int | None, pooling: str) -> None:
-    """Writes the folder, and tells what was left out.
+    """Writes the folder and prints what it leaves out.
 
     Args:
-      layer: the last one that is exported; None for all.
-      pooling: `mean` or `first` for a folder of sentence-transformers too; empty for the modules
-        that the model has from such a folder, if it ends with its last layer.
+      layer: the last layer to export; None for all layers.
+      pooling: `mean` or `first` writes a sentence-transformers folder with this pooling. Empty
+        keeps the sentence modules that the model was imported with, if all layers are exported.
 
     Raises:
-      ConfigError: if there is no such model or layer, or transformers has none like it.
+      ConfigError: if the model or layer does not exist, or transformers has no such architecture.
     """
     source = stored_models.find(checkpoint, "--checkpoint")
     layers = source.model.layers
     if layer is not None and not 1 <= layer <= layers:
-        raise ConfigError(f"--layer={layer}: it has layers 1 to {layers}")
+        raise ConfigError(f"--layer={layer}: the model has layers 1 to {layers}")
     model = dataclasses.replace(source.model, layers=layer or layers)
     vocabulary, headless = source.vocabulary(), model.layers < layers
     own = source.task.kind if source.task and is_own(source.task.kind) else ""
     exported = exporting.plan(
         source.leaves, model, vocabulary, headless, source.labels, source.names, own
     )
-    # A tokenizer.json of other hands frames pairs as the head expects; one that is made of a
-    # SentencePiece model frames them as XLM-R, unless it is told.
+    # An imported tokenizer.json already writes pairs as an imported head expects. One that xlj
+    # makes from a SentencePiece model writes them as XLM-R does unless `as_rows` is true.
     trained = source.checkpoint and source.checkpoint.step
-    told = trained or vocabulary.markers == "sentencepiece"
-    as_rows = exported.theirs is not None and source.separators == 1 and bool(told)
+    ours = trained or vocabulary.markers == "sentencepiece"
+    as_rows = exported.hf_task is not None and source.separators == 1 and bool(ours)
     sentence = None if headless else source.sentence
     if pooling:
         sentence = sentence_modules.plain(model, pooling)
     with atomic.new_folder(output) as folder:
         exporting.write(folder, exported, source.leaves, model, vocabulary, as_rows)
-        if exported.theirs and source.task and not own:
+        if exported.hf_task and source.task and not own:
             json_file.write(folder / TASK, labelling_options(source.task))
         if sentence:
             sentence_modules.write(folder, sentence, source.leaves, model.hidden)
@@ -61,29 +61,31 @@ def export(checkpoint: str, output: Path, layer: int | None, pooling: str) -> No
     if source.sentence and sentence != source.sentence:
         print(f"not exported: sentence vectors with {source.sentence.report()}")
     rows, ids = len(exported.rows), vocabulary.size
-    more = f", {rows - ids:,} more than ids" if rows > ids else ""
-    print(f"rows of the embeddings: {rows:,}{more}")
+    more = f" ({rows - ids:,} more than the tokenizer has ids)" if rows > ids else ""
+    print(f"embedding rows: {rows:,}{more}")
     print(
-        f"load it with {auto_class(exported.head, exported.own)}"
-        + ("" if exported.head else ": no head")
+        f"load with: {auto_class(exported.head, exported.own)}"
+        + ("" if exported.head else " (the model has no head)")
     )
     if exported.architecture.model_type == "xlj":
-        print("it has a relative position bias: load it with trust_remote_code=True")
+        print("the model has a relative position bias: pass trust_remote_code=True")
     print(f"folder: {output}")
 
 
 def _training(source: StoredModel) -> tuple[Record | None, Line | None, Record | None]:
-    """The description of a checkpoint, its last evaluation, and its scores in fine-tuning."""
+    """Returns a checkpoint's description, its last evaluation, and its fine-tuning scores."""
     if source.checkpoint is None:
         return None, None, None
     workdir, step = source.folder.absolute().parent.parent, source.checkpoint.step
     in_workdir = source.folder.absolute().parent.name == "checkpoints"
-    found = in_workdir and (workdir / metrics.FILE).is_file()
-    lines = metrics.read(workdir) if found else []
+    has_metrics = in_workdir and (workdir / metrics.FILE).is_file()
+    lines = metrics.read(workdir) if has_metrics else []
     evaluated = [line for line in lines if line["step"] <= step and "eval/" in " ".join(line)]
     run = finished_run(workdir) if in_workdir else None
     if run and run["step"] != step:
-        print(f"{workdir} was scored at step {run['step']}, not {step}: the card has no scores")
+        print(
+            f"the model card has no scores: {workdir} was scored at step {run['step']}, not {step}"
+        )
         run = None
     trained = source.checkpoint.meta | {"config": source.checkpoint.config()}
     return trained, evaluated[-1] if evaluated else None, run

@@ -1,4 +1,4 @@
-"""A checkpoint with more pieces in its vocabulary, for languages that it cuts to bits."""
+"""Adds pieces to a checkpoint's vocabulary, for languages that it splits into too many pieces."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,12 +23,16 @@ from xlj.sharding import trees
 def extend_checkpoint(
     checkpoint: str, text: Sequence[Path], pieces: int, share: float | None, output: Path
 ) -> None:
-    """Writes the checkpoint, and tells how many pieces a word has before and after. `text` names
-    files of the new languages, a sentence a line; `vocabulary_extension.extend` takes the rest.
+    """Writes the extended checkpoint; prints the pieces per word before and after.
+
+    Args:
+      text: files of the new languages, one sentence per line.
+      pieces: how many pieces to add.
+      share: as in `vocabulary_extension.extend`.
 
     Raises:
-      ConfigError: if there is no such model, its vocabulary cannot be extended, or a text cannot be
-        read or yields fewer pieces.
+      ConfigError: if the model does not exist, its vocabulary cannot be extended, or a text cannot
+        be read or yields too few pieces.
     """
     lines = [line for path in text for line in _lines(path.expanduser())]
     source = stored_models.find(checkpoint, "--checkpoint")
@@ -37,11 +41,11 @@ def extend_checkpoint(
     matches = initial_rows(old, new)
     params, model, *_ = pretrained.of(source)
     if params.pop("surplus", None):
-        print("rows of embeddings that belong to no id are left out")
+        print("embedding rows without an id are dropped")
 
     def extended(path: KeyPath, leaf: jax.Array) -> jax.Array:
         name, array = trees.name_of(path), np.asarray(leaf)
-        if name.endswith(("embeddings/word", "head/word")):  # a generator may have its own
+        if name.endswith(("embeddings/word", "head/word")):  # a generator may have its own table
             return jnp.asarray(matched_rows.embeddings(array, matches, "sampled", 0.0, seed=0))
         if name.endswith("head/bias"):
             return jnp.asarray(matched_rows.match_bias(array, matches))
@@ -53,13 +57,13 @@ def extend_checkpoint(
     for name, vocabulary in (("before", old), ("after", new)):
         ids = vocabulary.encode(lines).ids
         unknown = 100 * np.mean(ids == UNK)
-        print(f"{name}: {len(ids) / words:.2f} pieces a word, {unknown:.2f} % <unk>")
+        print(f"{name}: {len(ids) / words:.2f} pieces per word, {unknown:.2f} % <unk>")
     store(output, source, params, model, new)
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a file as training reads them, blank ones left out."""
+    """Returns a file's lines, cleaned as for training, without blank lines."""
     lines = [text for line in files.lines(path) if (text := clean(line))]
     if not lines:
-        raise ConfigError(f"--text={path} holds no text")
+        raise ConfigError(f"--text={path}: the file contains no text")
     return lines

@@ -1,4 +1,4 @@
-"""A checkpoint of a Hugging Face folder, or of other converted parameters."""
+"""Imports a Hugging Face folder, and writes checkpoints of converted parameters."""
 
 import dataclasses
 from pathlib import Path
@@ -16,17 +16,17 @@ from xlj.sharding import meshes
 
 
 def import_folder(source: Path, output: Path) -> None:
-    """Writes the checkpoint, and prints what became of each tensor.
+    """Writes the checkpoint and prints a report on all tensors.
 
-    A folder without a head makes a checkpoint without one, so that an export gives the folder's
-    tensors back. A run that starts from either initialises its heads.
+    A folder without a head becomes a checkpoint without a head, so an export returns the folder's
+    tensors. A run that starts from either initialises its heads.
 
     Raises:
-      ConfigError: if the folder cannot be read, or is of another architecture.
+      ConfigError: if the folder cannot be read, or its architecture is not supported.
     """
-    found = stored_models.of_folder(source)
-    print(found.report)
-    store(output, found, found.params(meshes.one_device()), found.model, found.vocabulary())
+    folder = stored_models.of_folder(source)
+    print(folder.report)
+    store(output, folder, folder.params(meshes.one_device()), folder.model, folder.vocabulary())
 
 
 def store(
@@ -37,8 +37,11 @@ def store(
     vocabulary: Vocabulary,
     **entries: Any,
 ) -> None:
-    """Writes a checkpoint of converted parameters, and tells where it is. Its config has that of
-    their task, if the source has its head. `entries` are further ones of its description."""
+    """Writes a checkpoint of converted parameters and prints its path.
+
+    If the source has a task's head, the config gets the task's objective. `entries` are added to
+    the checkpoint's description.
+    """
     config = build({"init_from": str(source.folder), "model": dataclasses.asdict(model)})
     for head in TASKS.keys() & params.keys():
         length = model.positions - FIRST_POSITION
@@ -53,4 +56,4 @@ def store(
     if source.sentence:
         more["sentence"] = source.sentence.record()
     writing.write_params(output, params, config, vocabulary, list(source.languages), more)
-    print(f"checkpoint: {output}\nnext: --config.init_from={output}, or --checkpoint={output}")
+    print(f"checkpoint: {output}\nuse it: --config.init_from={output}, or --checkpoint={output}")

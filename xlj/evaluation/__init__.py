@@ -1,1 +1,1 @@
-"""Scores: metrics that agree with the official ones, probes while training, XTREME."""
+"""Evaluation: metrics that agree with the official ones, probes during training, and XTREME."""

@@ -1,4 +1,4 @@
-"""Scores by language: their average, the transfer gap, a Markdown table, a plot."""
+"""Scores by language: average, transfer gap, Markdown table and plot."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -7,26 +7,30 @@ from pathlib import Path
 ByLanguage = Mapping[str, float]
 
 SOURCE = "en"
-"""The language that tasks are learned in."""
+"""The language of the tasks' training data."""
 
 
 def average(scores: ByLanguage) -> float:
-    """The mean over languages, the source language among them, as papers report it."""
+    """Returns the mean over languages including the source language, as papers report it."""
     return sum(scores.values()) / len(scores)
 
 
 def transfer_gap(scores: ByLanguage) -> float | None:
-    """The source language's score minus the mean of the others' (Hu et al., 2020; XLM-E, Table 5).
+    """Returns the source language's score minus the mean of the other languages' scores (Hu et al.,
+    2020; XLM-E, Table 5).
 
-    None if there is no such score, or no other.
+    None if the source language or all other languages are missing.
     """
     others = {language: value for language, value in scores.items() if language != SOURCE}
     return scores[SOURCE] - average(others) if SOURCE in scores and others else None
 
 
 def table(rows: Mapping[str, ByLanguage]) -> str:
-    """A Markdown table with a column a language, then the average and the transfer gap. Scores
-    are in percent, by the row's name, such as metrics or models."""
+    """Returns a Markdown table with a column per language, the average and the transfer gap.
+
+    Args:
+      rows: scores in percent, by the row's name (such as a metric or a model).
+    """
     languages = in_order({language for scores in rows.values() for language in scores})
     gaps = {name: transfer_gap(scores) for name, scores in rows.items()}
     with_gap = any(gap is not None for gap in gaps.values())
@@ -38,25 +42,28 @@ def table(rows: Mapping[str, ByLanguage]) -> str:
 
 
 def markdown(cells: list[list[str]]) -> str:
-    """A Markdown table; the first row is its head, the first column its names."""
+    """Returns a Markdown table; the first row is its header, the first column has the names."""
     head, *body = cells
     rule = ["---", *["---:"] * (len(head) - 1)]
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *body))
 
 
 def cell(value: float | None) -> str:
-    """A score in percent as tables show it."""
+    """Formats a score in percent for tables."""
     return "" if value is None else f"{value:.1f}"
 
 
 def in_order(languages: Iterable[str]) -> list[str]:
-    """The source language first, then by name."""
+    """Sorts languages by name, after the source language."""
     return sorted(languages, key=lambda language: (language != SOURCE, language))
 
 
 def plot(panels: Mapping[str, ByLanguage], path: Path) -> None:
-    """Draws bars by language, in percent, and their average as a dashed line into a file, a panel a
-    task; its ending (.png, .svg, .pdf) says what kind.
+    """Draws a panel per task with bars by language and their average as a dashed line.
+
+    Args:
+      panels: scores in percent, by the panel's title.
+      path: the output file; its ending (.png, .svg, .pdf) sets the format.
 
     Raises:
       ImportError: if matplotlib is not installed.

@@ -1,5 +1,5 @@
-"""Scores by layer: a table of alignment error rates, and plots (XLM-Align Figure 2, XLM-E Figures 3
-and 4)."""
+"""Scores by layer: a table of alignment error rates, and plots (XLM-Align, Figure 2; XLM-E, Figures
+3 and 4)."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,28 +8,33 @@ from xlj.alignment_math.error_rate import Scores
 
 
 def table(scores: Mapping[str, Sequence[Scores]]) -> str:
-    """A line a layer, from layer 0 (the embeddings), in percent; the lowest AER is marked.
+    """Returns a table with a line per layer, in percent; the lowest AER is marked.
 
     Args:
-      scores: of the layers, by what they were aligned with; a name is left out if it is the only
-        one.
+      scores: the scores of the layers, from layer 0 (the embeddings), by the name of the way they
+        were aligned. A single name is not printed.
     """
-    lowest = min(found.aer for layers in scores.values() for found in layers)
+    lowest = min(layer.aer for layers in scores.values() for layer in layers)
     width = max(map(len, scores)) + 1 if len(scores) > 1 else 0
     lines = [" " * width + "layer    AER      P      R     F1"]
     for name, layers in scores.items():
-        for layer, found in enumerate(layers):
-            percents = " ".join(f"{100 * value:6.2f}" for value in found)
+        for layer, one in enumerate(layers):
+            percents = " ".join(f"{100 * value:6.2f}" for value in one)
             start = f"{name:{width}}"[:width]
-            mark = "  lowest AER" if found.aer == lowest else ""
+            mark = "  lowest AER" if one.aer == lowest else ""
             lines.append(f"{start}{layer:5} {percents}{mark}")
-            lowest = -1.0 if mark else lowest  # the first of equals
+            lowest = -1.0 if mark else lowest  # marks only the first of equal ones
     return "\n".join(lines)
 
 
 def plot(curves: Mapping[str, Sequence[float]], path: Path, title: str, label: str) -> None:
-    """Draws scores over layers, from layer 0 (the embeddings), in percent into a file; its ending
-    (.png, .svg, .pdf) says what kind. Curves hold scores between 0 and 1.
+    """Draws curves of scores over layers, in percent.
+
+    Args:
+      curves: scores between 0 and 1, from layer 0 (the embeddings), by name.
+      path: the output file; its ending (.png, .svg, .pdf) sets the format.
+      title: the title of the plot.
+      label: the name of the score, for the y axis.
 
     Raises:
       ImportError: if matplotlib is not installed.

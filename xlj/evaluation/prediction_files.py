@@ -1,4 +1,4 @@
-"""Files of labels and predictions in XTREME's forms: a label, a tag or a pair a line; JSON."""
+"""Reads files of labels and predictions in XTREME's formats."""
 
 import itertools
 import re
@@ -12,43 +12,50 @@ from xlj.io.quoting import quoted
 
 
 class Form(NamedTuple):
-    """The form of a line: a regular expression, and the same in words."""
+    """The format of a line: a regular expression, and its description for error messages."""
 
     pattern: str
     words: str
 
 
 def lines(path: Path, form: Form) -> list[str]:
-    """The lines of a file, without blanks around them.
+    """Returns the lines of a file, stripped of surrounding whitespace.
 
     Raises:
-      ConfigError: if the file cannot be read, or a line is not UTF-8 or not of that form; the
-        message names it.
+      ConfigError: if the file cannot be read, or a line is not UTF-8 or does not match the form.
+        The message names the line.
     """
-    found = list(map(str.strip, files.lines(path)))
-    for number, line in enumerate(found, 1):
+    stripped = list(map(str.strip, files.lines(path)))
+    for number, line in enumerate(stripped, 1):
         if not re.fullmatch(form.pattern, line):
             raise ConfigError(f"{path}:{number}: {quoted(line)} is not {form.words}")
-    return found
+    return stripped
 
 
 def labels(gold: Path, predicted: Path, form: Form) -> tuple[list[str], list[str]]:
-    """A label a line, of both files; errors as of `lines`, or if they are not equally long."""
-    return _equally_long(gold, lines(gold, form), predicted, lines(predicted, form))
+    """Returns the labels of both files, which have one label per line.
+
+    Raises:
+      ConfigError: as `lines`, or if the files have different numbers of lines.
+    """
+    return _check_lengths(gold, lines(gold, form), predicted, lines(predicted, form))
 
 
 def tags(gold: Path, predicted: Path, form: Form) -> tuple[list[list[str]], list[list[str]]]:
-    """Tags by sentence, of both files: a tag a line, and a blank line after each sentence.
+    """Returns the tags of both files by sentence.
+
+    The files have one tag per line and a blank line after each sentence.
 
     Raises:
-      ConfigError: as `labels`, and if sentences do not end in the same lines.
+      ConfigError: as `labels`, or if sentences do not end on the same lines.
     """
-    sides = _equally_long(gold, _tag_lines(gold, form), predicted, _tag_lines(predicted, form))
+    sides = _check_lengths(gold, _tag_lines(gold, form), predicted, _tag_lines(predicted, form))
     for number, (truth, guess) in enumerate(zip(*sides, strict=True), 1):
         if bool(truth) != bool(guess):
-            ends, goes_on = (gold, predicted) if guess else (predicted, gold)
+            ends, continues = (gold, predicted) if guess else (predicted, gold)
             raise ConfigError(
-                f"{predicted}:{number}: a sentence ends here in {ends}, but not in {goes_on}"
+                f"{predicted}:{number}: a sentence ends on this line in {ends}, but not in "
+                f"{continues}"
             )
     true, guessed = (
         [list(tags) for is_tag, tags in itertools.groupby(side, bool) if is_tag] for side in sides
@@ -57,55 +64,66 @@ def tags(gold: Path, predicted: Path, form: Form) -> tuple[list[list[str]], list
 
 
 def pairs(path: Path) -> list[tuple[str, ...]]:
-    """Pairs of ids, with a tab between; errors as of `lines`."""
-    form = Form(r"[^\t]+\t[^\t]+", "a pair of ids with a tab between")
+    """Returns the pairs of ids of a file, one pair per line, separated by a tab.
+
+    Raises:
+      ConfigError: as `lines`.
+    """
+    form = Form(r"[^\t]+\t[^\t]+", "a pair of ids separated by a tab")
     return [tuple(line.split("\t")) for line in lines(path, form)]
 
 
 def questions(path: Path) -> list[tuple[str, list[str]]]:
-    """Ids and gold answers of the questions in a JSON file of SQuAD's layout; a ConfigError if it
-    is no such file, or a question has no answer."""
-    found = []
+    """Returns the ids and gold answers of the questions in a JSON file with SQuAD's layout.
+
+    Raises:
+      ConfigError: if the file has another layout, or a question has no answer.
+    """
+    result = []
     for _, question, file, where in squad.walk(path):
         has_answers = isinstance(question, dict) and question.get("answers") is not None
         golds = [text for text, _ in squad.answers(question, file, where)] if has_answers else []
         if not golds:
             raise ConfigError(f"{file}: {where}: the question has no gold answer")
-        found.append((squad.identity(question, file, where), golds))
-    if not found:
-        raise ConfigError(f"{path} holds no questions")
-    return found
+        result.append((squad.identity(question, file, where), golds))
+    if not result:
+        raise ConfigError(f"{path}: the file has no questions")
+    return result
 
 
 def answers(path: Path) -> dict[str, str]:
-    """Answers by the question's id, a JSON object; a ConfigError if the file is none."""
-    found = json_file.read(path)
-    if not isinstance(found, dict):
-        raise ConfigError(f"{path} is no JSON object of answers by question id")
-    for identity, answer in found.items():
+    """Returns answers by question id from a JSON object.
+
+    Raises:
+      ConfigError: if the file is not a JSON object, or an answer is not a string.
+    """
+    content = json_file.read(path)
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: expected a JSON object of answers by question id")
+    for identity, answer in content.items():
         if not isinstance(answer, str):
             raise ConfigError(
-                f"{path}: the answer to {quoted(identity)} is {quoted(answer)}, which is no text"
+                f"{path}: the answer to {quoted(identity)} is {quoted(answer)}; expected a string"
             )
-    return found
+    return content
 
 
-def _equally_long(
+def _check_lengths(
     gold: Path, truths: list[str], predicted: Path, guesses: list[str]
 ) -> tuple[list[str], list[str]]:
     if not truths:
         raise ConfigError(f"{gold} is empty")
     if len(truths) != len(guesses):
         raise ConfigError(
-            f"{predicted} has {len(guesses)} lines, but {gold} has {len(truths)}; line i of one "
-            "must be the prediction for line i of the other"
+            f"{predicted} has {len(guesses)} lines, but {gold} has {len(truths)}; each line must "
+            "be the prediction for the same line of the labels"
         )
     return truths, guesses
 
 
 def _tag_lines(path: Path, form: Form) -> list[str]:
-    """Tags, and blank lines between sentences, none at the end."""
-    found = lines(path, Form(f"(?:{form.pattern})?", form.words))
-    while found and not found[-1]:
-        found.pop()
-    return found
+    """Returns tags and the blank lines between sentences, without blank lines at the end."""
+    result = lines(path, Form(f"(?:{form.pattern})?", form.words))
+    while result and not result[-1]:
+        result.pop()
+    return result

@@ -1,4 +1,4 @@
-"""The files that a run's evaluation names: parallel sentences, and gold word alignments."""
+"""Reads the files of a run's evaluation: parallel sentences and gold word alignments."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,65 +14,70 @@ from xlj.word_alignment.sentence_pairs import Pair
 
 
 class Files(NamedTuple):
-    """The data on disk that a config's evaluation names, sampled, by language pair."""
+    """Samples of the files in a config's evaluation section, by language pair.
 
-    parallel: dict[str, tuple[list[str], list[str]]]  # sentences, line by line
-    gold: dict[str, list[Pair]]  # sentence pairs with gold links
+    Attributes:
+      parallel: source and target sentences, line by line.
+      gold: sentence pairs with gold links.
+    """
+
+    parallel: dict[str, tuple[list[str], list[str]]]
+    gold: dict[str, list[Pair]]
 
 
 def read(config: Config) -> Files:
-    """Reads all files, before there are rows, so that no error in them comes late.
+    """Reads all files. It is called before rows are built, so that errors are reported early.
 
     Raises:
-      ConfigError: if a pair has no file, or one cannot be read or is not parallel.
+      ConfigError: if a pair has no file, or a file cannot be read or is not parallel.
     """
     retrieval, alignment = config.evaluation.retrieval, config.evaluation.alignment
-    found = Files({}, {})
+    result = Files({}, {})
     if retrieval.source and HELD_OUT not in retrieval.source:
         for pair, paths in _files(config, retrieval, "evaluation.retrieval").items():
             first, second = (_sampled(side, retrieval.sentences) for side in _sentences(paths))
-            found.parallel[pair] = first, second
+            result.parallel[pair] = first, second
     if alignment.source:
         for name, paths in _files(config, alignment, "evaluation.alignment").items():
             _, lines = sentence_pairs.checked(paths[0], "" if len(paths) == 1 else str(paths[1]))
             pairs = list(lines)
             if not any(pair.gold and pair.gold.sure for pair in pairs):
-                raise ConfigError(f"{paths[-1]} has no sure link to score against")
-            found.gold[name] = _sampled(pairs, alignment.sentences)
-    return found
+                raise ConfigError(f"{paths[-1]} has no sure gold link, so AER is undefined")
+            result.gold[name] = _sampled(pairs, alignment.sentences)
+    return result
 
 
 def _sampled(items: list, count: int) -> list:
-    """The same of them each time, in order."""
+    """Returns a sample in the original order; the same sample each time."""
     return [items[place] for place in sorted(sample(count, len(items)))]
 
 
 def _files(
     config: Config, options: RetrievalEvaluation | AlignmentEvaluation, section: str
 ) -> dict[str, list[Path]]:
-    """The files of each pair, by the first template whose files are there."""
-    found: dict[str, list[Path]] = {}
+    """Returns the files of each pair, from the first template whose files all exist."""
+    by_pair: dict[str, list[Path]] = {}
     owners: dict[tuple[Path, ...], str] = {}
     for pair in options.pairs or config.data.pairs:
         source, target = split_pair(pair, config.data.languages, f"{section}.pairs")
         values = {"pair": pair, "source": source, "target": target}
         filled = [fill(template, values, f"{section}.source") for template in options.source]
         choices = [[Path(part).expanduser() for part in text.split("|")] for text in filled]
-        there = next((paths for paths in choices if all(map(Path.is_file, paths))), None)
-        if there is None:
+        paths = next((paths for paths in choices if all(map(Path.is_file, paths))), None)
+        if paths is None:
             raise ConfigError(
-                f"{section}.source has no file for {pair}; tried {', '.join(filled)}. Mend it, or "
-                f"name the pairs that have one in {section}.pairs"
+                f"{section}.source has no file for {pair}; tried {', '.join(filled)}. Fix the "
+                f"path, or list only the pairs with files in {section}.pairs"
             )
-        if len(there) > 2:
+        if len(paths) > 2:
             raise ConfigError(f"{section}.source: {filled[0]} names more than two files")
-        other = owners.setdefault(tuple(there), pair)
+        other = owners.setdefault(tuple(paths), pair)
         if other != pair:
             raise ConfigError(
-                f"{section}.source gives {other} and {pair} the same file {there[0]}; use {{pair}}"
+                f"{section}.source gives {other} and {pair} the same file {paths[0]}; use {{pair}}"
             )
-        found[pair] = there
-    return found
+        by_pair[pair] = paths
+    return by_pair
 
 
 def _sentences(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
@@ -83,10 +88,10 @@ def _sentences(paths: Sequence[Path]) -> tuple[list[str], list[str]]:
         for number, row in enumerate(rows, 1):
             if len(row) != 2:
                 raise ConfigError(
-                    f"{paths[0]}:{number}: {len(row)} columns; expected two sentences and a tab "
-                    "between"
+                    f"{paths[0]}:{number}: {len(row)} columns; expected two sentences separated by "
+                    "a tab"
                 )
         first, second = (list(side) for side in zip(*rows, strict=True))
     if len(first) < 2:
-        raise ConfigError(f"{paths[0]}: a sentence alone cannot be told from others")
+        raise ConfigError(f"{paths[0]}: retrieval needs at least two sentence pairs")
     return first, second

@@ -1,7 +1,8 @@
-"""Retrieval and word alignment while an encoder is trained: `evaluation.*`, as probes of the loop.
+"""Evaluates retrieval and word alignment during training (`evaluation.*`), as probes of the loop.
 
-A probe reads the parameters where they are, uses no random numbers, and gives what `xlj.retrieve`
-and `xlj.align` print for the checkpoint of the same step, on the sample that the config asks for.
+A probe reads the parameters without moving them and uses no random numbers. Its result equals that
+of `xlj.retrieve` and `xlj.align` for the checkpoint of the same step, on the sample that the config
+sets.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,10 +30,12 @@ Sides = tuple[Ragged, Ragged]
 
 
 def make(config: Config, files: Files, store: RowStore, vocabulary: Vocabulary) -> list[Probe]:
-    """The probes that a config asks for, of its files, and of the held-out pairs of its store.
+    """Makes the probes of a config's evaluation section.
 
     Args:
-      vocabulary: of the rows.
+      files: the files that the section names.
+      store: the run's rows, which have the held-out pairs.
+      vocabulary: the vocabulary of the rows.
     """
     sides = {
         pair: (vocabulary.encode(first), vocabulary.encode(second))
@@ -51,22 +54,25 @@ def make(config: Config, files: Files, store: RowStore, vocabulary: Vocabulary) 
 def retrieval(
     model: Model, vocabulary: Vocabulary, layer: int, sides: Mapping[str, Sides]
 ) -> Probe:
-    """Measures eval/sentence_retrieval/PAIR/accuracy, accuracy@1 averaged over both directions;
-    without a pair, the mean over pairs. Layer -1 means two thirds of the layers."""
-    every = [side for both in sides.values() for side in both]
-    ids, lengths = [side.ids for side in every], [side.lengths for side in every]
+    """Returns a probe that measures eval/sentence_retrieval/PAIR/accuracy, the accuracy@1 averaged
+    over both directions, and eval/sentence_retrieval/accuracy, the mean over pairs.
+
+    Layer -1 means the layer at two thirds of the depth.
+    """
+    all_sides = [side for both in sides.values() for side in both]
+    ids, lengths = [side.ids for side in all_sides], [side.lengths for side in all_sides]
     sentences = Ragged(np.concatenate(ids), np.concatenate(lengths))
-    bounds = np.cumsum([len(side.lengths) for side in every])[:-1]
+    bounds = np.cumsum([len(side.lengths) for side in all_sides])[:-1]
     chosen = layer_or_middle(layer, model.layers)
 
     def measure(params: Params, check: Check) -> dict[str, float]:
         embedder = Embedder(Pretrained(params, model, vocabulary), [chosen], "mean")
         vectors = iter(np.split(embedder.embed_ids(sentences, check)[0], bounds))
-        found = {}
+        accuracies = {}
         for pair in sides:
             check()
-            found[pair] = float(np.mean(accuracy(nearest(next(vectors), next(vectors)))))
-        return found
+            accuracies[pair] = float(np.mean(accuracy(nearest(next(vectors), next(vectors)))))
+        return accuracies
 
     return _probe("sentence_retrieval", "accuracy", measure)
 
@@ -77,12 +83,12 @@ def alignment(
     options: AlignmentOptions,
     gold: Mapping[str, Sequence[Pair]],
 ) -> Probe:
-    """Measures eval/word_alignment/PAIR/aer, the alignment error rate; without a pair, the mean
-    over pairs."""
-    every = [pair for pairs in gold.values() for pair in pairs]
+    """Returns a probe that measures eval/word_alignment/PAIR/aer, the alignment error rate, and
+    eval/word_alignment/aer, the mean over pairs."""
+    all_pairs = [pair for pairs in gold.values() for pair in pairs]
 
     def measure(params: Params, check: Check) -> dict[str, float]:
-        links = Aligner(Pretrained(params, model, vocabulary), options).align(every, check)
+        links = Aligner(Pretrained(params, model, vocabulary), options).align(all_pairs, check)
         return {
             name: gold_alignments.score(
                 [next(links)[0] for _ in pairs], [pair.gold for pair in pairs if pair.gold]
@@ -95,15 +101,15 @@ def alignment(
 
 def _probe(name: str, key: str, measure: Callable[[Params, Check], dict[str, float]]) -> Probe:
     def probe(state: State, check: Check = bool) -> dict[str, float]:
-        found = measure(state.params, check)
-        metrics = {f"eval/{name}/{pair}/{key}": value for pair, value in found.items()}
-        return metrics | {f"eval/{name}/{key}": float(np.mean(list(found.values())))}
+        by_pair = measure(state.params, check)
+        metrics = {f"eval/{name}/{pair}/{key}": value for pair, value in by_pair.items()}
+        return metrics | {f"eval/{name}/{key}": float(np.mean(list(by_pair.values())))}
 
     return probe
 
 
 def _held_out(config: Config, store: RowStore) -> dict[str, Sides]:
-    """The run's held-out sentence pairs; language pairs that have fewer than two are left out."""
+    """Returns the run's held-out sentence pairs; skips language pairs that have fewer than two."""
     options = config.evaluation.retrieval
     if HELD_OUT not in options.source or not {"pairs", "bitext"} & set(config.row_kinds()):
         return {}

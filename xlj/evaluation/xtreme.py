@@ -1,4 +1,4 @@
-"""XTREME's nine tasks (Hu et al., 2020), scored from folders of labels and predictions."""
+"""Scores XTREME's nine tasks (Hu et al., 2020) from folders of labels and predictions."""
 
 import itertools
 from collections.abc import Callable
@@ -24,22 +24,28 @@ _WORD_CLASS = Form(r"[A-Z]+|_", "a universal part-of-speech tag")
 _ENTITY = Form(CHUNK_TAG, "O or a tag such as B-PER")
 
 Score = Callable[[Path, Path, str], dict[str, float]]
-"""The shares by metric of (file of labels, file of predictions, language)."""
+"""Takes (file of labels, file of predictions, language); returns scores from 0 to 1 by metric."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task of XTREME, in files `NAME/test-LANGUAGE.ENDING`."""
+    """A task of XTREME, in files `NAME/test-LANGUAGE.ENDING`.
+
+    Attributes:
+      group: XTREME's group of tasks that the task is averaged into.
+      metrics: the metrics whose mean is the task's score.
+      score: computes these metrics, and possibly others, for one language.
+    """
 
     name: str
-    group: str  # the column that XTREME averages it into
-    metrics: tuple[str, ...]  # those whose mean is the task's score
-    score: Score  # computes them, and perhaps others, for one language
+    group: str
+    metrics: tuple[str, ...]
+    score: Score
     ending: str = "tsv"
 
     @property
     def languages(self) -> set[str]:
-        """Those of XTREME."""
+        """The languages of the task in XTREME."""
         return set(_LANGUAGES[self.name].split())
 
 
@@ -52,19 +58,21 @@ class Result:
 
     @property
     def score(self) -> float:
-        """The number that XTREME reports: exact match and F1 count half each."""
+        """The score that XTREME reports: the mean of the task's metrics (exact match and F1)."""
         averages = [language_report.average(self.metrics[name]) for name in self.task.metrics]
         return sum(averages) / len(averages)
 
     @property
     def transfer_gap(self) -> float | None:
-        """English minus the mean of the others; of exact match where there are several metrics, as
-        in XLM-E's Table 5. None if the task has no English."""
+        """The score in English minus the mean of the other languages; None without English.
+
+        With several metrics it is that of exact match, as in XLM-E's Table 5.
+        """
         return language_report.transfer_gap(self.metrics[self.task.metrics[0]])
 
     @property
     def complete(self) -> bool:
-        """Whether no language of XTREME is missing."""
+        """Whether all languages of XTREME have scores."""
         return set(self.metrics[self.task.metrics[0]]) == self.task.languages
 
 
@@ -87,17 +95,17 @@ def _pairs(gold: Path, predicted: Path, language: str) -> dict[str, float]:
 
 def _answers(gold: Path, predicted: Path, language: str, by_language: bool) -> dict[str, float]:
     questions = prediction_files.questions(gold)
-    given = prediction_files.answers(predicted)
+    predictions = prediction_files.answers(predicted)
     known = {identity for identity, _ in questions}
-    if unknown := sorted(given.keys() - known):
-        raise ConfigError(f"{predicted}: {quoted(unknown[0])} is no question of {gold}")
-    if missing := sorted(known - given.keys()):
+    if unknown := sorted(predictions.keys() - known):
+        raise ConfigError(f"{predicted}: {quoted(unknown[0])} is not a question of {gold}")
+    if missing := sorted(known - predictions.keys()):
         raise ConfigError(
             f"{predicted} answers {len(known) - len(missing)} of the {len(known)} questions of "
-            f'{gold}, not {quoted(missing[0])}; write "" where there is no answer'
+            f'{gold}, but not {quoted(missing[0])}; write "" for questions without an answer'
         )
     normalise = partial(answers.mlqa, language=language) if by_language else answers.squad
-    return answers.score(given, questions, normalise)._asdict()
+    return answers.score(predictions, questions, normalise)._asdict()
 
 
 _LANGUAGES = {
@@ -131,30 +139,33 @@ TASKS = (
 
 
 def score(labels: Path, predictions: Path) -> tuple[list[Result], list[str]]:
-    """The scores of all tasks that have a folder in both, over the languages that XTREME has, in
-    the order of TASKS; and what was left out, as sentences.
+    """Scores all tasks that have a folder in both arguments, in XTREME's languages.
 
     Args:
       labels, predictions: folders with files `TASK/test-LANGUAGE.tsv` (`.json` for questions).
 
+    Returns:
+      The results in the order of TASKS, and one line for each task, language or file that was
+      skipped.
+
     Raises:
-      ConfigError: if a folder is missing, there is nothing to score, a file has no counterpart, or
-        is malformed.
+      ConfigError: if a folder is missing, there is nothing to score, or a file has no counterpart
+        or is malformed.
     """
     for folder in (labels, predictions):
         if not folder.is_dir():
-            raise ConfigError(f"{folder}: there is no such folder")
+            raise ConfigError(f"{folder}: no such folder")
     results, notes = [], []
     for task in TASKS:
         sides = labels / task.name, predictions / task.name
         missing = [side for side in sides if not side.is_dir()]
         if missing:
-            notes.append(f"{task.name} is left out: there is no folder {missing[0]}")
+            notes.append(f"skipped {task.name}: {missing[0]} does not exist")
         else:
             results.append(_score(task, *sides, notes))
     others = {folder.name for folder in predictions.iterdir() if folder.is_dir()}
     for name in sorted(others - _LANGUAGES.keys()):
-        notes.append(f"{name} is left out: it is none of XTREME's tasks {', '.join(_LANGUAGES)}")
+        notes.append(f"skipped {name}: not a task of XTREME ({', '.join(_LANGUAGES)})")
     if not results:
         raise ConfigError(
             f"{labels} and {predictions} have no task in common; expected folders such as xnli/"
@@ -174,33 +185,36 @@ def _score(task: Task, labels: Path, predictions: Path, notes: list[str]) -> Res
             missing.append(language)
             continue
         if absent:
-            raise ConfigError(f"{absent[0]} is missing; its counterpart is there")
+            raise ConfigError(f"{absent[0]} is missing, but its counterpart exists")
         for metric, share in task.score(*files, language).items():
             metrics.setdefault(metric, {})[language] = 100 * share
     if not metrics:
         raise ConfigError(f"{labels} has no file test-LANGUAGE.{task.ending} of XTREME's languages")
     if missing:
-        notes.append(f"{task.name}: there are no files of {', '.join(missing)}")
+        notes.append(f"{task.name}: no files for {', '.join(missing)}")
     for other in sorted({file.name for file in predictions.iterdir()} - {*names.values()}):
-        notes.append(f"{predictions / other} is left out: XTREME has no such language")
+        notes.append(f"skipped {predictions / other}: not a language of this task in XTREME")
     return Result(task, metrics)
 
 
 def overall(results: list[Result]) -> tuple[dict[str, float], float | None]:
-    """XTREME's scores of task groups, and of all nine tasks: means of what the tasks score, where
-    all of them are there in all languages."""
+    """Returns XTREME's scores by task group, and the score of all nine tasks.
+
+    Each is the mean of its tasks' scores. A group whose tasks are not all complete is left out; the
+    second value is None unless all tasks are complete.
+    """
     complete = {result.task.name: result.score for result in results if result.complete}
-    found = {}
+    by_group = {}
     for group, tasks in itertools.groupby(TASKS, lambda task: task.group):
         names = [task.name for task in tasks]
         if complete.keys() >= {*names}:
-            found[group] = sum(complete[name] for name in names) / len(names)
+            by_group[group] = sum(complete[name] for name in names) / len(names)
     whole = sum(complete.values()) / len(TASKS) if len(complete) == len(TASKS) else None
-    return found, whole
+    return by_group, whole
 
 
 def as_json(results: list[Result]) -> Record:
-    """Everything as one JSON object, in percent to six decimals."""
+    """Returns all scores as a JSON object, in percent with six decimals."""
     groups, whole = overall(results)
     tasks = {
         result.task.name: {
@@ -221,7 +235,7 @@ def as_json(results: list[Result]) -> Record:
 
 
 def as_markdown(results: list[Result]) -> str:
-    """A summary, and a table of languages for each task, in percent."""
+    """Returns a Markdown summary and a table of languages for each task, in percent."""
     cell, (_, whole) = language_report.cell, overall(results)
     summary = [
         ["", *(result.task.name for result in results), "average"],
@@ -231,8 +245,9 @@ def as_markdown(results: list[Result]) -> str:
     parts = [
         "# XTREME",
         language_report.markdown(summary),
-        "The score of questions is the mean of exact match and F1. The transfer gap is the score "
-        "in English minus the mean of the others; of questions, that of exact match.",
+        "The score of question answering tasks is the mean of exact match and F1. The transfer gap "
+        "is the score in English minus the mean of the other languages (for question answering, "
+        "of exact match).",
     ]
     for result in results:
         headline = {_TITLES[name]: result.metrics[name] for name in result.task.metrics}
@@ -241,7 +256,7 @@ def as_markdown(results: list[Result]) -> str:
 
 
 def panels(results: list[Result]) -> dict[str, dict[str, float]]:
-    """The bars of a plot, by task: its last metric, F1 for questions."""
+    """Returns the scores to plot for each task: its last metric (F1 for question answering)."""
     chosen = [(result, result.task.metrics[-1]) for result in results]
     return {f"{r.task.name}: {_TITLES[name]}": r.metrics[name] for r, name in chosen}
 

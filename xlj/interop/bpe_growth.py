@@ -28,7 +28,7 @@ _Word = tuple[str, ...]  # the pieces of a word
 _Merge = tuple[str, str]
 
 
-def grown(vocabulary: Vocabulary, lines: Sequence[str], new_pieces: int) -> bytes:
+def grow(vocabulary: Vocabulary, lines: Sequence[str], new_pieces: int) -> bytes:
     """The file of a BPE vocabulary with `new_pieces` more.
 
     Characters without a piece get one first (of byte-level BPE there are none), as far as they are

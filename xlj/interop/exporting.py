@@ -61,7 +61,7 @@ class Exported:
     own: str = ""  # the kind of the task, if it is a user's own
 
     @property
-    def theirs(self) -> HuggingFace | None:
+    def hf_task(self) -> HuggingFace | None:
         """What transformers has for the head, if it is a task's."""
         return architectures.of_head(self.head, self.own)
 

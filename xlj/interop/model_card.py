@@ -1,4 +1,4 @@
-"""The README.md of an exported model: what it is, what it was trained on, how to load it."""
+"""Model card of an exported model: its size, its training data and scores, and how to load it."""
 
 import itertools
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from xlj.interop.sentence_modules import SentenceModules
 from xlj.io.json_file import Record
 
 _PIPELINES = {"": "feature-extraction", "prediction_head": "fill-mask"}
-"""Names that model hubs have for a model without the head of a task."""
+"""The `pipeline_tag` of model hubs by head, for models without a task's head."""
 
 _Meta = Record | None
 
@@ -28,14 +28,15 @@ def card(
     metrics: Mapping[str, float] | None = None,
     run: _Meta = None,
 ) -> str:
-    """Markdown, with the front matter that model hubs read.
+    """Returns the card as Markdown, with the YAML front matter that model hubs read.
 
     Args:
-      sentence: how vectors are made, if the folder is one of sentence-transformers.
-      trained: the description of the checkpoint (`Checkpoint.meta`) with the config by today's keys
-        (`Checkpoint.config`), unless it was not xlj's.
-      metrics: the last evaluation on held-out text, by name.
-      run: the scores of the checkpoint, if it was fine-tuned (`training.workdir.finished_run`).
+      name: the title of the card, and the path in its code examples.
+      sentence: the sentence modules, if the folder is for sentence-transformers.
+      trained: the checkpoint's description (`Checkpoint.meta`) with its config in current keys
+        (`Checkpoint.config`); None if the model is not an xlj checkpoint.
+      metrics: the last evaluation on held-out text, by metric name.
+      run: the checkpoint's scores (`checkpoints.workdir.finished_run`), if it was fine-tuned.
     """
     sections = [
         _front_matter(exported, sentence is not None, trained, run),
@@ -43,12 +44,12 @@ def card(
         _summary(exported, model, vocabulary, trained),
         "## Use\n\n```python\n" + _usage(name, exported, sentence is not None) + "\n```",
     ]
-    if exported.theirs:
-        sections += _task_sections(exported, exported.theirs, trained, run)
+    if exported.hf_task:
+        sections += _task_sections(exported, exported.hf_task, trained, run)
     elif not (trained and supervised_in(trained["config"])):
         if trained and trained["step"]:
             sections.append(_objectives(trained["config"]))
-        if trained and trained.get("tasks"):  # older checkpoints do not say
+        if trained and trained.get("tasks"):  # older checkpoints do not have this entry
             sections.append(_data(trained))
         if metrics:
             sections.append(_metrics(metrics))
@@ -76,33 +77,37 @@ def _front_matter(exported: Exported, is_sentence: bool, trained: _Meta, run: _M
 
 
 def _pipeline(exported: Exported) -> str:
-    return exported.theirs.pipeline if exported.theirs else _PIPELINES[exported.head]
+    return exported.hf_task.pipeline if exported.hf_task else _PIPELINES[exported.head]
 
 
 def _summary(exported: Exported, model: Model, vocabulary: Vocabulary, trained: _Meta) -> str:
-    origin = "Exported by xlj"
-    if trained and trained["step"]:
-        origin += f" after {trained['step']:,} of {trained['config']['train']['steps']:,} steps"
     text = (
-        f"{origin}: an encoder of {model.layers} layers, {model.hidden} wide, {model.heads} heads, "
-        f"{vocabulary.size:,} ids, at most {model.positions - 2} tokens."
+        f"This encoder has {model.layers} layers, hidden size {model.hidden}, {model.heads} "
+        f"attention heads and a vocabulary of {vocabulary.size:,} ids. Its inputs have at most "
+        f"{model.positions - 2} tokens."
     )
-    if trained and trained["config"]["init_from"]:
-        began = "Training started" if trained["step"] else "Untrained by xlj, its weights come"
-        text += f" {began} from `{trained['config']['init_from']}`."
     if not exported.head:
-        text += " It has no head."
+        text += " It has no prediction head."
+    if trained and trained["step"]:
+        text += f" It was trained with xlj for {trained['step']:,} of "
+        text += f"{trained['config']['train']['steps']:,} steps."
+    else:
+        text += " It was exported with xlj."
+    if trained and trained["config"]["init_from"]:
+        began = "Training started" if trained["step"] else "xlj did not train it: its weights come"
+        text += f" {began} from `{trained['config']['init_from']}`."
     has_pairs = exported.architecture.prefix == XLM_R.prefix or (
         exported.architecture.model_type == "gte" and vocabulary.markers == "sentencepiece"
     )
-    of_family = has_pairs and not exported.theirs
+    of_family = has_pairs and not exported.hf_task
     if trained and trained["step"] and of_family:
         text += (
-            "\n\nIn pretraining a pair of sentences was `<s> A </s> B </s>`; the tokenizer of "
-            f"{exported.architecture.model_type} may put two `</s>` between them."
+            "\n\nIn pretraining, a pair of sentences was encoded as `<s> A </s> B </s>`. The "
+            f"tokenizer of {exported.architecture.model_type} may put two `</s>` between the "
+            "sentences."
         )
         if model.pair_token_types:
-            text += " The second sentence had token type 1, which that tokenizer does not set."
+            text += " The second sentence had token type 1, which this tokenizer does not set."
     return text
 
 
@@ -114,8 +119,8 @@ def _usage(name: str, exported: Exported, is_sentence: bool) -> str:
             "from sentence_transformers import SentenceTransformer\n\n"
             f'vectors = SentenceTransformer("{name}"{remote}).encode(sentences)'
         )
-    if exported.theirs:
-        return _task_usage(name, exported, exported.theirs, remote)
+    if exported.hf_task:
+        return _task_usage(name, exported, exported.hf_task, remote)
     model = auto_class(exported.head)
     return (
         f"from transformers import {model}, AutoTokenizer\n\n"
@@ -125,7 +130,7 @@ def _usage(name: str, exported: Exported, is_sentence: bool) -> str:
 
 
 def _objectives(config: Record) -> str:
-    """The objectives of all phases, with the options that were in use."""
+    """Returns a table of the objectives of all phases with their options."""
     rows = ["## Objectives", "", "| from step | objective | options |", "|---|---|---|"]
     phases = [{"start_step": 0, "objectives": config["objectives"]}, *config["phases"].values()]
     for phase in sorted(phases, key=lambda phase: phase["start_step"]):
@@ -142,24 +147,24 @@ def _data(trained: Record) -> str:
     for task, counts in trained["tasks"].items():
         rows.append(f"| {task} | {counts['sentences']:,} | {counts['tokens']:,} |")
     alpha = trained["config"]["data"]["alpha"]
-    return "\n".join([*rows, "", f"Languages were sampled with an exponent of {alpha}."])
+    return "\n".join([*rows, "", f"Languages were sampled with the exponent alpha = {alpha}."])
 
 
 def _metrics(metrics: Mapping[str, float]) -> str:
-    rows = ["## Held-out loss (nats a prediction) and accuracy", "",
+    rows = ["## Evaluation", "", "On held-out text. Losses are in nats per prediction.", "",
             "| | loss | accuracy |", "|---|---|---|"]  # fmt: skip
     for key, value in metrics.items():
-        name, _, what = key.rpartition("/")
-        if key.startswith("eval/") and what == "loss":
+        name, _, measure = key.rpartition("/")
+        if key.startswith("eval/") and measure == "loss":
             accuracy = metrics.get(f"{name}/accuracy", float("nan"))
             rows.append(f"| {name.removeprefix('eval/')} | {value:.3f} | {100 * accuracy:.1f} % |")
     return "\n".join(rows)
 
 
 def _task_sections(
-    exported: Exported, theirs: HuggingFace, trained: _Meta, run: _Meta
+    exported: Exported, hf_task: HuggingFace, trained: _Meta, run: _Meta
 ) -> list[str]:
-    """What the task is and, where they are known, its scores."""
+    """Returns a section on the task, and one on its scores if `run` has them."""
     kind = exported.head.removesuffix("_head")
     lines = [f"{kind.replace('_', ' ').capitalize()}."]
     if exported.labels and exported.labels[0] != "LABEL_0":
@@ -168,48 +173,49 @@ def _task_sections(
         options = supervised_in(trained["config"])
         counts = {name: counts["sentences"] for name, counts in trained["tasks"].items()}
         rows = [f"{name.partition('.')[2]} ({count:,} rows)" for name, count in counts.items()]
-        lines.append(f"Fine-tuned on {', '.join(rows)} of at most {options['length']} tokens.")
-    if theirs.remark and (theirs.always or trained and trained["step"]):
-        lines.append(theirs.remark)
+        lines.append(f"Fine-tuned on {', '.join(rows)}, with at most {options['length']} tokens.")
+    if hf_task.remark and (hf_task.always or trained and trained["step"]):
+        lines.append(hf_task.remark)
     return ["## Task\n\n" + " ".join(lines), *([_scores(run)] if run else [])]
 
 
 def _languages(run: Record) -> list[str]:
-    """The languages that a run was trained on or scored in, in this order."""
+    """Returns the languages that a run was trained on, then the others that it was scored in."""
     scored = itertools.chain(*run["dev"].values(), *run["test"].values())
     return list(dict.fromkeys([*run["languages"], *scored]))
 
 
-def _task_usage(name: str, exported: Exported, theirs: HuggingFace, remote: str) -> str:
+def _task_usage(name: str, exported: Exported, hf_task: HuggingFace, remote: str) -> str:
     loader = auto_class(exported.head, exported.own)
-    if not theirs.usage:
+    if not hf_task.usage:
         return (
             "from transformers import pipeline\n\n"
-            f'classify = pipeline("{theirs.pipeline}", "{name}"{remote})\n'
-            'print(classify({"text": "A text.", "text_pair": "The other, if it is a pair."}))'
+            f'classify = pipeline("{hf_task.pipeline}", "{name}"{remote})\n'
+            'print(classify({"text": "A text.", "text_pair": "For pairs: the second text."}))'
         )
     load = (
         f"import torch\nfrom transformers import {loader}, AutoTokenizer\n\n"
         f'tokenizer = AutoTokenizer.from_pretrained("{name}")\n'
         f'model = {loader}.from_pretrained("{name}"{remote})\n'
     )
-    return load + theirs.usage
+    return load + hf_task.usage
 
 
 def _scores(run: Record) -> str:
-    """A table of percent: a line a language and their mean, a column a split and metric."""
+    """Returns a table in percent: a row per language and one for their mean, a column per split and
+    metric."""
     columns = {
         f"{split} {metric}": by_language
         for split in ("dev", "test")
         for metric, by_language in run[split].items()
     }
     if not columns:
-        return "## Scores\n\nNo labels were there to score it."
+        return "## Scores\n\nThe model was not scored, because no labelled test data was given."
     rows = ["## Scores (%)", "", f"| | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     for language in _languages(run):
-        scores = [found.get(language) for found in columns.values()]
+        scores = [by_language.get(language) for by_language in columns.values()]
         cells = ["" if score is None else f"{score:.1f}" for score in scores]
         if any(cells):
             rows.append(f"| {language} | {' | '.join(cells)} |")
-    means = [f"{sum(found.values()) / len(found):.1f}" for found in columns.values()]
+    means = [f"{sum(scores.values()) / len(scores):.1f}" for scores in columns.values()]
     return "\n".join([*rows, f"| mean | {' | '.join(means)} |"])

@@ -1,5 +1,5 @@
-"""New pieces for new languages, added to a SentencePiece model or to a tokenizer.json of unigram or
-BPE (ours)."""
+"""Adds pieces for new languages to a SentencePiece model or to a unigram or BPE tokenizer.json
+(ours)."""
 
 import json
 import math
@@ -21,51 +21,52 @@ from xlj.interop import bpe_growth
 from xlj.interop.matched_rows import RULES, Matches
 from xlj.interop.words import specials
 
-_COVERAGE = 0.9995  # of the text's characters, which become pieces
+_COVERAGE = 0.9995  # the share of the text's characters that must be covered by pieces
 _SHARE = 0.01
 
 
 def extend(
     vocabulary: Vocabulary, lines: Sequence[str], new_pieces: int, share: float | None = None
 ) -> Vocabulary:
-    """The vocabulary with `new_pieces` more, behind its own and before `<mask>`.
+    """Returns the vocabulary with `new_pieces` more pieces, after the old ones and before `<mask>`.
 
     Unigram: a small model is trained on the lines, normalised as the vocabulary does. Of its pieces
-    that the vocabulary lacks, all single characters are taken, then the most probable. Scores are
-    log probabilities in a text. A new piece's is that in a mixture of which the lines are `share`:
-    log(share) is added. In a new script, where nothing competes, it hardly matters; elsewhere a
-    larger share cuts the new text into fewer pieces, and the old text at other places.
+    that the vocabulary lacks, all single characters are added first, then the most probable ones.
+    A piece's score is its log probability. For new pieces log(share) is added, which is their log
+    probability in a mixture of old text and `share` new text. In a new script, the share hardly
+    matters. Otherwise a larger share splits new text into fewer pieces and changes how more of the
+    old text is split.
 
-    BPE: training goes on where it ended, on the lines (`bpe_growth`). Each new piece comes with its
-    merge, which ranks behind the old ones, so that text is cut as before and then joined further.
+    BPE: training continues on the lines from the old merges (`bpe_growth`). New merges rank after
+    the old ones, so text is split as before and then joined further.
 
     Args:
-      lines: of all new languages, balanced, without what is held out.
-      share: above 0, at most 1; None for 0.01. Of unigram models only.
+      lines: text of all new languages, balanced, without held-out lines.
+      share: above 0, at most 1; None means 0.01. For unigram models only.
 
     Raises:
-      ConfigError: if the vocabulary is of another kind, or the text yields fewer new pieces, or
-        more new characters.
+      ConfigError: if the vocabulary is of another kind, or the text yields too few new pieces or
+        too many new characters.
     """
     is_json = is_tokenizer_json(vocabulary.model)
     is_bpe = not _is_unigram_json(vocabulary) if is_json else _is_bpe(_parse(vocabulary))
     if is_bpe:
         if share is not None:
             raise ConfigError(
-                f"--share={share:g}: pieces of a BPE vocabulary have no probabilities, so it has "
-                "no meaning; leave it out"
+                f"--share={share:g} has no effect, because the pieces of a BPE vocabulary have no "
+                "probabilities; remove it"
             )
-        return Vocabulary(bpe_growth.grown(vocabulary, lines, new_pieces))
+        return Vocabulary(bpe_growth.grow(vocabulary, lines, new_pieces))
     texts = _normalised_by_json(vocabulary, lines) if is_json else _normalised(vocabulary, lines)
-    found = _lacking(vocabulary, texts, new_pieces)
-    ranked = sorted(found, key=lambda piece: (len(piece.piece) > 1, -piece.score))
-    added = math.log(_SHARE if share is None else share)
+    candidates = _train_new_pieces(vocabulary, texts, new_pieces)
+    ranked = sorted(candidates, key=lambda piece: (len(piece.piece) > 1, -piece.score))
+    log_share = math.log(_SHARE if share is None else share)
     scores = {
-        piece.piece: vocabulary_training.rounded(piece.score + added)
+        piece.piece: vocabulary_training.rounded(piece.score + log_share)
         for piece in ranked[:new_pieces]
     }
     if is_json:
-        return Vocabulary(_added_to_json(vocabulary, scores))
+        return Vocabulary(_add_to_json(vocabulary, scores))
     model = _parse(vocabulary)
     for piece, score in scores.items():
         model.pieces.add(piece=piece, score=score)
@@ -74,14 +75,14 @@ def extend(
 
 
 def initial_rows(old: Vocabulary, new: Vocabulary) -> Matches:
-    """The rows that those of an extended vocabulary start from.
+    """Returns which old rows each row of an extended vocabulary is initialised from.
 
-    `special` and `exact`: the piece's own row; that of `<mask>`, the last, has moved. `pieces`: the
-    mean of the old pieces that a new piece is cut into. `none`: a new piece of which a part would
-    be `<unk>`.
+    Rules `special` and `exact`: the piece's own row (the last one, of `<mask>`, has a new index).
+    `pieces`: the mean of the old pieces that the old vocabulary splits a new piece into. `none`:
+    one of these pieces would be `<unk>`.
     """
     roles = dict(zip(specials(new.size), specials(old.size), strict=True))
-    # Without the specials, whose names here another piece may have (`<s>` in mmBERT's vocabulary).
+    # Specials are excluded: a piece may have the same name (`<s>` in mmBERT's vocabulary).
     known = {old.pieces[i]: i for i in range(len(SPECIALS), old.mask)}
     added = [piece for i, piece in enumerate(new.pieces) if i not in roles and piece not in known]
     is_json = is_tokenizer_json(old.model)
@@ -102,13 +103,13 @@ def initial_rows(old: Vocabulary, new: Vocabulary) -> Matches:
 
 
 def _normalised(vocabulary: Vocabulary, lines: Sequence[str]) -> list[str]:
-    """Lines as the pieces of a SentencePiece model have them, with spaces."""
+    """Returns lines as a SentencePiece model normalises them, with spaces."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
     return [processor.normalize(line).replace("\u2581", " ").strip() for line in lines]
 
 
 def _normalised_by_json(vocabulary: Vocabulary, lines: Sequence[str]) -> list[str]:
-    """Lines as the pieces of a tokenizer.json have them, with spaces."""
+    """Returns lines as a tokenizer.json normalises them, with spaces."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_str(vocabulary.model.decode())
@@ -126,13 +127,15 @@ def _is_unigram_json(vocabulary: Vocabulary) -> bool:
     return kind == "Unigram" and vocabulary.markers == "sentencepiece"
 
 
-def _added_to_json(vocabulary: Vocabulary, scores: Mapping[str, float]) -> bytes:
-    """The tokenizer.json with more pieces behind all others, so that no id of it changes."""
+def _add_to_json(vocabulary: Vocabulary, scores: Mapping[str, float]) -> bytes:
+    """Returns the tokenizer.json with more pieces after all others, so that old ids do not
+    change."""
     description = json.loads(vocabulary.model)
     pieces = description["model"]["vocab"]
     known = {piece for piece, _ in pieces}
-    # The library gives added tokens their ids anew, behind the model's own, unless the model knows
-    # them: with new pieces behind both, it must. Released files have `<mask>` there with 0, too.
+    # The tokenizers library renumbers added tokens after the model's pieces, unless the model has
+    # them. New pieces must come after both, so the added tokens become pieces of the model with
+    # score 0. Released files do the same with `<mask>`.
     for token in sorted(description["added_tokens"], key=lambda token: token["id"]):
         if token["content"] not in known:
             pieces.append([token["content"], 0.0])
@@ -140,29 +143,29 @@ def _added_to_json(vocabulary: Vocabulary, scores: Mapping[str, float]) -> bytes
     return json.dumps(description, ensure_ascii=False, indent=2).encode()
 
 
-def _lacking(vocabulary: Vocabulary, text: Sequence[str], wanted: int) -> list:
-    """The pieces of a model of normalised lines that the vocabulary lacks, at least as many as
-    wanted."""
+def _train_new_pieces(vocabulary: Vocabulary, text: Sequence[str], count: int) -> list:
+    """Trains a model on normalised lines and returns its pieces that the vocabulary lacks: `count`
+    or more."""
     known = set(vocabulary.pieces)
-    # Besides the wanted pieces the model has 3 specials, two ids of ours, and every character.
-    size = wanted + 5 + len(known.intersection("\u2581".join(text)))
+    # The model also has 3 specials, two ids of xlj, and all known characters.
+    size = count + 5 + len(known.intersection("\u2581".join(text)))
     while True:
         try:
             trained = vocabulary_training.train({"new": list(text)}, {"new": 1}, size, _COVERAGE)
         except ConfigError as error:
             raise ConfigError(
-                f"{wanted:,} new pieces cannot be had of this text: bring more of it, or ask for "
-                f"fewer, or, if it has more characters, for more ({error})"
+                f"this text does not yield {count:,} new pieces; give more text or a smaller "
+                f"--pieces, or a larger --pieces if the text has more characters ({error})"
             ) from None
         pieces = ModelProto.FromString(trained).pieces
-        found = [p for p in pieces if p.type == p.NORMAL and p.piece not in known]
-        if len(found) >= wanted:
-            return found
-        size += 3 * (wanted - len(found)) // 2 + 1  # some of what is added is known, too
+        new_pieces = [p for p in pieces if p.type == p.NORMAL and p.piece not in known]
+        if len(new_pieces) >= count:
+            return new_pieces
+        size += 3 * (count - len(new_pieces)) // 2 + 1  # some further pieces are known, too
 
 
 def _literal(vocabulary: Vocabulary) -> Vocabulary:
-    """The vocabulary without normalisation, so that it cuts a piece as it is."""
+    """Returns the vocabulary without normalisation, so that it splits a piece unchanged."""
     model = _parse(vocabulary)
     model.normalizer_spec.Clear()
     model.normalizer_spec.add_dummy_prefix = False
@@ -183,6 +186,7 @@ def _parse(vocabulary: Vocabulary) -> Any:
         _is_bpe(model) or model.trainer_spec.model_type == model.trainer_spec.UNIGRAM
     ):
         raise ConfigError(
-            "only a SentencePiece model or a tokenizer.json of unigram or BPE can be extended"
+            "this vocabulary cannot be extended: expected a SentencePiece model or a "
+            "tokenizer.json with a unigram or BPE model"
         )
     return model

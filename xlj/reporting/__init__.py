@@ -1,1 +1,1 @@
-"""One HTML page about runs: what their workdirs hold, drawn and tabled."""
+"""Makes HTML pages: a report that compares runs, and a viewer of word alignments."""

@@ -1,7 +1,8 @@
-"""One self-contained page to look through alignments: both lines, links drawn between their words.
+"""A self-contained HTML page that shows word alignments: two sentences and their links.
 
-Pairs lie in the page as JSON, written as they come; its script draws some of them at a time, and
-puts text on the page as text only. A content security policy lets no other script run.
+The page contains the sentence pairs as JSON, which is written pair by pair. Its script draws a few
+pairs at a time and inserts all text as text nodes. A content security policy allows no other
+script.
 """
 
 import base64
@@ -17,25 +18,25 @@ from xlj.word_alignment.aligner import Aligned
 from xlj.word_alignment.sentence_pairs import Pair
 
 _DATA = '<script type="application/json" id="data">'
-"""What the pairs stand behind. No text of the page can hold it."""
+"""The tag before the pairs. Text is escaped, so it cannot contain this tag."""
 
 
 class Page(AbstractContextManager):
-    """Writes the page: pairs are added within its context, and it is whole at its end.
+    """Context manager that writes the page; `add` adds pairs within the context.
 
     Args:
-      file: where it goes.
-      title: what stands above.
-      facts: how the pairs were aligned, shown in a line.
-      with_gold: whether pairs have gold links. Those with most errors come first then.
+      file: the file to write.
+      title: the heading of the page.
+      facts: names and values that say how the pairs were aligned, shown below the heading.
+      with_gold: whether pairs have gold links. The page then shows pairs with most errors first.
     """
 
     def __init__(
         self, file: BinaryIO, title: str, facts: Mapping[str, str | float], with_gold: bool
     ):
         self._file, self._separator = file, b"\n"
-        head, place, self._tail = _around(title, facts, with_gold).partition(_DATA)
-        self._head = head + place
+        head, tag, self._tail = _render_frame(title, facts, with_gold).partition(_DATA)
+        self._head = head + tag
 
     def __enter__(self) -> "Page":
         self._file.write(f"{self._head}[".encode())
@@ -53,39 +54,35 @@ class Page(AbstractContextManager):
         sides = [sorted(gold.sure), sorted(gold.possible - gold.sure)] if gold else []
         content = [pair.source, pair.target, links, *sides]
         text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-        # Without `<` no text can end the element that it stands in, or begin another.
+        # Without `<`, text can neither close its element nor open another one.
         self._file.write(self._separator + text.replace("<", "\\u003c").encode())
         self._separator = b",\n"
 
 
-def _around(title: str, facts: Mapping[str, str | float], with_gold: bool) -> str:
-    """The page without pairs."""
+def _render_frame(title: str, facts: Mapping[str, str | float], with_gold: bool) -> str:
+    """Returns the page without pairs."""
     script = asset("alignment.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    kinds = {"right": "right", "wrong": "wrong", "missed": "missed"} if with_gold else {}
-    keys = [
-        part
-        for kind, said in (kinds or {"found": "found"}).items()
-        for part in (node("span", class_=f"key {kind}"), said)
-    ]
+    kinds = ("correct", "wrong", "missed") if with_gold else ("predicted",)
+    keys = [part for kind in kinds for part in (node("span", class_=f"key {kind}"), kind)]
     orders = [("errors", "most errors first")] if with_gold else []
-    orders += [("file", "as in the file"), ("doubt", "least confident first")]
-    options = [node("option", said, value=name) for name, said in orders]
+    orders += [("file", "order of the file"), ("doubt", "least confident first")]
+    options = [node("option", label, value=name) for name, label in orders]
     controls = node(
         "div",
-        node("button", "◀", id="back", title="the pairs before", type="button"),
-        node("button", "▶", id="on", title="the next pairs", type="button"),
+        node("button", "◀", id="back", title="previous pairs", type="button"),
+        node("button", "▶", id="next", title="next pairs", type="button"),
         node("span", id="status"),
-        node("select", *options, id="order", title="order"),
+        node("select", *options, id="order", title="order of the pairs"),
         node("input", id="number", type="number", min=1, placeholder="pair", title="go to a pair"),
         class_="controls",
     )
-    said = ", ".join(f"{name} {value}" for name, value in facts.items())
+    settings = ", ".join(f"{name} {value}" for name, value in facts.items())
     body = [
         node("h1", title),
-        node("p", f"{said}. Thick: confident.", *keys),
-        node("noscript", node("p", "The pairs are drawn by a script, which is turned off.")),
+        node("p", f"{settings}. Thicker lines: higher confidence. Links:", *keys),
+        node("noscript", node("p", "This page needs JavaScript to draw the pairs.")),
         controls,
         node("div", id="pairs"),
         node("script", type="application/json", id="data"),

@@ -1,4 +1,4 @@
-"""Charts as inline SVG: curves and bars. Colours come from the page's style, by class."""
+"""Line and bar charts as inline SVG. The page's style sets their colours by class."""
 
 import dataclasses
 import math
@@ -11,31 +11,36 @@ Point = tuple[float, float]
 
 WIDTH, HEIGHT = 460, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 20, 10, 40
-_BAR, _GAP = 11, 14  # widths of a bar, and between groups of them
+_BAR, _GAP = 11, 14  # the width of a bar, and the gap between groups of bars
 
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """Points of one run."""
+    """Points of one run.
+
+    Attributes:
+      run: the index of the run on the page; selects the colour.
+      label: the run's name, for tooltips.
+      points: (x, y) in order.
+      faint: draws a thin line without marks, behind the others.
+    """
 
     run: int
-    """Which of the page's runs; it decides the colour."""
     label: str
     points: Sequence[Point]
     faint: bool = False
-    """A thin line without marks, behind the others."""
 
 
 def curves(series: Sequence[Series], x_label: str) -> Element | None:
-    """Lines over a common x axis, of whole numbers; None if no series has a finite point.
+    """Draws lines over a common x axis of whole numbers; None if no series has a finite point.
 
-    A point's tooltip says its run and value.
+    Tooltips show a point's run and value.
     """
     finite = {id(s): [p for p in s.points if all(map(math.isfinite, p))] for s in series}
-    every = [point for points in finite.values() for point in points]
-    if not every:
+    all_points = [point for points in finite.values() for point in points]
+    if not all_points:
         return None
-    xs, ys = zip(*every, strict=True)
+    xs, ys = zip(*all_points, strict=True)
     x_ticks = [tick for tick in ticks(min(xs), max(xs), 5) if float(tick).is_integer()]
     y_ticks = ticks(min(ys), max(ys), 5)
     low, high = min(min(ys), y_ticks[0]), max(max(ys), y_ticks[-1])
@@ -48,15 +53,15 @@ def curves(series: Sequence[Series], x_label: str) -> Element | None:
         inner = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
         return round(_LEFT + across * inner[0], 1), round(_TOP + (1 - up) * inner[1], 1)
 
-    drawn = [_rule(place((left, tick))[1], WIDTH, tick) for tick in y_ticks]
+    elements = [_rule(place((left, tick))[1], WIDTH, tick) for tick in y_ticks]
     for tick in x_ticks:
         x = place((tick, low))[0]
-        drawn.append(node("text", number(tick), x=x, y=HEIGHT - 22, class_="across"))
+        elements.append(node("text", number(tick), x=x, y=HEIGHT - 22, class_="across"))
     middle = (_LEFT + WIDTH - _RIGHT) / 2
-    drawn.append(node("text", x_label, x=middle, y=HEIGHT - 5, class_="across"))
+    elements.append(node("text", x_label, x=middle, y=HEIGHT - 5, class_="across"))
     for s in sorted(series, key=lambda s: not s.faint):
-        drawn.append(_curve(s, finite[id(s)], place))
-    return _svg(WIDTH, drawn)
+        elements.append(_curve(s, finite[id(s)], place))
+    return _svg(WIDTH, elements)
 
 
 def _curve(series: Series, points: Sequence[Point], place) -> Element:
@@ -66,14 +71,18 @@ def _curve(series: Series, points: Sequence[Point], place) -> Element:
     if not series.faint or len(points) == 1:
         for point in points:
             x, y = place(point)
-            said = f"{series.label}: {number(point[1])} at {number(point[0])}"
-            marks.append(node("circle", node("title", said), cx=x, cy=y, r=3))
+            tooltip = f"{series.label}: {number(point[1])} at {number(point[0])}"
+            marks.append(node("circle", node("title", tooltip), cx=x, cy=y, r=3))
     return node("g", *marks, class_=f"run{series.run} {kind}")
 
 
 def bars(groups: Mapping[str, Mapping[int, float]], names: Sequence[str]) -> Element | None:
-    """Bars side by side, a group of runs' values a name on the x axis; None if there is no finite
-    value. The names of the runs are for tooltips."""
+    """Draws grouped bars; None if there is no finite value.
+
+    Args:
+      groups: by name on the x axis, the values of runs by the run's index.
+      names: the names of the runs, for tooltips.
+    """
     groups = {
         name: {run: value for run, value in group.items() if math.isfinite(value)}
         for name, group in groups.items()
@@ -93,7 +102,7 @@ def bars(groups: Mapping[str, Mapping[int, float]], names: Sequence[str]) -> Ele
         inner = HEIGHT - _TOP - _BOTTOM
         return _TOP + inner * (1 - (value - low) / ((high - low) or 1))
 
-    drawn = [_rule(height(tick), width, tick) for tick in y_ticks]
+    elements = [_rule(height(tick), width, tick) for tick in y_ticks]
     for place, (name, group) in enumerate(groups.items()):
         start = _LEFT + step * (place + 0.5) - bar * len(runs) / 2
         for i, run in enumerate(runs):
@@ -102,15 +111,15 @@ def bars(groups: Mapping[str, Mapping[int, float]], names: Sequence[str]) -> Ele
             y, zero = height(group[run]), height(0)
             box = {"x": f"{start + i * bar:.1f}", "y": f"{min(y, zero):.1f}"}
             size = {"width": f"{max(bar - 1, 1):.1f}", "height": f"{abs(zero - y):.1f}"}
-            said = node("title", f"{names[run]}, {name}: {number(group[run])}")
-            drawn.append(node("rect", said, class_=f"run{run}", **box, **size))
+            tooltip = node("title", f"{names[run]}, {name}: {number(group[run])}")
+            elements.append(node("rect", tooltip, class_=f"run{run}", **box, **size))
         middle = _LEFT + step * (place + 0.5)
-        drawn.append(node("text", name, x=f"{middle:.1f}", y=HEIGHT - 22, class_="across"))
-    return _svg(width, drawn)
+        elements.append(node("text", name, x=f"{middle:.1f}", y=HEIGHT - 22, class_="across"))
+    return _svg(width, elements)
 
 
 def ticks(low: float, high: float, about: int) -> list[float]:
-    """Round numbers from `low` to `high`, about so many; never fewer than one."""
+    """Returns about as many round numbers from `low` to `high`, and at least one."""
     if not high > low:
         return [low]
     rough = (high - low) / about
@@ -122,7 +131,7 @@ def ticks(low: float, high: float, about: int) -> list[float]:
 
 
 def number(value: float) -> str:
-    """A number as short as its size allows: 2.5G, 12,000, 3.142, 0.00012."""
+    """Formats a number briefly: 2.5G, 12,000, 3.142, 0.00012."""
     for power, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
         if power <= abs(value) < 1e15:
             return f"{value / power:.4g}{letter}"
@@ -137,8 +146,8 @@ def _rule(y: float, width: float, tick: float) -> Element:
     return node("g", line, node("text", number(tick), x=_LEFT - 6, y=y + 4, class_="up"))
 
 
-def _svg(width: float, drawn: Sequence[Element]) -> Element:
+def _svg(width: float, elements: Sequence[Element]) -> Element:
     size = {"viewBox": f"0 0 {width:g} {HEIGHT}"}
-    if width > WIDTH:  # it scrolls at its own size
+    if width > WIDTH:  # a wide chart is not scaled down, but scrolls
         size["style"] = f"width:{width:g}px"
-    return node("div", node("svg", *drawn, role="img", **size), class_="wide")
+    return node("div", node("svg", *elements, role="img", **size), class_="wide")

@@ -1,4 +1,4 @@
-"""What a report says first: what was trained, on what, for how long, with what result, where."""
+"""Opening paragraphs of a report: each run's objectives, data, duration, result and machine."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -10,28 +10,28 @@ from xlj.io.json_file import Json
 from xlj.reporting.markup import Content, node, table
 from xlj.reporting.runs import Run
 
-_MOST = 4  # runs; of more the table says enough
-_LISTED = 6  # languages or pairs
+_MAX_RUNS = 4  # with more runs, the report has only the table
+_MAX_NAMES = 6  # languages or pairs that are listed by name
 
 
-def of(runs: Sequence[Run]) -> list[Element]:
-    """A paragraph for each run that has begun, if they are few."""
-    made = []
-    for run in runs if len(runs) <= _MOST else ():
-        parts = [_trained(run), _on(run), _duration(run), _result(run)]
-        said = "; ".join(part for part in parts if part)
-        if said:
-            made.append(node("p", node("strong", run.name), f": {said}.", class_="headline"))
+def summaries(runs: Sequence[Run]) -> list[Element]:
+    """Returns a paragraph for each run that has started; none if there are many runs."""
+    elements = []
+    for run in runs if len(runs) <= _MAX_RUNS else ():
+        parts = [_model(run), _data(run), _duration(run), _result(run)]
+        text = "; ".join(part for part in parts if part)
+        if text:
+            elements.append(node("p", node("strong", run.name), f": {text}.", class_="headline"))
         if run.machine:
             names = ("started", "host", "devices", "cores", "software")
             values = [str(run.machine[name]) for name in names if name in run.machine]
-            made.append(node("p", " · ".join(values).replace(" · 1 x cpu", "")))
-    return made
+            elements.append(node("p", " · ".join(values).replace(" · 1 x cpu", "")))
+    return elements
 
 
 def configs(runs: Sequence[Run]) -> Iterator[Element]:
-    """For each run, folded, its keys that are not at their defaults."""
-    for run in runs if len(runs) <= _MOST else ():
+    """Yields a collapsed table for each run with the config keys that differ from the defaults."""
+    for run in runs if len(runs) <= _MAX_RUNS else ():
         of_kind = finetuning if "task.kind" in run.config else schema
         defaults = {path: field.default for path, field in of_kind.keys()}
         rows: list[list[Content]] = [
@@ -43,39 +43,40 @@ def configs(runs: Sequence[Run]) -> Iterator[Element]:
             yield node("details", node("summary", run.name), table(["key", "value"], rows))
 
 
-def _trained(run: Run) -> str:
-    """The objectives, and the sizes of the model."""
+def _model(run: Run) -> str:
+    """Returns the objectives and the size of the model."""
     config = run.config
     ends = ("objectives.", ".batch_rows")
-    on = [
+    objectives = [
         key.split(".")[1] for key, rows in config.items() if key.startswith(ends[0])
         and key.endswith(ends[1]) and rows
     ]  # fmt: skip
-    what = f"{config['task.kind']}, fine-tuned" if "task.kind" in config else ", ".join(on)
+    fine_tunes = "task.kind" in config
+    goal = f"fine-tuned for {config['task.kind']}" if fine_tunes else ", ".join(objectives)
     sizes = [config.get("model.layers"), config.get("model.hidden")]
     known = all(isinstance(size, int) for size in sizes)
     layers = f"{sizes[0]} layer{'s' * (sizes[0] != 1)}"
-    return what + f" with {layers} of {sizes[1]}" * bool(what and known)
+    return goal + f" with {layers} of size {sizes[1]}" * bool(goal and known)
 
 
-def _on(run: Run) -> str:
-    """The languages and pairs."""
+def _data(run: Run) -> str:
+    """Returns the languages and pairs."""
     languages, pairs, task = (
         run.config.get(key) for key in ("data.languages", "data.pairs", "task.languages")
     )
-    parts = [_listed(named, what) for named, what in (
+    parts = [_names_or_count(names, noun) for names, noun in (
         (languages, "languages"), (pairs, "pairs"), (task, "languages"))]  # fmt: skip
     return "on " + " and ".join(filter(None, parts)) if any(parts) else ""
 
 
-def _listed(names: Json, what: str) -> str:
+def _names_or_count(names: Json, noun: str) -> str:
     if not isinstance(names, list) or not names:
         return ""
-    return ", ".join(map(str, names)) if len(names) <= _LISTED else f"{len(names)} {what}"
+    return ", ".join(map(str, names)) if len(names) <= _MAX_NAMES else f"{len(names)} {noun}"
 
 
 def _duration(run: Run) -> str:
-    """Steps, and the time that they took."""
+    """Returns the number of steps and the time that they took."""
     if not run.lines:
         return ""
     steps = f"{run.lines[-1]['step']:,} steps"
@@ -88,9 +89,9 @@ def _duration(run: Run) -> str:
 
 
 def _result(run: Run) -> str:
-    """The means of the first and of the last evaluation, and a task's average."""
+    """Returns the mean metrics of the first and last evaluation, and a task's average score."""
     evaluations = [line for line in run.lines if any(key.startswith("eval/") for key in line)]
-    said = []
+    parts = []
     if evaluations:
         first, last = evaluations[0], evaluations[-1]
         keys = [key for key in last if key.startswith("eval/") and key.count("/") == 2]
@@ -102,15 +103,15 @@ def _result(run: Run) -> str:
             before = (
                 f"{first[key]:.3f} → " if _is_number(first.get(key)) and first is not last else ""
             )
-            said.append(f"{name} {before}{last[key]:.3f}")
+            parts.append(f"{name} {before}{last[key]:.3f}")
     average = run.results.get("average")
     if _is_number(average):
-        said.append(f"{run.results.get('metric', 'score')} {average:.1f} on average")
-    return ", ".join(said)
+        parts.append(f"average {run.results.get('metric', 'score')} {average:.1f}")
+    return ", ".join(parts)
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    """Whether this is a finite number."""
+    """Returns whether a value is a finite number."""
     return isinstance(value, int | float) and math.isfinite(value)
 
 

@@ -1,4 +1,4 @@
-"""HTML and SVG as trees: what is text stays text, whatever stands in it."""
+"""HTML and SVG as element trees, in which all text is escaped."""
 
 import re
 import xml.etree.ElementTree as etree
@@ -11,23 +11,23 @@ _FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 def node(tag: str, *children: Content, **attributes: str | float) -> Element:
-    """An element; `class_` and `stroke_width` become `class` and `stroke-width`."""
+    """Returns an element; `class_` and `stroke_width` become `class` and `stroke-width`."""
     named = {key.strip("_").replace("_", "-"): _clean(str(v)) for key, v in attributes.items()}
-    made = Element(tag, named)
+    element = Element(tag, named)
     for child in children:
         if isinstance(child, Element):
-            made.append(child)
-        elif len(made):
-            made[-1].tail = (made[-1].tail or "") + _clean(child)
+            element.append(child)
+        elif len(element):
+            element[-1].tail = (element[-1].tail or "") + _clean(child)
         else:
-            made.text = (made.text or "") + _clean(child)
-    return made
+            element.text = (element.text or "") + _clean(child)
+    return element
 
 
 def table(head: Sequence[Content], rows: Sequence[Sequence[Content]]) -> Element:
-    """A table that scrolls by itself where it is too wide; the first column has the names.
+    """Returns a table that scrolls horizontally if it is too wide.
 
-    A cell that is a `td` stays as it is.
+    The first cell of each row becomes a `th`. Other cells become a `td` unless they are one.
     """
     body = [node("tr", node("th", row[0]), *map(_cell, row[1:])) for row in rows]
     top = node("thead", node("tr", *(node("th", cell) for cell in head)))
@@ -43,7 +43,7 @@ def _cell(content: Content) -> Element:
 def document(
     title: str, style: str, body: Sequence[Element], more_head: Sequence[Element] = ()
 ) -> str:
-    """The text of a page. `style`, and what stands in a `script`, are not escaped."""
+    """Returns the HTML of a page. `style` and the content of `script` elements are not escaped."""
     head = [
         node("meta", charset="utf-8"),
         node("meta", name="viewport", content="width=device-width, initial-scale=1"),
@@ -57,5 +57,5 @@ def document(
 
 
 def _clean(text: str) -> str:
-    """Text without the characters that HTML cannot hold."""
+    """Replaces the characters that HTML does not allow."""
     return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)

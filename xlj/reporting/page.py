@@ -1,4 +1,4 @@
-"""The page: runs beside each other by step, language, layer, and what their configs differ in."""
+"""The report page: compares runs by step, language, layer, task and config."""
 
 import math
 import statistics
@@ -21,41 +21,49 @@ _NONE = "–"
 
 
 def page(runs: Sequence[Run], title: str) -> str:
-    """The HTML of a report: one file that needs no other."""
-    body = [node("h1", title), *headline.of(runs)]
-    for heading, said, content in (
+    """Returns the HTML of a report, one self-contained file."""
+    body = [node("h1", title), *headline.summaries(runs)]
+    for heading, note, content in (
         ("Runs", "Untick a run to hide it.", [_overview(runs)]),
         ("Notes", "", _notes(runs)),
-        ("Losses", "Thin: training. With points: held out.", [_charts(_losses(runs))]),
-        ("Other measures on held-out data", "", [_charts(_measures(runs))]),
-        ("Schedule", "What the config does at which step.", _schedule(runs)),
-        ("By language", "At each run's last evaluation.", _by_language(runs)),
-        ("By layer", "Layer 0 is the embeddings.", [_charts(_by_layer(runs))]),
-        ("Tasks", "In percent; with several seeds mean and deviation.", _tasks(runs)),
-        ("What the configs differ in", "", list(_differences(runs))),
-        ("Configs", "Keys that are not at their defaults.", list(headline.configs(runs))),
-        ("Training", "", _training(runs)),
+        (
+            "Losses",
+            "Thin lines: training data. Lines with points: held-out data.",
+            [_charts(_losses(runs))],
+        ),
+        ("Other metrics on held-out data", "", [_charts(_other_metrics(runs))]),
+        ("Schedule", "Values that the config sets at each step.", _schedule(runs)),
+        ("Results by language", "At the last evaluation of each run.", _by_language(runs)),
+        ("Results by layer", "Layer 0 is the embeddings.", [_charts(_by_layer(runs))]),
+        (
+            "Tasks",
+            "In percent. With several seeds: mean ± standard deviation.",
+            _tasks(runs),
+        ),
+        ("Config differences", "Keys with different values in these runs.", [*_differences(runs)]),
+        ("Configs", "Keys that differ from the defaults.", [*headline.configs(runs)]),
+        ("Training metrics", "", _training(runs)),
     ):
         content = [element for element in content if len(element)]
         if content:
-            body += [node("h2", heading), *[node("p", said)] * bool(said), *content]
+            body += [node("h2", heading), *[node("p", note)] * bool(note), *content]
     return document(title, style(len(runs)), body)
 
 
 def _overview(runs: Sequence[Run]) -> Element:
     last = [_last_evaluation(run) | _result(run) for run in runs]
-    keys = _ordered(key for found in last for key in found if _is_main(key, found, parts=3))
+    keys = _ordered(key for values in last for key in values if _is_main(key, values, parts=3))
     head = ["run", "steps", "time", "tokens/s", *(_title(key) for key in keys)]
-    best = {key: _best(key, [found.get(key) for found in last]) for key in keys}
+    best = {key: _best(key, [values.get(key) for values in last]) for key in keys}
     rows: list[list[Content]] = []
-    for place, (run, found) in enumerate(zip(runs, last, strict=True)):
-        values = [_value(found.get(key), found.get(key) == best[key]) for key in keys]
-        rows.append([_mark(place, run.name), _steps(run), _time(run), _speed(run), *values])
+    for place, (run, values) in enumerate(zip(runs, last, strict=True)):
+        cells = [_value(values.get(key), values.get(key) == best[key]) for key in keys]
+        rows.append([_label(place, run.name), _steps(run), _time(run), _speed(run), *cells])
     return table(head, rows)
 
 
-def _mark(place: int, name: str) -> Element:
-    """A name with a box that shows or hides its run, and a piece of its line."""
+def _label(place: int, name: str) -> Element:
+    """Returns a run's name with a checkbox that shows or hides it, and a sample of its line."""
     box = node("input", type="checkbox", checked="", id=f"show{place}")
     line = node("svg", node("polyline", points="0,5 26,5"), viewBox="0 0 26 10")
     return node("label", box, line, name, class_=f"of{place}")
@@ -65,8 +73,8 @@ def _steps(run: Run) -> str:
     if not run.lines:
         return _NONE
     done, planned = run.lines[-1]["step"], run.config.get("train.steps")
-    goes_on = isinstance(planned, int) and planned != done
-    return f"{done:,} of {planned:,}" if goes_on else f"{done:,}"
+    is_unfinished = isinstance(planned, int) and planned != done
+    return f"{done:,} of {planned:,}" if is_unfinished else f"{done:,}"
 
 
 def _time(run: Run) -> str:
@@ -90,11 +98,11 @@ def _value(value: float | None, is_best: bool = False) -> Content:
 
 
 def _best(key: str, values: Sequence[float | None]) -> float | None:
-    """The best of several runs' values; None if there is nothing to compare."""
-    found = [value for value in values if value is not None and math.isfinite(value)]
-    if len(set(found)) < 2:
+    """Returns the best of the runs' values; None without two different values."""
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    if len(set(finite)) < 2:
         return None
-    return min(found) if key.rpartition("/")[2] in _LOWER_IS_BETTER else max(found)
+    return min(finite) if key.rpartition("/")[2] in _LOWER_IS_BETTER else max(finite)
 
 
 def _notes(runs: Sequence[Run]) -> list[Element]:
@@ -113,14 +121,14 @@ def _is_loss(key: str) -> bool:
     return key.startswith(("train/", "eval/")) and key.endswith("/loss") and key.count("/") == 2
 
 
-def _measures(runs: Sequence[Run]) -> Iterator[tuple[str, Element | None]]:
+def _other_metrics(runs: Sequence[Run]) -> Iterator[tuple[str, Element | None]]:
     for key in _all_keys(runs):
         if key.startswith("eval/") and key.count("/") == 2 and not _is_loss(key):
             yield _title(key), curves(_series(runs, key), "step")
 
 
 def schedule(lines: Sequence[Line], title: str) -> str:
-    """The HTML of what a run will do at which step, of `xlj.training.schedule.lines`."""
+    """Returns the HTML of a run's schedule, from `xlj.training.schedule.lines`."""
     run = Run(title, Path(), {}, (), {}, {}, (), schedule=lines)
     return document(title, style(1), [node("h1", title), *_schedule([run])])
 
@@ -139,23 +147,23 @@ def _plain(key: str) -> str:
 
 
 def _training(runs: Sequence[Run]) -> list[Element]:
-    """Curves of all else by step, folded."""
+    """Returns collapsed charts of all other metrics by step."""
     charts = _charts(
         (_plain(key), curves(_series(runs, key), "step"))
         for key in _all_keys(runs)
         if not key.startswith("eval/") and not _is_loss(key) and key not in ("step", "time/seconds")
     )
-    return [node("details", node("summary", "curves"), charts)] if len(charts) else []
+    return [node("details", node("summary", "Show charts"), charts)] if len(charts) else []
 
 
 def _by_language(runs: Sequence[Run]) -> list[Element]:
     last = [_last_evaluation(run) for run in runs]
-    keys = _ordered(key for found in last for key in found if _is_main(key, found, parts=4))
+    keys = _ordered(key for values in last for key in values if _is_main(key, values, parts=4))
     groups: dict[str, dict[str, dict[int, float]]] = {}
     for key in keys:
-        _, name, language, measure = key.split("/")
-        values = {place: found[key] for place, found in enumerate(last) if key in found}
-        groups.setdefault(_title(f"/{name}/{measure}"), {})[language] = values
+        _, name, language, metric = key.split("/")
+        by_run = {place: values[key] for place, values in enumerate(last) if key in values}
+        groups.setdefault(_title(f"/{name}/{metric}"), {})[language] = by_run
     names = [run.name for run in runs]
     charts = _charts((title, bars(group, names)) for title, group in groups.items())
     tables = [
@@ -163,20 +171,22 @@ def _by_language(runs: Sequence[Run]) -> list[Element]:
         for title, group in groups.items()
         for element in (node("h3", title), _language_table(group, names))
     ]
-    return [charts, node("details", node("summary", "as tables"), *tables)] if groups else []
+    return [charts, node("details", node("summary", "Show tables"), *tables)] if groups else []
 
 
 def _language_table(groups: Mapping[str, Mapping[int, float]], names: Sequence[str]) -> Element:
-    """A row a run that has values, a column a language."""
-    there = [run for run in range(len(names)) if any(run in group for group in groups.values())]
+    """Returns a table with a row per run that has values, and a column per language."""
+    with_values = [
+        run for run in range(len(names)) if any(run in group for group in groups.values())
+    ]
     rows: list[list[Content]] = [
-        [names[run], *(_value(group.get(run)) for group in groups.values())] for run in there
+        [names[run], *(_value(group.get(run)) for group in groups.values())] for run in with_values
     ]
     return table(["", *groups], rows)
 
 
 def _by_layer(runs: Sequence[Run]) -> Iterator[tuple[str, Element | None]]:
-    for title in _ordered(measure for run in runs for measure in run.layers):
+    for title in _ordered(metric for run in runs for metric in run.layers):
         series = [
             Series(place, run.name, list(run.layers[title].items()))
             for place, run in enumerate(runs)
@@ -186,35 +196,38 @@ def _by_layer(runs: Sequence[Run]) -> Iterator[tuple[str, Element | None]]:
 
 
 def _tasks(runs: Sequence[Run]) -> list[Element]:
-    """Bars and a table for each task and metric that any run has results of."""
-    made: list[Element] = []
+    """Returns a bar chart and a table for each task and metric with results."""
+    elements: list[Element] = []
     for task in _ordered(_task(run) for run in runs if run.results):
-        there = [place for place, run in enumerate(runs) if run.results and _task(run) == task]
+        places = [place for place, run in enumerate(runs) if run.results and _task(run) == task]
         groups: dict[str, dict[int, float]] = {}
-        for place in there:
+        for place in places:
             for language, score in _scores(runs[place].results.get("languages")).items():
                 groups.setdefault(language, {})[place] = score
         languages = list(groups)
-        rows = [_task_row(runs[place].name, runs[place].results, languages) for place in there]
-        rows += _baselines([runs[place] for place in there], languages)
-        made.append(_charts([(task, bars(groups, [run.name for run in runs]))]))
-        made.append(table(["", *languages, "average", "transfer gap"], rows))
-    return made
+        rows = [_task_row(runs[place].name, runs[place].results, languages) for place in places]
+        rows += _baselines([runs[place] for place in places], languages)
+        elements.append(_charts([(task, bars(groups, [run.name for run in runs]))]))
+        elements.append(table(["", *languages, "average", "transfer gap"], rows))
+    return elements
 
 
 def _baselines(runs: Sequence[Run], languages: Sequence[str]) -> Iterator[list[Content]]:
-    """A row for what the most frequent labels score, or one for each run if they score unlike."""
-    found = [(run, _scores(_dict(run.results.get("baseline")).get(_metric(run)))) for run in runs]
-    found = [(run, scores) for run, scores in found if scores]
-    same = all(scores == found[0][1] for _, scores in found)
-    for run, scores in found[:1] if same else found:
+    """Yields a row with the scores of the most frequent label; one per run if they differ."""
+    baselines = [
+        (run, _scores(_dict(run.results.get("baseline")).get(_metric(run)))) for run in runs
+    ]
+    baselines = [(run, scores) for run, scores in baselines if scores]
+    same = all(scores == baselines[0][1] for _, scores in baselines)
+    for run, scores in baselines[:1] if same else baselines:
         name = "most frequent label" if same else f"most frequent label: {run.name}"
         average = statistics.fmean(scores.values())
         yield _task_row(name, {"languages": scores, "average": average}, languages)
 
 
 def _task(run: Run) -> str:
-    """The title of a table; results of dev sets, where no test set has labels, have their own."""
+    """Returns the title of a run's table. Results on dev sets (without a labelled test set) have
+    a separate table."""
     on_dev = " (dev)" if run.results.get("split") == "dev" else ""
     return f"{run.results.get('task', 'task')} {_metric(run)}{on_dev}".strip()
 
@@ -236,17 +249,19 @@ def _task_row(name: str, results: Record, languages: Sequence[str]) -> list[Cont
     return row
 
 
-def _scores(found: Json) -> dict[str, float]:
-    return {name: value for name, value in _dict(found).items() if _is_number(value)}
+def _scores(value: Json) -> dict[str, float]:
+    return {name: score for name, score in _dict(value).items() if _is_number(score)}
 
 
-def _dict(found: Json) -> dict:
-    return found if isinstance(found, dict) else {}
+def _dict(value: Json) -> dict:
+    return value if isinstance(value, dict) else {}
 
 
 def _differences(runs: Sequence[Run]) -> Iterator[Element]:
-    """A table of those that pretrain, and one of those that fine-tune, which have other keys. The
-    run of a seed is part of one that fine-tunes."""
+    """Yields a table for pretraining runs and one for fine-tuning runs, whose keys differ.
+
+    The run of a single seed is left out if its fine-tuning run is on the page.
+    """
     folders = {run.workdir for run in runs}
     whole = [run for run in runs if run.config and run.workdir.parent not in folders]
     for fine_tunes in (False, True):
@@ -269,7 +284,7 @@ def _setting(value: Json) -> str:
 
 
 def _charts(titled: Iterable[tuple[str, Element | None]]) -> Element:
-    """Figures in a grid; those of which there is nothing to draw are left out."""
+    """Returns a grid of figures, without charts that are None."""
     figures = []
     for title, chart in titled:
         if chart is not None:
@@ -279,9 +294,12 @@ def _charts(titled: Iterable[tuple[str, Element | None]]) -> Element:
 
 
 def _series(runs: Sequence[Run], key: str, faint: bool = False, of: str = "lines") -> list[Series]:
-    """The values of a key by step, in the lines of metrics of each run, or its schedule."""
-    found = [(n, run.name, _points(getattr(run, of), key)) for n, run in enumerate(runs)]
-    return [Series(place, name, points, faint) for place, name, points in found if points]
+    """Returns the values of a key by step, from each run's metrics (`lines`) or `schedule`."""
+    series = [
+        Series(place, run.name, _points(getattr(run, of), key), faint)
+        for place, run in enumerate(runs)
+    ]
+    return [one for one in series if one.points]
 
 
 def _points(lines: Sequence[Line], key: str) -> list[tuple[float, float]]:
@@ -289,24 +307,25 @@ def _points(lines: Sequence[Line], key: str) -> list[tuple[float, float]]:
 
 
 def _last_evaluation(run: Run) -> dict[str, float]:
-    """The last line with measures on held-out data: its measures."""
+    """Returns the metrics on held-out data of the last line that has any."""
     for line in reversed(run.lines):
-        found = {k: v for k, v in line.items() if k.startswith("eval/") and _is_number(v)}
-        if found:
-            return found
+        values = {k: v for k, v in line.items() if k.startswith("eval/") and _is_number(v)}
+        if values:
+            return values
     return {}
 
 
 def _result(run: Run) -> dict[str, float]:
-    """The average of a run's results, under a key like those of metrics."""
+    """Returns the average of a run's results, with a key in the form of metrics' keys."""
     average = run.results.get("average")
     return {f"task/{_task(run).replace('/', ' ')}/average": average} if _is_number(average) else {}
 
 
-def _is_main(key: str, found: Mapping[str, float], parts: int) -> bool:
-    """Whether a key `eval/NAME/.../MEASURE` of so many parts says what no loss beside it does."""
-    stem, _, measure = key.rpartition("/")
-    return key.count("/") == parts - 1 and (measure == "loss" or f"{stem}/loss" not in found)
+def _is_main(key: str, values: Mapping[str, float], parts: int) -> bool:
+    """Returns whether a key `eval/NAME/.../METRIC` has so many parts, and is a loss or has no loss
+    with the same name."""
+    stem, _, metric = key.rpartition("/")
+    return key.count("/") == parts - 1 and (metric == "loss" or f"{stem}/loss" not in values)
 
 
 def _title(key: str) -> str:
@@ -322,5 +341,5 @@ def _all_keys(runs: Sequence[Run]) -> list[str]:
 
 
 def _ordered(names: Iterable[str]) -> list[str]:
-    """Each name once, in the order of first appearance."""
+    """Returns each name once, in the order of first appearance."""
     return list(dict.fromkeys(names))

@@ -1,4 +1,4 @@
-"""Runs, as their workdirs tell of them: config, metrics, results, scores by layer."""
+"""Reads runs from their workdirs: config, metrics, results and scores by layer."""
 
 import dataclasses
 import os
@@ -19,43 +19,48 @@ _MACHINE = "machine.json"
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """The content of a workdir. A file that is missing is empty; one that cannot be read is in
-    `notes`."""
+    """The content of a workdir. The value of a missing file is empty.
+
+    Attributes:
+      name: the name that the report shows.
+      workdir: the folder.
+      config: values by full path of their key.
+      lines: the lines of metrics.jsonl.
+      results: scores of a task, as xlj.finetune writes them (`finetuning/task_results.py`).
+      layers: by file and metric, a score per layer.
+      notes: one line for each file that cannot be read.
+      machine: when and where the run was last started.
+      schedule: values that the config sets at each step (`xlj.training.schedule.lines`).
+    """
 
     name: str
     workdir: Path
     config: Record
-    """Values by full path."""
     lines: Sequence[Line]
-    """The lines of metrics.jsonl."""
     results: Record
-    """Scores of a task: what xlj.finetune writes (`finetuning/task_results.py`)."""
     layers: Mapping[str, Mapping[int, float]]
-    """By file and measure, a score of each layer."""
     notes: Sequence[str]
     machine: Record = dataclasses.field(default_factory=dict)
-    """When and where it was last started."""
     schedule: Sequence[Line] = ()
-    """What it does at which step (`xlj.training.schedule.lines`)."""
 
 
 def find(arguments: Sequence[str]) -> list[Run]:
-    """The runs of arguments: `WORKDIR`, `NAME=WORKDIR`, or a folder whose folders are workdirs.
+    """Reads the runs that arguments name: `WORKDIR`, `NAME=WORKDIR`, or a folder of workdirs.
 
-    A run without a name gets that of its folder, with as much before it as tells it from others.
+    A run without a name gets the last parts of its path, as many as make the names unique.
 
     Raises:
-      ConfigError: on a folder that is not there, or holds nothing of a run.
+      ConfigError: if a folder does not exist or contains no run, or a name is used twice.
     """
     named: dict[Path, str] = {}
     for argument in arguments:
         name, _, path = ("", "", argument) if Path(argument).exists() else argument.partition("=")
         folder = Path(path or argument)
         if not folder.is_dir():
-            raise ConfigError(f"{argument}: there is no such folder")
+            raise ConfigError(f"{argument}: no such folder")
         if name and (name in named.values() or named.get(folder)):
-            raise ConfigError(f"{argument}: one name a workdir, and another for each")
-        for workdir in _workdirs(folder):  # a run of fine-tuning has runs in it, one a seed
+            raise ConfigError(f"{argument}: give each workdir one name, different from the others")
+        for workdir in _workdirs(folder):  # a fine-tuning run contains one run per seed
             named[workdir] = (name if workdir == folder else "") or named.get(workdir, "")
     paths = [os.path.abspath(path) for path, name in named.items() if not name]
     short = dict(zip(paths, _shortest(paths), strict=True))
@@ -68,10 +73,10 @@ def _workdirs(folder: Path) -> list[Path]:
         return [folder, *inside]
     if not inside:
         raise ConfigError(
-            f"{folder} is no workdir, and holds none: there is no {metrics.FILE}, {_CONFIG} or "
-            f"{_RESULTS}"
+            f"{folder}: neither a workdir nor a folder of workdirs; expected {metrics.FILE}, "
+            f"{_CONFIG} or {_RESULTS}"
         )
-    return [found for path in inside for found in _workdirs(path)]
+    return [workdir for path in inside for workdir in _workdirs(path)]
 
 
 def _is_workdir(folder: Path) -> bool:
@@ -79,7 +84,7 @@ def _is_workdir(folder: Path) -> bool:
 
 
 def _shortest(paths: Sequence[str]) -> list[str]:
-    """The last parts of each path: one, or as many as tell all of them apart."""
+    """Returns the last parts of each path, as many as make all names unique."""
     parts = [path.strip(os.sep).split(os.sep) for path in paths]
     for count in range(1, max(map(len, parts), default=0) + 1):
         names = ["/".join(part[-count:]) for part in parts]
@@ -89,17 +94,17 @@ def _shortest(paths: Sequence[str]) -> list[str]:
 
 
 def read(workdir: Path, name: str) -> Run:
-    """Reads what there is."""
+    """Reads the files of a workdir; missing and damaged ones are reported in `notes`."""
     notes: list[str] = []
     results = _object(workdir / _RESULTS, notes)
-    begun = _object(workdir / _SWEEP, notes)
-    config = _object(workdir / _CONFIG, notes) or (begun or results).get("config", {})
+    sweep = _object(workdir / _SWEEP, notes)
+    config = _object(workdir / _CONFIG, notes) or (sweep or results).get("config", {})
     if not isinstance(config, dict):
-        notes.append(f"{_SWEEP if begun else _RESULTS} is damaged: its config is no JSON object")
+        notes.append(f"{_SWEEP if sweep else _RESULTS} is damaged: its config is not a JSON object")
         config = {}
     lines = metrics.read(workdir, notes)
     if not lines and not results and not notes:
-        notes.append(f"there is no {metrics.FILE} yet, and no {_RESULTS}")
+        notes.append(f"has no {metrics.FILE} and no {_RESULTS} yet")
     layers: dict[str, Mapping[int, float]] = {}
     for file in files(workdir):
         if file.suffix == ".jsonl" and file.name != metrics.FILE:
@@ -107,7 +112,7 @@ def read(workdir: Path, name: str) -> Run:
     machine = _object(workdir / _MACHINE, notes)
     schedule = _object(workdir / metrics.SCHEDULE, notes).get("lines", [])
     if not isinstance(schedule, list) or not all(isinstance(x, dict) for x in schedule):
-        notes.append(f"{metrics.SCHEDULE} is damaged: it holds no lines")
+        notes.append(f"{metrics.SCHEDULE} is damaged: it has no list of lines")
         schedule = []
     schedule = [line for line in schedule if isinstance(line.get("step"), int)]
     return Run(
@@ -124,17 +129,17 @@ def read(workdir: Path, name: str) -> Run:
 
 
 def files(workdir: Path) -> list[Path]:
-    """The files of a workdir that are read, if they are there."""
+    """Returns the files of a workdir that `read` reads if they exist."""
     fixed = [workdir / name for name in (_CONFIG, _RESULTS, _SWEEP, _MACHINE, metrics.SCHEDULE)]
     return fixed + sorted(workdir.glob("*.jsonl"))
 
 
 def _object(path: Path, notes: list[str]) -> Record:
     try:
-        found = json_file.parse(path.read_bytes(), path.name, not_finite=True)
-        if isinstance(found, dict):
-            return found
-        notes.append(f"{path.name} is damaged: it holds no JSON object")
+        content = json_file.parse(path.read_bytes(), path.name, not_finite=True)
+        if isinstance(content, dict):
+            return content
+        notes.append(f"{path.name} is damaged: it is not a JSON object")
     except FileNotFoundError:
         pass
     except OSError as error:
@@ -145,12 +150,12 @@ def _object(path: Path, notes: list[str]) -> Record:
 
 
 def _by_layer(file: Path, notes: list[str]) -> dict[str, dict[int, float]]:
-    """Scores of a file with a line of JSON a layer, as xlj.retrieve --layers=all prints.
+    """Reads a file with one JSON line per layer, as `xlj.retrieve --layers=all` prints.
 
-    Lines of several languages count as their mean; `encode` and `method`, which xlj.align writes
-    where it crosses them, belong to the measure's name.
+    Scores of several languages are averaged. If lines have `encode` and `method` (`xlj.align` with
+    several of them), their values become part of the metric's name.
     """
-    found: dict[str, dict[int, list[float]]] = {}
+    by_metric: dict[str, dict[int, list[float]]] = {}
     bad: list[int] = []
     try:
         content = file.read_bytes()
@@ -166,19 +171,19 @@ def _by_layer(file: Path, notes: list[str]) -> dict[str, dict[int, float]]:
         except (ValueError, AttributeError, KeyError, TypeError, OverflowError):
             bad.append(number)
             continue
-        if language == "average":  # of the lines before
+        if language == "average":  # the average of the lines before it
             continue
-        for measure, value in line.items():
+        for metric, value in line.items():
             if isinstance(value, float):
                 ways = (line[key] for key in ("encode", "method") if isinstance(line.get(key), str))
-                scores = found.setdefault(" ".join([file.stem, *ways, measure]), {})
+                scores = by_metric.setdefault(" ".join([file.stem, *ways, metric]), {})
                 scores.setdefault(layer, []).append(value)
     if bad:
-        more = f", nor have {len(bad) - 1} lines more" if bad[1:] else ""
-        notes.append(f"{file.name}:{bad[0]} has no scores of a layer{more}")
-    elif not found:
-        notes.append(f"{file.name} has no scores by layer")
+        more = f" (and {len(bad) - 1} more lines)" if bad[1:] else ""
+        notes.append(f"{file.name}:{bad[0]}: the line has no scores of a layer{more}")
+    elif not by_metric:
+        notes.append(f"{file.name}: the file has no scores by layer")
     return {
-        measure: {layer: sum(values) / len(values) for layer, values in sorted(scores.items())}
-        for measure, scores in found.items()
+        metric: {layer: sum(values) / len(values) for layer, values in sorted(scores.items())}
+        for metric, scores in by_metric.items()
     }

@@ -10,8 +10,8 @@ def test_accuracy():
     assert accuracy([3], [4]) == 0
 
 
-def test_what_does_not_fit_is_refused():
+def test_bad_arguments_are_refused():
     with pytest.raises(ValueError):
         accuracy(["a"], ["a", "b"])
-    with pytest.raises(ValueError, match="nothing to predict"):
+    with pytest.raises(ValueError, match="gold is empty"):
         accuracy([], [])

@@ -15,10 +15,10 @@ RAW = ["NOUN", "SCONJ", "CCONJ", "SYM", "INTJ", "X"]
 
 
 @pytest.mark.parametrize(
-    "tags, found",
+    "tags, result",
     [
         ("O B-PER I-PER O", [("PER", 1, 3)]),
-        ("I-PER I-PER", [("PER", 0, 2)]),  # nothing began it
+        ("I-PER I-PER", [("PER", 0, 2)]),  # no B- before it
         ("B-PER B-PER I-PER", [("PER", 0, 1), ("PER", 1, 3)]),
         ("B-PER I-LOC I-LOC", [("PER", 0, 1), ("LOC", 1, 3)]),
         ("B-PER E-PER I-PER", [("PER", 0, 2), ("PER", 2, 3)]),
@@ -29,12 +29,12 @@ RAW = ["NOUN", "SCONJ", "CCONJ", "SYM", "INTJ", "X"]
         ("", []),
     ],
 )
-def test_chunks_by_hand(tags, found):
-    assert chunks(tags.split()) == [Chunk(*chunk) for chunk in found]
+def test_chunks_by_hand(tags, result):
+    assert chunks(tags.split()) == [Chunk(*chunk) for chunk in result]
 
 
 @pytest.mark.parametrize(
-    "tags, found",
+    "tags, result",
     [
         ("NOUN NOUN VERB", [("NOUN", 0, 2), ("VERB", 2, 3)]),
         ("SCONJ SCONJ", [("SCONJ", 0, 1), ("SCONJ", 1, 2)]),
@@ -42,30 +42,30 @@ def test_chunks_by_hand(tags, found):
         ("INTJ INTJ", [("INTJ", 0, 2)]),
     ],
 )
-def test_raw_chunks_by_hand(tags, found):
-    assert chunks(tags.split(), raw=True) == [Chunk(*chunk) for chunk in found]
+def test_raw_chunks_by_hand(tags, result):
+    assert chunks(tags.split(), raw=True) == [Chunk(*chunk) for chunk in result]
 
 
 def plain_chunks(tags):
-    """Kind by kind, as what a pattern matches in the string of prefixes."""
-    found = set()
+    """Finds chunks kind by kind, by a pattern over the string of prefixes."""
+    result = set()
     for kind in {tag[2:] for tag in tags if tag != "O"}:
         prefixes = "".join(tag[0] if tag[2:] == kind else "O" for tag in tags)
         for match in re.finditer("S|E|[BI]I*E?", prefixes):
-            found.add((kind, *match.span()))
-    return found
+            result.add((kind, *match.span()))
+    return result
 
 
 def plain_raw_chunks(tags):
-    found, start = set(), 0
+    result, start = set(), 0
     for tag, run in itertools.groupby(tags):
         length = len(list(run))
         if tag.startswith("S"):
-            found |= {(tag, place, place + 1) for place in range(start, start + length)}
+            result |= {(tag, place, place + 1) for place in range(start, start + length)}
         else:
-            found.add((tag, start, start + length))
+            result.add((tag, start, start + length))
         start += length
-    return found
+    return result
 
 
 def plain_f1(predicted, gold, find):
@@ -86,9 +86,9 @@ def sentences(alphabet):
 def check_against_another_formulation(words, raw, find):
     predicted, gold = ([[pair[side] for pair in s] for s in words] for side in (0, 1))
     for tags in [*predicted, *gold]:
-        found = chunks(tags, raw)
-        assert found == sorted(found, key=lambda chunk: chunk.start)
-        assert len(found) == len(set(found)) and set(found) == find(tags)
+        result = chunks(tags, raw)
+        assert result == sorted(result, key=lambda chunk: chunk.start)
+        assert len(result) == len(set(result)) and set(result) == find(tags)
     scores = chunk_scores(predicted, gold, raw)
     assert scores.f1 == pytest.approx(plain_f1(predicted, gold, find), abs=1e-12)
 
@@ -113,7 +113,7 @@ def test_scores_by_hand():
 
 
 def test_sentences_and_words_must_be_equally_many():
-    with pytest.raises(ValueError, match="sentence 2: 1 tags of 2 words"):
+    with pytest.raises(ValueError, match="sentence 2: 1 tags for 2 words"):
         chunk_scores([["O"], ["O"]], [["O"], ["O", "O"]])
     with pytest.raises(ValueError):
         chunk_scores([["O"]], [["O"], ["O"]])

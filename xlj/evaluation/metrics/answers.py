@@ -1,4 +1,4 @@
-"""Exact match and F1 of answers to questions: SQuAD 1.1's, and MLQA's."""
+"""Exact match and F1 of answers to questions, as SQuAD 1.1 and MLQA define them."""
 
 import re
 import string
@@ -20,35 +20,40 @@ _HAN = re.compile(r"([\u4e00-\u9fa5])")
 
 
 class Scores(NamedTuple):
-    """Means over questions, each between 0 and 1."""
+    """Means over questions, between 0 and 1."""
 
     exact_match: float
     f1: float
 
 
 def squad(answer: str) -> str:
-    """An answer as SQuAD 1.1 compares it: lower case, without ASCII punctuation and English
-    articles. XQuAD and TyDiQA-GoldP do so in every language (Rajpurkar et al., 2016)."""
-    kept = "".join(c for c in answer.lower() if c not in string.punctuation)
-    return " ".join(re.sub(_ARTICLES["en"], " ", kept).split())
+    """Normalises an answer as SQuAD 1.1 does (Rajpurkar et al., 2016).
+
+    The result is in lower case, without ASCII punctuation and English articles. XQuAD and
+    TyDiQA-GoldP use it for all languages.
+    """
+    text = "".join(c for c in answer.lower() if c not in string.punctuation)
+    return " ".join(re.sub(_ARTICLES["en"], " ", text).split())
 
 
 def mlqa(answer: str, language: str) -> str:
-    """An answer as MLQA compares it (Lewis et al., 2020, and its released script): lower case,
-    without any script's punctuation and the language's articles; in Chinese, each Han character is
-    a word.
+    """Normalises an answer as MLQA does (Lewis et al., 2020, and its released script).
+
+    The result is in lower case, without Unicode punctuation and the language's articles. In
+    Chinese, each Han character is a word.
 
     Args:
-      language: of the answer and its context. None has articles but MLQA's own Arabic, English,
-        German, Spanish and Vietnamese (of Hindi and Chinese so MLQA, of others ours).
+      language: the language of the answer and its context. Articles are removed in Arabic, English,
+        German, Spanish and Vietnamese, and in no other language (for Hindi and Chinese as in MLQA,
+        for languages that MLQA lacks ours).
     """
     letters = (c for c in answer.lower() if c not in string.punctuation)
-    kept = "".join(c for c in letters if not unicodedata.category(c).startswith("P"))
+    text = "".join(c for c in letters if not unicodedata.category(c).startswith("P"))
     if language in _ARTICLES:
-        kept = re.sub(_ARTICLES[language], " ", kept)
+        text = re.sub(_ARTICLES[language], " ", text)
     if language == "zh":
-        kept = _HAN.sub(r" \1 ", kept)
-    return " ".join(kept.split())
+        text = _HAN.sub(r" \1 ", text)
+    return " ".join(text.split())
 
 
 def score(
@@ -56,18 +61,18 @@ def score(
     questions: Sequence[tuple[str, Iterable[str]]],
     normalise: Callable[[str], str] = squad,
 ) -> Scores:
-    """Scores of answers, each against that of its gold answers which fits best.
+    """Scores each answer against the gold answer that fits best.
 
-    A question without an answer counts 0. F1 is that of the words that both have, as often as both
-    have them; it is 0 where nothing is left of an answer, though both be equal (as in SQuAD 1.1).
+    A question without an answer scores 0. F1 compares the multisets of words. As in SQuAD 1.1, F1
+    is 0 if normalisation leaves no words, even if both answers are then equal.
 
     Args:
-      answers: by the question's id.
-      questions: ids, and the gold answers of each.
-      normalise: what is compared of an answer.
+      answers: predicted answers by question id.
+      questions: question ids, each with its gold answers.
+      normalise: applied to all answers before they are compared.
 
     Raises:
-      ValueError: if there are no questions, or one without gold answers.
+      ValueError: if there are no questions, or one has no gold answers.
     """
     if not questions:
         raise ValueError("there are no questions")

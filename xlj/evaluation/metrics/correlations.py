@@ -1,26 +1,29 @@
-"""Correlations of predicted and right scores, as of semantic textual similarity (STS)."""
+"""Correlations of predicted and gold scores, such as for semantic textual similarity (STS)."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 
-def pearson(predicted: Sequence[float], right: Sequence[float]) -> float:
-    """The linear correlation, from -1 to 1; 0 where either side is constant.
+def pearson(predicted: Sequence[float], gold: Sequence[float]) -> float:
+    """Computes the linear correlation, from -1 to 1; 0 if either side is constant.
 
     Raises:
-      ValueError: if there are not as many of both, or fewer than two.
+      ValueError: if the sides differ in length, or have fewer than two scores.
     """
-    if len(predicted) != len(right) or len(right) < 2:
-        raise ValueError(f"{len(predicted)} predictions of {len(right)} scores, of at least 2")
-    first, second = (np.asarray(side, np.float64) - np.mean(side) for side in (predicted, right))
+    if len(predicted) != len(gold) or len(gold) < 2:
+        raise ValueError(
+            f"{len(predicted)} predictions for {len(gold)} gold scores; expected as many of both, "
+            "and at least 2"
+        )
+    first, second = (np.asarray(side, np.float64) - np.mean(side) for side in (predicted, gold))
     product = float(np.sqrt((first**2).sum() * (second**2).sum()))
     return float((first * second).sum()) / product if product > 0 else 0.0
 
 
-def spearman(predicted: Sequence[float], right: Sequence[float]) -> float:
-    """The correlation of ranks, where equals share the mean of theirs; raises as `pearson`."""
-    return pearson(_ranks(predicted), _ranks(right))
+def spearman(predicted: Sequence[float], gold: Sequence[float]) -> float:
+    """Computes the correlation of ranks; equal scores share a mean rank. Raises as `pearson`."""
+    return pearson(_ranks(predicted), _ranks(gold))
 
 
 def _ranks(values: Sequence[float]) -> list[float]:

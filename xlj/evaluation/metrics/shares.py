@@ -5,27 +5,27 @@ from typing import NamedTuple
 
 
 def accuracy(predicted: Sequence, gold: Sequence) -> float:
-    """The share of places where both are equal; of indices that were found, it is accuracy@1.
+    """Returns the share of equal items; for indices of retrieved sentences this is accuracy@1.
 
     Raises:
-      ValueError: if they are not equally many, or none.
+      ValueError: if the arguments differ in length or are empty.
     """
     if not gold:
-        raise ValueError("there is nothing to predict")
+        raise ValueError("gold is empty")
     return sum(a == b for a, b in zip(predicted, gold, strict=True)) / len(gold)
 
 
 class Scores(NamedTuple):
-    """Each between 0 and 1; a quotient of nothing by nothing is 0."""
+    """F1, precision and recall, between 0 and 1; 0 / 0 counts as 0."""
 
     f1: float
     precision: float
     recall: float
 
 
-def f1_scores(right: int, predicted: int, gold: int) -> Scores:
-    """Scores of `predicted` things of which `right` are among the `gold` ones."""
-    if not right:
+def f1_scores(correct: int, predicted: int, gold: int) -> Scores:
+    """Computes the scores from the numbers of correct, predicted and gold items."""
+    if not correct:
         return Scores(0.0, 0.0, 0.0)
-    precision, recall = right / predicted, right / gold
+    precision, recall = correct / predicted, correct / gold
     return Scores(2 * precision * recall / (precision + recall), precision, recall)

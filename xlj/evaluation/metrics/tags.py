@@ -1,4 +1,4 @@
-"""F1 of chunks of tagged words: CoNLL's definition, leniently, as seqeval has it."""
+"""F1 of chunks of tagged words, as CoNLL defines it and seqeval computes it (lenient mode)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,20 +9,22 @@ from xlj.evaluation.metrics import shares
 def chunk_scores(
     predicted: Iterable[Sequence[str]], gold: Iterable[Sequence[str]], raw: bool = False
 ) -> shares.Scores:
-    """Scores of chunks over all sentences (micro-averaged): right are those of equal kind and ends.
+    """Scores chunks over all sentences (micro-average). A chunk is correct if its kind, start and
+    end are.
 
     Args:
-      predicted, gold: tags of each sentence's words, else as of `chunks`.
+      predicted, gold: the tags of each sentence's words.
+      raw: as in `chunks`.
 
     Raises:
-      ValueError: if sentences or words are not equally many.
+      ValueError: if the numbers of sentences or words differ.
     """
-    right = of_predicted = of_gold = 0
+    correct = of_predicted = of_gold = 0
     for number, (guess, truth) in enumerate(zip(predicted, gold, strict=True), 1):
         if len(guess) != len(truth):
-            raise ValueError(f"sentence {number}: {len(guess)} tags of {len(truth)} words")
+            raise ValueError(f"sentence {number}: {len(guess)} tags for {len(truth)} words")
         guessed, true = chunks(guess, raw), chunks(truth, raw)
-        right += len(set(guessed) & set(true))
+        correct += len(set(guessed) & set(true))
         of_predicted += len(guessed)
         of_gold += len(true)
-    return shares.f1_scores(right, of_predicted, of_gold)
+    return shares.f1_scores(correct, of_predicted, of_gold)

@@ -5,24 +5,24 @@ const pairs = JSON.parse(document.getElementById("data").textContent);
 const element = id => document.getElementById(id);
 const key = link => link[0] + "-" + link[1];
 
-// Of each pair: links with what they are, and how many are wrong or missed.
+// Classifies the links of each pair and counts wrong and missed ones.
 let low = Infinity, high = -Infinity;
 for (const pair of pairs) for (const link of pair[2]) {
   low = Math.min(low, link[2]);
   high = Math.max(high, link[2]);
 }
-function judged([source, target, links, sure, possible]) {
-  const found = new Set(links.map(key));
-  const mine = links.map(link => ({link, kind: "found"}));
-  if (!sure) return mine;
-  const good = new Set([...sure, ...possible].map(key));
-  for (const item of mine) item.kind = good.has(key(item.link)) ? "right" : "wrong";
-  return mine.concat(
-    sure.filter(link => !found.has(key(link))).map(link => ({link, kind: "missed"})));
+function classify([source, target, links, sure, possible]) {
+  const keys = new Set(links.map(key));
+  const predicted = links.map(link => ({link, kind: "predicted"}));
+  if (!sure) return predicted;
+  const gold = new Set([...sure, ...possible].map(key));
+  for (const item of predicted) item.kind = gold.has(key(item.link)) ? "correct" : "wrong";
+  return predicted.concat(
+    sure.filter(link => !keys.has(key(link))).map(link => ({link, kind: "missed"})));
 }
 const facts = pairs.map((pair, place) => {
-  const counts = {right: 0, wrong: 0, missed: 0, found: 0};
-  for (const {kind} of judged(pair)) counts[kind]++;
+  const counts = {correct: 0, wrong: 0, missed: 0, predicted: 0};
+  for (const {kind} of classify(pair)) counts[kind]++;
   const sum = pair[2].reduce((total, link) => total + link[2], 0);
   return {place, counts, doubt: pair[2].length ? sum / pair[2].length : 0};
 });
@@ -33,28 +33,28 @@ const orders = {
   doubt: (a, b) => a.doubt - b.doubt || a.place - b.place,
 };
 
-function make(parent, tag, attributes, text) {
+function append(parent, tag, attributes, text) {
   const svg = ["svg", "text", "path", "title"].includes(tag);
-  const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag)
+  const child = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag)
     : document.createElement(tag);
-  for (const name in attributes) made.setAttribute(name, attributes[name]);
-  if (text !== undefined) made.textContent = text;
-  parent.append(made);
-  return made;
+  for (const name in attributes) child.setAttribute(name, attributes[name]);
+  if (text !== undefined) child.textContent = text;
+  parent.append(child);
+  return child;
 }
 
-// The words of a side in `count` rows of about the same width, as numbers.
+// Splits the words of one sentence into `count` rows of similar width; returns word indices.
 function rows(lengths, count) {
   const total = lengths.reduce((sum, length) => sum + length + GAP, 0);
-  const found = Array.from({length: count}, () => []);
+  const result = Array.from({length: count}, () => []);
   let before = 0;
   lengths.forEach((length, k) => {
-    found[Math.floor((before + length / 2) / (total || 1) * count)].push(k);
+    result[Math.floor((before + length / 2) / (total || 1) * count)].push(k);
     before += length + GAP;
   });
-  return found;
+  return result;
 }
-// In how many bands, of a row of each side, a pair is drawn so that it fits the page.
+// Returns the number of bands that a pair needs to fit the page. A band has one row per sentence.
 function bands(sides, room) {
   const wide = (lengths, count) => rows(lengths, count).some(row => row.length > 1
     && row.reduce((sum, k) => sum + lengths[k] + GAP, 1) > room);
@@ -64,12 +64,13 @@ function bands(sides, room) {
 }
 
 function draw({place, counts}) {
-  const pair = pairs[place], figure = make(element("pairs"), "figure", {class: "pair"});
-  const said = pair[3] ? `${counts.right} right, ${counts.wrong} wrong, ${counts.missed} missed`
-    : `${counts.found} links`;
-  make(figure, "figcaption", {}, `${place + 1}: ${said}`);
-  const svg = make(make(figure, "div", {class: "wide"}), "svg", {height: HEIGHT});
-  const words = [0, 1].map(side => pair[side].map(word => make(svg, "text", {}, word)));
+  const pair = pairs[place], figure = append(element("pairs"), "figure", {class: "pair"});
+  const caption = pair[3]
+    ? `${counts.correct} correct, ${counts.wrong} wrong, ${counts.missed} missed`
+    : `${counts.predicted} links`;
+  append(figure, "figcaption", {}, `${place + 1}: ${caption}`);
+  const svg = append(append(figure, "div", {class: "wide"}), "svg", {height: HEIGHT});
+  const words = [0, 1].map(side => pair[side].map(word => append(svg, "text", {}, word)));
   const lengths = words.map(line => line.map(word => word.getComputedTextLength()));
   const count = bands(lengths, figure.querySelector(".wide").clientWidth);
   let width = 0;
@@ -87,17 +88,17 @@ function draw({place, counts}) {
   svg.style.width = width + "px";
   svg.style.height = (count - 1) * BAND + HEIGHT + "px";
   const touching = words.map(line => line.map(() => []));
-  for (const {link: [i, j, confidence], kind} of judged(pair)) {
+  for (const {link: [i, j, confidence], kind} of classify(pair)) {
     const from = places[0][i], to = places[1][j];
-    if (from === undefined || to === undefined) continue;  // gold outside its sentence
+    if (from === undefined || to === undefined) continue;  // a gold link outside its sentence
     const bend = (from.y + to.y) / 2;
     const strength = confidence === undefined ? .3
       : high > low ? (confidence - low) / (high - low) : 1;
-    const path = make(svg, "path", {class: kind,
+    const path = append(svg, "path", {class: kind,
       d: `M${from.x},${from.y} C${from.x},${bend} ${to.x},${bend} ${to.x},${to.y}`,
       "stroke-width": 1 + 2.5 * strength, "stroke-opacity": .45 + .55 * strength});
     const number = confidence === undefined ? "" : " " + confidence;
-    make(path, "title", {}, `${pair[0][i]} – ${pair[1][j]}: ${kind}${number}`);
+    append(path, "title", {}, `${pair[0][i]} – ${pair[1][j]}: ${kind}${number}`);
     touching[0][i].push(path);
     touching[1][j].push(path);
   }
@@ -120,7 +121,7 @@ function show(from) {
   element("status").textContent = sorted.length ? `${start + 1} to ${last} of ${sorted.length}`
     : "no pairs";
   element("back").disabled = start === 0;
-  element("on").disabled = last === sorted.length;
+  element("next").disabled = last === sorted.length;
 }
 function sort() {
   sorted = facts.slice().sort(orders[element("order").value]);
@@ -128,7 +129,7 @@ function sort() {
 }
 const turn = pages => { show(start + pages * AT_ONCE); window.scrollTo(0, 0); };
 element("back").addEventListener("click", () => turn(-1));
-element("on").addEventListener("click", () => turn(1));
+element("next").addEventListener("click", () => turn(1));
 element("order").addEventListener("change", sort);
 element("number").addEventListener("change", () => {
   const place = sorted.findIndex(fact => fact.place === element("number").valueAsNumber - 1);
@@ -138,7 +139,7 @@ element("number").addEventListener("change", () => {
 });
 let width = element("pairs").clientWidth;
 window.addEventListener("resize", () => {
-  if (element("pairs").clientWidth === width) return;  // a phone hides its bar, say
+  if (element("pairs").clientWidth === width) return;  // only the height changed, as on phones
   width = element("pairs").clientWidth;
   show(start);
 });
